@@ -12,7 +12,10 @@
 //!
 //! Agents get a part of the environment: see `docs/environment.md`.
 
-#![expect(clippy::disallowed_methods, reason = "this is the door to the environment")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this is the door to the environment"
+)]
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -33,7 +36,10 @@ pub(crate) const ATTEMPT_ROLE: &str = "__attempt";
 /// This program as the one that tries to get out.
 #[cfg(target_os = "linux")]
 pub(crate) fn attempter() -> std::io::Result<GuardProgram> {
-    Ok(GuardProgram { program: std::env::current_exe()?, args: vec![ATTEMPT_ROLE.into()] })
+    Ok(GuardProgram {
+        program: std::env::current_exe()?,
+        args: vec![ATTEMPT_ROLE.into()],
+    })
 }
 
 /// The variable that makes this program answer a shell that completes a command line.
@@ -41,13 +47,20 @@ pub(crate) const COMPLETE_VARIABLE: &str = "OSTLER_COMPLETE";
 
 /// The shell that asks for candidates.
 pub(crate) fn completing() -> Option<String> {
-    std::env::var(COMPLETE_VARIABLE).ok().filter(|shell| !shell.is_empty())
+    std::env::var(COMPLETE_VARIABLE)
+        .ok()
+        .filter(|shell| !shell.is_empty())
 }
 
 /// The position of the word that is being completed, and what stands between two candidates, as bash wants it.
 pub(crate) fn completing_in_bash() -> (usize, String) {
-    let index = std::env::var("_CLAP_COMPLETE_INDEX").ok().and_then(|index| index.parse().ok());
-    (index.unwrap_or_default(), std::env::var("_CLAP_IFS").unwrap_or_else(|_| "\n".to_owned()))
+    let index = std::env::var("_CLAP_COMPLETE_INDEX")
+        .ok()
+        .and_then(|index| index.parse().ok());
+    (
+        index.unwrap_or_default(),
+        std::env::var("_CLAP_IFS").unwrap_or_else(|_| "\n".to_owned()),
+    )
 }
 
 /// The arguments of this process.
@@ -66,12 +79,16 @@ fn guarded(mut host: Host) -> Host {
         if let Some(dir) = own.parent() {
             host = host.with_helpers(dir.to_owned());
         }
-        host = host.with_bridge(BridgeProgram { program: own, args: vec![BRIDGE_ROLE.into()] });
+        host = host.with_bridge(BridgeProgram {
+            program: own,
+            args: vec![BRIDGE_ROLE.into()],
+        });
     }
     match guard_program() {
-        Some(program) if cfg!(target_os = "linux") => {
-            host.with_guard(GuardProgram { program, args: vec![GUARD_ROLE.into()] })
-        }
+        Some(program) if cfg!(target_os = "linux") => host.with_guard(GuardProgram {
+            program,
+            args: vec![GUARD_ROLE.into()],
+        }),
         _ => host,
     }
 }
@@ -80,7 +97,9 @@ fn guarded(mut host: Host) -> Host {
 pub(crate) fn host_of(variables: Vec<(String, String)>) -> Host {
     let kept = ["PATH", "LANG", "LC_ALL", "TMPDIR"].into_iter();
     let kept = kept.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
-    let set = variables.into_iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let set = variables
+        .into_iter()
+        .map(|(name, value)| (OsString::from(name), OsString::from(value)));
     guarded(Host::new(kept.chain(set)))
 }
 
@@ -89,16 +108,25 @@ pub(crate) fn left_of(session: &str) -> Vec<u32> {
     let mark = format!("{}={session}", ostler::SESSION_VARIABLE);
     let is_marked = |pid: &u32| {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environ.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
+        environ
+            .split(|byte| *byte == 0)
+            .any(|entry| entry == mark.as_bytes())
     };
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_marked).collect()
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(is_marked)
+        .collect()
 }
 
 /// This program's own file. `/proc/self/exe` still works when the file was replaced by an update meanwhile.
 fn guard_program() -> Option<PathBuf> {
     let link = PathBuf::from("/proc/self/exe");
-    if link.exists() { Some(link) } else { std::env::current_exe().ok() }
+    if link.exists() {
+        Some(link)
+    } else {
+        std::env::current_exe().ok()
+    }
 }
 
 /// The directory this program was started in.
@@ -129,12 +157,16 @@ pub(crate) fn state_dir() -> Option<PathBuf> {
 
 /// A variable that names a directory. What is not absolute is passed over, as the XDG specification asks.
 fn absolute(name: &str) -> Option<PathBuf> {
-    std::env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute())
+    std::env::var_os(name)
+        .map(PathBuf::from)
+        .filter(|dir| dir.is_absolute())
 }
 
 /// The time now, for "3 min ago".
 pub(crate) fn now() -> At {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let since = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     At(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
@@ -153,7 +185,8 @@ pub(crate) fn variable(name: &str) -> Option<OsString> {
 pub(crate) fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 /// Whether the terminal can move its cursor.

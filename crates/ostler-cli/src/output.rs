@@ -131,7 +131,14 @@ impl View {
 
 /// Opens the output for a form of a recording, which is not stored.
 pub(crate) fn open(format: Format, liveness: Liveness) -> Box<dyn Output> {
-    open_view(format, liveness, View { stored: Stored::No, ..View::default() })
+    open_view(
+        format,
+        liveness,
+        View {
+            stored: Stored::No,
+            ..View::default()
+        },
+    )
 }
 
 /// Opens the output for a form of what happens now.
@@ -141,7 +148,10 @@ pub(crate) fn open_run(format: Format, view: View) -> Box<dyn Output> {
 
 fn open_view(format: Format, liveness: Liveness, view: View) -> Box<dyn Output> {
     match format {
-        Format::Events => Box::new(events::Events::new(io::BufWriter::with_capacity(64 * 1024, Door::stdout()))),
+        Format::Events => Box::new(events::Events::new(io::BufWriter::with_capacity(
+            64 * 1024,
+            Door::stdout(),
+        ))),
         Format::Json => Box::new(json::Json::new(Door::stdout(), Box::new(aside()))),
         Format::Text => Box::new(text()),
         Format::Human => Box::new(human(screens(), liveness, view)),
@@ -151,13 +161,19 @@ fn open_view(format: Format, liveness: Liveness, view: View) -> Box<dyn Output> 
 /// Opens the output for a stored session that is shown again: for people with what they said.
 pub(crate) fn open_again(format: Format) -> Box<dyn Output> {
     match format {
-        Format::Human => Box::new(human(screens(), Liveness::Recorded, View::default()).with_prompts()),
+        Format::Human => {
+            Box::new(human(screens(), Liveness::Recorded, View::default()).with_prompts())
+        }
         format => open_view(format, Liveness::Recorded, View::default()),
     }
 }
 
 fn text() -> text::Text {
-    text::Text::new(Box::new(Door::stdout()), Box::new(aside()), io::stdout().is_terminal())
+    text::Text::new(
+        Box::new(Door::stdout()),
+        Box::new(aside()),
+        io::stdout().is_terminal(),
+    )
 }
 
 /// Stdout and stderr as people see them.
@@ -178,7 +194,9 @@ impl Again {
 /// Opens the output of a loop, which says how to go on with it.
 pub(crate) fn open_loop(format: Format, again: Option<Again>, view: View) -> Box<dyn Output> {
     match format {
-        Format::Human => Box::new(human(screens(), Liveness::Now, view).for_loop(Rounds::new(again))),
+        Format::Human => {
+            Box::new(human(screens(), Liveness::Now, view).for_loop(Rounds::new(again)))
+        }
         Format::Text => Box::new(text().for_loop(Rounds::new(again))),
         format => open_run(format, view),
     }
@@ -186,15 +204,35 @@ pub(crate) fn open_loop(format: Format, again: Option<Again>, view: View) -> Box
 
 /// Opens the output of a conversation: that for people, turn by turn. `place` says where what is written goes while
 /// something else, a line editor, may stand on the screen.
-pub(crate) fn open_chat(view: View, place: impl Fn(Box<dyn Write + Send>) -> Box<dyn Write + Send>) -> Box<dyn Output> {
+pub(crate) fn open_chat(
+    view: View,
+    place: impl Fn(Box<dyn Write + Send>) -> Box<dyn Write + Send>,
+) -> Box<dyn Output> {
     let out = Door::new(place(Box::new(io::stdout())), io::stdout().is_terminal());
     let err = Door::new(place(Box::new(io::stderr())), io::stderr().is_terminal());
-    let out = AutoStream::new(Box::new(out) as Box<dyn Write + Send>, AutoStream::choice(&io::stdout()));
-    let err = AutoStream::new(Box::new(err) as Box<dyn Write + Send>, AutoStream::choice(&io::stderr()));
-    Box::new(human((Box::new(out), Box::new(Heedless(err))), Liveness::Now, view).for_chat())
+    let out = AutoStream::new(
+        Box::new(out) as Box<dyn Write + Send>,
+        AutoStream::choice(&io::stdout()),
+    );
+    let err = AutoStream::new(
+        Box::new(err) as Box<dyn Write + Send>,
+        AutoStream::choice(&io::stderr()),
+    );
+    Box::new(
+        human(
+            (Box::new(out), Box::new(Heedless(err))),
+            Liveness::Now,
+            view,
+        )
+        .for_chat(),
+    )
 }
 
-fn human((out, err): (Box<dyn Write + Send>, Box<dyn Write + Send>), liveness: Liveness, view: View) -> human::Human {
+fn human(
+    (out, err): (Box<dyn Write + Send>, Box<dyn Write + Send>),
+    liveness: Liveness,
+    view: View,
+) -> human::Human {
     let (is_screen, is_out_screen) = (io::stderr().is_terminal(), io::stdout().is_terminal());
     let is_now = liveness == Liveness::Now;
     let terminal = || Box::new(io::stderr()) as Box<dyn Write + Send>;
@@ -210,20 +248,29 @@ fn human((out, err): (Box<dyn Write + Send>, Box<dyn Write + Send>), liveness: L
         status: if is_now { status() } else { Status::new(None) },
         same_screen: is_out_screen && is_screen,
         reply: (is_out_screen && !environment::is_dumb()).then(markdown::Markdown::new),
-        thinking: (is_screen && !environment::is_dumb()).then(|| markdown::Markdown::plain(style::DIM)),
+        thinking: (is_screen && !environment::is_dumb())
+            .then(|| markdown::Markdown::plain(style::DIM)),
         tools,
         detail,
         notify: how.map(|how| notify::Notify::new(terminal(), how)),
     });
-    if view.stored == Stored::Yes { human } else { human.unstored() }
+    if view.stored == Stored::Yes {
+        human
+    } else {
+        human.unstored()
+    }
 }
 
 /// The width of the terminal.
 pub(crate) fn columns() -> usize {
     #[cfg(unix)]
-    let found = rustix::termios::tcgetwinsize(io::stdout()).or_else(|_| rustix::termios::tcgetwinsize(io::stderr()));
+    let found = rustix::termios::tcgetwinsize(io::stdout())
+        .or_else(|_| rustix::termios::tcgetwinsize(io::stderr()));
     #[cfg(unix)]
-    let found = found.ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0);
+    let found = found
+        .ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|columns| *columns > 0);
     #[cfg(not(unix))]
     let found = None;
     found.unwrap_or(80)
@@ -320,5 +367,7 @@ pub(crate) fn gone(error: &io::Error) -> Result<Code, Fault> {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Ok(exit::OK);
     }
-    Err(Fault::internal(format!("the output cannot be written: {error}")))
+    Err(Fault::internal(format!(
+        "the output cannot be written: {error}"
+    )))
 }

@@ -15,9 +15,12 @@ use crate::{commands, environment, output};
 /// Opens the store of this user, made if need be.
 pub(crate) fn open_store() -> Result<Arc<Store>, Fault> {
     let dir = environment::state_dir().ok_or_else(|| {
-        Fault::usage("there is no place to keep sessions: HOME is not set").hint("OSTLER_STATE_DIR names a directory")
+        Fault::usage("there is no place to keep sessions: HOME is not set")
+            .hint("OSTLER_STATE_DIR names a directory")
     })?;
-    Store::open(&dir).map(Arc::new).map_err(|error| fault(&error))
+    Store::open(&dir)
+        .map(Arc::new)
+        .map_err(|error| fault(&error))
 }
 
 /// The same to look into it: a store that cannot be written can perhaps be read, and that is told.
@@ -26,10 +29,14 @@ pub(crate) fn open_store_to_look() -> Result<Arc<Store>, Fault> {
         Ok(store) => return Ok(store),
         Err(fault) => fault,
     };
-    let Some(store) = environment::state_dir().and_then(|dir| Store::open_to_read(&dir).ok()) else {
+    let Some(store) = environment::state_dir().and_then(|dir| Store::open_to_read(&dir).ok())
+    else {
         return Err(fault);
     };
-    output::tell(&format!("The sessions can only be read: {}", fault.outcome().message));
+    output::tell(&format!(
+        "The sessions can only be read: {}",
+        fault.outcome().message
+    ));
     Ok(Arc::new(store))
 }
 
@@ -37,8 +44,12 @@ pub(crate) fn open_store_to_look() -> Result<Arc<Store>, Fault> {
 pub(crate) fn fault(error: &StoreError) -> Fault {
     match error {
         StoreError::Ambiguous { .. } => Fault::usage(error.to_string()).hint("give more of the id"),
-        StoreError::Running { pid, .. } => Fault::usage(error.to_string()).hint(format!("stop process {pid} first")),
-        StoreError::Place { .. } => Fault::internal(error).hint("OSTLER_STATE_DIR names another directory"),
+        StoreError::Running { pid, .. } => {
+            Fault::usage(error.to_string()).hint(format!("stop process {pid} first"))
+        }
+        StoreError::Place { .. } => {
+            Fault::internal(error).hint("OSTLER_STATE_DIR names another directory")
+        }
         _ => Fault::internal(error),
     }
 }
@@ -56,13 +67,17 @@ pub(crate) fn keeping(args: &mut StartArgs, dir: &Path, config: &Config) -> Resu
     let store = match (!args.no_store).then(open_store).transpose() {
         Ok(store) => store,
         Err(fault) => {
-            output::tell(&format!("This session is not kept: {}", fault.outcome().message));
+            output::tell(&format!(
+                "This session is not kept: {}",
+                fault.outcome().message
+            ));
             None
         }
     };
     if args.go_on {
         go_on(args, dir, (store.as_deref(), config))?;
-    } else if let (None, Some(id), Some(store)) = (&args.agent, &args.agent_settings.resume, &store) {
+    } else if let (None, Some(id), Some(store)) = (&args.agent, &args.agent_settings.resume, &store)
+    {
         args.agent = agent_of(store, id, config)?;
     }
     let host = match &store {
@@ -81,30 +96,50 @@ fn agent_of(store: &Store, id: &str, config: &Config) -> Result<Option<String>, 
         )
     })?;
     // A configured name may stand for the same agent, with settings of its own.
-    let usual = config.default_agent().and_then(|entry| config.agent(entry.value.text()));
+    let usual = config
+        .default_agent()
+        .and_then(|entry| config.agent(entry.value.text()));
     Ok(Some(row.agent).filter(|own| usual.is_none_or(|agent| agent.name() != own)))
 }
 
 /// Returns the session that an id means, or an error that says how to find it.
 pub(crate) fn resolve(store: &Store, id: &str) -> Result<SessionRow, Fault> {
-    store.look_up(id).map_err(|error| fault(&error))?.ok_or_else(|| {
-        Fault::usage(format!("there is no session {}", output::name(id)))
-            .hint("`ostler sessions --all` lists them; any unambiguous prefix of an id will do")
-    })
+    store
+        .look_up(id)
+        .map_err(|error| fault(&error))?
+        .ok_or_else(|| {
+            Fault::usage(format!("there is no session {}", output::name(id)))
+                .hint("`ostler sessions --all` lists them; any unambiguous prefix of an id will do")
+        })
 }
 
 /// Among how many of the newest sessions one is looked for that can be gone on with.
 const RECENT: usize = 100;
 
 /// The latest session of a directory is the one to go on with.
-fn go_on(args: &mut StartArgs, dir: &Path, (store, config): (Option<&Store>, &Config)) -> Result<(), Fault> {
+fn go_on(
+    args: &mut StartArgs,
+    dir: &Path,
+    (store, config): (Option<&Store>, &Config),
+) -> Result<(), Fault> {
     let kept = store.ok_or_else(|| Fault::usage("no sessions are kept here"))?;
     let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     // Sessions are kept under the agent's own name.
-    let own = |name: &String| config.agent(name).map_or_else(|| name.clone(), |agent| agent.name().to_owned());
-    let filter =
-        Filter { agent: args.agent.as_ref().map(own), dir: Some(real), limit: Some(RECENT), ..Filter::default() };
-    let mut rows = kept.sessions(&filter).map_err(|error| fault(&error))?.into_iter();
+    let own = |name: &String| {
+        config
+            .agent(name)
+            .map_or_else(|| name.clone(), |agent| agent.name().to_owned())
+    };
+    let filter = Filter {
+        agent: args.agent.as_ref().map(own),
+        dir: Some(real),
+        limit: Some(RECENT),
+        ..Filter::default()
+    };
+    let mut rows = kept
+        .sessions(&filter)
+        .map_err(|error| fault(&error))?
+        .into_iter();
     // One whose agent never said how its session is called holds nothing that could be gone on with.
     let row = rows.find(|row| {
         let from_events = match config.agents().get(&row.agent) {
@@ -114,7 +149,8 @@ fn go_on(args: &mut StartArgs, dir: &Path, (store, config): (Option<&Store>, &Co
         row.native_session.is_some() || from_events
     });
     let row = row.ok_or_else(|| {
-        Fault::usage("there is no earlier session of this directory").hint("`ostler sessions` lists those there are")
+        Fault::usage("there is no earlier session of this directory")
+            .hint("`ostler sessions` lists those there are")
     })?;
     args.agent.get_or_insert(row.agent);
     args.agent_settings.resume = Some(row.session);

@@ -28,7 +28,13 @@ pub(crate) fn script(args: &CompletionsArgs) -> Result<Code, Fault> {
     let mut script = Vec::new();
     // The program is found on PATH, so that the script outlives an update.
     completer(&shell)?
-        .write_registration(environment::COMPLETE_VARIABLE, "ostler", "ostler", "ostler", &mut script)
+        .write_registration(
+            environment::COMPLETE_VARIABLE,
+            "ostler",
+            "ostler",
+            "ostler",
+            &mut script,
+        )
         .map_err(Fault::internal)?;
     output::hand_over(&script).or_else(|error| output::gone(&error).map(|_| ()))?;
     Ok(exit::OK)
@@ -57,7 +63,9 @@ fn bash(command: &mut Command, words: Vec<OsString>, dir: Option<&Path>) -> io::
     let mut index = current;
     let mut whole: Vec<OsString> = Vec::new();
     for (at, word) in words.into_iter().enumerate() {
-        let is_behind_flag = whole.last().is_some_and(|last| last.as_encoded_bytes().starts_with(b"--"));
+        let is_behind_flag = whole
+            .last()
+            .is_some_and(|last| last.as_encoded_bytes().starts_with(b"--"));
         if word == "=" && is_behind_flag && at < current {
             index -= 1;
         } else {
@@ -65,7 +73,10 @@ fn bash(command: &mut Command, words: Vec<OsString>, dir: Option<&Path>) -> io::
         }
     }
     let candidates = complete(command, whole, index, dir)?;
-    let values: Vec<_> = candidates.iter().map(|candidate| candidate.get_value().to_string_lossy()).collect();
+    let values: Vec<_> = candidates
+        .iter()
+        .map(|candidate| candidate.get_value().to_string_lossy())
+        .collect();
     Ok(values.join(&separator).into_bytes())
 }
 
@@ -106,14 +117,21 @@ fn completer(shell: &str) -> Result<&'static dyn EnvCompleter, Fault> {
 
 /// The command line that is being completed.
 fn typed() -> Vec<OsString> {
-    environment::args().skip_while(|word| word != "--").skip(1).collect()
+    environment::args()
+        .skip_while(|word| word != "--")
+        .skip(1)
+        .collect()
 }
 
 /// Offers the names of agents.
 fn agents() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let config = configured();
-        config.names().into_iter().map(CompletionCandidate::new).collect()
+        config
+            .names()
+            .into_iter()
+            .map(CompletionCandidate::new)
+            .collect()
     })
 }
 
@@ -121,17 +139,29 @@ fn agents() -> ArgValueCandidates {
 fn models() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let config = configured();
-        let named =
-            option(&["--agent", "-a"]).or_else(|| config.default_agent().map(|entry| entry.value.text().to_owned()));
+        let named = option(&["--agent", "-a"]).or_else(|| {
+            config
+                .default_agent()
+                .map(|entry| entry.value.text().to_owned())
+        });
         let mut names: Vec<String> = Vec::new();
         for name in config.names() {
             if named.as_deref().is_some_and(|named| named != name) {
                 continue;
             }
             names.extend(
-                config.agent(name).iter().flat_map(|agent| agent.models().iter().map(|model| (*model).to_owned())),
+                config
+                    .agent(name)
+                    .iter()
+                    .flat_map(|agent| agent.models().iter().map(|model| (*model).to_owned())),
             );
-            names.extend(config.defaults(name).iter().flat_map(|it| it.aliases()).map(str::to_owned));
+            names.extend(
+                config
+                    .defaults(name)
+                    .iter()
+                    .flat_map(|it| it.aliases())
+                    .map(str::to_owned),
+            );
         }
         names.sort();
         names.dedup();
@@ -144,7 +174,10 @@ fn loop_models() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let models = Models::new(environment::host(), configured().agents().clone());
         // A name with a part in capitals is a pattern.
-        let names = models.names().into_iter().filter(|name| !name.contains(|c: char| c.is_ascii_uppercase()));
+        let names = models
+            .names()
+            .into_iter()
+            .filter(|name| !name.contains(|c: char| c.is_ascii_uppercase()));
         names.map(CompletionCandidate::new).collect()
     })
 }
@@ -153,8 +186,13 @@ fn loop_models() -> ArgValueCandidates {
 fn session_ids() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let store = environment::state_dir().and_then(|dir| Store::open_to_read(&dir).ok());
-        let filter = Filter { limit: Some(SESSIONS), ..Filter::default() };
-        let rows = store.and_then(|store| store.sessions(&filter).ok()).unwrap_or_default();
+        let filter = Filter {
+            limit: Some(SESSIONS),
+            ..Filter::default()
+        };
+        let rows = store
+            .and_then(|store| store.sessions(&filter).ok())
+            .unwrap_or_default();
         let candidate = |row: &ostler_store::SessionRow| {
             let task = word(row.prompt.as_deref().unwrap_or_default().trim_start(), 50);
             CompletionCandidate::new(ostler::brief::short_id(&row.session))
@@ -166,18 +204,28 @@ fn session_ids() -> ArgValueCandidates {
 
 /// The value that the command line gives an option.
 fn option(names: &[&str]) -> Option<String> {
-    let words: Vec<String> = typed().into_iter().filter_map(|word| word.into_string().ok()).collect();
-    words.iter().enumerate().find_map(|(at, word)| match word.split_once('=') {
-        Some((name, value)) if names.contains(&name) => Some(value.to_owned()),
-        // Bash takes `=` for a word of its own.
-        None if names.contains(&word.as_str()) => words[at + 1..].iter().find(|word| *word != "=").cloned(),
-        _ => None,
-    })
+    let words: Vec<String> = typed()
+        .into_iter()
+        .filter_map(|word| word.into_string().ok())
+        .collect();
+    words
+        .iter()
+        .enumerate()
+        .find_map(|(at, word)| match word.split_once('=') {
+            Some((name, value)) if names.contains(&name) => Some(value.to_owned()),
+            // Bash takes `=` for a word of its own.
+            None if names.contains(&word.as_str()) => {
+                words[at + 1..].iter().find(|word| *word != "=").cloned()
+            }
+            _ => None,
+        })
 }
 
 /// The configuration that holds here; that without files where they are wrong, since nobody can be told.
 fn configured() -> Config {
     let args = ConfigArgs::default();
-    let here = spec::directory(None).and_then(|dir| Project::read(args, &PolicyArgs::default(), &dir));
-    here.and_then(|project| config::load(args, &project)).unwrap_or_default()
+    let here =
+        spec::directory(None).and_then(|dir| Project::read(args, &PolicyArgs::default(), &dir));
+    here.and_then(|project| config::load(args, &project))
+        .unwrap_or_default()
 }

@@ -12,8 +12,10 @@ use ostler::clip::{is_deceptive, is_harmless_joiner};
 const LONGEST: usize = 24;
 
 /// Codes of colours and weights that styles and the help use. None of them hides text.
-const COLOURS: [&str; 20] =
-    ["", "0", "1", "2", "3", "4", "22", "23", "24", "31", "32", "33", "34", "35", "36", "37", "39", "90", "92", "93"];
+const COLOURS: [&str; 20] = [
+    "", "0", "1", "2", "3", "4", "22", "23", "24", "31", "32", "33", "34", "35", "36", "37", "39",
+    "90", "92", "93",
+];
 
 /// A writer that guards the terminal behind it. What is not a terminal gets everything as it is.
 pub(crate) struct Door<W> {
@@ -41,7 +43,12 @@ impl Door<io::Stderr> {
 
 impl<W: Write> Door<W> {
     pub(crate) fn new(inner: W, is_terminal: bool) -> Self {
-        Self { inner, is_terminal, begun: Vec::new(), before: ' ' }
+        Self {
+            inner,
+            is_terminal,
+            begun: Vec::new(),
+            before: ' ',
+        }
     }
 }
 
@@ -83,7 +90,10 @@ fn pass(bytes: &[u8], before: &mut char, safe: &mut String) -> usize {
             }
             continue;
         }
-        let end = rest.iter().position(|byte| *byte == 0x1b).unwrap_or(rest.len());
+        let end = rest
+            .iter()
+            .position(|byte| *byte == 0x1b)
+            .unwrap_or(rest.len());
         let text = match std::str::from_utf8(&rest[..end]) {
             Ok(text) => text,
             Err(error) if error.valid_up_to() > 0 => {
@@ -128,8 +138,13 @@ fn colour(bytes: &[u8]) -> Colour {
         [_, b'[', rest @ ..] => match rest.iter().position(|byte| !is_code(byte)) {
             Some(end) => {
                 let codes = std::str::from_utf8(&rest[..end]).unwrap_or("8");
-                let is_ours = rest[end] == b'm' && codes.split(';').all(|code| COLOURS.contains(&code));
-                if is_ours { Colour::Whole(end + 3) } else { Colour::None }
+                let is_ours =
+                    rest[end] == b'm' && codes.split(';').all(|code| COLOURS.contains(&code));
+                if is_ours {
+                    Colour::Whole(end + 3)
+                } else {
+                    Colour::None
+                }
             }
             None if bytes.len() < LONGEST => Colour::Begun,
             None => Colour::None,
@@ -151,7 +166,9 @@ mod tests {
 
     fn through(pieces: &[&[u8]], is_terminal: bool) -> Vec<u8> {
         let mut door = Door::new(Vec::new(), is_terminal);
-        pieces.iter().for_each(|piece| door.write_all(piece).unwrap());
+        pieces
+            .iter()
+            .for_each(|piece| door.write_all(piece).unwrap());
         door.inner
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ostler::clip::{Sanitizer, plain};
 use ostler::event::{At, Decision, Level, Notice, SessionState, Started, TextKind, ToolResult};
-use ostler::{Cause, Event, Outcome, Scope, Usage, EventKind, brief};
+use ostler::{Cause, Event, EventKind, Outcome, Scope, Usage, brief};
 
 use super::markdown::Markdown;
 use super::notify::Notify;
@@ -95,7 +95,17 @@ enum Open {
 
 impl Human {
     pub(super) fn new(parts: Parts) -> Self {
-        let Parts { out, err, status, same_screen, reply, thinking, tools, detail, notify } = parts;
+        let Parts {
+            out,
+            err,
+            status,
+            same_screen,
+            reply,
+            thinking,
+            tools,
+            detail,
+            notify,
+        } = parts;
         Self {
             out,
             err,
@@ -163,10 +173,16 @@ impl Human {
             self.end_line()?;
         }
         self.status.hide();
-        let renderer = if kind == TextKind::Reply { &mut self.reply } else { &mut self.thinking };
+        let renderer = if kind == TextKind::Reply {
+            &mut self.reply
+        } else {
+            &mut self.thinking
+        };
         let (shown, is_open) = match renderer {
             Some(renderer) => (renderer.push(&text, columns()), renderer.is_open()),
-            None if kind == TextKind::Thinking => (format!("{DIM}{text}{DIM:#}"), !text.ends_with('\n')),
+            None if kind == TextKind::Thinking => {
+                (format!("{DIM}{text}{DIM:#}"), !text.ends_with('\n'))
+            }
             None => (text.clone(), !text.ends_with('\n')),
         };
         match kind {
@@ -203,7 +219,11 @@ impl Human {
     /// A sentence on stderr, between a lead of two columns and a style's end. On a terminal its words wrap.
     fn message(&mut self, (lead, end): (&str, &str), message: &str) -> io::Result<()> {
         let message = plain(message);
-        let message = if self.thinking.is_some() { wrap(&message, 2, columns()) } else { message };
+        let message = if self.thinking.is_some() {
+            wrap(&message, 2, columns())
+        } else {
+            message
+        };
         self.aside(&format!("{lead}{message}{end}"))
     }
 
@@ -218,12 +238,20 @@ impl Human {
 
     fn tool_result(&mut self, result: &ToolResult) -> io::Result<()> {
         let lines = self.tools.ended(result, self.now);
-        self.status.doing(if self.tools.is_idle() { "thinking" } else { "working" });
+        self.status.doing(if self.tools.is_idle() {
+            "thinking"
+        } else {
+            "working"
+        });
         lines.iter().try_for_each(|line| self.aside(line))
     }
 
     fn notice(&mut self, notice: &Notice) -> io::Result<()> {
-        match self.rounds.as_mut().and_then(|rounds| rounds.notice(notice)) {
+        match self
+            .rounds
+            .as_mut()
+            .and_then(|rounds| rounds.notice(notice))
+        {
             Some(Shown::Doing(kind)) => {
                 self.end_line()?; // the next answer begins on a line of its own
                 self.status.doing(&kind);
@@ -267,8 +295,11 @@ impl Output for Human {
                 }
                 self.started = Some(started.clone());
             }
-            EventKind::Text(text) if text.kind == TextKind::Thinking && self.detail == Detail::Nothing => {}
-            EventKind::Text(text) if text.parent.is_none() => self.text(text.kind, &text.text, !text.delta)?,
+            EventKind::Text(text)
+                if text.kind == TextKind::Thinking && self.detail == Detail::Nothing => {}
+            EventKind::Text(text) if text.parent.is_none() => {
+                self.text(text.kind, &text.text, !text.delta)?
+            }
             EventKind::ToolCall(call) => {
                 self.end_line()?;
                 self.sanitizers = Default::default();
@@ -285,7 +316,9 @@ impl Output for Human {
                     self.usage = Some(usage.clone());
                 }
             }
-            EventKind::State(state) if state.to == SessionState::Stopping => self.stopping(&event.session)?,
+            EventKind::State(state) if state.to == SessionState::Stopping => {
+                self.stopping(&event.session)?
+            }
             EventKind::Notice(notice) => self.notice(notice)?,
             EventKind::Unreadable(it) => {
                 let (why, raw) = (word(&it.why, 200), word(&it.raw, 80));
@@ -328,11 +361,19 @@ impl Output for Human {
             _ if std::mem::take(&mut self.is_writing) => {}
             // A word that does not go on for a while is shown as it is. Whoever cannot write it says so with the next text.
             Open::Reply => {
-                let word = self.reply.as_mut().map(Markdown::settle).unwrap_or_default();
+                let word = self
+                    .reply
+                    .as_mut()
+                    .map(Markdown::settle)
+                    .unwrap_or_default();
                 let _ = write!(self.out, "{word}").and_then(|()| self.out.flush());
             }
             Open::Thinking => {
-                let word = self.thinking.as_mut().map(Markdown::settle).unwrap_or_default();
+                let word = self
+                    .thinking
+                    .as_mut()
+                    .map(Markdown::settle)
+                    .unwrap_or_default();
                 let _ = write!(self.err, "{word}");
             }
             Open::Question => {}
@@ -376,7 +417,9 @@ impl Drop for Human {
 
 /// The rest of a text whose line is to end.
 fn rest_of(renderer: &mut Option<Markdown>) -> String {
-    renderer.as_mut().map_or_else(|| "\n".to_owned(), Markdown::finish)
+    renderer
+        .as_mut()
+        .map_or_else(|| "\n".to_owned(), Markdown::finish)
 }
 
 /// Tokens in and out, and the cost, in few words.
@@ -390,7 +433,11 @@ pub(crate) fn spent(usage: &Usage) -> String {
         (None, Some(output)) => parts.push(format!("{output} tokens out")),
         (None, None) => {}
     }
-    parts.extend(usage.cost_usd.map(|cost| brief::cost(cost, usage.cost_source)));
+    parts.extend(
+        usage
+            .cost_usd
+            .map(|cost| brief::cost(cost, usage.cost_source)),
+    );
     parts.join(" · ")
 }
 
@@ -407,7 +454,9 @@ pub(crate) fn thousands(n: u64) -> String {
 }
 
 pub(super) fn span_of(milliseconds: i64) -> String {
-    span(Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0)))
+    span(Duration::from_millis(
+        u64::try_from(milliseconds).unwrap_or(0),
+    ))
 }
 
 pub(super) fn span(time: Duration) -> String {
@@ -457,10 +506,33 @@ mod tests {
             notify: Some(Notify::new(Box::new(terminal.clone()), how)),
         });
         let outcome = Outcome::new(Cause::Completed, "ok");
-        let ended = Ended { outcome, exit_code: None, signal: None, usage: None };
-        let story = [(0, TurnStarted { origin: Origin::Caller, prompt: None }.into()), (seconds, ended.into())];
+        let ended = Ended {
+            outcome,
+            exit_code: None,
+            signal: None,
+            usage: None,
+        };
+        let story = [
+            (
+                0,
+                TurnStarted {
+                    origin: Origin::Caller,
+                    prompt: None,
+                }
+                .into(),
+            ),
+            (seconds, ended.into()),
+        ];
         for (seq, (second, kind)) in (1..).zip(story) {
-            human.event(&Event { seq, at: At(1 + second * 1000), session: "s".into(), turn: 1, kind }).unwrap();
+            human
+                .event(&Event {
+                    seq,
+                    at: At(1 + second * 1000),
+                    session: "s".into(),
+                    turn: 1,
+                    kind,
+                })
+                .unwrap();
         }
         let rung = terminal.0.lock().unwrap().clone();
         String::from_utf8(rung).unwrap()
@@ -468,9 +540,18 @@ mod tests {
 
     #[test]
     fn long_work_ends_with_a_notification() {
-        assert_eq!((rung(Notification::Bell, 29), rung(Notification::Desktop, 29)), (String::new(), String::new()));
+        assert_eq!(
+            (
+                rung(Notification::Bell, 29),
+                rung(Notification::Desktop, 29)
+            ),
+            (String::new(), String::new())
+        );
         assert_eq!(rung(Notification::Bell, 30), "\u{7}");
-        assert_eq!(rung(Notification::Desktop, 125), "\u{1b}]9;ostler: completed after 2m05s\u{7}");
+        assert_eq!(
+            rung(Notification::Desktop, 125),
+            "\u{1b}]9;ostler: completed after 2m05s\u{7}"
+        );
     }
 
     // P19: the second half of `ESC [ 31m` was left on the screen.
@@ -488,7 +569,13 @@ mod tests {
             detail: Detail::Usual,
             notify: None,
         });
-        let text = |kind, text: &str, delta| Text { kind, text: text.into(), delta, message: None, parent: None };
+        let text = |kind, text: &str, delta| Text {
+            kind,
+            text: text.into(),
+            delta,
+            message: None,
+            parent: None,
+        };
         let (reply, thinking) = (TextKind::Reply, TextKind::Thinking);
         let story = [
             text(reply, "a\u{1b}[3", true),
@@ -498,10 +585,21 @@ mod tests {
             text(reply, "whole", false), // another message
         ];
         for (seq, what) in (1..).zip(story) {
-            human.event(&Event { seq, at: At(1), session: "s".into(), turn: 1, what: what.into() }).unwrap();
+            human
+                .event(&Event {
+                    seq,
+                    at: At(1),
+                    session: "s".into(),
+                    turn: 1,
+                    what: what.into(),
+                })
+                .unwrap();
         }
         let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
-        assert_eq!(anstream::adapter::strip_str(&shown).to_string(), "a\nthink\nred bwhole\n");
+        assert_eq!(
+            anstream::adapter::strip_str(&shown).to_string(),
+            "a\nthink\nred bwhole\n"
+        );
     }
 
     #[test]
@@ -511,7 +609,10 @@ mod tests {
         usage.output = Some(1234);
         assert_eq!(spent(&usage), "1,234 tokens out");
         (usage.input, usage.cache_read, usage.cache_write) = (Some(1), Some(20), Some(300));
-        assert_eq!(spent(&usage.clone().reported(0.01)), "321 tokens in, 1,234 out · $0.0100");
+        assert_eq!(
+            spent(&usage.clone().reported(0.01)),
+            "321 tokens in, 1,234 out · $0.0100"
+        );
         usage.output = None;
         assert_eq!(spent(&usage.estimated(0.01)), "321 tokens in · ~$0.0100");
     }

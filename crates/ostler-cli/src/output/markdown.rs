@@ -52,7 +52,15 @@ impl Markdown {
 
     fn with(base: Style, has_marks: bool) -> Self {
         let (rest, line, table) = (String::new(), Wrapped::default(), Vec::new());
-        Self { base, has_marks, rest, before: ' ', state: State::Begin, line, table }
+        Self {
+            base,
+            has_marks,
+            rest,
+            before: ' ',
+            state: State::Begin,
+            line,
+            table,
+        }
     }
 
     /// Appends a piece of text and returns what can be written of it to a terminal of that width.
@@ -96,14 +104,18 @@ impl Markdown {
     fn whole_line(&mut self, line: &str) {
         match &self.state {
             State::Code(fence) => {
-                if line.trim_start().starts_with(fence.as_str()) && line.trim().chars().all(|c| fence.starts_with(c)) {
+                if line.trim_start().starts_with(fence.as_str())
+                    && line.trim().chars().all(|c| fence.starts_with(c))
+                {
                     self.state = State::Begin;
                 } else {
                     self.line.raw(line, TOOL);
                 }
             }
             State::Prose(style) => self.end_prose(line, *style),
-            State::Begin if self.has_marks && line.trim_start().starts_with('|') => self.table.push(line.to_owned()),
+            State::Begin if self.has_marks && line.trim_start().starts_with('|') => {
+                self.table.push(line.to_owned())
+            }
             State::Begin => {
                 self.end_table();
                 self.begin_line(line);
@@ -114,7 +126,10 @@ impl Markdown {
     /// Begins and ends a line that is known in full.
     fn begin_line(&mut self, line: &str) {
         let text = line.trim();
-        let fence: String = text.chars().take_while(|c| text.starts_with(*c) && matches!(c, '`' | '~')).collect();
+        let fence: String = text
+            .chars()
+            .take_while(|c| text.starts_with(*c) && matches!(c, '`' | '~'))
+            .collect();
         if !self.has_marks {
             let style = self.base;
             self.end_prose(line, style);
@@ -173,7 +188,11 @@ impl Markdown {
     /// Writes as much as is certain of a line whose end has not come.
     fn part_of_line(&mut self) {
         if matches!(self.state, State::Begin)
-            && if self.has_marks { is_prose(&self.rest) } else { !self.rest.is_empty() }
+            && if self.has_marks {
+                is_prose(&self.rest)
+            } else {
+                !self.rest.is_empty()
+            }
         {
             self.end_table();
             let line = std::mem::take(&mut self.rest);
@@ -207,7 +226,11 @@ impl Markdown {
                     at += used;
                 }
                 Mark::Span(inner, weight, used) => {
-                    let style = if weight == Weight::Bold { style.bold() } else { style.italic() };
+                    let style = if weight == Weight::Bold {
+                        style.bold()
+                    } else {
+                        style.italic()
+                    };
                     self.before = ' ';
                     self.inline(inner, style, Known::Whole);
                     at += used;
@@ -216,7 +239,9 @@ impl Markdown {
                     self.before = ' ';
                     self.inline(label, style, Known::Whole);
                     if label != url {
-                        format!(" ({url})").chars().for_each(|c| self.line.push(c, DIM));
+                        format!(" ({url})")
+                            .chars()
+                            .for_each(|c| self.line.push(c, DIM));
                     }
                     at += used;
                 }
@@ -235,11 +260,16 @@ impl Markdown {
     fn end_table(&mut self) {
         let lines = std::mem::take(&mut self.table);
         let rows: Vec<Vec<String>> = lines.iter().map(|line| cells(line)).collect();
-        let is_rule = |cell: &String| cell.contains('-') && cell.chars().all(|c| matches!(c, '-' | ':'));
+        let is_rule =
+            |cell: &String| cell.contains('-') && cell.chars().all(|c| matches!(c, '-' | ':'));
         let is_ruled = rows.get(1).is_some_and(|row| row.iter().all(is_rule));
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
         let mut widths = vec![0; columns];
-        for (_, row) in rows.iter().enumerate().filter(|(at, _)| *at != 1 || !is_ruled) {
+        for (_, row) in rows
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != 1 || !is_ruled)
+        {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(rendered(cell, self.base).1);
             }
@@ -259,7 +289,10 @@ impl Markdown {
                     format!("{text}{}", " ".repeat(width - used.min(*width)))
                 };
                 let cells: Vec<String> = widths.iter().enumerate().map(cell).collect();
-                self.line.raw(cells.join(&format!("{DIM} │ {DIM:#}")).trim_end(), Style::new());
+                self.line.raw(
+                    cells.join(&format!("{DIM} │ {DIM:#}")).trim_end(),
+                    Style::new(),
+                );
             }
         }
     }
@@ -294,8 +327,14 @@ const REACH: usize = 1_000;
 
 fn mark(text: &str, before: char, known: Known) -> Mark<'_> {
     let is_near = text.len() <= REACH;
-    let (text, known) = if is_near { (text, known) } else { (&text[..text.floor_char_boundary(REACH)], Known::Whole) };
-    let Some(c) = text.chars().next() else { return Mark::Unclear };
+    let (text, known) = if is_near {
+        (text, known)
+    } else {
+        (&text[..text.floor_char_boundary(REACH)], Known::Whole)
+    };
+    let Some(c) = text.chars().next() else {
+        return Mark::Unclear;
+    };
     let rest = &text[c.len_utf8()..];
     match c {
         '\\' => match rest.chars().next() {
@@ -306,7 +345,9 @@ fn mark(text: &str, before: char, known: Known) -> Mark<'_> {
         '`' => {
             let ticks = text.len() - text.trim_start_matches('`').len();
             let found = text[ticks..].find(&text[..ticks]);
-            found.map_or(Mark::Unclear, |end| Mark::Code(text[ticks..ticks + end].trim(), ticks + end + ticks))
+            found.map_or(Mark::Unclear, |end| {
+                Mark::Code(text[ticks..ticks + end].trim(), ticks + end + ticks)
+            })
         }
         '*' | '_' => emphasis(text, c, before, known),
         '!' if rest.starts_with('[') => link(rest, 1, known),
@@ -317,16 +358,26 @@ fn mark(text: &str, before: char, known: Known) -> Mark<'_> {
 }
 
 fn emphasis(text: &str, c: char, before: char, known: Known) -> Mark<'_> {
-    let run = text.bytes().take_while(|byte| char::from(*byte) == c).count();
+    let run = text
+        .bytes()
+        .take_while(|byte| char::from(*byte) == c)
+        .count();
     let rest = &text[run..];
-    let opens = rest.chars().next().map(|next| !(next.is_whitespace() || c == '_' && before.is_alphanumeric()));
+    let opens = rest
+        .chars()
+        .next()
+        .map(|next| !(next.is_whitespace() || c == '_' && before.is_alphanumeric()));
     match opens {
         None if known == Known::Part => return Mark::Unclear,
         Some(true) if run <= 3 => {}
         _ => return Mark::Text(c, 1),
     }
     let close = &text[..run.min(2)];
-    let weight = if run == 1 { Weight::Italic } else { Weight::Bold };
+    let weight = if run == 1 {
+        Weight::Italic
+    } else {
+        Weight::Bold
+    };
     let ends = rest.match_indices(close).find(|(at, _)| {
         let (inner, after) = (&rest[..*at], &rest[at + close.len()..]);
         let is_alone = run > 1 || !after.starts_with(c) && !inner.ends_with(c);
@@ -353,11 +404,15 @@ fn emphasis(text: &str, c: char, before: char, known: Known) -> Mark<'_> {
 
 /// A link, whose text stands `skipped` bytes behind the mark.
 fn link(text: &str, skipped: usize, known: Known) -> Mark<'_> {
-    let Some(end) = text.find(']') else { return Mark::Unclear };
+    let Some(end) = text.find(']') else {
+        return Mark::Unclear;
+    };
     let label = &text[1..end];
     let after = &text[end + 1..];
     match (after.strip_prefix('('), after.find(')')) {
-        (Some(_), Some(close)) => Mark::Link(label, &after[1..close], skipped + end + 1 + close + 1),
+        (Some(_), Some(close)) => {
+            Mark::Link(label, &after[1..close], skipped + end + 1 + close + 1)
+        }
         (Some(_), None) => Mark::Unclear,
         (None, _) if after.is_empty() && known == Known::Part => Mark::Unclear,
         (None, _) => Mark::Text(if skipped == 0 { '[' } else { '!' }, 1),
@@ -366,30 +421,47 @@ fn link(text: &str, skipped: usize, known: Known) -> Mark<'_> {
 
 /// Splits a list item into its mark and its text.
 fn item(text: &str) -> Option<(String, &str)> {
-    let rest = ["- ", "* ", "+ "].iter().find_map(|mark| text.strip_prefix(mark));
+    let rest = ["- ", "* ", "+ "]
+        .iter()
+        .find_map(|mark| text.strip_prefix(mark));
     if let Some(rest) = rest {
         let done = [("[ ] ", "☐ "), ("[x] ", "☑ "), ("[X] ", "☑ ")];
-        let task = done.iter().find_map(|(mark, shown)| Some((*shown, rest.strip_prefix(mark)?)));
+        let task = done
+            .iter()
+            .find_map(|(mark, shown)| Some((*shown, rest.strip_prefix(mark)?)));
         let (mark, item) = task.unwrap_or(("• ", rest));
         return Some((mark.to_owned(), item.trim_start()));
     }
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let end = text[digits..].starts_with(". ") || text[digits..].starts_with(") ");
-    ((1..=9).contains(&digits) && end).then(|| (text[..digits + 2].to_owned(), text[digits + 2..].trim_start()))
+    ((1..=9).contains(&digits) && end).then(|| {
+        (
+            text[..digits + 2].to_owned(),
+            text[digits + 2..].trim_start(),
+        )
+    })
 }
 
 /// Returns true if a line that begins like this is prose, whatever follows.
 fn is_prose(begun: &str) -> bool {
     let text = begun.trim_start_matches([' ', '>']);
-    let item = ["- ", "* ", "+ "].iter().find_map(|mark| text.strip_prefix(mark));
-    let is_block = ["|", "```", "~~~"].iter().any(|mark| text.starts_with(mark));
-    let may_be_task = item.is_some_and(|item| item.starts_with('[') && item.chars().count() < "[x] ".len());
+    let item = ["- ", "* ", "+ "]
+        .iter()
+        .find_map(|mark| text.strip_prefix(mark));
+    let is_block = ["|", "```", "~~~"]
+        .iter()
+        .any(|mark| text.starts_with(mark));
+    let may_be_task =
+        item.is_some_and(|item| item.starts_with('[') && item.chars().count() < "[x] ".len());
     !is_block && !may_be_task && text.contains(|c: char| !MARKS.contains(c) && !c.is_ascii_digit())
 }
 
 fn is_rule(text: &str) -> bool {
     let marks: String = text.chars().filter(|c| *c != ' ').collect();
-    marks.len() >= 3 && ['-', '*', '_'].iter().any(|mark| marks.chars().all(|c| c == *mark))
+    marks.len() >= 3
+        && ['-', '*', '_']
+            .iter()
+            .any(|mark| marks.chars().all(|c| c == *mark))
 }
 
 /// Splits a row into its cells. A bar behind a backslash is a part of its cell, even in code.
@@ -440,15 +512,26 @@ mod tests {
     fn marks_that_are_never_closed_are_text() {
         let many = "*a ".repeat(100_000);
         assert_eq!(seen(&many, 80).split_whitespace().count(), 100_000);
-        let pieces: Vec<&str> = std::iter::once("`").chain(std::iter::repeat_n("word ", 50_000)).collect();
+        let pieces: Vec<&str> = std::iter::once("`")
+            .chain(std::iter::repeat_n("word ", 50_000))
+            .collect();
         let mut markdown = Markdown::new();
-        let before_the_end: usize = pieces.iter().map(|piece| markdown.push(piece, 80).len()).sum();
-        assert!(before_the_end > 200_000, "shown as it comes: {before_the_end}");
+        let before_the_end: usize = pieces
+            .iter()
+            .map(|piece| markdown.push(piece, 80).len())
+            .sum();
+        assert!(
+            before_the_end > 200_000,
+            "shown as it comes: {before_the_end}"
+        );
     }
 
     fn raw(pieces: &[&str], columns: usize) -> String {
         let mut markdown = Markdown::new();
-        let mut out: String = pieces.iter().map(|piece| markdown.push(piece, columns)).collect();
+        let mut out: String = pieces
+            .iter()
+            .map(|piece| markdown.push(piece, columns))
+            .collect();
         out.push_str(&markdown.finish());
         out
     }
@@ -469,25 +552,47 @@ mod tests {
             ("#hash and ####### seven", "#hash and ####### seven\n"),
             ("a **b** *c* __d__ _e_ `f*g`", "a b c d e f*g\n"),
             ("***both*** **a *b* c**", "both a b c\n"),
-            ("snake_case_name 2 * 3 * 4 a*b **open", "snake_case_name 2 * 3 * 4 a*b **open\n"),
+            (
+                "snake_case_name 2 * 3 * 4 a*b **open",
+                "snake_case_name 2 * 3 * 4 a*b **open\n",
+            ),
             ("\\*no\\* C:\\dir \\", "*no* C:\\dir \\\n"),
-            ("[text](http://x) ![i](y) [z] [http://x](http://x)", "text (http://x) i (y) [z] http://x\n"),
-            ("- a\n  - b\n* [ ] c\n+ [x] d\n1. e\n2) f", "• a\n  • b\n☐ c\n☑ d\n1. e\n2) f\n"),
+            (
+                "[text](http://x) ![i](y) [z] [http://x](http://x)",
+                "text (http://x) i (y) [z] http://x\n",
+            ),
+            (
+                "- a\n  - b\n* [ ] c\n+ [x] d\n1. e\n2) f",
+                "• a\n  • b\n☐ c\n☑ d\n1. e\n2) f\n",
+            ),
             ("-no 1.no 2020 was", "-no 1.no 2020 was\n"),
             ("> a\n> > b", "│ a\n│ │ b\n"),
             ("***", "────────────────────\n"),
-            ("```rust\nlet x = *y; // **no**\n\n  z\n```\nafter", "let x = *y; // **no**\n\n  z\nafter\n"),
+            (
+                "```rust\nlet x = *y; // **no**\n\n  z\n```\nafter",
+                "let x = *y; // **no**\n\n  z\nafter\n",
+            ),
             ("~~~~\n```\n~~~~", "```\n"),
             ("``a`b`` and `` ` ``", "a`b and `\n"),
-            ("| a | b |\n|---|---|\n| long | `1` |\n\nx", "a    │ b\n─────┼──\nlong │ 1\n\nx\n"),
-            ("| a | b |\n|---|---|\n| x \\| y | `p\\|q` |", "a     │ b\n──────┼────\nx | y │ p|q\n"),
+            (
+                "| a | b |\n|---|---|\n| long | `1` |\n\nx",
+                "a    │ b\n─────┼──\nlong │ 1\n\nx\n",
+            ),
+            (
+                "| a | b |\n|---|---|\n| x \\| y | `p\\|q` |",
+                "a     │ b\n──────┼────\nx | y │ p|q\n",
+            ),
             ("| a |\n|---|\n| x \\|", "a\n───\nx |\n"),
             ("| not a table", "| not a table\n"),
             ("", ""),
             ("a\n\n\nb\n", "a\n\n\nb\n"),
         ];
         for (text, want) in table {
-            assert_eq!(seen(text, 20.max(text.len())).replace(&"─".repeat(40), &"─".repeat(20)), want, "{text:?}");
+            assert_eq!(
+                seen(text, 20.max(text.len())).replace(&"─".repeat(40), &"─".repeat(20)),
+                want,
+                "{text:?}"
+            );
         }
     }
 
@@ -503,21 +608,36 @@ mod tests {
             ("日本語のテキスト", 6, "日本語\nのテキ\nスト\n"),
             ("a **bold one** b", 6, "a bold\none b\n"),
             ("```\na long line of code\n```", 5, "a long line of code\n"),
-            ("| a | b |\n|---|---|\n| long | x |", 5, "| a | b |\n|---|---|\n| long | x |\n"),
+            (
+                "| a | b |\n|---|---|\n| long | x |",
+                5,
+                "| a | b |\n|---|---|\n| long | x |\n",
+            ),
         ];
         for (text, columns, want) in table {
             assert_eq!(seen(text, columns), want, "{text:?}");
         }
-        assert!(seen(&"word ".repeat(100), 300).lines().all(|line| line.len() <= WIDEST), "prose stays readable");
+        assert!(
+            seen(&"word ".repeat(100), 300)
+                .lines()
+                .all(|line| line.len() <= WIDEST),
+            "prose stays readable"
+        );
     }
 
     #[test]
     fn styles_say_what_marks_said() {
         assert_eq!(raw(&["**a**"], 80), "\u{1b}[1ma\u{1b}[0m\n");
-        assert_eq!(raw(&["# a *b*"], 80), "\u{1b}[1ma\u{1b}[0m \u{1b}[1m\u{1b}[3mb\u{1b}[0m\n");
+        assert_eq!(
+            raw(&["# a *b*"], 80),
+            "\u{1b}[1ma\u{1b}[0m \u{1b}[1m\u{1b}[3mb\u{1b}[0m\n"
+        );
         assert_eq!(raw(&["`a`"], 80), "\u{1b}[36ma\u{1b}[0m\n");
         let head = "\u{1b}[1ma\u{1b}[0m\u{1b}[2m │ \u{1b}[0m\u{1b}[1mb\u{1b}[0m\n";
-        assert!(raw(&["| a | b |\n|-|-|"], 80).starts_with(head), "every cell of the head is bold");
+        assert!(
+            raw(&["| a | b |\n|-|-|"], 80).starts_with(head),
+            "every cell of the head is bold"
+        );
     }
 
     // P19: text comes in any pieces.
@@ -541,8 +661,14 @@ mod tests {
         assert_eq!(markdown.push("ld and **bo", 80), " world and");
         assert!(markdown.is_open());
         assert_eq!(markdown.settle(), "");
-        assert_eq!(anstream::adapter::strip_str(&markdown.push("ld** x", 80)).to_string(), " bold");
-        assert_eq!((markdown.settle(), markdown.push("y", 80)), (" x".to_owned(), String::new()));
+        assert_eq!(
+            anstream::adapter::strip_str(&markdown.push("ld** x", 80)).to_string(),
+            " bold"
+        );
+        assert_eq!(
+            (markdown.settle(), markdown.push("y", 80)),
+            (" x".to_owned(), String::new())
+        );
         assert_eq!(markdown.finish(), "y\n");
         assert!(!markdown.is_open());
     }
@@ -550,6 +676,9 @@ mod tests {
     #[test]
     fn text_without_marks_only_wraps() {
         let mut plain = Markdown::plain(Style::new());
-        assert_eq!(plain.push("# a *b* c\n```\n", 6) + &plain.finish(), "# a\n*b* c\n```\n");
+        assert_eq!(
+            plain.push("# a *b* c\n```\n", 6) + &plain.finish(),
+            "# a\n*b* c\n```\n"
+        );
     }
 }

@@ -13,7 +13,11 @@ const TAB: usize = 4;
 
 /// Wraps a message that stands `lead` columns behind the beginning of its line. Further lines are indented.
 pub(super) fn wrap(text: &str, lead: usize, columns: usize) -> String {
-    let mut line = Wrapped { width: columns.clamp(1, WIDEST), column: lead, ..Wrapped::default() };
+    let mut line = Wrapped {
+        width: columns.clamp(1, WIDEST),
+        column: lead,
+        ..Wrapped::default()
+    };
     line.hang("  ".to_owned(), 2);
     for (at, part) in text.lines().enumerate() {
         if at > 0 {
@@ -74,9 +78,13 @@ impl Wrapped {
             self.spaces += if c == '\t' { TAB } else { 1 };
             return;
         }
-        let last = self.word.last().and_then(|(_, text)| text.chars().next_back());
+        let last = self
+            .word
+            .last()
+            .and_then(|(_, text)| text.chars().next_back());
         // A joined character, or the colour of a person's skin, is drawn as part of the one before it.
-        let is_joined = last == Some('\u{200d}') || last.is_some() && ('\u{1f3fb}'..='\u{1f3ff}').contains(&c);
+        let is_joined =
+            last == Some('\u{200d}') || last.is_some() && ('\u{1f3fb}'..='\u{1f3ff}').contains(&c);
         let width = if is_joined { 0 } else { c.width().unwrap_or(0) };
         // Scripts without spaces break between any two characters.
         if width > 1 || width > 0 && self.is_wide {
@@ -96,7 +104,9 @@ impl Wrapped {
         if self.word.is_empty() {
             return;
         }
-        if self.column.saturating_add(self.spaces + self.word_width) > self.width && self.column > self.hang.1 {
+        if self.column.saturating_add(self.spaces + self.word_width) > self.width
+            && self.column > self.hang.1
+        {
             self.out.push('\n');
             self.out.push_str(&self.hang.0);
             self.column = self.hang.1;
@@ -121,7 +131,10 @@ impl Wrapped {
 
 /// Breaks a text into lines of at most `width` columns, if its words allow. Lines after the first are indented.
 pub(crate) fn wrap_lines(text: &str, width: usize, indent: usize) -> Vec<String> {
-    let mut line = Wrapped { width, ..Wrapped::default() };
+    let mut line = Wrapped {
+        width,
+        ..Wrapped::default()
+    };
     line.hang(" ".repeat(indent), indent);
     for word in text.split_whitespace() {
         word.chars().for_each(|c| line.push(c, Style::new()));
@@ -151,9 +164,15 @@ mod tests {
     fn joined_characters_are_not_torn_apart() {
         let (one, two) = ("👩\u{200d}👩\u{200d}👧", "👍🏽");
         assert_eq!(wrap(&one.repeat(3), 0, 4), format!("{one}{one}\n  {one}"));
-        assert_eq!(wrap(&format!("{two}{one}a {one}"), 0, 5), format!("{two}{one}a\n  {one}"));
+        assert_eq!(
+            wrap(&format!("{two}{one}a {one}"), 0, 5),
+            format!("{two}{one}a\n  {one}")
+        );
         let bold = Style::new().bold();
-        let mut line = Wrapped { width: 80, ..Wrapped::default() };
+        let mut line = Wrapped {
+            width: 80,
+            ..Wrapped::default()
+        };
         one.chars().for_each(|c| line.push(c, bold));
         line.flush();
         assert_eq!(line.take(), format!("{bold}{one}{bold:#}"));
@@ -163,7 +182,10 @@ mod tests {
     fn lines_are_broken_between_words() {
         assert_eq!(wrap_lines("one two three", 8, 2), ["one two", "  three"]);
         assert_eq!(wrap_lines("one two three", 9, 4), ["one two", "    three"]);
-        assert_eq!(wrap_lines("unbreakable word", 4, 0), ["unbreakable", "word"]);
+        assert_eq!(
+            wrap_lines("unbreakable word", 4, 0),
+            ["unbreakable", "word"]
+        );
         assert_eq!(wrap_lines("ééé ééé", 7, 0), ["ééé ééé"]);
         assert_eq!(wrap_lines(" \n", 10, 2), [""; 0]);
     }

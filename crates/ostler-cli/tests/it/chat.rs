@@ -12,8 +12,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use crate::rig::{PATIENCE, Rig, finish_with};
 
 /// Answers every message, and says which one it was.
-const ANSWERS: &str =
-    "pid-file agent\nread-user\ninit\ntext One.\nresult One.\nread-user\ninit\ntext Two.\nresult Two.\nread-until-eof";
+const ANSWERS: &str = "pid-file agent\nread-user\ninit\ntext One.\nresult One.\nread-user\ninit\ntext Two.\nresult Two.\nread-until-eof";
 
 /// `ostler chat` with the fake agent playing `script` in Claude's place.
 fn chat(rig: &Rig, script: &str) -> Command {
@@ -22,20 +21,35 @@ fn chat(rig: &Rig, script: &str) -> Command {
 
 fn on(rig: &Rig, verb: &str, script: &str) -> Command {
     let mut command = rig.ostler(&[verb, "--agent", "claude", "--grace", "500ms", "--env"]);
-    command.arg(format!("{}={}", fake::SCRIPT, fake::script(rig.dir(), script).display()));
+    command.arg(format!(
+        "{}={}",
+        fake::SCRIPT,
+        fake::script(rig.dir(), script).display()
+    ));
     command.arg("--program").arg(fake::program());
     command
 }
 
 /// A file that an agent's script waits for: reading it ends when the test has written it.
 fn gate(rig: &Rig, name: &str) {
-    mknodat(CWD, rig.path(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    mknodat(
+        CWD,
+        rig.path(name),
+        FileType::Fifo,
+        Mode::RUSR | Mode::WUSR,
+        0,
+    )
+    .unwrap();
 }
 
 /// What the agent was told.
 fn told(rig: &Rig) -> String {
     let read = || std::fs::read_to_string(rig.path("told")).unwrap_or_default();
-    assert!(wait_until(PATIENCE, || read().ends_with('\n')), "{}", read());
+    assert!(
+        wait_until(PATIENCE, || read().ends_with('\n')),
+        "{}",
+        read()
+    );
     read()
 }
 
@@ -99,8 +113,13 @@ fn ctrl_c_interrupts_the_turn_and_the_conversation_goes_on() {
 #[test]
 fn ctrl_c_twice_leaves_and_nothing_stays() {
     let rig = Rig::new();
-    let mut pty =
-        Pty::start(chat(&rig, "pid-file agent\nread-user\ninit\ndelta Working\nspawn-child child\nhang").arg("hello"));
+    let mut pty = Pty::start(
+        chat(
+            &rig,
+            "pid-file agent\nread-user\ninit\ndelta Working\nspawn-child child\nhang",
+        )
+        .arg("hello"),
+    );
     pty.until_seen("Working", 1);
     let (agent, child) = (rig.number("agent"), rig.number("child"));
     pty.keys("\x03");
@@ -122,7 +141,10 @@ fn ctrl_c_twice_leaves_and_nothing_stays() {
 #[test]
 fn a_draft_survives_ctrl_c() {
     let rig = Rig::new();
-    let mut pty = Pty::start(&chat(&rig, &ANSWERS.replace("text One.", "dump-stdin told\ntext One.")));
+    let mut pty = Pty::start(&chat(
+        &rig,
+        &ANSWERS.replace("text One.", "dump-stdin told\ntext One."),
+    ));
     pty.until_seen("›", 1);
     pty.keys("\x03");
     pty.until_seen("Ctrl-C again, or Ctrl-D, leaves", 1);
@@ -130,11 +152,15 @@ fn a_draft_survives_ctrl_c() {
     pty.keys("a few");
     pty.until_seen("› a few", 1);
     pty.keys("\x03");
-    pty.until("the prompt with its draft", |seen| seen.matches("› a few").count() == 2 && seen.ends_with("› a few"));
+    pty.until("the prompt with its draft", |seen| {
+        seen.matches("› a few").count() == 2 && seen.ends_with("› a few")
+    });
     pty.keys(" keys");
     pty.until_seen("› a few keys", 1);
     pty.keys("\x03");
-    pty.until("the draft again", |seen| seen.matches("› a few keys").count() == 2 && seen.ends_with("› a few keys"));
+    pty.until("the draft again", |seen| {
+        seen.matches("› a few keys").count() == 2 && seen.ends_with("› a few keys")
+    });
     pty.keys("\r");
     pty.until_seen("One.", 1);
     assert!(told(&rig).contains("a few keys"));
@@ -151,7 +177,9 @@ fn text_typed_ahead_survives_an_interrupt() {
     pty.until_seen("Working on", 1);
     pty.keys("tehx\x7f\x7f\x7fhe next\r\x03");
     pty.until_seen("acknowledged the interrupt", 1);
-    pty.until("the prompt with what was typed", |seen| seen.ends_with("› the next"));
+    pty.until("the prompt with what was typed", |seen| {
+        seen.ends_with("› the next")
+    });
     pty.keys(" one\r");
     pty.until_seen("Back.", 1);
     assert!(told(&rig).contains("the next one"));
@@ -165,7 +193,11 @@ fn keys_between_two_interrupts_of_a_turn_do_not_leave() {
     gate(&rig, "go");
     let script = "read-user\ninit\ndelta Working on\nfile go\nresult Done.\nread-until-eof";
     let mut command = rig.ostler(&["chat", "--agent", "claude", "--grace", "60s", "--env"]);
-    command.arg(format!("{}={}", fake::SCRIPT, fake::script(rig.dir(), script).display()));
+    command.arg(format!(
+        "{}={}",
+        fake::SCRIPT,
+        fake::script(rig.dir(), script).display()
+    ));
     let mut pty = Pty::start(command.arg("--program").arg(fake::program()).arg("hello"));
     pty.until_seen("Working on", 1);
     pty.keys("\x03");
@@ -173,14 +205,18 @@ fn keys_between_two_interrupts_of_a_turn_do_not_leave() {
     pty.keys("draft\x03");
     pty.until_seen("Ctrl-C again leaves", 2);
     std::fs::write(rig.path("go"), "").unwrap();
-    pty.until("the prompt with what was typed", |seen| seen.ends_with("› draft"));
+    pty.until("the prompt with what was typed", |seen| {
+        seen.ends_with("› draft")
+    });
 }
 
 #[test]
 fn questions_are_answered_one_after_the_other() {
     let rig = Rig::new();
     let ask = |n: u32, input: &str| {
-        format!("tool-use t{n} Bash {input}\ncontrol-request q{n} Bash {input}\nread\ntool-result t{n} ok\n")
+        format!(
+            "tool-use t{n} Bash {input}\ncontrol-request q{n} Bash {input}\nread\ntool-result t{n} ok\n"
+        )
     };
     let ls = r#"{"command":"ls"}"#;
     let edit = r#"{"file_path":"a.rs","old_string":"one","new_string":"two"}"#;
@@ -193,7 +229,9 @@ fn questions_are_answered_one_after_the_other() {
     let mut pty = Pty::start(chat(&rig, &script).arg("hello"));
     pty.until_seen("  > ".trim_end(), 1);
     pty.keys("sure\r");
-    pty.until("the question again", |seen| seen.contains("y, n or a") && seen.ends_with('>'));
+    pty.until("the question again", |seen| {
+        seen.contains("y, n or a") && seen.ends_with('>')
+    });
     pty.keys("y\r");
     pty.until_seen("$ ls", 1);
     pty.keys("a\r");
@@ -241,17 +279,30 @@ fn a_question_that_is_withdrawn_leaves_and_its_answer_too() {
     let script = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"one\"}\nfile withdrawn\n\
                   control-request q2 Bash {\"command\":\"two\"}\nread\nresult Done.\ndump-stdin told\nread-until-eof";
     let mut pty = Pty::start(chat(&rig, script).arg("hello"));
-    pty.until("the first question", |seen| seen.contains("$ one") && seen.ends_with('>'));
+    pty.until("the first question", |seen| {
+        seen.contains("$ one") && seen.ends_with('>')
+    });
     pty.keys("y");
     pty.until("what is typed", |seen| seen.ends_with("> y"));
-    std::fs::write(rig.path("withdrawn"), "{\"type\":\"control_cancel_request\",\"request_id\":\"q1\"}\n").unwrap();
-    pty.until("the second question", |seen| seen.contains("withdrew") && seen.contains("$ two") && seen.ends_with('>'));
+    std::fs::write(
+        rig.path("withdrawn"),
+        "{\"type\":\"control_cancel_request\",\"request_id\":\"q1\"}\n",
+    )
+    .unwrap();
+    pty.until("the second question", |seen| {
+        seen.contains("withdrew") && seen.contains("$ two") && seen.ends_with('>')
+    });
     pty.keys("\r");
     pty.until_seen("y, n or a", 1);
     pty.keys("n\r");
-    pty.until("an empty prompt", |seen| seen.contains("✓ completed") && seen.ends_with("\n›"));
+    pty.until("an empty prompt", |seen| {
+        seen.contains("✓ completed") && seen.ends_with("\n›")
+    });
     let told = told(&rig);
-    assert!(!told.contains(r#""behavior":"allow""#) && told.contains(r#""behavior":"deny""#), "{told}");
+    assert!(
+        !told.contains(r#""behavior":"allow""#) && told.contains(r#""behavior":"deny""#),
+        "{told}"
+    );
 }
 
 #[test]
@@ -282,7 +333,10 @@ fn messages_are_recalled_and_kept_for_their_owner() {
     pty.keys("\x04");
     assert_eq!(pty.end(), Some(0));
     let history = rig.path(".local/state/ostler/chat_history");
-    assert_eq!(std::fs::metadata(history).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        std::fs::metadata(history).unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     let mut pty = Pty::start(&chat(&rig, ANSWERS));
     pty.until_seen("›", 1);
     pty.keys("\x1b[A\x1b[A");
@@ -314,7 +368,9 @@ fn an_agent_that_died_comes_back() {
     pty.keys("aga");
     pty.until_seen("› aga", 1);
     std::fs::write(rig.path("go"), "").unwrap();
-    pty.until("the notice above the prompt", |seen| seen.contains("starts it again.") && seen.ends_with("\n› aga"));
+    pty.until("the notice above the prompt", |seen| {
+        seen.contains("starts it again.") && seen.ends_with("\n› aga")
+    });
     pty.keys("in\r");
     pty.until_seen("Here.", 2);
     pty.keys("\x04");
@@ -324,8 +380,16 @@ fn an_agent_that_died_comes_back() {
 #[test]
 fn without_a_terminal_each_line_is_a_message() {
     let rig = Rig::new();
-    let done = finish_with(&mut chat(&rig, ANSWERS), "hello\n\n/usage\nand more\\\nof it\n");
-    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\n"), "{}", done.stderr);
+    let done = finish_with(
+        &mut chat(&rig, ANSWERS),
+        "hello\n\n/usage\nand more\\\nof it\n",
+    );
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (Some(0), "One.\nTwo.\n"),
+        "{}",
+        done.stderr
+    );
     assert_seen!(rig, done.stderr, @r#"
     › hello
     ✓ completed · 118 tokens in, 25 out · $0.0009 · TIME · session SHORT-ID
@@ -340,9 +404,12 @@ fn without_a_terminal_each_line_is_a_message() {
     session SHORT-ID · 2 turns · 236 tokens in, 50 out · $0.0019
       resume with: ostler chat --resume SHORT-ID
     "#);
-    let failing =
-        "read-user\ninit\ntext One.\nresult One.\nread-user\nresult-error error_max_turns too many\nread-until-eof";
-    assert_eq!(finish_with(&mut chat(&rig, failing), "hello\nmore\n").code, Some(6), "that of the last turn");
+    let failing = "read-user\ninit\ntext One.\nresult One.\nread-user\nresult-error error_max_turns too many\nread-until-eof";
+    assert_eq!(
+        finish_with(&mut chat(&rig, failing), "hello\nmore\n").code,
+        Some(6),
+        "that of the last turn"
+    );
     assert_eq!(finish_with(&mut chat(&rig, ANSWERS), "").code, Some(0));
     // Nobody can be asked.
     let asking = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"ls\"}\nread\ndump-stdin told\nresult Done.\nread-until-eof";
@@ -353,9 +420,22 @@ fn without_a_terminal_each_line_is_a_message() {
 #[test]
 fn bytes_that_are_no_text_are_replaced_and_told() {
     let rig = Rig::new();
-    let done = finish_with(&mut chat(&rig, &ANSWERS.replace("read-until-eof", "dump-stdin told")), b"caf\xe9\nmore\n");
-    assert_eq!((done.code, done.stdout.as_str()), (Some(0), "One.\nTwo.\n"), "{}", done.stderr);
-    assert_eq!(done.stderr.matches("is UTF-8 text").count(), 1, "{}", done.stderr);
+    let done = finish_with(
+        &mut chat(&rig, &ANSWERS.replace("read-until-eof", "dump-stdin told")),
+        b"caf\xe9\nmore\n",
+    );
+    assert_eq!(
+        (done.code, done.stdout.as_str()),
+        (Some(0), "One.\nTwo.\n"),
+        "{}",
+        done.stderr
+    );
+    assert_eq!(
+        done.stderr.matches("is UTF-8 text").count(),
+        1,
+        "{}",
+        done.stderr
+    );
     assert!(told(&rig).contains("caf\u{fffd}"));
 }
 
@@ -378,12 +458,16 @@ fn a_question_is_shown_again_after_a_stop() {
     let script = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"ls\"}\nread\nresult Done.\nread-until-eof";
     for verb in ["chat", "run"] {
         let mut pty = Pty::start(on(&rig, verb, script).arg("hello"));
-        pty.until("the question", |seen| seen.contains("$ ls") && seen.ends_with('>'));
+        pty.until("the question", |seen| {
+            seen.contains("$ ls") && seen.ends_with('>')
+        });
         let pid = rustix::process::Pid::from_raw(i32::try_from(pty.id()).unwrap()).unwrap();
         for signal in [rustix::process::Signal::STOP, rustix::process::Signal::CONT] {
             rustix::process::kill_process(pid, signal).unwrap();
         }
-        pty.until("the question again", |seen| seen.matches("$ ls").count() == 2 && seen.ends_with('>'));
+        pty.until("the question again", |seen| {
+            seen.matches("$ ls").count() == 2 && seen.ends_with('>')
+        });
         pty.keys("y\r");
         pty.until_seen("✓ completed", 1);
     }
@@ -393,11 +477,16 @@ fn a_question_is_shown_again_after_a_stop() {
 fn nothing_hides_in_a_question() {
     let rig = Rig::new();
     let input = r#"{"file_path":"a\u202eb","content":"one\u001b]0;touch x\u0007two"}"#;
-    let script = format!("read-user\ninit\ncontrol-request q1 Write {input}\nread\nresult Done.\nread-until-eof");
+    let script = format!(
+        "read-user\ninit\ncontrol-request q1 Write {input}\nread\nresult Done.\nread-until-eof"
+    );
     let mut pty = Pty::start(chat(&rig, &script).arg("hello"));
     pty.until("the question", |seen| seen.ends_with('>'));
     let seen = pty.seen();
-    assert!(seen.contains(r"a\u{202e}b") && seen.contains(r"+ one\x1b]0;touch x\x07two"), "{seen}");
+    assert!(
+        seen.contains(r"a\u{202e}b") && seen.contains(r"+ one\x1b]0;touch x\x07two"),
+        "{seen}"
+    );
     pty.keys("n\r");
     pty.until_seen("✓ completed", 1);
 }
@@ -408,7 +497,9 @@ fn a_run_on_a_terminal_asks() {
     let rig = Rig::new();
     let script = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"ls\"}\nread\nresult Done.\nread-until-eof";
     let mut pty = Pty::start(on(&rig, "run", script).arg("hello"));
-    pty.until("the question", |seen| seen.contains("$ ls") && seen.ends_with('>'));
+    pty.until("the question", |seen| {
+        seen.contains("$ ls") && seen.ends_with('>')
+    });
     pty.keys("y\r");
     assert_eq!(pty.end(), Some(0));
     assert_seen!(rig, pty.seen(), @r#"
@@ -424,10 +515,16 @@ fn a_run_on_a_terminal_asks() {
 #[test]
 fn another_session_is_gone_on_with() {
     let rig = Rig::new();
-    assert_eq!(finish_with(&mut chat(&rig, ANSWERS), "the first one\n").code, Some(0));
+    assert_eq!(
+        finish_with(&mut chat(&rig, ANSWERS), "the first one\n").code,
+        Some(0)
+    );
     // What the agent itself would have kept.
     std::fs::create_dir_all(rig.path(".claude/projects/here")).unwrap();
-    rig.file(".claude/projects/here/00000000-0000-4000-8000-00000000fa4e.jsonl", "{}\n");
+    rig.file(
+        ".claude/projects/here/00000000-0000-4000-8000-00000000fa4e.jsonl",
+        "{}\n",
+    );
     let script = format!("dump-args args\n{ANSWERS}");
     // One that is not there leaves everything as it is.
     let mut pty = Pty::start(&chat(&rig, ANSWERS));
@@ -444,7 +541,12 @@ fn another_session_is_gone_on_with() {
     pty.keys("/resume\r");
     pty.until_seen("1 turn the first one", 1);
     let seen = pty.seen();
-    let id = seen.lines().find(|line| line.ends_with("the first one")).unwrap().trim()[..8].to_owned();
+    let id = seen
+        .lines()
+        .find(|line| line.ends_with("the first one"))
+        .unwrap()
+        .trim()[..8]
+        .to_owned();
     pty.until_seen("›", 2);
     pty.keys(&format!("/resume {id}\r"));
     pty.until_seen("going on with", 1);
@@ -456,7 +558,11 @@ fn another_session_is_gone_on_with() {
     pty.keys("more\r");
     pty.until_seen("Two.\n✓ completed", 1);
     pty.until_seen("›", 5);
-    assert!(std::fs::read_to_string(rig.path("args")).unwrap().contains("00000000-0000-4000-8000-00000000fa4e"));
+    assert!(
+        std::fs::read_to_string(rig.path("args"))
+            .unwrap()
+            .contains("00000000-0000-4000-8000-00000000fa4e")
+    );
     pty.keys("\x04");
     assert_eq!(pty.end(), Some(0));
 }
@@ -485,7 +591,8 @@ fn an_unknown_id_is_refused_before_anything_is_left() {
 #[test]
 fn a_session_whose_handshake_fails_is_not_gone_on_with() {
     let rig = Rig::new();
-    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/conformance/opencode/text.jsonl");
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fixtures/conformance/opencode/text.jsonl");
     let program = rig.file(
         "agent",
         &format!(
@@ -498,7 +605,13 @@ fn a_session_whose_handshake_fails_is_not_gone_on_with() {
     );
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
-    rig.file(".config/ostler/ostler.toml", &format!("[agents.mine]\nacp = [{:?}]\n", program.display().to_string()));
+    rig.file(
+        ".config/ostler/ostler.toml",
+        &format!(
+            "[agents.mine]\nacp = [{:?}]\n",
+            program.display().to_string()
+        ),
+    );
     let mut pty = Pty::start(&rig.ostler(&["chat", "--agent", "mine", "--grace", "500ms"]));
     pty.until_seen("›", 1);
     assert!(wait_until(PATIENCE, || rig.path("once").exists()));
@@ -515,7 +628,8 @@ fn a_session_whose_handshake_fails_is_not_gone_on_with() {
 #[test]
 fn a_session_that_only_the_agent_knows_is_resumed() {
     let rig = Rig::new();
-    let recordings = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/conformance/opencode");
+    let recordings =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/conformance/opencode");
     let all = std::fs::read_to_string(recordings.join("resume.jsonl")).unwrap();
     // The second process of the recording resumes the session of the first one.
     let second = all.split("{\"start\"").nth(2).unwrap();
@@ -527,13 +641,23 @@ fn a_session_that_only_the_agent_knows_is_resumed() {
             "#!/bin/sh\nif mkdir {0}; then exec {1} play {2}; fi\nexec {1} play {3}\n",
             rig.path("once").display(),
             fake::program().display(),
-            recordings.join("text.jsonl").canonicalize().unwrap().display(),
+            recordings
+                .join("text.jsonl")
+                .canonicalize()
+                .unwrap()
+                .display(),
             second.display()
         ),
     );
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
-    rig.file(".config/ostler/ostler.toml", &format!("[agents.mine]\nacp = [{:?}]\n", program.display().to_string()));
+    rig.file(
+        ".config/ostler/ostler.toml",
+        &format!(
+            "[agents.mine]\nacp = [{:?}]\n",
+            program.display().to_string()
+        ),
+    );
     let mut pty = Pty::start(&rig.ostler(&["chat", "--agent", "mine", "--grace", "500ms"]));
     pty.until_seen("›", 1);
     assert!(wait_until(PATIENCE, || rig.path("once").exists()));
@@ -548,7 +672,13 @@ fn a_session_that_only_the_agent_knows_is_resumed() {
 
 /// The session that a recording resumes.
 fn resumed_session(recording: &str) -> String {
-    let line = recording.lines().find(|line| line.contains("session/resume")).unwrap();
+    let line = recording
+        .lines()
+        .find(|line| line.contains("session/resume"))
+        .unwrap();
     let line: serde_json::Value = serde_json::from_str(line).unwrap();
-    line["in"]["params"]["sessionId"].as_str().unwrap().to_owned()
+    line["in"]["params"]["sessionId"]
+        .as_str()
+        .unwrap()
+        .to_owned()
 }

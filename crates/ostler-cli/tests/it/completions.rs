@@ -19,7 +19,11 @@ fn shell(rig: &Rig, shell: &str) -> Command {
     assert_eq!((script.code, script.stderr.as_str()), (Some(0), ""));
     rig.file("script", &script.stdout);
     let mut command = Command::new(format!("/usr/bin/{shell}"));
-    command.env_clear().env("HOME", rig.dir()).env("PATH", path()).current_dir(rig.dir());
+    command
+        .env_clear()
+        .env("HOME", rig.dir())
+        .env("PATH", path())
+        .current_dir(rig.dir());
     command
 }
 
@@ -38,15 +42,25 @@ fn offered(rig: &Rig, line: &[&str]) -> Vec<String> {
     command.args(["--norc", "--noprofile", "-c", &code]);
     let done = command.output().unwrap();
     assert_eq!(String::from_utf8_lossy(&done.stderr), "", "{line:?}");
-    String::from_utf8(done.stdout).unwrap().lines().map(|line| line.trim().to_owned()).collect()
+    String::from_utf8(done.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .collect()
 }
 
 #[test]
 fn agents_are_completed() {
     let rig = Rig::new();
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
-    rig.file(".config/ostler/ostler.toml", "[agents.clerk]\nlike = \"claude\"\n");
-    assert_eq!(offered(&rig, &["ostler", "run", "--agent", "cl"]), ["claude", "claude-agent-acp", "clerk"]);
+    rig.file(
+        ".config/ostler/ostler.toml",
+        "[agents.clerk]\nlike = \"claude\"\n",
+    );
+    assert_eq!(
+        offered(&rig, &["ostler", "run", "--agent", "cl"]),
+        ["claude", "claude-agent-acp", "clerk"]
+    );
     for line in [
         &["ostler", "doctor", "cod"][..],
         &["ostler", "doctor", "--conformance", "cod"],
@@ -59,23 +73,50 @@ fn agents_are_completed() {
         assert_eq!(offered(&rig, line), ["codex", "codex-acp"], "{line:?}");
     }
     // Bash takes `=` for a word of its own.
-    assert_eq!(offered(&rig, &["ostler", "run", "--agent", "=", "cl"]), ["claude", "claude-agent-acp", "clerk"]);
+    assert_eq!(
+        offered(&rig, &["ostler", "run", "--agent", "=", "cl"]),
+        ["claude", "claude-agent-acp", "clerk"]
+    );
     // A file that is wrong does not take the names away.
     rig.file(".config/ostler/ostler.toml", "this is wrong");
-    assert_eq!(offered(&rig, &["ostler", "run", "--agent", "cla"]), ["claude", "claude-agent-acp"]);
+    assert_eq!(
+        offered(&rig, &["ostler", "run", "--agent", "cla"]),
+        ["claude", "claude-agent-acp"]
+    );
 }
 
 #[test]
 fn models_of_the_agent_are_completed() {
     let rig = Rig::new();
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
-    rig.file(".config/ostler/ostler.toml", "[agents.claude.models]\nsonic = \"sonnet\"\n");
-    assert_eq!(offered(&rig, &["ostler", "run", "--agent", "claude", "--model", "son"]), ["sonic", "sonnet"]);
-    assert_eq!(offered(&rig, &["ostler", "run", "--agent", "codex", "--model", "son"]), [""; 1]);
+    rig.file(
+        ".config/ostler/ostler.toml",
+        "[agents.claude.models]\nsonic = \"sonnet\"\n",
+    );
+    assert_eq!(
+        offered(
+            &rig,
+            &["ostler", "run", "--agent", "claude", "--model", "son"]
+        ),
+        ["sonic", "sonnet"]
+    );
+    assert_eq!(
+        offered(
+            &rig,
+            &["ostler", "run", "--agent", "codex", "--model", "son"]
+        ),
+        [""; 1]
+    );
     let of_codex = offered(&rig, &["ostler", "run", "-a", "codex", "--model", "gpt-"]);
-    assert!(of_codex.len() > 3 && of_codex.iter().all(|model| model.starts_with("gpt-")), "{of_codex:?}");
+    assert!(
+        of_codex.len() > 3 && of_codex.iter().all(|model| model.starts_with("gpt-")),
+        "{of_codex:?}"
+    );
     let any = offered(&rig, &["ostler", "run", "--model", ""]);
-    assert!(any.contains(&"sonnet".to_owned()) && any.iter().any(|model| model.starts_with("gpt-")), "{any:?}");
+    assert!(
+        any.contains(&"sonnet".to_owned()) && any.iter().any(|model| model.starts_with("gpt-")),
+        "{any:?}"
+    );
     let of_loop = offered(&rig, &["ostler", "loop", "--model", "claude"]);
     assert_eq!(of_loop, ["claude-cli", "claude-agent-acp-cli"]);
 }
@@ -84,7 +125,10 @@ fn models_of_the_agent_are_completed() {
 fn sessions_are_completed() {
     let rig = Rig::new();
     assert_eq!(offered(&rig, &["ostler", "run", "--resume", ""]), [""; 1]);
-    let run = finish(&mut rig.fake_run("read\ninit\nresult done\nread-until-eof", &["--output", "json", "first task"]));
+    let run = finish(&mut rig.fake_run(
+        "read\ninit\nresult done\nread-until-eof",
+        &["--output", "json", "first task"],
+    ));
     let report: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
     let id = report["session"].as_str().unwrap();
     for line in [
@@ -95,7 +139,10 @@ fn sessions_are_completed() {
     ] {
         let mut offered = offered(&rig, line);
         offered.retain(|word| !word.starts_with("--")); // an argument without a flag may be a flag too
-        assert!(offered.len() == 1 && offered[0].len() >= 8 && id.starts_with(&offered[0]), "{line:?}: {offered:?}");
+        assert!(
+            offered.len() == 1 && offered[0].len() >= 8 && id.starts_with(&offered[0]),
+            "{line:?}: {offered:?}"
+        );
     }
 }
 
@@ -103,8 +150,14 @@ fn sessions_are_completed() {
 fn verbs_and_flags_are_completed() {
     let rig = Rig::new();
     assert_eq!(offered(&rig, &["ostler", "repl"]), ["replay"]);
-    assert_eq!(offered(&rig, &["ostler", "run", "--permis"]), ["--permission-mode", "--permissions"]);
-    assert_eq!(offered(&rig, &["ostler", "run", "--permissions", "re"]), ["read-only"]);
+    assert_eq!(
+        offered(&rig, &["ostler", "run", "--permis"]),
+        ["--permission-mode", "--permissions"]
+    );
+    assert_eq!(
+        offered(&rig, &["ostler", "run", "--permissions", "re"]),
+        ["read-only"]
+    );
 }
 
 // Of a name and its aliases one is offered, and that was an alias.
@@ -112,15 +165,24 @@ fn verbs_and_flags_are_completed() {
 fn names_are_offered_and_not_aliases() {
     let rig = Rig::new();
     let verbs = offered(&rig, &["ostler", ""]);
-    assert!(verbs.contains(&"doctor".to_owned()) && !verbs.contains(&"agents".to_owned()), "{verbs:?}");
+    assert!(
+        verbs.contains(&"doctor".to_owned()) && !verbs.contains(&"agents".to_owned()),
+        "{verbs:?}"
+    );
     let verbs = offered(&rig, &["ostler", "sessions", ""]);
     for (name, alias) in [("list", "ls"), ("rm", "remove")] {
         let is_offered = |verb: &str| verbs.iter().any(|offered| offered == verb);
         assert!(is_offered(name) && !is_offered(alias), "{name}: {verbs:?}");
     }
-    assert_eq!(offered(&rig, &["ostler", "loop", "--max-it"]), ["--max-iterations"]);
+    assert_eq!(
+        offered(&rig, &["ostler", "loop", "--max-it"]),
+        ["--max-iterations"]
+    );
     // An alias that was typed is understood all the same.
-    assert_eq!(offered(&rig, &["ostler", "agents", "cod"]), ["codex", "codex-acp"]);
+    assert_eq!(
+        offered(&rig, &["ostler", "agents", "cod"]),
+        ["codex", "codex-acp"]
+    );
 }
 
 /// The same as a person has it: bash on a terminal, and the Tab key.
@@ -128,7 +190,9 @@ fn names_are_offered_and_not_aliases() {
 fn a_key_completes_in_bash() {
     let rig = Rig::new();
     let mut command = shell(&rig, "bash");
-    command.args(["--norc", "--noprofile", "-i"]).env("PS1", "ready> ");
+    command
+        .args(["--norc", "--noprofile", "-i"])
+        .env("PS1", "ready> ");
     let mut pty = Pty::start(&command);
     pty.until_seen("ready>", 1);
     pty.keys("source ./script\n");
@@ -147,12 +211,29 @@ fn every_shell_is_answered() {
     let rig = Rig::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = finish(&mut rig.ostler(&["completions", shell])).stdout;
-        assert!(script.contains("ostler") && script.contains("OSTLER_COMPLETE"), "{shell}: {script}");
+        assert!(
+            script.contains("ostler") && script.contains("OSTLER_COMPLETE"),
+            "{shell}: {script}"
+        );
         let mut command = rig.ostler(&["--", "ostler", "doctor", "gem"]);
-        command.env("OSTLER_COMPLETE", shell).env("_CLAP_COMPLETE_INDEX", "2").env("_CLAP_IFS", "\n");
+        command
+            .env("OSTLER_COMPLETE", shell)
+            .env("_CLAP_COMPLETE_INDEX", "2")
+            .env("_CLAP_IFS", "\n");
         let done = finish(&mut command);
-        assert_eq!((done.code, done.stdout.trim(), done.stderr.as_str()), (Some(0), "gemini", ""), "{shell}");
+        assert_eq!(
+            (done.code, done.stdout.trim(), done.stderr.as_str()),
+            (Some(0), "gemini", ""),
+            "{shell}"
+        );
     }
-    let unknown = finish(rig.ostler(&["--", "ostler", ""]).env("OSTLER_COMPLETE", "tcsh"));
-    assert!(unknown.code == Some(2) && unknown.stderr.contains("tcsh"), "{}", unknown.stderr);
+    let unknown = finish(
+        rig.ostler(&["--", "ostler", ""])
+            .env("OSTLER_COMPLETE", "tcsh"),
+    );
+    assert!(
+        unknown.code == Some(2) && unknown.stderr.contains("tcsh"),
+        "{}",
+        unknown.stderr
+    );
 }

@@ -14,7 +14,10 @@ fn rig(own: &str, project: &str) -> Rig {
     for dir in [".config/ostler", "p/.git", "p/sub/deep"] {
         std::fs::create_dir_all(rig.path(dir)).unwrap();
     }
-    for (file, text) in [(".config/ostler/ostler.toml", own), ("p/ostler.toml", project)] {
+    for (file, text) in [
+        (".config/ostler/ostler.toml", own),
+        ("p/ostler.toml", project),
+    ] {
         if !text.is_empty() {
             rig.file(file, text);
         }
@@ -35,8 +38,14 @@ fn run(rig: &Rig, args: &[&str]) -> Finished {
 /// What was printed, with the directory of the test called DIR.
 fn shown(rig: &Rig, done: &Finished) -> String {
     let real = rig.dir().canonicalize().unwrap().display().to_string();
-    let text = format!("exit {}\n{}--\n{}", done.code.unwrap(), done.stdout, done.stderr);
-    text.replace(&real, "DIR").replace(&rig.dir().display().to_string(), "DIR")
+    let text = format!(
+        "exit {}\n{}--\n{}",
+        done.code.unwrap(),
+        done.stdout,
+        done.stderr
+    );
+    text.replace(&real, "DIR")
+        .replace(&rig.dir().display().to_string(), "DIR")
 }
 
 const OWN: &str = r#"agent = "claude"
@@ -69,7 +78,11 @@ fn show_says_where_each_value_comes_from_and_what_is_not_taken() {
     let lines = shown(&rig, &done)
         .lines()
         .map(|line| {
-            let cells: Vec<&str> = line.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
+            let cells: Vec<&str> = line
+                .split("  ")
+                .filter(|cell| !cell.is_empty())
+                .map(str::trim)
+                .collect();
             cells.join("  ") + "\n"
         })
         .collect::<String>();
@@ -101,12 +114,29 @@ fn show_says_where_each_value_comes_from_and_what_is_not_taken() {
     "#);
     let done = run(&rig, &["config", "show", "--json", "--trust-project"]);
     let report: Value = serde_json::from_str(&done.stdout).unwrap();
-    let row = |key: &str| report["values"].as_array().unwrap().iter().find(|row| row["key"] == key).unwrap().clone();
+    let row = |key: &str| {
+        report["values"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|row| row["key"] == key)
+            .unwrap()
+            .clone()
+    };
     let command = row("agents.claude.command");
-    assert!(command["value"].as_str().unwrap().ends_with("/p/evil") && command["line"] == 3, "{command}");
-    assert!(report["ignored"].as_array().unwrap().is_empty() && done.stderr.is_empty(), "{report}");
+    assert!(
+        command["value"].as_str().unwrap().ends_with("/p/evil") && command["line"] == 3,
+        "{command}"
+    );
+    assert!(
+        report["ignored"].as_array().unwrap().is_empty() && done.stderr.is_empty(),
+        "{report}"
+    );
     assert_eq!(
-        (&row("limits.idle_timeout")["value"], &row("limits.grace")["source"]),
+        (
+            &row("limits.idle_timeout")["value"],
+            &row("limits.grace")["source"]
+        ),
         (&"none".into(), &"default".into())
     );
     assert!(!done.stdout.contains("hidden\""), "{}", done.stdout);
@@ -116,15 +146,27 @@ fn show_says_where_each_value_comes_from_and_what_is_not_taken() {
 fn variables_and_flags_come_last() {
     let rig = rig(OWN, PROJECT);
     let show = |args: &[&str], variables: &[(&str, &str)]| {
-        let done = finish(ostler(&rig, &[&["config", "show"], args].concat()).envs(variables.iter().copied()));
-        done.stdout.lines().filter(|line| line.contains('$') || line.contains("--")).collect::<Vec<_>>().join("\n")
+        let done = finish(
+            ostler(&rig, &[&["config", "show"], args].concat()).envs(variables.iter().copied()),
+        );
+        done.stdout
+            .lines()
+            .filter(|line| line.contains('$') || line.contains("--"))
+            .collect::<Vec<_>>()
+            .join("\n")
     };
     let got = show(&[], &[("OSTLER_AGENT", "claude"), ("OSTLER_MODEL", "opus")]);
-    assert!(got.contains("agent ") && got.contains("$OSTLER_AGENT") && got.contains("$OSTLER_MODEL"), "{got}");
+    assert!(
+        got.contains("agent ") && got.contains("$OSTLER_AGENT") && got.contains("$OSTLER_MODEL"),
+        "{got}"
+    );
     assert!(show(&["--agent", "mock"], &[("OSTLER_AGENT", "claude")]).contains("mock"));
     let done = finish(ostler(&rig, &["run", "--no-config", "hi"]).env("OSTLER_AGENT", "nobody"));
     assert!(
-        done.code == Some(2) && done.stderr.contains("$OSTLER_AGENT: there is no agent \"nobody\""),
+        done.code == Some(2)
+            && done
+                .stderr
+                .contains("$OSTLER_AGENT: there is no agent \"nobody\""),
         "{}",
         done.stderr
     );
@@ -146,15 +188,23 @@ fn path_lists_what_is_looked_at() {
     std::fs::remove_dir(rig.path("p/.git")).unwrap();
     let done = run(&rig, &["config", "path", "--json"]);
     let report: Value = serde_json::from_str(&done.stdout).unwrap();
-    let there: Vec<bool> =
-        report["files"].as_array().unwrap().iter().map(|file| file["exists"].as_bool().unwrap()).collect();
+    let there: Vec<bool> = report["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|file| file["exists"].as_bool().unwrap())
+        .collect();
     assert_eq!(there, [true, false, false], "{report}");
     // Two files in one place are one too many.
     std::fs::create_dir_all(rig.path("p/sub/.ostler")).unwrap();
     rig.file("p/sub/ostler.toml", "");
     rig.file("p/sub/.ostler/ostler.toml", "");
     let done = run(&rig, &["run", "--agent", "mock", "hi"]);
-    assert!(done.code == Some(2) && done.stderr.contains("there are two files"), "{}", done.stderr);
+    assert!(
+        done.code == Some(2) && done.stderr.contains("there are two files"),
+        "{}",
+        done.stderr
+    );
 }
 
 #[test]
@@ -165,12 +215,19 @@ fn the_example_is_right() {
     rig.file(".config/ostler/ostler.toml", &example);
     let done = finish(&mut rig.ostler(&["config", "show", "--agent", "review"]));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
-    assert!(done.stdout.contains("agents.review.set.permission_mode"), "{}", done.stdout);
+    assert!(
+        done.stdout.contains("agents.review.set.permission_mode"),
+        "{}",
+        done.stdout
+    );
 }
 
 #[test]
 fn errors_are_told_all_at_once() {
-    let rig = rig("agnet = \"claude\"\n[limits]\ntimeout = \"soon\"\n", "[agents.claude]\nmodle = \"x\"\n");
+    let rig = rig(
+        "agnet = \"claude\"\n[limits]\ntimeout = \"soon\"\n",
+        "[agents.claude]\nmodle = \"x\"\n",
+    );
     let done = run(&rig, &["run", "--agent", "scripted", "hi"]);
     assert_snapshot!(shown(&rig, &done), @r#"
     exit 2
@@ -180,10 +237,17 @@ fn errors_are_told_all_at_once() {
     DIR/p/ostler.toml:2: agents.claude.modle: unknown key; did you mean model or models?
       hint: docs/configuration.md describes the file; --no-config leaves it out.
     "#);
-    for args in [&["doctor"][..], &["config", "show"], &["chat", "--agent", "scripted", "hi"]] {
+    for args in [
+        &["doctor"][..],
+        &["config", "show"],
+        &["chat", "--agent", "scripted", "hi"],
+    ] {
         assert_eq!(run(&rig, args).code, Some(2), "{args:?}");
     }
-    assert_eq!(run(&rig, &["run", "--no-config", "--agent", "scripted", "hi"]).code, Some(0));
+    assert_eq!(
+        run(&rig, &["run", "--no-config", "--agent", "scripted", "hi"]).code,
+        Some(0)
+    );
     // What needs no file does not stumble over one.
     assert_eq!(run(&rig, &["sessions", "--agent", "claude"]).code, Some(0));
 }
@@ -193,7 +257,10 @@ fn with_fake(project: &str) -> Rig {
     let rig = rig("", project);
     let script = fake::script(rig.dir(), "read\ninit\ntext hi\nresult hi\nread-until-eof");
     let (home, fake) = (rig.dir().display(), fake::program().display().to_string());
-    rig.program("claude.sh", &format!("printf '%s\\n' \"$@\" >{home}/args\nenv >{home}/env\nexec {fake} \"$@\"\n"));
+    rig.program(
+        "claude.sh",
+        &format!("printf '%s\\n' \"$@\" >{home}/args\nenv >{home}/env\nexec {fake} \"$@\"\n"),
+    );
     rig.program("p/evil.sh", &format!("touch {home}/evil\n"));
     let own = format!(
         "agent = \"review\"\n[agents.claude]\ncommand = \"~/claude.sh\"\nargs = [\"--own\"]\nmodel = \"opus\"\n\
@@ -216,7 +283,10 @@ impl Rig {
     /// The arguments that the fake agent got, and whether a program of the project ran.
     fn started(&self) -> (Vec<String>, bool) {
         let args = std::fs::read_to_string(self.path("args")).unwrap();
-        (args.lines().map(str::to_owned).collect(), self.path("evil").exists())
+        (
+            args.lines().map(str::to_owned).collect(),
+            self.path("evil").exists(),
+        )
     }
 }
 
@@ -228,20 +298,40 @@ fn has(args: &[String], arg: &str) -> bool {
 #[test]
 fn a_run_is_started_as_the_files_say() {
     let rig = with_fake("[agents.claude]\nmodel = \"sonnet\"\ncommand = \"./evil.sh\"\n");
-    let run =
-        |args: &[&str]| finish(ostler(&rig, &[&["run", "--output", "json"], args].concat()).env("CALLERS", "s3cret"));
+    let run = |args: &[&str]| {
+        finish(
+            ostler(&rig, &[&["run", "--output", "json"], args].concat()).env("CALLERS", "s3cret"),
+        )
+    };
     let done = run(&["hi"]);
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
-    assert!(done.stderr.contains("one value is not taken (agents.claude.command)"), "{}", done.stderr);
+    assert!(
+        done.stderr
+            .contains("one value is not taken (agents.claude.command)"),
+        "{}",
+        done.stderr
+    );
     let (args, evil) = rig.started();
     assert!(!evil && has(&args, "--own"), "{args:?}");
-    assert!(has(&args, "--effort=high") && has(&args, "--model=sonnet"), "{args:?}");
+    assert!(
+        has(&args, "--effort=high") && has(&args, "--model=sonnet"),
+        "{args:?}"
+    );
     let env = std::fs::read_to_string(rig.path("env")).unwrap();
-    assert!(env.contains("TOKEN=t-s3cret\n") && !env.contains("CALLERS="), "{env}");
+    assert!(
+        env.contains("TOKEN=t-s3cret\n") && !env.contains("CALLERS="),
+        "{env}"
+    );
     // The agent's own name is without what its other name has; a model's other name is translated; a flag wins.
-    assert_eq!(run(&["--agent", "claude", "--model", "fast", "hi"]).code, Some(0));
+    assert_eq!(
+        run(&["--agent", "claude", "--model", "fast", "hi"]).code,
+        Some(0)
+    );
     let (args, _) = rig.started();
-    assert!(has(&args, "--model=haiku") && !args.iter().any(|arg| arg.starts_with("--effort")), "{args:?}");
+    assert!(
+        has(&args, "--model=haiku") && !args.iter().any(|arg| arg.starts_with("--effort")),
+        "{args:?}"
+    );
     assert_eq!(run(&["--set", "effort=low", "hi"]).code, Some(0));
     assert!(has(&rig.started().0, "--effort=low"));
     // A session of the one is found by the other's name.
@@ -251,13 +341,24 @@ fn a_run_is_started_as_the_files_say() {
         "it was found, and the fake agent keeps none: {}",
         done.stdout
     );
-    let list = |name: &str| finish(&mut ostler(&rig, &["sessions", "--agent", name])).stdout.lines().count();
+    let list = |name: &str| {
+        finish(&mut ostler(&rig, &["sessions", "--agent", name]))
+            .stdout
+            .lines()
+            .count()
+    };
     // Three runs below a heading; the start that failed is not listed.
     assert_eq!((list("review"), list("claude"), list("mock")), (4, 4, 0));
     // Doctor asks the program that would be started.
     let report = finish(ostler(&rig, &["doctor", "--json"]).env("CALLERS", "s3cret"));
     let report: Value = serde_json::from_str(&report.stdout).unwrap();
-    assert!(report["agents"][0]["path"].as_str().unwrap().ends_with("/claude.sh"), "{report}");
+    assert!(
+        report["agents"][0]["path"]
+            .as_str()
+            .unwrap()
+            .ends_with("/claude.sh"),
+        "{report}"
+    );
 }
 
 #[test]
@@ -265,11 +366,20 @@ fn a_variable_that_is_missing_is_named() {
     let rig = with_fake("");
     let done = run(&rig, &["run", "hi"]);
     assert_eq!(done.code, Some(2));
-    assert!(done.stderr.contains("agents.claude.env.TOKEN: the variable CALLERS is not set"), "{}", done.stderr);
+    assert!(
+        done.stderr
+            .contains("agents.claude.env.TOKEN: the variable CALLERS is not set"),
+        "{}",
+        done.stderr
+    );
     assert!(!rig.path("args").exists());
     let done = run(&rig, &["doctor"]);
     let words = done.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("the variable CALLERS is not set"), "{}", done.stdout);
+    assert!(
+        words.contains("the variable CALLERS is not set"),
+        "{}",
+        done.stdout
+    );
 }
 
 #[test]
@@ -282,7 +392,10 @@ fn a_trusted_project_says_it_all() {
     // The directory of the file is the one to be trusted, wherever in it the agent works.
     let real = rig.path("p").canonicalize().unwrap();
     for (trusted, want) in [(real.join("sub"), false), (real.clone(), true)] {
-        rig.file(".config/ostler/policy.toml", &format!("trusted_projects = [{:?}]\n", trusted.display().to_string()));
+        rig.file(
+            ".config/ostler/policy.toml",
+            &format!("trusted_projects = [{:?}]\n", trusted.display().to_string()),
+        );
         run(&["hi"]);
         assert_eq!(rig.path("evil").exists(), want, "{}", trusted.display());
     }

@@ -5,11 +5,27 @@ use crate::output::wrap_lines;
 /// A command, what follows it, and what it does.
 const COMMANDS: [(&str, &str, &str); 8] = [
     ("/help", "", "this list"),
-    ("/model", "NAME", "another model from the next turn on; alone: the one in use"),
-    ("/permissions", "MODE", "what the agent may do without asking, in its own words"),
-    ("/usage", "", "tokens and cost, of the last turn and of the session"),
+    (
+        "/model",
+        "NAME",
+        "another model from the next turn on; alone: the one in use",
+    ),
+    (
+        "/permissions",
+        "MODE",
+        "what the agent may do without asking, in its own words",
+    ),
+    (
+        "/usage",
+        "",
+        "tokens and cost, of the last turn and of the session",
+    ),
     ("/status", "", "the agent, its session and what it is doing"),
-    ("/resume", "[ID]", "go on with another session; alone: those of this directory"),
+    (
+        "/resume",
+        "[ID]",
+        "go on with another session; alone: those of this directory",
+    ),
     ("/quit", "", "leave (also /exit, Ctrl-D)"),
     ("/exit", "", ""),
 ];
@@ -46,7 +62,11 @@ pub(super) fn help(width: usize) -> Vec<String> {
             lines.extend(wrapped(does, 4, width));
         } else {
             let mut parts = wrapped(does, COLUMN, width).into_iter();
-            lines.extend(parts.next().map(|first| format!("  {command:<20} {}", first.trim_start())));
+            lines.extend(
+                parts
+                    .next()
+                    .map(|first| format!("  {command:<20} {}", first.trim_start())),
+            );
             lines.extend(parts);
         }
     }
@@ -72,7 +92,10 @@ const REMARKS: [&str; 4] = [
 /// Breaks a text into indented lines that end before the edge.
 fn wrapped(text: &str, indent: usize, width: usize) -> Vec<String> {
     let lines = wrap_lines(text, width.saturating_sub(indent), 0);
-    lines.into_iter().map(|line| format!("{:indent$}{line}", "")).collect()
+    lines
+        .into_iter()
+        .map(|line| format!("{:indent$}{line}", ""))
+        .collect()
 }
 
 /// Reads a line.
@@ -87,7 +110,9 @@ pub(super) fn read(line: &str) -> Wish {
     if !trimmed.starts_with('/') {
         return Wish::Say(trimmed.to_owned());
     }
-    let (name, rest) = trimmed.split_once(char::is_whitespace).unwrap_or((trimmed, ""));
+    let (name, rest) = trimmed
+        .split_once(char::is_whitespace)
+        .unwrap_or((trimmed, ""));
     let rest = rest.trim();
     match (name, rest) {
         ("/help", "") => Wish::Help,
@@ -105,11 +130,17 @@ fn wrong(name: &str) -> String {
     if names().any(|known| known == name) {
         return format!("{name} takes nothing behind it");
     }
-    let near = names().map(|known| (strsim::damerau_levenshtein(known, name), known)).min();
+    let near = names()
+        .map(|known| (strsim::damerau_levenshtein(known, name), known))
+        .min();
     let begins = names().find(|known| name.len() > 1 && known.starts_with(name));
     match begins.or_else(|| near.filter(|(far, _)| *far <= 2).map(|(_, known)| known)) {
-        Some(known) => format!("there is no {name}; did you mean {known}? // sends a message that begins with a slash"),
-        None => format!("there is no {name}; /help lists what there is, // sends a message that begins with a slash"),
+        Some(known) => format!(
+            "there is no {name}; did you mean {known}? // sends a message that begins with a slash"
+        ),
+        None => format!(
+            "there is no {name}; /help lists what there is, // sends a message that begins with a slash"
+        ),
     }
 }
 
@@ -120,14 +151,28 @@ mod tests {
     // On a narrow terminal, words were cut in two at its edge.
     #[test]
     fn help_wraps_between_words() {
-        let words = |lines: &[String]| lines.join(" ").split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let words = |lines: &[String]| {
+            lines
+                .join(" ")
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
         let wide = help(200);
-        assert!(wide[1].starts_with("  /model NAME          another model"), "{wide:#?}");
+        assert!(
+            wide[1].starts_with("  /model NAME          another model"),
+            "{wide:#?}"
+        );
         for width in [24, 40, 60, 80, 110] {
             let lines = help(width);
             let long: Vec<_> = lines.iter().filter(|line| line.len() > width).collect();
             assert!(long.is_empty(), "{width}: {long:#?}");
-            assert!(lines.iter().all(|line| line.starts_with("  ") && !line.ends_with(' ')), "{lines:#?}");
+            assert!(
+                lines
+                    .iter()
+                    .all(|line| line.starts_with("  ") && !line.ends_with(' ')),
+                "{lines:#?}"
+            );
             assert_eq!(words(&lines), words(&wide), "{width}");
         }
     }
@@ -136,7 +181,10 @@ mod tests {
     fn lines_are_messages_or_commands() {
         assert_eq!(read("  "), Wish::Nothing);
         assert_eq!(read(" hi /help "), Wish::Say("hi /help".into()));
-        assert_eq!(read("//etc is a place"), Wish::Say("/etc is a place".into()));
+        assert_eq!(
+            read("//etc is a place"),
+            Wish::Say("/etc is a place".into())
+        );
         assert_eq!(read("/model  opus"), Wish::Model("opus".into()));
         assert_eq!(read("/exit"), Wish::Quit);
         for (line, want) in [
@@ -145,7 +193,9 @@ mod tests {
             ("/etc", "/help lists"),
             ("/usage x", "takes nothing"),
         ] {
-            let Wish::Wrong(why) = read(line) else { panic!("{line}") };
+            let Wish::Wrong(why) = read(line) else {
+                panic!("{line}")
+            };
             assert!(why.contains(want), "{why}");
         }
     }

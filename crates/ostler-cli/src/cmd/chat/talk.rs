@@ -4,7 +4,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use ostler::event::{Origin, SessionState};
-use ostler::{Cause, Event, Interrupting, Interruption, RequestError, Remote, Session, Usage, EventKind};
+use ostler::{
+    Cause, Event, EventKind, Interrupting, Interruption, Remote, RequestError, Session, Usage,
+};
 use tokio::time::Sleep;
 
 use super::command::{self, Wish};
@@ -46,7 +48,9 @@ pub(super) struct Ready;
 
 /// The next event of a session that is to be gone on with; waits for ever when there is no such session.
 pub(super) async fn heard(next: &mut Option<Next>) -> Result<Option<Event>, Ready> {
-    let Some(next) = next else { return std::future::pending().await };
+    let Some(next) = next else {
+        return std::future::pending().await;
+    };
     tokio::select! {
         biased;
         event = next.session.next() => Ok(event),
@@ -70,7 +74,16 @@ pub(super) struct Talk {
 impl Talk {
     pub(super) fn new(remote: Remote, is_prompted: bool) -> Self {
         let (sent, code) = (u32::from(is_prompted), exit::OK);
-        Self { remote, is_over: false, leaving: None, code, sent, open: None, turn: None, last: None }
+        Self {
+            remote,
+            is_over: false,
+            leaving: None,
+            code,
+            sent,
+            open: None,
+            turn: None,
+            last: None,
+        }
     }
 
     /// Whether the agent has something to do.
@@ -89,9 +102,13 @@ impl Talk {
                 self.turn.clone_from(&turn.usage);
                 self.last = Some(turn.outcome.cause);
             }
-            EventKind::Refused(refused) if refused.request == "send" => self.sent = self.sent.saturating_sub(1),
+            EventKind::Refused(refused) if refused.request == "send" => {
+                self.sent = self.sent.saturating_sub(1)
+            }
             // A session that ends by itself says why; one that was left has its code.
-            EventKind::Ended(ended) if self.leaving.is_none() => self.code = exit::of(ended.outcome.cause),
+            EventKind::Ended(ended) if self.leaving.is_none() => {
+                self.code = exit::of(ended.outcome.cause)
+            }
             _ => {}
         }
     }
@@ -100,10 +117,12 @@ impl Talk {
 /// What came of an interrupt, when the turn's own end does not tell.
 pub(super) async fn interrupted(asked: Interrupting) -> Option<String> {
     match asked.await {
-        Interruption::Acknowledged => Some(format!("{DIM}· the agent acknowledged the interrupt{DIM:#}")),
-        Interruption::NotAcknowledged => {
-            Some(format!("{DIM}· the agent did not react and was ended; the next message starts it again{DIM:#}"))
-        }
+        Interruption::Acknowledged => Some(format!(
+            "{DIM}· the agent acknowledged the interrupt{DIM:#}"
+        )),
+        Interruption::NotAcknowledged => Some(format!(
+            "{DIM}· the agent did not react and was ended; the next message starts it again{DIM:#}"
+        )),
         Interruption::TooLate | Interruption::NoTurn => None,
     }
 }
@@ -118,7 +137,10 @@ fn changed(result: Result<(), RequestError>, kind: &str) -> Option<String> {
 }
 
 fn unknown(id: &str) -> String {
-    format!("there is no session {}; `/resume` alone lists those of this directory", name(id))
+    format!(
+        "there is no session {}; `/resume` alone lists those of this directory",
+        name(id)
+    )
 }
 
 impl Chat {
@@ -137,11 +159,15 @@ impl Chat {
             Typed::Interrupt(draft) => self.interrupt_prompt(draft),
             Typed::End => self.leave(self.code_of_leaving()),
             Typed::Broken(why) => {
-                self.screen.line(format!("{BAD}✗{BAD:#} nothing can be read any more: {}", word(&why, 200)));
+                self.screen.line(format!(
+                    "{BAD}✗{BAD:#} nothing can be read any more: {}",
+                    word(&why, 200)
+                ));
                 self.leave(exit::INTERNAL);
             }
             Typed::Mended(line) => {
-                self.screen.remark("not all of the next message is UTF-8 text; what is not was replaced");
+                self.screen
+                    .remark("not all of the next message is UTF-8 text; what is not was replaced");
                 self.typed(Typed::Line(line));
             }
             Typed::Line(line) => {
@@ -169,20 +195,31 @@ impl Chat {
             Wish::Model(model) if model.is_empty() => self.models(),
             Wish::Model(model) => {
                 let defaults = self.scene.config.defaults(&self.scene.chosen.name);
-                let model = defaults.map_or(model.clone(), |defaults| defaults.model(&model).to_owned());
+                let model =
+                    defaults.map_or(model.clone(), |defaults| defaults.model(&model).to_owned());
                 drop(self.errands.spawn(async move {
                     let told = format!("model {} from the next turn on", name(&model));
                     changed(remote.set_model(model).await, &told)
                 }));
             }
-            Wish::Permissions(mode) if mode.is_empty() => self.lines(vec!["  /permissions MODE".into()]),
+            Wish::Permissions(mode) if mode.is_empty() => {
+                self.lines(vec!["  /permissions MODE".into()])
+            }
             Wish::Permissions(mode) => drop(self.errands.spawn(async move {
                 let told = format!("permission mode {}", name(&mode));
                 changed(remote.set_permission_mode(mode).await, &told)
             })),
-            Wish::Usage => self.lines(reports::usage(self.talk.turn.as_ref(), remote.status().usage.as_ref())),
+            Wish::Usage => self.lines(reports::usage(
+                self.talk.turn.as_ref(),
+                remote.status().usage.as_ref(),
+            )),
             Wish::Status => {
-                self.lines(reports::status(&*self.scene.chosen.agent, &self.scene.dir, &remote.status(), remote.id()));
+                self.lines(reports::status(
+                    &*self.scene.chosen.agent,
+                    &self.scene.dir,
+                    &remote.status(),
+                    remote.id(),
+                ));
             }
             Wish::Resume(id) if id.is_empty() => self.lines(match &self.scene.store {
                 Some(store) => reports::sessions(store, &self.scene.dir),
@@ -201,7 +238,8 @@ impl Chat {
     fn say(&mut self, message: String) {
         if !self.scene.is_attended {
             // On a terminal the message stands there already.
-            self.screen.line(format!("{DIM}› {}{DIM:#}", word(&message, 500)));
+            self.screen
+                .line(format!("{DIM}› {}{DIM:#}", word(&message, 500)));
         }
         if self.talk.remote.send(message).is_ok() {
             self.talk.sent += 1;
@@ -210,28 +248,56 @@ impl Chat {
 
     fn models(&mut self) {
         let model = self.talk.remote.status().model;
-        let used = model.as_deref().map_or_else(|| "not said yet".to_owned(), name);
+        let used = model
+            .as_deref()
+            .map_or_else(|| "not said yet".to_owned(), name);
         self.screen.line(format!("  model: {used}"));
         let defaults = self.scene.config.defaults(&self.scene.chosen.name);
-        let aliases = defaults.map_or_else(Vec::new, |defaults| defaults.aliases()).into_iter().map(name);
-        let known: Vec<String> =
-            self.scene.chosen.agent.models().iter().map(ToString::to_string).chain(aliases).collect();
+        let aliases = defaults
+            .map_or_else(Vec::new, |defaults| defaults.aliases())
+            .into_iter()
+            .map(name);
+        let known: Vec<String> = self
+            .scene
+            .chosen
+            .agent
+            .models()
+            .iter()
+            .map(ToString::to_string)
+            .chain(aliases)
+            .collect();
         if !known.is_empty() {
-            self.screen.line(format!("  {DIM}known: {}; others may work too{DIM:#}", known.join(", ")));
+            self.screen.line(format!(
+                "  {DIM}known: {}; others may work too{DIM:#}",
+                known.join(", ")
+            ));
         }
     }
 
     /// Begins another session. This one is left when that one can be gone on with.
     fn resume(&mut self, id: &str) {
-        let row = match self.scene.store.as_ref().map(|store| store.look_up(id)).transpose() {
+        let row = match self
+            .scene
+            .store
+            .as_ref()
+            .map(|store| store.look_up(id))
+            .transpose()
+        {
             Err(error) => return self.screen.remark(word(&error.to_string(), 300)),
             Ok(row) => row.flatten(),
         };
-        if row.as_ref().is_some_and(|row| row.session == self.talk.remote.id()) {
+        if row
+            .as_ref()
+            .is_some_and(|row| row.session == self.talk.remote.id())
+        {
             return self.screen.remark("this is that session");
         }
         let mut chosen = self.scene.chosen.clone();
-        let checks = chosen.agent.dialect().transcripts().map(|transcripts| (transcripts.is_id)(id));
+        let checks = chosen
+            .agent
+            .dialect()
+            .transcripts()
+            .map(|transcripts| (transcripts.is_id)(id));
         if row.is_none() && checks == Some(false) {
             return self.screen.remark(unknown(id));
         }
@@ -249,12 +315,18 @@ impl Chat {
             Ok((spec, _)) => spec,
             Err(fault) => return self.screen.remark(word(&fault.outcome().message, 300)),
         };
-        OF_ONE_SESSION.iter().for_each(|key| spec.settings.remove(key));
+        OF_ONE_SESSION
+            .iter()
+            .for_each(|key| spec.settings.remove(key));
         spec.settings.set(ostler::keys::RESUME, native);
         spec.prompt = String::new();
         // An agent with a process for each turn confirms nothing before the first one.
         let dialect = chosen.agent.dialect();
-        let confirms = dialect.select_transport(&spec).unwrap_or(dialect).capabilities().many_turns;
+        let confirms = dialect
+            .select_transport(&spec)
+            .unwrap_or(dialect)
+            .capabilities()
+            .many_turns;
         if !is_known && !confirms {
             return self.screen.remark(unknown(id));
         }
@@ -263,34 +335,58 @@ impl Chat {
             Ok(session) => {
                 let patience = if is_known { TRIAL } else { CONFIRMATION };
                 let (id, trial) = (id.to_owned(), Box::pin(tokio::time::sleep(patience)));
-                self.next = Some(Next { session, chosen, id, is_known, heard: Vec::new(), trial });
+                self.next = Some(Next {
+                    session,
+                    chosen,
+                    id,
+                    is_known,
+                    heard: Vec::new(),
+                    trial,
+                });
             }
         }
     }
 
     /// Goes on with another session once that is ready, or stays here when it ends before.
     pub(super) fn try_next(&mut self, event: Result<Option<Event>, Ready>) {
-        let Some(mut next) = self.next.take() else { return };
-        let Ok(event) = event else {
-            return if next.is_known { self.turn_to(next) } else { self.screen.remark(unknown(&next.id)) };
+        let Some(mut next) = self.next.take() else {
+            return;
         };
-        let (id, kind) = (name(&next.id), event.as_ref().map(|event| event.kind.clone()));
+        let Ok(event) = event else {
+            return if next.is_known {
+                self.turn_to(next)
+            } else {
+                self.screen.remark(unknown(&next.id))
+            };
+        };
+        let (id, kind) = (
+            name(&next.id),
+            event.as_ref().map(|event| event.kind.clone()),
+        );
         next.heard.extend(event);
         match kind {
             Some(EventKind::Started(_)) => self.turn_to(next),
             Some(EventKind::State(state))
-                if next.is_known && matches!(state.to, SessionState::Idle | SessionState::Working) =>
+                if next.is_known
+                    && matches!(state.to, SessionState::Idle | SessionState::Working) =>
             {
                 self.turn_to(next);
             }
             Some(EventKind::Ended(ended)) => {
                 let why = word(&ended.outcome.message, 300);
-                let hint = ended.outcome.hint.map_or_else(String::new, |hint| format!(" {}", word(&hint, 300)));
-                self.screen.remark(format!("{id} cannot be gone on with: {why}{hint}"));
+                let hint = ended
+                    .outcome
+                    .hint
+                    .map_or_else(String::new, |hint| format!(" {}", word(&hint, 300)));
+                self.screen
+                    .remark(format!("{id} cannot be gone on with: {why}{hint}"));
             }
             // It goes on living, but has no session: the one that works is kept.
             Some(EventKind::Notice(notice)) if notice.code == "handshake_failed" => {
-                self.screen.remark(format!("{id} cannot be gone on with: {}", word(&notice.message, 600)));
+                self.screen.remark(format!(
+                    "{id} cannot be gone on with: {}",
+                    word(&notice.message, 600)
+                ));
             }
             None => self.screen.remark(format!("{id} cannot be gone on with")),
             Some(_) => self.next = Some(next),
@@ -298,7 +394,8 @@ impl Chat {
     }
 
     fn turn_to(&mut self, next: Next) {
-        self.screen.line(format!("{DIM}· going on with {}{DIM:#}", name(&next.id)));
+        self.screen
+            .line(format!("{DIM}· going on with {}{DIM:#}", name(&next.id)));
         self.talk.leaving = Some(Leaving::Resume(Box::new(next)));
         self.talk.remote.stop();
     }
