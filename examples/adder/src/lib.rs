@@ -1,11 +1,11 @@
-//! Adds numbers. One of its tests fails: that is what the agent is for.
+//! Adds numbers. Its tests fail, so that an agent has something to fix.
 
-/// The sum of two numbers.
+/// Returns the sum of two numbers.
 pub fn add(a: i64, b: i64) -> i64 {
     a - b
 }
 
-/// The sum of all numbers.
+/// Returns the sum of all numbers.
 pub fn sum(numbers: &[i64]) -> i64 {
     numbers.iter().fold(0, |sum, n| add(sum, *n))
 }
