@@ -1,4 +1,4 @@
-//! `cargo xtask agents`: installs the pinned real agents below the target directory, with npm.
+//! `cargo xtask agents`: installs the pinned real agents into the target directory, with npm.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -10,54 +10,54 @@ use crate::{programs, workspace};
 
 pub(crate) const ABOUT: &str = "install the pinned real agents for the tests";
 
-/// How the installation went.
+/// Result of an installation.
 #[derive(Clone)]
 pub(crate) enum Installation {
     Ready,
-    /// Not possible on this machine; the sentence says how to mend it.
+    /// Not possible on this machine, with the fix.
     Impossible(String),
 }
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let all = arguments == ["--all"];
     if !arguments.is_empty() && !all {
-        bail!("agents takes nothing but --all: also those that are big or slow");
+        bail!("agents takes only `--all`, which adds the agents that are big or slow");
     }
     match install(all)? {
         Installation::Ready => Ok(ExitCode::SUCCESS),
-        Installation::Impossible(fix) => bail!("the real agents could not be installed: {fix}"),
+        Installation::Impossible(fix) => bail!("cannot install the real agents: {fix}"),
     }
 }
 
-/// The versions that are pinned, by the agent's name.
+/// Returns the pinned versions by agent name.
 pub(crate) fn versions() -> Result<BTreeMap<String, String>> {
     let installer = workspace::target_directory()?
         .join("debug")
         .join("install-agents");
     let output = Command::new(&installer).arg("--versions").output();
     let output = output.with_context(|| format!("cannot start {}", installer.display()))?;
-    let text = String::from_utf8(output.stdout).context("the installer prints text")?;
-    let words = text.lines().filter_map(|line| line.split_once(' '));
-    Ok(words
+    let text = String::from_utf8(output.stdout).context("the installer's output is not UTF-8")?;
+    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+    Ok(pairs
         .map(|(name, version)| (name.to_owned(), version.to_owned()))
         .collect())
 }
 
-/// Runs the testkit's installer. It is an error when the installer does not build or breaks, and
-/// `Impossible` when it says itself that it cannot.
+/// Runs the testkit's installer.
+///
+/// Returns an error if the installer does not build or crashes, and `Impossible` if it reports that
+/// it cannot install.
 pub(crate) fn install(all: bool) -> Result<Installation> {
     if let Err(fix) = programs::ensure(&programs::NPM) {
         return Ok(Installation::Impossible(fix));
     }
-    // Built as a part of the whole workspace and started directly: `cargo run -p` would choose other features of
-    // the shared dependencies and compile half of them again.
+    // Built with the whole workspace and started directly: `cargo run -p` would select other
+    // features of the shared dependencies and recompile half of them.
     let built = workspace::cargo()
         .args(["build", "--quiet", "--workspace", "--bin", "install-agents"])
         .status();
     if !built.context("cannot start cargo")?.success() {
-        bail!(
-            "the installer of the agents does not build (cargo build --workspace --bin install-agents)"
-        );
+        bail!("install-agents does not build: run `cargo build --workspace --bin install-agents`");
     }
     let installer = workspace::target_directory()?
         .join("debug")
@@ -72,7 +72,7 @@ pub(crate) fn install(all: bool) -> Result<Installation> {
     let mut last = String::new();
     if let Some(stderr) = child.stderr.take() {
         for line in BufReader::new(stderr).lines() {
-            let line = line.context("cannot read what the installer says")?;
+            let line = line.context("cannot read the installer's output")?;
             eprintln!("{line}");
             if !line.trim().is_empty() {
                 last = line;
@@ -87,6 +87,6 @@ pub(crate) fn install(all: bool) -> Result<Installation> {
         } else {
             last
         })),
-        _ => bail!("the installer of the agents broke: {status}"),
+        _ => bail!("install-agents failed: {status}"),
     }
 }

@@ -1,31 +1,32 @@
-//! `cargo xtask bench`: the measurements behind docs/performance.md; each is a benchmark of the crate it measures.
+//! `cargo xtask bench`: the benchmarks behind docs/performance.md, each in the crate it measures.
 
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-pub(crate) const ABOUT: &str = "measure: overhead (ostler run against the bare agent), read (bytes to events), append (keeping events)";
+pub(crate) const ABOUT: &str =
+    "benchmark overhead (ostler against the bare agent), read (parsing) or append (storing)";
 
-/// A measurement's name, and the crate whose benchmark of that name makes it.
-const MEASUREMENTS: &[(&str, &str)] = &[
+/// Names of the benchmarks, each with its crate.
+const BENCHMARKS: &[(&str, &str)] = &[
     ("overhead", "ostler-cli"),
     ("read", "ostler-dialects"),
     ("append", "ostler-store"),
 ];
 
-/// Runs one measurement, or all of them when none is named; what follows the name goes to the benchmark.
+/// Runs one benchmark, or all of them if none is named. Further arguments are passed on to it.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let (name, rest) = arguments
         .split_first()
         .map_or((None, arguments), |(name, rest)| (Some(name), rest));
-    let chosen: Vec<_> = MEASUREMENTS
+    let chosen: Vec<_> = BENCHMARKS
         .iter()
         .filter(|(known, _)| name.is_none_or(|n| n == known))
         .collect();
     if chosen.is_empty() {
-        bail!("no measurement {name:?}; there is: {}", names());
+        bail!("unknown benchmark {name:?}; known: {}", names());
     }
-    let mut helpers = std::process::Command::new("cargo"); // the fake agent stands in for a real one
+    let mut helpers = std::process::Command::new("cargo"); // includes the fake agent
     if !helpers
         .args([
             "build",
@@ -38,7 +39,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         .status()?
         .success()
     {
-        bail!("the testkit could not be built");
+        bail!("ostler-testkit does not build");
     }
     for (name, package) in chosen {
         let mut command = std::process::Command::new("cargo");
@@ -54,14 +55,14 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
             ])
             .args(rest);
         if !command.status()?.success() {
-            bail!("the measurement {name} failed");
+            bail!("the benchmark {name} failed");
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
 fn names() -> String {
-    MEASUREMENTS
+    BENCHMARKS
         .iter()
         .map(|(name, _)| *name)
         .collect::<Vec<_>>()

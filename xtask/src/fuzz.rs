@@ -1,6 +1,7 @@
-//! `cargo xtask fuzz`: the fuzz campaign, one target after the other, with a time budget and a table at the end.
+//! `cargo xtask fuzz`: a fuzz campaign with a time budget, one target after the other.
 //!
-//! The targets are tests of `ostler-tools` (`tests/it/fuzz`), so that they need neither nightly nor another tool.
+//! The targets are tests of `ostler-tools` (`tests/it/fuzz`), so they need neither nightly Rust nor
+//! another tool.
 
 use std::fs;
 use std::process::ExitCode;
@@ -11,9 +12,10 @@ use anyhow::{Context as _, Result, bail};
 use crate::workspace;
 
 pub(crate) const ABOUT: &str =
-    "fuzz shell lines, paths, policies and lines (--minutes N, --seed S, --target T, --case C)";
+    "fuzz shell commands, paths, policies and line splitting (--minutes, --seed, --target, --case)";
 
-/// The targets, each with its test and its share of the time: those that start programs or touch files are slow.
+/// The targets. Those that start programs or touch files are slow and get a larger share of the
+/// time.
 const TARGETS: &[Target] = &[
     Target {
         name: "shell",
@@ -43,14 +45,14 @@ struct Target {
     share: u64,
 }
 
-/// The time of a campaign when none is given, in minutes.
-const USUAL_MINUTES: u64 = 10;
+/// Default duration of a campaign, in minutes.
+const DEFAULT_MINUTES: u64 = 10;
 
 const USAGE: &str = "usage: cargo xtask fuzz [--minutes N] [--seed S] [--target NAME] [--case C]";
 
-/// What was asked for.
+/// Parsed command line.
 #[derive(Debug, Default, PartialEq)]
-struct Asked {
+struct Options {
     minutes: Option<u64>,
     seed: Option<u64>,
     target: Option<String>,
@@ -58,8 +60,8 @@ struct Asked {
 }
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
-    let asked = asked(arguments)?;
-    let seed = asked.seed.unwrap_or_else(|| {
+    let options = parse(arguments)?;
+    let seed = options.seed.unwrap_or_else(|| {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -67,12 +69,17 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     });
     let chosen: Vec<&Target> = TARGETS
         .iter()
-        .filter(|target| asked.target.as_ref().is_none_or(|name| name == target.name))
+        .filter(|target| {
+            options
+                .target
+                .as_ref()
+                .is_none_or(|name| name == target.name)
+        })
         .collect();
     let shares: u64 = chosen.iter().map(|target| target.share).sum();
-    let seconds = asked.minutes.unwrap_or(USUAL_MINUTES) * 60;
+    let seconds = options.minutes.unwrap_or(DEFAULT_MINUTES) * 60;
     let report = workspace::root().join("target/fuzz-report.tsv");
-    let _ = fs::remove_file(&report); // of an earlier campaign
+    let _ = fs::remove_file(&report); // left by an earlier campaign
     println!(
         "fuzz: seed {seed}, {seconds} s for {} targets",
         chosen.len()
@@ -97,7 +104,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
         command
             .env("OSTLER_FUZZ_SEED", seed.to_string())
             .env("OSTLER_FUZZ_REPORT", &report);
-        if let Some(case) = asked.case {
+        if let Some(case) = options.case {
             command.env("OSTLER_FUZZ_CASE", case.to_string());
         }
         if !command
@@ -114,7 +121,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     );
     for name in &failed {
         println!(
-            "{name}: replay a find with: cargo xtask fuzz --target {name} --seed {seed} --case NUMBER"
+            "{name}: to replay a find, run cargo xtask fuzz --target {name} --seed {seed} --case NUMBER"
         );
     }
     Ok(if failed.is_empty() {
@@ -124,11 +131,11 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     })
 }
 
-fn asked(arguments: &[String]) -> Result<Asked> {
-    let mut asked = Asked::default();
-    let mut words = arguments.iter();
-    while let Some(flag) = words.next() {
-        let Some(value) = words.next() else {
+fn parse(arguments: &[String]) -> Result<Options> {
+    let mut options = Options::default();
+    let mut arguments = arguments.iter();
+    while let Some(flag) = arguments.next() {
+        let Some(value) = arguments.next() else {
             bail!("{flag} needs a value\n{USAGE}")
         };
         let number = || {
@@ -137,26 +144,26 @@ fn asked(arguments: &[String]) -> Result<Asked> {
                 .with_context(|| format!("{flag} {value}: expected a number"))
         };
         match flag.as_str() {
-            "--minutes" => asked.minutes = Some(number()?.max(1)),
-            "--seed" => asked.seed = Some(number()?),
-            "--case" => asked.case = Some(number()?),
+            "--minutes" => options.minutes = Some(number()?.max(1)),
+            "--seed" => options.seed = Some(number()?),
+            "--case" => options.case = Some(number()?),
             "--target" if TARGETS.iter().any(|target| target.name == value) => {
-                asked.target = Some(value.clone())
+                options.target = Some(value.clone())
             }
             "--target" => {
                 let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
-                bail!("no target {value:?}; there are: {}", names.join(", "))
+                bail!("unknown target {value:?}; known: {}", names.join(", "))
             }
             _ => bail!("{USAGE}"),
         }
     }
-    if asked.case.is_some() && (asked.target.is_none() || asked.seed.is_none()) {
+    if options.case.is_some() && (options.target.is_none() || options.seed.is_none()) {
         bail!("--case needs --target and --seed");
     }
-    Ok(asked)
+    Ok(options)
 }
 
-/// The table of a campaign: a line for each target, and the sum.
+/// Renders the table of a campaign: a line for each target, and the sum.
 fn table(report: &str, seed: u64) -> String {
     let mut text = format!(
         "\n── fuzz, seed {seed} ──\n{:10}{:>12}{:>9}{:>7}\n",
@@ -189,16 +196,16 @@ mod tests {
     }
 
     #[test]
-    fn arguments_are_read() {
-        assert_eq!(asked(&[]).unwrap(), Asked::default());
-        let all = asked(&words("--minutes 3 --seed 7 --target shell --case 9")).unwrap();
-        let want = Asked {
+    fn arguments_are_parsed() {
+        assert_eq!(parse(&[]).unwrap(), Options::default());
+        let all = parse(&words("--minutes 3 --seed 7 --target shell --case 9")).unwrap();
+        let expected = Options {
             minutes: Some(3),
             seed: Some(7),
             target: Some("shell".into()),
             case: Some(9),
         };
-        assert_eq!(all, want);
+        assert_eq!(all, expected);
         for wrong in [
             "--minutes",
             "--minutes x",
@@ -207,12 +214,12 @@ mod tests {
             "--case 1",
             "--case 1 --seed 2",
         ] {
-            assert!(asked(&words(wrong)).is_err(), "{wrong}");
+            assert!(parse(&words(wrong)).is_err(), "{wrong}");
         }
     }
 
     #[test]
-    fn a_table_sums_up() {
+    fn the_table_ends_with_the_sum() {
         let text = table("shell\t100\t60\t1\npaths\t20\t30\t0\n", 7);
         assert!(
             text.contains("seed 7") && text.contains("shell") && text.lines().count() == 6,

@@ -1,12 +1,12 @@
-//! The project's own chores, run as `cargo xtask <command>`; one file per command.
+//! Development commands, run as `cargo xtask <command>`: one file per command.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a chore talks to the person at the terminal"
+    reason = "a command prints to the terminal"
 )]
 #![expect(
     clippy::disallowed_methods,
-    reason = "chores start programs, read the environment and the clock; they are no part of the product"
+    reason = "commands start programs, read the environment and the clock; none is shipped"
 )]
 
 mod agents;
@@ -19,7 +19,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-/// One subcommand: its name, what it does, and the function that does it with the arguments after the name.
+/// A subcommand. `run` gets the arguments after the name.
 struct Command {
     name: &'static str,
     about: &'static str,
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
-        eprint!("xtask: no command {name:?}\n\n{}", usage());
+        eprint!("xtask: unknown command {name:?}\n\n{}", usage());
         return ExitCode::from(2);
     };
     (command.run)(rest).unwrap_or_else(|error| {

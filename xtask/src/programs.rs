@@ -1,10 +1,10 @@
-//! Programs of the system that the tests need: found on PATH, or installed where we may.
+//! System programs that the tests need: found on PATH, or installed if permitted.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// A program and the system packages that bring it.
+/// A program, and the system packages that provide it.
 pub(crate) struct Program {
     pub(crate) name: &'static str,
     packages: &'static [&'static str],
@@ -27,7 +27,7 @@ pub(crate) const UNSHARE: Program = Program {
     packages: &["util-linux"],
 };
 
-/// Where a program is on PATH.
+/// Returns the path of a program on PATH.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -35,8 +35,9 @@ pub(crate) fn find(name: &str) -> Option<PathBuf> {
         .find(|candidate| candidate.is_file())
 }
 
-/// Makes sure that a program is there, installing its package when we are root on a system with apt-get.
-/// The error is the sentence that tells how to mend it.
+/// Ensures that a program is installed, using apt-get if available and running as root.
+///
+/// The error describes the fix.
 pub(crate) fn ensure(program: &Program) -> Result<(), String> {
     if find(program.name).is_some() {
         return Ok(());
@@ -66,13 +67,13 @@ pub(crate) fn ensure(program: &Program) -> Result<(), String> {
     }
 }
 
-/// Whether we run as root.
+/// Returns true if running as root.
 pub(crate) fn is_root() -> bool {
     let output = Command::new("id").arg("-u").stderr(Stdio::null()).output();
     output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// Whether a command runs and succeeds; nothing of it is shown.
+/// Runs a command without showing its output, and returns true if it succeeds.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command
         .stdin(Stdio::null())

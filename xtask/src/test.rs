@@ -1,4 +1,4 @@
-//! `cargo xtask test`: the one test command. It runs every check, goes on after a failure, and ends with a table.
+//! `cargo xtask test`: runs every check and test, continues after a failure, and ends with a table.
 
 mod deny;
 mod dispositions;
@@ -27,7 +27,7 @@ pub(crate) const ABOUT: &str =
 #[derive(Debug, PartialEq)]
 enum Selection {
     All,
-    /// All, and the agents that are too big or too slow for every run.
+    /// All, and the tests of agents that are too big or too slow for every run.
     AllAgents,
     /// All, and the tests behind LiteLLM's proxy.
     WithLitellm,
@@ -37,13 +37,13 @@ enum Selection {
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     let chosen = choose(&selection(arguments)?)?;
-    if let Some(ended) = dispositions::usual_or_again() {
-        return Ok(ended);
+    if let Some(code) = dispositions::reset_and_rerun() {
+        return Ok(code);
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let reports = lanes::run(&chosen);
     let verdict = summary::Verdict::of(&reports, is_ci());
-    print!("{}", summary::render(&reports, begun.elapsed(), &verdict));
+    print!("{}", summary::render(&reports, started.elapsed(), &verdict));
     Ok(if verdict.passed() {
         ExitCode::SUCCESS
     } else {
@@ -52,8 +52,8 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
 }
 
 fn selection(arguments: &[String]) -> Result<Selection> {
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    match words.as_slice() {
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
         [] => Ok(Selection::All),
         ["--all-agents"] => Ok(Selection::AllAgents),
         ["--with-litellm"] => Ok(Selection::WithLitellm),
@@ -72,18 +72,21 @@ fn choose(selection: &Selection) -> Result<Vec<&'static Step>> {
         Selection::AllAgents => Ok(steps::STEPS.iter().chain([&steps::HEAVY]).collect()),
         Selection::WithLitellm => Ok(steps::STEPS.iter().chain([&steps::LITELLM]).collect()),
         Selection::Quick => Ok(steps::STEPS.iter().filter(|step| step.quick).collect()),
-        Selection::One(name) => match known().find(|step| step.name == name) {
+        Selection::One(name) => match all_steps().find(|step| step.name == name) {
             Some(step) => Ok(vec![step]),
-            None => bail!("no step {name:?}; steps: {}", step_names()),
+            None => bail!("unknown step {name:?}; steps: {}", step_names()),
         },
     }
 }
 
 fn step_names() -> String {
-    known().map(|step| step.name).collect::<Vec<_>>().join(", ")
+    all_steps()
+        .map(|step| step.name)
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
-fn known() -> impl Iterator<Item = &'static Step> {
+fn all_steps() -> impl Iterator<Item = &'static Step> {
     steps::STEPS.iter().chain([&steps::HEAVY, &steps::LITELLM])
 }
 
@@ -125,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn quick_is_fmt_clippy_tidy_and_the_pure_tests() {
+    fn quick_is_fmt_tidy_tests_and_clippy() {
         let names: Vec<_> = choose(&Selection::Quick)
             .unwrap()
             .iter()
@@ -135,8 +138,8 @@ mod tests {
     }
 
     #[test]
-    fn litellm_and_heavy_agents_are_only_for_those_who_ask() {
-        for (name, asked) in [
+    fn litellm_and_heavy_agents_run_only_on_request() {
+        for (name, selection) in [
             ("litellm", Selection::WithLitellm),
             ("heavy", Selection::AllAgents),
         ] {
@@ -147,7 +150,7 @@ mod tests {
                     .any(|step| step.name == name)
             };
             assert!(!has(&Selection::All) && !has(&Selection::Quick));
-            assert!(has(&asked) && has(&Selection::One(name.into())));
+            assert!(has(&selection) && has(&Selection::One(name.into())));
         }
     }
 }

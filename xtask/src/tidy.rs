@@ -1,12 +1,19 @@
-//! `cargo xtask tidy`: what the architecture promises and no compiler checks. All findings are listed at once.
+//! `cargo xtask tidy`: checks the rules of the architecture that no compiler checks.
+//!
+//! One module per rule. All findings are listed at once.
 
+mod agent_names;
 mod allow;
+mod contents;
 mod cycles;
-mod dead;
+mod dead_files;
+mod dependencies;
 mod doc_paths;
-mod length;
+mod file_length;
+mod glossary;
+mod line_width;
+mod module_docs;
 mod modules;
-mod opening;
 mod paths;
 mod registries;
 mod requirements;
@@ -15,8 +22,7 @@ mod test_items;
 mod test_lists;
 mod tokens;
 mod tree;
-mod walls;
-mod words;
+mod wording;
 
 use std::process::ExitCode;
 
@@ -26,23 +32,23 @@ use self::modules::Modules;
 use self::tree::Tree;
 use crate::workspace;
 
-pub(crate) const ABOUT: &str = "walls, modules, docs and words, compared with what is written";
+pub(crate) const ABOUT: &str = "check crate boundaries, module order, docs and wording";
 
-/// One thing to mend.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: String,
     line: usize,
-    /// What is wrong, and in brackets how to mend it.
-    what: String,
+    /// What is wrong, followed by the fix in parentheses.
+    message: String,
 }
 
 impl Finding {
-    fn new(path: &str, line: usize, what: impl Into<String>) -> Self {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self {
             path: path.to_owned(),
             line,
-            what: what.into(),
+            message: message.into(),
         }
     }
 }
@@ -53,15 +59,20 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     }
     match check_repository()? {
         0 => Ok(ExitCode::SUCCESS),
-        count => bail!("{count} to mend"),
+        count => bail!("{count} findings"),
     }
 }
 
 /// Checks the repository, prints every finding and returns their number.
 pub(crate) fn check_repository() -> Result<usize> {
     let findings = check(&Tree::read(workspace::root())?);
-    for Finding { path, line, what } in &findings {
-        println!("{path}:{line}: {what}");
+    for Finding {
+        path,
+        line,
+        message,
+    } in &findings
+    {
+        println!("{path}:{line}: {message}");
     }
     Ok(findings.len())
 }
@@ -69,14 +80,17 @@ pub(crate) fn check_repository() -> Result<usize> {
 fn check(tree: &Tree) -> Vec<Finding> {
     let modules = Modules::of(tree);
     let mut findings = Vec::new();
-    findings.extend(walls::check(tree));
+    findings.extend(dependencies::check(tree));
     findings.extend(cycles::check(&modules));
-    findings.extend(dead::check(tree, &modules));
-    findings.extend(opening::check(tree));
+    findings.extend(dead_files::check(tree, &modules));
+    findings.extend(module_docs::check(tree));
     findings.extend(allow::check(tree));
-    findings.extend(length::check(tree, &modules));
-    findings.extend(words::check(&modules));
+    findings.extend(file_length::check(tree, &modules));
+    findings.extend(line_width::check(tree));
+    findings.extend(contents::check(tree, &modules));
     findings.extend(doc_paths::check(tree));
+    findings.extend(glossary::check(tree));
+    findings.extend(wording::check(tree));
     findings.extend(registries::check(tree));
     findings.extend(requirements::check(tree));
     findings.sort();
@@ -93,7 +107,7 @@ mod tests {
         let findings = check(&Tree::read(workspace::root()).unwrap());
         let lines: Vec<String> = findings
             .iter()
-            .map(|f| format!("{}:{}: {}", f.path, f.line, f.what))
+            .map(|f| format!("{}:{}: {}", f.path, f.line, f.message))
             .collect();
         assert!(lines.is_empty(), "\n{}\n", lines.join("\n"));
     }

@@ -1,4 +1,4 @@
-//! Where things are: the root of the repository, the target directory, and cargo started from there.
+//! The workspace: the root of the repository, the target directory, and cargo started at the root.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,13 +6,13 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use serde::Deserialize;
 
-/// The root of the repository: the folder above this crate.
+/// Returns the root of the repository: the folder above this crate.
 pub(crate) fn root() -> &'static Path {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here)
 }
 
-/// The cargo that runs us, started at the root.
+/// Returns a command for the cargo that runs this program, started at the root.
 pub(crate) fn cargo() -> Command {
     let mut command = Command::new(cargo_program());
     command.current_dir(root());
@@ -20,7 +20,7 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Variables with which a test rewrites what it should check, passes all the same, is run again, or is run on less.
+/// Variables that make a test update its expectations, pass regardless, be retried, or check less.
 const LENIENT: [&str; 14] = [
     "UPDATE_GOLDEN",
     "OSTLER_RECORD",
@@ -38,19 +38,19 @@ const LENIENT: [&str; 14] = [
     "PROPTEST_CASES",
 ];
 
-/// Clears such variables: what somebody left in the environment does not change what the tests check.
+/// Clears these variables, so that the caller's environment does not change what tests check.
 pub(crate) fn keep_strict(command: &mut Command) {
     for name in LENIENT {
         command.env_remove(name);
     }
 }
 
-/// The path of that cargo, for a command line that another program starts.
+/// Returns the path of the cargo that runs this program.
 pub(crate) fn cargo_program() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// Cargo's target directory, as cargo itself understands it.
+/// Returns the target directory that cargo uses.
 pub(crate) fn target_directory() -> Result<PathBuf> {
     #[derive(Deserialize)]
     struct Metadata {
@@ -61,7 +61,7 @@ pub(crate) fn target_directory() -> Result<PathBuf> {
         .output()
         .context("cannot start cargo metadata")?;
     let metadata: Metadata = serde_json::from_slice(&output.stdout)
-        .context("cannot read the answer of cargo metadata")?;
+        .context("cannot parse the output of cargo metadata")?;
     Ok(metadata.target_directory)
 }
 
@@ -87,7 +87,7 @@ mod tests {
         ] {
             assert!(
                 cleared.iter().any(|cleared| *cleared == name),
-                "{name} is passed on"
+                "{name} is inherited"
             );
         }
     }

@@ -1,7 +1,7 @@
 //! Licences, bans and sources of all dependencies, checked against `deny.toml`.
 //!
-//! The file is in the format of cargo-deny, which also checks advisories. This step needs no other program, so it always
-//! runs. A key of the file that it does not check is an error.
+//! The file is in the format of cargo-deny, which also checks advisories. This step needs no other
+//! program, so it always runs. A key of the file that it does not check is an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ use crate::workspace;
 
 const FILE: &str = "deny.toml";
 
-/// The part of `deny.toml` that is checked: all of it.
+/// The content of `deny.toml`. All of it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Rules {
@@ -35,7 +35,7 @@ struct Graph {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Licenses {
     allow: BTreeSet<String>,
-    /// Of cargo-deny alone: here a licence is what a manifest says.
+    /// Used by cargo-deny only: this step reads licences from manifests.
     #[serde(rename = "confidence-threshold")]
     _confidence_threshold: f64,
     #[serde(rename = "unused-allowed-license")]
@@ -45,10 +45,10 @@ struct Licenses {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct Bans {
-    /// A warning is all that is supported.
+    /// Only `warn` is supported.
     multiple_versions: Warn,
     wildcards: Deny,
-    /// Whether a dependency on a path of the workspace needs no version.
+    /// Whether a path dependency within the workspace may omit its version.
     allow_wildcard_paths: bool,
     deny: Vec<Banned>,
 }
@@ -88,7 +88,7 @@ pub(super) fn check() -> Result<Outcome> {
     let rules = fs::read_to_string(workspace::root().join(FILE))
         .with_context(|| format!("cannot read {FILE}"))?;
     let rules: Rules = toml::from_str(&rules)
-        .with_context(|| format!("{FILE}: cannot be checked by this step"))?;
+        .with_context(|| format!("{FILE}: has keys that this step does not check"))?;
     ensure!(
         rules.graph.all_features,
         "{FILE}: only `all-features = true` is supported"
@@ -98,11 +98,11 @@ pub(super) fn check() -> Result<Outcome> {
     for finding in &findings {
         println!("{finding}");
     }
-    let twice = several_versions(&metadata);
+    let duplicates = several_versions(&metadata);
     println!(
-        "{} packages; in several versions: {}",
+        "{} packages; with several versions: {}",
         metadata.packages.len(),
-        twice.join(", ")
+        duplicates.join(", ")
     );
     Ok(match findings.len() {
         0 => Outcome::Passed,
@@ -118,9 +118,9 @@ fn findings(rules: &Rules, metadata: &Metadata) -> Vec<String> {
     for package in &metadata.packages {
         let name = format!("{} {}", package.name, package.version);
         match &package.license {
-            None => findings.push(format!("{name}: no licence in its manifest")),
+            None => findings.push(format!("{name}: no licence in the manifest")),
             Some(text) => match License::parse(text) {
-                None => findings.push(format!("{name}: cannot read its licence {text:?}")),
+                None => findings.push(format!("{name}: cannot parse the licence {text:?}")),
                 Some(license) if !license.is_allowed(&rules.licenses.allow) => {
                     findings.push(format!(
                         "{name}: licence {text:?} is not in `licenses.allow`"
@@ -166,7 +166,7 @@ fn several_versions(metadata: &Metadata) -> Vec<&str> {
         .collect()
 }
 
-/// A licence expression of SPDX. The old form `MIT/Apache-2.0` means a choice.
+/// An SPDX licence expression. The old form `MIT/Apache-2.0` means `OR`.
 #[derive(Debug, PartialEq)]
 enum License {
     One(String),
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn licence_expressions_are_understood() {
+    fn licence_expressions_are_evaluated() {
         let allowed =
             BTreeSet::from(["MIT", "Apache-2.0 WITH LLVM-exception", "Zlib"].map(str::to_owned));
         for (text, expected) in [
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_finds_what_breaks_it() {
+    fn each_violation_is_found() {
         let good = r#""registry+https://good""#;
         assert_eq!(check_one(&package("fine", "\"MIT\"", good, "")), [""; 0]);
         assert_eq!(
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_is_not_checked_is_an_error() {
+    fn an_unsupported_key_is_an_error() {
         assert!(toml::from_str::<Rules>(&format!("{RULES}\n[advisories]\n")).is_err());
         assert!(toml::from_str::<Rules>(&RULES.replace("\"warn\"", "\"deny\"")).is_err());
     }

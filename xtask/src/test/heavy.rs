@@ -1,5 +1,5 @@
-//! Results of the conformance suite by agent: stored in a file, from which docs/agents/matrix.md is
-//! made.
+//! Results of the conformance suite by agent: stored in a file that docs/agents/matrix.md is
+//! generated from.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,28 +11,27 @@ use serde::{Deserialize, Serialize};
 use super::step::{Outcome, perform};
 use crate::{agents, workspace};
 
-/// Below the root; the conformance suite of the library reads it.
+/// Path from the root. The library's conformance suite reads it.
 const FILE: &str = "fixtures/conformance/last-full-run.json";
 
-/// The groups of the suite, as the tests of the library are called.
+/// Prefixes of the suite's test names in the library.
 const GROUPS: &[&str] = &["conformance::own::", "real::conformance::", "heavy::"];
 
-/// The last results of an agent.
+/// The latest results of an agent.
 #[derive(Debug, Default, Serialize, Deserialize, PartialEq)]
 struct Results {
     /// The day, in UTC.
     date: String,
-    /// The version that was tried; empty for a part of Ostler.
+    /// The tested version; empty for an agent that is part of Ostler.
     version: String,
     passed: Vec<String>,
     failed: Vec<String>,
 }
 
-/// Stores the results of every agent that was tried, leaves those of the others, and makes the page
-/// anew.
-pub(super) fn keep_results(junits: &[String]) -> Result<Outcome> {
+/// Stores the results of every tested agent, leaves those of the others, and regenerates the page.
+pub(super) fn store_results(junits: &[String]) -> Result<Outcome> {
     if junits.is_empty() {
-        bail!("the results are only known with cargo-nextest: install it");
+        bail!("the results need cargo-nextest: install it");
     }
     let path = workspace::root().join(FILE);
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {FILE}"))?;
@@ -75,7 +74,7 @@ fn today() -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Returns the pinned version of an agent of the suite: its name begins with that of the program
+/// Returns the pinned version of an agent of the suite, whose name begins with that of the program
 /// (`codex_exec`).
 fn version(versions: &BTreeMap<String, String>, agent: &str) -> String {
     let agent = agent.replace('_', "-");
@@ -87,7 +86,7 @@ fn version(versions: &BTreeMap<String, String>, agent: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Returns the results of the suite's tests, `<group><agent>::<row>`, in JUnit files.
+/// Returns the results of the suite's tests, named `<group><agent>::<row>`, from JUnit files.
 fn results(junits: &[String]) -> BTreeMap<String, Results> {
     let mut agents: BTreeMap<String, Results> = BTreeMap::new();
     for case in junits
@@ -102,7 +101,7 @@ fn results(junits: &[String]) -> BTreeMap<String, Results> {
             .iter()
             .find_map(|group| name.strip_prefix(group))
             .and_then(|rest| rest.split_once("::"));
-        // Other crates have tests of these groups too; the suite is the library's.
+        // Other crates have tests in these groups too, but the suite is the library's.
         let Some((agent, row)) = member
             .filter(|(_, row)| !row.contains("::") && case.contains("classname=\"ostler::it\""))
         else {
@@ -129,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_told_apart_by_agent_and_by_how_they_ended() {
+    fn results_are_grouped_by_agent_and_outcome() {
         let junit = r#"<testsuites tests="3"><testsuite name="ostler::it">
             <testcase name="heavy::crab::text" classname="ostler::it" time="1"></testcase>
             <testcase name="heavy::crab::fork" classname="ostler::it"><failure type="x">no</failure></testcase>
@@ -161,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_name_of_a_program_gives_the_version() {
+    fn the_longest_matching_program_name_gives_the_version() {
         let known = [("codex", "1"), ("codex-acp", "2")]
             .map(|(name, version)| (name.to_owned(), version.to_owned()));
         let known = BTreeMap::from(known);

@@ -1,5 +1,7 @@
-//! Lanes of the test command. Tests wait more than they compute, and compilers only compute: run beside each other they
-//! share the cores that either would leave idle.
+//! Lanes of the test command: steps that run in parallel.
+//!
+//! Tests mostly wait, and compilers only compute. Run in parallel, they use cores that either would
+//! leave idle.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -11,22 +13,22 @@ use anyhow::{Context as _, Result};
 use super::step::{Context, Outcome, Report, Step};
 use crate::workspace;
 
-/// When a step runs. The steps of one lane run one after the other, in the order of the table.
+/// When a step runs. The steps of one lane run sequentially, in the order of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lane {
-    /// Before the two that follow: quick, or needed by them.
+    /// Before front and back: quick steps, and those that others need.
     First,
-    /// On the terminal.
+    /// In the foreground, with output on the terminal.
     Front,
-    /// Beside the front. The output is shown when the step has ended.
+    /// In parallel with the front. The output is printed when the step has ended.
     Back,
-    /// After both.
+    /// After front and back.
     Last,
 }
 
 /// Runs the steps, each in its lane, and returns their reports in the order of the steps.
 pub(super) fn run(steps: &[&'static Step]) -> Vec<Report> {
-    // What is alone has the terminal.
+    // Without front steps, the back steps run in the foreground.
     let has_front = steps.iter().any(|step| step.lane == Lane::Front);
     let lane_of = |step: &Step| {
         if step.lane == Lane::Back && !has_front {
@@ -43,34 +45,34 @@ pub(super) fn run(steps: &[&'static Step]) -> Vec<Report> {
     };
     let mut context = Context::default();
     let mut reports = Vec::new();
-    of(Lane::First).for_each(|step| reports.push(on_terminal(step, &reports, &mut context)));
-    let (before, aside) = (&reports, context.clone());
+    of(Lane::First).for_each(|step| reports.push(in_foreground(step, &reports, &mut context)));
+    let (before, background) = (&reports, context.clone());
     let (front, back) = thread::scope(|scope| {
-        let back = scope.spawn(move || in_background(of(Lane::Back), before, aside));
+        let back = scope.spawn(move || in_background(of(Lane::Back), before, background));
         let mut front = Vec::new();
-        of(Lane::Front).for_each(|step| front.push(on_terminal(step, before, &mut context)));
+        of(Lane::Front).for_each(|step| front.push(in_foreground(step, before, &mut context)));
         (
             front,
             back.join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         )
     });
-    let (back, aside) = back;
-    context.junits.extend(aside.junits);
-    context.agents = context.agents.or(aside.agents);
+    let (back, background) = back;
+    context.junits.extend(background.junits);
+    context.agents = context.agents.or(background.agents);
     reports.extend(front.into_iter().chain(back));
-    of(Lane::Last).for_each(|step| reports.push(on_terminal(step, &reports, &mut context)));
+    of(Lane::Last).for_each(|step| reports.push(in_foreground(step, &reports, &mut context)));
     reports.sort_by_key(|report| steps.iter().position(|step| step.name == report.name));
     reports
 }
 
-fn on_terminal(step: &Step, before: &[Report], context: &mut Context) -> Report {
+fn in_foreground(step: &Step, before: &[Report], context: &mut Context) -> Report {
     println!("\n── {} ── {}", step.name, step.about);
     let report = run_step(step, before, context);
     println!(
         "── {} ── {} in {}",
         report.name,
-        report.word(),
+        report.as_str(),
         report.seconds()
     );
     report
@@ -90,21 +92,22 @@ fn in_background<'a>(
             }
             Err(error) => failed(step, &error),
         };
-        let said = std::fs::read_to_string(log_path(step)).unwrap_or_default();
-        // One write, so that the lines of the front do not come between.
+        let output = std::fs::read_to_string(log_path(step)).unwrap_or_default();
+        // A single write, so that output of the front does not interleave.
         let (name, about, seconds) = (step.name, step.about, report.seconds());
         let text = format!(
-            "\n── {name} ── {about}\n{said}── {name} ── {} in {seconds}\n\n",
-            report.word()
+            "\n── {name} ── {about}\n{output}── {name} ── {} in {seconds}\n\n",
+            report.as_str()
         );
-        let _ = std::io::stdout().lock().write_all(text.as_bytes()); // a closed terminal ends the command elsewhere
+        // A failure is ignored: the next `println!` panics if stdout is closed.
+        let _ = std::io::stdout().lock().write_all(text.as_bytes());
         reports.push(report);
     }
     (reports, context)
 }
 
 fn run_step(step: &Step, before: &[Report], context: &mut Context) -> Report {
-    let began = Instant::now();
+    let started = Instant::now();
     let outcome = match blocked(step, before) {
         Some(reason) => Outcome::NotRun(reason),
         None => (step.run)(context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
@@ -113,7 +116,7 @@ fn run_step(step: &Step, before: &[Report], context: &mut Context) -> Report {
     Report {
         name: step.name,
         outcome,
-        duration: began.elapsed(),
+        duration: started.elapsed(),
         counts,
         skipped,
     }
@@ -139,7 +142,7 @@ fn open_log(step: &Step) -> Result<File> {
     File::create(&path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Returns why a step cannot be tried: one that it needs did not succeed before it.
+/// Returns why a step cannot run: a step that it needs did not succeed.
 fn blocked(step: &Step, before: &[Report]) -> Option<String> {
     let needed = step.needs?;
     let report = before.iter().find(|report| report.name == needed)?;
@@ -156,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failed_build_blocks_what_needs_it_and_nothing_else() {
+    fn a_failed_build_blocks_only_the_steps_that_need_it() {
         let outcome = Outcome::Failed("x".into());
         let before = [Report {
             name: "build",
@@ -174,7 +177,7 @@ mod tests {
         assert_eq!(blocked(find("tests"), &[]), None);
     }
 
-    /// Passed only by two at once.
+    /// Returns only when two steps wait at the same time.
     static MEETING: LazyLock<Barrier> = LazyLock::new(|| Barrier::new(2));
 
     fn meet(_: &mut Context) -> Result<Outcome> {
@@ -219,15 +222,15 @@ mod tests {
     ];
 
     #[test]
-    fn front_and_back_run_at_once_and_know_what_was_done_before() {
+    fn front_and_back_run_in_parallel_with_the_context_of_the_first_lane() {
         let steps: Vec<&'static Step> = STEPS.iter().collect();
         let reports = run(&steps);
-        let told: Vec<_> = reports
+        let results: Vec<_> = reports
             .iter()
-            .map(|report| (report.name, report.word()))
+            .map(|report| (report.name, report.as_str()))
             .collect();
         let ok: Vec<_> = STEPS.iter().map(|step| (step.name, "ok")).collect();
-        assert_eq!(told, ok, "in the order of the steps");
+        assert_eq!(results, ok, "in the order of the steps");
         STEPS
             .iter()
             .for_each(|step| drop(std::fs::remove_file(log_path(step))));

@@ -1,4 +1,5 @@
-//! LiteLLM's proxy, as a server that is neither ours nor OpenAI's: installed from PyPI below the target directory.
+//! LiteLLM's proxy, a third-party server for the tests: installed from PyPI into the target
+//! directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,47 +10,47 @@ use anyhow::{Context, Result, bail};
 use crate::programs::{self, PYTHON};
 use crate::workspace;
 
-/// The version that the tests were written with.
+/// The version that the tests were written for.
 const VERSION: &str = "1.106.2";
 
-/// The variable that tells the tests where the proxy's program is.
-pub(super) const MARK: &str = "OSTLER_TEST_LITELLM";
+/// Environment variable with the path of the proxy's program.
+pub(super) const PROGRAM_VARIABLE: &str = "OSTLER_TEST_LITELLM";
 
-/// Installs the proxy unless it is there, and returns its program.
+/// Installs the proxy unless it is installed, and returns the path of its program.
 pub(super) fn install() -> Result<PathBuf> {
     let home = workspace::target_directory()?.join(format!("litellm-{VERSION}"));
     let program = home.join("bin/litellm");
-    let whole = home.join("installed");
-    if whole.exists() {
+    let installed = home.join("installed");
+    if installed.exists() {
         return Ok(program);
     }
     if let Err(fix) = programs::ensure(&PYTHON) {
         bail!(fix);
     }
     if home.exists() {
-        fs::remove_dir_all(&home).context("cannot clear a broken install of LiteLLM")?;
+        fs::remove_dir_all(&home).context("cannot remove an incomplete installation of LiteLLM")?;
     }
-    succeed(Command::new(PYTHON.name).args(["-m", "venv"]).arg(&home))?;
-    let wanted = format!("litellm[proxy]=={VERSION}");
+    run(Command::new(PYTHON.name).args(["-m", "venv"]).arg(&home))?;
+    let requirement = format!("litellm[proxy]=={VERSION}");
     let pip = home.join("bin/pip");
-    succeed(Command::new(pip).args([
+    run(Command::new(pip).args([
         "install",
         "--quiet",
         "--disable-pip-version-check",
-        &wanted,
+        &requirement,
     ]))?;
-    // Written last: a killed install must not leave a half that looks whole.
-    fs::write(whole, VERSION).context("cannot mark the install of LiteLLM as whole")?;
+    // Written last, so that an interrupted installation does not look complete.
+    fs::write(installed, VERSION).context("cannot mark the installation of LiteLLM as complete")?;
     Ok(program)
 }
 
-fn succeed(command: &mut Command) -> Result<()> {
+fn run(command: &mut Command) -> Result<()> {
     let program = Path::new(command.get_program()).display().to_string();
     let status = command
         .status()
         .with_context(|| format!("cannot start {program}"))?;
     if !status.success() {
-        bail!("{program} failed ({status}); check the network, or leave out --with-litellm");
+        bail!("{program} failed ({status}): check the network, or omit --with-litellm");
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::workspace;
 
-/// The output of `cargo metadata`, as far as it is needed.
+/// The parts of the output of `cargo metadata` that are used.
 #[derive(Deserialize)]
 pub(super) struct Metadata {
     pub(super) packages: Vec<Package>,
@@ -35,7 +35,7 @@ pub(super) struct Dependency {
 }
 
 impl Metadata {
-    /// Reads the packages of all features, on all systems.
+    /// Reads the packages for all features and all platforms.
     pub(super) fn read() -> Result<Self> {
         let mut command = workspace::cargo();
         command.args([
@@ -52,6 +52,6 @@ impl Metadata {
                 String::from_utf8_lossy(&output.stderr).trim()
             );
         }
-        serde_json::from_slice(&output.stdout).context("cannot read the output of cargo metadata")
+        serde_json::from_slice(&output.stdout).context("cannot parse the output of cargo metadata")
     }
 }

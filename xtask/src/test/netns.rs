@@ -1,18 +1,18 @@
-//! A network namespace with nothing but loopback, for the tests of real agents.
+//! Network namespace with only a loopback interface, for the tests of real agents.
 
 use std::process::Command;
 
 use crate::programs::{self, IP, UNSHARE};
 use crate::workspace;
 
-/// The variable that tells a test that there is no network but loopback.
-const MARK: &str = "OSTLER_TEST_NETNS";
+/// Environment variable that is set inside the namespace.
+const NAMESPACE_VARIABLE: &str = "OSTLER_TEST_NETNS";
 
-/// How the tests of a group are cut off from the network.
+/// Network isolation of a group of tests.
 pub(super) enum Isolation {
-    /// Not wanted, or wanted and not possible for a reason.
+    /// No isolation, with the reason if it was wanted but is not possible.
     Off(Option<String>),
-    /// With these arguments of `unshare`.
+    /// A namespace, created with these flags of `unshare`.
     On(&'static str),
 }
 
@@ -21,7 +21,7 @@ impl Isolation {
         Self::Off(None)
     }
 
-    /// Tries whether this machine lets us make a namespace with only loopback.
+    /// Tries to create a namespace with only loopback on this machine.
     pub(super) fn loopback_only() -> Self {
         for program in [&UNSHARE, &IP] {
             if let Err(fix) = programs::ensure(program) {
@@ -34,12 +34,12 @@ impl Isolation {
             Self::On(flags)
         } else {
             Self::Off(Some(format!(
-                "unshare {flags} with ip link set lo up is refused here"
+                "this machine refuses `unshare {flags} -- ip link set lo up`"
             )))
         }
     }
 
-    /// Why the tests run with the network, where they should not.
+    /// Returns why the tests cannot be isolated although they should be.
     pub(super) fn why_not(&self) -> Option<&str> {
         match self {
             Self::Off(reason) => reason.as_deref(),
@@ -47,13 +47,15 @@ impl Isolation {
         }
     }
 
-    /// A cargo command inside the namespace; what it runs must be compiled already.
+    /// Returns a cargo command that runs inside the namespace. Everything must be compiled already.
     pub(super) fn cargo(&self) -> Command {
         let Self::On(flags) = self else {
             return workspace::cargo();
         };
         let mut command = Command::new(UNSHARE.name);
-        command.current_dir(workspace::root()).env(MARK, "1");
+        command
+            .current_dir(workspace::root())
+            .env(NAMESPACE_VARIABLE, "1");
         workspace::keep_strict(&mut command);
         command.args([
             flags,
@@ -67,7 +69,7 @@ impl Isolation {
         command
     }
 
-    /// The flag that keeps cargo from trying the network.
+    /// Returns the flags that keep cargo from using the network.
     pub(super) fn cargo_flags(&self) -> &'static [&'static str] {
         match self {
             Self::Off(_) => &[],

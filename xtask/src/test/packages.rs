@@ -1,4 +1,4 @@
-//! Checks of the packages that a build brings in: the features of the library, and the oldest Rust that all of them support.
+//! Package checks: the features of the library, and the minimum Rust version of all dependencies.
 
 use anyhow::{Context as _, Result, bail};
 
@@ -9,7 +9,7 @@ use crate::workspace;
 /// The library that people depend on.
 const LIBRARY: &str = "ostler";
 
-/// Crates that make requests over HTTP, or that only those need. A library built to drive one program has none of them.
+/// HTTP clients, and crates that only they need. Without features, the library has none of them.
 const HTTP_CLIENTS: &[&str] = &[
     "attohttpc",
     "curl",
@@ -28,8 +28,8 @@ const HTTP_CLIENTS: &[&str] = &[
     "ureq",
 ];
 
-/// Checks that the library compiles without its features and with each of them alone, and that without `api` it brings no
-/// HTTP client.
+/// Checks that the library compiles without features and with each of them alone, and that without
+/// features it depends on no HTTP client.
 pub(super) fn check_features(context: &Context) -> Result<Outcome> {
     let features = Metadata::read()?.features_of(LIBRARY)?;
     let tree = tree()?;
@@ -40,7 +40,7 @@ pub(super) fn check_features(context: &Context) -> Result<Outcome> {
             clients[0]
         );
         return Ok(Outcome::Failed(format!(
-            "without features, {LIBRARY} brings {}: {see}",
+            "without features, {LIBRARY} depends on {}: run `{see}`",
             clients.join(", ")
         )));
     }
@@ -66,8 +66,8 @@ pub(super) fn check_features(context: &Context) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Checks that no package states that it needs a newer Rust than the workspace does. Clippy's `incompatible_msrv` does the
-/// same for our calls of the standard library.
+/// Checks that no package declares a newer Rust version than the workspace does. Clippy's
+/// `incompatible_msrv` does the same for our calls of the standard library.
 pub(super) fn check_rust_version() -> Result<Outcome> {
     let metadata = Metadata::read()?;
     let ours = metadata.rust_version_of(LIBRARY)?;
@@ -75,25 +75,25 @@ pub(super) fn check_rust_version() -> Result<Outcome> {
     if !newer.is_empty() {
         let fix = "choose an older version, or raise rust-version";
         return Ok(Outcome::Failed(format!(
-            "newer than Rust {}.{}: {} ({fix})",
+            "need a newer Rust than {}.{}: {} ({fix})",
             ours.0,
             ours.1,
             newer.join(", ")
         )));
     }
-    let silent = metadata
+    let undeclared = metadata
         .packages
         .iter()
         .filter(|package| package.rust_version.is_none())
         .count();
     let all = metadata.packages.len();
     Ok(Outcome::PassedWith(format!(
-        "no package states that it needs a newer Rust than {}.{}; {silent} of {all} state nothing",
+        "no package declares a newer Rust version than {}.{}; {undeclared} of {all} declare none",
         ours.0, ours.1
     )))
 }
 
-/// The names of all packages that the library brings without its features.
+/// Lists all packages that the library depends on without features.
 fn tree() -> Result<String> {
     let mut tree = workspace::cargo();
     tree.args([
@@ -114,10 +114,10 @@ fn tree() -> Result<String> {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    String::from_utf8(output.stdout).context("cargo tree prints text")
+    String::from_utf8(output.stdout).context("the output of cargo tree is not UTF-8")
 }
 
-/// The HTTP clients in a listing of one `name version` per line.
+/// Returns the HTTP clients in a listing of one `name version` per line.
 fn clients(tree: &str) -> Vec<&str> {
     let names = tree
         .lines()
@@ -136,7 +136,7 @@ impl Metadata {
             .with_context(|| format!("no package {name}"))
     }
 
-    /// The features of a package that can be chosen: all but `default`.
+    /// Returns the features of a package, without `default`.
     fn features_of(&self, name: &str) -> Result<Vec<String>> {
         Ok(self
             .package(name)?
@@ -151,10 +151,10 @@ impl Metadata {
         let stated = self.package(name)?.rust_version.as_deref();
         stated
             .and_then(major_minor)
-            .with_context(|| format!("{name} states no rust-version"))
+            .with_context(|| format!("{name} declares no rust-version"))
     }
 
-    /// The packages that state a newer Rust.
+    /// Returns the packages that declare a newer Rust version.
     fn newer_than(&self, ours: (u32, u32)) -> Vec<String> {
         let stated = |package: &Package| package.rust_version.as_deref().and_then(major_minor);
         let newer = self
@@ -167,7 +167,7 @@ impl Metadata {
     }
 }
 
-/// `1.93` or `1.93.0` as numbers that can be compared.
+/// Parses `1.93` or `1.93.0` into numbers that can be compared.
 fn major_minor(version: &str) -> Option<(u32, u32)> {
     let mut parts = version.split('.');
     Some((
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn features_are_those_that_can_be_chosen() {
+    fn the_default_feature_is_left_out() {
         let one = r#"{"name": "ostler", "version": "1.0.0", "rust_version": null,
             "features": {"default": ["api"], "api": [], "acp": []}}"#;
         assert_eq!(metadata(one).features_of(LIBRARY).unwrap(), ["acp", "api"]);

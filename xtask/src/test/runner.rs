@@ -1,4 +1,4 @@
-//! Runs one group of tests, with cargo-nextest where it is installed and with `cargo test` elsewhere.
+//! Test runner: runs a group of tests with cargo-nextest if installed, otherwise with `cargo test`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,26 +12,26 @@ use super::netns::Isolation;
 use super::step::{Context, Counts, Outcome};
 use crate::{programs, workspace};
 
-/// A group of tests, told apart by the path of the test.
+/// A group of tests, selected by the path of the test.
 #[derive(Clone, Copy)]
 pub(super) enum Group {
-    /// All that is in no other group.
-    Usual,
-    /// `real::…` of an integration binary: needs the real agents.
+    /// Tests in no other group.
+    Default,
+    /// `real::…` of an integration binary: tests that need the real agents.
     Real,
-    /// `litellm::…` of an integration binary: needs LiteLLM's proxy.
+    /// `litellm::…` of an integration binary: tests that need LiteLLM's proxy.
     Litellm,
-    /// `heavy::…` of an integration binary: needs all real agents, also the big and slow ones.
+    /// `heavy::…` of an integration binary: tests that need the agents that are big or slow.
     Heavy,
-    /// `…slow::…`: alone, one after the other.
+    /// `…slow::…`: tests that run one at a time.
     Slow,
 }
 
 impl Group {
-    /// As a filter of cargo-nextest.
+    /// Returns the filter expression for cargo-nextest.
     fn filter(self) -> &'static str {
         match self {
-            Self::Usual => "not (test(/^(real|litellm|heavy)::/) or test(/(^|::)slow::/))",
+            Self::Default => "not (test(/^(real|litellm|heavy)::/) or test(/(^|::)slow::/))",
             Self::Real => "test(/^real::/)",
             Self::Litellm => "test(/^litellm::/)",
             Self::Heavy => "test(/^heavy::/)",
@@ -39,18 +39,18 @@ impl Group {
         }
     }
 
-    /// Its profile in `.config/nextest.toml`.
+    /// Returns its profile in `.config/nextest.toml`.
     fn profile(self) -> &'static str {
         match self {
             Self::Real => "real",
-            Self::Usual | Self::Litellm | Self::Heavy | Self::Slow => "default",
+            Self::Default | Self::Litellm | Self::Heavy | Self::Slow => "default",
         }
     }
 
-    /// As arguments of the test binaries under `cargo test`, which only knows substrings.
+    /// Returns the arguments for test binaries under `cargo test`, which filters by substring.
     fn substrings(self) -> &'static [&'static str] {
         match self {
-            Self::Usual => &[
+            Self::Default => &[
                 "--skip",
                 "real::",
                 "--skip",
@@ -76,7 +76,8 @@ impl Group {
     }
 }
 
-/// The command that builds everything that tests are or start. Benchmarks are not among it: clippy checks them.
+/// Returns the command that builds all tests and the programs they start. Clippy checks the
+/// benchmarks.
 pub(super) fn build() -> Command {
     let mut command = workspace::cargo();
     command.args([
@@ -90,10 +91,10 @@ pub(super) fn build() -> Command {
     command
 }
 
-/// Runs a group; the runner's own output goes through as it is.
+/// Runs a group of tests.
 pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) -> Result<Outcome> {
     if !context.built {
-        // Tests start programs of other crates, which no test runner builds for them.
+        // Tests start programs of other crates, which no test runner builds.
         let built = context.perform(build().arg("--quiet"));
         if !matches!(built, Outcome::Passed) {
             return Ok(built);
@@ -101,9 +102,10 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
         context.built = true;
     }
     let skipped = skipped_list(group);
-    let _ = fs::remove_file(&skipped); // of an earlier run; none is there at first
+    let _ = fs::remove_file(&skipped); // left by an earlier run, if any
     if !has_nextest() && list(group)?.is_empty() {
-        return Ok(Outcome::Failed("there is no test in this group".to_owned())); // `cargo test` calls that a success
+        // `cargo test` would report success.
+        return Ok(Outcome::Failed("the group has no tests".to_owned()));
     }
     let mut command = isolation.cargo();
     command.env(SKIPPED, &skipped);
@@ -137,8 +139,8 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
         group.filter(),
     ]);
     match group {
-        Group::Usual => {}
-        Group::Real => drop(command.args(["--test-threads", &agents_at_once().to_string()])),
+        Group::Default => {}
+        Group::Real => drop(command.args(["--test-threads", &parallel_agents().to_string()])),
         Group::Litellm | Group::Heavy => drop(command.args(["--test-threads", "2"])),
         Group::Slow => drop(command.args(["--test-threads", "1"])),
     }
@@ -151,8 +153,9 @@ pub(super) fn run(context: &mut Context, group: Group, isolation: &Isolation) ->
     Ok(outcome)
 }
 
-/// How many real agents run at once: they wait for most of their time, so two for each core, where memory allows.
-fn agents_at_once() -> usize {
+/// Returns how many real agents may run in parallel: two per core, since they mostly wait, if
+/// memory allows.
+fn parallel_agents() -> usize {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kib = memory.lines().find_map(|line| {
@@ -162,25 +165,26 @@ fn agents_at_once() -> usize {
             .parse()
             .ok()
     });
-    at_most(2 * cores, kib)
+    limit_by_memory(2 * cores, kib)
 }
 
-/// At most `wanted` agents, of which each may take a gibibyte of the memory that is available.
-fn at_most(wanted: usize, available_kib: Option<usize>) -> usize {
+/// Limits the number of agents to the available memory, at one gibibyte each.
+fn limit_by_memory(wanted: usize, available_kib: Option<usize>) -> usize {
     available_kib
         .map_or(wanted, |kib| wanted.min(kib >> 20))
         .max(1)
 }
 
-/// The variable by which tests know where to report that they were skipped (`ostler_testkit::machine`).
+/// Environment variable with the file that skipped tests are reported to
+/// (`ostler_testkit::machine`).
 const SKIPPED: &str = "OSTLER_SKIPPED_TESTS";
 
-/// Each group has its own, since two of them run at once.
+/// Returns the list of skipped tests. Each profile has its own, since two groups run in parallel.
 fn skipped_list(group: Group) -> PathBuf {
     workspace::root().join(format!("target/skipped-{}-tests.txt", group.profile()))
 }
 
-/// The tests that reported to the list that they could not run, and why. None did if there is no list.
+/// Reads the tests that were skipped, with the reason. A missing list means none.
 fn read_skipped(list: &Path) -> Vec<String> {
     let text = fs::read_to_string(list).unwrap_or_default();
     text.lines()
@@ -188,13 +192,13 @@ fn read_skipped(list: &Path) -> Vec<String> {
         .collect()
 }
 
-/// What the last run of a group left, where nextest ran it. It keeps its store below the root, wherever cargo's target
+/// Returns the path of nextest's JUnit report. It is below the root, wherever cargo's target
 /// directory is.
 fn junit(group: Group) -> PathBuf {
     workspace::root().join(format!("target/nextest/{}/junit.xml", group.profile()))
 }
 
-/// The tests of a group by name; empty where the runner cannot tell.
+/// Lists the tests of a group by name.
 pub(super) fn list(group: Group) -> Result<Vec<String>> {
     if !has_nextest() {
         return list_with_cargo_test(group);
@@ -205,7 +209,7 @@ pub(super) fn list(group: Group) -> Result<Vec<String>> {
     let output = command
         .output()
         .context("cannot start cargo nextest list")?;
-    names(&output.stdout).context("cannot read the answer of cargo nextest list")
+    names(&output.stdout).context("cannot parse the output of cargo nextest list")
 }
 
 fn has_nextest() -> bool {
@@ -234,7 +238,7 @@ fn list_with_cargo_test(group: Group) -> Result<Vec<String>> {
         .collect())
 }
 
-/// What `nextest list` answers, as far as we need it.
+/// The parts of the output of `nextest list` that are used.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Listing {
@@ -270,7 +274,7 @@ fn names(listing: &[u8]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The totals in the first element of a JUnit file.
+/// Parses the totals in the first element of a JUnit file.
 fn counts(junit: &str) -> Option<Counts> {
     let element = junit.split_once("<testsuites ")?.1.split_once('>')?.0;
     let number = |name: &str| -> Option<u64> {
@@ -305,30 +309,23 @@ mod tests {
         fs::create_dir_all(&dir).unwrap();
         let list = dir.join("list");
         assert_eq!(read_skipped(&list), [""; 0]);
-        fs::write(
-            &list,
-            "skipped: a::b: there is no Landlock\nskipped: c: no perl\n",
-        )
-        .unwrap();
-        assert_eq!(
-            read_skipped(&list),
-            ["a::b: there is no Landlock", "c: no perl"]
-        );
+        fs::write(&list, "skipped: a::b: no Landlock\nskipped: c: no perl\n").unwrap();
+        assert_eq!(read_skipped(&list), ["a::b: no Landlock", "c: no perl"]);
         fs::remove_dir_all(dir).unwrap();
     }
 
     #[test]
-    fn real_agents_share_the_memory_that_is_there() {
+    fn real_agents_are_limited_by_available_memory() {
         let gibibyte = 1 << 20;
-        assert_eq!(at_most(4, Some(16 * gibibyte)), 4);
-        assert_eq!(at_most(4, Some(3 * gibibyte)), 3);
-        assert_eq!(at_most(4, Some(gibibyte / 2)), 1);
-        assert_eq!(at_most(4, None), 4, "elsewhere nothing is known of it");
-        assert!(agents_at_once() >= 1);
+        assert_eq!(limit_by_memory(4, Some(16 * gibibyte)), 4);
+        assert_eq!(limit_by_memory(4, Some(3 * gibibyte)), 3);
+        assert_eq!(limit_by_memory(4, Some(gibibyte / 2)), 1);
+        assert_eq!(limit_by_memory(4, None), 4, "unknown on other platforms");
+        assert!(parallel_agents() >= 1);
     }
 
     #[test]
-    fn names_are_those_that_match_the_filter() {
+    fn only_tests_that_match_the_filter_are_listed() {
         let listing = br#"{"test-count": 2, "rust-suites": {"ostler::it": {"status": "listed", "testcases": {
             "real::a": {"ignored": false, "filter-match": {"status": "matches"}},
             "b": {"ignored": false, "filter-match": {"status": "mismatch", "reason": "expression"}}}}}}"#;

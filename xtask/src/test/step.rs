@@ -1,4 +1,4 @@
-//! What a step of the test command is, and what it reports.
+//! Steps of the test command, and their reports.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use anyhow::Result;
 use super::lanes::Lane;
 use crate::agents::Installation;
 
-/// One step, in the order of the table in `steps.rs`.
+/// A step. The table is in `steps.rs`.
 pub(super) struct Step {
     pub(super) name: &'static str,
     pub(super) about: &'static str,
-    /// Part of `--quick`.
+    /// Whether it is part of `--quick`.
     pub(super) quick: bool,
-    /// A step that must not have failed before this one.
+    /// A step that must succeed before this one.
     pub(super) needs: Option<&'static str>,
     /// When it runs.
     pub(super) lane: Lane,
@@ -27,19 +27,19 @@ pub(super) struct Step {
 #[derive(Debug)]
 pub(super) enum Outcome {
     Passed,
-    /// Passed, and the reader should know something.
+    /// Passed, with a note for the reader.
     PassedWith(String),
     Failed(String),
-    /// Tests that this machine cannot run, and how to mend that. A failure where CI is set.
+    /// Tests that this machine cannot run, and the fix. A failure if CI is set.
     Skipped {
         tests: Vec<String>,
         fix: String,
     },
-    /// Not tried, because a step that it needs failed.
+    /// Not run, because a step that it needs failed.
     NotRun(String),
 }
 
-/// How many tests a runner ran, where it told us.
+/// Number of tests run, if the runner reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
     pub(super) run: u64,
@@ -52,12 +52,12 @@ pub(super) struct Report {
     pub(super) outcome: Outcome,
     pub(super) duration: Duration,
     pub(super) counts: Option<Counts>,
-    /// The tests of it that this machine could not run, and why.
+    /// Its tests that could not run on this machine, with the reason.
     pub(super) skipped: Vec<String>,
 }
 
 impl Report {
-    pub(super) fn word(&self) -> &'static str {
+    pub(super) fn as_str(&self) -> &'static str {
         match self.outcome {
             Outcome::Passed | Outcome::PassedWith(_) => "ok",
             Outcome::Failed(_) => "FAILED",
@@ -71,27 +71,27 @@ impl Report {
     }
 }
 
-/// What the steps share.
+/// State that the steps share.
 #[derive(Default)]
 pub(super) struct Context {
-    /// The programs that tests start are built.
+    /// Whether the programs that tests start are built.
     pub(super) built: bool,
-    /// Known once the agents were tried.
+    /// Result of installing the agents, once that was tried.
     pub(super) agents: Option<Installation>,
-    /// Variables for the tests.
+    /// Environment variables for the tests.
     pub(super) variables: Vec<(&'static str, PathBuf)>,
-    /// What nextest wrote about each group of tests that was run.
+    /// JUnit reports of nextest, one for each group of tests.
     pub(super) junits: Vec<String>,
-    /// Set by a step that ran tests, taken by its report.
+    /// Test counts of the current step, moved into its report.
     pub(super) counts: Option<Counts>,
-    /// Tests that reported that they could not run, taken by the report.
+    /// Skipped tests of the current step, moved into its report.
     pub(super) skipped: Vec<String>,
-    /// Where commands write that run beside others; the terminal if there is none.
+    /// Output file of a background step; `None` for the terminal.
     pub(super) log: Option<File>,
 }
 
 impl Context {
-    /// Runs a command, with its output where that of the step belongs.
+    /// Runs a command and sends its output to the log, or to the terminal.
     pub(super) fn perform(&self, command: &mut Command) -> Outcome {
         if let Some(log) = &self.log {
             match (log.try_clone(), log.try_clone()) {
@@ -106,7 +106,7 @@ impl Context {
 }
 
 impl Clone for Context {
-    /// What is known already, for steps that run beside others. Their log is their own.
+    /// Clones the inputs of a step for another lane, without log and results.
     fn clone(&self) -> Self {
         let Self {
             built,
@@ -123,20 +123,20 @@ impl Clone for Context {
     }
 }
 
-/// Runs a command with its output let through; its failure names the command to run again.
+/// Runs a command with inherited output. A failure shows the command line.
 pub(super) fn perform(command: &mut Command) -> Outcome {
     match command.status() {
         Ok(status) if status.success() => Outcome::Passed,
-        Ok(status) => Outcome::Failed(format!("{status}: {}", shown(command))),
-        Err(error) => Outcome::Failed(format!("cannot start: {error}: {}", shown(command))),
+        Ok(status) => Outcome::Failed(format!("{status}: {}", command_line(command))),
+        Err(error) => Outcome::Failed(format!("cannot start: {error}: {}", command_line(command))),
     }
 }
 
-/// A command as one would type it.
-fn shown(command: &Command) -> String {
+/// Renders a command as one would type it.
+fn command_line(command: &Command) -> String {
     let mut words = Vec::new();
     for (name, value) in command.get_envs() {
-        // One that is cleared is not shown: whoever types the command has not set it.
+        // Removed variables are not shown: whoever types the command has not set them.
         words.extend(value.map(|value| {
             format!(
                 "{}={}",
@@ -170,11 +170,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failing_command_is_named_as_one_would_type_it() {
+    fn a_failure_shows_the_command_as_one_would_type_it() {
         let mut command = Command::new("/usr/bin/env");
         command.args(["false", "a b", ""]).env("X", "-D warnings");
         let Outcome::Failed(text) = perform(&mut command) else {
-            panic!("false did not fail")
+            panic!("`false` did not fail")
         };
         assert!(
             text.ends_with("X='-D warnings' env false 'a b' ''"),

@@ -1,4 +1,4 @@
-//! The steps of the test command, as one table, and the few lines that each of them is.
+//! The steps of the test command, as one table.
 
 use std::process::Command;
 
@@ -18,7 +18,7 @@ use crate::{tidy, workspace};
 pub(super) const STEPS: &[Step] = &[
     Step {
         name: "fmt",
-        about: "is the code formatted",
+        about: "code format",
         quick: true,
         needs: None,
         lane: Lane::First,
@@ -26,7 +26,7 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step {
         name: "tidy",
-        about: "walls, modules, docs, words",
+        about: "crate boundaries, modules, docs, wording",
         quick: true,
         needs: None,
         lane: Lane::First,
@@ -34,7 +34,7 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step {
         name: "msrv",
-        about: "the oldest Rust that is enough",
+        about: "minimum Rust version",
         quick: false,
         needs: None,
         lane: Lane::First,
@@ -50,7 +50,7 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step {
         name: "build",
-        about: "everything, so that tests find the programs",
+        about: "all programs and tests",
         quick: false,
         needs: None,
         lane: Lane::First,
@@ -98,7 +98,7 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step {
         name: "docs",
-        about: "the docs build without a warning",
+        about: "API docs, warnings are errors",
         quick: false,
         needs: None,
         lane: Lane::Back,
@@ -106,7 +106,7 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step {
         name: "doctests",
-        about: "the examples in the docs",
+        about: "examples in the API docs",
         quick: false,
         needs: Some("build"),
         lane: Lane::Back,
@@ -114,7 +114,7 @@ pub(super) const STEPS: &[Step] = &[
     },
     Step {
         name: "real",
-        about: "real agents, no network but loopback",
+        about: "real agents, with loopback only",
         quick: false,
         needs: Some("build"),
         lane: Lane::Back,
@@ -122,7 +122,7 @@ pub(super) const STEPS: &[Step] = &[
     },
 ];
 
-/// The step that is only run for those who ask for it, with `--with-litellm`.
+/// A step that only runs with `--with-litellm`.
 pub(super) const LITELLM: Step = Step {
     name: "litellm",
     about: "the API agent behind LiteLLM's proxy",
@@ -132,10 +132,10 @@ pub(super) const LITELLM: Step = Step {
     run: litellm,
 };
 
-/// The step that is only run for those who ask for it, with `--all-agents`.
+/// A step that only runs with `--all-agents`.
 pub(super) const HEAVY: Step = Step {
     name: "heavy",
-    about: "agents that are big or slow; their results are kept",
+    about: "agents that are big or slow; stores the results",
     quick: false,
     needs: Some("build"),
     lane: Lane::Last,
@@ -161,7 +161,7 @@ fn clippy(context: &mut Context) -> Result<Outcome> {
 fn tidy(_: &mut Context) -> Result<Outcome> {
     Ok(match tidy::check_repository()? {
         0 => Outcome::Passed,
-        count => Outcome::Failed(format!("{count} to mend: cargo xtask tidy")),
+        count => Outcome::Failed(format!("{count} findings, listed above: cargo xtask tidy")),
     })
 }
 
@@ -187,7 +187,7 @@ fn agents(context: &mut Context) -> Result<Outcome> {
     let installed = context.agents.insert(agents::install(false)?);
     Ok(match installed {
         Installation::Ready => Outcome::Passed,
-        // The tests that are skipped for it are named by the step that would have run them.
+        // The step that would have run the tests lists those that are skipped.
         Installation::Impossible(fix) => Outcome::Skipped {
             tests: Vec::new(),
             fix: fix.clone(),
@@ -196,7 +196,7 @@ fn agents(context: &mut Context) -> Result<Outcome> {
 }
 
 fn tests(context: &mut Context) -> Result<Outcome> {
-    runner::run(context, Group::Usual, &Isolation::none())
+    runner::run(context, Group::Default, &Isolation::none())
 }
 
 fn real(context: &mut Context) -> Result<Outcome> {
@@ -211,8 +211,8 @@ fn real(context: &mut Context) -> Result<Outcome> {
     }
     let isolation = Isolation::loopback_only();
     if let Some(reason) = isolation.why_not() {
-        // The tests find out themselves that they are not cut off, and name it among what is skipped.
-        println!("xtask: the real agents run with the network of this machine: {reason}");
+        // Tests that need isolation detect its absence themselves and are listed as skipped.
+        println!("xtask: the real agents run without network isolation: {reason}");
     }
     runner::run(context, Group::Real, &isolation)
 }
@@ -222,7 +222,9 @@ fn slow(context: &mut Context) -> Result<Outcome> {
 }
 
 fn litellm(context: &mut Context) -> Result<Outcome> {
-    context.variables.push((litellm::MARK, litellm::install()?));
+    context
+        .variables
+        .push((litellm::PROGRAM_VARIABLE, litellm::install()?));
     let isolation = Isolation::loopback_only();
     runner::run(context, Group::Litellm, &isolation)
 }
@@ -235,10 +237,10 @@ fn heavy(context: &mut Context) -> Result<Outcome> {
         });
     }
     let outcome = runner::run(context, Group::Heavy, &Isolation::loopback_only())?;
-    let page = heavy::keep_results(&context.junits)?;
+    let page = heavy::store_results(&context.junits)?;
     Ok(match outcome {
         Outcome::Passed if matches!(page, Outcome::Passed) => Outcome::PassedWith(
-            "docs/agents/matrix.md holds the results: read and commit it".to_owned(),
+            "the results are in docs/agents/matrix.md: review and commit it".to_owned(),
         ),
         Outcome::Passed => page,
         outcome => outcome,
@@ -256,7 +258,8 @@ fn doctests(context: &mut Context) -> Result<Outcome> {
     )
 }
 
-/// Libraries only: the program and the library are both called ostler, and their pages would overwrite each other.
+/// Libraries only: the program and the library are both named ostler, and their pages would
+/// overwrite each other.
 fn docs(context: &mut Context) -> Result<Outcome> {
     let mut doc: Command = workspace::cargo();
     doc.env("RUSTDOCFLAGS", "-D warnings");

@@ -1,17 +1,17 @@
-//! The last lines of the test command: a table of the steps, what was skipped and how to mend it, and the verdict.
+//! Summary of the test command: a table of the steps, skipped tests with the fix, and the verdict.
 
 use std::time::Duration;
 
 use super::step::{Counts, Outcome, Report};
 
-/// Whether the whole run passed.
+/// Result of the whole run.
 pub(super) enum Verdict {
     Passed,
     Failed(String),
 }
 
 impl Verdict {
-    /// A failed step fails the run; where CI is set, a skipped step or test does.
+    /// A failed step fails the run. If CI is set, a skipped step or test does, too.
     pub(super) fn of(reports: &[Report], is_ci: bool) -> Self {
         let named = |matching: fn(&Outcome) -> bool| -> Vec<&str> {
             reports
@@ -33,7 +33,7 @@ impl Verdict {
             Self::Failed(failed.join(", "))
         } else if is_ci && !skipped.is_empty() {
             Self::Failed(format!(
-                "tests skipped in {}, which CI does not accept",
+                "tests skipped in {}, which is a failure if CI is set",
                 skipped.join(", ")
             ))
         } else {
@@ -46,7 +46,7 @@ impl Verdict {
     }
 }
 
-/// The text of the summary.
+/// Renders the summary.
 pub(super) fn render(reports: &[Report], whole: Duration, verdict: &Verdict) -> String {
     let mut text = String::from("\n── summary ──\n");
     let (mut total, mut total_skipped) = (Counts::default(), 0);
@@ -56,20 +56,20 @@ pub(super) fn render(reports: &[Report], whole: Duration, verdict: &Verdict) -> 
             total.run += counts.run;
             total.failed += counts.failed;
             total_skipped += report.skipped.len();
-            note = in_words(counts, report.skipped.len());
+            note = describe(counts, report.skipped.len());
         }
         text.push_str(&row(report, &note));
     }
     for report in reports {
-        text.push_str(&remark(report));
+        text.push_str(&details(report));
     }
     if total.run > 0 {
-        text.push_str(&format!("all groups: {}\n", in_words(total, total_skipped)));
+        text.push_str(&format!("all groups: {}\n", describe(total, total_skipped)));
     }
-    let took = whole.as_secs_f64();
+    let seconds = whole.as_secs_f64();
     match verdict {
-        Verdict::Passed => text.push_str(&format!("passed in {took:.1} s\n")),
-        Verdict::Failed(why) => text.push_str(&format!("FAILED in {took:.1} s: {why}\n")),
+        Verdict::Passed => text.push_str(&format!("passed in {seconds:.1} s\n")),
+        Verdict::Failed(why) => text.push_str(&format!("FAILED in {seconds:.1} s: {why}\n")),
     }
     text
 }
@@ -78,14 +78,14 @@ fn row(report: &Report, note: &str) -> String {
     let row = format!(
         "{:10}{:9}{:>9}  {note}",
         report.name,
-        report.word(),
+        report.as_str(),
         report.seconds()
     );
     format!("{}\n", row.trim_end())
 }
 
-/// To the runner, a test that could not run here is one that passed.
-fn in_words(counts: Counts, skipped: usize) -> String {
+/// Describes the counts. The runner counts a skipped test as passed.
+fn describe(counts: Counts, skipped: usize) -> String {
     let passed = counts
         .run
         .saturating_sub(counts.failed)
@@ -101,8 +101,8 @@ fn in_words(counts: Counts, skipped: usize) -> String {
     )
 }
 
-/// What the reader should know about a step, beyond the table.
-fn remark(report: &Report) -> String {
+/// Renders the details of a step that the table does not show.
+fn details(report: &Report) -> String {
     let name = report.name;
     let mut text: String = report
         .skipped
@@ -153,17 +153,17 @@ mod tests {
     }
 
     #[test]
-    fn a_skip_fails_only_where_ci_is_set() {
+    fn a_skipped_step_fails_only_if_ci_is_set() {
         let reports = [report("fmt", Outcome::Passed), skipped()];
         assert!(Verdict::of(&reports, false).passed());
         assert!(!Verdict::of(&reports, true).passed());
     }
 
     #[test]
-    fn a_test_that_could_not_run_is_named_and_fails_where_ci_is_set() {
+    fn a_skipped_test_is_listed_and_fails_if_ci_is_set() {
         let mut partly = report("tests", Outcome::Passed);
         partly.counts = Some(Counts { run: 5, failed: 0 });
-        partly.skipped = vec!["a::b: there is no Landlock".to_owned()];
+        partly.skipped = vec!["a::b: no Landlock".to_owned()];
         let reports = [partly];
         assert!(Verdict::of(&reports, false).passed());
         let verdict = Verdict::of(&reports, true);
@@ -173,17 +173,19 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("tests: skipped: a::b: there is no Landlock\n"),
+            text.contains("tests: skipped: a::b: no Landlock\n"),
             "{text}"
         );
         assert!(
-            text.ends_with("FAILED in 3.0 s: tests skipped in tests, which CI does not accept\n"),
+            text.ends_with(
+                "FAILED in 3.0 s: tests skipped in tests, which is a failure if CI is set\n"
+            ),
             "{text}"
         );
     }
 
     #[test]
-    fn the_last_line_is_the_verdict_and_skips_are_named_with_the_fix() {
+    fn the_last_line_is_the_verdict_and_skips_are_listed_with_the_fix() {
         let mut counted = report("tests", Outcome::Failed("exit 100".to_owned()));
         counted.counts = Some(Counts { run: 5, failed: 1 });
         let reports = [counted, skipped()];

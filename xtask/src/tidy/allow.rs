@@ -1,4 +1,6 @@
-//! No `#[allow(…)]` and no `#![allow(…)]` anywhere, tests included: an `expect` with its reason goes stale loudly.
+//! Lint attributes: no `#[allow(…)]` and no `#![allow(…)]` anywhere, tests included.
+//!
+//! The compiler warns about an `expect` that is no longer needed, but not about an `allow`.
 
 use super::Finding;
 use super::tokens::{Kind, Token, tokens};
@@ -12,15 +14,15 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             let opens =
                 token.word() == Some("allow") && all.get(at + 1).is_some_and(|next| next.is('('));
             if opens && in_attribute(&all[..at]) {
-                let what = "an allow attribute (say `#[expect(…, reason = \"…\")]`)";
-                findings.push(Finding::new(path, token.line, what));
+                let message = "an allow attribute (write `#[expect(…, reason = \"…\")]`)";
+                findings.push(Finding::new(path, token.line, message));
             }
         }
     }
     findings
 }
 
-/// Whether the tokens end inside an open `#[` or `#![`.
+/// Returns true if the tokens end inside an open `#[` or `#![`.
 fn in_attribute(before: &[Token]) -> bool {
     let mut closed = 0_usize;
     for (at, token) in before.iter().enumerate().rev() {
@@ -61,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_alone_is_no_attribute() {
+    fn a_function_named_allow_is_not_an_attribute() {
         assert_eq!(
             findings("fn f() { x[0].allow(1); [allow(2)] } // #[allow(x)]"),
             0

@@ -1,4 +1,4 @@
-//! No cycles between the top-level modules of a crate: a reader can take them one after the other.
+//! Module order: the top-level modules of a crate do not depend on each other in a cycle.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -6,7 +6,7 @@ use super::Finding;
 use super::modules::{Module, Modules};
 use super::paths::paths;
 
-/// From one module to another: the first place that does so.
+/// Dependencies between modules, each with the file and line of its first use.
 type Edges<'a> = BTreeMap<&'a str, BTreeMap<String, (&'a str, usize)>>;
 
 pub(super) fn check(modules: &Modules) -> Vec<Finding> {
@@ -71,7 +71,7 @@ fn edges<'a>(members: &[&'a Module]) -> Edges<'a> {
     edges
 }
 
-/// What the root exports under its own name, with the module it comes from.
+/// Returns the names that the root re-exports, with the module each comes from.
 fn exports(members: &[&Module], tops: &BTreeSet<&str>) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
     for root in members.iter().filter(|module| module.path.is_empty()) {
@@ -91,18 +91,18 @@ fn exports(members: &[&Module], tops: &BTreeSet<&str>) -> BTreeMap<String, Strin
     exports
 }
 
-/// The shortest way from a module back to itself.
+/// Returns the shortest path from a module back to itself.
 fn cycle_through(start: &str, edges: &Edges<'_>) -> Option<Vec<String>> {
     let mut queue = VecDeque::from([vec![start.to_owned()]]);
     let mut seen = BTreeSet::new();
-    while let Some(way) = queue.pop_front() {
-        let last = way.last().map(String::as_str).unwrap_or_default();
+    while let Some(path) = queue.pop_front() {
+        let last = path.last().map(String::as_str).unwrap_or_default();
         for next in edges.get(last).into_iter().flat_map(BTreeMap::keys) {
             if next == start {
-                return Some(way);
+                return Some(path);
             }
             if seen.insert(next.clone()) {
-                queue.push_back(way.iter().cloned().chain([next.clone()]).collect());
+                queue.push_back(path.iter().cloned().chain([next.clone()]).collect());
             }
         }
     }
@@ -125,7 +125,7 @@ fn describe(cycle: &[String], edges: &Edges<'_>) -> Finding {
         file,
         line,
         format!(
-            "modules in a cycle: {} (move what both need below both)",
+            "modules in a cycle: {} (move the shared part into a module below both)",
             chain.join(", ")
         ),
     )
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_straight_order_is_fine_and_tests_may_look_back() {
+    fn a_linear_order_passes_and_tests_may_use_any_module() {
         let files = [
             (
                 "crates/a/src/lib.rs",
@@ -181,7 +181,7 @@ mod tests {
             assert_eq!(found.len(), 1, "{back}: {found:?}");
             assert!(
                 found[0]
-                    .what
+                    .message
                     .contains("low uses high (crates/a/src/low/deep.rs:1)"),
                 "{found:?}"
             );

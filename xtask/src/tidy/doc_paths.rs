@@ -1,9 +1,9 @@
-//! The paths that the docs name exist: relative links, and paths of the repository in backticks.
+//! Paths in the docs: relative links and repository paths in backticks must exist.
 
 use super::Finding;
 use super::tree::Tree;
 
-/// What a path of the repository begins with.
+/// Prefixes of repository paths.
 const TOPS: &[&str] = &[
     "crates/",
     "docs/",
@@ -23,9 +23,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
                 in_code = !in_code;
             } else if !in_code {
                 for missing in missing(tree, page, line) {
-                    let what =
-                        format!("{missing} does not exist (mend the path, or say it without one)");
-                    findings.push(Finding::new(page, at + 1, what));
+                    let message = format!("{missing} does not exist (fix the path, or remove it)");
+                    findings.push(Finding::new(page, at + 1, message));
                 }
             }
         }
@@ -41,7 +40,7 @@ fn is_page(path: &str) -> bool {
 }
 
 fn missing(tree: &Tree, page: &str, line: &str) -> Vec<String> {
-    let linked = links(line).filter(|link| !tree.has(&resolved(page, link)));
+    let linked = links(line).filter(|link| !tree.has(&resolve(page, link)));
     let named = line
         .split('`')
         .skip(1)
@@ -51,7 +50,7 @@ fn missing(tree: &Tree, page: &str, line: &str) -> Vec<String> {
     linked.chain(named).map(str::to_owned).collect()
 }
 
-/// The relative targets of `[text](target)`, without what follows `#`.
+/// Returns the relative targets of `[text](target)`, without the fragment after `#`.
 fn links(line: &str) -> impl Iterator<Item = &str> {
     let targets = line
         .split("](")
@@ -63,15 +62,17 @@ fn links(line: &str) -> impl Iterator<Item = &str> {
         .filter(|target| !target.is_empty())
 }
 
-/// A path of the repository in backticks, without `::test_name` or `:line`; one with a placeholder is none.
+/// Returns the repository path in a code span, without `::test_name` or `:line`.
+///
+/// A path with a placeholder does not count.
 fn named_path(code: &str) -> Option<&str> {
-    let looks_like_one = TOPS.iter().any(|top| code.starts_with(top))
+    let is_path = TOPS.iter().any(|top| code.starts_with(top))
         && !code.contains(['<', '*', '{', '…', '$', ' ']);
-    looks_like_one.then(|| code.split(':').next().unwrap_or(code))
+    is_path.then(|| code.split(':').next().unwrap_or(code))
 }
 
-/// A link as a path from the root.
-fn resolved(page: &str, link: &str) -> String {
+/// Resolves a link to a path from the root.
+fn resolve(page: &str, link: &str) -> String {
     let mut parts: Vec<&str> = page.split('/').collect();
     parts.pop();
     if link.starts_with('/') {
@@ -100,7 +101,10 @@ mod tests {
             ("docs/b.md", ""),
             ("crates/a/src/lib.rs", ""),
         ]);
-        let found: Vec<_> = check(&tree).into_iter().map(|f| (f.line, f.what)).collect();
+        let found: Vec<_> = check(&tree)
+            .into_iter()
+            .map(|f| (f.line, f.message))
+            .collect();
         assert_eq!(found.len(), 2, "{found:?}");
         assert!(
             found[0].0 == 3 && found[0].1.starts_with("gone.md"),

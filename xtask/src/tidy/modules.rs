@@ -1,4 +1,4 @@
-//! Which file is which module of which target, found by following the `mod` declarations from the roots.
+//! Module tree of each target, found by following `mod` declarations from the target's root file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,20 +6,20 @@ use super::test_items::split_tests;
 use super::tokens::{Kind, Token, tokens};
 use super::tree::Tree;
 
-/// A file in its target.
+/// A file as a module of a target.
 pub(super) struct Module {
     pub(super) file: String,
-    /// The file that the target begins with.
+    /// The root file of the target.
     pub(super) root: String,
-    /// The names from the root; empty for the root itself.
+    /// Module path from the root; empty for the root itself.
     pub(super) path: Vec<String>,
-    /// Compiled for tests only: below `#[cfg(test)] mod`, or in tests, benches and examples.
+    /// Whether it is compiled for tests only: `#[cfg(test)] mod`, or in tests, benches, examples.
     pub(super) is_test: bool,
-    /// Without the items under `#[cfg(test)]`.
+    /// Tokens outside of items under `#[cfg(test)]`.
     pub(super) tokens: Vec<Token>,
 }
 
-/// All modules that are reached from a root.
+/// All modules that a root reaches.
 pub(super) struct Modules {
     pub(super) all: Vec<Module>,
 }
@@ -30,7 +30,7 @@ impl Modules {
         for (folder, manifest) in tree.manifests() {
             for root in roots(tree, folder, manifest) {
                 let is_test = !root[folder.len()..].starts_with("/src/");
-                let module = Place {
+                let module = Location {
                     file: root.clone(),
                     root,
                     path: Vec::new(),
@@ -46,7 +46,7 @@ impl Modules {
         self.all.iter().map(|module| module.file.as_str()).collect()
     }
 
-    /// The modules by file, where a file counts as product code if any target uses it as such.
+    /// Returns the modules of product code by file: files that some target uses outside of tests.
     pub(super) fn product(&self) -> BTreeMap<&str, &Module> {
         let product = self.all.iter().filter(|module| !module.is_test);
         product
@@ -54,18 +54,18 @@ impl Modules {
             .collect()
     }
 
-    fn follow(&mut self, tree: &Tree, place: Place) {
-        let Some(text) = tree.get(&place.file) else {
+    fn follow(&mut self, tree: &Tree, location: Location) {
+        let Some(text) = tree.get(&location.file) else {
             return;
         };
-        let known = |module: &Module| module.file == place.file && module.root == place.root;
+        let known = |module: &Module| module.file == location.file && module.root == location.root;
         if self.all.iter().any(known) {
             return;
         }
         let (product, tests) = split_tests(&tokens(text));
         let declared = declarations(&product)
             .into_iter()
-            .map(|found| (found, place.is_test));
+            .map(|found| (found, location.is_test));
         let declared: Vec<_> = declared
             .chain(
                 declarations(&tests.concat())
@@ -73,12 +73,12 @@ impl Modules {
                     .map(|found| (found, true)),
             )
             .collect();
-        let Place {
+        let Location {
             file,
             root,
             path,
             is_test,
-        } = place;
+        } = location;
         let folder = module_folder(&file, &root);
         self.all.push(Module {
             file,
@@ -92,7 +92,7 @@ impl Modules {
                 let path = path.iter().chain(&found.names).cloned().collect();
                 self.follow(
                     tree,
-                    Place {
+                    Location {
                         file,
                         root: root.clone(),
                         path,
@@ -104,18 +104,19 @@ impl Modules {
     }
 }
 
-struct Place {
+/// A file to follow, as a module of a target.
+struct Location {
     file: String,
     root: String,
     path: Vec<String>,
     is_test: bool,
 }
 
-/// A `mod name;`, inside the inline modules that hold it.
+/// A `mod name;`, with the inline modules around it.
 #[derive(Debug, PartialEq)]
 struct Declaration {
     names: Vec<String>,
-    /// What `#[path = "…"]` says.
+    /// Paths given by `#[path = "…"]`.
     at: Vec<String>,
 }
 
@@ -131,7 +132,7 @@ impl Declaration {
     }
 }
 
-/// The files that cargo starts a target from.
+/// Returns the root files of the targets that cargo builds.
 fn roots(tree: &Tree, folder: &str, manifest: &str) -> Vec<String> {
     let named: BTreeSet<String> = manifest
         .lines()
@@ -171,7 +172,7 @@ fn roots(tree: &Tree, folder: &str, manifest: &str) -> Vec<String> {
         .collect()
 }
 
-/// The folder in which the modules of a file are looked for.
+/// Returns the folder that holds the submodules of a file.
 fn module_folder(file: &str, root: &str) -> String {
     let (folder, name) = file.rsplit_once('/').unwrap_or(("", file));
     if file == root || name == "mod.rs" {
@@ -181,7 +182,7 @@ fn module_folder(file: &str, root: &str) -> String {
     }
 }
 
-/// Every `mod name;` in these tokens.
+/// Returns every `mod name;` in these tokens.
 fn declarations(all: &[Token]) -> Vec<Declaration> {
     let mut found = Vec::new();
     let mut inline: Vec<(String, usize)> = Vec::new();

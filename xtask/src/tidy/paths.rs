@@ -1,8 +1,8 @@
-//! The paths in Rust tokens, with `use a::{b, c}` spelled out.
+//! Rust paths in a token stream, with `use a::{b, c}` expanded.
 
 use super::tokens::Token;
 
-/// `a::b::c` as it is written, and the name it gets with `as`.
+/// A path `a::b::c` as written, and its alias from `as`.
 #[derive(Debug, PartialEq)]
 pub(super) struct Path {
     pub(super) parts: Vec<String>,
@@ -11,14 +11,14 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// The parts occur one after the other, anywhere.
+    /// Returns true if the parts occur consecutively, anywhere in the path.
     pub(super) fn contains(&self, parts: &[&str]) -> bool {
         self.parts
             .windows(parts.len())
             .any(|window| window == parts)
     }
 
-    /// The first name below the crate's root that this path leads to, when it is written in the module `here`.
+    /// Returns the top-level module that the path leads to, if it is written in the module `here`.
     pub(super) fn below_root(&self, here: &[String]) -> Option<&str> {
         let supers = self
             .parts
@@ -35,7 +35,7 @@ impl Path {
         first.map(String::as_str)
     }
 
-    /// The name under which it is known where it is imported.
+    /// Returns the name that importing the path brings into scope.
     pub(super) fn name(&self) -> Option<&str> {
         self.alias
             .as_deref()
@@ -43,7 +43,7 @@ impl Path {
     }
 }
 
-/// Every path, single names too.
+/// Returns every path, including single names.
 pub(super) fn paths(tokens: &[Token]) -> Vec<Path> {
     let mut reader = Reader {
         tokens,
@@ -67,7 +67,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads one path that stands here, and the group it may end with.
+    /// Reads the path at this position, and the group it may end with.
     fn path(&mut self, prefix: &[String]) {
         let line = self.tokens[self.at].line;
         let mut parts = prefix.to_vec();
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_are_spelled_out() {
+    fn groups_are_expanded() {
         let found = paths(&tokens("use a::{b, c::{d as e, f}};\nx::y::<z>()"));
         let seen: Vec<_> = found
             .iter()

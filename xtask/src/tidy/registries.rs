@@ -1,9 +1,9 @@
-//! No host of a package registry in any file: where packages come from is a setting of the machine.
+//! Package registries: no file names a registry's host, which is a setting of the machine.
 
 use super::Finding;
 use super::tree::Tree;
 
-/// Put together from halves, so that this file does not name them either.
+/// Hosts of registries, joined from halves so that this file does not name them either.
 const HOSTS: &[&str] = &[
     concat!("registry.", "npmjs"),
     concat!("registry.", "yarnpkg"),
@@ -14,21 +14,17 @@ const HOSTS: &[&str] = &[
 ];
 
 const LOCK: &str = "Cargo.lock";
-const USUAL_SOURCE: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
+const CRATES_IO: &str = "source = \"registry+https://github.com/rust-lang/crates.io-index\"";
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     if tree.get(LOCK).is_none() {
-        findings.push(Finding::new(
-            LOCK,
-            1,
-            "is missing (keep it in the repository)",
-        ));
+        findings.push(Finding::new(LOCK, 1, "is missing (commit it)"));
     }
     for (path, text) in tree.iter() {
         for (at, line) in text.lines().enumerate() {
-            if let Some(what) = fault(path, line.trim()) {
-                findings.push(Finding::new(path, at + 1, what));
+            if let Some(message) = fault(path, line.trim()) {
+                findings.push(Finding::new(path, at + 1, message));
             }
         }
     }
@@ -41,14 +37,13 @@ fn fault(path: &str, line: &str) -> Option<String> {
             "names the registry {host} (leave it to the machine's settings)"
         ));
     }
-    if path == LOCK && line.starts_with("source = ") && line != USUAL_SOURCE {
+    if path == LOCK && line.starts_with("source = ") && line != CRATES_IO {
         return Some(
-            "a source that is not the usual index (lock it again without the machine's settings)"
-                .to_owned(),
+            "a source other than crates.io (lock again without the machine's settings)".to_owned(),
         );
     }
     (path.ends_with("package-lock.json") && line.starts_with("\"resolved\": \"http")).then(|| {
-        "names where a package was fetched (lock with `omit-lockfile-registry-resolved`)".to_owned()
+        "names a package's download URL (lock with `omit-lockfile-registry-resolved`)".to_owned()
     })
 }
 
@@ -57,9 +52,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_and_unusual_sources_are_found() {
+    fn hosts_and_other_sources_are_found() {
         let named = format!("x\nfetch https://{}.org/y", HOSTS[0]);
-        let lock = format!("{USUAL_SOURCE}\nsource = \"registry+https://mirror.example/index\"");
+        let lock = format!("{CRATES_IO}\nsource = \"registry+https://mirror.example/index\"");
         let tree = Tree::of(&[
             ("docs/a.md", &named),
             ("Cargo.lock", &lock),

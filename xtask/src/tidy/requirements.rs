@@ -1,4 +1,5 @@
-//! `docs/requirements.md`: every numbered requirement and pitfall has a row, and the tests of a row are its proof.
+//! Requirements: every numbered requirement and pitfall has a row in `docs/requirements.md`, and
+//! the tests that the row names prove it.
 //!
 //! A row is `| S0-1 | proof | … |`. The first cell holds the number (or several, with commas). The
 //! rest holds at least one test in backticks, `crates/…/file.rs::test_name`, which the usual test
@@ -9,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
 use super::test_functions::{Function, functions};
-use super::test_lists::{is_usual, listed};
+use super::test_lists::{listed, runs_by_default};
 use super::tree::Tree;
 
 const PAGE: &str = "docs/requirements.md";
@@ -54,7 +55,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let known = numbers();
     let tests = Tests::of(tree);
     for (at, line) in page.lines().enumerate() {
-        let mut say = |what: String| findings.push(Finding::new(PAGE, at + 1, what));
+        let mut report = |message: String| findings.push(Finding::new(PAGE, at + 1, message));
         let Some((first, rest)) = line.strip_prefix('|').and_then(|row| row.split_once('|')) else {
             continue;
         };
@@ -65,16 +66,16 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             .collect();
         for number in &row {
             if !known.contains(*number) {
-                say(format!("{number} is not a requirement (fix the number)"));
+                report(format!("{number} is not a requirement (fix the number)"));
             }
             if let Some(line) = seen.insert((*number).to_owned(), at + 1) {
-                say(format!(
-                    "{number} already has a row, line {line} (leave one)"
+                report(format!(
+                    "{number} already has a row in line {line} (leave one)"
                 ));
             }
         }
         if !row.is_empty() {
-            row_faults(&tests, &row, rest).into_iter().for_each(say);
+            row_faults(&tests, &row, rest).into_iter().for_each(report);
         }
     }
     for number in known.iter().filter(|number| !seen.contains_key(*number)) {
@@ -117,13 +118,14 @@ fn row_faults(tests: &Tests<'_>, row: &[&str], rest: &str) -> Vec<String> {
         .is_some_and(|(_, why)| why.trim_start().starts_with(|c| c != '|'));
     if named.is_empty() && !declined && !rest.contains("planned:") {
         faults.push(
-            "no test (name one as `crates/…/file.rs::test_name`, or say `declined: …`)".to_owned(),
+            "no test (name one as `crates/…/file.rs::test_name`, or write `declined: …`)"
+                .to_owned(),
         );
     }
     if !named.is_empty()
         && !named
             .iter()
-            .any(|(file, _)| is_usual(&format!("/{file}.rs")))
+            .any(|(file, _)| runs_by_default(&format!("/{file}.rs")))
     {
         faults.push(
             "only tests that run on demand (name one that `cargo xtask test` runs)".to_owned(),
@@ -137,7 +139,7 @@ fn row_faults(tests: &Tests<'_>, row: &[&str], rest: &str) -> Vec<String> {
     faults
 }
 
-/// Says what is wrong with the plan of a number: planned and not in the list, or the reverse.
+/// Returns what is wrong with a row's plan: planned but not in the list, or the reverse.
 fn plan_fault(number: &str, rest: &str) -> Option<String> {
     let milestone = PLANNED
         .iter()
@@ -145,19 +147,19 @@ fn plan_fault(number: &str, rest: &str) -> Option<String> {
         .map(|(milestone, _)| *milestone);
     match (milestone, rest.contains("planned")) {
         (None, true) => Some(format!(
-            "{number} is not in the list of what is planned (write its test)"
+            "{number} is not in the list PLANNED (write its test)"
         )),
         (Some(_), false) => Some(format!(
             "{number} is done (remove it from PLANNED in xtask/src/tidy/requirements.rs)"
         )),
         (Some(milestone), true) if !rest.contains(milestone) => Some(format!(
-            "{number} is planned for another milestone (say {milestone:?})"
+            "{number} is planned for another milestone (write {milestone:?})"
         )),
         _ => None,
     }
 }
 
-/// The functions of the repository, by file, and those that lists run.
+/// The functions of the repository by file, and the scenario functions that test lists run.
 struct Tests<'a> {
     files: BTreeMap<&'a str, Vec<Function>>,
     listed: BTreeSet<(String, String)>,
@@ -190,11 +192,11 @@ impl<'a> Tests<'a> {
                 "{shown} is not a test that runs (name one, or put the scenario into its list)"
             ));
         }
-        let said = mentioned(&function.comments);
+        let numbers = mentioned(&function.comments);
         let missing: Vec<&str> = row
             .iter()
             .copied()
-            .filter(|number| !said.contains(*number))
+            .filter(|number| !numbers.contains(*number))
             .collect();
         if !missing.is_empty() {
             faults.push(format!(
@@ -206,7 +208,7 @@ impl<'a> Tests<'a> {
     }
 }
 
-/// Returns the numbers that a comment holds; `S1-15…S1-19` is five of them.
+/// Returns the numbers in a comment; `S1-15…S1-19` stands for five of them.
 fn mentioned(comment: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for word in comment.split(|c: char| !(c.is_alphanumeric() || c == '-' || c == '…')) {
@@ -266,12 +268,12 @@ mod tests {
         ]);
         check(&tree)
             .into_iter()
-            .map(|finding| finding.what)
+            .map(|finding| finding.message)
             .collect()
     }
 
     #[test]
-    fn tests_scenarios_promises_and_refusals_are_rows() {
+    fn tests_scenarios_plans_and_declined_numbers_are_valid_rows() {
         let rows = "| number | proof |\n|---|---|\n| P1 | `crates/a/tests/it/stop.rs::stops`, `crates/kit/src/words.rs::text` |\n\
                     | P5 | `crates/a/tests/it/stop.rs::tests::stops` |\n| P3 | declined: the seed contradicts itself |\n\
                     | P11 | planned: the daemon |";
@@ -317,10 +319,10 @@ mod tests {
             ("| P1 | declined: |", "no test (name one"),
             (
                 "| P1 | planned: the daemon |",
-                "P1 is not in the list of what is planned",
+                "P1 is not in the list PLANNED",
             ),
             (
-                "| P11 | planned: some day |",
+                "| P11 | planned: later |",
                 "P11 is planned for another milestone",
             ),
             ("| P11 | declined: no |", "P11 is done"),

@@ -1,4 +1,5 @@
-//! Functions of a Rust file as the requirements name them: whether the harness runs them, and what their comments say.
+//! Functions of a Rust file, as the requirements name them: whether the test harness runs them,
+//! and their comments.
 
 use super::tokens::{Kind, Token, tokens};
 
@@ -46,7 +47,7 @@ pub(super) fn functions(text: &str) -> Vec<Function> {
     found.collect()
 }
 
-/// Returns where the item of a `fn` begins, and its attributes.
+/// Returns the index of the first token of the `fn` item, and its attributes.
 fn opening(all: &[Token], at: usize) -> (usize, Vec<Vec<String>>) {
     const BEFORE: &[&str] = &[
         "pub", "crate", "super", "in", "async", "const", "unsafe", "extern",
@@ -78,7 +79,7 @@ fn opening(all: &[Token], at: usize) -> (usize, Vec<Vec<String>>) {
     (first, attributes)
 }
 
-/// Returns the bracket that opens what this one closes.
+/// Returns the index of the matching opening bracket.
 fn matching(all: &[Token], close: usize) -> Option<usize> {
     let mut depth = 0_usize;
     (0..=close).rev().find(|at| {
@@ -91,7 +92,7 @@ fn matching(all: &[Token], close: usize) -> Option<usize> {
     })
 }
 
-/// Returns the brace that closes the body; `None` for a function without one.
+/// Returns the index of the body's closing brace, or `None` for a function without a body.
 fn body_end(all: &[Token], at: usize) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, token) in all.iter().enumerate().skip(at) {
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_are_told_from_other_functions() {
+    fn tests_are_distinguished_from_other_functions() {
         let text = "// P1: why\n#[tokio::test(flavor = \"x\")]\nasync fn a() {\n    let x = [1]; // P2\n}\n// P3\n#[test]\n#[ignore]\nfn b() {}\n\
                     // fn c() {}\n/// P4\npub(crate) fn d(x: &[u8; 3]) -> [u8; 1] { x }\ntrait T { fn e(); }\n#[test] fn f() {}";
         let found = functions(text);

@@ -1,8 +1,8 @@
-//! Tells the items under `#[cfg(test)]` from product code.
+//! Separation of product code from items under `#[cfg(test)]`.
 
 use super::tokens::{Kind, Token};
 
-/// Parts the tokens into product code and the items under `#[cfg(test)]`.
+/// Splits the tokens into product code and the items under `#[cfg(test)]`.
 pub(super) fn split_tests(all: &[Token]) -> (Vec<Token>, Vec<Vec<Token>>) {
     let (mut product, mut tests) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -39,8 +39,9 @@ fn is_cfg_test(tokens: &[Token]) -> bool {
     has("test") && !has("not") && !has("any")
 }
 
-/// Where the item that begins with an attribute ends: after its braces, or after its semicolon; a field, a variant
-/// or an arm ends after its comma.
+/// Returns the end of the item that begins with an attribute.
+///
+/// An item ends after its braces or its semicolon; a field, a variant or an arm after its comma.
 fn item_end(all: &[Token], from: usize) -> usize {
     const ITEMS: &[&str] = &[
         "fn", "impl", "mod", "struct", "enum", "trait", "type", "use", "const", "static",
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_items_are_parted_from_product_code() {
+    fn test_items_are_split_from_product_code() {
         let (product, tests) = split_tests(&tokens(
             "fn a() {} #[cfg(test)] mod tests { fn t() { x[0]; } } #[cfg(test)] impl X<Y, Z> { } fn b() {}",
         ));

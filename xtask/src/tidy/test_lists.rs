@@ -1,37 +1,37 @@
-//! Scenario functions that a list runs: macros make one test of each name in their lists.
+//! Test lists: macros that define one test for each scenario function in their list.
 
 use std::collections::BTreeSet;
 
 use super::tokens::{Kind, Token, tokens};
 use super::tree::Tree;
 
-/// Macros that make a test of each function that they are given.
+/// Macros that define a test for each function in their list.
 const LISTS: &[&str] = &["tests_of_scenarios", "live_tests", "row_tests", "scenes"];
 
-/// A use of a macro: inside the definition of another, or in a file.
-struct Use {
+/// A macro invocation: in a file, or inside the definition of another macro.
+struct Invocation {
     name: String,
     within: Option<String>,
-    /// Whether the file's tests are run by the usual command.
+    /// Whether the default test command runs the tests of the file.
     in_tests: bool,
     tokens: Vec<Token>,
 }
 
 /// Returns the functions that lists run, as `(module, function)`.
 ///
-/// A list counts only if a file of tests uses it: directly, or through macros that such a file uses.
+/// A list counts only if a test file invokes it, directly or through other macros.
 pub(super) fn listed(tree: &Tree) -> BTreeSet<(String, String)> {
-    let uses: Vec<Use> = tree
+    let invocations: Vec<Invocation> = tree
         .rust()
-        .flat_map(|(path, text)| uses(path, text))
+        .flat_map(|(path, text)| invocations(path, text))
         .collect();
     let mut run: BTreeSet<&str> = BTreeSet::new();
-    let is_run = |it: &Use, run: &BTreeSet<&str>| match &it.within {
+    let is_run = |it: &Invocation, run: &BTreeSet<&str>| match &it.within {
         Some(outer) => run.contains(outer.as_str()),
         None => it.in_tests,
     };
     loop {
-        let more: Vec<&str> = uses
+        let more: Vec<&str> = invocations
             .iter()
             .filter(|it| is_run(it, &run))
             .map(|it| it.name.as_str())
@@ -42,20 +42,20 @@ pub(super) fn listed(tree: &Tree) -> BTreeSet<(String, String)> {
             break;
         }
     }
-    let lists = uses
+    let lists = invocations
         .iter()
         .filter(|it| LISTS.contains(&it.name.as_str()) && is_run(it, &run));
     lists.flat_map(names).collect()
 }
 
-/// Returns true if the usual test command runs the tests of the file.
-pub(super) fn is_usual(path: &str) -> bool {
+/// Returns true if the default test command runs the tests of the file.
+pub(super) fn runs_by_default(path: &str) -> bool {
     !path.contains("/heavy") && !path.ends_with("/litellm.rs")
 }
 
-fn uses(path: &str, text: &str) -> Vec<Use> {
+fn invocations(path: &str, text: &str) -> Vec<Invocation> {
     let all = tokens(text);
-    let in_tests = path.contains("/tests/") && is_usual(path);
+    let in_tests = path.contains("/tests/") && runs_by_default(path);
     let mut definitions: Vec<(usize, String)> = Vec::new();
     let mut found = Vec::new();
     for at in 0..all.len() {
@@ -74,7 +74,7 @@ fn uses(path: &str, text: &str) -> Vec<Use> {
         }
         let tokens = all[at + 2..group_end(&all, at + 2)].to_vec();
         let within = definitions.last().map(|(_, name)| name.clone());
-        found.push(Use {
+        found.push(Invocation {
             name: name.to_owned(),
             within,
             in_tests,
@@ -84,7 +84,7 @@ fn uses(path: &str, text: &str) -> Vec<Use> {
     found
 }
 
-/// Returns the end of the group that opens here, or this place if none does.
+/// Returns the end of the group that opens at `from`, or `from` if none does.
 fn group_end(all: &[Token], from: usize) -> usize {
     let mut depth = 0_usize;
     for (at, token) in all.iter().enumerate().skip(from) {
@@ -104,10 +104,10 @@ fn group_end(all: &[Token], from: usize) -> usize {
     all.len()
 }
 
-fn names(list: &Use) -> Vec<(String, String)> {
+fn names(list: &Invocation) -> Vec<(String, String)> {
     let tokens = &list.tokens;
     if list.name == "scenes" {
-        // Only names stand in it, each of a function of the module that the macro is named after.
+        // It holds only names: functions of the module that the macro is named after.
         return tokens
             .iter()
             .filter_map(|token| Some((list.name.clone(), token.word()?.to_owned())))
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_counts_when_tests_use_it() {
+    fn a_list_counts_only_if_tests_invoke_it() {
         let kit = "macro_rules! outer { ($d:expr) => { $crate::inner!($d); } }\n\
                    macro_rules! inner { ($d:expr) => { tests_of_scenarios! { $d; words::text api::keys::nowhere } } }\n\
                    macro_rules! unused { ($d:expr) => { tests_of_scenarios! { $d; words::forgotten } } }";

@@ -1,11 +1,13 @@
-//! Rust text as tokens: comments gone, strings kept apart, test code and paths told from the rest.
+//! Tokens of Rust source: words, string literals and punctuation, without comments.
 
-/// What a token is.
+use std::ops::Range;
+
+/// Kind of a token.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Kind {
     /// A name, a keyword or a number.
     Word(String),
-    /// The inside of a string literal.
+    /// The content of a string literal.
     Text(String),
     Sign(char),
 }
@@ -14,6 +16,8 @@ pub(super) enum Kind {
 pub(super) struct Token {
     pub(super) kind: Kind,
     pub(super) line: usize,
+    /// The bytes of the source; those between the quotes for a string literal.
+    pub(super) span: Range<usize>,
 }
 
 impl Token {
@@ -29,10 +33,12 @@ impl Token {
     }
 }
 
-/// Cuts Rust text into tokens. Lifetimes and character literals yield none: no check asks for them.
+/// Splits Rust source into tokens. Lifetimes and character literals are dropped: no check needs
+/// them.
 pub(super) fn tokens(text: &str) -> Vec<Token> {
     let mut scanner = Scanner {
         rest: text,
+        at: 0,
         line: 1,
         tokens: Vec::new(),
     };
@@ -42,6 +48,8 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
 
 struct Scanner<'a> {
     rest: &'a str,
+    /// Where `rest` begins in the source.
+    at: usize,
     line: usize,
     tokens: Vec<Token>,
 }
@@ -64,38 +72,46 @@ impl Scanner<'_> {
             self.text(1, plain_string(self.rest), 1);
         } else if first == '\'' {
             self.skip(character_or_lifetime(self.rest));
+        } else if let Some(name) = self.rest.strip_prefix("r#")
+            && name.starts_with(is_word)
+        {
+            // A raw identifier is the name after its prefix.
+            self.skip(2);
         } else if is_word(first) {
             let end = self.rest.find(|c| !is_word(c)).unwrap_or(self.rest.len());
             // The prefix of a byte or C string is not a name.
             let word = &self.rest[..end];
             if !(self.rest[end..].starts_with(['"', '\'']) && matches!(word, "b" | "c")) {
-                self.push(Kind::Word(word.to_owned()));
+                self.push(Kind::Word(word.to_owned()), 0..end);
             }
             self.skip(end);
         } else {
             if !first.is_whitespace() {
-                self.push(Kind::Sign(first));
+                self.push(Kind::Sign(first), 0..first.len_utf8());
             }
             self.skip(first.len_utf8());
         }
         true
     }
 
-    fn push(&mut self, kind: Kind) {
+    /// Adds a token whose bytes are this range of the rest.
+    fn push(&mut self, kind: Kind, range: Range<usize>) {
         self.tokens.push(Token {
             kind,
             line: self.line,
+            span: self.at + range.start..self.at + range.end,
         });
     }
 
     fn text(&mut self, from: usize, to: usize, closing: usize) {
-        self.push(Kind::Text(self.rest[from..to].to_owned()));
+        self.push(Kind::Text(self.rest[from..to].to_owned()), from..to);
         self.skip((to + closing).min(self.rest.len()));
     }
 
     fn skip(&mut self, bytes: usize) {
-        let (gone, rest) = self.rest.split_at(bytes);
-        self.line += gone.matches('\n').count();
+        let (skipped, rest) = self.rest.split_at(bytes);
+        self.line += skipped.matches('\n').count();
+        self.at += bytes;
         self.rest = rest;
     }
 }
@@ -104,7 +120,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The length of a block comment, which may hold others.
+/// Returns the length of a block comment, which may be nested.
 fn block_comment(text: &str) -> usize {
     let (mut depth, mut at) = (0, 0);
     while at < text.len() {
@@ -122,7 +138,8 @@ fn block_comment(text: &str) -> usize {
     text.len()
 }
 
-/// The number of hashes and the length of the opening of a raw string, if the text begins with one.
+/// Returns the number of hashes and the length of the opening delimiter, if the text begins with a
+/// raw string.
 fn raw_string(text: &str) -> Option<(usize, usize)> {
     let after = ["r", "br", "cr"]
         .iter()
@@ -133,7 +150,7 @@ fn raw_string(text: &str) -> Option<(usize, usize)> {
         .then(|| (after.len() - quote.len(), text.len() - quote.len() + 1))
 }
 
-/// The offset of the closing quote of a string that begins here.
+/// Returns the offset of the closing quote of a string that begins here.
 fn plain_string(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -190,6 +207,11 @@ mod tests {
             words(r#"'"' x '\'' y '\u{1f}' fn f<'a>(z: &'a str) b'"' w"#),
             ["x", "y", "fn", "f", "z", "str", "w"]
         );
+    }
+
+    #[test]
+    fn a_raw_identifier_is_its_name() {
+        assert_eq!(words("mod r#loop; r#\"text\"#"), ["mod", "loop"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The files of the repository as text in memory, so that every check can be tried on a small invented tree.
+//! The repository's files in memory, so that a test can run every check on a small invented tree.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Every file by its path from the root, with `/` between the parts.
+/// The content of every file by its path from the root, separated by `/`.
 pub(super) struct Tree {
     files: BTreeMap<String, String>,
 }
 
 impl Tree {
-    /// Reads what is in the repository: all files, except what `.gitignore` at the root names.
+    /// Reads all files of the repository, except those that the root's `.gitignore` names.
     pub(super) fn read(root: &Path) -> Result<Self> {
         let ignored = fs::read_to_string(root.join(".gitignore")).unwrap_or_default();
         let mut patterns: Vec<&str> = ignored
@@ -44,14 +44,14 @@ impl Tree {
             .map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// All Rust files of our crates; sources kept as test data, and projects for agents to work on, are not ours.
+    /// Returns the Rust files of our crates, without test data and example projects for agents.
     pub(super) fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
         let ours = |path: &str| !path.contains("fixtures/") && !path.starts_with("examples/");
         self.iter()
             .filter(move |(path, _)| path.ends_with(".rs") && ours(path))
     }
 
-    /// The folders of our crates with the text of their manifests.
+    /// Returns the folders of our crates, with the text of their manifests.
     pub(super) fn manifests(&self) -> impl Iterator<Item = (&str, &str)> {
         self.iter()
             .filter_map(|(path, text)| Some((path.strip_suffix("/Cargo.toml")?, text)))
@@ -61,7 +61,7 @@ impl Tree {
             })
     }
 
-    /// Whether a file or a folder is there.
+    /// Returns true if the file or folder exists.
     pub(super) fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');
         let folder = format!("{path}/");
@@ -93,7 +93,7 @@ fn collect(
         if kind.is_dir() {
             collect(&entry.path(), &format!("{path}/"), patterns, files)?;
         } else if kind.is_file() {
-            // A file may vanish between the listing and the reading: an editor's, or another command's.
+            // An editor or another command may delete a file between listing and reading.
             if let Ok(bytes) = fs::read(entry.path()) {
                 files.insert(path, String::from_utf8_lossy(&bytes).into_owned());
             }
@@ -102,7 +102,7 @@ fn collect(
     Ok(())
 }
 
-/// The three forms of a line in `.gitignore` that we use: `/path`, `*.suffix` and `name`.
+/// Matches the three forms of `.gitignore` patterns in use: `/path`, `*.suffix` and `name`.
 fn is_ignored(path: &str, pattern: &str) -> bool {
     let pattern = pattern.trim_end_matches('/');
     if let Some(anchored) = pattern.strip_prefix('/') {
@@ -119,14 +119,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_there_when_a_file_is_in_it() {
+    fn a_folder_exists_if_it_holds_a_file() {
         let tree = Tree::of(&[("docs/a/b.md", ""), ("docs.md", "")]);
         assert!(tree.has("docs") && tree.has("docs/a/") && tree.has("docs/a/b.md"));
         assert!(!tree.has("doc") && !tree.has("docs/b"));
     }
 
     #[test]
-    fn what_gitignore_names_is_left_out() {
+    fn ignored_files_are_left_out() {
         assert!(is_ignored("target", "/target"));
         assert!(!is_ignored("a/target", "/target"));
         assert!(is_ignored("a/x.snap.new", "*.snap.new"));

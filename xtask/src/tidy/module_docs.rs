@@ -1,4 +1,4 @@
-//! Every Rust file opens with a sentence that says what it is for.
+//! Module docs: every Rust file begins with a `//!` sentence.
 
 use super::Finding;
 use super::tree::Tree;
@@ -15,7 +15,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             Finding::new(
                 path,
                 1,
-                "does not say what it is for (open it with a `//!` sentence)",
+                "no module docs (begin the file with a `//!` sentence)",
             )
         })
         .collect()

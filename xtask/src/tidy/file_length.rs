@@ -1,4 +1,4 @@
-//! No file of more than 650 lines without tests, unless it says why.
+//! File length: at most 650 lines without tests, unless the file states a reason.
 
 use super::Finding;
 use super::modules::Modules;
@@ -20,23 +20,23 @@ pub(super) fn check(tree: &Tree, modules: &Modules) -> Vec<Finding> {
         });
         let length = length(text);
         if length > LONGEST && !excused {
-            let what = format!(
-                "{length} lines without tests, more than {LONGEST} (split it, or say `{EXCUSE}<reason>`)"
+            let message = format!(
+                "{length} lines without tests, more than {LONGEST} (split it, or add `{EXCUSE}<reason>`)"
             );
-            findings.push(Finding::new(path, 1, what));
+            findings.push(Finding::new(path, 1, message));
         }
     }
     findings
 }
 
-/// The lines of a file that are not below `#[cfg(test)]`.
+/// Returns the number of lines that are not under `#[cfg(test)]`.
 fn length(text: &str) -> usize {
     let (_, tests) = split_tests(&tokens(text));
-    let of_tests = tests
+    let test_lines = tests
         .iter()
         .filter_map(|item| Some(item.last()?.line - item.first()?.line + 1))
         .sum();
-    text.lines().count().saturating_sub(of_tests)
+    text.lines().count().saturating_sub(test_lines)
 }
 
 #[cfg(test)]
@@ -49,8 +49,8 @@ mod tests {
     }
 
     #[test]
-    fn long_code_is_found_unless_it_says_why() {
-        let long = "fn f() {}\n".repeat(501);
+    fn long_code_is_found_unless_it_states_a_reason() {
+        let long = "fn f() {}\n".repeat(LONGEST + 1);
         assert_eq!(findings(&long).len(), 1);
         assert_eq!(
             findings(&format!("{long}// tidy: long because it is one flat table")),
@@ -63,7 +63,7 @@ mod tests {
     fn tests_do_not_count() {
         let text = format!(
             "#[cfg(test)]\nmod tests {{\n{}}}\n",
-            "fn f() {}\n".repeat(600)
+            "fn f() {}\n".repeat(LONGEST + 1)
         );
         assert_eq!(findings(&text), []);
     }

@@ -1,19 +1,19 @@
-//! What a crate never contains, as far as words can tell: the last column of the walls.
+//! Crate contents: what a crate must never contain (the last column of the table of crates in
+//! ARCHITECTURE.md), as far as tokens show it.
 
 use std::collections::BTreeSet;
 
 use super::Finding;
+use super::agent_names::{KNOWN, agent_names};
 use super::modules::{Module, Modules};
 use super::paths::{Path, paths};
 use super::tokens::{Kind, Token};
+use super::tree::Tree;
 
-/// Names of agents, for the crates that must serve all of them alike.
-const AGENTS: &[&str] = &["claude", "codex", "openclaw", "copilot", "gemini"];
-
-/// Crates that print, exit and read the environment.
+/// Crates that may print, exit and read the environment.
 const AT_THE_EDGE: &[&str] = &["ostler-cli", "ostler-testkit", "xtask"];
 
-/// Crates that know no agent by name.
+/// Crates that must not name an agent.
 const NAMELESS: &[&str] = &[
     "ostler-core",
     "ostler-tools",
@@ -22,10 +22,10 @@ const NAMELESS: &[&str] = &[
     "ostler-eval",
 ];
 
-/// Crates that are pure: bytes and times come in as arguments.
+/// Crates without I/O: bytes and times come in as arguments.
 const PURE: &[&str] = &["ostler-core", "ostler-dialects"];
 
-/// Paths that a pure crate never names.
+/// Paths that a pure crate must not use.
 const IMPURE: &[&[&str]] = &[
     &["tokio"],
     &["std", "fs"],
@@ -38,8 +38,8 @@ const IMPURE: &[&[&str]] = &[
     &["Zoned", "now"],
 ];
 
-/// Paths that belong to the edge.
-const OF_THE_EDGE: &[&[&str]] = &[
+/// Paths that only [`AT_THE_EDGE`] may use.
+const EDGE_ONLY: &[&[&str]] = &[
     &["process", "exit"],
     &["env", "var"],
     &["env", "var_os"],
@@ -49,12 +49,12 @@ const OF_THE_EDGE: &[&[&str]] = &[
 
 const PRINTING: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
 
-/// Crates with a library that they leave to another crate.
+/// Libraries that a crate must leave to another crate, with the reason.
 const LEFT_TO_OTHERS: &[(&str, &[&str], &str)] = &[
     (
         "ostler",
         &["rusqlite", "sqlx", "axum"],
-        "storing and serving are other crates",
+        "storage and HTTP serving belong to other crates",
     ),
     (
         "ostler-store",
@@ -73,25 +73,31 @@ const LEFT_TO_OTHERS: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// Parts of an agent's folder in `ostler-dialects`, by which such a folder is known.
-const PARTS_OF_AN_AGENT: &[&str] = &["launch", "conversation", "blame"];
+/// Modules that mark a folder of `ostler-dialects` as an agent's.
+const AGENT_MODULES: &[&str] = &["launch", "conversation", "blame"];
 
-pub(super) fn check(modules: &Modules) -> Vec<Finding> {
+pub(super) fn check(tree: &Tree, modules: &Modules) -> Vec<Finding> {
+    let agents = agent_names(tree);
     let mut findings = Vec::new();
-    for module in modules.product().into_values() {
-        findings.extend(check_module(module));
+    if agents.is_empty() {
+        let message = "no agent names found (fix xtask/src/tidy/agent_names.rs)";
+        findings.push(Finding::new(KNOWN, 1, message));
     }
-    findings.extend(agents_apart(modules));
+    for module in modules.product().into_values() {
+        findings.extend(check_module(module, &agents));
+    }
+    findings.extend(imports_between_agents(modules));
     findings
 }
 
-fn check_module(module: &Module) -> Vec<Finding> {
+fn check_module(module: &Module, agents: &BTreeSet<String>) -> Vec<Finding> {
     let name = crate_of(&module.file);
     let mut findings = Vec::new();
-    let mut say = |line: usize, what: String| findings.push(Finding::new(&module.file, line, what));
+    let mut report =
+        |line: usize, message: String| findings.push(Finding::new(&module.file, line, message));
     for path in paths(&module.tokens) {
         if let Some(word) = forbidden_path(name, &path) {
-            say(path.line, word);
+            report(path.line, word);
         }
     }
     for pair in module.tokens.windows(2) {
@@ -99,7 +105,7 @@ fn check_module(module: &Module) -> Vec<Finding> {
             && PRINTING.contains(&word)
             && !AT_THE_EDGE.contains(&name)
         {
-            say(
+            report(
                 pair[0].line,
                 format!("{word}! in {name} (only ostler-cli prints: return it, or emit a Notice)"),
             );
@@ -107,8 +113,8 @@ fn check_module(module: &Module) -> Vec<Finding> {
     }
     if NAMELESS.contains(&name) {
         for token in &module.tokens {
-            if let Some(agent) = agent_in(token) {
-                say(
+            if let Some(agent) = agent_in(token, agents) {
+                report(
                     token.line,
                     format!("the agent's name {agent} in {name} (it belongs to ostler-dialects)"),
                 );
@@ -141,7 +147,7 @@ fn forbidden_path(name: &str, path: &Path) -> Option<String> {
         ));
     }
     if !AT_THE_EDGE.contains(&name)
-        && let Some(found) = among(OF_THE_EDGE)
+        && let Some(found) = among(EDGE_ONLY)
     {
         return Some(format!(
             "{found} in {name} (only ostler-cli does that: take the value as an argument)"
@@ -154,19 +160,20 @@ fn forbidden_path(name: &str, path: &Path) -> Option<String> {
     Some(format!("{found} in {name} ({reason})"))
 }
 
-fn agent_in(token: &Token) -> Option<&'static str> {
+fn agent_in<'a>(token: &Token, agents: &'a BTreeSet<String>) -> Option<&'a str> {
     let (Kind::Word(text) | Kind::Text(text)) = &token.kind else {
         return None;
     };
     let text = text.to_lowercase();
-    AGENTS.iter().find(|agent| text.contains(**agent)).copied()
+    let mut names = agents.iter().map(String::as_str);
+    names.find(|agent| text.contains(agent))
 }
 
-/// What several agents speak is for all of them.
+/// Protocols that several agents speak: any agent may import them.
 const PROTOCOLS: &[&str] = &["acp"];
 
-/// One agent's folder never imports another's.
-fn agents_apart(modules: &Modules) -> Vec<Finding> {
+/// Finds agents' folders that import another agent's.
+fn imports_between_agents(modules: &Modules) -> Vec<Finding> {
     let dialects = modules
         .all
         .iter()
@@ -176,7 +183,7 @@ fn agents_apart(modules: &Modules) -> Vec<Finding> {
         module
             .path
             .get(1)
-            .is_some_and(|part| PARTS_OF_AN_AGENT.contains(&part.as_str()))
+            .is_some_and(|part| AGENT_MODULES.contains(&part.as_str()))
     };
     let agents: BTreeSet<&str> = inside
         .iter()
@@ -192,11 +199,11 @@ fn agents_apart(modules: &Modules) -> Vec<Finding> {
             if let Some(other) = path.below_root(&module.path).filter(|top| {
                 agents.contains(top) && !PROTOCOLS.contains(top) && *top != module.path[0]
             }) {
-                let what = format!(
-                    "{} imports {other} (an agent never imports another: move what both need beside them)",
+                let message = format!(
+                    "{} imports {other} (an agent must not import another: move the shared part up)",
                     module.path[0]
                 );
-                findings.push(Finding::new(&module.file, path.line, what));
+                findings.push(Finding::new(&module.file, path.line, message));
             }
         }
     }
@@ -205,23 +212,26 @@ fn agents_apart(modules: &Modules) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::Tree;
     use super::*;
+
+    /// A registry with one agent.
+    const REGISTRY: &str = "static A: Acp = Acp(&Entry { name: \"goose\" });";
 
     fn findings(files: &[(&str, &str)]) -> Vec<String> {
         let manifests = ["ostler-core", "ostler-dialects", "ostler", "ostler-cli"]
             .map(|name| format!("crates/{name}/Cargo.toml"));
         let mut all: Vec<(&str, &str)> = manifests.iter().map(|path| (path.as_str(), "")).collect();
+        all.push((KNOWN, REGISTRY));
         all.extend_from_slice(files);
         let tree = Tree::of(&all);
-        check(&Modules::of(&tree))
+        check(&tree, &Modules::of(&tree))
             .into_iter()
-            .map(|f| format!("{}:{}: {}", f.path, f.line, f.what))
+            .map(|f| format!("{}:{}: {}", f.path, f.line, f.message))
             .collect()
     }
 
     #[test]
-    fn a_pure_crate_does_not_touch_the_world() {
+    fn a_pure_crate_does_no_io() {
         for text in [
             "use tokio::io;",
             "use std::{fmt, fs};",
@@ -245,8 +255,8 @@ mod tests {
     }
 
     #[test]
-    fn core_knows_no_agent_by_name() {
-        for text in ["struct ClaudeThing;", "const X: &str = \"codex exec\";"] {
+    fn core_must_not_name_an_agent_of_the_registry() {
+        for text in ["struct GooseThing;", "const X: &str = \"goose acp\";"] {
             assert_eq!(
                 findings(&[("crates/ostler-core/src/lib.rs", text)]).len(),
                 1,
@@ -258,6 +268,12 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn a_registry_without_names_is_found() {
+        let found = check(&Tree::of(&[]), &Modules::of(&Tree::of(&[])));
+        assert_eq!(found.len(), 1, "{found:?}");
     }
 
     #[test]

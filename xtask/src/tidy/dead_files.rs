@@ -1,4 +1,4 @@
-//! No dead file: every Rust file is reached by `mod` declarations from a target that cargo builds.
+//! Dead files: `mod` declarations reach every Rust file from a target that cargo builds.
 
 use super::Finding;
 use super::modules::Modules;
@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_nobody_declares_is_found() {
+    fn an_undeclared_file_is_found() {
         let tree = Tree::of(&[
             (
                 "crates/a/Cargo.toml",

@@ -1,4 +1,5 @@
-//! The table of rooms and walls in ARCHITECTURE.md, compared with the dependencies in every manifest.
+//! Crate boundaries: the dependencies in every manifest, compared with the table of crates in
+//! ARCHITECTURE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +11,8 @@ use super::tree::Tree;
 const PAGE: &str = "ARCHITECTURE.md";
 const TESTKIT: &str = "ostler-testkit";
 
-/// A row of the table.
-struct Room {
+/// A row of the table of crates.
+struct CrateRow {
     name: String,
     planned: bool,
     may_use: MayUse,
@@ -33,8 +34,8 @@ impl MayUse {
 }
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let rooms = tree.get(PAGE).map(rooms).unwrap_or_default();
-    if rooms.is_empty() {
+    let rows = tree.get(PAGE).map(rows).unwrap_or_default();
+    if rows.is_empty() {
         return vec![Finding::new(
             PAGE,
             1,
@@ -42,12 +43,12 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         )];
     }
     let mut findings = Vec::new();
-    let mut built = BTreeMap::new();
+    let mut manifests = BTreeMap::new();
     for (folder, manifest) in tree.manifests() {
         let path = format!("{folder}/Cargo.toml");
         match manifest.parse::<Table>() {
             Ok(table) => {
-                built.insert(
+                manifests.insert(
                     folder.rsplit('/').next().unwrap_or(folder),
                     (path, manifest, table),
                 );
@@ -55,32 +56,32 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
             Err(error) => findings.push(Finding::new(
                 &path,
                 1,
-                format!("no TOML: {}", error.message()),
+                format!("invalid TOML: {}", error.message()),
             )),
         }
     }
-    for room in &rooms {
+    for row in &rows {
         findings.extend(check_row(
-            room,
-            &rooms,
-            built.contains_key(room.name.as_str()),
+            row,
+            &rows,
+            manifests.contains_key(row.name.as_str()),
         ));
     }
-    for (name, (path, text, table)) in &built {
-        match rooms.iter().find(|room| room.name == *name) {
+    for (name, (path, text, table)) in &manifests {
+        match rows.iter().find(|row| row.name == *name) {
             None => findings.push(Finding::new(
                 path,
                 1,
                 format!("{name} is not in the table of {PAGE} (add a row)"),
             )),
-            Some(room) => {
-                let of = |wrong: String, dependency: &str| {
-                    Finding::new(path, line_of(text, dependency), wrong)
+            Some(row) => {
+                let of = |forbidden: String, dependency: &str| {
+                    Finding::new(path, line_of(text, dependency), forbidden)
                 };
                 findings.extend(
-                    wrong_dependencies(room, table)
+                    forbidden_dependencies(row, table)
                         .into_iter()
-                        .map(|(dependency, wrong)| of(wrong, &dependency)),
+                        .map(|(dependency, forbidden)| of(forbidden, &dependency)),
                 );
             }
         }
@@ -88,52 +89,52 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-fn check_row(room: &Room, rooms: &[Room], exists: bool) -> Vec<Finding> {
+fn check_row(row: &CrateRow, rows: &[CrateRow], exists: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut say = |what: String| findings.push(Finding::new(PAGE, room.line, what));
-    if exists && room.planned {
-        say(format!("{} exists (drop \"(planned)\")", room.name));
+    let mut report = |message: String| findings.push(Finding::new(PAGE, row.line, message));
+    if exists && row.planned {
+        report(format!("{} exists (drop \"(planned)\")", row.name));
     }
-    if !exists && !room.planned {
-        say(format!(
+    if !exists && !row.planned {
+        report(format!(
             "{} does not exist (mark it \"(planned)\", or drop the row)",
-            room.name
+            row.name
         ));
     }
-    if let MayUse::These(names) = &room.may_use {
+    if let MayUse::These(names) = &row.may_use {
         for name in names
             .iter()
-            .filter(|name| !rooms.iter().any(|room| room.name == **name))
+            .filter(|name| !rows.iter().any(|row| row.name == **name))
         {
-            say(format!(
-                "{} may use {name}, which is no row (mend the name)",
-                room.name
+            report(format!(
+                "{} may use {name}, which has no row (fix the name)",
+                row.name
             ));
         }
     }
     findings
 }
 
-/// Dependencies on our own crates that the table does not allow, with the reason.
-fn wrong_dependencies(room: &Room, manifest: &Table) -> Vec<(String, String)> {
-    let mut wrong = Vec::new();
+/// Returns the dependencies on our own crates that the table does not allow, with the reason.
+fn forbidden_dependencies(row: &CrateRow, manifest: &Table) -> Vec<(String, String)> {
+    let mut forbidden = Vec::new();
     for (dependency, is_dev) in our_dependencies(manifest) {
         if dependency == TESTKIT {
             if !is_dev {
-                wrong.push((
+                forbidden.push((
                     dependency,
                     format!("{TESTKIT} is a normal dependency (make it a dev-dependency)"),
                 ));
             }
-        } else if !room.may_use.allows(&dependency) {
-            let what = format!(
+        } else if !row.may_use.allows(&dependency) {
+            let message = format!(
                 "{} uses {dependency}, a wall of {PAGE} (drop it, or change the design first)",
-                room.name
+                row.name
             );
-            wrong.push((dependency, what));
+            forbidden.push((dependency, message));
         }
     }
-    wrong
+    forbidden
 }
 
 /// Names of our crates that a manifest depends on, and whether only its tests do.
@@ -165,8 +166,8 @@ fn our_dependencies(manifest: &Table) -> Vec<(String, bool)> {
     found
 }
 
-fn rooms(page: &str) -> Vec<Room> {
-    let mut rooms = Vec::new();
+fn rows(page: &str) -> Vec<CrateRow> {
+    let mut rows = Vec::new();
     let mut inside = false;
     for (at, line) in page.lines().enumerate() {
         let cells: Vec<&str> = line
@@ -182,7 +183,7 @@ fn rooms(page: &str) -> Vec<Room> {
         } else if let (true, [name, _, may_use, ..]) = (inside, cells.as_slice())
             && !name.starts_with("--")
         {
-            rooms.push(Room {
+            rows.push(CrateRow {
                 name: name
                     .split_whitespace()
                     .next()
@@ -195,10 +196,10 @@ fn rooms(page: &str) -> Vec<Room> {
             });
         }
     }
-    rooms
+    rows
 }
 
-/// `–`, `all`, or short names: `core, dialects, ostler`.
+/// Parses `–`, `all`, or short names such as `core, dialects, ostler`.
 fn may_use_of(cell: &str) -> MayUse {
     if cell == "all" {
         return MayUse::All;
@@ -243,12 +244,12 @@ mod tests {
         files.extend_from_slice(manifests);
         check(&Tree::of(&files))
             .into_iter()
-            .map(|f| format!("{}:{}: {}", f.path, f.line, f.what))
+            .map(|f| format!("{}:{}: {}", f.path, f.line, f.message))
             .collect()
     }
 
     #[test]
-    fn what_the_table_allows_is_fine() {
+    fn allowed_dependencies_pass() {
         let allowed = "[dependencies]\nostler-core.workspace = true\n[dev-dependencies]\nostler-testkit.workspace = true";
         assert_eq!(
             findings(&[("crates/ostler/Cargo.toml", allowed)]),
@@ -257,9 +258,9 @@ mod tests {
     }
 
     #[test]
-    fn a_dependency_through_a_wall_is_found_with_its_line() {
-        let wrong = "[target.'cfg(unix)'.dependencies]\nostler = { path = \"../ostler\" }";
-        let found = findings(&[("crates/ostler-core/Cargo.toml", wrong)]);
+    fn a_forbidden_dependency_is_found_with_its_line() {
+        let manifest = "[target.'cfg(unix)'.dependencies]\nostler = { path = \"../ostler\" }";
+        let found = findings(&[("crates/ostler-core/Cargo.toml", manifest)]);
         assert_eq!(found.len(), 1);
         assert!(
             found[0].starts_with("crates/ostler-core/Cargo.toml:2: ostler-core uses ostler,"),
@@ -269,8 +270,8 @@ mod tests {
 
     #[test]
     fn the_testkit_is_never_a_normal_dependency() {
-        let wrong = "[dependencies]\nostler-testkit.workspace = true";
-        let found = findings(&[("crates/ostler-cli/Cargo.toml", wrong)]);
+        let manifest = "[dependencies]\nostler-testkit.workspace = true";
+        let found = findings(&[("crates/ostler-cli/Cargo.toml", manifest)]);
         assert!(found[0].contains("make it a dev-dependency"), "{found:?}");
     }
 
@@ -296,12 +297,12 @@ mod tests {
         assert!(
             check(&lone)
                 .iter()
-                .any(|f| f.what.contains("ostler-core does not exist"))
+                .any(|f| f.message.contains("ostler-core does not exist"))
         );
         assert!(
             check(&Tree::of(&[]))
                 .iter()
-                .any(|f| f.what.contains("no table"))
+                .any(|f| f.message.contains("no table"))
         );
     }
 }
