@@ -446,7 +446,7 @@ mod tests {
                 Weight::Failure => "counts",
                 Weight::AtOnce => "opens at once",
                 Weight::Limit => "opens at once until the limit resets",
-                Weight::Neutral => "says nothing",
+                Weight::Neutral => "has no effect",
             };
             assert!(
                 row.split('|').nth(2).unwrap().trim().starts_with(said),
