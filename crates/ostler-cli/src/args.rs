@@ -1,4 +1,4 @@
-//! What can be typed: the command line as clap reads it. What it means is for each verb's own file.
+//! Command-line arguments, as clap parses them. Each verb's module in `cmd` interprets its own.
 
 mod acp;
 mod commands;
@@ -35,7 +35,7 @@ pub(crate) use self::sessions::{
 pub(crate) use self::trust::TrustArgs;
 pub(crate) use self::usage::{UsageArgs, UsageBy};
 
-/// Drive coding agents: one command, one stream of events, nothing left behind.
+/// Run coding agents from one command line: Claude Code, Codex, Copilot and others.
 #[derive(Debug, Parser)]
 #[command(
     name = "ostler",
@@ -45,7 +45,8 @@ pub(crate) use self::usage::{UsageArgs, UsageBy};
     max_term_width = 110
 )]
 #[command(
-    after_help = "Start with `ostler doctor` to see which agents are ready, then `ostler run \"…\"`."
+    after_help = "Run `ostler doctor` to see which agents are ready, then `ostler run \"…\"`.\n\
+                  `ostler <COMMAND> --help` explains a command and shows examples."
 )]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -54,34 +55,34 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Give an agent one task and follow it to its end
+    /// Run one task with an agent
     Run(Box<RunArgs>),
-    /// Let any model work on a task with tools of Ostler's own until it is done, and checked by a command of yours
+    /// Run any model in a tool loop until a check of yours passes
     Loop(Box<LoopArgs>),
-    /// Talk with an agent, turn by turn
+    /// Chat with an agent, turn by turn
     Chat(Box<ChatArgs>),
-    /// Serve an agent to an editor that speaks the Agent Client Protocol (ACP), on stdin and stdout
+    /// Serve an agent to an editor over the Agent Client Protocol (ACP)
     Acp(Box<AcpArgs>),
-    /// Show which agents are installed and ready, and what to do about those that are not
+    /// Show which agents are installed and ready to use
     #[command(visible_alias = "agents")]
     Doctor(DoctorArgs),
-    /// Read a recording of an agent's output as if it happened now; nothing is started
+    /// Show a recorded run again, without starting an agent
     Replay(ReplayArgs),
-    /// List stored sessions; show, search, export or remove them
+    /// List, show, search, export and remove stored sessions
     Sessions(SessionsArgs),
-    /// Sum up tokens and costs of stored sessions
+    /// Show token usage and cost of stored sessions
     Usage(UsageArgs),
-    /// Look into the sandbox in which commands of a model run
+    /// Check the sandbox that confines a model's commands
     Sandbox(SandboxArgs),
-    /// Look into the permission policy: its rules, and which of them decides
+    /// Show and test the permission policy
     Policy(PolicyVerbArgs),
-    /// Look into the configuration of agents: what holds, and where it comes from
+    /// Show the configuration and where each value comes from
     Config(ConfigVerbArgs),
-    /// Show what a project's own files ask for, and trust them or not
+    /// Review a project's settings files and trust them
     Trust(TrustArgs),
-    /// Print the JSON schema of what Ostler prints
+    /// Print the JSON schema of Ostler's output
     Schema(SchemaArgs),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     Completions(CompletionsArgs),
     /// Print the manual page
     Man(ManArgs),
@@ -89,21 +90,21 @@ pub(crate) enum Verb {
     Version,
 }
 
-/// How a run is shown.
+/// Output format of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Streaming text, tool calls, a status line; for people
+    /// Streamed text, tool calls and a status line, for people
     Human,
-    /// Only the answer
+    /// Only the final answer
     Text,
     /// One JSON object at the end
     Json,
-    /// Every event as one JSON line, as it happens
+    /// One JSON object per event, as it happens
     Events,
 }
 
 impl Format {
-    /// Whether it shows text as it is written; the others want the answer only.
+    /// Returns true if the format shows text as it streams, rather than only the final answer.
     pub(crate) fn is_streaming(self) -> bool {
         matches!(self, Self::Human | Self::Events)
     }
@@ -117,7 +118,19 @@ Examples:
   ostler run --output events \"…\" | jq -c 'select(.type == \"tool_call\")'
   ostler run --resume 0f8fad5b \"and now the documentation\"
 
-Exit codes: 0 completed, 1 agent failed, 2 bad usage, 3 agent unavailable, 4 auth, 5 rate limit, overload or server error, 6 a limit was reached, 7 denied, 8 needs input, 70 internal, 130 interrupted, 143 terminated.";
+Exit codes:
+    0  completed
+    1  the agent failed
+    2  bad usage
+    3  the agent is not installed or cannot start
+    4  not logged in
+    5  rate limit, overload or server error
+    6  a limit was reached
+    7  a tool call was denied
+    8  needs input
+   70  internal error
+  130  interrupted
+  143  terminated";
 
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
@@ -128,12 +141,14 @@ pub(crate) struct RunArgs {
     pub(crate) start: StartArgs,
 }
 
-/// A task, and how what becomes of it is shown.
+/// The task and how its run is shown.
 #[derive(Debug, Args)]
 pub(crate) struct TaskArgs {
-    /// The task. `-`, or nothing while stdin is not a terminal: read it from stdin
+    /// The task; `-` reads it from stdin
+    ///
+    /// Without a task, stdin is read if it is not a terminal.
     pub(crate) prompt: Option<String>,
-    /// The task, in a form that may begin with a dash
+    /// The task, as a flag: the text may begin with a dash
     #[arg(
         short = 'p',
         long = "prompt",
@@ -142,47 +157,56 @@ pub(crate) struct TaskArgs {
         conflicts_with = "prompt"
     )]
     pub(crate) text: Option<String>,
-    /// Read the task from a file inside --dir
+    /// Read the task from a file in the working directory
     #[arg(long, value_name = "FILE", conflicts_with_all = ["prompt", "text"])]
     pub(crate) prompt_file: Option<PathBuf>,
-    /// Read stdin too, and put it after the task
+    /// Append stdin to the task
     #[arg(long)]
     pub(crate) stdin: bool,
-    /// How to show the run
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Human)]
     output: Format,
     #[command(flatten)]
     pub(crate) view: ViewArgs,
-    /// The same as --output json
+    /// Shorthand for `--output json`
     #[arg(long, conflicts_with = "output")]
     json: bool,
 }
 
-/// What the output for people shows.
+/// Options of the output for people.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct ViewArgs {
-    /// Show all output of tools and whole diffs
+    /// Show complete tool output and diffs
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
-    /// Show no tools and no thinking: only the answer, warnings and how it ended
+    /// Show only the answer, warnings and the result
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Notify when it took 30 s or more: `--notify` rings the terminal's bell, `--notify=desktop` shows a desktop notification
-    #[arg(long, value_enum, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "bell")]
+    /// Notify when a turn that took at least 30 s ends
+    ///
+    /// `--notify` alone rings the terminal bell.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "HOW",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "bell"
+    )]
     pub(crate) notify: Option<Notification>,
 }
 
-/// How a person is notified.
+/// How the end of a turn is announced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Notification {
-    /// The terminal's bell
+    /// Ring the terminal bell
     Bell,
-    /// A desktop notification, in terminals that have them (OSC 9)
+    /// Show a desktop notification, in terminals that support OSC 9
     Desktop,
 }
 
 impl TaskArgs {
-    /// How to show the run.
+    /// Returns the chosen output format.
     pub(crate) fn format(&self) -> Format {
         if self.json { Format::Json } else { self.output }
     }
@@ -195,14 +219,22 @@ Examples:
   ostler chat --resume SESSION-ID
   printf 'read README.md\\nsum it up\\n' | ostler chat --agent claude
 
-At the prompt: Enter sends, a backslash at the end of a line or Alt-Enter continues on the next line, arrow-up recalls, /help lists the commands. Ctrl-C interrupts the turn; Ctrl-C twice, or Ctrl-D, leaves. When stdin is not a terminal, each line is a message.
+At the prompt:
+  Enter      send the message
+  Alt-Enter  start a new line; so does a backslash at the end of a line
+  Up         recall an earlier message
+  /help      list the commands
+  Ctrl-C     interrupt the turn; twice to quit
+  Ctrl-D     quit
 
-Exit codes: as of `ostler run`, for the last turn; on a terminal 0 when you leave.";
+If stdin is not a terminal, each line is one message.
+
+Exit codes: those of `ostler run`, for the last turn. On a terminal, quitting exits with 0.";
 
 #[derive(Debug, Args)]
 #[command(after_help = CHAT_HELP)]
 pub(crate) struct ChatArgs {
-    /// The first message
+    /// First message
     pub(crate) prompt: Option<String>,
     #[command(flatten)]
     pub(crate) view: ViewArgs,
@@ -210,16 +242,18 @@ pub(crate) struct ChatArgs {
     pub(crate) start: StartArgs,
 }
 
-/// The heading of flags about the session.
+/// Help heading of flags about the session.
 const SESSION: &str = "Session";
 
-/// What starts an agent, whatever is asked of it.
+/// Arguments that start an agent, shared by all verbs that do.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StartArgs {
-    /// The agent [default: $OSTLER_AGENT, else as configured (ostler config --help), else the first that can be used (ostler doctor)]
+    /// Agent to run; `ostler doctor` lists them
+    ///
+    /// [default: `$OSTLER_AGENT`, then `agent` in ostler.toml, then the first agent that is ready]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// The directory to work in [default: this one]
+    /// Working directory [default: current directory]
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     #[command(flatten)]
@@ -232,147 +266,155 @@ pub(crate) struct StartArgs {
     pub(crate) commands: CommandArgs,
     #[command(flatten)]
     pub(crate) config: ConfigArgs,
-    /// Go on with the latest session of this directory
-    #[arg(long = "continue", conflicts_with_all = ["resume", "session_id", "no_store"], help_heading = SESSION)]
-    pub(crate) go_on: bool,
-    /// Do not keep the session (docs/sessions.md)
+    /// Resume the latest session in this directory
+    #[arg(
+        long = "continue",
+        conflicts_with_all = ["resume", "session_id", "no_store"],
+        help_heading = SESSION
+    )]
+    pub(crate) continue_latest: bool,
+    /// Do not store the session; see docs/sessions.md
     #[arg(long, help_heading = SESSION)]
     pub(crate) no_store: bool,
-    /// Add a variable to the agent's environment; NAME alone passes yours on (repeatable)
+    /// Set a variable in the agent's environment; NAME alone passes yours (repeatable)
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = AGENT_SETTINGS)]
     pub(crate) env: Vec<String>,
-    /// Confine the agent's process: what it may write besides its own state [default: agents are not confined; commands that Ostler
-    /// runs for a model always are]; docs/sandbox.md
-    #[arg(long, value_enum, value_name = "WHAT", help_heading = "Permissions")]
+    /// Confine the agent's process; see docs/sandbox.md
+    ///
+    /// By default agents are not confined. Commands that Ostler runs for a model always are.
+    #[arg(long, value_enum, value_name = "MODE", help_heading = "Permissions")]
     pub(crate) sandbox: Option<SandboxKind>,
-    /// Start this program instead of the agent's usual one
+    /// Program to start instead of the agent's own
     #[arg(long, value_name = "PATH", help_heading = AGENT_SETTINGS)]
     pub(crate) program: Option<PathBuf>,
-    /// Write what the agent prints to a file, byte for byte; `ostler replay` reads it
+    /// Write the agent's raw output to a file; `ostler replay` reads it
     #[arg(long, value_name = "FILE", help_heading = SESSION)]
     pub(crate) raw_log: Option<PathBuf>,
-    /// Arguments passed to the agent's program as they are
+    /// Extra arguments for the agent's program, passed unchanged
     #[arg(last = true, value_name = "ARGS", help_heading = Resettable::Reset)]
     pub(crate) extra: Vec<String>,
 }
 
 impl StartArgs {
-    /// Whether nothing was asked that only a certain agent can do.
+    /// Returns true if no argument is specific to one agent.
     pub(crate) fn is_for_any_agent(&self) -> bool {
         let limits = &self.limits;
-        let own = self.sandbox.is_some_and(|kind| kind != SandboxKind::Off)
+        let is_specific = self.sandbox.is_some_and(|kind| kind != SandboxKind::Off)
             || self.program.is_some()
             || !self.extra.is_empty();
-        !own && limits.max_turns.is_none()
+        !is_specific
+            && limits.max_turns.is_none()
             && limits.max_budget_usd.is_none()
             && self.agent_settings.are_default()
     }
 }
 
-/// What an agent in a sandbox may write.
+/// What a sandboxed agent may write, besides its own state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxKind {
-    /// Its working directory
+    /// Allow writes to the working directory and the agent's own state
     WorkspaceWrite,
-    /// Nothing
+    /// Allow writes only to the agent's own state
     ReadOnly,
-    /// Everything; commands for a model run even where this machine cannot confine them
+    /// Do not confine; commands of a model run even if this machine has no sandbox
     Off,
 }
 
-/// The heading of flags for the agent itself.
+/// Help heading of settings that are passed to the agent.
 const AGENT_SETTINGS: &str = "Agent settings";
 
-/// Settings that go to the agent.
+/// Settings that are passed to the agent.
 #[derive(Debug, Clone, Default, PartialEq, Args)]
 #[command(next_help_heading = AGENT_SETTINGS)]
 pub(crate) struct AgentSettings {
-    /// The model
+    /// Model to use
     #[arg(short, long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Replace the agent's system prompt
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) system_prompt: Option<String>,
-    /// Add to the agent's system prompt
+    /// Append to the agent's system prompt
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) append_system_prompt: Option<String>,
-    /// What the agent may do without asking, in the agent's own words
+    /// Permission mode of the agent, by the agent's own name for it
     #[arg(long, value_name = "MODE")]
     pub(crate) permission_mode: Option<String>,
-    /// The tools that exist; "" for none (repeatable)
+    /// Tools the agent has; "" for none (repeatable)
     #[arg(long, value_name = "TOOLS")]
     pub(crate) tools: Vec<String>,
-    /// Tools allowed without asking, such as 'Bash(git *)' (repeatable)
+    /// Tools to allow without asking, such as 'Bash(git *)' (repeatable)
     #[arg(long, value_name = "TOOLS")]
     pub(crate) allowed_tools: Vec<String>,
-    /// Tools that are never allowed (repeatable)
+    /// Tools to deny (repeatable)
     #[arg(long, value_name = "TOOLS")]
     pub(crate) disallowed_tools: Vec<String>,
-    /// Let the agent work on files through this program only: file-tools
+    /// Restrict the agent's file access to this program's tools
     #[arg(long, value_name = "NAME", value_parser = ["file-tools"])]
     pub(crate) workspace_tools: Option<String>,
-    /// Do not fail the run when the agent finished although a tool call was denied
+    /// Succeed even if a tool call was denied, as long as the agent finished
     #[arg(long, help_heading = "Permissions")]
     pub(crate) tolerate_denials: bool,
-    /// MCP servers: a file or JSON (repeatable)
+    /// MCP servers, as JSON or a file (repeatable)
     #[arg(long, value_name = "FILE|JSON")]
     pub(crate) mcp_config: Vec<String>,
-    /// Use only the MCP servers given here
+    /// Use only the MCP servers from `--mcp-config`
     #[arg(long)]
     pub(crate) strict_mcp: bool,
-    /// Demand an answer of this schema: JSON, or a file that holds it
+    /// JSON schema that the answer must match, as JSON or a file
     #[arg(long, value_name = "FILE|JSON")]
     pub(crate) json_schema: Option<String>,
-    /// Resume an earlier session: the id that `ostler sessions` lists, the agent's own, or a prefix of either
+    /// Resume a session
+    ///
+    /// The id is one that `ostler sessions` lists, the agent's own, or a unique prefix of either.
     #[arg(long, value_name = "ID", allow_hyphen_values = true, help_heading = SESSION)]
     pub(crate) resume: Option<String>,
-    /// The id of the new session (a UUID)
+    /// Id for the new session
     #[arg(long, value_name = "UUID", allow_hyphen_values = true, help_heading = SESSION)]
     pub(crate) session_id: Option<String>,
-    /// Resume a copy of the session given by --resume
+    /// Continue in a copy of the session given by `--resume`
     #[arg(long, help_heading = SESSION)]
     pub(crate) fork: bool,
-    /// A setting of the agent's own (see docs/agents), such as effort=high (repeatable)
+    /// Setting of the agent, such as effort=high; see docs/agents (repeatable)
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,
 }
 
 impl AgentSettings {
-    /// Whether none was given.
+    /// Returns true if no setting was given.
     fn are_default(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// Limits.
+/// Limits of a run.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// The longest the task may take, such as 90s, 10m, 2h, none [default: as configured, else 1h]
+    /// Time limit for each turn, such as 90s, 10m, 2h or none [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Time>,
-    /// The longest silence while no tool runs [default: as configured, else 10m]
+    /// Maximum silence while no tool is running [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) idle_timeout: Option<Time>,
-    /// The longest until the agent's first word [default: as configured, else 60s]
+    /// Time limit for the agent's first output [default: 60s]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) startup_timeout: Option<Time>,
-    /// The time an agent gets to end when asked, and again before it is killed
+    /// Grace period after an interrupt, and again after SIGTERM, before the agent is killed
     #[arg(long, value_name = "TIME", value_parser = time, hide = true)]
     pub(crate) grace: Option<Time>,
-    /// At most so many of the agent's steps
+    /// Maximum number of agent steps
     #[arg(long, value_name = "N")]
     pub(crate) max_turns: Option<String>,
-    /// At most so much money, over the whole session
+    /// Maximum cost of the session, in US dollars
     #[arg(long, value_name = "USD")]
     pub(crate) max_budget_usd: Option<String>,
-    /// At most so many tokens of all kinds, over the whole session
+    /// Maximum number of tokens of all kinds in the session
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_tokens: Option<u64>,
-    /// At most so many messages in a session
+    /// Maximum number of messages in the session
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_messages: Option<u32>,
-    /// The longest the whole session may take, from its first message on
+    /// Time limit for the whole session, from its first message
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) max_time: Option<Time>,
     #[command(flatten)]
@@ -383,35 +425,40 @@ pub(crate) struct LimitArgs {
 #[derive(Debug, Clone, Copy, Default, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct SizeLimits {
-    /// Maximum size of the session's stored events, such as 100MB, 2GiB, none; the session ends there [default: as
-    /// configured, else 256MB]
+    /// Maximum size of the stored events, such as 100MB, 2GiB or none [default: 256MB]
+    ///
+    /// The session ends when it is reached.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_log_size: Option<Size>,
-    /// Maximum size of the stored raw output; its oldest part is dropped beyond it [default: as configured, else 512MB]
+    /// Maximum size of the stored raw output [default: 512MB]
+    ///
+    /// The oldest output is dropped first.
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) max_raw_size: Option<Size>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// The recording: a file of --raw-log, or lines of --output events; `-` for stdin
+    /// Recording from `--raw-log` or `--output events`; `-` reads stdin
     pub(crate) file: PathBuf,
-    /// The agent it was recorded from [default: recognized from the file]
+    /// Agent that was recorded [default: detected from the file]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// A setting that it was recorded with, such as transport=exec (repeatable; the transport is recognized too)
+    /// Setting of the recorded run, such as transport=exec (repeatable)
+    ///
+    /// The transport is detected from the file as well.
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,
-    /// How to show it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Human)]
     output: Format,
-    /// The same as --output json
+    /// Shorthand for `--output json`
     #[arg(long, conflicts_with = "output")]
     json: bool,
 }
 
 impl ReplayArgs {
-    /// How to show it.
+    /// Returns the chosen output format.
     pub(crate) fn format(&self) -> Format {
         if self.json { Format::Json } else { self.output }
     }
@@ -424,28 +471,28 @@ pub(crate) struct SchemaArgs {
     pub(crate) kind: Schema,
 }
 
-/// What has a schema.
+/// Output that has a schema.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Schema {
-    /// A line of --output events
+    /// One line of `--output events`
     Events,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// The shell
+    /// Shell to complete for
     #[arg(value_enum)]
     pub(crate) shell: clap_complete::Shell,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Write a page per command into this directory instead of printing the main one
+    /// Write one page per command to this directory instead of printing the main page
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// A time limit; none for no limit.
+/// A time limit; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) Option<Duration>);
 
@@ -453,7 +500,7 @@ fn time(text: &str) -> Result<Time, String> {
     ostler::config::time(text).map(Time)
 }
 
-/// A limit of size; none for no limit.
+/// A size limit; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) Option<u64>);
 
@@ -467,7 +514,7 @@ mod tests {
 
     use super::*;
 
-    /// Every command with its path, such as `ostler sessions show`.
+    /// Returns every command with its path, such as `ostler sessions show`.
     fn commands() -> Vec<(String, clap::Command)> {
         fn collect(path: &str, command: &clap::Command, all: &mut Vec<(String, clap::Command)>) {
             all.push((path.to_owned(), command.clone()));
@@ -485,7 +532,8 @@ mod tests {
         all
     }
 
-    /// Text behind the flags is wrapped by clap alone: a line that is longer than a narrow terminal is a whole paragraph.
+    /// Only clap wraps the text after the flags: a line wider than a narrow terminal is a whole
+    /// paragraph.
     #[test]
     fn help_is_wrapped_once() {
         for (path, command) in commands() {
@@ -521,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_definition_is_valid() {
         Cli::command().debug_assert();
     }
 }

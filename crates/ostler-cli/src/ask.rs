@@ -1,8 +1,8 @@
-//! Asking the person at the keyboard, whether a tool may run or what a model wants to know: one question after the other, each
-//! answered once.
+//! Questions to the user on the terminal: permission prompts and questions of the model, one at a
+//! time, each answered once.
 //!
-//! An answer belongs to the question that was on the screen when it was typed. What was typed before a question, or for
-//! one that is gone, answers nothing.
+//! An answer belongs to the question that was on the screen while it was typed. Anything typed
+//! before a question appeared, or after it was withdrawn, is not an answer.
 
 mod person;
 mod question;
@@ -14,19 +14,19 @@ use std::io::IsTerminal;
 use ostler::clip::plain;
 use ostler::event::{Decision, Permission};
 use ostler::hooks::ASK_PERSON;
-use ostler::{Answer, Attendance, Event, EventKind, Remote};
+use ostler::{Attendance, Event, EventKind, PermissionAnswer, Remote};
 
-use self::person::Query;
-pub(crate) use self::person::{Line, line};
+use self::person::ModelQuestion;
+pub(crate) use self::person::{QuestionReceiver, question_channel};
 pub(crate) use self::terminal::Terminal;
-use self::terminal::{Typed, line as typed_line};
+use self::terminal::{TypedLine, line as typed_line};
 use crate::args::Format;
 use crate::output::style::{DIM, WARN};
-use crate::output::{Question, name, word};
+use crate::output::{QuestionText, name, word};
 use crate::screen::Screen;
 
-/// Whether somebody can be asked: they read stderr and type on stdin.
-pub(crate) fn who() -> Attendance {
+/// Returns whether a user can answer questions: stdin and stderr are both terminals.
+pub(crate) fn attendance() -> Attendance {
     let is_there = cfg!(unix) && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
     if is_there {
         Attendance::Attended
@@ -35,55 +35,57 @@ pub(crate) fn who() -> Attendance {
     }
 }
 
-/// The same for a form of output. Somebody is asked who can read the question and answer it; a script is not.
-pub(crate) fn who_at(format: Format) -> Attendance {
+/// Returns the attendance for an output format. Only the human format asks questions; the others
+/// are for scripts.
+pub(crate) fn attendance_for(format: Format) -> Attendance {
     if format == Format::Human {
-        who()
+        attendance()
     } else {
         Attendance::Unattended
     }
 }
 
-/// What a model is told when a person denies without a reason.
-const NO: &str = "The user does not want this to be done.";
+/// Denial message for the model when the user gives no reason.
+const DENIED_BY_USER: &str = "The user does not want this to be done.";
 
-/// What happens between the loop and the keyboard.
-pub(crate) enum Heard {
-    /// A line was typed.
-    Typed(Typed),
-    /// The model asks.
-    Query(Query),
+/// Input that the prompter waits for.
+pub(crate) enum PrompterEvent {
+    /// The user typed a line.
+    Typed(TypedLine),
+    /// The model asks a question.
+    Question(ModelQuestion),
 }
 
-/// The questions of a session.
-pub(crate) struct Asking {
+/// Asks the user the questions of a session.
+pub(crate) struct Prompter {
     remote: Remote,
     terminal: Option<Terminal>,
-    /// Where questions of the model's own come from.
-    line: Option<Line>,
-    /// How many more of the model's calls to ask were heard of than were asked: what it said before one is to be read first.
+    /// Receives the model's questions.
+    line: Option<QuestionReceiver>,
+    /// Number of ask calls seen in events whose question has not been shown yet. The text before a
+    /// call is shown before its question.
     announced: usize,
-    waiting: VecDeque<Asked>,
+    waiting: VecDeque<PendingQuestion>,
     /// The question on the screen.
-    open: Option<Asked>,
-    /// What was typed before a question came: it is for the prompt.
-    ahead: String,
+    open: Option<PendingQuestion>,
+    /// Text typed before a question appeared, saved for the prompt.
+    typeahead: String,
 }
 
-/// A question.
-enum Asked {
-    /// Whether a tool may run.
+/// A question that waits to be asked or answered.
+enum PendingQuestion {
+    /// A permission request for a tool call.
     Tool(Box<Permission>),
-    /// Something that the model wants to know.
-    Model(Query),
+    /// A question of the model.
+    Model(ModelQuestion),
 }
 
-impl Asked {
+impl PendingQuestion {
     fn is_about(&self, id: &str) -> bool {
         matches!(self, Self::Tool(permission) if permission.id == id)
     }
 
-    fn shown(&self, more: usize) -> Question {
+    fn shown(&self, more: usize) -> QuestionText {
         match self {
             Self::Tool(permission) => question::about(permission, more),
             Self::Model(query) => query.shown(),
@@ -91,8 +93,8 @@ impl Asked {
     }
 }
 
-impl Asking {
-    /// Without anybody to ask, it asks nothing.
+impl Prompter {
+    /// Creates a prompter. An unattended one asks nothing.
     pub(crate) fn new(remote: Remote, attendance: Attendance) -> Self {
         let terminal = if attendance == Attendance::Attended {
             Terminal::open()
@@ -106,48 +108,49 @@ impl Asking {
             announced: 0,
             waiting: VecDeque::new(),
             open: None,
-            ahead: String::new(),
+            typeahead: String::new(),
         }
     }
 
-    /// Asks what comes along this line too.
-    pub(crate) fn also_for(self, line: Line) -> Self {
+    /// Also asks the questions from this channel.
+    pub(crate) fn with_model_questions(self, line: QuestionReceiver) -> Self {
         Self {
             line: Some(line),
             ..self
         }
     }
 
-    /// The questions of another session, on the same terminal.
-    pub(crate) fn renew(&mut self, remote: Remote) {
+    /// Switches to another session on the same terminal.
+    pub(crate) fn rebind(&mut self, remote: Remote) {
         self.remote = remote;
         self.waiting.clear();
     }
 
-    /// The terminal, for whoever reads from it between the questions.
+    /// Returns the terminal, for reading between questions.
     pub(crate) fn terminal(&self) -> Option<&Terminal> {
         self.terminal.as_ref()
     }
 
-    /// What was typed before a question came. It is not sent by itself: it stood there without having been seen.
-    pub(crate) fn ahead(&mut self) -> String {
-        edited(&std::mem::take(&mut self.ahead))
+    /// Takes the text typed before a question appeared. It goes back to the prompt instead of being
+    /// sent, because the user never saw it echoed.
+    pub(crate) fn typeahead(&mut self) -> String {
+        edited(&std::mem::take(&mut self.typeahead))
             .trim_end_matches('\n')
             .to_owned()
     }
 
-    /// Takes the keys that nobody has read yet, so that they stand at the next prompt. Returns true if there were any.
-    pub(crate) fn keep_typed(&mut self) -> bool {
+    /// Saves unread keys for the next prompt. Returns true if there were any.
+    pub(crate) fn save_typeahead(&mut self) -> bool {
         let typed = match (&self.terminal, &self.open) {
             (Some(terminal), None) => terminal.drain(),
             _ => return false,
         };
-        self.ahead.push_str(&typed);
+        self.typeahead.push_str(&typed);
         !typed.is_empty()
     }
 
-    /// Notes what an event means for the questions.
-    pub(crate) fn note(&mut self, event: &Event, screen: &mut Screen) {
+    /// Updates the pending questions after an event.
+    pub(crate) fn on_event(&mut self, event: &Event, screen: &mut Screen) {
         if self.terminal.is_none() {
             return;
         }
@@ -157,14 +160,14 @@ impl Asking {
                 return;
             }
             EventKind::Permission(permission) => permission,
-            // Nobody waits for an answer any more, whatever became of the question.
+            // The agent no longer waits for an answer.
             EventKind::TurnEnded(_) | EventKind::Ended(_) => return self.turn_ended(screen),
             _ => return,
         };
         if permission.decision == Decision::Asked {
             return self
                 .waiting
-                .push_back(Asked::Tool(Box::new(permission.clone())));
+                .push_back(PendingQuestion::Tool(Box::new(permission.clone())));
         }
         self.waiting
             .retain(|waiting| !waiting.is_about(&permission.id));
@@ -184,7 +187,7 @@ impl Asking {
                 .as_deref()
                 .map_or_else(String::new, |why| format!(": {}", word(why, 200)));
             screen.line(format!(
-                "{DIM}· {} is settled, {how}{why}{DIM:#}",
+                "{DIM}· {} was {how}{why}{DIM:#}",
                 name(&permission.tool)
             ));
         }
@@ -194,42 +197,43 @@ impl Asking {
         self.waiting.clear();
         self.announced = 0;
         if let Some(open) = &self.open {
-            let kind = match open {
-                Asked::Tool(permission) => name(&permission.tool),
-                Asked::Model(_) => "it".to_owned(),
+            let subject = match open {
+                PendingQuestion::Tool(permission) => name(&permission.tool),
+                PendingQuestion::Model(_) => "the task".to_owned(),
             };
             self.close(screen, false);
             screen.line(format!(
-                "{DIM}· {kind} is not asked any more: the turn is over{DIM:#}"
+                "{DIM}· question about {subject} withdrawn: the turn ended{DIM:#}"
             ));
         }
     }
 
-    /// Puts the next question on the screen, when there is one and none stands there.
+    /// Shows the next question if none is open and the screen is clear.
     pub(crate) fn ask_if_due(&mut self, screen: &mut Screen) {
         if self.open.is_some() || !screen.is_clear() {
             return;
         }
         let announced = self.announced;
-        let is_due = |asked: &mut Asked| matches!(asked, Asked::Tool(_)) || announced > 0;
+        let is_due = |asked: &mut PendingQuestion| {
+            matches!(asked, PendingQuestion::Tool(_)) || announced > 0
+        };
         let Some(asked) = self.waiting.pop_front_if(is_due) else {
             return;
         };
         let Some(terminal) = &self.terminal else {
             return;
         };
-        if let Asked::Model(_) = asked {
+        if let PendingQuestion::Model(_) = asked {
             self.announced -= 1;
         }
-        self.ahead.push_str(&terminal.drain());
-        terminal.loud();
+        self.typeahead.push_str(&terminal.drain());
+        terminal.show_input();
         screen.ask(asked.shown(self.waiting.len()));
         self.open = Some(asked);
     }
 
-    /// Waits for what happens next: a question comes, or a line is typed as an answer to the one that is open. It can be dropped
-    /// without losing anything.
-    pub(crate) async fn next(&mut self) -> Heard {
+    /// Waits for a question of the model or a typed line. Cancel safe.
+    pub(crate) async fn next(&mut self) -> PrompterEvent {
         let typed = async {
             match &self.open {
                 Some(_) => typed_line().await,
@@ -243,41 +247,41 @@ impl Asking {
             };
             match query {
                 Some(query) => query,
-                None => std::future::pending().await, // nobody is left who could ask
+                None => std::future::pending().await, // the sender is gone
             }
         };
         tokio::select! {
-            typed = typed => Heard::Typed(typed),
-            query = query => Heard::Query(query),
+            typed = typed => PrompterEvent::Typed(typed),
+            query = query => PrompterEvent::Question(query),
         }
     }
 
-    /// Takes what was heard.
-    pub(crate) fn hear(&mut self, heard: Heard, screen: &mut Screen) {
+    /// Handles an input event.
+    pub(crate) fn handle(&mut self, heard: PrompterEvent, screen: &mut Screen) {
         match heard {
-            Heard::Typed(typed) => self.take(&typed, screen),
-            // Without a terminal it is dropped, and stays without an answer.
-            Heard::Query(query) if self.terminal.is_some() => {
-                self.waiting.push_back(Asked::Model(query))
+            PrompterEvent::Typed(typed) => self.take(&typed, screen),
+            // Without a terminal the question is dropped unanswered.
+            PrompterEvent::Question(query) if self.terminal.is_some() => {
+                self.waiting.push_back(PendingQuestion::Model(query))
             }
-            Heard::Query(_) => {}
+            PrompterEvent::Question(_) => {}
         }
     }
 
-    /// Takes a line that was typed.
-    fn take(&mut self, typed: &Typed, screen: &mut Screen) {
-        let is_line = matches!(typed, Typed::Line(_));
+    /// Handles a typed line.
+    fn take(&mut self, typed: &TypedLine, screen: &mut Screen) {
+        let is_line = matches!(typed, TypedLine::Line(_));
         let permission = match (self.open.take(), typed) {
-            (Some(Asked::Tool(permission)), _) => permission,
-            (Some(Asked::Model(query)), Typed::Line(line))
-                if line.trim().is_empty() && !query.is_gone() =>
+            (Some(PendingQuestion::Tool(permission)), _) => permission,
+            (Some(PendingQuestion::Model(query)), TypedLine::Line(line))
+                if line.trim().is_empty() && !query.is_cancelled() =>
             {
                 screen.ask_again(query.shown());
-                self.open = Some(Asked::Model(query));
+                self.open = Some(PendingQuestion::Model(query));
                 return;
             }
-            (Some(Asked::Model(query)), typed) => {
-                if let Typed::Line(line) = typed {
+            (Some(PendingQuestion::Model(query)), typed) => {
+                if let TypedLine::Line(line) = typed {
                     query.answer(line.trim().to_owned());
                 }
                 return self.close(screen, is_line);
@@ -285,14 +289,14 @@ impl Asking {
             (None, _) => return,
         };
         let answer = match typed {
-            Typed::Line(line) => read(line),
-            // Nobody types any more: nobody allows anything.
-            Typed::End => Some(Answer::Deny(NO.to_owned())),
+            TypedLine::Line(line) => parse_answer(line),
+            // The input is closed, so the request is denied.
+            TypedLine::End => Some(PermissionAnswer::Deny(DENIED_BY_USER.to_owned())),
         };
         let Some(answer) = answer else {
-            let again = format!("{WARN}!{WARN:#} y, n or a; n may be followed by a reason");
-            self.open = Some(Asked::Tool(permission));
-            return screen.ask_again(Question {
+            let again = format!("{WARN}!{WARN:#} answer y, n or a; a reason may follow n");
+            self.open = Some(PendingQuestion::Tool(permission));
+            return screen.ask_again(QuestionText {
                 lines: vec![again],
                 prompt: question::PROMPT.to_owned(),
             });
@@ -301,15 +305,16 @@ impl Asking {
         self.close(screen, is_line);
     }
 
-    /// Shows the open question again: the program was stopped, and a shell has used the terminal meanwhile.
+    /// Shows the open question again after the program was suspended and the shell used the
+    /// terminal.
     pub(crate) fn show_again(&self, screen: &mut Screen) {
         if let (Some(asked), Some(terminal)) = (&self.open, &self.terminal) {
-            terminal.loud();
+            terminal.show_input();
             screen.ask_again(asked.shown(self.waiting.len()));
         }
     }
 
-    /// Takes the question off the screen: the turn is being ended. Further ones are not asked any more.
+    /// Withdraws the open question and drops the pending ones, because the turn is ending.
     pub(crate) fn drop_question(&mut self, screen: &mut Screen) {
         self.waiting.clear();
         if self.open.is_some() {
@@ -317,9 +322,9 @@ impl Asking {
         }
     }
 
-    fn answer(&self, id: &str, answer: Answer) {
+    fn answer(&self, id: &str, answer: PermissionAnswer) {
         let (remote, id) = (self.remote.clone(), id.to_owned());
-        // Whether it came in time is an event like any other.
+        // An event reports whether the answer arrived in time.
         tokio::spawn(async move { drop(remote.answer(&id, answer).await) });
     }
 
@@ -327,15 +332,15 @@ impl Asking {
         self.open = None;
         if let Some(terminal) = &self.terminal {
             if !answered {
-                terminal.drain(); // half an answer to this question is no answer to the next
+                terminal.drain(); // half an answer must not answer the next question
             }
-            terminal.settle();
+            terminal.restore_mode();
         }
         screen.release(answered);
     }
 }
 
-/// Keys that were typed without an editor as the text they amount to.
+/// Applies backspaces to keys that were typed without a line editor.
 fn edited(keys: &str) -> String {
     let mut text = String::new();
     for c in keys.chars() {
@@ -347,18 +352,18 @@ fn edited(keys: &str) -> String {
     plain(&text)
 }
 
-/// What a line means, if it is an answer.
-fn read(line: &str) -> Option<Answer> {
+/// Parses an answer; `None` if the line is not one.
+fn parse_answer(line: &str) -> Option<PermissionAnswer> {
     let line = line.trim();
     let (first, rest) = line
         .split_once(|c: char| c.is_whitespace() || c == ',' || c == ':')
         .unwrap_or((line, ""));
     let rest = rest.trim();
     match (&*first.to_lowercase(), rest) {
-        ("y" | "yes", "") => Some(Answer::Allow),
-        ("a" | "always", "") => Some(Answer::AllowAlways),
-        ("n" | "no", "") => Some(Answer::Deny(NO.to_owned())),
-        ("n" | "no", why) => Some(Answer::Deny(why.to_owned())),
+        ("y" | "yes", "") => Some(PermissionAnswer::Allow),
+        ("a" | "always", "") => Some(PermissionAnswer::AllowAlways),
+        ("n" | "no", "") => Some(PermissionAnswer::Deny(DENIED_BY_USER.to_owned())),
+        ("n" | "no", why) => Some(PermissionAnswer::Deny(why.to_owned())),
         _ => None,
     }
 }
@@ -368,7 +373,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_amount_to_text() {
+    fn backspaces_edit_typed_keys() {
         for (keys, text) in [
             ("tehx\u{7f}\u{7f}\u{7f}he\n", "the\n"),
             ("\u{8}a\u{1b}[A\u{4}b", "ab"),
@@ -378,16 +383,19 @@ mod tests {
     }
 
     #[test]
-    fn only_an_answer_is_taken_for_one() {
-        assert_eq!(read(" Y "), Some(Answer::Allow));
-        assert_eq!(read("always"), Some(Answer::AllowAlways));
-        assert_eq!(read("n"), Some(Answer::Deny(NO.into())));
+    fn only_clear_answers_are_accepted() {
+        assert_eq!(parse_answer(" Y "), Some(PermissionAnswer::Allow));
+        assert_eq!(parse_answer("always"), Some(PermissionAnswer::AllowAlways));
         assert_eq!(
-            read("no, use the other file"),
-            Some(Answer::Deny("use the other file".into()))
+            parse_answer("n"),
+            Some(PermissionAnswer::Deny(DENIED_BY_USER.into()))
+        );
+        assert_eq!(
+            parse_answer("no, use the other file"),
+            Some(PermissionAnswer::Deny("use the other file".into()))
         );
         for other in ["", "yes please", "yep", "nothing", "and", "1", "/quit"] {
-            assert_eq!(read(other), None, "{other}");
+            assert_eq!(parse_answer(other), None, "{other}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Commands that the user allows a model to run, as they were typed.
+//! Parsing of `--commands` and `--allow-command`.
 
 use ostler::{CommandChoice, CommandPreset};
 
 use crate::args::{CommandArgs, Commands};
 use crate::fault::Fault;
 
-/// What was typed about commands.
+/// Returns the commands that the flags allow.
 pub(crate) fn choice(args: &CommandArgs) -> Result<CommandChoice, Fault> {
     let preset = args.commands.map(|commands| match commands {
         Commands::Strict => CommandPreset::Strict,
@@ -22,32 +22,32 @@ pub(crate) fn choice(args: &CommandArgs) -> Result<CommandChoice, Fault> {
     })
 }
 
-/// The words of a command that was given to a flag. Quotes keep words together as in a shell; nothing else that a shell would do
-/// is done.
+/// Splits the command given to a flag into words. Quotes work as in a shell; no other shell syntax
+/// is interpreted.
 pub(crate) fn split(flag: &str, command: &str) -> Result<Vec<String>, Fault> {
     let words = shlex::split(command).ok_or_else(|| {
         Fault::usage(format!(
-            "{flag} {command}: a quote is not closed, or a backslash has nothing behind it"
+            "{flag} {command}: unclosed quote or trailing backslash"
         ))
     })?;
     if words.first().is_none_or(String::is_empty) {
         return Err(Fault::usage(format!("{flag}: expected a command"))
-            .hint(format!("{flag} 'cargo test'")));
+            .hint(format!("for example: {flag} 'cargo test'")));
     }
     if let Some(syntax) = shell_syntax(command) {
         let hint = format!(
-            "pass it to a shell: {flag} {}",
+            "run it in a shell: {flag} {}",
             quoted(&format!("sh -c {}", quoted(command)))
         );
         return Err(Fault::usage(format!(
-            "{flag}: no shell reads this command, and {syntax} is shell syntax"
+            "{flag}: the command runs without a shell, but {syntax} is shell syntax"
         ))
         .hint(hint));
     }
     Ok(words)
 }
 
-/// Returns the first operator, redirection or substitution of a shell outside of quotes.
+/// Returns the first shell operator, redirection or substitution outside quotes.
 fn shell_syntax(command: &str) -> Option<char> {
     let mut quote = None;
     let mut chars = command.chars();
@@ -63,12 +63,12 @@ fn shell_syntax(command: &str) -> Option<char> {
     None
 }
 
-/// What stands for something that cannot be shown.
-pub(crate) const UNSAID: &str = "…";
+/// Placeholder for text that is not shown.
+pub(crate) const ELLIPSIS: &str = "…";
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
-    shlex::try_quote(word).map_or_else(|_| UNSAID.to_owned(), |quoted| quoted.into_owned())
+    shlex::try_quote(word).map_or_else(|_| ELLIPSIS.to_owned(), |quoted| quoted.into_owned())
 }
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_are_read_as_words() {
+    fn commands_are_split_into_words() {
         let args = CommandArgs {
             commands: Some(Commands::Any),
             allow_command: vec!["cargo test -p 'a b'".to_owned(), "./check.sh".to_owned()],

@@ -1,4 +1,4 @@
-//! The files `ostler.toml`: where they are, and what they say together.
+//! Loading of `ostler.toml` files: their locations and the merged configuration.
 
 use std::path::PathBuf;
 
@@ -11,44 +11,44 @@ use crate::fault::Fault;
 use crate::trust::{Project, within_repository};
 use crate::{environment, files};
 
-/// The name of the user's own file.
+/// Name of the user's file.
 const FILE: &str = "ostler.toml";
 
-/// The variable that names the agent.
+/// Environment variable for the agent.
 const AGENT_VARIABLE: &str = "OSTLER_AGENT";
 
-/// The variable that names the model.
+/// Environment variable for the model.
 pub(crate) const MODEL_VARIABLE: &str = "OSTLER_MODEL";
 
-/// So many values are named of those that were not taken.
-const NAMED: usize = 12;
+/// Maximum number of ignored values to name in a warning.
+const MAX_NAMED: usize = 12;
 
-/// A place that is looked at for a file.
+/// A path that is searched for a configuration file.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConfigLocation {
     pub(crate) whose: &'static str,
     pub(crate) file: PathBuf,
-    pub(crate) is_there: bool,
-    /// Whether all of it is taken.
+    pub(crate) exists: bool,
+    /// Whether the file is trusted; only harmless values are used otherwise.
     pub(crate) standing: Standing,
 }
 
-/// The configuration for a name that is no agent's own; where it is one, no file is read.
+/// Loads the configuration for an agent name. No file is read for the name of a built-in agent.
 pub(crate) fn load_for(name: &str) -> Result<Config, Fault> {
     if Agents::builtin().get(name).is_some() {
         return Ok(Config::default());
     }
     let here = environment::directory()
-        .map_err(|e| Fault::usage(format!("this directory cannot be used: {e}")))?;
+        .map_err(|e| Fault::usage(format!("cannot use the current directory: {e}")))?;
     let args = ConfigArgs::default();
     load(args, &Project::read(args, &PolicyArgs::default(), &here)?)
 }
 
-/// Loads the configuration that holds in a project: the user's own file, and the project's over it.
+/// Loads the configuration of a project: the user's file, overridden by the project's.
 pub(crate) fn load(args: ConfigArgs, project: &Project) -> Result<Config, Fault> {
     let mut sources = Vec::new();
     if !args.no_config {
-        sources.extend(own()?);
+        sources.extend(user_source()?);
         sources.extend(project.file(FileKind::Config).map(|file| {
             source(
                 file,
@@ -67,11 +67,12 @@ pub(crate) fn load(args: ConfigArgs, project: &Project) -> Result<Config, Fault>
     Ok(config)
 }
 
-/// The configuration with a project's file that nobody trusts.
+/// Loads the configuration with a project file that is treated as untrusted.
 pub(crate) fn untrusted(file: &WorkspaceFile) -> Result<Config, Fault> {
-    let own = own()?;
+    let user = user_source()?;
     parse(
-        &own.into_iter()
+        &user
+            .into_iter()
             .chain([source(file, Author::Unknown)])
             .collect::<Vec<_>>(),
     )
@@ -79,7 +80,7 @@ pub(crate) fn untrusted(file: &WorkspaceFile) -> Result<Config, Fault> {
 
 fn parse(sources: &[Source]) -> Result<Config, Fault> {
     Config::load(sources, &Agents::builtin()).map_err(|error| {
-        let hint = "docs/configuration.md describes the file; --no-config leaves it out.";
+        let hint = "see docs/configuration.md for the file format; `--no-config` ignores the file";
         Fault::usage(error.to_string()).hint(hint)
     })
 }
@@ -95,9 +96,9 @@ fn source(file: &WorkspaceFile, author: Author) -> Source {
     }
 }
 
-/// The user's own file.
-fn own() -> Result<Option<Source>, Fault> {
-    let Some(dir) = own_directory() else {
+/// Reads the user's file.
+fn user_source() -> Result<Option<Source>, Fault> {
+    let Some(dir) = user_config_dir() else {
         return Ok(None);
     };
     let file = dir.join(FILE);
@@ -112,11 +113,11 @@ fn own() -> Result<Option<Source>, Fault> {
     }))
 }
 
-fn own_directory() -> Option<PathBuf> {
+fn user_config_dir() -> Option<PathBuf> {
     environment::config_dir().map(|dir| std::path::absolute(&dir).unwrap_or(dir))
 }
 
-/// The model that the environment names, for whatever agent.
+/// Returns the model from the environment, for any agent.
 pub(crate) fn model() -> Result<Option<String>, Fault> {
     variable(MODEL_VARIABLE)
 }
@@ -131,8 +132,8 @@ fn variable(name: &str) -> Result<Option<String>, Fault> {
     text.transpose()
 }
 
-/// What was not taken of the project's file, in one sentence.
-pub(crate) fn remarks(config: &Config, project: &Project) -> Vec<String> {
+/// Returns a warning about values of the project's file that were ignored.
+pub(crate) fn ignored_warnings(config: &Config, project: &Project) -> Vec<String> {
     let ignored = config.ignored();
     let Some(file) = project
         .file(FileKind::Config)
@@ -142,11 +143,11 @@ pub(crate) fn remarks(config: &Config, project: &Project) -> Vec<String> {
     };
     let keys: Vec<String> = ignored
         .iter()
-        .take(NAMED)
+        .take(MAX_NAMED)
         .map(|ignored| ignored.entry.key.to_string())
         .collect();
     vec![format!(
-        "{} {}: {} not taken ({}). {REMEDY} `ostler config show` says why.",
+        "{} {}: {} ignored ({}). {REMEDY} `ostler config show` explains why.",
         file.root.join(&file.name).display(),
         if file.standing == Standing::Changed {
             "has changed since you trusted it"
@@ -158,36 +159,41 @@ pub(crate) fn remarks(config: &Config, project: &Project) -> Vec<String> {
         } else {
             format!("{} values are", ignored.len())
         },
-        keys.join(", ") + if ignored.len() > NAMED { ", …" } else { "" },
+        keys.join(", ")
+            + if ignored.len() > MAX_NAMED {
+                ", …"
+            } else {
+                ""
+            },
     )]
 }
 
-/// Every place that is looked at, in the order in which the files are read.
-pub(crate) fn places(project: &Project) -> Vec<Place> {
-    let mut places = Vec::new();
-    let own = own_directory();
-    if let Some(dir) = &own {
+/// Returns every path that is searched, in the order the files are read.
+pub(crate) fn locations(project: &Project) -> Vec<ConfigLocation> {
+    let mut locations = Vec::new();
+    let user_dir = user_config_dir();
+    if let Some(dir) = &user_dir {
         let file = dir.join(FILE);
-        places.push(Place {
+        locations.push(ConfigLocation {
             whose: "your own",
-            is_there: file.exists(),
+            exists: file.exists(),
             file,
             standing: Standing::Trusted,
         });
     }
-    let own = own.and_then(|dir| dir.canonicalize().ok());
+    let user_dir = user_dir.and_then(|dir| dir.canonicalize().ok());
     let found = project.file(FileKind::Config);
     for root in within_repository(&project.root)
         .into_iter()
-        .filter(|root| own.as_deref() != Some(*root))
+        .filter(|root| user_dir.as_deref() != Some(*root))
     {
         for name in FileKind::Config.names() {
             let here = found.filter(|file| file.root == root && file.name == *name);
             let standing = here.map_or(Standing::Untrusted, |file| file.standing);
-            places.push(Place {
+            locations.push(ConfigLocation {
                 whose: "the project's",
                 file: root.join(name),
-                is_there: here.is_some(),
+                exists: here.is_some(),
                 standing,
             });
         }
@@ -195,5 +201,5 @@ pub(crate) fn places(project: &Project) -> Vec<Place> {
             break;
         }
     }
-    places
+    locations
 }

@@ -1,20 +1,20 @@
-//! The one place that reads the environment of this process.
+//! Access to the process environment; no other module reads it.
 //!
-//! | variable | what it does |
+//! | variable | purpose |
 //! |---|---|
-//! | `PATH` | where agents are looked for |
-//! | `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, `TERM` | colours, as usual |
-//! | `OSTLER_STATE_DIR`, `XDG_STATE_HOME`, `HOME` | where sessions are kept (`docs/sessions.md`), and which files are trusted |
+//! | `PATH` | where agents are searched |
+//! | `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, `TERM` | colours, by the usual conventions |
+//! | `OSTLER_STATE_DIR`, `XDG_STATE_HOME`, `HOME` | where sessions and trust decisions are stored: `docs/sessions.md` |
 //! | `TERM=dumb`, `CI` | no live status line |
-//! | `OSTLER_CONFIG_DIR`, `XDG_CONFIG_HOME`, `HOME` | where your own settings are |
-//! | `OSTLER_COMPLETE` | set by the script of `ostler completions`: the shell that asks for candidates |
-//! | `OSTLER_AGENT`, `OSTLER_MODEL` | the agent and the model, where no flag names them: `docs/configuration.md` |
+//! | `OSTLER_CONFIG_DIR`, `XDG_CONFIG_HOME`, `HOME` | where the user's settings are |
+//! | `OSTLER_COMPLETE` | set by the completion script: the shell that requests candidates |
+//! | `OSTLER_AGENT`, `OSTLER_MODEL` | default agent and model: `docs/configuration.md` |
 //!
-//! Agents get a part of the environment: see `docs/environment.md`.
+//! Agents get a filtered environment: see `docs/environment.md`.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "this is the door to the environment"
+    reason = "this module is the only access to the environment"
 )]
 
 use std::ffi::OsString;
@@ -23,17 +23,17 @@ use std::path::PathBuf;
 use ostler::event::At;
 use ostler::{BridgeProgram, GuardProgram, Host};
 
-/// The first argument that makes this program the guard of an agent.
+/// First argument that runs this program as the guard of an agent.
 pub(crate) const GUARD_ROLE: &str = "__guard";
 
-/// The first argument that makes this program the bridge from an agent to the caller's tools.
+/// First argument that runs this program as the bridge from an agent to the caller's tools.
 pub(crate) const BRIDGE_ROLE: &str = "__bridge";
 
-/// The first argument that makes this program try to get out of the sandbox it was started in.
+/// First argument that runs this program as an escape attempt from inside a sandbox.
 #[cfg(target_os = "linux")]
 pub(crate) const ATTEMPT_ROLE: &str = "__attempt";
 
-/// This program as the one that tries to get out.
+/// Returns this program as the one that attempts to escape.
 #[cfg(target_os = "linux")]
 pub(crate) fn attempter() -> std::io::Result<GuardProgram> {
     Ok(GuardProgram {
@@ -42,17 +42,17 @@ pub(crate) fn attempter() -> std::io::Result<GuardProgram> {
     })
 }
 
-/// The variable that makes this program answer a shell that completes a command line.
+/// Environment variable that makes this program print completion candidates.
 pub(crate) const COMPLETE_VARIABLE: &str = "OSTLER_COMPLETE";
 
-/// The shell that asks for candidates.
+/// Returns the shell that requests completion candidates.
 pub(crate) fn completing() -> Option<String> {
     std::env::var(COMPLETE_VARIABLE)
         .ok()
         .filter(|shell| !shell.is_empty())
 }
 
-/// The position of the word that is being completed, and what stands between two candidates, as bash wants it.
+/// Returns the index of the word being completed and the separator between candidates, for bash.
 pub(crate) fn completing_in_bash() -> (usize, String) {
     let index = std::env::var("_CLAP_COMPLETE_INDEX")
         .ok()
@@ -63,18 +63,18 @@ pub(crate) fn completing_in_bash() -> (usize, String) {
     )
 }
 
-/// The arguments of this process.
+/// Returns the arguments of this process.
 pub(crate) fn args() -> impl Iterator<Item = OsString> {
     std::env::args_os()
 }
 
-/// The surroundings in which agents are started: this environment, under the guard of this program.
+/// Returns the host that starts agents: this environment, with this program as guard and bridge.
 pub(crate) fn host() -> Host {
-    guarded(Host::new(std::env::vars_os()))
+    with_programs(Host::new(std::env::vars_os()))
 }
 
-/// Under the guard of this program, with its helpers and its bridge.
-fn guarded(mut host: Host) -> Host {
+/// Adds this program as guard and bridge, and its directory for helper programs.
+fn with_programs(mut host: Host) -> Host {
     if let Ok(own) = std::env::current_exe() {
         if let Some(dir) = own.parent() {
             host = host.with_helpers(dir.to_owned());
@@ -93,17 +93,18 @@ fn guarded(mut host: Host) -> Host {
     }
 }
 
-/// Surroundings with nothing of this environment but where programs are and how text looks, and with these variables.
+/// Returns a host with these variables. Only `PATH`, locale and `TMPDIR` are inherited.
 pub(crate) fn host_of(variables: Vec<(String, String)>) -> Host {
-    let kept = ["PATH", "LANG", "LC_ALL", "TMPDIR"].into_iter();
-    let kept = kept.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
+    let inherited = ["PATH", "LANG", "LC_ALL", "TMPDIR"].into_iter();
+    let inherited = inherited.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
     let set = variables
         .into_iter()
         .map(|(name, value)| (OsString::from(name), OsString::from(value)));
-    guarded(Host::new(kept.chain(set)))
+    with_programs(Host::new(inherited.chain(set)))
 }
 
-/// The processes of a session that are still there. Empty where the system does not show the environment of processes.
+/// Returns the processes of a session that are still running. Empty on systems that do not expose
+/// the environment of processes.
 pub(crate) fn left_of(session: &str) -> Vec<u32> {
     let mark = format!("{}={session}", ostler::SESSION_VARIABLE);
     let is_marked = |pid: &u32| {
@@ -119,7 +120,7 @@ pub(crate) fn left_of(session: &str) -> Vec<u32> {
         .collect()
 }
 
-/// This program's own file. `/proc/self/exe` still works when the file was replaced by an update meanwhile.
+/// Returns the path of this program. `/proc/self/exe` works even after an update replaced the file.
 fn guard_program() -> Option<PathBuf> {
     let link = PathBuf::from("/proc/self/exe");
     if link.exists() {
@@ -129,12 +130,12 @@ fn guard_program() -> Option<PathBuf> {
     }
 }
 
-/// The directory this program was started in.
+/// Returns the current directory.
 pub(crate) fn directory() -> std::io::Result<PathBuf> {
     std::env::current_dir()
 }
 
-/// Where the user's own settings are, if the environment tells.
+/// Returns the user's configuration directory, if the environment defines one.
 pub(crate) fn config_dir() -> Option<PathBuf> {
     let own = std::env::var_os("OSTLER_CONFIG_DIR").filter(|dir| !dir.is_empty());
     own.map(PathBuf::from)
@@ -142,12 +143,12 @@ pub(crate) fn config_dir() -> Option<PathBuf> {
         .or_else(|| Some(home()?.join(".config/ostler")))
 }
 
-/// The home directory.
+/// Returns the home directory.
 pub(crate) fn home() -> Option<PathBuf> {
     absolute("HOME")
 }
 
-/// The directory that sessions are kept in; none when nothing says where.
+/// Returns the directory that sessions are stored in, if the environment defines one.
 pub(crate) fn state_dir() -> Option<PathBuf> {
     let own = std::env::var_os("OSTLER_STATE_DIR").filter(|dir| !dir.is_empty());
     own.map(|dir| std::path::absolute(&dir).unwrap_or(dir.into()))
@@ -155,14 +156,14 @@ pub(crate) fn state_dir() -> Option<PathBuf> {
         .or_else(|| Some(home()?.join(".local/state/ostler")))
 }
 
-/// A variable that names a directory. What is not absolute is passed over, as the XDG specification asks.
+/// Returns a directory variable. Relative paths are ignored, as the XDG specification requires.
 fn absolute(name: &str) -> Option<PathBuf> {
     std::env::var_os(name)
         .map(PathBuf::from)
         .filter(|dir| dir.is_absolute())
 }
 
-/// The time now, for "3 min ago".
+/// Returns the current time, for "3 min ago".
 pub(crate) fn now() -> At {
     let since = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
@@ -170,17 +171,18 @@ pub(crate) fn now() -> At {
     At(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// Whether a continuous-integration job runs this program.
+/// Returns true in a continuous-integration job.
 pub(crate) fn is_ci() -> bool {
     std::env::var_os("CI").is_some_and(|v| !v.is_empty() && v != "false" && v != "0")
 }
 
-/// One variable, for `--env NAME`.
+/// Returns one variable, for `--env NAME`.
 pub(crate) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// The signals that this process was started to ignore, one bit each, the first for signal 1. Where nothing tells, none.
+/// Returns the signals that were ignored at startup, as a bit mask whose lowest bit is signal 1.
+/// Zero if the system does not expose them.
 #[cfg(unix)]
 pub(crate) fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -189,7 +191,7 @@ pub(crate) fn ignored_signals() -> u64 {
         .unwrap_or(0)
 }
 
-/// Whether the terminal can move its cursor.
+/// Returns true if the terminal cannot move its cursor.
 pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }

@@ -12,7 +12,7 @@ pub(crate) const USAGE: Code = Code(2);
 pub(crate) const UNAVAILABLE: Code = Code(3);
 pub(crate) const INTERNAL: Code = Code(70);
 
-/// The exit code for the way a run ended.
+/// Returns the exit code for the cause that ended a run.
 pub(crate) fn of(cause: Cause) -> Code {
     Code(match cause {
         Cause::Completed => 0,
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_in_the_docs_is_this_one() {
+    fn docs_table_matches() {
         let page = include_str!("../../../docs/exit-codes.md");
         for cause in Cause::ALL {
             let row = format!("| `{}` | {} |", cause, of(cause).0);

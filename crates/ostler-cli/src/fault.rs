@@ -1,10 +1,10 @@
-//! What went wrong before or around a run: a sentence, a hint, an exit code.
+//! Errors that end the program: message, hint and exit code.
 
 use ostler::{Cause, Outcome};
 
 use crate::exit::{self, Code};
 
-/// A fault that ends the program.
+/// An error that ends the program.
 #[derive(Debug)]
 pub(crate) struct Fault {
     code: Code,
@@ -13,7 +13,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// The caller asked for something that cannot be.
+    /// Creates a usage error.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self {
             code: exit::USAGE,
@@ -22,7 +22,7 @@ impl Fault {
         }
     }
 
-    /// What is needed is not there.
+    /// Creates an error for something that is not available.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
         Self {
             code: exit::UNAVAILABLE,
@@ -31,7 +31,7 @@ impl Fault {
         }
     }
 
-    /// Something that should not happen did.
+    /// Creates an internal error.
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
         Self {
             code: exit::INTERNAL,
@@ -40,26 +40,26 @@ impl Fault {
         }
     }
 
-    /// Adds what to do.
+    /// Adds a hint about what to do.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Says where what is wrong was written.
-    pub(crate) fn told_by(mut self, from: &impl std::fmt::Display) -> Self {
+    /// Prefixes the message with the origin of the invalid value.
+    pub(crate) fn with_origin(mut self, from: &impl std::fmt::Display) -> Self {
         self.message = format!("{from}: {}", self.message);
         self
     }
 
-    /// The exit code.
+    /// Returns the exit code.
     pub(crate) fn code(&self) -> Code {
         self.code
     }
 
-    /// The same as the outcome of a run that could not begin.
+    /// Returns the outcome of a run that could not start.
     pub(crate) fn outcome(&self) -> Outcome {
-        // A fault of Ostler itself has the cause that a session gives it.
+        // Internal errors have the same cause as in a session.
         let cause = if self.code == exit::USAGE {
             Cause::BadRequest
         } else {

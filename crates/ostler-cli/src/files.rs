@@ -1,18 +1,18 @@
-//! Reading small files that somebody wrote by hand.
+//! Reading of small, hand-written files.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use crate::fault::Fault;
 
-/// Nobody writes a longer one by hand.
-const LONGEST: u64 = 1024 * 1024;
+/// Maximum file size.
+const MAX_BYTES: u64 = 1024 * 1024;
 
-/// The text of a file, if it is there.
+/// Reads a text file; `None` if it does not exist.
 pub(crate) fn text(file: &Path) -> Result<Option<String>, Fault> {
     let name = file.display();
-    let cannot = |error: std::io::Error| Fault::usage(format!("{name} cannot be read: {error}"));
-    // Looked at before it is opened: a pipe would keep us waiting.
+    let cannot = |error: std::io::Error| Fault::usage(format!("cannot read {name}: {error}"));
+    // Checked before opening: opening a pipe would block.
     match std::fs::metadata(file) {
         Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
             return Ok(None);
@@ -23,11 +23,11 @@ pub(crate) fn text(file: &Path) -> Result<Option<String>, Fault> {
     }
     let mut text = String::new();
     std::fs::File::open(file)
-        .and_then(|file| file.take(LONGEST + 1).read_to_string(&mut text))
+        .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text))
         .map_err(cannot)?;
-    if text.len() as u64 > LONGEST {
+    if text.len() as u64 > MAX_BYTES {
         return Err(Fault::usage(format!(
-            "{name} is longer than such a file may be ({LONGEST} bytes)"
+            "{name} is too large: at most {MAX_BYTES} bytes are allowed"
         )));
     }
     Ok(Some(text))

@@ -1,4 +1,5 @@
-//! Showing a session to its end, while signals and limits are heeded whether anybody reads or not.
+//! Follows a session to its end: shows events, asks questions and handles signals, even if nothing
+//! reads the output.
 
 use std::io;
 use std::time::Duration;
@@ -6,150 +7,150 @@ use std::time::Duration;
 use ostler::{Event, EventKind, Remote, Session};
 use tokio::time::MissedTickBehavior;
 
-use crate::ask::Asking;
+use crate::ask::Prompter;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{self, Output};
 use crate::screen::{End, Screen};
-use crate::signals::{Caught, Signals};
+use crate::signals::{SignalAction, Signals};
 
-/// How often the status line moves.
+/// Refresh interval of the status line.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
 
-/// For how many ticks a reader that takes nothing is waited for after a second signal.
-const LAST_CHANCE: u32 = 10;
+/// Number of ticks to wait for a blocked reader after a second signal.
+const FORCED_TICKS: u32 = 10;
 
-/// Shows a session to its end and turns its ending into an exit code.
+/// Shows a session to its end and returns its exit code.
 pub(crate) async fn follow(
-    (mut session, mut asking): (Session, Asking),
+    (mut session, mut prompter): (Session, Prompter),
     shown: Box<dyn Output>,
     mut signals: Signals,
 ) -> Result<Code, Fault> {
     let live = shown.is_live();
     let (screen, mut done) = Screen::open(shown).map_err(Fault::internal)?;
-    let mut following = Following::new(session.remote(), screen);
+    let mut follower = Follower::new(session.remote(), screen);
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut began = None;
-    while !following.is_over() {
-        following.close_if_all_is_said();
-        asking.ask_if_due(&mut following.screen);
+    while !follower.is_over() {
+        follower.close_if_drained();
+        prompter.ask_if_due(&mut follower.screen);
         tokio::select! {
-            event = session.next(), if following.wants_events() => following.hear(event, &mut asking),
-            said = following.screen.say(), if following.screen.has_something_to_say() => following.said(said),
-            // A writer that is gone without a word has panicked.
-            result = &mut done, if following.screen.end().is_none() => {
-                following.written(result.unwrap_or_else(|_| Err(io::Error::other("the writer is gone"))));
+            event = session.next(), if follower.wants_events() => follower.on_event(event, &mut prompter),
+            on_sent = follower.screen.send(), if follower.screen.has_pending() => follower.on_sent(on_sent),
+            // A writer that disappears without a result has panicked.
+            result = &mut done, if follower.screen.end().is_none() => {
+                follower.on_writer_done(result.unwrap_or_else(|_| Err(io::Error::other("the writer thread panicked"))));
             }
-            heard = asking.next() => asking.hear(heard, &mut following.screen),
-            caught = signals.next() => following.obey(caught, &mut asking),
-            now = ticks.tick(), if live || following.in_a_hurry() => {
-                following.tick(now - *began.get_or_insert(now));
+            heard = prompter.next() => prompter.handle(heard, &mut follower.screen),
+            caught = signals.next() => follower.on_signal(caught, &mut prompter),
+            now = ticks.tick(), if live || follower.is_forced() => {
+                follower.tick(now - *began.get_or_insert(now));
             }
         }
     }
-    match following.screen.into_end() {
+    match follower.screen.into_end() {
         Some(End::Gone(error)) => output::gone(&error),
-        _ => Ok(following.code),
+        _ => Ok(follower.code),
     }
 }
 
-struct Following {
+struct Follower {
     remote: Remote,
     screen: Screen,
-    /// Whether the session is over: its agent is gone.
-    over: bool,
+    /// Whether the session has ended and its agent is gone.
+    is_ended: bool,
     code: Code,
     signals: u32,
-    stuck: u32,
+    stuck_ticks: u32,
 }
 
-impl Following {
+impl Follower {
     fn new(remote: Remote, screen: Screen) -> Self {
         Self {
             remote,
             screen,
-            over: false,
+            is_ended: false,
             code: exit::INTERNAL,
             signals: 0,
-            stuck: 0,
+            stuck_ticks: 0,
         }
     }
 
-    /// The agent is always brought to its end, whatever became of the output.
+    /// The agent is always stopped, whatever happens to the output.
     fn is_over(&self) -> bool {
-        self.over && self.screen.end().is_some()
+        self.is_ended && self.screen.end().is_some()
     }
 
     fn wants_events(&self) -> bool {
-        !self.over && self.screen.has_room()
+        !self.is_ended && self.screen.has_room()
     }
 
-    fn said(&mut self, taken: bool) {
+    fn on_sent(&mut self, taken: bool) {
         if taken {
-            self.stuck = 0;
+            self.stuck_ticks = 0;
         }
     }
 
-    fn in_a_hurry(&self) -> bool {
+    fn is_forced(&self) -> bool {
         self.signals > 1 && self.screen.end().is_none()
     }
 
-    fn close_if_all_is_said(&mut self) {
-        if self.over {
-            self.screen.close_if_all_is_said();
+    fn close_if_drained(&mut self) {
+        if self.is_ended {
+            self.screen.close_if_drained();
         }
     }
 
-    fn hear(&mut self, event: Option<Event>, asking: &mut Asking) {
+    fn on_event(&mut self, event: Option<Event>, prompter: &mut Prompter) {
         let Some(event) = event else {
-            self.over = true;
+            self.is_ended = true;
             return;
         };
         if let EventKind::Ended(ended) = &event.kind {
             self.code = exit::of(ended.outcome.cause);
         }
-        asking.note(&event, &mut self.screen);
+        prompter.on_event(&event, &mut self.screen);
         self.screen.push(event);
     }
 
-    fn written(&mut self, result: io::Result<()>) {
+    fn on_writer_done(&mut self, result: io::Result<()>) {
         if let Err(error) = result {
-            self.remote.stop(); // nobody reads any more: the agent need not go on
+            self.remote.stop(); // the output has no reader, so the agent can stop
             self.screen.finish(End::Gone(error));
         } else {
             self.screen.finish(End::Shown);
         }
     }
 
-    fn obey(&mut self, caught: Caught, asking: &mut Asking) {
-        if caught == Caught::Continue {
-            return asking.show_again(&mut self.screen); // it asks for nothing
+    fn on_signal(&mut self, caught: SignalAction, prompter: &mut Prompter) {
+        if caught == SignalAction::Continue {
+            return prompter.show_again(&mut self.screen);
         }
-        if self.over {
-            // Only a reader was waited for.
+        if self.is_ended {
+            // Only a blocked reader was left to wait for.
             return self.screen.finish(End::Abandoned);
         }
         self.signals += 1;
-        asking.drop_question(&mut self.screen);
+        prompter.drop_question(&mut self.screen);
         match (caught, self.signals) {
-            (Caught::Interrupt, 1) => {
-                self.screen.remark("interrupting; Ctrl-C again kills");
+            (SignalAction::Interrupt, 1) => {
+                self.screen.remark("interrupting; press Ctrl-C again to kill the agent");
                 self.remote.interrupt();
             }
-            (Caught::Interrupt, _) => self.remote.kill(),
+            (SignalAction::Interrupt, _) => self.remote.kill(),
             _ => self.remote.stop(),
         }
     }
 
     fn tick(&mut self, elapsed: Duration) {
         self.screen.tick(elapsed);
-        if !self.in_a_hurry() || (self.screen.is_clear() && !self.over) {
-            self.stuck = 0;
+        if !self.is_forced() || (self.screen.is_clear() && !self.is_ended) {
+            self.stuck_ticks = 0;
             return;
         }
-        self.stuck += 1;
-        if self.stuck > LAST_CHANCE {
+        self.stuck_ticks += 1;
+        if self.stuck_ticks > FORCED_TICKS {
             self.screen.finish(End::Abandoned);
         }
     }

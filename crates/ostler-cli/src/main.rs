@@ -43,8 +43,11 @@ fn main() -> ExitCode {
             suggestions::add(&mut error);
             // Help and version are answers; everything else is wrong usage.
             let text = error.render().ansi().to_string();
-            let (code, print): (_, fn(&str)) =
-                if error.use_stderr() { (exit::USAGE, output::tell) } else { (exit::OK, output::say) };
+            let (code, print): (_, fn(&str)) = if error.use_stderr() {
+                (exit::USAGE, output::tell)
+            } else {
+                (exit::OK, output::say)
+            };
             print(text.trim_end_matches('\n'));
             return code.into();
         }
@@ -64,7 +67,10 @@ fn finish(ended: Result<exit::Code, Fault>) -> ExitCode {
 
 fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
     // One thread is enough for one run, and starts faster.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Fault::internal)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(Fault::internal)?;
     match cli.verb {
         Verb::Run(args) => runtime.block_on(cmd::run::run(*args)),
         Verb::Loop(args) => runtime.block_on(cmd::r#loop::run(*args)),
@@ -96,7 +102,9 @@ fn hidden_role() -> Option<ExitCode> {
     }
     #[cfg(target_os = "linux")]
     if role == environment::GUARD_ROLE {
-        return Some(ExitCode::from(u8::try_from(ostler::guard::run(args)).unwrap_or(exit::INTERNAL.0)));
+        return Some(ExitCode::from(
+            u8::try_from(ostler::guard::run(args)).unwrap_or(exit::INTERNAL.0),
+        ));
     }
     #[cfg(target_os = "linux")]
     if role == environment::ATTEMPT_ROLE {

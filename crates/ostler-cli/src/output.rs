@@ -1,13 +1,13 @@
 //! What a run looks like: one trait, one file per form. Only this folder writes to stdout and stderr.
 
 mod diff;
-mod door;
+mod terminal_filter;
 mod events;
 mod human;
 mod json;
 mod markdown;
 mod notify;
-mod rounds;
+mod loop_progress;
 mod status;
 mod table;
 mod text;
@@ -25,11 +25,11 @@ use ostler::clip::plain;
 use ostler::event::Notice;
 use ostler::{Event, Outcome};
 
-pub(crate) use self::door::Door;
-pub(crate) use self::human::{spent, thousands};
-use self::rounds::Rounds;
+pub(crate) use self::human::{thousands, usage_summary};
+use self::loop_progress::LoopProgress;
 pub(crate) use self::status::Status;
 pub(crate) use self::table::{Align, table};
+pub(crate) use self::terminal_filter::TerminalFilter;
 pub(crate) use self::tools::Dialects;
 use self::tools::{Detail, Tools};
 use self::value::is_safe_to_type;
@@ -70,7 +70,7 @@ pub(crate) trait Output: Send {
     fn line(&mut self, _line: &str) {}
 
     /// A question to the person at the keyboard, who types the answer behind it.
-    fn question(&mut self, _question: &Question) {}
+    fn question(&mut self, _question: &QuestionText) {}
 
     /// The answer was typed: the next thing begins on a line of its own.
     fn answered(&mut self) {}
@@ -83,7 +83,7 @@ pub(crate) trait Output: Send {
 
 /// A question as it is shown: what it is about, and where the answer goes.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Question {
+pub(crate) struct QuestionText {
     pub(crate) lines: Vec<String>,
     pub(crate) prompt: String,
 }
@@ -150,16 +150,16 @@ fn open_view(format: Format, liveness: Liveness, view: View) -> Box<dyn Output> 
     match format {
         Format::Events => Box::new(events::Events::new(io::BufWriter::with_capacity(
             64 * 1024,
-            Door::stdout(),
+            TerminalFilter::stdout(),
         ))),
-        Format::Json => Box::new(json::Json::new(Door::stdout(), Box::new(aside()))),
+        Format::Json => Box::new(json::Json::new(TerminalFilter::stdout(), Box::new(aside()))),
         Format::Text => Box::new(text()),
         Format::Human => Box::new(human(screens(), liveness, view)),
     }
 }
 
 /// Opens the output for a stored session that is shown again: for people with what they said.
-pub(crate) fn open_again(format: Format) -> Box<dyn Output> {
+pub(crate) fn open_stored(format: Format) -> Box<dyn Output> {
     match format {
         Format::Human => {
             Box::new(human(screens(), Liveness::Recorded, View::default()).with_prompts())
@@ -170,7 +170,7 @@ pub(crate) fn open_again(format: Format) -> Box<dyn Output> {
 
 fn text() -> text::Text {
     text::Text::new(
-        Box::new(Door::stdout()),
+        Box::new(TerminalFilter::stdout()),
         Box::new(aside()),
         io::stdout().is_terminal(),
     )
@@ -182,9 +182,9 @@ fn screens() -> (Box<dyn Write + Send>, Box<dyn Write + Send>) {
 }
 
 /// What to type to go on with a loop, but for its session and what is said to it.
-pub(crate) struct Again(pub(crate) String);
+pub(crate) struct ResumeCommand(pub(crate) String);
 
-impl Again {
+impl ResumeCommand {
     /// The whole line, for a session that can be typed.
     fn line(&self, session: &str, words: &str) -> String {
         format!("{} --resume {session} \"{words}\"", self.0)
@@ -192,12 +192,16 @@ impl Again {
 }
 
 /// Opens the output of a loop, which says how to go on with it.
-pub(crate) fn open_loop(format: Format, again: Option<Again>, view: View) -> Box<dyn Output> {
+pub(crate) fn open_loop(
+    format: Format,
+    again: Option<ResumeCommand>,
+    view: View,
+) -> Box<dyn Output> {
     match format {
         Format::Human => {
-            Box::new(human(screens(), Liveness::Now, view).for_loop(Rounds::new(again)))
+            Box::new(human(screens(), Liveness::Now, view).for_loop(LoopProgress::new(again)))
         }
-        Format::Text => Box::new(text().for_loop(Rounds::new(again))),
+        Format::Text => Box::new(text().for_loop(LoopProgress::new(again))),
         format => open_run(format, view),
     }
 }
@@ -208,8 +212,8 @@ pub(crate) fn open_chat(
     view: View,
     place: impl Fn(Box<dyn Write + Send>) -> Box<dyn Write + Send>,
 ) -> Box<dyn Output> {
-    let out = Door::new(place(Box::new(io::stdout())), io::stdout().is_terminal());
-    let err = Door::new(place(Box::new(io::stderr())), io::stderr().is_terminal());
+    let out = TerminalFilter::new(place(Box::new(io::stdout())), io::stdout().is_terminal());
+    let err = TerminalFilter::new(place(Box::new(io::stderr())), io::stderr().is_terminal());
     let out = AutoStream::new(
         Box::new(out) as Box<dyn Write + Send>,
         AutoStream::choice(&io::stdout()),
@@ -220,7 +224,7 @@ pub(crate) fn open_chat(
     );
     Box::new(
         human(
-            (Box::new(out), Box::new(Heedless(err))),
+            (Box::new(out), Box::new(IgnoreErrors(err))),
             Liveness::Now,
             view,
         )
@@ -288,8 +292,8 @@ pub(crate) fn width() -> usize {
 }
 
 /// Prints bytes for another program: no colours, no line break of our own.
-pub(crate) fn hand_over(bytes: &[u8]) -> io::Result<()> {
-    let mut out = Door::stdout();
+pub(crate) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
+    let mut out = TerminalFilter::stdout();
     out.write_all(bytes).and_then(|()| out.flush())
 }
 
@@ -300,23 +304,29 @@ pub(crate) fn warning(notice: &Notice) -> String {
 
 /// Stdout with colours where they can be seen, behind the door.
 fn stdout() -> AutoStream<Box<dyn Write + Send>> {
-    AutoStream::new(Box::new(Door::stdout()), AutoStream::choice(&io::stdout()))
+    AutoStream::new(
+        Box::new(TerminalFilter::stdout()),
+        AutoStream::choice(&io::stdout()),
+    )
 }
 
 /// Stderr in the same way.
 fn stderr() -> AutoStream<Box<dyn Write + Send>> {
-    AutoStream::new(Box::new(Door::stderr()), AutoStream::choice(&io::stderr()))
+    AutoStream::new(
+        Box::new(TerminalFilter::stderr()),
+        AutoStream::choice(&io::stderr()),
+    )
 }
 
 /// Stderr as a run uses it.
 fn aside() -> impl Write + Send {
-    Heedless(stderr())
+    IgnoreErrors(stderr())
 }
 
 /// A writer whose reader may go away without anybody minding: the answer is on stdout.
-struct Heedless<W>(W);
+struct IgnoreErrors<W>(W);
 
-impl<W: Write> Write for Heedless<W> {
+impl<W: Write> Write for IgnoreErrors<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self.0.write(bytes) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => Ok(bytes.len()),

@@ -1,4 +1,4 @@
-//! The permission policy that holds in a directory: its layers, gathered.
+//! Loading of the permission policy for a directory, from all of its layers.
 
 use ostler::permission::{Policy, Preset, Trust};
 use ostler::trust::{FileKind, REMEDY, Standing, WorkspaceFile};
@@ -8,32 +8,32 @@ use crate::fault::Fault;
 use crate::trust::Project;
 use crate::user;
 
-/// The policy that holds in a directory.
+/// The effective policy of a directory.
 #[derive(Debug)]
-pub(crate) struct Loaded {
-    /// None where nobody gave one.
+pub(crate) struct LoadedPolicy {
+    /// `None` if there is no policy.
     pub(crate) policy: Option<Policy>,
-    /// What the user should know about it.
+    /// Warnings about the policy.
     pub(crate) remarks: Vec<String>,
-    /// What was not taken of the workspace's file.
+    /// Warning about rules of the project's file that were ignored.
     pub(crate) left_out: Option<String>,
 }
 
-/// Gathers the layers: `--policy`, the user's own file, the workspace's, `--permissions`.
-pub(crate) fn load(args: &PolicyArgs, project: &Project) -> Result<Loaded, Fault> {
+/// Loads the layers: `--policy`, the user's file, the project's file, `--permissions`.
+pub(crate) fn load(args: &PolicyArgs, project: &Project) -> Result<LoadedPolicy, Fault> {
     let mut layers = user::permissions(args)?;
     layers.extend(project.file(FileKind::Policy).map(parse).transpose()?);
-    layers.extend(args.permissions.map(|word| Policy::preset(preset(word))));
+    layers.extend(args.permissions.map(|name| Policy::preset(preset(name))));
     let policy = layers.into_iter().reduce(Policy::then);
     let remarks = policy.iter().flat_map(Policy::lint).collect();
-    Ok(Loaded {
+    Ok(LoadedPolicy {
         policy,
         remarks,
         left_out: left_out(project)?,
     })
 }
 
-/// Says what is not taken of the workspace's rules, since the file is not trusted.
+/// Returns a warning about rules that are ignored because the project's file is not trusted.
 pub(crate) fn left_out(project: &Project) -> Result<Option<String>, Fault> {
     let Some(file) = project.file(FileKind::Policy) else {
         return Ok(None);
@@ -46,7 +46,7 @@ pub(crate) fn left_out(project: &Project) -> Result<Option<String>, Fault> {
     };
     Ok((dropped > 0).then(|| {
         format!(
-            "{} {why}: its rules that allow something ({dropped}) are not taken. {REMEDY}",
+            "{} {why}: its allow rules ({dropped}) are ignored. {REMEDY}",
             file.name
         )
     }))
@@ -65,8 +65,8 @@ fn parse(file: &WorkspaceFile) -> Result<Policy, Fault> {
     )
 }
 
-fn preset(word: Permissions) -> Preset {
-    match word {
+fn preset(name: Permissions) -> Preset {
+    match name {
         Permissions::ReadOnly => Preset::ReadOnly,
         Permissions::Workspace => Preset::Workspace,
         Permissions::Ask => Preset::Ask,

@@ -1,4 +1,4 @@
-//! Where the task comes from: the command line, stdin, or a file inside the working directory.
+//! Reading of the task from the command line, stdin or a file in the working directory.
 
 use std::io::{IsTerminal, Read};
 use std::path::Path;
@@ -6,8 +6,8 @@ use std::path::Path;
 use crate::args::TaskArgs;
 use crate::fault::Fault;
 
-/// Puts the task together. Stdin is read only when it was asked for, or when there is nothing else: a program that inherits
-/// a pipe which nobody closes must not wait for it (P32).
+/// Reads the task. Stdin is read only if requested or if there is no other task: an inherited pipe
+/// that is never closed must not block the program (P32).
 pub(crate) fn read(args: &TaskArgs, dir: &Path, verb: &str) -> Result<String, Fault> {
     let typed = args.prompt.as_deref().or(args.text.as_deref());
     let given = match (&args.prompt_file, typed) {
@@ -22,8 +22,8 @@ pub(crate) fn read(args: &TaskArgs, dir: &Path, verb: &str) -> Result<String, Fa
         None => stdin()?,
     };
     if task.trim().is_empty() {
-        let hint = format!("ostler {verb} \"…\", or pipe it in, or --prompt-file FILE");
-        return Err(Fault::usage("there is no task").hint(hint));
+        let hint = format!("run `ostler {verb} \"…\"`, pipe the task to stdin, or use `--prompt-file FILE`");
+        return Err(Fault::usage("no task given").hint(hint));
     }
     Ok(task)
 }
@@ -40,27 +40,27 @@ fn stdin() -> Result<String, Fault> {
     let mut bytes = Vec::new();
     std::io::stdin()
         .read_to_end(&mut bytes)
-        .map_err(|e| Fault::usage(format!("stdin cannot be read: {e}")))?;
+        .map_err(|e| Fault::usage(format!("cannot read stdin: {e}")))?;
     String::from_utf8(bytes).map_err(|_| Fault::usage("the task on stdin is not UTF-8 text"))
 }
 
-/// S4-10, S4-39: the file must lie inside the working directory, after links are followed.
+/// S4-10, S4-39: the file must be inside the working directory, after resolving links.
 fn from_file(file: &Path, dir: &Path, verb: &str) -> Result<String, Fault> {
     let shown = file.display();
     let fault = |error: std::io::Error| {
-        Fault::usage(format!("the prompt file {shown} cannot be read: {error}"))
+        Fault::usage(format!("cannot read the prompt file {shown}: {error}"))
     };
     let root = dir
         .canonicalize()
-        .map_err(|e| Fault::usage(format!("{} cannot be used: {e}", dir.display())))?;
+        .map_err(|e| Fault::usage(format!("cannot use {}: {e}", dir.display())))?;
     let full = root.join(file).canonicalize().map_err(fault)?;
     if !full.starts_with(&root) {
         let hint = format!(
-            "put it inside {}, or pipe it in: ostler {verb} < {shown}",
+            "move it into {}, or pipe it to stdin: `ostler {verb} < {shown}`",
             root.display()
         );
         return Err(Fault::usage(format!(
-            "the prompt file {shown} lies outside the working directory"
+            "the prompt file {shown} is outside the working directory"
         ))
         .hint(hint));
     }
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_prompt_file_stays_inside_the_directory() {
+    fn prompt_files_outside_the_directory_are_rejected() {
         let outer = tempfile::tempdir().unwrap();
         let dir = outer.path().join("work");
         std::fs::create_dir(&dir).unwrap();
@@ -93,7 +93,7 @@ mod tests {
             std::os::unix::fs::symlink(outer.path().join("secret"), dir.join("link")).unwrap();
             assert!(from_file(Path::new("link"), &dir, "run").is_err());
         }
-        // A neighbour whose name begins like the directory's is outside all the same.
+        // A sibling directory with the same name prefix is outside too.
         std::fs::create_dir(outer.path().join("work2")).unwrap();
         std::fs::write(outer.path().join("work2/task.md"), "no").unwrap();
         assert!(from_file(Path::new("../work2/task.md"), &dir, "run").is_err());

@@ -1,4 +1,4 @@
-//! The way to what is seen: what waits for the writing thread, and what is held back while a question stands open.
+//! Queue to the output thread. Output is held back while a question is open.
 
 use std::io;
 use std::time::Duration;
@@ -6,33 +6,35 @@ use std::time::Duration;
 use ostler::Event;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::output::{Batch, Output, Question, Writer};
+use crate::output::{Batch, Output, QuestionText, Writer};
 
-/// How the showing ended.
+/// How the output ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// All of it was written.
+    /// Everything was written.
     Shown,
-    /// It cannot be written.
+    /// Writing failed.
     Gone(io::Error),
-    /// It was not read, and somebody told us to end.
+    /// The output was not read, and the program was told to end.
     Abandoned,
 }
 
-/// What is to be seen.
+/// Queue of output that is still to be shown.
 pub(crate) struct Screen {
     to: Option<mpsc::Sender<Batch>>,
     waiting: Batch,
-    /// A question that is about to be shown. It goes before what waits, and what waits stays until it is answered.
+    /// A question that is about to be shown. It goes before all waiting output, which is held until
+    /// the answer.
     question: Option<Batch>,
     is_held: bool,
-    /// A large batch that the writer has and has not shown yet. Nothing more is read before it is: at most one is in memory.
+    /// A large batch that the writer has not shown yet. Nothing more is read until it is, so that
+    /// at most one is in memory.
     large: Option<oneshot::Receiver<()>>,
     end: Option<End>,
 }
 
 impl Screen {
-    /// Starts the writing. The other part says how it ended.
+    /// Starts the output thread. The receiver resolves with its result.
     pub(crate) fn open(
         output: Box<dyn Output>,
     ) -> io::Result<(Self, oneshot::Receiver<io::Result<()>>)> {
@@ -51,22 +53,23 @@ impl Screen {
         ))
     }
 
-    /// How the showing ended, if it has.
+    /// Returns how the output ended, if it has.
     pub(crate) fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
 
-    /// Takes how it ended.
+    /// Returns how the output ended, if it has.
     pub(crate) fn into_end(self) -> Option<End> {
         self.end
     }
 
-    /// Whether more may come. While a question stands open everything is read: it may be withdrawn.
+    /// Returns true if more events can be queued. While a question is open all events are read,
+    /// because one may withdraw it.
     pub(crate) fn has_room(&self) -> bool {
         self.is_held || (self.large.is_none() && self.waiting.has_room())
     }
 
-    /// Whether nothing waits to be shown.
+    /// Returns true if nothing is waiting to be shown.
     pub(crate) fn is_clear(&self) -> bool {
         self.waiting.is_empty() && self.question.is_none()
     }
@@ -85,28 +88,28 @@ impl Screen {
         self.waiting.line(line);
     }
 
-    /// Resolves when everything so far can be seen.
+    /// Resolves when everything queued so far is on the screen.
     pub(crate) fn shown(&mut self) -> oneshot::Receiver<()> {
         self.waiting.shown()
     }
 
-    /// Shows a question and leaves it open.
-    pub(crate) fn ask(&mut self, question: Question) {
+    /// Shows a question and holds back other output.
+    pub(crate) fn ask(&mut self, question: QuestionText) {
         let mut batch = self.question.take().unwrap_or_default();
         batch.question(question);
         self.question = Some(batch);
         self.is_held = true;
     }
 
-    /// The answer was not one: the question comes again.
-    pub(crate) fn ask_again(&mut self, question: Question) {
+    /// Shows a question again after an invalid answer.
+    pub(crate) fn ask_again(&mut self, question: QuestionText) {
         let mut batch = Batch::default();
         batch.answered();
         batch.question(question);
         self.question = Some(batch);
     }
 
-    /// The question was answered by a line that was typed, or it is gone.
+    /// Releases the held output: the question was answered by a typed line, or withdrawn.
     pub(crate) fn release(&mut self, answered: bool) {
         self.is_held = false;
         if answered {
@@ -114,15 +117,15 @@ impl Screen {
         }
     }
 
-    pub(crate) fn has_something_to_say(&self) -> bool {
+    pub(crate) fn has_pending(&self) -> bool {
         let waits = !self.is_held && !self.waiting.is_empty();
         self.end.is_none() && (waits || self.question.is_some() || self.large.is_some())
     }
 
-    /// Hands over what waits, as soon as the writer takes it; true when it did. It can be dropped without losing anything.
-    pub(crate) async fn say(&mut self) -> bool {
+    /// Sends the waiting output when the writer has room. Returns true if it was sent. Cancel safe.
+    pub(crate) async fn send(&mut self) -> bool {
         if let Some(shown) = &mut self.large {
-            let _ = shown.await; // the writer has stopped: it says why
+            let _ = shown.await; // an error means that the writer stopped; its result says why
             self.large = None;
             return true;
         }
@@ -138,19 +141,19 @@ impl Screen {
             permit.send(batch);
             return true;
         }
-        self.to = None; // the writer has stopped, and says why
+        self.to = None; // the writer stopped; its result says why
         false
     }
 
-    /// Moves the status line. Without room the line cannot move anyway.
+    /// Updates the status line, unless the writer is busy.
     pub(crate) fn tick(&mut self, elapsed: Duration) {
         if let (Some(to), false) = (&self.to, self.is_held) {
             let _ = to.try_send(Batch::tick(elapsed));
         }
     }
 
-    /// Nothing more will come.
-    pub(crate) fn close_if_all_is_said(&mut self) {
+    /// Closes the queue if everything has been sent.
+    pub(crate) fn close_if_drained(&mut self) {
         if self.is_clear() {
             self.to = None;
         }

@@ -1,14 +1,14 @@
-//! Signals: Ctrl-C interrupts the turn, a second one kills; SIGTERM and SIGHUP stop in good order; after SIGCONT what was
-//! on the screen is shown again.
+//! Signals: Ctrl-C interrupts the turn and a second one kills the agent; SIGTERM and SIGHUP stop
+//! gracefully; SIGCONT redraws the screen.
 
 use crate::fault::Fault;
 
-/// What a signal asks for.
+/// Action requested by a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Caught {
+pub(crate) enum SignalAction {
     Interrupt,
     Terminate,
-    /// The program was stopped (Ctrl-Z), and goes on.
+    /// The program resumes after a suspend (Ctrl-Z).
     Continue,
 }
 
@@ -23,25 +23,26 @@ mod unix {
     use tokio::signal::unix::{Signal, SignalKind, signal};
     use tokio::time::Sleep;
 
-    use super::{Caught, Fault};
+    use super::{Fault, SignalAction};
     use crate::environment;
 
-    /// Two signals to end within this time are one: `timeout` tells the process and then its whole group.
-    const ONE: Duration = Duration::from_millis(300);
+    /// Termination signals within this time count as one: `timeout` signals the process and then
+    /// its group.
+    const ECHO_WINDOW: Duration = Duration::from_millis(300);
 
-    /// The signals that are heeded.
+    /// Signal handlers.
     pub(crate) struct Signals {
         int: Option<Signal>,
         term: Option<Signal>,
         hup: Option<Signal>,
         cont: Option<Signal>,
-        /// Runs while a signal to end is the echo of the one before.
+        /// Runs while another termination signal counts as the same one.
         echo: Option<Pin<Box<Sleep>>>,
     }
 
     impl Signals {
-        /// Listens to those that whoever started this program did not have ignored: `nohup` ignores SIGHUP, and a shell
-        /// without job control ignores SIGINT for what it runs in the background.
+        /// Listens for signals that were not ignored at startup: `nohup` ignores SIGHUP, and a
+        /// shell without job control ignores SIGINT for background processes.
         pub(crate) fn listen() -> Result<Self, Fault> {
             let ignored = environment::ignored_signals();
             let listen = |kind: SignalKind| {
@@ -60,42 +61,42 @@ mod unix {
             })
         }
 
-        /// The next one. It can be dropped without losing any.
-        pub(crate) async fn next(&mut self) -> Caught {
+        /// Waits for the next signal. Cancel safe.
+        pub(crate) async fn next(&mut self) -> SignalAction {
             loop {
                 tokio::select! {
-                    () = heard(&mut self.int) => return Caught::Interrupt,
-                    () = heard(&mut self.cont) => return Caught::Continue,
-                    () = heard(&mut self.term) => {}
-                    () = heard(&mut self.hup) => {}
-                    () = over(&mut self.echo) => {
+                    () = received(&mut self.int) => return SignalAction::Interrupt,
+                    () = received(&mut self.cont) => return SignalAction::Continue,
+                    () = received(&mut self.term) => {}
+                    () = received(&mut self.hup) => {}
+                    () = elapsed(&mut self.echo) => {
                         self.echo = None;
                         continue;
                     }
                 }
                 if self
                     .echo
-                    .replace(Box::pin(tokio::time::sleep(ONE)))
+                    .replace(Box::pin(tokio::time::sleep(ECHO_WINDOW)))
                     .is_none()
                 {
-                    return Caught::Terminate;
+                    return SignalAction::Terminate;
                 }
             }
         }
     }
 
-    async fn heard(signal: &mut Option<Signal>) {
-        // A signal without a listener is never heard.
-        let heard = match signal {
+    async fn received(signal: &mut Option<Signal>) {
+        // An ignored signal never arrives.
+        let value = match signal {
             Some(signal) => signal.recv().await,
             None => None,
         };
-        if heard.is_none() {
+        if value.is_none() {
             std::future::pending::<()>().await;
         }
     }
 
-    async fn over(time: &mut Option<Pin<Box<Sleep>>>) {
+    async fn elapsed(time: &mut Option<Pin<Box<Sleep>>>) {
         match time {
             Some(time) => time.await,
             None => std::future::pending().await,
@@ -113,10 +114,10 @@ impl Signals {
         Ok(Self)
     }
 
-    pub(crate) async fn next(&mut self) -> Caught {
+    pub(crate) async fn next(&mut self) -> SignalAction {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
         }
-        Caught::Interrupt
+        SignalAction::Interrupt
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, Fault> {
 }
 
 /// Agents with a page of their own; the others speak ACP, and share one.
-const PAGES: [&str; 8] = [
+const AGENT_PAGES: [&str; 8] = [
     "claude",
     "codex",
     "copilot",
@@ -38,8 +38,8 @@ const PAGES: [&str; 8] = [
 ];
 
 /// The page about an agent.
-pub(crate) fn page(agent: &dyn Agent) -> String {
-    let name = PAGES
+pub(crate) fn docs_page(agent: &dyn Agent) -> String {
+    let name = AGENT_PAGES
         .iter()
         .find(|name| **name == agent.name())
         .unwrap_or(&"acp");
@@ -47,40 +47,40 @@ pub(crate) fn page(agent: &dyn Agent) -> String {
 }
 
 /// What an agent says of a spec that is wrong.
-pub(crate) fn wrong(error: &SpecError, agent: &dyn Agent, verb: &str) -> Fault {
+pub(crate) fn spec_fault(error: &SpecError, agent: &dyn Agent, verb: &str) -> Fault {
     let hint = format!(
         "`ostler {verb} --help` and {} list the settings.",
-        page(agent)
+        docs_page(agent)
     );
     Fault::usage(error.to_string()).hint(hint)
 }
 
 /// The agent to start, and the name it goes by: its own, or another that a file gives it.
 #[derive(Clone)]
-pub(crate) struct Chosen {
+pub(crate) struct ChosenAgent {
     pub(crate) name: String,
     pub(crate) agent: Arc<dyn Agent>,
 }
 
-/// The agent that was named, or the one that is there. A played one only where somebody looks on (`shown`).
+/// The agent that was named, or the one that is there. A played one only where somebody looks on (`has_viewer`).
 pub(crate) async fn choose(
     config: &Config,
     args: &StartArgs,
-    (host, shown): (&Host, bool),
-) -> Result<Chosen, Fault> {
+    (host, has_viewer): (&Host, bool),
+) -> Result<ChosenAgent, Fault> {
     if let Some(name) = &args.agent {
-        return named(config, name);
+        return find_agent(config, name);
     }
     if let Some(chosen) = configured(config) {
         return chosen;
     }
-    let chosen = found(config, host).await?;
+    let chosen = first_usable(config, host).await?;
     if !chosen.agent.plays() {
         return Ok(chosen);
     }
     // A person is shown what Ostler does. A script that asked for an answer, and whoever asked an agent for something,
     // must not take a played one for it: the first real agent then says that it is missing.
-    if args.is_for_any_agent() && shown {
+    if args.is_for_any_agent() && has_viewer {
         output::tell(
             "No coding agent was found on this machine: the built-in agent `scripted` plays a script instead.",
         );
@@ -91,28 +91,28 @@ pub(crate) async fn choose(
         .agents()
         .iter()
         .find(|known| !known.plays())
-        .map_or(chosen, |agent| Chosen::own(agent.clone())))
+        .map_or(chosen, |agent| ChosenAgent::unaliased(agent.clone())))
 }
 
 /// The agent that a file or the environment names.
-pub(crate) fn configured(config: &Config) -> Option<Result<Chosen, Fault>> {
+pub(crate) fn configured(config: &Config) -> Option<Result<ChosenAgent, Fault>> {
     let entry = config.default_agent()?;
-    Some(named(config, entry.value.text()).map_err(|fault| fault.told_by(&entry.from)))
+    Some(find_agent(config, entry.value.text()).map_err(|fault| fault.with_origin(&entry.from)))
 }
 
 /// The first agent that is there and ready; one that plays a script when there is none.
-pub(crate) async fn found(config: &Config, host: &Host) -> Result<Chosen, Fault> {
+pub(crate) async fn first_usable(config: &Config, host: &Host) -> Result<ChosenAgent, Fault> {
     let agent = config
         .agents()
-        .choose_for(host, |agent| probing(config, agent.name()))
+        .choose_for(host, |agent| probe_spec(config, agent.name()))
         .await;
     agent
-        .map(Chosen::own)
+        .map(ChosenAgent::unaliased)
         .ok_or_else(|| Fault::internal("no agent is known"))
 }
 
-impl Chosen {
-    pub(crate) fn own(agent: Arc<dyn Agent>) -> Self {
+impl ChosenAgent {
+    pub(crate) fn unaliased(agent: Arc<dyn Agent>) -> Self {
         Self {
             name: agent.name().to_owned(),
             agent,
@@ -121,30 +121,30 @@ impl Chosen {
 }
 
 /// The language that is spoken with an agent that is started like this.
-pub(crate) fn language(agent: &dyn Agent, spec: &Spec) -> &'static dyn Dialect {
+pub(crate) fn dialect_for(agent: &dyn Agent, spec: &Spec) -> &'static dyn Dialect {
     let dialect = agent.dialect();
     dialect.select_transport(spec).unwrap_or(dialect)
 }
 
 /// The same before there is a spec: by what was typed and what the files say. What is wrong with that is said later.
-pub(crate) fn likely_language(
+pub(crate) fn likely_dialect(
     args: &StartArgs,
     config: &Config,
-    chosen: &Chosen,
+    chosen: &ChosenAgent,
 ) -> &'static dyn Dialect {
     let mut spec = Spec {
         after_turn: AfterTurn::Wait,
         ..Spec::default()
     };
-    let _ = gather(&args.agent_settings, &mut spec.settings);
+    let _ = collect_settings(&args.agent_settings, &mut spec.settings);
     if let Some(defaults) = config.defaults(&chosen.name) {
         let _ = defaults.fill(&mut spec, &lookup);
     }
-    language(&*chosen.agent, &spec)
+    dialect_for(&*chosen.agent, &spec)
 }
 
 /// A spec to probe an agent with: what the files say of it, as far as it can be had.
-pub(crate) fn probing(config: &Config, name: &str) -> Spec {
+pub(crate) fn probe_spec(config: &Config, name: &str) -> Spec {
     let mut spec = Spec::default();
     if let Some(defaults) = config.defaults(name) {
         let _ = defaults.fill(&mut spec, &lookup); // the run says what is wrong
@@ -158,7 +158,7 @@ pub(crate) fn lookup(name: &str) -> Option<String> {
 }
 
 /// The agent of that name, or an error that lists those there are.
-pub(crate) fn named(config: &Config, name: &str) -> Result<Chosen, Fault> {
+pub(crate) fn find_agent(config: &Config, name: &str) -> Result<ChosenAgent, Fault> {
     let agent = config.agent(name).ok_or_else(|| {
         if name == LOOP {
             return Fault::usage("the agent loop is a verb of its own")
@@ -176,7 +176,7 @@ pub(crate) fn named(config: &Config, name: &str) -> Result<Chosen, Fault> {
         };
         fault.hint(format!("{meant}agents: {}", names.join(", ")))
     })?;
-    Ok(Chosen {
+    Ok(ChosenAgent {
         name: name.to_owned(),
         agent,
     })
@@ -184,7 +184,7 @@ pub(crate) fn named(config: &Config, name: &str) -> Result<Chosen, Fault> {
 
 /// What differs from one use of an agent to another.
 #[derive(Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct LaunchContext {
     pub(crate) prompt: String,
     pub(crate) dir: PathBuf,
     /// The project in that directory.
@@ -199,23 +199,27 @@ pub(crate) struct Way {
 
 /// What was typed, before an agent's own defaults.
 #[derive(Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct RequestedSpec {
     pub(crate) spec: Spec,
     streaming: bool,
     /// Whether rules hold that the workspace's own settings of an agent would go round.
-    is_ruled: bool,
+    has_policy: bool,
 }
 
 /// Puts together what was typed.
-pub(crate) fn read(args: StartArgs, config: &Config, way: Way) -> Result<Wanted, Fault> {
+pub(crate) fn build(
+    args: StartArgs,
+    config: &Config,
+    context: LaunchContext,
+) -> Result<RequestedSpec, Fault> {
     let mut settings = Settings::default();
     let denials = if args.agent_settings.tolerate_denials {
         Denials::Tolerate
     } else {
         Denials::Fail
     };
-    gather(&args.agent_settings, &mut settings)?;
-    if !way.has_model
+    collect_settings(&args.agent_settings, &mut settings)?;
+    if !context.has_model
         && settings.last(keys::MODEL).is_none()
         && let Some(model) = config::model()?
     {
@@ -242,46 +246,46 @@ pub(crate) fn read(args: StartArgs, config: &Config, way: Way) -> Result<Wanted,
             }
         })
         .transpose()?;
-    let loaded = policy::load(&args.policy, &way.project)?;
+    let loaded = policy::load(&args.policy, &context.project)?;
     loaded
         .remarks
         .iter()
         .for_each(|remark| output::tell(remark));
-    let is_ruled = loaded.policy.is_some() && !way.project.is_trusted;
+    let has_policy = loaded.policy.is_some() && !context.project.is_trusted;
     let spec = Spec {
-        prompt: way.prompt,
-        dir: Some(way.dir),
-        after_turn: way.after_turn,
-        attendance: way.attendance,
+        prompt: context.prompt,
+        dir: Some(context.dir),
+        after_turn: context.after_turn,
+        attendance: context.attendance,
         policy: loaded.policy,
         settings,
         extra_args: args.extra,
         env,
         program,
         raw_log,
-        limits: limited(&args.limits, &config.limits()),
+        limits: merged_limits(&args.limits, &config.limits()),
         denials,
         sandbox: sandbox(args.sandbox),
         ..Spec::default()
     };
-    Ok(Wanted {
+    Ok(RequestedSpec {
         spec,
-        streaming: way.streaming,
-        is_ruled,
+        streaming: context.streaming,
+        has_policy,
     })
 }
 
 /// The limits: those of the files, and over them those of the flags.
-fn limited(args: &LimitArgs, usual: &Limits) -> Limits {
-    let over = |flag: Option<Time>, usual| flag.map_or(usual, |time| time.0);
+fn merged_limits(args: &LimitArgs, usual: &Limits) -> Limits {
+    let flag_or = |flag: Option<Time>, usual| flag.map_or(usual, |time| time.0);
     Limits {
-        wall: over(args.timeout, usual.wall),
-        idle: over(args.idle_timeout, usual.idle),
-        startup: over(args.startup_timeout, usual.startup),
+        wall: flag_or(args.timeout, usual.wall),
+        idle: flag_or(args.idle_timeout, usual.idle),
+        startup: flag_or(args.startup_timeout, usual.startup),
         grace: args.grace.and_then(|time| time.0).unwrap_or(usual.grace),
         budget_tokens: args.max_tokens.or(usual.budget_tokens),
         budget_turns: args.max_messages.or(usual.budget_turns),
-        budget_wall: over(args.max_time, usual.budget_wall),
+        budget_wall: flag_or(args.max_time, usual.budget_wall),
         event_bytes: args
             .sizes
             .max_log_size
@@ -294,9 +298,9 @@ fn limited(args: &LimitArgs, usual: &Limits) -> Limits {
     }
 }
 
-impl Wanted {
-    /// The same as [`Wanted::spec`], and what there is to say about it is told.
-    pub(crate) fn told(&self, config: &Config, chosen: &Chosen) -> Result<Spec, Fault> {
+impl RequestedSpec {
+    /// The same as [`RequestedSpec::spec`], and what there is to say about it is told.
+    pub(crate) fn resolve(&self, config: &Config, chosen: &ChosenAgent) -> Result<Spec, Fault> {
         let (spec, remarks) = self.spec(config, chosen)?;
         remarks.iter().for_each(|remark| output::tell(remark));
         Ok(spec)
@@ -306,11 +310,11 @@ impl Wanted {
     pub(crate) fn spec(
         &self,
         config: &Config,
-        chosen: &Chosen,
+        chosen: &ChosenAgent,
     ) -> Result<(Spec, Vec<String>), Fault> {
         let (agent, mut spec) = (&*chosen.agent, self.spec.clone());
         let mut remarks = match config.defaults(&chosen.name) {
-            Some(defaults) => filled(&defaults, &mut spec)?,
+            Some(defaults) => fill_defaults(&defaults, &mut spec)?,
             None => config.limit(agent, &mut spec),
         };
         let knows = |key: &str| agent.settings().iter().any(|known| known.key == key);
@@ -318,7 +322,7 @@ impl Wanted {
             spec.settings
                 .set(keys::INCLUDE_PARTIAL, self.streaming.to_string());
         }
-        if self.is_ruled
+        if self.has_policy
             && let Some(dir) = &self.spec.dir
         {
             remarks.extend(leave_out_project_settings(agent, &mut spec.settings, dir));
@@ -328,7 +332,10 @@ impl Wanted {
 }
 
 /// Puts beneath a spec what the files say of an agent, and gives what there is to say about it.
-pub(crate) fn filled(defaults: &Defaults<'_>, spec: &mut Spec) -> Result<Vec<String>, Fault> {
+pub(crate) fn fill_defaults(
+    defaults: &Defaults<'_>,
+    spec: &mut Spec,
+) -> Result<Vec<String>, Fault> {
     defaults.fill(spec, &lookup).map_err(|error| {
         Fault::usage(error.to_string())
             .hint("set it, or give the agent's variable with --env NAME=VALUE")
@@ -376,7 +383,7 @@ fn sandbox(kind: Option<SandboxKind>) -> Sandbox {
 }
 
 /// Puts the agent's settings under their keys.
-fn gather(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
+fn collect_settings(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
     let single = [
         (keys::MODEL, &given.model),
         (keys::SYSTEM_PROMPT, &given.system_prompt),
@@ -406,7 +413,7 @@ fn gather(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
         let config = if config.trim_start().starts_with('{') {
             config.clone()
         } else {
-            shown(&absolute(Path::new(config))?)?
+            utf8_path(&absolute(Path::new(config))?)?
         };
         settings.push(keys::MCP_CONFIG, config);
     }
@@ -421,11 +428,11 @@ fn gather(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
     if let Some(schema) = &given.json_schema {
         settings.set(keys::JSON_SCHEMA, schema_text(schema)?);
     }
-    set_each(settings, &given.set)
+    apply_set_flags(settings, &given.set)
 }
 
 /// What `--set` says.
-pub(crate) fn set_each(settings: &mut Settings, entries: &[String]) -> Result<(), Fault> {
+pub(crate) fn apply_set_flags(settings: &mut Settings, entries: &[String]) -> Result<(), Fault> {
     let mut set: Vec<&str> = Vec::new();
     for entry in entries {
         let Some((key, value)) = entry.split_once('=') else {
@@ -491,7 +498,7 @@ fn absolute(path: &Path) -> Result<PathBuf, Fault> {
     std::path::absolute(path).map_err(|e| Fault::usage(format!("{}: {e}", path.display())))
 }
 
-fn shown(path: &Path) -> Result<String, Fault> {
+fn utf8_path(path: &Path) -> Result<String, Fault> {
     path.to_str()
         .map(str::to_owned)
         .ok_or_else(|| Fault::usage(format!("{} is not UTF-8", path.display())))
@@ -504,14 +511,14 @@ mod tests {
     #[test]
     fn every_agent_has_a_page() {
         for agent in ostler::Agents::builtin().iter() {
-            let page = page(&**agent);
+            let docs_page = docs_page(&**agent);
             let file = Path::new(env!("CARGO_MANIFEST_DIR"))
                 .join("../..")
-                .join(&page);
+                .join(&docs_page);
             let text = std::fs::read_to_string(file).unwrap();
             assert!(
                 text.contains(agent.name()),
-                "{page} does not mention {}",
+                "{docs_page} does not mention {}",
                 agent.name()
             );
         }

@@ -24,7 +24,7 @@ pub(crate) fn open_store() -> Result<Arc<Store>, Fault> {
 }
 
 /// The same to look into it: a store that cannot be written can perhaps be read, and that is told.
-pub(crate) fn open_store_to_look() -> Result<Arc<Store>, Fault> {
+pub(crate) fn open_store_for_reading() -> Result<Arc<Store>, Fault> {
     let fault = match open_store() {
         Ok(store) => return Ok(store),
         Err(fault) => fault,
@@ -47,7 +47,7 @@ pub(crate) fn fault(error: &StoreError) -> Fault {
         StoreError::Running { pid, .. } => {
             Fault::usage(error.to_string()).hint(format!("stop process {pid} first"))
         }
-        StoreError::Place { .. } => {
+        StoreError::Unusable { .. } => {
             Fault::internal(error).hint("OSTLER_STATE_DIR names another directory")
         }
         _ => Fault::internal(error),
@@ -55,13 +55,17 @@ pub(crate) fn fault(error: &StoreError) -> Fault {
 }
 
 /// The surroundings in which a session is kept, and the store that keeps it; none when it is not to be kept, or cannot be.
-pub(crate) struct Keeping {
+pub(crate) struct SessionStorage {
     pub(crate) host: Host,
     pub(crate) store: Option<Arc<Store>>,
 }
 
 /// Makes ready to keep a session. A store that cannot be opened is told, and the run goes on without it.
-pub(crate) fn keeping(args: &mut StartArgs, dir: &Path, config: &Config) -> Result<Keeping, Fault> {
+pub(crate) fn prepare_storage(
+    args: &mut StartArgs,
+    dir: &Path,
+    config: &Config,
+) -> Result<SessionStorage, Fault> {
     let host = environment::host().with_commands(commands::choice(&args.commands)?);
     // Whoever wants nothing kept gets no directory and no database either.
     let store = match (!args.no_store).then(open_store).transpose() {
@@ -74,8 +78,8 @@ pub(crate) fn keeping(args: &mut StartArgs, dir: &Path, config: &Config) -> Resu
             None
         }
     };
-    if args.go_on {
-        go_on(args, dir, (store.as_deref(), config))?;
+    if args.continue_latest {
+        resume_latest(args, dir, (store.as_deref(), config))?;
     } else if let (None, Some(id), Some(store)) = (&args.agent, &args.agent_settings.resume, &store)
     {
         args.agent = agent_of(store, id, config)?;
@@ -84,7 +88,7 @@ pub(crate) fn keeping(args: &mut StartArgs, dir: &Path, config: &Config) -> Resu
         Some(store) => host.with_log(store.clone()),
         None => host,
     };
-    Ok(Keeping { host, store })
+    Ok(SessionStorage { host, store })
 }
 
 /// Returns the agent of a session to resume, unless the one that would be used anyway is the same. An id that Ostler does not
@@ -117,7 +121,7 @@ pub(crate) fn resolve(store: &Store, id: &str) -> Result<SessionRow, Fault> {
 const RECENT: usize = 100;
 
 /// The latest session of a directory is the one to go on with.
-fn go_on(
+fn resume_latest(
     args: &mut StartArgs,
     dir: &Path,
     (store, config): (Option<&Store>, &Config),

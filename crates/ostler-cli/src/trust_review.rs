@@ -19,14 +19,14 @@ const WIDTH: usize = 300;
 
 /// What a file asks for.
 #[derive(Debug, Default)]
-pub(crate) struct Asked {
+pub(crate) struct RequestedAccess {
     /// Requests that trust grants, one clause each.
     pub(crate) grantable: Vec<String>,
     /// Requests that no workspace is granted.
     pub(crate) never: Vec<String>,
 }
 
-impl Asked {
+impl RequestedAccess {
     fn is_empty(&self) -> bool {
         self.grantable.is_empty() && self.never.is_empty()
     }
@@ -55,9 +55,9 @@ fn ask(project: &mut Project) {
         .filter(|(_, file)| !file.is_trusted())
     {
         // What is wrong with a file is said when it is loaded.
-        let asked = asked(project, file).unwrap_or_default();
-        if !asked.grantable.is_empty() {
-            waiting.push((at, asked));
+        let requested = requested_access(project, file).unwrap_or_default();
+        if !requested.grantable.is_empty() {
+            waiting.push((at, requested));
         }
     }
     if waiting.is_empty() {
@@ -67,8 +67,8 @@ fn ask(project: &mut Project) {
         "{} has files that ask for more than you granted:",
         shown(&project.root.to_string_lossy())
     ));
-    for (at, asked) in &waiting {
-        describe(&project.files[*at], asked)
+    for (at, requested) in &waiting {
+        describe(&project.files[*at], requested)
             .iter()
             .for_each(|line| tell(line));
     }
@@ -91,7 +91,10 @@ fn ask(project: &mut Project) {
 }
 
 /// What a file asks for, as it is read.
-pub(crate) fn asked(project: &Project, file: &WorkspaceFile) -> Result<Asked, Fault> {
+pub(crate) fn requested_access(
+    project: &Project,
+    file: &WorkspaceFile,
+) -> Result<RequestedAccess, Fault> {
     Ok(match file.kind {
         FileKind::Sandbox => {
             let decided = as_if_trusted(project, file)?;
@@ -100,7 +103,7 @@ pub(crate) fn asked(project: &Project, file: &WorkspaceFile) -> Result<Asked, Fa
                 .iter()
                 .map(|(request, why)| format!("{request} ({why})"))
                 .collect();
-            Asked {
+            RequestedAccess {
                 grantable: decided.opened.iter().map(ToString::to_string).collect(),
                 never,
             }
@@ -108,7 +111,7 @@ pub(crate) fn asked(project: &Project, file: &WorkspaceFile) -> Result<Asked, Fa
         FileKind::Policy => {
             let rules = user::parse(&file.text, &file.name, Trust::Full)?;
             let allows = rules.rules().filter(|rule| rule.as_str() == "allow");
-            Asked {
+            RequestedAccess {
                 grantable: allows
                     .map(|rule| format!("{rule} allows without asking"))
                     .collect(),
@@ -121,7 +124,7 @@ pub(crate) fn asked(project: &Project, file: &WorkspaceFile) -> Result<Asked, Fa
             let grantable = values
                 .map(|entry| format!("{} is {}", entry.key, entry.shown()))
                 .collect();
-            Asked {
+            RequestedAccess {
                 grantable,
                 never: Vec::new(),
             }
@@ -129,7 +132,7 @@ pub(crate) fn asked(project: &Project, file: &WorkspaceFile) -> Result<Asked, Fa
         FileKind::Script => {
             let grantable =
                 vec!["the agent scripted plays its replies, tool calls included".to_owned()];
-            Asked {
+            RequestedAccess {
                 grantable,
                 never: Vec::new(),
             }
@@ -150,7 +153,7 @@ fn as_if_trusted(project: &Project, file: &WorkspaceFile) -> Result<Decided, Fau
 }
 
 /// A file and what it asks for, as lines for people.
-pub(crate) fn describe(file: &WorkspaceFile, asked: &Asked) -> Vec<String> {
+pub(crate) fn describe(file: &WorkspaceFile, requested: &RequestedAccess) -> Vec<String> {
     let (warn, dim) = (style::WARN, style::DIM);
     let path = shown(&file.root.join(&file.name).to_string_lossy());
     let mut lines = vec![format!(
@@ -159,18 +162,18 @@ pub(crate) fn describe(file: &WorkspaceFile, asked: &Asked) -> Vec<String> {
         &file.sha256[..12]
     )];
     lines.extend(
-        asked
+        requested
             .grantable
             .iter()
             .map(|clause| format!("    {warn}+{warn:#} {}", shown(clause))),
     );
     lines.extend(
-        asked
+        requested
             .never
             .iter()
             .map(|clause| format!("    {dim}never granted: {}{dim:#}", shown(clause))),
     );
-    if asked.is_empty() {
+    if requested.is_empty() {
         lines.push(format!(
             "    {dim}asks for nothing beyond what you granted{dim:#}"
         ));
@@ -233,7 +236,7 @@ pub(crate) fn attach(
 /// What was left out of the project's configuration and permission rules. The sandbox policy and the script are reported by
 /// the agents that use them.
 fn notices(project: &Project, config: &ostler::config::Config) -> Result<Vec<Notice>, Fault> {
-    let mut messages = config::remarks(config, project);
+    let mut messages = config::ignored_warnings(config, project);
     messages.extend(policy::left_out(project)?);
     messages.extend(
         Memory::load()

@@ -51,20 +51,21 @@ pub trait Dialect: Send + Sync {
         None
     }
 
-    /// Whether the agent reaches tools of the caller's through a program that it starts itself ([`Spec::bridge`]).
-    fn bridges(&self) -> bool {
+    /// Whether the agent reaches the caller's tools through a program that it starts itself
+    /// ([`Spec::bridge`]).
+    fn needs_bridge(&self) -> bool {
         false
     }
 
-    /// Whether the agent takes an id for a new session and says it too late, or not at all: Ostler chooses one then
-    /// ([`crate::spec::keys::SESSION_ID`]), so that a turn that was cut off can be gone on with. With an id that it knows such
-    /// an agent goes on with that session.
-    fn names_sessions(&self) -> bool {
+    /// Whether Ostler must assign the session id up front ([`crate::spec::keys::SESSION_ID`]), because
+    /// this agent reports its own too late (or never) for an interrupted turn to be resumed. Given an
+    /// id that it knows, such an agent resumes that session.
+    fn needs_session_id(&self) -> bool {
         false
     }
 
-    /// Whether the agent has no memory of its own: it goes on from the events of a session ([`Spec::past`]).
-    fn goes_on_from_events(&self) -> bool {
+    /// Whether the agent keeps no sessions itself and is resumed from Ostler's events ([`Spec::past`]).
+    fn resumes_from_events(&self) -> bool {
         false
     }
 
@@ -252,7 +253,7 @@ pub enum ToAgent {
     },
     /// What came of a tool of the caller's.
     ToolDone {
-        /// The order: [`ToolOrder::id`].
+        /// The order: [`ToolJob::id`].
         id: String,
         /// Whether the tool did what it was asked.
         ok: bool,
@@ -261,17 +262,17 @@ pub enum ToAgent {
     },
     /// A tool of the caller's is still at work.
     ToolProgress {
-        /// The order: [`ToolOrder::id`].
+        /// The order: [`ToolJob::id`].
         id: String,
         /// What it says about itself.
         message: String,
     },
     /// What came of a file that the agent wanted read or written.
     FileDone {
-        /// The order: [`FileOrder::id`].
+        /// The order: [`FileJob::id`].
         id: String,
         /// The text, nothing for a file that was written, or why not.
-        result: Result<String, FileFault>,
+        result: Result<String, FileError>,
     },
     /// Something is to be different from now on.
     Change {
@@ -312,7 +313,7 @@ impl Change {
 
 /// A tool of the caller's is to be run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ToolOrder {
+pub struct ToolJob {
     /// The order, as the conversation names it.
     pub id: String,
     /// The tool call in the events, when the agent said so.
@@ -325,7 +326,7 @@ pub struct ToolOrder {
 
 /// The agent has a file of the workspace read or written by Ostler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileOrder {
+pub struct FileJob {
     /// The order, as the conversation names it.
     pub id: String,
     /// The file, as the agent wrote it.
@@ -350,7 +351,7 @@ pub enum FileAccess {
 
 /// Why a file was not read or written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileFault {
+pub struct FileError {
     /// Whether it is just not there.
     pub missing: bool,
     /// A sentence.
@@ -376,21 +377,21 @@ pub enum FromConversation {
     /// Write to the child.
     Write(Vec<u8>),
     /// The agent began a turn (or says that the one it was asked for is under way).
-    TurnBegan,
+    TurnStarted,
     /// The agent ended a turn.
-    TurnOver(TurnOver),
-    /// So many of the agent's background tasks are running.
+    TurnEnded(TurnResult),
+    /// The number of the agent's background tasks that are running.
     Background(usize),
     /// The agent asks whether a tool may run. It gets one [`ToAgent::Verdict`], unless it withdraws the question.
     Ask(PermissionRequest),
     /// The agent does not want to know any more.
     Withdraw(String),
     /// Run a tool of the caller's. It gets one [`ToAgent::ToolDone`], unless it is called off.
-    Tool(ToolOrder),
-    /// Nobody waits for that tool any more.
-    ToolOff(String),
+    Tool(ToolJob),
+    /// Cancel a tool call: its result is no longer needed.
+    CancelTool(String),
     /// Read or write a file of the workspace. It gets one [`ToAgent::FileDone`].
-    File(FileOrder),
+    File(FileJob),
     /// Answer a program that the agent started to reach the caller's tools ([`Conversation::on_bridge_line`]).
     WriteBridge {
         /// Which one.
@@ -413,9 +414,9 @@ pub enum FromConversation {
     EndProcess,
 }
 
-/// What the agent said at the end of a turn.
+/// How a turn ended, as the agent reported it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TurnOver {
+pub struct TurnResult {
     /// How it ended.
     pub outcome: Outcome,
     /// The answer, when the agent gave it as a whole.
@@ -426,10 +427,10 @@ pub struct TurnOver {
     pub usage: Vec<Usage>,
 }
 
-impl TurnOver {
-    /// An ending without an answer.
+impl TurnResult {
+    /// A result without an answer.
     #[must_use]
-    pub fn bare(outcome: Outcome) -> Self {
+    pub fn new(outcome: Outcome) -> Self {
         Self {
             outcome,
             text: None,

@@ -11,7 +11,7 @@ use crate::event::{At, Event};
 
 /// What a session says of itself when it begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Opening {
+pub struct NewSession {
     /// The session, as Ostler names it.
     pub session: String,
     /// The agent's name in Ostler.
@@ -28,7 +28,7 @@ pub struct Opening {
 
 /// An event, and where in the agent's raw output it came from.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
+pub struct LogEntry {
     /// The event.
     pub event: Event,
     /// How many bytes the agent had printed before the line that gave the event, with those that were dropped since.
@@ -66,7 +66,7 @@ pub struct LogError(
 pub const PAGE_BYTES: usize = 1024 * 1024;
 
 /// What an append gives: it resolves when the events are kept.
-pub type Appending = Pin<Box<dyn Future<Output = Result<(), LogError>> + Send>>;
+pub type AppendFuture = Pin<Box<dyn Future<Output = Result<(), LogError>> + Send>>;
 
 /// The older segment of a session's raw output, beside the current one: it exists when the output is near its limit.
 #[must_use]
@@ -82,10 +82,10 @@ pub trait Log: Send + Sync {
     ///
     /// # Errors
     /// When nothing can be kept.
-    fn open(&self, opening: &Opening) -> Result<(), LogError>;
+    fn open(&self, opening: &NewSession) -> Result<(), LogError>;
 
     /// Keeps events of one session, in order. Once this resolves, [`Log::read`] gives them.
-    fn append(&self, entries: Arc<Vec<Entry>>) -> Appending;
+    fn append(&self, entries: Arc<Vec<LogEntry>>) -> AppendFuture;
 
     /// Returns a page of a session's events from `from` on, or none after the last. It may block for a moment.
     ///

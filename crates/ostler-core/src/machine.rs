@@ -23,7 +23,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::dialect::{Capabilities, Change, Exit, ToAgent, TurnOver};
+use crate::dialect::{Capabilities, Change, Exit, ToAgent, TurnResult};
 use crate::event::{EventKind, Level, Notice, Origin, Refused, SessionState, State, TurnStarted};
 use crate::outcome::Outcome;
 use crate::permission::{PermissionRequest, Policy, ToolUse};
@@ -54,17 +54,17 @@ pub enum Input {
     Steer(String),
     /// The caller sent a message that must not wait.
     SendNow(String),
-    /// The agent printed a line, whatever it means: it is alive.
+    /// The agent printed a line. Whatever it means, the agent is alive.
     Activity,
-    /// The agent said something.
-    Heard(EventKind),
-    /// Ostler itself has something to say.
-    Remark(Notice),
+    /// The agent reported an event.
+    Event(EventKind),
+    /// Ostler itself has a notice for the caller.
+    Notice(Notice),
     /// The agent began a turn.
-    TurnBegan,
+    TurnStarted,
     /// The agent ended a turn.
-    TurnOver(TurnOver),
-    /// So many of the agent's background tasks are running.
+    TurnEnded(TurnResult),
+    /// The number of the agent's background tasks that are running.
     Background(usize),
     /// The caller wants the turn ended.
     Interrupt,
@@ -78,22 +78,22 @@ pub enum Input {
     Change(Change),
     /// The agent did what was asked, or says why not.
     Changed(u64, Option<String>),
-    /// The agent called a tool that this would be, as far as rules are concerned.
-    Called(String, ToolUse),
-    /// The agent asks whether a tool may run.
-    Asked(PermissionRequest),
-    /// The agent does not want to know any more.
-    Withdrawn(String),
-    /// The caller answers: the permission's id, and what it is.
-    Answered(String, Answer),
-    /// The caller wants the session ended, in good order.
+    /// The agent called a tool: the call's id, and what the policy needs to know about it.
+    ToolCalled(String, ToolUse),
+    /// The agent asks for permission to run a tool.
+    PermissionRequested(PermissionRequest),
+    /// The agent withdrew a permission request.
+    PermissionWithdrawn(String),
+    /// The caller answered a permission request, given by its id.
+    PermissionAnswered(String, PermissionAnswer),
+    /// The caller wants the session ended gracefully.
     Stop,
     /// The caller wants the session ended, now.
     Kill,
     /// The agent's process is of no more use; the session outlives it.
     EndProcess,
     /// The agent's process is gone, and this is what the dialect makes of it.
-    Exited(Exit, Option<TurnOver>),
+    Exited(Exit, Option<TurnResult>),
     /// Time passed.
     Tick,
 }
@@ -101,7 +101,7 @@ pub enum Input {
 /// Something to do.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect {
-    /// Stamp it and tell the caller.
+    /// Number and timestamp the event, and publish it.
     Emit {
         /// The turn it belongs to.
         turn: u32,
@@ -116,8 +116,8 @@ pub enum Effect {
     Thaw,
     /// From the next start on, this is different.
     Adopt(Change),
-    /// Say it to the agent.
-    Say(ToAgent),
+    /// Send a message to the agent.
+    Send(ToAgent),
     /// Close the agent's stdin.
     CloseInput,
     /// Tell the agent's processes to end.
@@ -128,7 +128,7 @@ pub enum Effect {
 
 /// A person's answer to the question whether a tool may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum PermissionAnswer {
     /// It may.
     Allow,
     /// It may, and so may the same thing for the rest of the session.
@@ -146,7 +146,7 @@ pub struct Machine {
     state: SessionState,
     after_turn: AfterTurn,
     limits: Limits,
-    able: Capabilities,
+    capabilities: Capabilities,
     turns: u32,
     open: Option<Turn>,
     queue: VecDeque<String>,
@@ -183,7 +183,7 @@ impl Machine {
             state: SessionState::Created,
             after_turn,
             limits,
-            able: Capabilities {
+            capabilities: Capabilities {
                 many_turns: true,
                 ..Capabilities::default()
             },
@@ -210,9 +210,10 @@ impl Machine {
         }
     }
 
-    /// The same with rules about tools, for work in this directory; `attendance` says whether somebody answers.
+    /// Sets the permission policy and the directory it applies to. `attendance` says whether a person
+    /// answers permission requests.
     #[must_use]
-    pub fn ruled(
+    pub fn with_policy(
         mut self,
         policy: Option<Policy>,
         workspace: String,
@@ -248,7 +249,7 @@ impl Machine {
 
     /// Whether the end of the agent's process is the end of the session.
     #[must_use]
-    pub fn ends_with_process(&self) -> bool {
+    pub fn ends_on_exit(&self) -> bool {
         self.is_ending() || !self.can_sleep() || !self.lived
     }
 
@@ -293,10 +294,10 @@ impl Machine {
             Input::Steer(prompt) => self.steer(now, prompt, fx),
             Input::SendNow(prompt) => self.send_now(now, prompt, fx),
             Input::Activity => self.activity(now),
-            Input::Heard(kind) => self.heard(now, kind, fx),
-            Input::Remark(notice) => self.emit(notice, fx),
-            Input::TurnBegan => self.turn_began(now, fx),
-            Input::TurnOver(over) => self.turn_over(now, over, fx),
+            Input::Event(kind) => self.heard(now, kind, fx),
+            Input::Notice(notice) => self.emit(notice, fx),
+            Input::TurnStarted => self.turn_began(now, fx),
+            Input::TurnEnded(over) => self.turn_over(now, over, fx),
             Input::Background(running) => self.background(now, running, fx),
             Input::Interrupt => self.interrupt(now, fx),
             Input::Pause => self.pause(fx),
@@ -304,10 +305,10 @@ impl Machine {
             Input::Resume => self.resume(now, fx),
             Input::Change(change) => self.change(now, change, fx),
             Input::Changed(id, error) => self.changed(id, error, fx),
-            Input::Called(call, wants) => self.permissions.called(call, &wants),
-            Input::Asked(ask) => self.asked(now, ask, fx),
-            Input::Withdrawn(id) => self.withdrawn(now, &id, fx),
-            Input::Answered(id, answer) => self.answered(now, (&id, answer), fx),
+            Input::ToolCalled(call, wants) => self.permissions.called(call, &wants),
+            Input::PermissionRequested(ask) => self.asked(now, ask, fx),
+            Input::PermissionWithdrawn(id) => self.withdrawn(now, &id, fx),
+            Input::PermissionAnswered(id, answer) => self.answered(now, (&id, answer), fx),
             Input::Stop => self.stop(now, fx),
             Input::Kill => self.kill(now, fx),
             Input::EndProcess => self.give_up_process(now, fx),
@@ -406,7 +407,7 @@ impl Machine {
         self.awake(fx);
     }
 
-    fn turn_over(&mut self, now: Duration, over: TurnOver, fx: &mut Vec<Effect>) {
+    fn turn_over(&mut self, now: Duration, over: TurnResult, fx: &mut Vec<Effect>) {
         self.awake(fx);
         if self.open.is_none() {
             let message = format!(
@@ -464,7 +465,7 @@ impl Machine {
         match &mut self.open {
             Some(turn) if turn.pending.is_none() => {
                 turn.pending = Some(Pending::Interrupt(until));
-                fx.push(Effect::Say(ToAgent::Interrupt));
+                fx.push(Effect::Send(ToAgent::Interrupt));
             }
             Some(_) => {}
             None if only_background => {

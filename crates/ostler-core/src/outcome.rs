@@ -46,7 +46,7 @@ pub enum Cause {
     RateLimit,
     /// The model's service is overloaded.
     Overloaded,
-    /// The model's service failed (HTTP 5xx); usually temporary.
+    /// The model API failed (HTTP 5xx); usually temporary.
     ServerError,
     /// The model's service could not be reached, or broke off.
     Network,

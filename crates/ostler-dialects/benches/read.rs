@@ -1,13 +1,14 @@
-//! How fast an agent's output becomes events: bytes, lines, typed parse, events; beside peers in the same run.
+//! Benchmark of the path from an agent's output to events: bytes, lines, typed parsing, events,
+//! compared with other parsers in the same run.
 //!
-//! `cargo bench -p ostler-dialects --bench read` prints a Markdown table. The input is made up: deltas as they come while
-//! a model writes, big tool results, and a mix.
+//! `cargo bench -p ostler-dialects --bench read` prints a Markdown table. The input is synthetic:
+//! deltas as they arrive while a model writes, large tool results, and a mix.
 
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a benchmark reads the clock, prints, and stops at the first fault"
+    reason = "a benchmark reads the clock, prints, and panics on errors"
 )]
 
 use std::hint::black_box;
@@ -47,7 +48,7 @@ fn main() {
     }
 }
 
-/// Best of five: the machine has other things to do.
+/// Best of five runs, because the machine is shared.
 fn speed(reader: Reader, input: &[u8]) -> f64 {
     let once = || {
         let begin = Instant::now();

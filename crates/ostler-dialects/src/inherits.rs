@@ -1,9 +1,10 @@
-//! What programs see of the caller's environment that are started in more than one way: by themselves, and by an adapter.
+//! Environment variables passed to programs that are launched in more than one way: directly, and
+//! by an adapter.
 
 use ostler_core::dialect::Inherits;
 
-/// Variables that Claude Code reads: credentials, limits of its tools.
-const OWN: &[&str] = &[
+/// Variables that Claude Code reads: credentials and limits of its tools.
+const CLAUDE_VARIABLES: &[&str] = &[
     "ANTHROPIC_*",
     "CLAUDE_*",
     "API_TIMEOUT_MS",
@@ -29,8 +30,9 @@ const OWN: &[&str] = &[
     "USE_BUILTIN_RIPGREP",
 ];
 
-/// Marks of an enclosing Claude Code. With them the child would take itself for a part of that session, or talk to it.
-const MARKS: &[&str] = &[
+/// Variables that mark an enclosing Claude Code. With them the child would take itself for part of
+/// that session, or connect to it.
+const CLAUDE_MARKS: &[&str] = &[
     "CLAUDECODE",
     "CLAUDE_CODE_ENTRYPOINT",
     "CLAUDE_CODE_SSE_PORT",
@@ -54,13 +56,14 @@ const MARKS: &[&str] = &[
     "CLAUDE_PROJECT_DIR",
     "CLAUDE_PLUGIN_ROOT",
     "CLAUDE_ENV_FILE",
-    // Set by an enclosing `--bare`, and no hook would be called then; `bare` is a setting.
+    // Set by an enclosing `--bare`, which disables all hooks; `bare` is a setting.
     "CLAUDE_CODE_SIMPLE",
 ];
 
-/// What Claude Code sees of the caller's environment. The keys of a cloud are for those who have it serve the model.
+/// Environment of Claude Code. A cloud provider's keys are passed only if that provider serves the
+/// model.
 pub(crate) const CLAUDE: Inherits = Inherits {
-    always: OWN,
+    always: CLAUDE_VARIABLES,
     when: &[
         ("CLAUDE_CODE_USE_BEDROCK", &["AWS_*"]),
         (
@@ -69,21 +72,22 @@ pub(crate) const CLAUDE: Inherits = Inherits {
         ),
         ("CLAUDE_CODE_USE_FOUNDRY", &["AZURE_*"]),
     ],
-    never: MARKS,
+    never: CLAUDE_MARKS,
 };
 
-/// What Codex sees of the caller's environment, and never the marks of an enclosing Codex.
+/// Environment of Codex, without the marks of an enclosing Codex.
 pub(crate) const CODEX: Inherits = Inherits {
     always: &["CODEX_*", "OPENAI_*"],
     when: &[],
     never: CODEX_MARKS.0,
 };
 
-/// What Codex behind its adapter must not see where somebody decides: also the settings that the adapter takes from there.
+/// Variables withheld from Codex behind its adapter in attended sessions: the marks, and the
+/// settings that the adapter would read.
 #[cfg(feature = "acp")]
-pub(crate) const CODEX_ASKED: &[&str] = CODEX_MARKS.1;
+pub(crate) const CODEX_NEVER_ATTENDED: &[&str] = CODEX_MARKS.1;
 
-/// The marks of an enclosing Codex, without and with the variable that holds settings.
+/// Marks of an enclosing Codex, without and with the variable that holds settings.
 const CODEX_MARKS: (&[&str], &[&str]) = {
     const ALL: &[&str] = &[
         "CODEX_CI",

@@ -1,7 +1,8 @@
-//! Reads what an agent wrote without ever losing a line to a field of the wrong type: such a field is as good as absent.
+//! Lenient deserialization of agent output: a field of the wrong type counts as absent, so no line
+//! is lost to it.
 //!
-//! All of it borrows from the line. `Option<Cow<str>>` under serde does not, which is why these types have visitors of
-//! their own.
+//! All types borrow from the line. serde's `Option<Cow<str>>` does not, which is why these types
+//! have their own visitors.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,24 +11,24 @@ use std::marker::PhantomData;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// A string, a number or a truth value; nothing when it is anything else.
+/// A string, a number or a boolean; `None` for anything else.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum Scalar<'a> {
-    /// Absent, null, or of a type that is not read here.
+    /// Absent, null, or of an unsupported type.
     #[default]
     None,
     /// A string.
     Text(Cow<'a, str>),
-    /// A whole number.
+    /// A non-negative integer.
     Count(u64),
     /// Any other number.
     Amount(f64),
-    /// A truth value.
+    /// A boolean.
     Flag(bool),
 }
 
 impl Scalar<'_> {
-    /// The string, when it is one.
+    /// Returns the string, if it is one.
     pub(crate) fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self {
             Some(text)
@@ -36,17 +37,17 @@ impl Scalar<'_> {
         }
     }
 
-    /// The string on its own, when it is one.
+    /// Returns the string as an owned value, if it is one.
     pub(crate) fn owned(&self) -> Option<String> {
         self.text().map(str::to_owned)
     }
 
-    /// The string, or nothing at all.
+    /// Returns the string, or an empty one.
     pub(crate) fn or_empty(&self) -> &str {
         self.text().unwrap_or_default()
     }
 
-    /// The whole number, when it is one.
+    /// Returns the integer, if it is one.
     pub(crate) fn count(&self) -> Option<u64> {
         if let Self::Count(count) = self {
             Some(*count)
@@ -55,12 +56,12 @@ impl Scalar<'_> {
         }
     }
 
-    /// The number, when it is one.
+    /// Returns the number, if it is one.
     pub(crate) fn amount(&self) -> Option<f64> {
         match self {
             #[expect(
                 clippy::cast_precision_loss,
-                reason = "amounts of money and of seconds are far below 2^53"
+                reason = "costs and durations are far below 2^53"
             )]
             Self::Count(count) => Some(*count as f64),
             Self::Amount(amount) => Some(*amount),
@@ -68,21 +69,21 @@ impl Scalar<'_> {
         }
     }
 
-    /// True when it is `true`.
+    /// Returns true if the value is `true`.
     pub(crate) fn is_true(&self) -> bool {
         *self == Self::Flag(true)
     }
 
-    /// True when it is `false`, and not merely absent.
+    /// Returns true if the value is `false`, and not merely absent.
     pub(crate) fn is_false(&self) -> bool {
         *self == Self::Flag(false)
     }
 }
 
-/// An object, or a string where one was expected; nothing when it is anything else.
+/// An object, or a string in place of one; `None` for anything else.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum Node<'a, T> {
-    /// Absent, null, or of a type that is not read here.
+    /// Absent, null, or of an unsupported type.
     #[default]
     None,
     /// A string.
@@ -92,7 +93,7 @@ pub(crate) enum Node<'a, T> {
 }
 
 impl<T> Node<'_, T> {
-    /// The object, when it is one.
+    /// Returns the object, if it is one.
     pub(crate) fn map(&self) -> Option<&T> {
         if let Self::Map(map) = self {
             Some(map)
@@ -101,7 +102,7 @@ impl<T> Node<'_, T> {
         }
     }
 
-    /// The string, when it is one.
+    /// Returns the string, if it is one.
     pub(crate) fn text(&self) -> Option<&str> {
         if let Self::Text(text) = self {
             Some(text)
@@ -111,7 +112,7 @@ impl<T> Node<'_, T> {
     }
 }
 
-/// A list; empty when it is anything else.
+/// A list; empty for anything else.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct List<T>(pub(crate) Vec<T>);
 
@@ -121,10 +122,10 @@ impl<T> Default for List<T> {
     }
 }
 
-/// A string or a list of blocks; nothing when it is anything else.
+/// A string or a list of blocks; `None` for anything else.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum Content<'a, T> {
-    /// Absent, null, or of a type that is not read here.
+    /// Absent, null, or of an unsupported type.
     #[default]
     None,
     /// A string.
@@ -133,12 +134,13 @@ pub(crate) enum Content<'a, T> {
     Blocks(Vec<T>),
 }
 
-/// An object whose keys are data, in the order of the line; absent when it is anything else.
+/// An object whose keys are data, in the order of the line; `None` for anything else.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Table<'a, T>(pub(crate) Option<Vec<(Cow<'a, str>, T)>>);
 
 impl Table<'_, Scalar<'_>> {
-    /// Every text of these keys, also of one that is there twice: no rule should overlook any.
+    /// Returns every string under these keys. Duplicate keys are included, so that no policy rule
+    /// misses one.
     pub(crate) fn all(&self, keys: &[&str]) -> Vec<String> {
         let wanted = self
             .0
@@ -148,9 +150,9 @@ impl Table<'_, Scalar<'_>> {
         wanted.filter_map(|(_, value)| value.owned()).collect()
     }
 
-    /// Whether the key is there.
+    /// Returns true if the key is present.
     pub(crate) fn has(&self, key: &str) -> bool {
-        self.0.iter().flatten().any(|(own, _)| &**own == key)
+        self.0.iter().flatten().any(|(name, _)| &**name == key)
     }
 }
 
@@ -160,8 +162,8 @@ impl<T> Default for Table<'_, T> {
     }
 }
 
-/// What each type makes of what the parser meets; whatever it does not name is nothing.
-trait Meet<'de>: Default {
+/// Conversion from each kind of JSON value; kinds that a type does not override yield its default.
+trait FromJson<'de>: Default {
     fn string(_: Cow<'de, str>) -> Self {
         Self::default()
     }
@@ -184,10 +186,10 @@ trait Meet<'de>: Default {
     }
 }
 
-/// The one visitor behind all of them.
-struct Meeting<T>(PhantomData<T>);
+/// The visitor shared by all these types.
+struct LenientVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Meet<'de>> Visitor<'de> for Meeting<T> {
+impl<'de, T: FromJson<'de>> Visitor<'de> for LenientVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -205,7 +207,7 @@ impl<'de, T: Meet<'de>> Visitor<'de> for Meeting<T> {
     fn visit_i64<E: Error>(self, v: i64) -> Result<T, E> {
         #[expect(
             clippy::cast_precision_loss,
-            reason = "only negative numbers come here, and none of them is exact data"
+            reason = "only negative numbers get here, and none of them has to be exact"
         )]
         let amount = v as f64;
         Ok(T::amount(amount))
@@ -235,7 +237,7 @@ fn collect<'de, A: SeqAccess<'de>, T: Deserialize<'de>>(mut seq: A) -> Result<Ve
     Ok(items)
 }
 
-impl<'de: 'a, 'a> Meet<'de> for Scalar<'a> {
+impl<'de: 'a, 'a> FromJson<'de> for Scalar<'a> {
     fn string(text: Cow<'de, str>) -> Self {
         Self::Text(text)
     }
@@ -250,7 +252,7 @@ impl<'de: 'a, 'a> Meet<'de> for Scalar<'a> {
     }
 }
 
-impl<'de: 'a, 'a, T: Deserialize<'de>> Meet<'de> for Node<'a, T>
+impl<'de: 'a, 'a, T: Deserialize<'de>> FromJson<'de> for Node<'a, T>
 where
     Self: Default,
 {
@@ -262,13 +264,13 @@ where
     }
 }
 
-impl<'de, T: Deserialize<'de>> Meet<'de> for List<T> {
+impl<'de, T: Deserialize<'de>> FromJson<'de> for List<T> {
     fn seq<A: SeqAccess<'de>>(seq: A) -> Result<Self, A::Error> {
         collect(seq).map(Self)
     }
 }
 
-impl<'de: 'a, 'a, T: Deserialize<'de>> Meet<'de> for Content<'a, T>
+impl<'de: 'a, 'a, T: Deserialize<'de>> FromJson<'de> for Content<'a, T>
 where
     Self: Default,
 {
@@ -280,7 +282,7 @@ where
     }
 }
 
-impl<'de: 'a, 'a, T: Deserialize<'de>> Meet<'de> for Table<'a, T> {
+impl<'de: 'a, 'a, T: Deserialize<'de>> FromJson<'de> for Table<'a, T> {
     fn map<A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
         let mut rows = Vec::new();
         while let Some((Scalar::Text(key), value)) = map.next_entry::<Scalar<'a>, T>()? {
@@ -290,7 +292,7 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> Meet<'de> for Table<'a, T> {
     }
 }
 
-/// Declares structs whose fields are all optional and all borrow from the line.
+/// Declares structs whose fields are all optional and borrow from the line.
 macro_rules! wire {
     ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $type:ty,)* })*) => {$(
         #[derive(Debug, Clone, Default, serde::Deserialize)]
@@ -304,22 +306,22 @@ macro_rules! wire {
 
 pub(crate) use wire;
 
-/// Lets serde read a type through [`Meet`].
-macro_rules! read_by_meeting {
+/// Implements `Deserialize` by way of [`FromJson`].
+macro_rules! impl_lenient {
     ($($name:ident<$($p:ident),*>,)*) => {$(
         impl<'de: 'a, 'a $(, $p: Deserialize<'de>)*> Deserialize<'de> for $name<'a $(, $p)*>
         where Self: Default {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                deserializer.deserialize_any(Meeting(PhantomData))
+                deserializer.deserialize_any(LenientVisitor(PhantomData))
             }
         }
     )*};
 }
 
-read_by_meeting! { Scalar<>, Node<T>, Content<T>, Table<T>, }
+impl_lenient! { Scalar<>, Node<T>, Content<T>, Table<T>, }
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Meeting(PhantomData))
+        deserializer.deserialize_any(LenientVisitor(PhantomData))
     }
 }

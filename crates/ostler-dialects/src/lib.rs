@@ -1,8 +1,9 @@
-//! One folder per agent: pure translation between an agent's words and Ostler's events.
+//! Agent dialects: one folder per agent, each a pure translation between an agent's protocol and
+//! Ostler's events.
 //!
-//! Nothing here starts a process, opens a file or reads a clock. A [`Dialect`] says what to start and opens a
-//! conversation; the conversation turns lines into events and requests into bytes. To add an agent, add a folder and one
-//! line to [`all`].
+//! Nothing here starts a process, opens a file or reads a clock. A [`Dialect`] describes the
+//! command to launch and creates a conversation; the conversation turns lines into events and
+//! requests into bytes. To add an agent, add a folder and one line to [`all`].
 
 mod extra;
 mod inherits;
@@ -10,7 +11,7 @@ mod natives;
 mod lenient;
 mod surrogates;
 mod settings;
-mod service;
+mod http_status;
 mod mcp;
 mod recording;
 
@@ -28,7 +29,7 @@ pub mod scripted;
 
 use ostler_core::dialect::Dialect;
 
-/// Every dialect, in the order in which agents are looked for.
+/// Returns every dialect, in the order in which agents are detected.
 #[must_use]
 pub fn all() -> &'static [&'static dyn Dialect] {
     static ALL: &[&dyn Dialect] = &[
@@ -50,30 +51,30 @@ pub fn all() -> &'static [&'static dyn Dialect] {
         &acp::CODEX_ACP,
         &openai::OpenAi,
         &scripted::Scripted,
-        &tool_loop::Outer,
+        &tool_loop::ToolLoop,
         &mock::Mock,
     ];
     ALL
 }
 
-/// The dialect of a recording that begins with this text, which may end in the middle of a line. `None` if the text is not an
-/// agent's output.
+/// Returns the dialect of a recording that begins with this text, or `None` if the text is not
+/// agent output. The text may end in the middle of a line.
 #[must_use]
 pub fn recognize(opening: &str) -> Option<&'static dyn Dialect> {
-    // Languages that an agent speaks over another transport.
-    let others: &[&'static dyn Dialect] = &[
+    // Protocols that an agent speaks over its second transport.
+    let alternatives: &[&'static dyn Dialect] = &[
         &codex::CodexExec,
         #[cfg(feature = "acp")]
         &acp::COPILOT,
     ];
     all()
         .iter()
-        .chain(others)
+        .chain(alternatives)
         .copied()
         .find(|dialect| dialect.recognizes(opening))
 }
 
-/// The dialect of a name.
+/// Returns the dialect with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static dyn Dialect> {
     all().iter().copied().find(|dialect| dialect.name() == name)
@@ -83,9 +84,9 @@ pub fn find(name: &str) -> Option<&'static dyn Dialect> {
 mod tests {
     use super::*;
 
-    // S2-4: the four of the document are among them.
+    // S2-4: includes the four agents that the requirement names.
     #[test]
-    fn names_are_distinct_and_found() {
+    fn names_are_unique_and_found() {
         for name in ["claude", "openclaw", "codex", "openai-api"] {
             assert!(find(name).is_some(), "{name}");
         }
@@ -96,6 +97,6 @@ mod tests {
             );
         }
         assert_eq!(all().len(), if cfg!(feature = "acp") { 14 } else { 8 });
-        assert!(find("nobody").is_none());
+        assert!(find("no-such-agent").is_none());
     }
 }

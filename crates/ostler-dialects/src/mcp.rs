@@ -1,6 +1,6 @@
-//! A server of the caller's tools that speaks MCP: pure, so that it can stand behind any pipe.
+//! MCP server for the caller's tools. It does no I/O, so it can sit behind any transport.
 //!
-//! Whoever carries the messages hands each to [`Server::hear`] and brings the answer back.
+//! The transport passes each message to [`ToolServer::on_message`] and returns the response.
 
 mod schema;
 
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use schema::adapt;
 
-use ostler_core::dialect::{FromConversation, Outbox, ToolOrder};
+use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::ToolOffer;
 use serde::Serialize;
@@ -20,19 +20,19 @@ use crate::surrogates;
 /// The server's name.
 pub(crate) const SERVER: &str = "ostler";
 
-/// Said when the client does not say which version of the protocol it speaks.
+/// Protocol version announced if the client does not name one.
 const PROTOCOL: &str = "2025-06-18";
 
 wire! {
     /// A JSON-RPC message to the server.
-    struct Rpc {
+    struct ClientMessage {
         id: Option<&'a RawValue>,
         method: Scalar<'a>,
-        params: Node<'a, RpcParams<'a>>,
+        params: Node<'a, ClientParams<'a>>,
     }
 
-    /// Its parameters.
-    struct RpcParams {
+    /// Parameters of a [`ClientMessage`].
+    struct ClientParams {
         name: Scalar<'a>,
         arguments: Option<&'a RawValue>,
         #[serde(rename = "_meta")]
@@ -44,30 +44,31 @@ wire! {
     }
 }
 
-/// The server and the calls that are open.
+/// The server and its pending calls.
 #[derive(Debug)]
-pub(crate) struct Server {
-    /// The answer to `tools/list`.
+pub(crate) struct ToolServer {
+    /// The response to `tools/list`.
     list: RawJson,
     names: Vec<String>,
-    /// Where the client writes which tool call of its events a call belongs to; none: it does not say.
+    /// Key in a call's `_meta` with the id of the tool call in the client's events, if it sends
+    /// one.
     call_key: Option<&'static str>,
     reads_json: bool,
-    /// Open calls by their order.
-    orders: BTreeMap<String, Open>,
+    /// Pending calls by job id.
+    pending: BTreeMap<String, PendingCall>,
 }
 
-/// A call that has no answer yet.
+/// A call without a response so far.
 #[derive(Debug)]
 #[cfg_attr(
     not(feature = "acp"),
-    expect(dead_code, reason = "only ACP agents are told of progress")
+    expect(dead_code, reason = "progress is reported to ACP agents only")
 )]
-struct Open {
+struct PendingCall {
     client: u32,
-    /// The id of its JSON-RPC request.
+    /// Id of its JSON-RPC request.
     rpc: RawJson,
-    /// The token under which the client wants to hear of progress.
+    /// Token under which the client expects progress notifications.
     token: Option<RawJson>,
     /// Number of progress reports sent.
     reports: u64,
@@ -89,7 +90,7 @@ struct Tool<'a> {
 }
 
 impl<'a> Tool<'a> {
-    fn new(offer: &'a ToolOffer, custom: &'a Custom) -> Self {
+    fn new(offer: &'a ToolOffer, quirks: &'a ClientQuirks) -> Self {
         let ToolOffer {
             name,
             description,
@@ -99,62 +100,63 @@ impl<'a> Tool<'a> {
             name,
             description,
             input_schema: adapt(parameters),
-            meta: custom.meta.as_ref(),
+            meta: quirks.meta.as_ref(),
         }
     }
 }
 
-/// What a client is told about tools beyond what MCP says, and what it tells about calls.
+/// Client-specific extensions of MCP: tool metadata, call metadata and result handling.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Custom {
-    /// The `_meta` of every tool.
+pub(crate) struct ClientQuirks {
+    /// `_meta` of every tool.
     pub(crate) meta: Option<RawJson>,
-    /// The key in the `_meta` of a call that names the tool call of the client's events.
+    /// Key in a call's `_meta` with the id of the tool call in the client's events.
     pub(crate) call_key: Option<&'static str>,
-    /// Whether the client takes a text that is JSON for a structured result, and fails when it is no object.
+    /// Whether the client parses a JSON text as a structured result, and fails if it is not an
+    /// object.
     pub(crate) reads_json: bool,
 }
 
-/// What came of a message.
+/// Result of handling a message.
 #[derive(Debug)]
-pub(crate) enum Heard {
-    /// The answer to a request.
-    Answer(Answer),
-    /// It was a notification; where even those are answered, this is the answer.
-    Note(Answer),
-    /// A call was ordered; its answer comes with [`Server::done`].
-    Ordered,
+pub(crate) enum Handled {
+    /// The response to a request.
+    Response(RpcResponse),
+    /// The message was a notification. Transports that reply even to those send this response.
+    Notification(RpcResponse),
+    /// A call was started; [`ToolServer::finish`] returns its response.
+    CallStarted,
 }
 
-/// An answer of the server's, as JSON-RPC.
+/// A JSON-RPC response.
 #[derive(Debug, Serialize)]
-pub(crate) struct Answer {
+pub(crate) struct RpcResponse {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<RawJson>,
     #[serde(flatten)]
-    said: Said,
+    payload: RpcPayload,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Said {
+enum RpcPayload {
     Result(RawJson),
-    Error(Fault),
+    Error(RpcError),
 }
 
 #[derive(Debug, Serialize)]
-struct Fault {
+struct RpcError {
     code: i32,
     message: String,
 }
 
-impl Answer {
-    fn new(id: Option<RawJson>, said: Said) -> Self {
+impl RpcResponse {
+    fn new(id: Option<RawJson>, payload: RpcPayload) -> Self {
         Self {
             jsonrpc: "2.0",
             id,
-            said,
+            payload,
         }
     }
 }
@@ -167,114 +169,124 @@ struct Block<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Done<'a> {
+struct CallResult<'a> {
     content: [Block<'a>; 1],
     #[serde(skip_serializing_if = "Option::is_none")]
-    structured_content: Option<Given<'a>>,
+    structured_content: Option<StructuredText<'a>>,
     is_error: bool,
 }
 
-/// A text as the structured result that it is not.
+/// A plain text wrapped as a structured result.
 #[derive(Serialize)]
-struct Given<'a> {
+struct StructuredText<'a> {
     result: &'a str,
 }
 
-impl Server {
-    pub(crate) fn new(offers: &[ToolOffer], custom: &Custom) -> Self {
+impl ToolServer {
+    pub(crate) fn new(offers: &[ToolOffer], quirks: &ClientQuirks) -> Self {
         Self {
             list: RawJson::of(&Tools {
                 tools: offers
                     .iter()
-                    .map(|offer| Tool::new(offer, custom))
+                    .map(|offer| Tool::new(offer, quirks))
                     .collect(),
             }),
             names: offers.iter().map(|offer| offer.name.clone()).collect(),
-            call_key: custom.call_key,
-            reads_json: custom.reads_json,
-            orders: BTreeMap::new(),
+            call_key: quirks.call_key,
+            reads_json: quirks.reads_json,
+            pending: BTreeMap::new(),
         }
     }
 
-    /// Whether a call of this order is open.
-    pub(crate) fn is_open(&self, order: &str) -> bool {
-        self.orders.contains_key(order)
+    /// Returns true if a call with this job id is pending.
+    pub(crate) fn is_pending(&self, job: &str) -> bool {
+        self.pending.contains_key(job)
     }
 
-    /// The orders of all calls that are open.
+    /// Returns the job ids of all pending calls.
     #[cfg(feature = "acp")]
-    pub(crate) fn open(&self) -> Vec<String> {
-        self.orders.keys().cloned().collect()
+    pub(crate) fn pending_jobs(&self) -> Vec<String> {
+        self.pending.keys().cloned().collect()
     }
 
-    /// The orders of a client's calls that are open.
+    /// Returns the job ids of a client's pending calls.
     #[cfg(feature = "acp")]
-    pub(crate) fn open_for(&self, client: u32) -> impl Iterator<Item = &String> {
-        self.orders
+    pub(crate) fn pending_for(&self, client: u32) -> impl Iterator<Item = &String> {
+        self.pending
             .iter()
-            .filter(move |(_, open)| open.client == client)
-            .map(|(order, _)| order)
+            .filter(move |(_, call)| call.client == client)
+            .map(|(job, _)| job)
     }
 
-    /// Nobody waits for the call any more; false when nobody did.
-    pub(crate) fn call_off(&mut self, order: &str) -> bool {
-        self.orders.remove(order).is_some()
+    /// Drops a cancelled call. Returns false if no such call was pending.
+    pub(crate) fn cancel(&mut self, job: &str) -> bool {
+        self.pending.remove(job).is_some()
     }
 
-    /// What came of a call: the client that waits, and its answer. Of one that nobody waits for, nothing is said.
-    pub(crate) fn done(&mut self, order: &str, ok: bool, output: &str) -> Option<(u32, Answer)> {
-        let Open { client, rpc, .. } = self.orders.remove(order)?;
+    /// Returns the client that waits for a call and the response with its result, or `None` if no
+    /// such call is pending.
+    pub(crate) fn finish(
+        &mut self,
+        job: &str,
+        ok: bool,
+        output: &str,
+    ) -> Option<(u32, RpcResponse)> {
+        let PendingCall { client, rpc, .. } = self.pending.remove(job)?;
         let content = [Block {
             r#type: "text",
             text: output,
         }];
-        let misread = self.reads_json
+        let needs_wrapping = self.reads_json
             && !output.trim_start().starts_with('{')
             && RawJson::parse(output).is_ok();
-        let structured_content = misread.then_some(Given { result: output });
-        let result = RawJson::of(&Done {
+        let structured_content = needs_wrapping.then_some(StructuredText { result: output });
+        let result = RawJson::of(&CallResult {
             content,
             structured_content,
             is_error: !ok,
         });
-        Some((client, Answer::new(Some(rpc), Said::Result(result))))
+        Some((
+            client,
+            RpcResponse::new(Some(rpc), RpcPayload::Result(result)),
+        ))
     }
 
-    /// Returns the client that waits for a call and the notification about its progress, or `None`
-    /// if it did not ask for any.
+    /// Returns the client that waits for a call and a progress notification for it, or `None` if
+    /// the client did not ask for progress.
     ///
-    /// MCP clients give a call up after a time (a minute, by default) unless they hear of progress.
+    /// MCP clients abandon a call after a while (a minute, by default) unless they receive progress
+    /// notifications.
     #[cfg(feature = "acp")]
-    pub(crate) fn progress(&mut self, order: &str, message: &str) -> Option<(u32, RawJson)> {
+    pub(crate) fn progress(&mut self, job: &str, message: &str) -> Option<(u32, RawJson)> {
         #[derive(Serialize)]
-        struct Note<'a> {
+        struct Notification<'a> {
             jsonrpc: &'static str,
             method: &'static str,
-            params: Report<'a>,
+            params: ProgressParams<'a>,
         }
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
-        struct Report<'a> {
+        struct ProgressParams<'a> {
             progress_token: &'a RawJson,
             progress: u64,
             message: &'a str,
         }
-        let Open {
+        let PendingCall {
             client,
             token,
             reports,
             ..
-        } = self.orders.get_mut(order)?;
+        } = self.pending.get_mut(job)?;
         let progress_token = token.as_ref()?;
         *reports += 1;
-        let params = Report {
+        let params = ProgressParams {
             progress_token,
             progress: *reports,
             message,
         };
         Some((
             *client,
-            RawJson::of(&Note {
+            RawJson::of(&Notification {
                 jsonrpc: "2.0",
                 method: "notifications/progress",
                 params,
@@ -282,66 +294,66 @@ impl Server {
         ))
     }
 
-    /// Reads a message of a client. A call that it asks for becomes the order of that name.
-    pub(crate) fn hear(
+    /// Handles a client's message. A tool call becomes the job with the given id.
+    pub(crate) fn on_message(
         &mut self,
-        (client, order): (u32, &str),
+        (client, job): (u32, &str),
         text: &str,
         out: &mut Outbox,
-    ) -> Heard {
-        let mut room = String::new();
-        let message: Node<'_, Rpc<'_>> = surrogates::read(text, &mut room);
-        let empty = Rpc::default();
+    ) -> Handled {
+        let mut buffer = String::new();
+        let message: Node<'_, ClientMessage<'_>> = surrogates::read(text, &mut buffer);
+        let empty = ClientMessage::default();
         let message = message.map().unwrap_or(&empty);
         let id = message
             .id
             .filter(|id| id.get() != "null")
             .map(RawJson::keep);
-        let said = match message.method.or_empty() {
-            "initialize" => Said::Result(initialized(message)),
-            "ping" => Said::Result(nothing()),
-            "tools/list" => Said::Result(self.list.clone()),
-            "tools/call" => match self.call((client, order), message, out) {
-                None => return Heard::Ordered,
-                Some(fault) => Said::Error(fault),
+        let payload = match message.method.or_empty() {
+            "initialize" => RpcPayload::Result(initialize_result(message)),
+            "ping" => RpcPayload::Result(empty_object()),
+            "tools/list" => RpcPayload::Result(self.list.clone()),
+            "tools/call" => match self.call((client, job), message, out) {
+                None => return Handled::CallStarted,
+                Some(error) => RpcPayload::Error(error),
             },
             "notifications/cancelled" => {
-                self.cancelled(client, message, out);
-                Said::Result(nothing())
+                self.on_cancelled(client, message, out);
+                RpcPayload::Result(empty_object())
             }
-            method if id.is_some() => Said::Error(Fault {
+            method if id.is_some() => RpcPayload::Error(RpcError {
                 code: -32601,
                 message: format!("no method {method:?}"),
             }),
-            _ => Said::Result(nothing()),
+            _ => RpcPayload::Result(empty_object()),
         };
-        let request = id.is_some() || matches!(said, Said::Error(_));
-        let answer = Answer::new(id, said);
+        let request = id.is_some() || matches!(payload, RpcPayload::Error(_));
+        let response = RpcResponse::new(id, payload);
         if request {
-            Heard::Answer(answer)
+            Handled::Response(response)
         } else {
-            Heard::Note(answer)
+            Handled::Notification(response)
         }
     }
 
-    /// Orders a call; else says what is wrong with it.
+    /// Starts a call, or returns what is wrong with it.
     fn call(
         &mut self,
-        (client, order): (u32, &str),
-        message: &Rpc<'_>,
+        (client, job): (u32, &str),
+        message: &ClientMessage<'_>,
         out: &mut Outbox,
-    ) -> Option<Fault> {
-        let wrong = |message: String| {
-            Some(Fault {
+    ) -> Option<RpcError> {
+        let invalid = |message: String| {
+            Some(RpcError {
                 code: -32602,
                 message,
             })
         };
         let Some(id) = message.id.filter(|id| id.get() != "null") else {
-            return wrong("a call without an id".into());
+            return invalid("the call has no id".into());
         };
         let Some(params) = message.params.map() else {
-            return wrong("a call without parameters".into());
+            return invalid("the call has no parameters".into());
         };
         let Some(name) = self
             .names
@@ -349,7 +361,7 @@ impl Server {
             .find(|name| Some(name.as_str()) == params.name.text())
             .cloned()
         else {
-            return wrong(format!("no tool {:?}", params.name.or_empty()));
+            return invalid(format!("unknown tool {:?}", params.name.or_empty()));
         };
         let meta = |key: &str| {
             let rows = params.meta.0.iter().flatten();
@@ -357,77 +369,77 @@ impl Server {
                 .find(|(name, _)| &**name == key)
                 .map(|(_, value)| value)
         };
-        let said = |key: &str| meta(key).and_then(Scalar::owned);
+        let meta_text = |key: &str| meta(key).and_then(Scalar::owned);
         let token = meta("progressToken").and_then(|token| match token {
             Scalar::Text(text) => Some(RawJson::of(text)),
             Scalar::Count(count) => Some(RawJson::of(count)),
             _ => None,
         });
-        self.orders.insert(
-            order.to_owned(),
-            Open {
+        self.pending.insert(
+            job.to_owned(),
+            PendingCall {
                 client,
                 rpc: RawJson::keep(id),
                 token,
                 reports: 0,
             },
         );
-        out.push(FromConversation::Tool(ToolOrder {
-            id: order.to_owned(),
-            call: self.call_key.and_then(said),
+        out.push(FromConversation::Tool(ToolJob {
+            id: job.to_owned(),
+            call: self.call_key.and_then(meta_text),
             name,
-            input: params.arguments.map_or_else(nothing, RawJson::keep),
+            input: params.arguments.map_or_else(empty_object, RawJson::keep),
         }));
         None
     }
 
-    /// The call of a JSON-RPC id is not wanted any more. It needs no answer.
-    fn cancelled(&mut self, client: u32, message: &Rpc<'_>, out: &mut Outbox) {
+    /// Cancels the call with the JSON-RPC id in the parameters. No response is due.
+    fn on_cancelled(&mut self, client: u32, message: &ClientMessage<'_>, out: &mut Outbox) {
         let Some(rpc) = message.params.map().and_then(|params| params.request_id) else {
             return;
         };
-        let same = |open: &Open| open.client == client && open.rpc.get() == rpc.get();
-        let order = self
-            .orders
+        let same = |call: &PendingCall| call.client == client && call.rpc.get() == rpc.get();
+        let job = self
+            .pending
             .iter()
             .find(|(_, call)| same(call))
-            .map(|(order, _)| order.clone());
-        if let Some(order) = order.filter(|order| self.call_off(order)) {
-            out.push(FromConversation::ToolOff(order));
+            .map(|(job, _)| job.clone());
+        if let Some(job) = job.filter(|job| self.cancel(job)) {
+            out.push(FromConversation::CancelTool(job));
         }
     }
 }
 
-fn nothing() -> RawJson {
+fn empty_object() -> RawJson {
     RawJson::of(&BTreeMap::<&str, &str>::new())
 }
 
-fn initialized(message: &Rpc<'_>) -> RawJson {
+fn initialize_result(message: &ClientMessage<'_>) -> RawJson {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Initialized<'a> {
+    struct InitializeResult<'a> {
         protocol_version: &'a str,
-        capabilities: Able,
-        server_info: Info,
+        capabilities: Capabilities,
+        server_info: ServerInfo,
     }
     #[derive(Serialize)]
-    struct Able {
+    struct Capabilities {
         tools: BTreeMap<&'static str, bool>,
     }
     #[derive(Serialize)]
-    struct Info {
+    struct ServerInfo {
         name: &'static str,
         version: &'static str,
     }
     let params = message.params.map();
-    RawJson::of(&Initialized {
+    RawJson::of(&InitializeResult {
         protocol_version: params
             .and_then(|params| params.protocol_version.text())
             .unwrap_or(PROTOCOL),
-        capabilities: Able {
+        capabilities: Capabilities {
             tools: BTreeMap::new(),
         },
-        server_info: Info {
+        server_info: ServerInfo {
             name: SERVER,
             version: "1",
         },

@@ -1,6 +1,8 @@
-//! Programs behind a script on PATH, where an agent is started in more than one way.
+//! Native executables behind the launcher scripts on PATH, for agents that are launched in more
+//! than one way.
 
-/// Where Copilot's program itself is below what npm installs: the script on PATH does not pass signals on.
+/// Paths of Copilot's executable below the package that npm installs. The script on PATH does not
+/// forward signals.
 pub(crate) const COPILOT: &[&str] = &[
     "../copilot-linux-x64/copilot",
     "../copilot-linux-arm64/copilot",

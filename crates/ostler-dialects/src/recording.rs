@@ -1,11 +1,11 @@
-//! Reading the beginning of a recording, to tell which agent it is of.
+//! Reads the beginning of a recording to recognize the agent that wrote it.
 
 use serde::Deserialize;
 
 /// Number of lines that are examined.
 const LINES: usize = 20;
 
-/// The first lines of a recording that are JSON of this shape.
+/// Returns those of the first lines that are JSON of this shape.
 pub(crate) fn lines<'a, T: Deserialize<'a>>(opening: &'a str) -> impl Iterator<Item = T> {
     opening
         .lines()

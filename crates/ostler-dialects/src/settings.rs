@@ -1,29 +1,29 @@
-//! The table of an agent's settings: each key with what it may hold, checked in one place.
+//! Tables of agent settings: each key with its allowed values, checked in one place.
 
 use ostler_core::dialect::Setting;
 use ostler_core::spec::{Kind, Settings, SpecError};
 
-/// One key of an agent. `P` says how the agent is told.
+/// One setting of an agent. `P` describes how the agent receives it.
 pub(crate) struct Row<P: 'static> {
     /// The key.
     pub(crate) key: &'static str,
-    /// What its value must look like.
+    /// The kind of value.
     pub(crate) kind: Kind,
-    /// What it does.
+    /// Help text.
     pub(crate) help: &'static str,
-    /// What a value must keep to beyond its kind; none when the kind says it all.
+    /// Additional check of a value, if its kind alone does not suffice.
     pub(crate) rule: Option<Rule>,
-    /// Whether a value may hold secrets, and is not to be repeated in an error.
+    /// Whether a value may hold secrets and must not be repeated in errors.
     pub(crate) secret: bool,
-    /// How the agent is told.
+    /// How the agent receives the value.
     pub(crate) pass: P,
 }
 
-/// Checks one value and says what is wrong with it.
+/// Checks one value and returns what is wrong with it.
 pub(crate) type Rule = fn(&str) -> Result<(), String>;
 
-/// What the table tells the documentation and `--set`.
-pub(crate) fn listed<P>(table: &[Row<P>]) -> Vec<Setting> {
+/// Returns the table's rows for the documentation and `--set`.
+pub(crate) fn list<P>(table: &[Row<P>]) -> Vec<Setting> {
     let words = |kind: Kind| {
         if let Kind::OneOf(words) = kind {
             words
@@ -40,12 +40,12 @@ pub(crate) fn listed<P>(table: &[Row<P>]) -> Vec<Setting> {
     table.iter().map(setting).collect()
 }
 
-/// Refuses a transport that this build lacks.
+/// Rejects the ACP transport in a build without it.
 ///
 /// # Errors
-/// Returns an error in a build without the feature `acp`.
-pub(crate) fn need_acp(key: &str) -> Result<(), SpecError> {
-    let why = "this build does not speak ACP: enable the feature `acp` of the crate `ostler`";
+/// Returns an error if the crate was built without the feature `acp`.
+pub(crate) fn require_acp(key: &str) -> Result<(), SpecError> {
+    let why = "this build does not support ACP; enable the feature `acp` of the crate `ostler`";
     if cfg!(feature = "acp") {
         Ok(())
     } else {
@@ -56,12 +56,12 @@ pub(crate) fn need_acp(key: &str) -> Result<(), SpecError> {
 /// Checks every setting against the table.
 ///
 /// # Errors
-/// Names the first setting that is unknown or wrong.
+/// Returns an error for the first setting that is unknown or invalid.
 pub(crate) fn check<P>(table: &[Row<P>], settings: &Settings) -> Result<(), SpecError> {
     for (key, values) in settings.iter() {
         let Some(row) = table.iter().find(|row| row.key == key) else {
-            // A misspelt key may be one whose value is a secret.
-            return Err(SpecError::secret(key, unknown(table, key)));
+            // The misspelled key may be one whose value is a secret.
+            return Err(SpecError::secret(key, unknown_key(table, key)));
         };
         row.check(values).map_err(|error| {
             if row.secret {
@@ -85,27 +85,27 @@ impl<P> Row<P> {
     }
 }
 
-/// How alike two keys must be for one to be offered in place of the other.
-const ALIKE: f64 = 0.75;
+/// Minimum similarity of a key to be suggested for an unknown one.
+const MIN_SIMILARITY: f64 = 0.75;
 
-fn unknown<P>(table: &[Row<P>], key: &str) -> String {
-    let plain = key.to_lowercase().replace('-', "_");
-    let mut near: Vec<(f64, &str)> = table
+fn unknown_key<P>(table: &[Row<P>], key: &str) -> String {
+    let normalized = key.to_lowercase().replace('-', "_");
+    let mut similar: Vec<(f64, &str)> = table
         .iter()
-        .map(|row| (strsim::jaro_winkler(&plain, row.key), row.key))
-        .filter(|(score, _)| *score >= ALIKE)
+        .map(|row| (strsim::jaro_winkler(&normalized, row.key), row.key))
+        .filter(|(score, _)| *score >= MIN_SIMILARITY)
         .collect();
-    near.sort_by(|a, b| b.0.total_cmp(&a.0));
+    similar.sort_by(|a, b| b.0.total_cmp(&a.0));
     let names = |keys: Vec<&str>| keys.join(", ");
-    if near.is_empty() {
+    if similar.is_empty() {
         format!(
-            "unknown setting; there are: {}",
+            "unknown setting; known settings are: {}",
             names(table.iter().map(|row| row.key).collect())
         )
     } else {
         format!(
             "unknown setting; did you mean {}?",
-            names(near.iter().take(3).map(|(_, key)| *key).collect())
+            names(similar.iter().take(3).map(|(_, key)| *key).collect())
         )
     }
 }
@@ -155,7 +155,7 @@ mod tests {
 
     // S3-17
     #[test]
-    fn unknown_keys_get_the_nearest_and_wrong_values_their_reason() {
+    fn unknown_keys_get_suggestions_and_invalid_values_a_reason() {
         assert_eq!(why("model", "opus"), "ok");
         assert_eq!(
             why("modle", "opus"),
@@ -167,7 +167,7 @@ mod tests {
         );
         assert_eq!(
             why("zzz", "3"),
-            "zzz: unknown setting; there are: model, password, max_turns"
+            "zzz: unknown setting; known settings are: model, password, max_turns"
         );
         assert_eq!(why("max_turns", "13"), "max_turns = \"13\": not 13");
         assert_eq!(

@@ -1,24 +1,25 @@
-//! Mends half characters: programs that count in UTF-16 can cut a character in two and write the half as `\ud83d`,
-//! which is JSON by its grammar and no text at all.
+//! Repair of unpaired surrogates in JSON. Programs that count in UTF-16 can cut a character in two
+//! and write half of it as `\ud83d`, which is valid JSON grammar but not valid text.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 
-/// Reads JSON in which half characters may stand; what is no JSON of that kind is as good as absent. `room` is for the mended text.
-pub(crate) fn read<'a, T: Deserialize<'a> + Default>(json: &'a str, room: &'a mut String) -> T {
+/// Deserializes JSON that may contain unpaired surrogates, or returns the default if it cannot be
+/// read. `buffer` holds the repaired text.
+pub(crate) fn read<'a, T: Deserialize<'a> + Default>(json: &'a str, buffer: &'a mut String) -> T {
     if let Ok(read) = serde_json::from_str(json) {
         return read;
     }
-    *room = mend(json).into_owned();
-    serde_json::from_str(room).unwrap_or_default()
+    *buffer = repair(json).into_owned();
+    serde_json::from_str(buffer).unwrap_or_default()
 }
 
-/// Replaces every unpaired surrogate escape by the one for U+FFFD.
-pub(crate) fn mend(json: &str) -> Cow<'_, str> {
+/// Replaces every unpaired surrogate escape with the escape for U+FFFD.
+pub(crate) fn repair(json: &str) -> Cow<'_, str> {
     let bytes = json.as_bytes();
     let mut out = String::new();
-    let (mut at, mut kept) = (0, 0);
+    let (mut at, mut copied) = (0, 0);
     while let Some(step) = bytes
         .get(at..)
         .and_then(|rest| rest.iter().position(|b| *b == b'\\'))
@@ -32,22 +33,22 @@ pub(crate) fn mend(json: &str) -> Cow<'_, str> {
                 at += 12;
             }
             Some(_) => {
-                out.push_str(&json[kept..at]);
+                out.push_str(&json[copied..at]);
                 out.push_str("\\ufffd");
                 at += 6;
-                kept = at;
+                copied = at;
             }
-            None => at += 2, // any other escape: the character after the backslash is not looked at again
+            None => at += 2, // any other escape: skip the character after the backslash
         }
     }
-    if kept == 0 {
+    if copied == 0 {
         return Cow::Borrowed(json);
     }
-    out.push_str(&json[kept..]);
+    out.push_str(&json[copied..]);
     Cow::Owned(out)
 }
 
-/// The value of `\uXXXX` at `at`, when it stands there and is half a character.
+/// Returns the value of the `\uXXXX` escape at `at` if it is a surrogate.
 fn surrogate(bytes: &[u8], at: usize) -> Option<u16> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     let value = u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
@@ -61,8 +62,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_are_mended_and_whole_characters_kept() {
-        for (json, mended) in [
+    fn unpaired_surrogates_are_replaced_and_pairs_preserved() {
+        for (json, repaired) in [
             (r#""a\ud83d""#, r#""a\ufffd""#),
             (
                 r#""\ude00x\ud83d\ud83d\ude00""#,
@@ -75,15 +76,17 @@ mod tests {
             (r#""\uD83D"#, r#""\ufffd"#),
             (r#"\"#, r#"\"#),
         ] {
-            assert_eq!(mend(json), mended);
+            assert_eq!(repair(json), repaired);
         }
     }
 
     proptest! {
         #[test]
-        fn what_is_mended_can_be_read(parts in proptest::collection::vec("\\\\ud83d|\\\\ude00|\\\\n|[a-zé😀]", 0..20)) {
+        fn repaired_json_can_be_parsed(
+            parts in proptest::collection::vec("\\\\ud83d|\\\\ude00|\\\\n|[a-zé😀]", 0..20),
+        ) {
             let json = format!("\"{}\"", parts.concat());
-            prop_assert!(serde_json::from_str::<String>(&mend(&json)).is_ok());
+            prop_assert!(serde_json::from_str::<String>(&repair(&json)).is_ok());
         }
     }
 }

@@ -1,12 +1,13 @@
-//! How fast events are kept: the store beside a plain file of JSON lines, in the same run.
+//! Throughput of the store, compared with a plain file of JSON lines in the same run.
 //!
-//! `cargo xtask bench append` prints Markdown tables. The events are a model's reply in pieces, as most events are.
+//! `cargo xtask bench append` prints Markdown tables. The events are pieces of a model's reply, as
+//! most events are.
 
 #![expect(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a benchmark reads the clock, prints, and stops at the first fault"
+    reason = "a benchmark reads the clock, prints, and stops at the first error"
 )]
 
 use std::fs::File;
@@ -17,19 +18,19 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use ostler_core::event::{At, Event, Text, TextKind};
-use ostler_store::{Entry, Log, Opening, Store};
+use ostler_store::{Log, LogEntry, NewSession, Store};
 
 const BATCHES: [usize; 3] = [1, 16, 256];
 
-/// How many events a run has in the second table.
+/// Number of events of a run in the second table.
 const RUN: usize = 5_000;
 
-/// Keeps events of a session in batches of so many, each kept before the next.
-type Keeper = fn(&Path, &str, &[Vec<Entry>]);
+/// Stores the batches of a session, each before the next.
+type Backend = fn(&Path, &str, &[Vec<LogEntry>]);
 
 fn main() {
     let dir = tempfile::tempdir_in(".").unwrap(); // a real disk, where /tmp may be memory
-    let keepers: [(&str, Keeper); 3] = [
+    let backends: [(&str, Backend); 3] = [
         ("**Ostler's store**", store),
         ("JSON lines, a write per batch", |dir, id, batches| {
             lines(dir, id, batches, false)
@@ -40,58 +41,59 @@ fn main() {
         ),
     ];
     println!(
-        "| keeper (events/s) | {} |",
+        "| backend (events/s) | {} |",
         BATCHES
             .map(|batch| format!("batches of {batch}"))
             .join(" | ")
     );
     println!("|---|---|---|---|");
-    for (name, keeper) in keepers {
+    for (name, backend) in backends {
         let cells = BATCHES.map(|batch| {
             let events = (batch * 200).clamp(1_000, 50_000);
             format!(
                 "{:.0}",
-                events as f64 / best(dir.path(), keeper, (events, batch)).as_secs_f64()
+                events as f64 / best(dir.path(), backend, (events, batch)).as_secs_f64()
             )
         });
         println!("| {name} | {} |", cells.join(" | "));
     }
     println!(
-        "\n| keeper (ms for a run of {RUN} events, from opening to closing) | batches of 1 | batches of 16 | batches of 256 |\n|---|---|---|---|"
+        "\n| backend (ms for a run of {RUN} events, from open to close) \
+         | batches of 1 | batches of 16 | batches of 256 |\n|---|---|---|---|"
     );
-    for (name, keeper) in &keepers[..2] {
+    for (name, backend) in &backends[..2] {
         let cells = BATCHES.map(|batch| {
             format!(
                 "{:.1}",
-                best(dir.path(), *keeper, (RUN, batch)).as_secs_f64() * 1e3
+                best(dir.path(), *backend, (RUN, batch)).as_secs_f64() * 1e3
             )
         });
         println!("| {name} | {} |", cells.join(" | "));
     }
     let quick = best(dir.path(), store, (1, 1));
     println!(
-        "\nA run of one event, from opening an existing store to closing it: {:.1} ms.",
+        "\nA run of one event, from open to close of an existing store: {:.1} ms.",
         quick.as_secs_f64() * 1e3
     );
 }
 
-/// Each session has a name of its own.
+/// Makes each session id unique.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// Best of three: the machine has other things to do.
-fn best(dir: &Path, keeper: Keeper, (events, batch): (usize, usize)) -> Duration {
+/// Returns the best of three runs, since other work on the machine disturbs them.
+fn best(dir: &Path, backend: Backend, (events, batch): (usize, usize)) -> Duration {
     let once = |_| {
         let id = format!("s-{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let entries: Vec<Entry> = (1..=events).map(|seq| entry(&id, seq)).collect();
-        let batches: Vec<Vec<Entry>> = entries.chunks(batch).map(<[Entry]>::to_vec).collect();
-        let begin = Instant::now();
-        keeper(dir, &id, &batches);
-        begin.elapsed()
+        let entries: Vec<LogEntry> = (1..=events).map(|seq| entry(&id, seq)).collect();
+        let batches: Vec<Vec<LogEntry>> = entries.chunks(batch).map(<[LogEntry]>::to_vec).collect();
+        let start = Instant::now();
+        backend(dir, &id, &batches);
+        start.elapsed()
     };
     (0..3).map(once).min().unwrap()
 }
 
-fn entry(session: &str, seq: usize) -> Entry {
+fn entry(session: &str, seq: usize) -> LogEntry {
     let text = Text {
         kind: TextKind::Reply,
         text: "a few words ".into(),
@@ -106,15 +108,15 @@ fn entry(session: &str, seq: usize) -> Entry {
         turn: 1,
         kind: text.into(),
     };
-    Entry {
+    LogEntry {
         event,
         raw_offset: seq as u64 * 200,
     }
 }
 
-fn store(dir: &Path, id: &str, batches: &[Vec<Entry>]) {
+fn store(dir: &Path, id: &str, batches: &[Vec<LogEntry>]) {
     let store = Store::open(&dir.join("store")).unwrap();
-    let opening = Opening {
+    let new_session = NewSession {
         session: id.to_owned(),
         agent: "one".into(),
         dir: "/work".into(),
@@ -122,7 +124,7 @@ fn store(dir: &Path, id: &str, batches: &[Vec<Entry>]) {
         continues: None,
         pid: std::process::id(),
     };
-    store.open(&opening).unwrap();
+    store.open(&new_session).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
@@ -133,7 +135,7 @@ fn store(dir: &Path, id: &str, batches: &[Vec<Entry>]) {
     });
 }
 
-fn lines(dir: &Path, id: &str, batches: &[Vec<Entry>], sync: bool) {
+fn lines(dir: &Path, id: &str, batches: &[Vec<LogEntry>], sync: bool) {
     let mut file = File::create(dir.join(format!("{id}.jsonl"))).unwrap();
     for batch in batches {
         let text: String = batch

@@ -1,6 +1,9 @@
-//! The one door to the database: how a connection is opened, for the writer and for readers.
+//! Database connections: the only place that opens them, for the writer and for readers.
 
-#![expect(clippy::disallowed_methods, reason = "this is the door to the database")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the only place that opens the database"
+)]
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,25 +12,26 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::StoreError;
-use crate::files::Place;
+use crate::files::StoreDir;
 use crate::schema;
 
-/// How long to wait for another process that writes. Each writes for milliseconds; this is for a machine under load.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for another process that writes. A write takes milliseconds, so this is for a
+/// machine under load.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Opens the database to write, brought up to date.
-pub(crate) fn open(place: &Place) -> Result<Connection, StoreError> {
-    let path = place.database();
-    // Two processes that turn the same new file into a database at once would get in each other's way.
-    let _alone = place.lock()?;
+/// Opens the database for writing, and migrates it to the current format.
+pub(crate) fn open(store_dir: &StoreDir) -> Result<Connection, StoreError> {
+    let path = store_dir.database();
+    // Two processes must not create or migrate the database at the same time.
+    let _lock = store_dir.lock()?;
     let mut connection = connect(&path).map_err(StoreError::database(&path))?;
     schema::migrate(&mut connection, &path)?;
     Ok(connection)
 }
 
-/// Opens the database to read.
-pub(crate) fn open_to_read(place: &Place) -> Result<Connection, StoreError> {
-    let path = place.database();
+/// Opens the database for queries only.
+pub(crate) fn open_to_read(store_dir: &StoreDir) -> Result<Connection, StoreError> {
+    let path = store_dir.database();
     let open = || -> rusqlite::Result<Connection> {
         let connection = connect(&path)?;
         connection.pragma_update(None, "query_only", true)?;
@@ -36,29 +40,33 @@ pub(crate) fn open_to_read(place: &Place) -> Result<Connection, StoreError> {
     open().map_err(StoreError::database(&path))
 }
 
-/// Opens a database that cannot be written. One of an earlier format is read as it is.
-pub(crate) fn open_read_only(place: &Place) -> Result<Connection, StoreError> {
-    let path = place.database();
+/// Opens a database that cannot be written. Earlier formats are read without migrating the file.
+pub(crate) fn open_read_only(store_dir: &StoreDir) -> Result<Connection, StoreError> {
+    let path = store_dir.database();
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(&path, flags).map_err(StoreError::database(&path))?;
-    connection.busy_timeout(PATIENCE).map_err(StoreError::database(&path))?;
+    let connection =
+        Connection::open_with_flags(&path, flags).map_err(StoreError::database(&path))?;
+    connection
+        .busy_timeout(BUSY_TIMEOUT)
+        .map_err(StoreError::database(&path))?;
     schema::overlay(&connection, &path)?;
     Ok(connection)
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    // Each connection is used by one thread at a time; and the file is there, made with the right mode.
+    // One thread at a time uses a connection. The file exists already, with the right mode.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
-    connection.busy_timeout(PATIENCE)?;
-    // Only heeded before the first table is made: what is pruned can then be given back to the file system.
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    // Takes effect only before the first table is created. It lets pruning shrink the file.
     connection.pragma_update(None, "auto_vacuum", "incremental")?;
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
-    // In WAL mode this survives a crash of the process; a power cut can take the last moments, never more.
+    // In WAL mode this survives a crash of the process. A power failure may lose the last commits,
+    // but does not corrupt the database.
     connection.pragma_update(None, "synchronous", "normal")?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    // The last to close would write everything into the main file and wait for the disk, at the end of every run. The
-    // log is complete without that; it is folded in whenever it has grown to a thousand pages.
+    // Otherwise closing the last connection would checkpoint and wait for the disk at the end of
+    // every run. The WAL is complete without that, and is checkpointed at a thousand pages.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     connection.set_prepared_statement_cache_capacity(32);
     Ok(connection)

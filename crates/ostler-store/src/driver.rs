@@ -1,13 +1,15 @@
-//! Whether the process that drove a session is still there: its number, and when it started, for numbers are used again.
+//! Liveness of the process that runs a session, identified by its pid and start time, since pids are
+//! reused.
 
-/// When a process started, in the system's own units; none when it is gone or nothing tells.
+/// Returns when a process started, in clock ticks since boot, or `None` if it has ended or the
+/// platform does not report it.
 #[cfg(target_os = "linux")]
 pub(crate) fn started(pid: u32) -> Option<u64> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the program's name in parentheses, and may hold anything.
+    // The second field is the program's name in parentheses, which may contain anything.
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
-    // A process that has ended and was not yet fetched by its parent drives nothing.
+    // A zombie does not run a session.
     if matches!(state, "Z" | "X") {
         None
     } else {
@@ -20,7 +22,7 @@ pub(crate) fn started(_: u32) -> Option<u64> {
     None
 }
 
-/// Whether the process of that number is there, and is the one that started then.
+/// Returns true if a process with that pid exists and started at that time.
 pub(crate) fn is_alive(pid: u32, when: Option<u64>) -> bool {
     if cfg!(target_os = "linux") {
         return started(pid).is_some_and(|now| when.is_none_or(|when| now == when));
@@ -33,7 +35,7 @@ fn exists(pid: u32) -> bool {
     let pid = i32::try_from(pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw);
-    // A process of another user is one too.
+    // Any other error, such as EPERM, means that the process exists.
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
@@ -48,13 +50,13 @@ mod tests {
 
     // P12
     #[test]
-    fn a_reused_number_is_another_process() {
+    fn a_reused_pid_is_another_process() {
         let me = std::process::id();
         let when = started(me).unwrap();
         assert!(is_alive(me, Some(when)) && is_alive(me, None));
         assert!(
             !is_alive(me, Some(when + 1)),
-            "the number is the same, the process is not"
+            "the same pid, another process"
         );
         assert!(!is_alive(u32::MAX, None) && !is_alive(u32::MAX, Some(when)));
     }

@@ -1,23 +1,24 @@
-//! What can go wrong with the store, in words that say where and what to do.
+//! Errors of the store.
 
 use std::path::{Path, PathBuf};
 
 use ostler_core::log::LogError;
 
-/// The store cannot do what was asked.
+/// An error of the store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The directory, or a file in it, cannot be used.
-    #[error("sessions cannot be kept in {}: {why}", path.display())]
-    Place {
-        /// What cannot be used.
+    #[error("cannot store sessions in {}: {why}", path.display())]
+    Unusable {
+        /// The directory or file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// A newer Ostler has been here.
+    /// A newer Ostler wrote the database.
     #[error(
-        "{} was written by a newer Ostler (format {found}, this one knows {known}): use Ostler {needs} or newer, or another state directory",
+        "{} was written by a newer Ostler (format {found}, this one supports {known}): \
+         use Ostler {needs} or newer, or another state directory",
         path.display()
     )]
     Newer {
@@ -25,50 +26,54 @@ pub enum StoreError {
         path: PathBuf,
         /// Its format.
         found: i64,
-        /// The newest format that this Ostler knows.
+        /// The newest format that this Ostler supports.
         known: i64,
-        /// The Ostler that made it.
+        /// The version of Ostler that wrote it.
         needs: String,
     },
-    /// The database does not do its part: a full disk, a damaged file.
+    /// The database failed: a full disk, a damaged file.
     #[error("{}: {why}", path.display())]
     Database {
         /// The database.
         path: PathBuf,
-        /// What it said.
+        /// The message of SQLite.
         why: String,
     },
-    /// What was asked for one session cannot be, whatever the state of the database.
+    /// A request for one session is invalid, whatever the state of the database.
     #[error("session {session}: {why}")]
     Session {
         /// The session.
         session: String,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// The beginning of an id is that of several.
-    #[error("{id} is the beginning of several sessions: {}{}", candidates.join(", "), if *more { ", …" } else { "" })]
+    /// The prefix matches several sessions.
+    #[error(
+        "{id} is ambiguous: it matches the sessions {}{}",
+        candidates.join(", "),
+        if *more { ", …" } else { "" }
+    )]
     Ambiguous {
-        /// What was asked for.
+        /// The prefix.
         id: String,
-        /// The sessions whose id, or whose agent's id, begins so: the newest ten.
+        /// The newest ten sessions whose id, or whose agent's id, has the prefix.
         candidates: Vec<String>,
-        /// Whether there are further ones.
+        /// Whether there are more.
         more: bool,
     },
     /// The session is running.
-    #[error("session {session} is running: process {pid} drives it")]
+    #[error("session {session} is running in process {pid}")]
     Running {
         /// The session.
         session: String,
-        /// The process that drives it.
+        /// The process that runs it.
         pid: u32,
     },
 }
 
 impl StoreError {
-    pub(crate) fn place(path: &Path, why: &impl ToString) -> Self {
-        Self::Place {
+    pub(crate) fn unusable(path: &Path, why: &impl ToString) -> Self {
+        Self::Unusable {
             path: path.to_owned(),
             why: why.to_string(),
         }
@@ -81,7 +86,7 @@ impl StoreError {
         }
     }
 
-    /// What the database at `path` says.
+    /// Returns a conversion for errors of the database at `path`.
     pub(crate) fn database(path: &Path) -> impl Fn(rusqlite::Error) -> Self + '_ {
         move |error| Self::Database {
             path: path.to_owned(),

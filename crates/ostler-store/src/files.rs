@@ -1,4 +1,4 @@
-//! The directory and the files in it: made for their owner alone, whatever the umask.
+//! The store's directory and files: accessible to their owner only, whatever the umask.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -8,32 +8,32 @@ use ostler_core::log::older_raw;
 
 use crate::error::StoreError;
 
-/// The longest session id that becomes a file's name.
-const LONGEST_ID: usize = 128;
+/// Maximum length of a session id that is used as a file name.
+const MAX_ID_LENGTH: usize = 128;
 
-/// The directory of a store, ready for use.
+/// The directory of a store.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct StoreDir {
     dir: PathBuf,
 }
 
-impl Place {
-    /// Makes the directory, or makes sure that it is ours.
+impl StoreDir {
+    /// Creates the directory, or checks that it belongs to this user.
     pub(crate) fn prepare(dir: &Path) -> Result<Self, StoreError> {
         for dir in [dir.to_owned(), dir.join("raw")] {
-            make_dir(&dir).map_err(|error| StoreError::place(&dir, &error))?;
+            create_dir(&dir).map_err(|error| StoreError::unusable(&dir, &error))?;
             check_owner(&dir)?;
         }
-        let place = Self {
+        let store_dir = Self {
             dir: dir.to_owned(),
         };
-        // SQLite gives its -wal and -shm the mode of the database.
-        let database = place.database();
-        private_file(&database).map_err(|error| StoreError::place(&database, &error))?;
-        Ok(place)
+        // SQLite creates its -wal and -shm files with the mode of the database.
+        let database = store_dir.database();
+        private_file(&database).map_err(|error| StoreError::unusable(&database, &error))?;
+        Ok(store_dir)
     }
 
-    /// The directory as it is, which must be ours all the same.
+    /// Finds an existing directory, which must belong to this user.
     pub(crate) fn find(dir: &Path) -> Result<Self, StoreError> {
         check_owner(dir)?;
         Ok(Self {
@@ -45,23 +45,23 @@ impl Place {
         self.dir.join("sessions.db")
     }
 
-    /// Waits until no other process sets up the same store. It is let go when the file is dropped.
+    /// Locks the store against setup by other processes, until the file is dropped.
     pub(crate) fn lock(&self) -> Result<File, StoreError> {
         let path = self.dir.join("setup.lock");
         let taken = private_file(&path).and_then(|file| match file.lock() {
-            // A file system without locks: SQLite has its own, and a race at the very first start is all there is to lose.
+            // A file system without locks: only a race at the very first start is possible then.
             Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(file),
             locked => locked.map(|()| file),
         });
-        taken.map_err(|error| StoreError::place(&path, &error))
+        taken.map_err(|error| StoreError::unusable(&path, &error))
     }
 
-    /// The file of a session's raw output; none when the id cannot be a file's name.
+    /// Returns the file of a session's raw output, or `None` if the id is not a valid file name.
     pub(crate) fn raw(&self, session: &str) -> Option<PathBuf> {
         is_file_name(session).then(|| self.raw_dir().join(format!("{session}.log")))
     }
 
-    /// Every file that a session's raw output may be in.
+    /// Returns every file that a session's raw output may be in.
     pub(crate) fn raw_files(&self, session: &str) -> impl Iterator<Item = PathBuf> {
         self.raw(session)
             .into_iter()
@@ -72,27 +72,28 @@ impl Place {
         self.dir.join("raw")
     }
 
-    /// Makes the file of a session's raw output, so that it is private before anything is in it.
-    pub(crate) fn make_raw(&self, session: &str) -> Result<(), StoreError> {
+    /// Creates the file of a session's raw output, so that it is private before it has content.
+    pub(crate) fn create_raw(&self, session: &str) -> Result<(), StoreError> {
         let path = self
             .raw(session)
-            .ok_or_else(|| StoreError::session(session, &"this cannot be a session's id"))?;
+            .ok_or_else(|| StoreError::session(session, &"not a valid session id"))?;
         private_file(&path)
             .map(drop)
-            .map_err(|error| StoreError::place(&path, &error))
+            .map_err(|error| StoreError::unusable(&path, &error))
     }
 }
 
-/// An id may come from another program: it must not lead out of the directory.
+/// Returns true if an id is safe as a file name. It may come from another program, and must not
+/// lead out of the directory.
 fn is_file_name(session: &str) -> bool {
-    let fits = (1..=LONGEST_ID).contains(&session.len()) && !session.starts_with('.');
+    let fits = (1..=MAX_ID_LENGTH).contains(&session.len()) && !session.starts_with('.');
     fits && session
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
 #[cfg(unix)]
-fn make_dir(dir: &Path) -> io::Result<()> {
+fn create_dir(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 
     if dir.is_dir() {
@@ -102,32 +103,32 @@ fn make_dir(dir: &Path) -> io::Result<()> {
         .recursive(true)
         .mode(0o700)
         .create(dir)?;
-    // A umask can have taken the owner's own rights away.
+    // The umask may have removed permissions of the owner.
     fs::set_permissions(dir, fs::Permissions::from_mode(0o700))
 }
 
 #[cfg(not(unix))]
-fn make_dir(dir: &Path) -> io::Result<()> {
+fn create_dir(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)
 }
 
-/// A directory of somebody else, or one that everybody may write to, could be exchanged under our hands.
+/// Rejects a directory that other users own or may write to, since they could replace it.
 #[cfg(unix)]
 fn check_owner(dir: &Path) -> Result<(), StoreError> {
     use std::os::unix::fs::MetadataExt;
 
-    let meta = fs::metadata(dir).map_err(|error| StoreError::place(dir, &error))?;
-    let (owner, we) = (meta.uid(), rustix::process::geteuid().as_raw());
-    if owner != we {
-        return Err(StoreError::place(
+    let meta = fs::metadata(dir).map_err(|error| StoreError::unusable(dir, &error))?;
+    let (owner, uid) = (meta.uid(), rustix::process::geteuid().as_raw());
+    if owner != uid {
+        return Err(StoreError::unusable(
             dir,
-            &format!("it belongs to another user (uid {owner}, this is uid {we})"),
+            &format!("it belongs to another user (uid {owner}, this is uid {uid})"),
         ));
     }
     if meta.mode() & 0o002 != 0 {
-        return Err(StoreError::place(
+        return Err(StoreError::unusable(
             dir,
-            &"everybody may write to it (chmod o-w makes it usable)",
+            &"it is writable by all users: run `chmod o-w` on it",
         ));
     }
     Ok(())
@@ -138,7 +139,7 @@ fn check_owner(_: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Opens a file, made if need be, that only its owner may read and write.
+/// Opens or creates a file that only its owner may read and write.
 fn private_file(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
@@ -171,7 +172,7 @@ mod tests {
             "a b",
             "é",
             "a\0",
-            &"a".repeat(LONGEST_ID + 1),
+            &"a".repeat(MAX_ID_LENGTH + 1),
         ] {
             assert!(!is_file_name(bad), "{bad}");
         }

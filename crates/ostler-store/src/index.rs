@@ -1,52 +1,55 @@
-//! What an event changes besides being kept: the rows of sessions, turns and permissions that lists and searches read.
+//! Session index: stores events and updates the rows of sessions, turns and permissions that
+//! queries read.
 
 use ostler_core::event::{
     At, DecidedBy, Decision, Ended, Event, EventKind, Origin, Permission, SessionState, Started,
     TurnEnded, TurnStarted,
 };
-use ostler_core::log::{Entry, Opening};
+use ostler_core::log::{LogEntry, NewSession};
 use ostler_core::usage::{CostSource, Scope, Usage};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Result, named_params, params};
 
-/// How many characters of the first prompt are kept for lists.
+/// Maximum length of the first prompt in lists, in characters.
 const PROMPT_HEAD: usize = 200;
 
-/// How many characters of the kind of a message are kept, and how many kinds of one session: an agent may make them up.
+/// Maximum length of an unknown message's kind, in characters.
 const KIND_HEAD: usize = 200;
+
+/// Maximum number of unknown kinds in one session, since an agent may invent any number of them.
 const KINDS: i64 = 100;
 
-/// A session, as the database numbers it, and its last event.
+/// The key of a session in the database, and the sequence number of its last event.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct SessionCursor {
     pub(crate) key: i64,
     pub(crate) last: u64,
 }
 
-/// Enters a session; `started` tells its driver from a later process of the same number.
-pub(crate) fn open(db: &Connection, opening: &Opening, started: Option<u64>) -> Result<i64> {
+/// Inserts a session. `started` distinguishes its process from a later one with the same pid.
+pub(crate) fn open(db: &Connection, new_session: &NewSession, started: Option<u64>) -> Result<i64> {
     db.prepare_cached(
         "INSERT INTO sessions (session, agent, dir, began_at, continues, driver_pid, driver_started)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?
     .insert(params![
-        opening.session,
-        opening.agent,
-        dir_value(&opening.dir),
-        opening.at.0,
-        opening.continues,
-        opening.pid,
+        new_session.session,
+        new_session.agent,
+        dir_value(&new_session.dir),
+        new_session.at.0,
+        new_session.continues,
+        new_session.pid,
         started.map(signed)
     ])
 }
 
-/// Finds a session that was opened before, perhaps by another process.
-pub(crate) fn find(db: &Connection, session: &str) -> Result<Option<Place>> {
+/// Finds a session that was opened before, possibly by another process.
+pub(crate) fn find(db: &Connection, session: &str) -> Result<Option<SessionCursor>> {
     let sql = "SELECT key, (SELECT max(seq) FROM events WHERE session = key) FROM sessions WHERE session = ?1";
     db.prepare_cached(sql)?
         .query_row([session], |row| {
             let last: Option<i64> = row.get(1)?;
-            Ok(Place {
+            Ok(SessionCursor {
                 key: row.get(0)?,
                 last: last.map_or(0, unsigned),
             })
@@ -54,8 +57,8 @@ pub(crate) fn find(db: &Connection, session: &str) -> Result<Option<Place>> {
         .optional()
 }
 
-/// Keeps an event, and changes what it changes.
-pub(crate) fn append(db: &Connection, key: i64, entry: &Entry) -> Result<()> {
+/// Stores an event and updates the index.
+pub(crate) fn append(db: &Connection, key: i64, entry: &LogEntry) -> Result<()> {
     let event = &entry.event;
     let mut insert = db.prepare_cached("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?;
     insert.raw_bind_parameter(1, key)?;
@@ -63,31 +66,31 @@ pub(crate) fn append(db: &Connection, key: i64, entry: &Entry) -> Result<()> {
     insert.raw_bind_parameter(3, event.at.0)?;
     insert.raw_bind_parameter(4, event.turn)?;
     insert.raw_bind_parameter(5, event.kind.as_str())?;
-    // SQLite has its own copy from here on: while the row is written, an event is not in memory once more.
+    // SQLite copies the text here, and ours is dropped before the row is written.
     insert.raw_bind_parameter(6, event.to_json())?;
     insert.raw_bind_parameter(7, signed(entry.raw_offset))?;
     insert.raw_execute()?;
     drop(insert);
     match &event.kind {
-        EventKind::Started(started) => began(db, key, started),
+        EventKind::Started(started) => on_started(db, key, started),
         EventKind::State(state) => {
             let mut set = db.prepare_cached("UPDATE sessions SET state = ?2 WHERE key = ?1")?;
-            set.execute(params![key, state_word(state.to)]).map(drop)
+            set.execute(params![key, state_name(state.to)]).map(drop)
         }
-        EventKind::TurnStarted(turn) => turn_began(db, key, event, turn),
-        EventKind::TurnEnded(turn) => turn_ended(db, key, event, turn),
-        EventKind::Permission(permission) => permitted(db, key, event.at, permission),
-        EventKind::Usage(usage) if usage.scope == Scope::Turn => used(db, key, event, usage),
-        EventKind::Ended(end) => ended(db, key, event.at, end),
+        EventKind::TurnStarted(turn) => on_turn_started(db, key, event, turn),
+        EventKind::TurnEnded(turn) => on_turn_ended(db, key, event, turn),
+        EventKind::Permission(permission) => on_permission(db, key, event.at, permission),
+        EventKind::Usage(usage) if usage.scope == Scope::Turn => on_usage(db, key, event, usage),
+        EventKind::Ended(end) => on_ended(db, key, event.at, end),
         EventKind::Notice(notice) => notice
             .unknown_kind()
-            .map_or(Ok(()), |kind| not_known(db, key, event.at, kind)),
+            .map_or(Ok(()), |kind| on_unknown_message(db, key, event.at, kind)),
         _ => Ok(()),
     }
 }
 
-fn began(db: &Connection, key: i64, started: &Started) -> Result<()> {
-    // An agent says who it is before every turn, at times with less than before.
+fn on_started(db: &Connection, key: i64, started: &Started) -> Result<()> {
+    // An agent reports itself before every turn, sometimes with less detail than before.
     let sql = "UPDATE sessions SET agent_version = coalesce(?2, agent_version),
         native_session = coalesce(?3, native_session), model = coalesce(?4, model) WHERE key = ?1";
     let Started {
@@ -101,7 +104,7 @@ fn began(db: &Connection, key: i64, started: &Started) -> Result<()> {
         .map(drop)
 }
 
-fn turn_began(db: &Connection, key: i64, event: &Event, turn: &TurnStarted) -> Result<()> {
+fn on_turn_started(db: &Connection, key: i64, event: &Event, turn: &TurnStarted) -> Result<()> {
     let origin = match turn.origin {
         Origin::Caller => "caller",
         Origin::Agent => "agent",
@@ -121,7 +124,7 @@ fn turn_began(db: &Connection, key: i64, event: &Event, turn: &TurnStarted) -> R
     .map(drop)
 }
 
-fn turn_ended(db: &Connection, key: i64, event: &Event, turn: &TurnEnded) -> Result<()> {
+fn on_turn_ended(db: &Connection, key: i64, event: &Event, turn: &TurnEnded) -> Result<()> {
     let usage = turn.usage.as_ref();
     let count = |of: fn(&Usage) -> Option<u64>| usage.and_then(of).map(signed);
     db.prepare_cached(
@@ -140,10 +143,10 @@ fn turn_ended(db: &Connection, key: i64, event: &Event, turn: &TurnEnded) -> Res
         ":output": count(|u| u.output),
         ":reasoning": count(|u| u.reasoning),
         ":cost": usage.and_then(|u| u.cost_usd),
-        ":source": usage.map(|u| source_word(u.cost_source)),
+        ":source": usage.map(|u| cost_source_name(u.cost_source)),
     })?;
-    attribute(db, key, event, usage)?;
-    // What the session has cost so far: a lower bound while a part of it is unknown.
+    reconcile_model_usage(db, key, event, usage)?;
+    // The cost of the session so far: a lower bound if a part of it is unknown.
     db.prepare_cached(
         "UPDATE sessions SET (tokens, cost_usd, cost_source) = (
              SELECT CASE WHEN count(coalesce(input, cache_read, cache_write, output)) > 0 THEN
@@ -160,8 +163,8 @@ fn turn_ended(db: &Connection, key: i64, event: &Event, turn: &TurnEnded) -> Res
     .map(drop)
 }
 
-/// Stores what a turn has used so far on a model; the latest numbers replace the ones before.
-fn used(db: &Connection, key: i64, event: &Event, usage: &Usage) -> Result<()> {
+/// Stores the usage of a model in a turn so far. The latest numbers replace earlier ones.
+fn on_usage(db: &Connection, key: i64, event: &Event, usage: &Usage) -> Result<()> {
     db.prepare_cached(
         "INSERT OR REPLACE INTO model_usage VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?
@@ -176,19 +179,26 @@ fn used(db: &Connection, key: i64, event: &Event, usage: &Usage) -> Result<()> {
         usage.output.map(signed),
         usage.reasoning.map(signed),
         usage.cost_usd,
-        source_word(usage.cost_source)
+        cost_source_name(usage.cost_source)
     ])
     .map(drop)
 }
 
-/// Makes the parts of a turn by model add up to its sum. What an agent says while it works is no part of the account that
-/// it gives at the end, where it names a model differently there: the parts of the account are the last events.
-fn attribute(db: &Connection, key: i64, event: &Event, sum: Option<&Usage>) -> Result<()> {
+/// Makes the usage of a turn by model add up to its total.
+///
+/// An agent may report usage under other model names while it works than at the end. The reports
+/// at the end are the last events, so earlier ones that exceed the total are deleted.
+fn reconcile_model_usage(
+    db: &Connection,
+    key: i64,
+    event: &Event,
+    sum: Option<&Usage>,
+) -> Result<()> {
     let Some(sum) = sum else { return Ok(()) };
     if sum.model.is_some() {
         db.prepare_cached("DELETE FROM model_usage WHERE session = ?1 AND turn = ?2")?
             .execute(params![key, event.turn])?;
-        return used(db, key, event, sum);
+        return on_usage(db, key, event, sum);
     }
     db.prepare_cached(
         "DELETE FROM model_usage WHERE session = ?1 AND turn = ?2 AND seq IN (
@@ -202,7 +212,7 @@ fn attribute(db: &Connection, key: i64, event: &Event, sum: Option<&Usage>) -> R
     .map(drop)
 }
 
-fn permitted(db: &Connection, key: i64, at: At, permission: &Permission) -> Result<()> {
+fn on_permission(db: &Connection, key: i64, at: At, permission: &Permission) -> Result<()> {
     let (decision, asked, answered) = match permission.decision {
         Decision::Asked => ("asked", Some(at.0), None),
         Decision::Allowed => ("allowed", None, Some(at.0)),
@@ -223,11 +233,12 @@ fn permitted(db: &Connection, key: i64, at: At, permission: &Permission) -> Resu
     .map(drop)
 }
 
-fn not_known(db: &Connection, key: i64, at: At, kind: &str) -> Result<()> {
+fn on_unknown_message(db: &Connection, key: i64, at: At, kind: &str) -> Result<()> {
     let head: String = kind.chars().take(KIND_HEAD).collect();
-    let again = "UPDATE unknown_messages SET count = count + 1, last_at = ?3 WHERE session = ?1 AND kind = ?2";
+    let update = "UPDATE unknown_messages SET count = count + 1, last_at = ?3
+        WHERE session = ?1 AND kind = ?2";
     if db
-        .prepare_cached(again)?
+        .prepare_cached(update)?
         .execute(params![key, head, at.0])?
         == 0
     {
@@ -239,7 +250,7 @@ fn not_known(db: &Connection, key: i64, at: At, kind: &str) -> Result<()> {
     Ok(())
 }
 
-fn ended(db: &Connection, key: i64, at: At, end: &Ended) -> Result<()> {
+fn on_ended(db: &Connection, key: i64, at: At, end: &Ended) -> Result<()> {
     db.prepare_cached(
         "UPDATE sessions SET ended_at = ?2, cause = ?3, state = 'ended' WHERE key = ?1",
     )?
@@ -254,12 +265,12 @@ fn ended(db: &Connection, key: i64, at: At, end: &Ended) -> Result<()> {
         key,
         usage.total().map(signed),
         usage.cost_usd,
-        source_word(usage.cost_source)
+        cost_source_name(usage.cost_source)
     ])
     .map(drop)
 }
 
-fn state_word(state: SessionState) -> &'static str {
+fn state_name(state: SessionState) -> &'static str {
     match state {
         SessionState::Created => "created",
         SessionState::Starting => "starting",
@@ -271,7 +282,7 @@ fn state_word(state: SessionState) -> &'static str {
     }
 }
 
-fn source_word(source: CostSource) -> &'static str {
+fn cost_source_name(source: CostSource) -> &'static str {
     match source {
         CostSource::Reported => "reported",
         CostSource::Estimated => "estimated",
@@ -280,7 +291,7 @@ fn source_word(source: CostSource) -> &'static str {
     }
 }
 
-/// SQLite's numbers have a sign. Nothing that is counted here comes near the end of them.
+/// Converts to SQLite's signed integers. No count here comes near their maximum.
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -289,7 +300,7 @@ pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// A directory as the database holds it: text, and bytes where it is no text.
+/// Converts a directory to a value of the database: text, or bytes if it is not UTF-8.
 pub(crate) fn dir_value(dir: &std::path::Path) -> Value {
     match dir.to_str() {
         Some(text) => Value::Text(text.to_owned()),

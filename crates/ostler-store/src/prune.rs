@@ -7,27 +7,27 @@ use ostler_core::event::At;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use crate::error::StoreError;
-use crate::files::Place;
+use crate::files::StoreDir;
 use crate::index::unsigned;
-use crate::rows::{self, Standing};
+use crate::rows::{self, SessionStatus};
 
 type Result<T, E = rusqlite::Error> = std::result::Result<T, E>;
 
-/// What to keep. Without a limit everything is kept.
+/// Limits on age and size. Without a limit, no session is removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Keep {
-    /// Sessions whose last event is from before this moment go.
+pub struct PruneLimits {
+    /// Removes sessions whose last event is older than this.
     pub older_than: Option<At>,
-    /// Sessions go, the oldest first, until events and raw output together are no larger than this.
+    /// Removes the oldest sessions until events and raw output together are at most this large.
     pub larger_than_bytes: Option<u64>,
 }
 
-/// What went, or would go.
+/// The sessions that were removed, or would be in a dry run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// The sessions, as Ostler names them, the oldest first.
+    /// Ostler's ids of the sessions, oldest first.
     pub sessions: Vec<String>,
-    /// The size of their events and their raw output.
+    /// Total size of their events and raw output.
     pub bytes: u64,
 }
 
@@ -39,14 +39,18 @@ struct Candidate {
     live: bool,
 }
 
-/// What would go.
-pub(crate) fn plan(db: &Connection, place: &Place, keep: &Keep) -> Result<(Vec<i64>, Pruned)> {
-    let candidates = candidates(db, place)?;
+/// Selects the sessions to remove.
+pub(crate) fn plan(
+    db: &Connection,
+    store_dir: &StoreDir,
+    limits: &PruneLimits,
+) -> Result<(Vec<i64>, Pruned)> {
+    let candidates = candidates(db, store_dir)?;
     let mut total: u64 = candidates.iter().map(|it| it.bytes).sum();
     let (mut keys, mut pruned) = (Vec::new(), Pruned::default());
     for it in candidates.into_iter().filter(|it| !it.live) {
-        let old = keep.older_than.is_some_and(|limit| it.last < limit.0);
-        let large = keep.larger_than_bytes.is_some_and(|limit| total > limit);
+        let old = limits.older_than.is_some_and(|limit| it.last < limit.0);
+        let large = limits.larger_than_bytes.is_some_and(|limit| total > limit);
         if old || large {
             total -= it.bytes;
             pruned.bytes += it.bytes;
@@ -57,8 +61,8 @@ pub(crate) fn plan(db: &Connection, place: &Place, keep: &Keep) -> Result<(Vec<i
     Ok((keys, pruned))
 }
 
-/// All sessions, the one that was silent for longest first.
-fn candidates(db: &Connection, place: &Place) -> Result<Vec<Candidate>> {
+/// Returns all sessions, the least recently active first.
+fn candidates(db: &Connection, store_dir: &StoreDir) -> Result<Vec<Candidate>> {
     let mut query = db.prepare(
         "SELECT key, session, cause, driver_pid, driver_started,
              coalesce(ended_at, (SELECT at FROM events WHERE session = key ORDER BY seq DESC LIMIT 1), began_at) AS last,
@@ -67,14 +71,14 @@ fn candidates(db: &Connection, place: &Place) -> Result<Vec<Candidate>> {
     )?;
     let rows = query.query_map([], |row| {
         let (session, cause): (String, Option<String>) = (row.get(1)?, row.get(2)?);
-        let raw: u64 = place
+        let raw: u64 = store_dir
             .raw_files(&session)
             .filter_map(|path| path.metadata().ok())
             .map(|meta| meta.len())
             .sum();
         let live = matches!(
-            rows::standing(cause.as_deref(), row.get(3)?, row.get(4)?),
-            Standing::Live(_)
+            rows::status(cause.as_deref(), row.get(3)?, row.get(4)?),
+            SessionStatus::Live(_)
         );
         Ok(Candidate {
             key: row.get(0)?,
@@ -87,24 +91,28 @@ fn candidates(db: &Connection, place: &Place) -> Result<Vec<Candidate>> {
     rows.collect()
 }
 
-/// Removes the raw output of what goes.
-pub(crate) fn remove_raw(place: &Place, pruned: &Pruned) {
+/// Removes the raw output of the selected sessions.
+pub(crate) fn remove_raw(store_dir: &StoreDir, pruned: &Pruned) {
     for path in pruned
         .sessions
         .iter()
-        .flat_map(|session| place.raw_files(session))
+        .flat_map(|session| store_dir.raw_files(session))
     {
-        let _ = std::fs::remove_file(path); // a file that stays is found by `sweep` later
+        let _ = std::fs::remove_file(path); // `sweep` removes a file that stays
     }
 }
 
 /// Removes one session that is not running, and returns its size.
-pub(crate) fn remove(db: &mut Connection, place: &Place, session: &str) -> Result<u64, StoreError> {
-    let path = place.database();
-    let wrong = StoreError::database(&path);
+pub(crate) fn remove(
+    db: &mut Connection,
+    store_dir: &StoreDir,
+    session: &str,
+) -> Result<u64, StoreError> {
+    let path = store_dir.database();
+    let database_error = StoreError::database(&path);
     let change = db
         .transaction_with_behavior(TransactionBehavior::Immediate)
-        .map_err(&wrong)?;
+        .map_err(&database_error)?;
     let found = change
         .query_row(
             "SELECT cause, driver_pid, driver_started,
@@ -114,16 +122,16 @@ pub(crate) fn remove(db: &mut Connection, place: &Place, session: &str) -> Resul
             |row| {
                 let cause: Option<String> = row.get(0)?;
                 Ok((
-                    rows::standing(cause.as_deref(), row.get(1)?, row.get(2)?),
+                    rows::status(cause.as_deref(), row.get(1)?, row.get(2)?),
                     unsigned(row.get(3)?),
                 ))
             },
         )
         .optional()
-        .map_err(&wrong)?;
+        .map_err(&database_error)?;
     let mut bytes = match found {
-        None => return Err(StoreError::session(session, &"there is no such session")),
-        Some((Standing::Live(pid), _)) => {
+        None => return Err(StoreError::session(session, &"not found")),
+        Some((SessionStatus::Live(pid), _)) => {
             return Err(StoreError::Running {
                 session: session.to_owned(),
                 pid,
@@ -133,47 +141,48 @@ pub(crate) fn remove(db: &mut Connection, place: &Place, session: &str) -> Resul
     };
     change
         .execute("DELETE FROM sessions WHERE session = ?1", [session])
-        .map_err(&wrong)?;
-    change.commit().map_err(&wrong)?;
-    for file in place.raw_files(session) {
+        .map_err(&database_error)?;
+    change.commit().map_err(&database_error)?;
+    for file in store_dir.raw_files(session) {
         bytes += file.metadata().map_or(0, |meta| meta.len());
-        let _ = std::fs::remove_file(file); // a file that stays is found by `sweep` later
+        let _ = std::fs::remove_file(file); // `sweep` removes a file that stays
     }
-    give_back(db).map_err(&wrong)?;
+    free_pages(db).map_err(&database_error)?;
     Ok(bytes)
 }
 
-/// Carries out a plan, and gives the room back to the file system.
-pub(crate) fn carry_out(db: &mut Connection, keys: &[i64]) -> Result<()> {
-    // One transaction each: whoever writes meanwhile waits for one session, not for all.
+/// Removes the selected sessions, and returns the space to the file system.
+pub(crate) fn remove_all(db: &mut Connection, keys: &[i64]) -> Result<()> {
+    // One transaction each, so that other writers wait for one session only.
     for key in keys {
         let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         change.execute("DELETE FROM sessions WHERE key = ?1", [key])?;
         change.commit()?;
     }
-    give_back(db)
+    free_pages(db)
 }
 
 /// Returns free pages to the file system.
-fn give_back(db: &Connection) -> Result<()> {
-    // Each step of this statement gives back one page.
+fn free_pages(db: &Connection) -> Result<()> {
+    // Each step of this statement frees one page.
     let mut vacuum = db.prepare("PRAGMA incremental_vacuum")?;
     let mut pages = vacuum.query([])?;
     while pages.next()?.is_some() {}
     drop(pages);
     drop(vacuum);
-    // When others read, the room is given back later.
+    // While others read, the file shrinks later.
     db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
 }
 
-/// Removes raw output that no session owns: its process died before the session's first event, or while it was pruned.
-pub(crate) fn sweep(db: &Connection, place: &Place, older_than: At) -> Result<()> {
+/// Removes raw output without a session: the process died before the session's first event, or
+/// during pruning.
+pub(crate) fn sweep(db: &Connection, store_dir: &StoreDir, older_than: At) -> Result<()> {
     let mut query = db.prepare("SELECT session FROM sessions")?;
     let known: HashSet<String> = query
         .query_map([], |row| row.get(0))?
         .collect::<Result<_>>()?;
     let limit = UNIX_EPOCH + Duration::from_millis(unsigned(older_than.0));
-    for entry in std::fs::read_dir(place.raw_dir())
+    for entry in std::fs::read_dir(store_dir.raw_dir())
         .into_iter()
         .flatten()
         .flatten()

@@ -1,4 +1,4 @@
-//! The questions: which sessions there are, which one is meant by an id, and what is known of each.
+//! Queries of sessions and their events: lists, lookup by id, and pages of events.
 
 use std::path::{Path, PathBuf};
 
@@ -12,110 +12,111 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 use crate::driver;
 use crate::index::{dir_value, signed, unsigned};
 
-/// How many matches of an ambiguous prefix are listed.
-const MOST_CANDIDATES: usize = 10;
+/// Maximum number of matches of an ambiguous prefix that are listed.
+const MAX_CANDIDATES: usize = 10;
 
-/// How many kinds of messages that are not known are told.
-const MOST_KINDS: i64 = 500;
+/// Maximum number of unknown message kinds that are listed.
+const MAX_KINDS: i64 = 500;
 
 /// Which sessions to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Only those of this agent.
+    /// Only sessions of this agent.
     pub agent: Option<String>,
-    /// Only those in this directory.
+    /// Only sessions in this directory.
     pub dir: Option<PathBuf>,
-    /// At most so many, the newest first.
+    /// Maximum number of sessions, newest first.
     pub limit: Option<usize>,
-    /// Only those that are under way.
+    /// Only running sessions.
     pub live: bool,
-    /// Without failed starts ([`SessionRow::is_failed_start`]).
+    /// Leaves out failed starts ([`SessionRow::is_failed_start`]).
     pub without_failed_starts: bool,
 }
 
-/// A session, as lists show it.
+/// A session in a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionRow {
-    /// The session, as Ostler names it.
+    /// Ostler's id of the session.
     pub session: String,
     /// The agent's name in Ostler.
     pub agent: String,
-    /// The agent's version, as it said it.
+    /// The agent's version, as reported by the agent.
     pub agent_version: Option<String>,
-    /// The agent's own id of the session.
+    /// The agent's id of the session.
     pub native_session: Option<String>,
     /// The directory that the agent works in.
     pub dir: PathBuf,
-    /// The model, as the agent said it.
+    /// The model, as reported by the agent.
     pub model: Option<String>,
     /// When it began.
     pub began_at: At,
     /// When it ended.
     pub ended_at: Option<At>,
-    /// Whether it is under way, and how it ended if not.
-    pub standing: Standing,
-    /// Whether the agent came up and said who it is.
+    /// Whether it is running, and how it ended otherwise.
+    pub status: SessionStatus,
+    /// Whether the agent started and reported itself.
     pub started: bool,
-    /// How many turns were begun.
+    /// Number of turns that were started.
     pub turns: u32,
-    /// All tokens together, as far as they are known.
+    /// Total number of tokens, as far as known.
     pub tokens: Option<u64>,
-    /// Its cost, a lower bound if `cost_source` says so; none when nothing is known.
+    /// Its cost, if known. A lower bound if `cost_source` is `partial`.
     pub cost_usd: Option<f64>,
     /// Where the cost comes from.
     pub cost_source: CostSource,
-    /// The session it goes on with.
+    /// The session it continues.
     pub continues: Option<String>,
-    /// The beginning of the first prompt.
+    /// The start of the first prompt.
     pub prompt: Option<String>,
 }
 
 impl SessionRow {
-    /// Returns true if the session is over and nothing was done in it: it had no turn, or its agent never came up.
+    /// Returns true if the session has ended without any work: it had no turn, or its agent never
+    /// started.
     #[must_use]
     pub fn is_failed_start(&self) -> bool {
-        match self.standing {
-            Standing::Live(_) => false,
+        match self.status {
+            SessionStatus::Live(_) => false,
             _ if self.turns == 0 => true,
-            // A turn that the caller cut short before the agent's first word was one.
-            Standing::Ended(cause) => {
+            // A turn that the caller interrupted before the agent's first output counts.
+            SessionStatus::Ended(cause) => {
                 !self.started && (cause.status() == Status::Failed || cause == Cause::StartupLimit)
             }
-            Standing::Abandoned => false,
+            SessionStatus::Abandoned => false,
         }
     }
 }
 
-/// What an agent said that Ostler does not know, by its kind.
+/// Messages of an agent that Ostler does not know, by kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownMessages {
     /// The agent's name in Ostler.
     pub agent: String,
-    /// Its version, as it said it.
+    /// Its version, as reported by the agent.
     pub agent_version: Option<String>,
     /// The kind: `type "x"`, for example.
     pub kind: String,
-    /// How often it came.
+    /// Number of messages.
     pub count: u64,
-    /// In how many sessions.
+    /// Number of sessions with such a message.
     pub sessions: u64,
-    /// When it came last.
+    /// Time of the latest message.
     pub last_at: At,
 }
 
-/// Where a session stands.
+/// Status of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
-    /// It is under way, driven by the process of this number.
+pub enum SessionStatus {
+    /// It is running in the process with this pid.
     Live(u32),
-    /// It ended.
+    /// It ended with this cause.
     Ended(Cause),
-    /// It did not end, and the process that drove it is gone.
+    /// It did not end, but its process is gone.
     Abandoned,
 }
 
-impl Standing {
-    /// One word for it: `live`, `abandoned`, or that of the cause.
+impl SessionStatus {
+    /// Returns its name: `live`, `abandoned`, or that of the cause.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -128,9 +129,9 @@ impl Standing {
 
 impl From<SessionRow> for SessionRecord {
     fn from(row: SessionRow) -> Self {
-        let held_by = match row.standing {
-            Standing::Live(pid) => Some(pid),
-            Standing::Ended(_) | Standing::Abandoned => None,
+        let held_by = match row.status {
+            SessionStatus::Live(pid) => Some(pid),
+            SessionStatus::Ended(_) | SessionStatus::Abandoned => None,
         };
         let SessionRow {
             session,
@@ -153,7 +154,7 @@ impl From<SessionRow> for SessionRecord {
     }
 }
 
-/// What [`row`] reads, in its order.
+/// The columns that [`row`] reads, in order.
 const COLUMNS: &str =
     "SELECT session, agent, agent_version, native_session, dir, model, began_at, ended_at, cause, turns,
     tokens, cost_usd, cost_source, continues, prompt, driver_pid, driver_started,
@@ -172,7 +173,7 @@ fn row(row: &Row<'_>) -> Result<SessionRow> {
         model: row.get(5)?,
         began_at: At(row.get(6)?),
         ended_at: row.get::<_, Option<i64>>(7)?.map(At),
-        standing: standing(cause.as_deref(), row.get(15)?, row.get(16)?),
+        status: status(cause.as_deref(), row.get(15)?, row.get(16)?),
         started: row.get(17)?,
         turns: row.get(9)?,
         tokens: tokens.map(unsigned),
@@ -183,9 +184,9 @@ fn row(row: &Row<'_>) -> Result<SessionRow> {
     })
 }
 
-/// Reads a cost source back.
-pub(crate) fn cost_source(word: Option<&str>) -> CostSource {
-    match word {
+/// Parses the name of a cost source.
+pub(crate) fn cost_source(name: Option<&str>) -> CostSource {
+    match name {
         Some("reported") => CostSource::Reported,
         Some("estimated") => CostSource::Estimated,
         Some("partial") => CostSource::Partial,
@@ -193,16 +194,16 @@ pub(crate) fn cost_source(word: Option<&str>) -> CostSource {
     }
 }
 
-/// Where a session stands: what it said itself, or what can be seen of its driver.
-pub(crate) fn standing(cause: Option<&str>, pid: u32, started: Option<i64>) -> Standing {
+/// Returns the status of a session, from its cause or from the liveness of its process.
+pub(crate) fn status(cause: Option<&str>, pid: u32, started: Option<i64>) -> SessionStatus {
     match cause {
-        // A cause that only a later Ostler knows is one in which it did not end well.
-        Some(word) => {
-            let known = Cause::ALL.into_iter().find(|cause| cause.as_str() == word);
-            Standing::Ended(known.unwrap_or(Cause::Protocol))
+        // A cause that only a later Ostler knows counts as a failure.
+        Some(name) => {
+            let known = Cause::ALL.into_iter().find(|cause| cause.as_str() == name);
+            SessionStatus::Ended(known.unwrap_or(Cause::Protocol))
         }
-        None if driver::is_alive(pid, started.map(unsigned)) => Standing::Live(pid),
-        None => Standing::Abandoned,
+        None if driver::is_alive(pid, started.map(unsigned)) => SessionStatus::Live(pid),
+        None => SessionStatus::Abandoned,
     }
 }
 
@@ -223,7 +224,7 @@ fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// The sessions that fit, newest first.
+/// Lists the sessions that match a filter, newest first.
 pub(crate) fn list(db: &Connection, filter: &Filter) -> Result<Vec<SessionRow>> {
     let sql = format!(
         "{COLUMNS} WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR dir = ?2) AND (NOT ?3 OR cause IS NULL)
@@ -232,10 +233,10 @@ pub(crate) fn list(db: &Connection, filter: &Filter) -> Result<Vec<SessionRow>> 
     let mut query = db.prepare_cached(&sql)?;
     let dir = filter.dir.as_deref().map_or(Value::Null, dir_value);
     let rows = query.query_map(params![filter.agent, dir, filter.live], row)?;
-    // Whether a session is live is only known when its driver was looked for: SQL cannot count them.
+    // SQL cannot apply the limit: whether a session is live depends on its process.
     let wanted = rows.filter(|row| match row {
         Ok(row) => {
-            let is_live = matches!(row.standing, Standing::Live(_));
+            let is_live = matches!(row.status, SessionStatus::Live(_));
             (is_live || !filter.live) && !(filter.without_failed_starts && row.is_failed_start())
         }
         Err(_) => true,
@@ -243,45 +244,45 @@ pub(crate) fn list(db: &Connection, filter: &Filter) -> Result<Vec<SessionRow>> 
     wanted.take(filter.limit.unwrap_or(usize::MAX)).collect()
 }
 
-/// What an id means.
-pub(crate) enum Meant {
-    Nothing,
+/// Result of resolving an id.
+pub(crate) enum LookupResult {
+    NotFound,
     One(Box<SessionRow>),
-    Several { candidates: Vec<String>, more: bool },
+    Ambiguous { candidates: Vec<String>, more: bool },
 }
 
 /// Resolves an id: Ostler's own, then the agent's (the newest session with it), then a prefix of either.
-pub(crate) fn find(db: &Connection, id: &str) -> Result<Meant> {
+pub(crate) fn find(db: &Connection, id: &str) -> Result<LookupResult> {
     for condition in [
         "WHERE session = ?1",
         "WHERE native_session = ?1 ORDER BY began_at DESC, key DESC LIMIT 1",
     ] {
         let mut query = db.prepare_cached(&format!("{COLUMNS} {condition}"))?;
         if let Some(found) = query.query_row([id], row).optional()? {
-            return Ok(Meant::One(Box::new(found)));
+            return Ok(LookupResult::One(Box::new(found)));
         }
     }
     if id.is_empty() {
-        return Ok(Meant::Nothing);
+        return Ok(LookupResult::NotFound);
     }
-    // Sessions that continue each other share the agent's id: the newest stands for them.
+    // Sessions that continue each other share the agent's id. The newest represents them.
     let sql = format!(
         "{COLUMNS} WHERE (session >= ?1 AND session < ?1 || char(0x10FFFF)) OR key IN (
              SELECT max(key) FROM sessions WHERE native_session >= ?1 AND native_session < ?1 || char(0x10FFFF)
              GROUP BY native_session)
          ORDER BY began_at DESC, key DESC LIMIT {}",
-        MOST_CANDIDATES + 1
+        MAX_CANDIDATES + 1
     );
     let mut found: Vec<SessionRow> = db
         .prepare_cached(&sql)?
         .query_map([id], row)?
         .collect::<Result<_>>()?;
-    let more = found.len() > MOST_CANDIDATES;
-    found.truncate(MOST_CANDIDATES);
+    let more = found.len() > MAX_CANDIDATES;
+    found.truncate(MAX_CANDIDATES);
     Ok(match (found.len(), found.pop()) {
-        (1, Some(row)) => Meant::One(Box::new(row)),
-        (_, None) => Meant::Nothing,
-        (_, Some(last)) => Meant::Several {
+        (1, Some(row)) => LookupResult::One(Box::new(row)),
+        (_, None) => LookupResult::NotFound,
+        (_, Some(last)) => LookupResult::Ambiguous {
             candidates: found
                 .into_iter()
                 .chain([last])
@@ -292,14 +293,15 @@ pub(crate) fn find(db: &Connection, id: &str) -> Result<Meant> {
     })
 }
 
-/// The session of exactly that id of Ostler's.
+/// Returns the session with exactly that Ostler id.
 pub(crate) fn session(db: &Connection, id: &str) -> Result<Option<SessionRow>> {
     db.prepare_cached(&format!("{COLUMNS} WHERE session = ?1"))?
         .query_row([id], row)
         .optional()
 }
 
-/// A page of a session's events from `from` on, within the bounds of [`Log::read`](ostler_core::log::Log::read).
+/// Returns a page of a session's events from `from` on, within the limits of
+/// [`Log::read`](ostler_core::log::Log::read).
 pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> Result<Vec<Event>> {
     let sql = "SELECT seq, at, turn, json FROM events
         WHERE session = (SELECT key FROM sessions WHERE session = ?1) AND seq >= ?2 ORDER BY seq LIMIT ?3";
@@ -313,7 +315,7 @@ pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> 
         if bytes > PAGE_BYTES && !events.is_empty() {
             break;
         }
-        // An event of a kind that only a later Ostler knows: nothing is lost, the line is there.
+        // An event that only a later Ostler can parse is returned with its raw text.
         events.push(match Event::from_json(json) {
             Ok(event) => event,
             Err(error) => {
@@ -338,13 +340,13 @@ pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> 
     Ok(events)
 }
 
-/// The kinds of messages that Ostler does not know and that sessions met since then, the most frequent first.
+/// Returns the kinds of unknown messages in sessions since then, the most frequent first.
 pub(crate) fn unknown_messages(db: &Connection, since: At) -> Result<Vec<UnknownMessages>> {
     let sql = "SELECT agent, agent_version, kind, sum(count), count(*), max(last_at)
         FROM sessions JOIN unknown_messages ON unknown_messages.session = key WHERE began_at >= ?1
         GROUP BY agent, agent_version, kind ORDER BY sum(count) DESC, agent, agent_version, kind LIMIT ?2";
     let mut query = db.prepare_cached(sql)?;
-    let rows = query.query_map(params![since.0, MOST_KINDS], |row| {
+    let rows = query.query_map(params![since.0, MAX_KINDS], |row| {
         Ok(UnknownMessages {
             agent: row.get(0)?,
             agent_version: row.get(1)?,
@@ -357,7 +359,7 @@ pub(crate) fn unknown_messages(db: &Connection, since: At) -> Result<Vec<Unknown
     rows.collect()
 }
 
-/// The newest session in a directory.
+/// Returns the newest session in a directory.
 pub(crate) fn latest(db: &Connection, dir: &Path) -> Result<Option<SessionRow>> {
     let filter = Filter {
         dir: Some(dir.to_owned()),

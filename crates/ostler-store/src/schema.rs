@@ -1,4 +1,5 @@
-//! The tables, as numbered steps that are only ever added to: a database of any earlier Ostler is brought up to date.
+//! Database schema, as numbered migrations. Migrations are only ever added, so that a database of
+//! any earlier Ostler can be migrated.
 
 use std::path::Path;
 
@@ -6,82 +7,101 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use crate::error::StoreError;
 
-/// The steps. The number of a step is its place, counted from 1; `PRAGMA user_version` says how many were made.
-const STEPS: &[&str] = &[
+/// The migrations, numbered from 1. `PRAGMA user_version` holds the number of the last one applied.
+const MIGRATIONS: &[&str] = &[
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
 ];
 
-/// What the steps come to for a connection that only reads: temporary views and tables, which stand before those of the file.
-const READ_STEPS: [ReadStep; STEPS.len()] = [
-    // Without the first step there is nothing to read.
-    ReadStep::Script("SELECT 1 FROM main.sessions LIMIT 1;"),
-    ReadStep::Script(include_str!("schema/2.read.sql")),
-    ReadStep::NewTables,
-    ReadStep::NewTables,
+/// The migrations for a read-only connection: temporary views and tables that shadow those of the
+/// file.
+const OVERLAYS: [Overlay; MIGRATIONS.len()] = [
+    // Without the first migration there is nothing to read.
+    Overlay::Script("SELECT 1 FROM main.sessions LIMIT 1;"),
+    Overlay::Script(include_str!("schema/2.read.sql")),
+    Overlay::NewTables,
+    Overlay::NewTables,
 ];
 
-/// How a step is made for a connection that only reads.
-enum ReadStep {
-    /// By a script of its own.
+/// Replacement of a migration on a read-only connection.
+enum Overlay {
+    /// A separate script.
     Script(&'static str),
-    /// The step only adds tables, which are empty in a file without them.
+    /// The migration itself, with temporary tables: it only adds tables, which are empty then.
     NewTables,
 }
 
-/// Brings a database up to date. Nobody else does so at the same time: the caller holds the lock.
+/// Migrates a database to the current format. The caller holds the lock.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
-    let wrong = StoreError::database(path);
+    let database_error = StoreError::database(path);
     let found = version(connection, path)?;
-    for (number, step) in (1..).zip(STEPS).filter(|(number, _)| *number > found) {
-        make(connection, number, step).map_err(&wrong)?;
+    for (number, migration) in (1..).zip(MIGRATIONS).filter(|(number, _)| *number > found) {
+        apply(connection, number, migration).map_err(&database_error)?;
     }
     Ok(())
 }
 
-/// Makes a database that cannot be brought up to date look as if it were. The file stays as it is.
+/// Makes a read-only database look as if it were in the current format, without changing the file.
 pub(crate) fn overlay(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let wrong = StoreError::database(path);
+    let database_error = StoreError::database(path);
     let found = version(connection, path)?;
     // The disk may be full, or read-only.
-    connection.pragma_update(None, "temp_store", "memory").map_err(&wrong)?;
-    let steps = (1..).zip(STEPS).zip(&READ_STEPS);
-    for ((_, step), read) in steps.filter(|((number, _), _)| *number > found) {
-        let made = match read {
-            ReadStep::Script(script) => connection.execute_batch(script),
-            ReadStep::NewTables => connection.execute_batch(&step.replace("CREATE TABLE ", "CREATE TEMP TABLE ")),
+    connection
+        .pragma_update(None, "temp_store", "memory")
+        .map_err(&database_error)?;
+    let migrations = (1..).zip(MIGRATIONS).zip(&OVERLAYS);
+    for ((_, migration), overlay) in migrations.filter(|((number, _), _)| *number > found) {
+        let result = match overlay {
+            Overlay::Script(script) => connection.execute_batch(script),
+            Overlay::NewTables => {
+                connection.execute_batch(&migration.replace("CREATE TABLE ", "CREATE TEMP TABLE "))
+            }
         };
-        made.map_err(&wrong)?;
+        result.map_err(&database_error)?;
     }
     Ok(())
 }
 
-/// How many steps were made; not more than are known.
+/// Returns the format of the database, or an error if it is newer than this Ostler supports.
 fn version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let found = connection.pragma_query_value(None, "user_version", |row| row.get(0));
     let (found, known) = (found.map_err(StoreError::database(path))?, known());
     if found > known {
-        return Err(StoreError::Newer { path: path.to_owned(), found, known, needs: maker(connection) });
+        return Err(StoreError::Newer {
+            path: path.to_owned(),
+            found,
+            known,
+            needs: written_by(connection),
+        });
     }
     Ok(found)
 }
 
 fn known() -> i64 {
-    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+    i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
-fn make(connection: &mut Connection, number: i64, step: &str) -> rusqlite::Result<()> {
+fn apply(connection: &mut Connection, number: i64, migration: &str) -> rusqlite::Result<()> {
     let change = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    change.execute_batch(step)?;
-    change.execute("INSERT OR REPLACE INTO meta VALUES ('ostler', ?1)", [env!("CARGO_PKG_VERSION")])?;
+    change.execute_batch(migration)?;
+    change.execute(
+        "INSERT OR REPLACE INTO meta VALUES ('ostler', ?1)",
+        [env!("CARGO_PKG_VERSION")],
+    )?;
     change.pragma_update(None, "user_version", number)?;
     change.commit()
 }
 
-/// The Ostler that made the newest step.
-fn maker(connection: &Connection) -> String {
-    let found = connection.query_row("SELECT value FROM meta WHERE key = 'ostler'", [], |row| row.get(0));
-    found.optional().ok().flatten().unwrap_or_else(|| "of a later version".to_owned())
+/// Returns the version of Ostler that applied the last migration.
+fn written_by(connection: &Connection) -> String {
+    let found = connection.query_row("SELECT value FROM meta WHERE key = 'ostler'", [], |row| {
+        row.get(0)
+    });
+    found
+        .optional()
+        .ok()
+        .flatten()
+        .unwrap_or_else(|| "of a later version".to_owned())
 }

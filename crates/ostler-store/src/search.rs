@@ -1,42 +1,42 @@
-//! Search in what was said: prompts, answers and the arguments of tool calls.
+//! Full-text search in prompts, replies and the arguments of tool calls.
 
 use ostler_core::event::{At, Event, EventKind};
 use rusqlite::{Connection, Result, params};
 
 use crate::index::dir_value;
-use crate::rows::{self, Filter, SessionRow, Standing};
+use crate::rows::{self, Filter, SessionRow, SessionStatus};
 
-/// Maximum number of characters of an excerpt before and behind the match.
-const AROUND: usize = 60;
+/// Maximum number of characters of an excerpt before and after the match.
+const CONTEXT: usize = 60;
 
-/// A session in which a text was found.
+/// A session that contains the search text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchHit {
     /// The session.
     pub session: SessionRow,
     /// The turn of the first match.
     pub turn: u32,
-    /// When it was said.
+    /// Time of the event.
     pub at: At,
-    /// Who said it.
+    /// Whose text it is.
     pub speaker: Speaker,
-    /// The first match with the words around it.
+    /// The first match with its context.
     pub excerpt: String,
 }
 
-/// Who said something.
+/// Author of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaker {
     /// The caller, in a prompt.
     User,
-    /// The agent, in an answer.
+    /// The agent, in a reply.
     Agent,
-    /// The agent, to a tool.
+    /// The agent, in a tool call.
     Tool,
 }
 
 impl Speaker {
-    /// Its name on the wire: `user`, `agent` or `tool`.
+    /// Returns its name on the wire: `user`, `agent` or `tool`.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ pub(crate) fn run(db: &Connection, text: &str, filter: &Filter) -> Result<Vec<Se
         .dir
         .as_deref()
         .map_or(rusqlite::types::Value::Null, dir_value);
-    // Numbers only: the rows of all sessions can be more than should be in memory at once.
+    // Ids only: the rows of all sessions may need too much memory.
     let mut keys = db.prepare_cached(
         "SELECT key, session FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR dir = ?2)
          AND (NOT ?3 OR cause IS NULL) ORDER BY began_at DESC, key DESC",
@@ -75,7 +75,7 @@ pub(crate) fn run(db: &Connection, text: &str, filter: &Filter) -> Result<Vec<Se
         let Some(session) = rows::session(db, &id)? else {
             continue;
         };
-        if !filter.live || matches!(session.standing, Standing::Live(_)) {
+        if !filter.live || matches!(session.status, SessionStatus::Live(_)) {
             hits.push(SearchHit {
                 session,
                 turn: event.turn,
@@ -88,7 +88,7 @@ pub(crate) fn run(db: &Connection, text: &str, filter: &Filter) -> Result<Vec<Se
     Ok(hits)
 }
 
-/// The first event of a session that holds the text.
+/// Returns the first event of a session that contains the text.
 fn first_match(
     db: &Connection,
     key: i64,
@@ -99,11 +99,11 @@ fn first_match(
     let mut query = db.prepare_cached(sql)?;
     let mut rows = query.query([key])?;
     while let Some(row) = rows.next()? {
-        // An event that only a later Ostler can read is passed over.
+        // An event that only a later Ostler can parse is skipped.
         let Ok(event) = Event::from_json(row.get_ref(0)?.as_str()?) else {
             continue;
         };
-        let (speaker, said) = match &event.kind {
+        let (speaker, text) = match &event.kind {
             EventKind::TurnStarted(turn) => {
                 (Speaker::User, turn.prompt.as_deref().unwrap_or_default())
             }
@@ -111,47 +111,47 @@ fn first_match(
             EventKind::ToolCall(call) => (Speaker::Tool, call.input.get()),
             _ => continue,
         };
-        if let Some(at) = find(said, wanted) {
-            let excerpt = excerpt(said, at, wanted.len());
+        if let Some(at) = find(text, wanted) {
+            let excerpt = excerpt(text, at, wanted.len());
             return Ok(Some((event, speaker, excerpt)));
         }
     }
     Ok(None)
 }
 
-/// Characters to compare without regard to case.
+/// Folds the case of a text for comparison.
 fn fold(text: &str) -> Vec<char> {
     text.chars().flat_map(char::to_lowercase).collect()
 }
 
-/// The byte offset of the first match.
-fn find(said: &str, wanted: &[char]) -> Option<usize> {
+/// Returns the byte offset of the first match.
+fn find(text: &str, wanted: &[char]) -> Option<usize> {
     let starts = |rest: &str| {
         let mut folded = rest.chars().flat_map(char::to_lowercase);
         wanted.iter().all(|c| folded.next() == Some(*c))
     };
-    said.char_indices()
+    text.char_indices()
         .map(|(at, _)| at)
-        .find(|at| starts(&said[*at..]))
+        .find(|at| starts(&text[*at..]))
 }
 
-fn excerpt(said: &str, at: usize, length: usize) -> String {
-    let (before, behind) = said.split_at(at);
+fn excerpt(text: &str, at: usize, length: usize) -> String {
+    let (before, after) = text.split_at(at);
     let from = before
         .char_indices()
         .rev()
-        .take(AROUND)
+        .take(CONTEXT)
         .last()
         .map_or(at, |(at, _)| at);
-    let to = behind
+    let to = after
         .char_indices()
-        .nth(length + AROUND)
-        .map_or(said.len(), |(more, _)| at + more);
+        .nth(length + CONTEXT)
+        .map_or(text.len(), |(more, _)| at + more);
     let (begin, end) = (
         if from > 0 { "…" } else { "" },
-        if to < said.len() { "…" } else { "" },
+        if to < text.len() { "…" } else { "" },
     );
-    format!("{begin}{}{end}", &said[from..to])
+    format!("{begin}{}{end}", &text[from..to])
 }
 
 #[cfg(test)]

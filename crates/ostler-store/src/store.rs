@@ -1,91 +1,92 @@
-//! The store itself: a directory, a thread that writes, a connection that reads.
+//! The store: a directory, a writer thread, and a connection for queries.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use ostler_core::event::{At, Event};
-use ostler_core::log::{Appending, Entry, Log, LogError, Opening, SessionRecord};
+use ostler_core::log::{AppendFuture, Log, LogEntry, LogError, NewSession, SessionRecord};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use crate::error::StoreError;
-use crate::files::Place;
-use crate::prune::{self, Keep, Pruned};
-use crate::rows::{self, Filter, Meant, SessionRow, UnknownMessages};
+use crate::files::StoreDir;
+use crate::prune::{self, PruneLimits, Pruned};
+use crate::rows::{self, Filter, LookupResult, SessionRow, UnknownMessages};
 use crate::search::{self, SearchHit};
 use crate::usage::{self, UsageQuery, UsageReport};
 use crate::writer::{Job, Writer};
 use crate::{database, driver};
 
-/// A place where sessions are kept. When it is dropped, it waits until everything that was appended is written.
+/// Durable storage of sessions. Dropping it waits until all appended events are written.
 #[derive(Debug)]
 pub struct Store {
-    place: Place,
+    store_dir: StoreDir,
     writer: Writer,
-    /// Opened when something is read: most runs only write.
+    /// Opened on the first query: most runs only write.
     reader: Mutex<Option<Connection>>,
 }
 
 impl Store {
-    /// Opens the store in a directory, made if need be, for its owner alone.
+    /// Opens the store in a directory, which is created for its owner only if it does not exist.
     ///
     /// # Errors
-    /// When the directory cannot be used, belongs to somebody else or may be written by everybody; when the database
-    /// is damaged, or of a newer Ostler.
+    /// If the directory cannot be used, belongs to another user or is writable by all users; if the
+    /// database is damaged, or was written by a newer Ostler.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        let place = Place::prepare(dir)?;
-        let connection = database::open(&place)?;
-        let path = place.database();
+        let store_dir = StoreDir::prepare(dir)?;
+        let connection = database::open(&store_dir)?;
+        let path = store_dir.database();
         let writer = Writer::start(connection, path.clone())
-            .map_err(|error| StoreError::place(&path, &error))?;
+            .map_err(|error| StoreError::unusable(&path, &error))?;
         Ok(Self {
-            place,
+            store_dir,
             writer,
             reader: Mutex::new(None),
         })
     }
 
-    /// Opens a store that is there only to read it: where nothing may be written, or the disk is full. What is appended to
-    /// it is refused.
+    /// Opens an existing store read-only: on a read-only file system, or if the disk is full.
+    /// Appending to it fails.
     ///
     /// # Errors
-    /// When there is none, the directory belongs to somebody else or may be written by everybody, or the database cannot
-    /// be read by this Ostler.
+    /// If there is no store, the directory belongs to another user or is writable by all users, or
+    /// this Ostler cannot read the database.
     pub fn open_to_read(dir: &Path) -> Result<Self, StoreError> {
-        let place = Place::find(dir)?;
-        let reader = Mutex::new(Some(database::open_read_only(&place)?));
+        let store_dir = StoreDir::find(dir)?;
+        let reader = Mutex::new(Some(database::open_read_only(&store_dir)?));
         Ok(Self {
-            place,
+            store_dir,
             writer: Writer::none(),
             reader,
         })
     }
 
-    /// The sessions that fit, newest first.
+    /// Lists the sessions that match a filter, newest first.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub fn sessions(&self, filter: &Filter) -> Result<Vec<SessionRow>, StoreError> {
-        self.ask(|db| rows::list(db, filter))
+        self.query(|db| rows::list(db, filter))
     }
 
-    /// The session of exactly that id of Ostler's.
+    /// Returns the session with exactly that Ostler id.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub fn session(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
-        self.ask(|db| rows::session(db, id))
+        self.query(|db| rows::session(db, id))
     }
 
-    /// Resolves an id: Ostler's own, then the agent's (the newest session with it), then an unambiguous prefix of either.
+    /// Resolves an id: Ostler's, then the agent's (the newest session with it), then an unambiguous
+    /// prefix of either.
     ///
     /// # Errors
-    /// When the prefix is ambiguous, or the database cannot be read.
+    /// If the prefix is ambiguous, or the database cannot be read.
     pub fn look_up(&self, id: &str) -> Result<Option<SessionRow>, StoreError> {
-        match self.ask(|db| rows::find(db, id))? {
-            Meant::Nothing => Ok(None),
-            Meant::One(row) => Ok(Some(*row)),
-            Meant::Several { candidates, more } => Err(StoreError::Ambiguous {
+        match self.query(|db| rows::find(db, id))? {
+            LookupResult::NotFound => Ok(None),
+            LookupResult::One(row) => Ok(Some(*row)),
+            LookupResult::Ambiguous { candidates, more } => Err(StoreError::Ambiguous {
                 id: id.to_owned(),
                 candidates,
                 more,
@@ -93,118 +94,122 @@ impl Store {
         }
     }
 
-    /// What agents said that Ostler does not know, in sessions that began since then: by its kind, the most frequent first.
+    /// Returns unknown messages of agents by kind, in sessions that started since then, the most
+    /// frequent first.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub fn unknown_messages(&self, since: At) -> Result<Vec<UnknownMessages>, StoreError> {
-        self.ask(|db| rows::unknown_messages(db, since))
+        self.query(|db| rows::unknown_messages(db, since))
     }
 
-    /// The newest session in a directory.
+    /// Returns the newest session in a directory.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub fn latest(&self, dir: &Path) -> Result<Option<SessionRow>, StoreError> {
-        self.ask(|db| rows::latest(db, dir))
+        self.query(|db| rows::latest(db, dir))
     }
 
-    /// Sums up tokens and costs of turns.
+    /// Sums up the tokens and cost of turns.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub fn usage(&self, query: &UsageQuery) -> Result<UsageReport, StoreError> {
-        self.ask(|db| usage::report(db, query))
+        self.query(|db| usage::report(db, query))
     }
 
-    /// Finds sessions in which a text was said, the newest first: in a prompt, an answer or a tool call's arguments,
-    /// ignoring case. One event at a time is in memory.
+    /// Searches prompts, replies and tool arguments for a text, ignoring case, newest session first.
+    /// Holds one event in memory at a time.
     ///
     /// # Errors
-    /// When the database cannot be read.
+    /// If the database cannot be read.
     pub fn search(&self, text: &str, filter: &Filter) -> Result<Vec<SearchHit>, StoreError> {
-        self.ask(|db| search::run(db, text, filter))
+        self.query(|db| search::run(db, text, filter))
     }
 
-    /// Removes one session with its raw output, given by exactly Ostler's id, and returns its size.
+    /// Removes one session with its raw output, given by its exact Ostler id, and returns its size.
     ///
     /// # Errors
-    /// [`StoreError::Running`] when the session is running; otherwise when it is unknown, or the database cannot be written.
+    /// [`StoreError::Running`] if the session is running. Another error if it is unknown, or the
+    /// database cannot be written.
     pub fn remove(&self, session: &str) -> Result<u64, StoreError> {
         self.flush();
-        let mut db = database::open(&self.place)?;
-        prune::remove(&mut db, &self.place, session)
+        let mut db = database::open(&self.store_dir)?;
+        prune::remove(&mut db, &self.store_dir, session)
     }
 
-    /// Lets old sessions go, and the oldest of too many; never one that is under way. A dry run only says which.
+    /// Removes old sessions, or the oldest until the store is small enough, but no running session.
+    /// A dry run only returns which.
     ///
     /// # Errors
-    /// When the database cannot be read or written. What went until then is gone.
-    pub fn prune(&self, keep: &Keep, dry_run: bool) -> Result<Pruned, StoreError> {
-        let (keys, pruned) = self.ask(|db| prune::plan(db, &self.place, keep))?;
+    /// If the database cannot be read or written. Sessions removed before the error stay removed.
+    pub fn prune(&self, limits: &PruneLimits, dry_run: bool) -> Result<Pruned, StoreError> {
+        let (keys, pruned) = self.query(|db| prune::plan(db, &self.store_dir, limits))?;
         if !dry_run {
-            // They are most of what is kept, and can go when the disk is too full for the database to change.
-            prune::remove_raw(&self.place, &pruned);
-            let mut db = database::open(&self.place)?;
-            let path = self.place.database();
-            let wrong = StoreError::database(&path);
-            prune::carry_out(&mut db, &keys).map_err(&wrong)?;
-            if let Some(limit) = keep.older_than {
-                prune::sweep(&db, &self.place, limit).map_err(&wrong)?;
+            // First the raw output: it is most of the data, and can be removed even if the disk is
+            // too full for the database to change.
+            prune::remove_raw(&self.store_dir, &pruned);
+            let mut db = database::open(&self.store_dir)?;
+            let path = self.store_dir.database();
+            let database_error = StoreError::database(&path);
+            prune::remove_all(&mut db, &keys).map_err(&database_error)?;
+            if let Some(limit) = limits.older_than {
+                prune::sweep(&db, &self.store_dir, limit).map_err(&database_error)?;
             }
         }
         Ok(pruned)
     }
 
-    /// Waits until everything that was appended is written, or was refused.
+    /// Waits until all appended events are written or rejected.
     pub fn flush(&self) {
-        let (tell, done) = mpsc::sync_channel(1);
-        if self.writer.send(Job::Flush(tell)).is_ok() {
-            let _ = done.recv(); // the thread ended: nothing is waited for any more
+        let (reply, done) = mpsc::sync_channel(1);
+        if self.writer.send(Job::Flush(reply)).is_ok() {
+            let _ = done.recv(); // an error means that the thread has ended
         }
     }
 
-    fn ask<T>(
+    fn query<T>(
         &self,
-        question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+        run: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        // A reader that panicked has left nothing half done: it only reads.
+        // A panic cannot leave a half-done change: the connection only reads.
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         let db = match &mut *reader {
             Some(db) => db,
-            none => none.insert(database::open_to_read(&self.place)?),
+            none => none.insert(database::open_to_read(&self.store_dir)?),
         };
-        question(db).map_err(StoreError::database(&self.place.database()))
+        run(db).map_err(StoreError::database(&self.store_dir.database()))
     }
 }
 
-/// What is said when the thread is gone.
-fn gone() -> LogError {
-    LogError("the thread that keeps sessions has ended".to_owned())
+/// The error if the writer thread has ended.
+fn writer_ended() -> LogError {
+    LogError("the writer thread of the store has ended".to_owned())
 }
 
 impl Log for Store {
-    fn open(&self, opening: &Opening) -> Result<(), LogError> {
-        self.place.make_raw(&opening.session)?;
-        let started = driver::started(opening.pid);
+    fn open(&self, new_session: &NewSession) -> Result<(), LogError> {
+        self.store_dir.create_raw(&new_session.session)?;
+        let started = driver::started(new_session.pid);
         self.writer
-            .send(Job::Open(opening.clone(), started))
-            .map_err(|_| gone())
+            .send(Job::Open(new_session.clone(), started))
+            .map_err(|_| writer_ended())
     }
 
-    fn append(&self, entries: Arc<Vec<Entry>>) -> Appending {
-        let (tell, done) = oneshot::channel();
-        // If it cannot be sent, its end of the channel is dropped, and the wait below is over at once.
-        let _ = self.writer.send(Job::Append(entries, tell));
-        Box::pin(async move { done.await.unwrap_or_else(|_| Err(gone())) })
+    fn append(&self, entries: Arc<Vec<LogEntry>>) -> AppendFuture {
+        let (reply, done) = oneshot::channel();
+        // If sending fails, `reply` is dropped, and the wait below ends at once.
+        let _ = self.writer.send(Job::Append(entries, reply));
+        Box::pin(async move { done.await.unwrap_or_else(|_| Err(writer_ended())) })
     }
 
     fn read(&self, session: &str, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
-        Ok(self.ask(|db| rows::events(db, session, from, most))?)
+        Ok(self.query(|db| rows::events(db, session, from, most))?)
     }
 
     fn raw(&self, session: &str) -> Option<PathBuf> {
-        self.place.raw(session)
+        self.store_dir.raw(session)
     }
 
     fn find(&self, id: &str) -> Result<Option<SessionRecord>, LogError> {

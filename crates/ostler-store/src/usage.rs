@@ -15,7 +15,7 @@ pub enum UsageKey {
     Agent,
     /// The model, as the agent names it.
     Model,
-    /// The day (UTC) on which the turn began, such as `2026-11-17`.
+    /// The day (UTC) on which the turn started, such as `2026-11-17`.
     Day,
     /// The directory that the agent works in.
     Dir,
@@ -24,7 +24,7 @@ pub enum UsageKey {
 /// Which turns to sum up, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsageQuery {
-    /// Only turns that began at or after this moment.
+    /// Only turns that started at or after this time.
     pub since: Option<At>,
     /// What to group by.
     pub by: UsageKey,
@@ -33,7 +33,7 @@ pub struct UsageQuery {
 /// Tokens and cost of a group of turns.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UsageGroup {
-    /// The agent, model, day or directory; none where it is unknown, and for the total.
+    /// The agent, model, day or directory. `None` if unknown, and for the total.
     pub key: Option<String>,
     /// Number of sessions with a turn in this group.
     pub sessions: u64,
@@ -43,16 +43,17 @@ pub struct UsageGroup {
     pub usage: Usage,
 }
 
-/// Tokens and cost of turns, in groups.
+/// Tokens and cost of turns by group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct UsageReport {
-    /// The groups: days in their order, the others by tokens, most first.
+    /// The groups: days in order, others by number of tokens, largest first.
     pub groups: Vec<UsageGroup>,
-    /// All groups together.
+    /// The sum of all groups.
     pub total: UsageGroup,
 }
 
-/// The parts of every turn: by model where that is known, otherwise its sum. The turn of an agent that never came up is none.
+/// The usage of every turn: by model if known, otherwise its total. Turns of agents that never
+/// started are left out.
 const PARTS: &str = "WITH parts AS (
     SELECT part.session, part.turn, nullif(part.model, '') AS model, turns.began_at, part.input, part.cache_read,
         part.cache_write, part.output, part.reasoning, part.cost_usd, part.cost_source
@@ -65,14 +66,14 @@ const PARTS: &str = "WITH parts AS (
         AND NOT EXISTS (SELECT 1 FROM model_usage AS part WHERE part.session = turns.session AND part.turn = turns.turn)
 )";
 
-/// What [`group`] reads behind the key.
+/// The columns that [`group`] reads after the key.
 const SUMS: &str = "count(DISTINCT parts.session), count(DISTINCT parts.session || '/' || parts.turn),
     sum(input), sum(cache_read), sum(cache_write), sum(output), sum(reasoning), sum(parts.cost_usd),
     CASE WHEN count(parts.cost_usd) = 0 THEN 'unknown'
          WHEN count(*) > count(parts.cost_usd) OR sum(parts.cost_source = 'partial') > 0 THEN 'partial'
          WHEN sum(parts.cost_source = 'estimated') > 0 THEN 'estimated' ELSE 'reported' END";
 
-/// Sums up.
+/// Sums up usage by group.
 pub(crate) fn report(db: &Connection, query: &UsageQuery) -> Result<UsageReport> {
     let key = match query.by {
         UsageKey::Agent => "sessions.agent",

@@ -1,34 +1,34 @@
-//! The tools as a model sees them: names, descriptions, schemas, and the way from a call to its result.
+//! Tool catalog: the names, descriptions and schemas a model sees, and the dispatch of its calls.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use crate::files::arguments::{parse, schema_of};
 use crate::files::{
-    Answer, Root, create_file, delete_file, edit_file, list_files, make_directory, move_file,
+    Render, Root, create_file, delete_file, edit_file, list_files, make_directory, move_file,
     read_file, search_files, write_file,
 };
 use crate::{Code, ToolError};
 
-/// One tool as a model sees it.
+/// A tool as a model sees it.
 #[derive(Debug, Clone)]
 pub struct ToolInfo {
-    /// Its name.
+    /// Name of the tool.
     pub name: &'static str,
-    /// What it does.
+    /// Description for the model.
     pub description: &'static str,
-    /// Whether it changes nothing, so that several can run at once.
+    /// Whether the tool changes nothing, so that several calls can run at once.
     pub only_reads: bool,
-    /// The JSON schema of its arguments.
+    /// JSON schema of the arguments.
     pub schema: fn() -> String,
 }
 
-/// What a tool gave: the same for a model and for a program.
+/// Result of a tool call, in two forms.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
-    /// For a model: plain text.
+pub struct ToolOutput {
+    /// Plain text, for a model.
     pub text: String,
-    /// For a program: a JSON object.
+    /// JSON object, for a program.
     pub json: String,
 }
 
@@ -96,9 +96,10 @@ pub const FILE_TOOLS: &[ToolInfo] = &[
     },
 ];
 
-/// The error for a tool that does not exist, for whoever offers more tools than these.
-pub fn unknown_tool<'n>(name: &str, there_are: impl IntoIterator<Item = &'n str>) -> ToolError {
-    let names: Vec<&str> = there_are.into_iter().collect();
+/// Returns the error for a tool that does not exist. `available` lists the names a caller offers,
+/// which may include more than the file tools.
+pub fn unknown_tool<'n>(name: &str, available: impl IntoIterator<Item = &'n str>) -> ToolError {
+    let names: Vec<&str> = available.into_iter().collect();
     let name: String = name
         .chars()
         .take(100)
@@ -106,12 +107,12 @@ pub fn unknown_tool<'n>(name: &str, there_are: impl IntoIterator<Item = &'n str>
         .collect();
     ToolError::new(
         Code::UnknownTool,
-        format!("there is no tool `{name}`; there are {}", names.join(", ")),
+        format!("there is no tool `{name}`; the tools are {}", names.join(", ")),
     )
 }
 
 /// Runs a file tool.
-pub(crate) fn call(root: &Root, name: &str, input: &str) -> Result<Reply, ToolError> {
+pub(crate) fn call(root: &Root, name: &str, input: &str) -> Result<ToolOutput, ToolError> {
     let call = Call { root, name, input };
     match name {
         "read_file" => call.run(read_file::run),
@@ -134,17 +135,20 @@ struct Call<'c> {
 }
 
 impl Call<'_> {
-    fn run<T, A>(&self, tool: fn(&Root, &T) -> Result<A, ToolError>) -> Result<Reply, ToolError>
+    fn run<T, A>(
+        &self,
+        tool: fn(&Root, &T) -> Result<A, ToolError>,
+    ) -> Result<ToolOutput, ToolError>
     where
         T: DeserializeOwned + JsonSchema,
-        A: Answer,
+        A: Render,
     {
-        let answer = tool(self.root, &parse(self.name, self.input)?)?;
-        let json = serde_json::to_string(&answer);
+        let output = tool(self.root, &parse(self.name, self.input)?)?;
+        let json = serde_json::to_string(&output);
         let json =
             json.map_err(|error| ToolError::new(Code::Io, format!("{}: {error}", self.name)))?;
-        Ok(Reply {
-            text: answer.text(),
+        Ok(ToolOutput {
+            text: output.text(),
             json,
         })
     }

@@ -1,7 +1,8 @@
-//! Which commands a model may run: rules that carry their own examples, and what they say about one call.
+//! Command rules: which commands a model may run, with examples that each rule is checked against.
 //!
-//! A rule is the first line, not the last: an allowed command still runs under what [`crate::confine`] prepares. Where a
-//! program's own way of reading its arguments cannot be known, the rules err on the side of "no".
+//! A rule is the first line of defense, not the last: an allowed command still runs under the
+//! confinement that [`crate::confine`] prepares. Where a program's handling of its arguments is
+//! unknown, the rules refuse.
 
 mod arguments;
 mod defaults;
@@ -20,66 +21,67 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use self::arguments::Reach;
+use self::arguments::PathScope;
 pub use self::preset::{CommandChoice, CommandPreset};
 pub use self::protected::{Restored, Snapshot, protected_paths, protected_paths_with, remove_tree};
 use crate::catalog::ToolInfo;
 use crate::{Code, ToolError};
 
-/// Where a workspace keeps its rules; the same file as the policy's.
+/// Path of the rules in a workspace; the same file as the policy.
 const RULES_FILE: &str = ".ostler/sandbox.toml";
 
-/// How many arguments one call may have.
-const MOST_ARGS: usize = 4096;
+/// Maximum number of arguments of one call.
+const MAX_ARGS: usize = 4096;
 
-/// How long all arguments of one call may be together.
-const LONGEST_ARGS: usize = 512 * 1024;
+/// Maximum length of all arguments of one call, in bytes.
+const MAX_ARGS_BYTES: usize = 512 * 1024;
 
-/// What is allowed of one command.
+/// The rule for one command.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandRule {
-    /// The command, as it is found on PATH; or `./name` for a script of the workspace.
+    /// Command name, as found on PATH, or `./name` for a script of the workspace.
     pub name: String,
-    /// The sub-commands that are allowed; any when absent.
+    /// Allowed sub-commands; any if absent.
     pub allow: Option<Vec<String>>,
-    /// The options that may stand before the sub-command, when sub-commands are listed.
+    /// Options allowed before the sub-command, if sub-commands are listed.
     pub before: Vec<String>,
-    /// Words that must not come together, in whatever order and spelling: a sub-command and an option, for example.
+    /// Words that must not occur together, in any order and spelling, such as a sub-command and an
+    /// option.
     pub block: Vec<Vec<String>>,
-    /// Sub-commands that are only allowed with an option: the sub-command, then the options of which one must be given exactly
-    /// as written, before `--`.
+    /// Sub-commands that require an option: the sub-command, then the options of which one must be
+    /// given exactly as written, before `--`.
     pub needs: Vec<Vec<String>>,
-    /// Hints for refusals: the sub-command, then a sentence that says what to use instead.
+    /// Hints for refusals: the sub-command, then a sentence about the alternative.
     pub instead: Vec<(String, String)>,
-    /// Arguments that must not come at all.
+    /// Arguments that must not occur at all.
     pub block_args: Vec<String>,
-    /// Options whose value is text and not a path, each after its sub-command.
+    /// Options whose value is text rather than a path, each after its sub-command.
     pub text: Vec<Vec<String>>,
-    /// What the rule lets through and what not; checked when it is loaded.
+    /// Calls that the rule allows and denies; checked when it is loaded.
     pub examples: Examples,
 }
 
-/// Calls, written as in a shell, and what a rule says to them.
+/// Example calls of a rule, written as in a shell.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Examples {
-    /// These go through.
+    /// Calls that the rule allows.
     pub allow: Vec<String>,
-    /// These do not.
+    /// Calls that the rule denies.
     pub deny: Vec<String>,
 }
 
 impl CommandRule {
-    /// Whether the rule makes sense and its examples come out as they say.
+    /// Checks that the rule is valid and that its examples hold.
     pub(crate) fn check(&self) -> Result<(), String> {
         let name = &self.name;
         if name.is_empty() {
             return Err("a [[command]] has no name".to_owned());
         }
-        if !is_bare(name.strip_prefix("./").unwrap_or(name)) {
+        if !is_command_name(name.strip_prefix("./").unwrap_or(name)) {
             return Err(format!(
-                "command {name:?}: a name is one word without a slash, or ./ and a word"
+                "command {name:?}: a name is one word without a slash, optionally after ./"
             ));
         }
         if let Some(empty) = [&self.block, &self.text, &self.needs]
@@ -95,18 +97,19 @@ impl CommandRule {
             .iter()
             .flat_map(|(list, ok)| list.iter().map(move |e| (e, *ok)))
         {
-            let said = self
+            let outcome = self
                 .try_example(example)
                 .map_err(|why| format!("command {name:?}: example {example:?}: {why}"))?;
-            match (said, expected) {
+            match (outcome, expected) {
                 (Ok(()), false) => {
                     return Err(format!(
-                        "command {name:?}: the rule allows its example {example:?} of what it denies"
+                        "command {name:?}: the rule allows {example:?}, its example of a denied call"
                     ));
                 }
                 (Err(why), true) => {
                     return Err(format!(
-                        "command {name:?}: the rule denies its example {example:?} of what it allows: {why}"
+                        "command {name:?}: the rule denies {example:?}, its example of an allowed \
+                         call: {why}"
                     ));
                 }
                 _ => {}
@@ -115,37 +118,38 @@ impl CommandRule {
         Ok(())
     }
 
-    /// What the rule says to an example: the outer error when the example itself is not right.
+    /// Evaluates an example. The outer error means that the example itself is invalid.
     fn try_example(&self, example: &str) -> Result<Result<(), String>, String> {
         let mut words = words::split(example)?;
         if words.first() != Some(&self.name) {
             return Err(format!("it does not begin with {}", self.name));
         }
         let args = words.split_off(1);
-        let place = Place {
+        let context = CommandContext {
             root: Path::new("/workspace"),
             path: OsStr::new(""),
             is_denied: &|_| false,
         };
         let judged = matching::judge(self, &args);
         Ok(judged.and_then(|()| {
-            arguments::check(self, &args, &place, Reach::Workspace).map_err(|error| error.message)
+            arguments::check(self, &args, &context, PathScope::Workspace)
+                .map_err(|error| error.message)
         }))
     }
 }
 
-/// Where a command would run.
+/// The environment a command would run in.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct CommandContext<'a> {
     /// The workspace.
     pub root: &'a Path,
-    /// The PATH that the command gets, and on which it is looked up.
+    /// PATH of the command, on which it is also looked up.
     pub path: &'a OsStr,
-    /// Whether the rules about files keep a path, relative to the workspace, from the model.
+    /// Returns true if the file rules deny a path, relative to the workspace, to the model.
     pub is_denied: &'a dyn Fn(&Path) -> bool,
 }
 
-impl Place<'_> {
+impl CommandContext<'_> {
     /// Returns true if a program for the command can be found.
     #[must_use]
     pub fn has(&self, command: &str) -> bool {
@@ -153,41 +157,42 @@ impl Place<'_> {
     }
 }
 
-/// A call that the rules let through.
+/// A call that the rules allow.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Approved {
-    /// The command as the model named it.
+pub struct ApprovedCommand {
+    /// Command as the model named it.
     pub name: String,
-    /// The program that was found for it.
+    /// Program found for it.
     pub program: PathBuf,
-    /// Its arguments.
+    /// Arguments.
     pub args: Vec<String>,
-    /// Variables that it gets besides the filtered environment.
+    /// Variables it gets in addition to the filtered environment.
     pub env: Vec<(String, String)>,
 }
 
-/// Every rule that holds in a workspace: the defaults, and on top of them those of its policy and of a preset.
+/// All rules in effect in a workspace: the defaults, and on top those of its policy and of a
+/// preset.
 #[derive(Debug, Clone)]
 pub struct Commands {
     rules: BTreeMap<String, CommandRule>,
-    /// Rules that a call must pass besides the one of its name.
+    /// Rules that a call must pass in addition to the one of its name.
     narrowing: Vec<CommandRule>,
-    /// The names of the rules that do not come with Ostler.
-    own: Vec<String>,
+    /// Names of the rules that do not come with Ostler.
+    policy_names: Vec<String>,
     preset: CommandPreset,
     /// Build and test tools of the project.
     builders: BTreeSet<String>,
-    /// Tools that only read, with their rules.
+    /// Read-only tools, with their rules.
     readers: BTreeMap<String, CommandRule>,
-    /// Commands that are allowed as they stand.
+    /// Commands allowed as given, with any further arguments.
     allowed: Vec<Vec<String>>,
 }
 
 impl Commands {
-    /// The defaults with `rules` on top; a rule of the same name replaces the default.
+    /// Creates the defaults with `rules` on top; a rule of the same name replaces the default.
     ///
     /// # Errors
-    /// Names the rule that does not make sense, or its example that comes out otherwise.
+    /// Names the invalid rule, or the example that does not hold.
     pub fn new(rules: &[CommandRule]) -> Result<Self, ToolError> {
         let bad = |why| ToolError::new(Code::BadArguments, why);
         let mut all: BTreeMap<_, _> = defaults::rules()
@@ -202,7 +207,7 @@ impl Commands {
         Ok(Self {
             rules: all,
             narrowing: Vec::new(),
-            own: rules.iter().map(|rule| rule.name.clone()).collect(),
+            policy_names: rules.iter().map(|rule| rule.name.clone()).collect(),
             preset: CommandPreset::Strict,
             builders: BTreeSet::new(),
             readers: BTreeMap::new(),
@@ -213,7 +218,7 @@ impl Commands {
     /// Adds the commands of a preset, for a project with files of these names.
     ///
     /// # Errors
-    /// When the rules that come with Ostler cannot be read.
+    /// The rules that come with Ostler cannot be parsed.
     pub fn with_preset<'a>(
         mut self,
         preset: CommandPreset,
@@ -223,12 +228,12 @@ impl Commands {
         if preset >= CommandPreset::Build {
             let rules =
                 defaults::tool_rules().map_err(|why| ToolError::new(Code::BadArguments, why))?;
-            let plain = |name: &str| CommandRule {
+            let unrestricted = |name: &str| CommandRule {
                 name: name.to_owned(),
                 ..CommandRule::default()
             };
             self.readers = project::readers()
-                .map(|name| (name.to_owned(), plain(name)))
+                .map(|name| (name.to_owned(), unrestricted(name)))
                 .collect();
             self.readers
                 .extend(rules.into_iter().map(|rule| (rule.name.clone(), rule)));
@@ -240,7 +245,7 @@ impl Commands {
         Ok(self)
     }
 
-    /// Allows these commands as they stand, with any further arguments.
+    /// Allows these commands as given, with any further arguments.
     #[must_use]
     pub fn allowing(mut self, commands: impl IntoIterator<Item = Vec<String>>) -> Self {
         self.allowed
@@ -248,59 +253,59 @@ impl Commands {
         self
     }
 
-    /// The same, where a call must also pass each of these rules that has its name. They add no command.
+    /// Adds rules that a call of the same name must also pass. They allow no further command.
     #[must_use]
     pub fn narrowed_by(mut self, rules: &[CommandRule]) -> Self {
         self.narrowing.extend_from_slice(rules);
         self
     }
 
-    /// The rule for a command.
+    /// Returns the rule for a command.
     pub(crate) fn rule(&self, name: &str) -> Option<&CommandRule> {
         self.rules.get(name)
     }
 
-    /// The commands there are rules for.
+    /// Returns the commands that have rules.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.rules.keys().map(String::as_str)
     }
 
-    /// Those of them that the workspace's own policy brought, or changed.
+    /// Returns the commands whose rules the workspace's policy added or replaced.
     #[must_use]
     pub fn added(&self) -> &[String] {
-        &self.own
+        &self.policy_names
     }
 
-    /// The preset that holds.
+    /// Returns the preset in effect.
     #[must_use]
     pub fn preset(&self) -> CommandPreset {
         self.preset
     }
 
-    /// What the rules say to a call.
+    /// Checks a call against the rules.
     ///
     /// # Errors
-    /// Says which rule forbids it, or what is wrong with the call.
+    /// Names the rule that forbids the call, or what is wrong with it.
     pub fn check(
         &self,
         command: &str,
         args: &[String],
-        place: &Place<'_>,
-    ) -> Result<Approved, ToolError> {
+        context: &CommandContext<'_>,
+    ) -> Result<ApprovedCommand, ToolError> {
         check_shape(command, args)?;
         for rule in self.narrowing.iter().filter(|rule| rule.name == command) {
             matching::judge(rule, args).map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
         }
         let program = match self.allowed_words(command, args) {
-            Some(words) => self.check_allowed((command, args), words, place)?,
-            None => self.check_rules(command, args, place)?,
+            Some(words) => self.check_allowed((command, args), words, context)?,
+            None => self.check_rules(command, args, context)?,
         };
         let env = if command == "git" {
             git::environment()
         } else {
             Vec::new()
         };
-        Ok(Approved {
+        Ok(ApprovedCommand {
             name: command.to_owned(),
             program,
             args: args.to_vec(),
@@ -308,59 +313,60 @@ impl Commands {
         })
     }
 
-    /// How many words of a call are those of a command that is allowed as it stands; the most, if there are several.
+    /// Returns the number of words of the longest allowed command that the call starts with.
     fn allowed_words(&self, command: &str, args: &[String]) -> Option<usize> {
         let begins = |words: &&Vec<String>| words[0] == command && args.starts_with(&words[1..]);
         self.allowed.iter().filter(begins).map(Vec::len).max()
     }
 
-    /// What the policy blocks stays blocked; what it does not allow is allowed.
+    /// Checks a call of an allowed command: anything the policy blocks stays blocked.
     fn check_allowed(
         &self,
         (command, args): (&str, &[String]),
         words: usize,
-        place: &Place<'_>,
+        context: &CommandContext<'_>,
     ) -> Result<PathBuf, ToolError> {
-        let own = self
+        let policy_rule = self
             .rules
             .get(command)
-            .filter(|rule| self.own.contains(&rule.name));
-        if let Some(rule) = own {
+            .filter(|rule| self.policy_names.contains(&rule.name));
+        if let Some(rule) = policy_rule {
             matching::blocked(rule, args)
                 .map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
         }
         let further = args.get(words - 1..).unwrap_or_default();
-        let reach = if self.preset == CommandPreset::Strict {
-            Reach::Workspace
+        let scope = if self.preset == CommandPreset::Strict {
+            PathScope::Workspace
         } else {
-            Reach::Sandbox
+            PathScope::Sandbox
         };
-        arguments::check(&CommandRule::default(), further, place, reach)?;
-        lookup::find_named(command, place)
+        arguments::check(&CommandRule::default(), further, context, scope)?;
+        lookup::find_named(command, context)
     }
 
     fn check_rules(
         &self,
         command: &str,
         args: &[String],
-        place: &Place<'_>,
+        context: &CommandContext<'_>,
     ) -> Result<PathBuf, ToolError> {
         let any = CommandRule::default();
-        let (rule, reach) = match (self.rules.get(command), self.readers.get(command)) {
-            (Some(rule), _) => (rule, Reach::Workspace),
-            // Where every program may run, the options of one are no matter.
-            (None, _) if self.is_any(command) => (&any, Reach::Sandbox),
-            (None, Some(rule)) => (rule, Reach::Sandbox),
-            (None, None) if self.builders.contains(command) => (&any, Reach::Sandbox),
+        let (rule, scope) = match (self.rules.get(command), self.readers.get(command)) {
+            (Some(rule), _) => (rule, PathScope::Workspace),
+            // Where every program may run, restricting its options is pointless.
+            (None, _) if self.allows_any(command) => (&any, PathScope::Sandbox),
+            (None, Some(rule)) => (rule, PathScope::Sandbox),
+            (None, None) if self.builders.contains(command) => (&any, PathScope::Sandbox),
             (None, None) => return Err(self.unknown(command)),
         };
         matching::judge(rule, args).map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
-        arguments::check(rule, args, place, reach)?;
-        lookup::find(command, place)
+        arguments::check(rule, args, context, scope)?;
+        lookup::find(command, context)
     }
 
-    fn is_any(&self, command: &str) -> bool {
-        self.preset == CommandPreset::Any && is_bare(command.strip_prefix("./").unwrap_or(command))
+    fn allows_any(&self, command: &str) -> bool {
+        self.preset == CommandPreset::Any
+            && is_command_name(command.strip_prefix("./").unwrap_or(command))
     }
 
     fn unknown(&self, command: &str) -> ToolError {
@@ -368,7 +374,7 @@ impl Commands {
             Some(first) if first != command => " (command is one word; its arguments go into args)",
             _ => "",
         };
-        let shown = ostler_core::clip::plain(command);
+        let display = ostler_core::clip::plain(command);
         let names = self
             .names()
             .chain(self.builders.iter().map(String::as_str))
@@ -382,15 +388,15 @@ impl Commands {
             )
             .collect();
         let message = format!(
-            "{shown:?} is not an allowed command{hint}. Allowed are: {}. Only the user can allow more: with --allow-command, \
-             --commands, or a rule in {RULES_FILE}.",
+            "{display:?} is not an allowed command{hint}. Allowed commands: {}. Only the user can \
+             allow more: with --allow-command, --commands, or a rule in {RULES_FILE}.",
             allowed.join(", "),
         );
         ToolError::new(Code::DeniedByPolicy, message)
     }
 }
 
-/// What no rule can make right.
+/// Checks the call itself, independent of any rule.
 fn check_shape(command: &str, args: &[String]) -> Result<(), ToolError> {
     let bad = |why: String| Err(ToolError::new(Code::BadArguments, why));
     if command.is_empty() {
@@ -400,16 +406,17 @@ fn check_shape(command: &str, args: &[String]) -> Result<(), ToolError> {
         return bad("a NUL character cannot be passed to a program".into());
     }
     let length: usize = args.iter().map(|arg| arg.len() + 1).sum();
-    if args.len() > MOST_ARGS || length > LONGEST_ARGS {
-        let why =
-            format!("at most {MOST_ARGS} arguments of {LONGEST_ARGS} bytes together can be passed");
+    if args.len() > MAX_ARGS || length > MAX_ARGS_BYTES {
+        let why = format!(
+            "at most {MAX_ARGS} arguments of {MAX_ARGS_BYTES} bytes together can be passed"
+        );
         return Err(ToolError::new(Code::TooLarge, why));
     }
     Ok(())
 }
 
-/// Whether a name is one word that can only be meant as a name.
-fn is_bare(name: &str) -> bool {
+/// Returns true if a name is a single word that can only be a command name.
+fn is_command_name(name: &str) -> bool {
     let strange = |c: char| c == '/' || c == '\\' || c.is_whitespace() || c.is_control();
     !name.is_empty() && !name.starts_with(['-', '.']) && !name.contains(strange)
 }
@@ -423,12 +430,12 @@ pub struct RunCommand {
     /// Its arguments, one per entry. There is no shell: no quotes, pipes, redirections or variables.
     #[serde(default)]
     pub args: Vec<String>,
-    /// The longest it may take; at most the limit of the workspace.
+    /// Time limit in seconds; at most the limit of the workspace.
     #[serde(default)]
     pub timeout_seconds: Option<u64>,
 }
 
-/// The tool as a model sees it; [`describe`] says more.
+/// The tool as a model sees it; [`describe`] returns the full description.
 pub const RUN_COMMAND: ToolInfo = ToolInfo {
     name: "run_command",
     description: "Run a command in the workspace, without a shell.",
@@ -436,13 +443,15 @@ pub const RUN_COMMAND: ToolInfo = ToolInfo {
     schema: || schemars::schema_for!(RunCommand).as_value().to_string(),
 };
 
-/// What the tool does, with the commands that are allowed. Of a preset's commands, those that `is_installed` knows.
+/// Returns the description of the tool with the allowed commands. A preset's commands are listed if
+/// `is_installed` returns true.
 #[must_use]
 pub fn describe(commands: &Commands, is_installed: &dyn Fn(&str) -> bool) -> String {
     let mut text = String::from(
-        "Run a command in the workspace's root directory and get its exit code and output. There is no shell: command is one \
-         word, and each argument is one entry of args. Its files are those of the workspace; it has no network unless the \
-         workspace's policy says otherwise. Allowed commands:",
+        "Run a command in the workspace's root directory and get its exit code and output. There \
+         is no shell: command is one word, and each argument is one entry of args. It can access \
+         the files of the workspace, and no network unless the workspace's policy allows it. \
+         Allowed commands:",
     );
     for (name, rule) in &commands.rules {
         text.push_str("\n- ");
@@ -473,7 +482,7 @@ pub fn describe(commands: &Commands, is_installed: &dyn Fn(&str) -> bool) -> Str
         commands.builders.iter().filter(is_new).cloned().collect(),
     );
     list(
-        "tools that only read",
+        "read-only tools",
         commands.readers.keys().filter(is_new).cloned().collect(),
     );
     let allowed = commands
@@ -482,7 +491,7 @@ pub fn describe(commands: &Commands, is_installed: &dyn Fn(&str) -> bool) -> Str
         .map(|words| format!("{:?}", words.join(" ")));
     list("with any further arguments", allowed.collect());
     if commands.preset == CommandPreset::Any {
-        text.push_str("\n- any other program on PATH, also sh -c and bash -c");
+        text.push_str("\n- any other program on PATH, including sh -c and bash -c");
     }
     text
 }

@@ -1,9 +1,10 @@
 //! Confinement of commands and agents by the operating system.
 //!
-//! A [`Confinement`] is data: what a process may write, read and reach, and how much of the machine it gets. It is [`prepare`]d
-//! in the parent, where files can be opened and memory allocated, and entered by the child between fork and exec, where only
-//! system calls are safe. The child reports the [`Layers`] that it really entered, and is not executed without those that are
-//! [`Required`]; a [`Report`] names the ones that are missing.
+//! A [`Confinement`] is data: what a process may write, read and reach, and its resource limits. It
+//! is [`prepare`]d in the parent, where files can be opened and memory allocated. The child enters
+//! it between fork and exec, where only system calls are safe. The child reports the [`Layers`]
+//! that it really entered, and does not exec without those that are [`Required`]; a [`Report`]
+//! names the missing ones.
 
 mod layers;
 mod limits;
@@ -11,7 +12,7 @@ mod limits;
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod other;
-mod reading;
+mod readable_paths;
 mod report;
 mod secrets;
 mod variables;
@@ -24,31 +25,34 @@ pub use layers::{Layers, Required};
 pub use limits::CommandLimits;
 pub(crate) use limits::default_memory_mb;
 #[cfg(target_os = "linux")]
-pub use linux::{Held, ProcessTree, Ready, Reported, attempts, machine, prepare};
+pub use linux::{
+    ChildReport, ConfinementHandle, PreparedConfinement, ProcessTree, attempts, machine, prepare,
+};
 #[cfg(not(target_os = "linux"))]
 pub use other::machine;
-pub use reading::{Home, expand};
+pub use readable_paths::{HostPaths, expand};
 pub use report::{Layer, Machine, Report};
-pub use secrets::{named_secrets, secret_places, secrets};
-pub(crate) use variables::fault as refuse_variable;
+pub use secrets::{named_secrets, secret_paths, secrets};
 pub use variables::looks_secret;
+pub(crate) use variables::refusal_reason as refuse_variable;
 
-/// What a process may do, and all that it starts.
+/// What a process and its descendants may do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
-    /// What it may change, with everything below.
+    /// Paths it may change, with everything below them.
     pub write: Vec<PathBuf>,
-    /// What it may not change although it lies below one of those: mounted read-only where there is a mount namespace.
+    /// Paths it may not change although they are below a writable one: mounted read-only where
+    /// there is a mount namespace.
     pub protected: Vec<PathBuf>,
-    /// What it may read and run, with everything below.
+    /// Paths it may read and execute, with everything below them.
     pub read: Vec<PathBuf>,
-    /// What it may not read although it lies below one of those; names can still be seen.
+    /// Paths it may not read although they are below a readable one; their names remain visible.
     pub hidden: Vec<PathBuf>,
-    /// Whom it may talk to.
+    /// Network access.
     pub network: Network,
-    /// How much of the machine it gets.
+    /// Resource limits.
     pub limits: Rlimits,
-    /// Which layers it must have entered before it is executed.
+    /// Layers it must have entered before exec.
     pub required: Required,
     /// Whether namespaces are entered. Off where an attempt has shown that they cannot be.
     pub namespaces: Namespaces,
@@ -58,49 +62,54 @@ pub struct Confinement {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Namespaces {
-    /// Those that the system gives.
+    /// Enters the namespaces that the system provides.
     #[default]
     Enter,
-    /// None.
+    /// Enters none.
     Skip,
 }
 
-/// Whom a process may talk to.
+/// Network access of a process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Network {
-    /// Nobody: no socket can be made, not even a local one.
+    /// None: no socket can be created, not even a local one.
     #[default]
     None,
-    /// Everybody that can be reached over IP. Local sockets stay closed: behind some of them sits a service that does anything.
+    /// Everything reachable over IP. Local sockets stay closed, because the service behind one may
+    /// do anything.
     All,
 }
 
-/// How much of the machine a process gets; none means no limit of ours.
+/// Resource limits of a process; `None` sets no limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Rlimits {
-    /// Seconds of computing, for each process.
+    /// CPU seconds per process.
     pub cpu_seconds: Option<u64>,
-    /// Bytes of one file.
+    /// Maximum file size in bytes.
     pub file_size: Option<u64>,
-    /// Processes at once.
+    /// Maximum number of concurrent processes.
     pub processes: Option<u64>,
-    /// Open files, for each process.
+    /// Maximum number of open files per process.
     pub open_files: Option<u64>,
-    /// Bytes of memory: of all processes together where a cgroup counts them, and of each one's private data.
+    /// Maximum memory in bytes: of all processes together where a cgroup counts them, and of each
+    /// one's private data.
     pub memory: Option<u64>,
 }
 
 impl Confinement {
-    /// What a command of a model gets: the workspace and a directory for temporary files to write, the system and its tools to
-    /// read, and what `limits` adds to that. All by where it really is now; what is not there now is left out.
+    /// Returns the confinement of a model's command. It may write the workspace and a temporary
+    /// directory, read the system and its tools, and access what `limits` adds. Paths are resolved
+    /// now; missing ones are left out.
     #[must_use]
-    pub fn command(limits: &CommandLimits, home: &Home<'_>) -> Self {
-        let own = [home.workspace, home.temp].into_iter().map(Path::to_owned);
-        let write =
-            reading::real(own.chain(limits.write.iter().filter_map(|path| expand(path, home))));
-        // What lies in a place that a command can write it could replace by a link, and the next command would follow.
+    pub fn command(limits: &CommandLimits, host: &HostPaths<'_>) -> Self {
+        let own = [host.workspace, host.temp].into_iter().map(Path::to_owned);
+        let write = readable_paths::real(
+            own.chain(limits.write.iter().filter_map(|path| expand(path, host))),
+        );
+        // A command could replace a path inside a writable one by a link, and the next command
+        // would follow it.
         let is_below =
             |path: &PathBuf| write.iter().any(|dir| path.starts_with(dir) && path != dir);
         let write: Vec<PathBuf> = write
@@ -108,10 +117,10 @@ impl Confinement {
             .filter(|path| !is_below(path))
             .cloned()
             .collect();
-        let mut read = reading::tools(home);
-        read.extend(reading::settings_above(home.workspace));
-        read.extend(reading::real(
-            limits.read.iter().filter_map(|path| expand(path, home)),
+        let mut read = readable_paths::tools(host);
+        read.extend(readable_paths::settings_above(host.workspace));
+        read.extend(readable_paths::real(
+            limits.read.iter().filter_map(|path| expand(path, host)),
         ));
         read.retain(|path| !write.iter().any(|dir| path.starts_with(dir)));
         let mega = |count: u64| count.saturating_mul(1024 * 1024);
@@ -119,7 +128,7 @@ impl Confinement {
             write,
             protected: Vec::new(),
             read,
-            hidden: secrets(home),
+            hidden: secrets(host),
             network: limits.network,
             limits: Rlimits {
                 cpu_seconds: Some(limits.cpu_seconds),
@@ -133,12 +142,12 @@ impl Confinement {
         }
     }
 
-    /// What an agent gets that brings its own tools: everything to read but secrets, `write` and temporary files to write, and the
-    /// network, since it has a model to call.
+    /// Returns the confinement of an agent with its own tools. It may read everything but secrets,
+    /// write `write` and temporary files, and use the network, since it has a model to call.
     #[must_use]
-    pub fn agent(write: Vec<PathBuf>, home: &Home<'_>) -> Self {
-        let mut hidden = secrets(home);
-        hidden.push(PathBuf::from("/dev")); // a disk as a whole is every file on it
+    pub fn agent(write: Vec<PathBuf>, host: &HostPaths<'_>) -> Self {
+        let mut hidden = secrets(host);
+        hidden.push(PathBuf::from("/dev")); // a disk device exposes every file on it
         Self {
             write,
             read: vec![PathBuf::from("/")],

@@ -1,47 +1,47 @@
-//! What goes wrong in a tool, in words that a model can act on.
+//! Tool errors: a code to branch on and a message that a model can act on.
 
 use serde::Serialize;
 
-/// Why a tool did not do what it was asked. The words are a contract with models and scripts.
+/// Reason for a tool failure. The codes are a contract with models and scripts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// There is no such file.
+    /// The file does not exist.
     FileNotFound,
     /// The path leads out of the workspace.
     PathOutsideWorkspace,
-    /// A rule forbids it.
+    /// A rule forbids the access.
     DeniedByPolicy,
-    /// A file was expected.
+    /// The path is a directory; a file was expected.
     IsDirectory,
-    /// A directory was expected.
+    /// The path is not a directory; a directory was expected.
     NotADirectory,
-    /// A regular file was expected: this is a device, a pipe or a socket.
+    /// The path is a device, a pipe or a socket; a regular file was expected.
     NotAFile,
-    /// The text to replace is not in the file.
+    /// The text to replace does not occur in the file.
     FindNotFound,
-    /// The text to replace is in the file more than once.
+    /// The text to replace occurs more than once in the file.
     FindNotUnique,
-    /// More than the limit.
+    /// A size limit was exceeded.
     TooLarge,
-    /// The file holds no text.
+    /// The file is not text.
     BinaryFile,
-    /// There is something of that name already.
+    /// Something with that name already exists.
     Exists,
-    /// The arguments are not what the tool takes.
+    /// The arguments do not match the tool's schema.
     BadArguments,
-    /// There is no such tool.
+    /// No tool has that name.
     UnknownTool,
-    /// The command ran, and said that it failed.
+    /// The command ran and reported failure.
     CommandFailed,
-    /// It took too long and was ended.
+    /// The command exceeded its time limit and was killed.
     TimedOut,
-    /// The system said no: a full disk, missing rights.
+    /// The system reported an error, such as a full disk or missing permissions.
     Io,
 }
 
 impl Code {
-    /// The word on the wire.
+    /// Returns the name used on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -64,28 +64,28 @@ impl Code {
         }
     }
 
-    /// Whether it was a rule that stopped the tool, and not a mistake or the system.
+    /// Returns true if a rule stopped the tool, rather than a mistake or a system error.
     #[must_use]
     pub fn is_denial(self) -> bool {
         matches!(self, Self::PathOutsideWorkspace | Self::DeniedByPolicy)
     }
 }
 
-/// A tool did not do what it was asked: a code to branch on, a sentence to act on.
+/// A failed tool call: a code to branch on and a message to act on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {message}", code.as_str())]
 pub struct ToolError {
-    /// Why.
+    /// Reason for the failure.
     pub code: Code,
-    /// The sentence.
+    /// Message for the model.
     pub message: String,
-    /// Files that a person can approve the change of: they are all that stands in the way. Paths relative to the workspace, with
-    /// links resolved.
+    /// Files whose change a person can approve, if nothing else stands in the way. Paths are
+    /// relative to the workspace, with links resolved.
     pub needs_approval: Vec<String>,
 }
 
 impl ToolError {
-    /// An error of that code.
+    /// Creates an error with the given code.
     #[must_use]
     pub fn new(code: Code, message: impl Into<String>) -> Self {
         Self {

@@ -1,8 +1,9 @@
-//! What a model may do in a workspace: confined file tools, a command policy, an OS sandbox.
+//! Tools for a model working in a workspace: confined file tools, a command policy, an OS sandbox.
 //!
-//! Files are opened relative to a directory handle, so no path leaves the workspace whatever it looks like; a deny-list
-//! stands on top. Commands are checked against rules, never given to a shell, and run by `ostler` under what [`confine`]
-//! prepares. Nothing here starts a process, but for the attempts of `ostler sandbox check`.
+//! Files are opened relative to a directory handle, so no path can leave the workspace; a deny-list
+//! applies on top. Commands are checked against rules, never passed to a shell, and run by `ostler`
+//! under the confinement that [`confine`] prepares. Nothing here starts a process, except for the
+//! attempts of `ostler sandbox check`.
 
 pub mod catalog;
 pub mod command;

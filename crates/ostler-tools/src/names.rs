@@ -1,17 +1,24 @@
-//! File names in text that a model or a person reads: one name is one line, and reads in the order it is written.
+//! File names in text for a model or a person: one line per name, in reading order.
 
-/// Whether a character could make a name look like something else: it breaks the line, controls a terminal, or changes the
-/// direction of the text around it.
+/// Returns true for a character that could disguise a name: one that breaks the line, controls a
+/// terminal, or changes the direction of the surrounding text.
 pub(crate) fn is_deceiving(char: char) -> bool {
     char.is_control()
         || matches!(
             char,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}'
+            '\u{61c}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'
+                | '\u{2029}'
+                | '\u{202a}'..='\u{202e}'
+                | '\u{2066}'..='\u{2069}'
+                | '\u{feff}'
         )
 }
 
-/// Returns the name as text. One that holds a deceiving character, or begins with a quotation mark, is put into quotation marks
-/// with escapes, so that no two names look the same.
+/// Returns the name as text. A name that contains a deceptive character or starts with a quotation
+/// mark is quoted and escaped, so no two names look the same.
 pub(crate) fn quoted(name: &str) -> String {
     if !name.contains(is_deceiving) && !name.starts_with('"') {
         return name.to_owned();
@@ -35,7 +42,7 @@ fn escape(char: char, text: &mut String) {
     }
 }
 
-/// Returns the name that [`quoted`] turned into this text, or `None` if the text is not of that form.
+/// Returns the name that [`quoted`] turned into this text, or `None` if the text is not quoted.
 pub(crate) fn unquoted(text: &str) -> Option<String> {
     let mut inner = text.strip_prefix('"')?.strip_suffix('"')?.chars();
     let mut name = String::new();
@@ -70,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_ordinary_name_stays_as_it_is() {
+    fn ordinary_names_are_not_quoted() {
         for name in [
             "src/main.rs",
             "a b",
@@ -91,9 +98,9 @@ mod tests {
     }
 
     proptest! {
-        // Two names never look the same, and each can be told from its text.
+        // No two names look the same, and each can be recovered from its text.
         #[test]
-        fn every_quoted_name_is_one_line_and_can_be_read_back(name in any::<String>()) {
+        fn quoted_names_are_one_line_and_round_trip(name in any::<String>()) {
             let text = quoted(&name);
             prop_assert!(!text.contains(is_deceiving), "{text:?}");
             let back = if text.starts_with('"') { unquoted(&text) } else { Some(text) };

@@ -1,4 +1,4 @@
-//! The sandbox policy: what a model may do in a workspace, from the user's own file and the workspace's.
+//! Sandbox policy: what a model may do in a workspace, from the user's file and the workspace's.
 
 mod off_limits;
 mod workspace_policy;
@@ -13,41 +13,43 @@ use crate::confine::CommandLimits;
 use crate::files::FileRules;
 use crate::{Code, ToolError};
 
-/// Where a workspace keeps its policy.
+/// Path of the policy file in a workspace.
 pub const POLICY_FILE: &str = ".ostler/sandbox.toml";
 
 /// What a model may do in a workspace.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SandboxPolicy {
-    /// Which files it may see and change.
+    /// Files it may see and change.
     pub files: FileRules,
-    /// What a command may do while it runs.
+    /// Limits on running commands.
     pub sandbox: CommandLimits,
-    /// How many commands it may run that no rule names; what the sandbox on this machine bears, when absent.
+    /// Preset for commands that no rule names. If absent, it is chosen by the strength of the
+    /// sandbox on this machine.
     #[serde(rename = "commands")]
     pub preset: Option<CommandPreset>,
-    /// Which commands it may run, besides the defaults.
+    /// Rules for commands, in addition to the defaults.
     #[serde(rename = "command")]
     pub commands: Vec<CommandRule>,
-    /// Rules that a call must pass as well: they only refuse. No file sets them; an untrusted workspace's rules come here.
+    /// Rules that a call must also pass: they only refuse. Not read from a file; the rules of an
+    /// untrusted workspace are put here.
     #[serde(skip)]
     pub narrowing: Vec<CommandRule>,
 }
 
 impl SandboxPolicy {
-    /// Reads a policy, and checks each rule against its own examples.
+    /// Parses a policy and checks each rule against its own examples.
     ///
     /// # Errors
-    /// Names the line or the rule that is wrong.
+    /// Names the faulty line or rule.
     pub fn parse(text: &str) -> Result<Self, ToolError> {
         Self::parse_as(text, POLICY_FILE)
     }
 
-    /// The same for a file that is called `source` in messages.
+    /// Parses a policy from a file that messages call `source`.
     ///
     /// # Errors
-    /// Names the line or the rule that is wrong.
+    /// Names the faulty line or rule.
     pub fn parse_as(text: &str, source: &str) -> Result<Self, ToolError> {
         let bad = |why: String| ToolError::new(Code::BadArguments, format!("{source}: {why}"));
         let policy: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;

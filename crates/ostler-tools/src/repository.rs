@@ -1,7 +1,8 @@
-//! Git repositories as far as they can make git run programs: git directories, their settings, and the files these lead to.
+//! Git repositories as a way to make git run programs: git directories, their settings, and the
+//! files these reference.
 
 pub(crate) mod config;
 pub(crate) mod directory;
-pub(crate) mod steering;
+pub(crate) mod references;
 
-pub use self::steering::UserGitConfig;
+pub use self::references::UserGitConfig;

@@ -1,7 +1,7 @@
-//! A walk over every directory of a tree: one open per directory, whatever its depth, and links are not followed.
+//! Directory tree walk: opens each directory once, at any depth, without following links.
 //!
-//! The walk holds one handle. It goes down by a name and up by `..`, and checks that it came back to where it was: the cost
-//! is linear in the number of entries, and no path is too long for it.
+//! The walk holds one handle. It descends by name, ascends by `..`, and checks that it returned to
+//! the same directory. Its cost is linear in the number of entries, and no path is too long for it.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -10,28 +10,28 @@ use std::path::{Path, PathBuf};
 use cap_fs_ext::MetadataExt;
 use cap_std::fs::Dir;
 
-/// A directory as the walk finds it.
-pub(crate) struct Listed<'w> {
-    /// Its handle.
+/// A directory visited by the walk.
+pub(crate) struct VisitedDir<'w> {
+    /// Handle of the directory.
     pub(crate) dir: &'w Dir,
-    /// Its path, relative to the start.
+    /// Path relative to the start.
     pub(crate) path: &'w Path,
-    /// How many directories are above it, up to the start.
+    /// Number of directories between this one and the start.
     pub(crate) depth: usize,
-    /// Its entries, in no order.
-    pub(crate) entries: &'w [Entry],
-    /// The directories in it that the walk enters; the visitor may remove some.
-    pub(crate) below: Vec<OsString>,
+    /// Entries, in no particular order.
+    pub(crate) entries: &'w [TreeEntry],
+    /// Subdirectories the walk will enter; the visitor may remove some.
+    pub(crate) subdirs: Vec<OsString>,
 }
 
-/// An entry of a directory.
+/// A directory entry.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct TreeEntry {
     pub(crate) name: OsString,
     pub(crate) kind: EntryKind,
 }
 
-/// What an entry is.
+/// Type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EntryKind {
     File,
@@ -40,43 +40,48 @@ pub(crate) enum EntryKind {
     Other,
 }
 
-/// What is done on a walk.
+/// Callbacks of a walk.
 pub(crate) trait Visitor {
-    /// Looks at a directory.
-    fn visit(&mut self, listed: &mut Listed<'_>);
+    /// Visits a directory.
+    fn visit(&mut self, visited: &mut VisitedDir<'_>);
 
-    /// Opens a directory in another one.
+    /// Opens a subdirectory.
     fn open(&mut self, dir: &Dir, name: &OsStr) -> io::Result<Dir> {
         open_below(dir, name)
     }
 
-    /// Takes note of a directory that cannot be opened or read.
+    /// Called for a directory that cannot be opened or read.
     fn unopened(&mut self, path: &Path);
 }
 
-/// How a walk ended.
+/// Result of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Walked {
-    /// How many directories were opened, going up included.
+pub(crate) struct WalkSummary {
+    /// Number of directories opened, including those reopened on ascent.
     pub(crate) opened: usize,
-    /// How many entries were seen.
+    /// Number of entries seen.
     pub(crate) entries: usize,
-    /// Whether everything was seen: false after the limit, and if the tree changed under the walk.
-    pub(crate) is_whole: bool,
+    /// Whether the whole tree was seen. False if the limit was reached or the tree changed during
+    /// the walk.
+    pub(crate) is_complete: bool,
 }
 
-/// A directory with subdirectories that are still ahead.
+/// A directory with subdirectories still to visit.
 struct Frame {
-    ahead: Vec<OsString>,
+    pending: Vec<OsString>,
     id: (u64, u64),
 }
 
-/// Visits a directory and everything below it, and stops after `most` entries.
-pub(crate) fn walk(start: &Dir, most: usize, visitor: &mut dyn Visitor) -> io::Result<Walked> {
-    let mut walked = Walked {
+/// Visits a directory and everything below it, stopping after `max_entries` entries.
+pub(crate) fn walk(
+    start: &Dir,
+    max_entries: usize,
+    visitor: &mut dyn Visitor,
+) -> io::Result<WalkSummary> {
+    let mut summary = WalkSummary {
         opened: 0,
         entries: 0,
-        is_whole: true,
+        is_complete: true,
     };
     let mut dir = open_below(start, OsStr::new("."))?;
     let mut path = PathBuf::new();
@@ -84,26 +89,26 @@ pub(crate) fn walk(start: &Dir, most: usize, visitor: &mut dyn Visitor) -> io::R
     let mut is_new = true;
     loop {
         if is_new {
-            walked.opened += 1;
-            match list(&dir, most - walked.entries) {
-                Ok((entries, is_all)) => {
-                    walked.entries += entries.len();
-                    walked.is_whole &= is_all;
-                    let below = entries
+            summary.opened += 1;
+            match list(&dir, max_entries - summary.entries) {
+                Ok((entries, is_complete)) => {
+                    summary.entries += entries.len();
+                    summary.is_complete &= is_complete;
+                    let subdirs = entries
                         .iter()
                         .filter(|entry| entry.kind == EntryKind::Directory)
                         .map(|entry| entry.name.clone());
-                    let below = below.collect();
-                    let mut listed = Listed {
+                    let subdirs = subdirs.collect();
+                    let mut visited = VisitedDir {
                         dir: &dir,
                         path: &path,
                         depth: frames.len(),
                         entries: &entries,
-                        below,
+                        subdirs,
                     };
-                    visitor.visit(&mut listed);
+                    visitor.visit(&mut visited);
                     frames.push(Frame {
-                        ahead: listed.below,
+                        pending: visited.subdirs,
                         id: id(&dir)?,
                     });
                 }
@@ -111,24 +116,24 @@ pub(crate) fn walk(start: &Dir, most: usize, visitor: &mut dyn Visitor) -> io::R
                 Err(_) => {
                     visitor.unopened(&path);
                     frames.push(Frame {
-                        ahead: Vec::new(),
+                        pending: Vec::new(),
                         id: id(&dir)?,
                     });
                 }
             }
         }
-        if !walked.is_whole {
-            return Ok(walked);
+        if !summary.is_complete {
+            return Ok(summary);
         }
         let Some(frame) = frames.last_mut() else {
-            return Ok(walked);
+            return Ok(summary);
         };
-        match frame.ahead.pop() {
+        match frame.pending.pop() {
             Some(name) => {
                 path.push(&name);
                 match visitor.open(&dir, &name) {
-                    Ok(below) => {
-                        dir = below;
+                    Ok(subdirs) => {
+                        dir = subdirs;
                         is_new = true;
                     }
                     Err(_) => {
@@ -140,46 +145,46 @@ pub(crate) fn walk(start: &Dir, most: usize, visitor: &mut dyn Visitor) -> io::R
             }
             None => {
                 frames.pop();
-                let Some(above) = frames.last() else {
-                    return Ok(walked);
+                let Some(parent) = frames.last() else {
+                    return Ok(summary);
                 };
                 path.pop();
                 is_new = false;
-                walked.opened += 1;
+                summary.opened += 1;
                 dir = ascend(&dir, start, &path)?;
-                if id(&dir)? != above.id {
-                    walked.is_whole = false;
+                if id(&dir)? != parent.id {
+                    summary.is_complete = false;
                 }
             }
         }
     }
 }
 
-/// The entries of a directory, at most so many, and whether these are all.
+/// Lists at most `max_entries` entries of a directory. The flag is true if these are all of them.
 #[cfg(target_os = "linux")]
-fn list(dir: &Dir, most: usize) -> io::Result<(Vec<Entry>, bool)> {
+fn list(dir: &Dir, max_entries: usize) -> io::Result<(Vec<TreeEntry>, bool)> {
     use std::mem::MaybeUninit;
     use std::os::unix::ffi::OsStrExt;
 
     use rustix::fs::{AtFlags, FileType, RawDir, statat};
 
     let mut buffer = [const { MaybeUninit::uninit() }; 16 * 1024];
-    // The handle was opened just now, so it stands at the first entry.
-    let mut listed = RawDir::new(dir, &mut buffer);
+    // The handle was just opened, so it is positioned at the first entry.
+    let mut visited = RawDir::new(dir, &mut buffer);
     let mut entries = Vec::new();
-    while let Some(entry) = listed.next() {
+    while let Some(entry) = visited.next() {
         let entry = entry?;
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        if entries.len() == most {
+        if entries.len() == max_entries {
             return Ok((entries, false));
         }
         let kind = match entry.file_type() {
-            // Not every file system tells.
+            // Not every file system reports the type.
             FileType::Unknown => match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(about) => FileType::from_raw_mode(about.st_mode),
+                Ok(metadata) => FileType::from_raw_mode(metadata.st_mode),
                 Err(_) => continue,
             },
             known => known,
@@ -189,7 +194,7 @@ fn list(dir: &Dir, most: usize) -> io::Result<(Vec<Entry>, bool)> {
             FileType::RegularFile => EntryKind::File,
             _ => EntryKind::Other,
         };
-        entries.push(Entry {
+        entries.push(TreeEntry {
             name: OsStr::from_bytes(name.to_bytes()).to_owned(),
             kind,
         });
@@ -198,21 +203,21 @@ fn list(dir: &Dir, most: usize) -> io::Result<(Vec<Entry>, bool)> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn list(dir: &Dir, most: usize) -> io::Result<(Vec<Entry>, bool)> {
+fn list(dir: &Dir, max_entries: usize) -> io::Result<(Vec<TreeEntry>, bool)> {
     let mut entries = Vec::new();
     for entry in dir.entries()? {
         let entry = entry?;
-        if entries.len() == most {
+        if entries.len() == max_entries {
             return Ok((entries, false));
         }
         let kind = match entry.file_type() {
             Ok(kind) if kind.is_dir() => EntryKind::Directory,
             Ok(kind) if kind.is_file() => EntryKind::File,
             Ok(_) => EntryKind::Other,
-            // An entry that went in the meantime is no entry.
+            // The entry was removed in the meantime.
             Err(_) => continue,
         };
-        entries.push(Entry {
+        entries.push(TreeEntry {
             name: entry.file_name(),
             kind,
         });
@@ -220,7 +225,7 @@ fn list(dir: &Dir, most: usize) -> io::Result<(Vec<Entry>, bool)> {
     Ok((entries, true))
 }
 
-/// Opens a directory in another one, and no link.
+/// Opens a subdirectory, refusing links.
 #[cfg(unix)]
 pub(crate) fn open_below(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
     use rustix::fs::{Mode, OFlags, openat};
@@ -240,18 +245,19 @@ pub(crate) fn open_below(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
 }
 
 fn id(dir: &Dir) -> io::Result<(u64, u64)> {
-    let about = dir.dir_metadata()?;
-    Ok((about.dev(), about.ino()))
+    let metadata = dir.dir_metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
-/// The directory above. A handle of it is not kept: there could be more levels than handles.
+/// Opens the parent directory. Its handle is not retained: there could be more levels than file
+/// descriptors.
 #[cfg(unix)]
 fn ascend(dir: &Dir, _start: &Dir, _path: &Path) -> io::Result<Dir> {
     use rustix::fs::{Mode, OFlags, openat};
 
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let above = openat(dir, "..", flags, Mode::empty())?;
-    Ok(Dir::from_std_file(std::fs::File::from(above)))
+    let parent = openat(dir, "..", flags, Mode::empty())?;
+    Ok(Dir::from_std_file(std::fs::File::from(parent)))
 }
 
 #[cfg(not(unix))]
@@ -276,11 +282,11 @@ mod tests {
     }
 
     impl Visitor for Names {
-        fn visit(&mut self, listed: &mut Listed<'_>) {
-            assert_eq!(listed.depth, listed.path.components().count());
-            let at = |entry: &Entry| listed.path.join(&entry.name).display().to_string();
-            self.seen.extend(listed.entries.iter().map(at));
-            listed.below.retain(|name| name != "skipped");
+        fn visit(&mut self, visited: &mut VisitedDir<'_>) {
+            assert_eq!(visited.depth, visited.path.components().count());
+            let at = |entry: &TreeEntry| visited.path.join(&entry.name).display().to_string();
+            self.seen.extend(visited.entries.iter().map(at));
+            visited.subdirs.retain(|name| name != "skipped");
         }
 
         fn unopened(&mut self, path: &Path) {
@@ -301,7 +307,7 @@ mod tests {
         fs::write(temp.path().join("a/b/file"), "").unwrap();
         std::os::unix::fs::symlink(temp.path(), temp.path().join("e/link")).unwrap();
         let mut names = Names::default();
-        let walked = walk(&open(temp.path()), 100, &mut names).unwrap();
+        let summary = walk(&open(temp.path()), 100, &mut names).unwrap();
         names.seen.sort();
         assert_eq!(
             names.seen,
@@ -309,12 +315,12 @@ mod tests {
                 "a", "a/b", "a/b/c", "a/b/file", "a/d", "e", "e/link", "skipped"
             ]
         );
-        assert!(walked.is_whole && walked.entries == 8, "{walked:?}");
-        let walked = walk(&open(temp.path()), 5, &mut Names::default()).unwrap();
-        assert!(!walked.is_whole && walked.entries == 5, "{walked:?}");
+        assert!(summary.is_complete && summary.entries == 8, "{summary:?}");
+        let summary = walk(&open(temp.path()), 5, &mut Names::default()).unwrap();
+        assert!(!summary.is_complete && summary.entries == 5, "{summary:?}");
     }
 
-    // A chain of directories costs one open down and one up for each, not a path for each.
+    // A chain of directories costs one open down and one up per level, not a path lookup per level.
     #[test]
     fn depth_costs_no_more_than_breadth() {
         let opened = |depth: usize| {
@@ -324,9 +330,9 @@ mod tests {
                 dir.create_dir("a-name-of-20-letters").unwrap();
                 dir = dir.open_dir("a-name-of-20-letters").unwrap();
             }
-            let walked = walk(&open(temp.path()), 10_000, &mut Names::default()).unwrap();
-            assert_eq!((walked.entries, walked.is_whole), (depth, true));
-            walked.opened
+            let summary = walk(&open(temp.path()), 10_000, &mut Names::default()).unwrap();
+            assert_eq!((summary.entries, summary.is_complete), (depth, true));
+            summary.opened
         };
         assert_eq!(opened(1_500), 2 * 1_500 + 1);
         assert_eq!(opened(300), 2 * 300 + 1);

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use ostler::dialect::{
-    Arg, Conversation, Exit, FromConversation, Inherits, Launch, Outbox, Probe, ToAgent, TurnOver,
+    Arg, Conversation, Exit, FromConversation, Inherits, Launch, Outbox, Probe, ToAgent, TurnResult,
 };
 use ostler::event::{Text, TextKind};
 use ostler::{
@@ -88,7 +88,7 @@ impl Conversation for Talk {
             message: None,
             parent: None,
         });
-        out.push(FromConversation::TurnOver(TurnOver::bare(
+        out.push(FromConversation::TurnEnded(TurnResult::new(
             Outcome::completed(),
         )));
     }

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use ostler_core::dialect::{Capabilities, Dialect, Setting};
 use ostler_core::spec::{AfterTurn, Denials, Settings, Spec, SpecError, keys};
-use ostler_dialects::tool_loop::Outer;
+use ostler_dialects::tool_loop::ToolLoop;
 
 use crate::adapter::{ModelAdapter, Served};
 use crate::agent::{Agent, ApiAgent};
@@ -39,7 +39,7 @@ use crate::session::Session;
 use crate::tool::Tool;
 
 pub use command::CommandCheck;
-pub use ostler_dialects::openai::WAITS;
+pub use ostler_dialects::openai::AWAITING_APPROVAL;
 pub use result::{Condition, Ending, LoopResult, Waiting};
 
 /// What a loop does by itself.
@@ -266,7 +266,7 @@ impl Loop {
             .last("tool_timeout")
             .and_then(|seconds| seconds.parse().ok());
         around.tool_timeout = seconds.map(Duration::from_secs).or(around.tool_timeout);
-        ApiAgent::around(&Outer, Arc::new(Served::new(model)), around)
+        ApiAgent::around(&ToolLoop, Arc::new(Served::new(model)), around)
             .bare(self.bare)
             .with_tools(&self.tools)
     }
@@ -274,19 +274,19 @@ impl Loop {
 
 impl Agent for Loop {
     fn name(&self) -> &str {
-        Outer.name()
+        ToolLoop.name()
     }
 
     fn capabilities(&self) -> Capabilities {
-        Outer.capabilities()
+        ToolLoop.capabilities()
     }
 
     fn models(&self) -> &[&'static str] {
-        Outer.models()
+        ToolLoop.models()
     }
 
     fn settings(&self) -> Vec<Setting> {
-        Outer.settings()
+        ToolLoop.settings()
     }
 
     /// It is there, but only for those who ask for it.
@@ -323,6 +323,6 @@ impl Agent for Loop {
     }
 
     fn dialect(&self) -> &'static dyn Dialect {
-        &Outer
+        &ToolLoop
     }
 }

@@ -14,9 +14,9 @@ use ostler_core::clip::head_and_tail;
 use ostler_core::event::Notice;
 use ostler_core::raw_json::RawJson;
 use ostler_dialects::openai::is_worth_retrying;
-use ostler_dialects::openai::orders::{
-    Failed, FailedKind, Flow, Line, Looping, Order, Outcome, Ready, Retrying, ToolOffer, ToolOrder,
-    When, Word,
+use ostler_dialects::openai::runner_protocol::{
+    Failed, FailedKind, Flow, RunnerLine, LoopFeatures, RunnerCommand, ToolOutcome, Ready, Retrying, ToolOffer, ToolJob,
+    When, RunnerEvent,
 };
 use ostler_tools::{Code, ToolError};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
@@ -81,13 +81,13 @@ async fn live(body: Arc<Body>, orders: DuplexStream, mut voice: DuplexStream) {
             order = orders.next_line() => {
                 let Ok(Some(order)) = order else { return };
                 match serde_json::from_str(&order) {
-                    Ok(Order::Call(request)) => work = Some(Box::pin(call(body.clone(), request, Voice(say.clone())))),
-                    Ok(Order::Hook { when, iteration }) => {
+                    Ok(RunnerCommand::Call(request)) => work = Some(Box::pin(call(body.clone(), request, Voice(say.clone())))),
+                    Ok(RunnerCommand::Hook { when, iteration }) => {
                         work = Some(Box::pin(hook(body.clone(), when, iteration, Voice(say.clone()))));
                     }
-                    Ok(Order::Verify(answer)) => work = Some(Box::pin(verify(body.clone(), answer, Voice(say.clone())))),
-                    Ok(Order::Tools(calls)) => work = Some(Box::pin(run(body.clone(), calls, Voice(say.clone())))),
-                    Ok(Order::Approved(call)) => {
+                    Ok(RunnerCommand::Verify(answer)) => work = Some(Box::pin(verify(body.clone(), answer, Voice(say.clone())))),
+                    Ok(RunnerCommand::Tools(calls)) => work = Some(Box::pin(run(body.clone(), calls, Voice(say.clone())))),
+                    Ok(RunnerCommand::Approved(call)) => {
                         // Behind what still runs.
                         let (before, body, voice) = (work.take(), body.clone(), Voice(say.clone()));
                         work = Some(Box::pin(async move {
@@ -97,7 +97,7 @@ async fn live(body: Arc<Body>, orders: DuplexStream, mut voice: DuplexStream) {
                             run(body, vec![call], voice).await;
                         }));
                     }
-                    Ok(Order::Cancel) => {
+                    Ok(RunnerCommand::Cancel) => {
                         work = None;
                         drop(body.busy.write().await);
                         // Behind what was said before, and past a channel that may be full.
@@ -105,17 +105,17 @@ async fn live(body: Arc<Body>, orders: DuplexStream, mut voice: DuplexStream) {
                         while let Ok(line) = said.try_recv() {
                             rest.extend_from_slice(line.as_bytes());
                         }
-                        rest.extend_from_slice(line_of(Word::Cancelled).as_bytes());
+                        rest.extend_from_slice(line_of(RunnerEvent::Cancelled).as_bytes());
                         if voice.write_all(&rest).await.is_err() {
                             return;
                         }
                     }
-                    Ok(Order::Introduce) => work = Some(Box::pin(introduce(body.clone(), Voice(say.clone())))),
+                    Ok(RunnerCommand::Introduce) => work = Some(Box::pin(introduce(body.clone(), Voice(say.clone())))),
                     // The conversation is ours and writes no such thing; but if it did, nobody may wait for ever.
                     Err(error) => {
                         let message = format!("An order could not be read: {error}; this is a fault in Ostler.");
                         let failed = Failed { kind: FailedKind::Invalid, message, ..Failed::default() };
-                        if voice.write_all(line_of(Word::Failed(failed)).as_bytes()).await.is_err() {
+                        if voice.write_all(line_of(RunnerEvent::Failed(failed)).as_bytes()).await.is_err() {
                             return;
                         }
                     }
@@ -131,7 +131,7 @@ async fn live(body: Arc<Body>, orders: DuplexStream, mut voice: DuplexStream) {
 struct Voice(mpsc::Sender<String>);
 
 impl Voice {
-    async fn word(&self, word: Word) {
+    async fn word(&self, word: RunnerEvent) {
         self.line(line_of(word)).await;
     }
 
@@ -139,7 +139,7 @@ impl Voice {
     fn progress(&self) -> Progress {
         let way = self.0.clone();
         Progress::new(move |message| {
-            let _ = way.try_send(line_of(Word::Progress(message)));
+            let _ = way.try_send(line_of(RunnerEvent::Progress(message)));
         })
     }
 
@@ -149,8 +149,8 @@ impl Voice {
     }
 }
 
-fn line_of(word: Word) -> String {
-    format!("{}\n", RawJson::of(&Line { ostler: word }).get())
+fn line_of(word: RunnerEvent) -> String {
+    format!("{}\n", RawJson::of(&RunnerLine { ostler: word }).get())
 }
 
 /// Says who and what is there.
@@ -162,7 +162,7 @@ async fn introduce(body: Arc<Body>, voice: Voice) {
             Err(failed) => failed,
         };
         if let Err(failed) = attempts.wait(failed, &voice).await {
-            return voice.word(Word::Failed(failed)).await;
+            return voice.word(RunnerEvent::Failed(failed)).await;
         }
     };
     let tools = body
@@ -181,16 +181,16 @@ async fn introduce(body: Arc<Body>, voice: Voice) {
         notices: body.notices.clone(),
         looping: body.around.as_ref().map(|around| looping(&body, around)),
     };
-    voice.word(Word::Ready(ready)).await;
+    voice.word(RunnerEvent::Ready(ready)).await;
 }
 
-fn looping(body: &Body, around: &Hooks) -> Looping {
+fn looping(body: &Body, around: &Hooks) -> LoopFeatures {
     let mutating = body
         .tools
         .iter()
         .filter(|tool| !tool.only_reads())
         .map(|tool| tool.name().to_owned());
-    Looping {
+    LoopFeatures {
         verifies: around.verify.is_some(),
         hooks: !around.hooks.is_empty(),
         asks: around.asks,
@@ -212,7 +212,7 @@ async fn hook(body: Arc<Body>, when: When, iteration: u64, voice: Voice) {
         None => Ok(Flow::Go),
     };
     let broken = |_| Flow::Stop("A hook of the caller's broke down.".to_owned());
-    voice.word(Word::Flow(flow.unwrap_or_else(broken))).await;
+    voice.word(RunnerEvent::Flow(flow.unwrap_or_else(broken))).await;
 }
 
 /// Has the result checked.
@@ -233,7 +233,7 @@ async fn verify(body: Arc<Body>, answer: String, voice: Voice) {
         .unwrap_or_else(|_| Err("The check itself broke down.".to_owned()))
         .err();
     voice
-        .word(Word::Verified(
+        .word(RunnerEvent::Verified(
             fault.map(|why| head_and_tail(why, OUTPUT_HALF)),
         ))
         .await;
@@ -244,18 +244,18 @@ async fn call(body: Arc<Body>, request: RawJson, voice: Voice) {
     let mut attempts = Attempts::new(body.retries);
     loop {
         let failed = match attempt_call(&body, &request, &voice).await {
-            Ok(()) => return voice.word(Word::Over).await,
+            Ok(()) => return voice.word(RunnerEvent::Over).await,
             Err(Broken {
                 failed,
                 heard: true,
-            }) => return voice.word(Word::Failed(failed)).await,
+            }) => return voice.word(RunnerEvent::Failed(failed)).await,
             Err(Broken {
                 failed,
                 heard: false,
             }) => failed,
         };
         if let Err(failed) = attempts.wait(failed, &voice).await {
-            return voice.word(Word::Failed(failed)).await;
+            return voice.word(RunnerEvent::Failed(failed)).await;
         }
     }
 }
@@ -299,7 +299,7 @@ impl Attempts {
             after_ms,
             why: failed,
         };
-        voice.word(Word::Retrying(retrying)).await;
+        voice.word(RunnerEvent::Retrying(retrying)).await;
         tokio::time::sleep(pause).await;
         Ok(())
     }
@@ -335,17 +335,17 @@ async fn attempt_call(body: &Body, request: &RawJson, voice: &Voice) -> Result<(
                 heard = true;
                 voice.line(format!("{payload}\n")).await;
             }
-            Piece::Alive => voice.word(Word::Alive).await,
+            Piece::Alive => voice.word(RunnerEvent::Alive).await,
         }
     }
     Ok(())
 }
 
 /// Runs tools: those that only read at once, the others one after the other, in the order of the calls.
-async fn run(body: Arc<Body>, calls: Vec<ToolOrder>, voice: Voice) {
+async fn run(body: Arc<Body>, calls: Vec<ToolJob>, voice: Voice) {
     let mut calls = calls.into_iter().peekable();
     while let Some(first) = calls.next() {
-        let reads = |call: &ToolOrder| {
+        let reads = |call: &ToolJob| {
             call.refused.is_some()
                 || body
                     .tools
@@ -370,7 +370,7 @@ async fn run(body: Arc<Body>, calls: Vec<ToolOrder>, voice: Voice) {
 const OUTPUT_HALF: usize = 128 * 1024;
 
 /// Runs a tool, or asks the person whom it stands for.
-async fn one(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
+async fn one(body: &Body, call: ToolJob, voice: &Voice) -> RunnerEvent {
     match &body.around {
         Some(around) if around.asks && call.name == ASK_PERSON && call.refused.is_none() => {
             ask(around, call).await
@@ -379,12 +379,12 @@ async fn one(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
     }
 }
 
-async fn ask(around: &Hooks, call: ToolOrder) -> Word {
-    let ToolOrder { id, input, .. } = call;
+async fn ask(around: &Hooks, call: ToolJob) -> RunnerEvent {
+    let ToolJob { id, input, .. } = call;
     let question = match Hooks::question(input.get()) {
         Ok(question) => question,
         Err(why) => {
-            return Word::Result(Outcome {
+            return RunnerEvent::Result(ToolOutcome {
                 id,
                 ok: false,
                 denied: false,
@@ -401,19 +401,19 @@ async fn ask(around: &Hooks, call: ToolOrder) -> Word {
         None => None,
     };
     match answer {
-        Some(output) => Word::Result(Outcome {
+        Some(output) => RunnerEvent::Result(ToolOutcome {
             id,
             ok: true,
             denied: false,
             output,
         }),
-        None => Word::Unanswered { id, question },
+        None => RunnerEvent::Unanswered { id, question },
     }
 }
 
-async fn run_one(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
+async fn run_one(body: &Body, call: ToolJob, voice: &Voice) -> RunnerEvent {
     if let Some(output) = call.refused {
-        return Word::Result(Outcome {
+        return RunnerEvent::Result(ToolOutcome {
             id: call.id,
             ok: false,
             denied: true,
@@ -432,7 +432,7 @@ async fn run_one(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
                     "timeout: the tool took longer than {} seconds and was called off.",
                     limit.as_secs()
                 );
-                Word::Result(Outcome {
+                RunnerEvent::Result(ToolOutcome {
                     id,
                     ok: false,
                     denied: false,
@@ -443,7 +443,7 @@ async fn run_one(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
     }
 }
 
-async fn called(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
+async fn called(body: &Body, call: ToolJob, voice: &Voice) -> RunnerEvent {
     let result = match body.tools.get(&call.name) {
         // A tool of somebody's own may panic; that is a failed call and not the end of the session.
         Some(tool) => AssertUnwindSafe(async {
@@ -474,7 +474,7 @@ async fn called(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
                 Ok(result) if result.ok => Ok(result.output),
                 Ok(result) => {
                     let output = head_and_tail(result.output, OUTPUT_HALF);
-                    return Word::Result(Outcome {
+                    return RunnerEvent::Result(ToolOutcome {
                         id: call.id,
                         ok: false,
                         denied: false,
@@ -491,7 +491,7 @@ async fn called(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
         // Asked once: what a person has approved is no question any more.
         Err(error) if !error.needs_approval.is_empty() && call.approved.is_empty() => {
             let output = error.to_string();
-            return Word::NeedsApproval {
+            return RunnerEvent::NeedsApproval {
                 id: call.id,
                 paths: error.needs_approval,
                 output,
@@ -499,7 +499,7 @@ async fn called(body: &Body, call: ToolOrder, voice: &Voice) -> Word {
         }
         Err(error) => (false, error.code.is_denial(), error.to_string()),
     };
-    Word::Result(Outcome {
+    RunnerEvent::Result(ToolOutcome {
         id: call.id,
         ok,
         denied,

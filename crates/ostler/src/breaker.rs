@@ -1,4 +1,4 @@
-//! The circuit breakers of a process: one for each agent, account and model, shared by all who start sessions.
+//! Circuit breakers: one per agent, account and model, shared by all sessions of a process.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -9,13 +9,14 @@ use std::time::Duration;
 use ostler_core::breaker::{self, Breaker, Config, Refused, Report};
 use ostler_core::event::At;
 use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::spec::{Spec, keys};
 
 use crate::clock::{self, SessionClock};
 
 /// `detail.spawn` of a start that a breaker refused.
 const BREAKER_OPEN: &str = "breaker_open";
 
-/// Keeps a broken agent from being started again and again; see `docs/limits.md`. Clones share what they know.
+/// Prevents a broken agent from being started over and over; see `docs/limits.md`. Clones share state.
 #[derive(Debug, Clone)]
 pub struct Breakers(Option<Arc<Shared>>);
 
@@ -23,30 +24,31 @@ pub struct Breakers(Option<Arc<Shared>>);
 struct Shared {
     clock: SessionClock,
     config: Config,
-    known: Mutex<HashMap<Key, Breaker>>,
+    breakers: Mutex<HashMap<Key, Breaker>>,
 }
 
-/// What fails together.
+/// What shares a breaker, because it fails together.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    /// The agent's name.
-    pub(crate) agent: String,
-    /// Whose credentials are used; see [`account`].
-    pub(crate) account: String,
-    /// The model that was asked for.
-    pub(crate) model: Option<String>,
+struct Key {
+    /// Name of the agent.
+    agent: String,
+    /// Fingerprint of the credentials; see [`account`].
+    account: String,
+    /// The requested model.
+    model: Option<String>,
 }
 
-/// A moment by both clocks: one that never jumps, and the one in which services say when a limit ends.
+/// A point in time on two clocks: a monotonic one, and the wall clock that services use for resets.
 #[derive(Debug, Clone, Copy)]
 struct Moment {
-    since: Duration,
+    monotonic: Duration,
     wall: At,
 }
 
-/// A start that was let through. It is told how each turn ends; dropped before any did, it gives its place back.
+/// Permission to start a session. It records how each turn ends. If dropped before any did, the start
+/// does not count.
 #[derive(Debug)]
-pub(crate) struct Pass(Option<(Arc<Shared>, Key, breaker::Pass)>);
+struct Permit(Option<(Arc<Shared>, Key, breaker::Pass)>);
 
 impl Default for Breakers {
     fn default() -> Self {
@@ -54,56 +56,56 @@ impl Default for Breakers {
         Self(Some(Arc::new(Shared {
             clock,
             config,
-            known: Mutex::default(),
+            breakers: Mutex::default(),
         })))
     }
 }
 
 impl Breakers {
-    /// None: every start is let through.
+    /// Creates breakers that are disabled: every start is admitted.
     #[must_use]
     pub fn off() -> Self {
         Self(None)
     }
 
-    /// Asks whether a session may be started; if not, how it ends instead.
-    pub(crate) fn admit(&self, key: &Key) -> Result<Pass, Outcome> {
+    /// Admits the start of a session, or returns the outcome with which it ends instead.
+    fn admit(&self, key: &Key) -> Result<Permit, Outcome> {
         match &self.0 {
-            None => Ok(Pass(None)),
-            Some(shared) => shared.admit(key, shared.moment()),
+            None => Ok(Permit(None)),
+            Some(shared) => shared.admit(key, shared.now()),
         }
     }
 }
 
 impl Shared {
-    fn moment(&self) -> Moment {
+    fn now(&self) -> Moment {
         Moment {
-            since: self.clock.now(),
+            monotonic: self.clock.now(),
             wall: clock::wall(),
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Key, Breaker>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Breaker>> {
+        self.breakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn admit(self: &Arc<Self>, key: &Key, now: Moment) -> Result<Pass, Outcome> {
-        let mut known = self.known();
-        let breaker = known
+    fn admit(self: &Arc<Self>, key: &Key, now: Moment) -> Result<Permit, Outcome> {
+        let mut breakers = self.lock();
+        let breaker = breakers
             .entry(key.clone())
             .or_insert_with(|| Breaker::new(self.config));
-        match breaker.admit(now.since) {
-            Ok(pass) => Ok(Pass(Some((self.clone(), key.clone(), pass)))),
+        match breaker.admit(now.monotonic) {
+            Ok(pass) => Ok(Permit(Some((self.clone(), key.clone(), pass)))),
             Err(refused) => Err(outcome(key, &refused, now.wall)),
         }
     }
 }
 
-impl Pass {
-    /// A turn has ended, or the session could not begin.
-    pub(crate) fn record(&self, outcome: &Outcome) {
+impl Permit {
+    /// Records the outcome of a turn, or of a start that failed.
+    fn record(&self, outcome: &Outcome) {
         if let Some((shared, ..)) = &self.0 {
-            self.record_at(outcome, shared.moment());
+            self.record_at(outcome, shared.now());
         }
     }
 
@@ -116,12 +118,12 @@ impl Pass {
             .as_ref()
             .and_then(|detail| detail.resets_at.as_deref());
         let left = resets_at
-            .and_then(moment)
+            .and_then(parse_reset)
             .and_then(|at| u64::try_from(at.0.saturating_sub(now.wall.0)).ok());
-        let reset = left.map(|left| now.since.saturating_add(Duration::from_millis(left)));
-        if let Some(breaker) = shared.known().get_mut(key) {
+        let reset = left.map(|left| now.monotonic.saturating_add(Duration::from_millis(left)));
+        if let Some(breaker) = shared.lock().get_mut(key) {
             breaker.record(
-                now.since,
+                now.monotonic,
                 *pass,
                 Report {
                     cause: outcome.cause,
@@ -132,18 +134,62 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for Permit {
     fn drop(&mut self) {
         if let Some((shared, key, pass)) = &self.0
-            && let Some(breaker) = shared.known().get_mut(key)
+            && let Some(breaker) = shared.lock().get_mut(key)
         {
             breaker.give_back(*pass);
         }
     }
 }
 
-/// A moment as agents write it: RFC 3339, or seconds since the epoch.
-fn moment(text: &str) -> Option<At> {
+/// The circuit breaker as one session uses it. Agent and account are fixed; the model can change.
+pub(crate) struct SessionBreaker {
+    breakers: Breakers,
+    agent: &'static str,
+    account: String,
+    permit: Option<Permit>,
+}
+
+impl SessionBreaker {
+    /// Creates the breaker of a session of this agent with this [`account`].
+    pub(crate) fn new(breakers: Breakers, agent: &'static str, account: String) -> Self {
+        Self {
+            breakers,
+            agent,
+            account,
+            permit: None,
+        }
+    }
+
+    /// Creates a disabled breaker, for an agent that depends on no service.
+    pub(crate) fn off() -> Self {
+        Self::new(Breakers::off(), "", String::new())
+    }
+
+    /// Admits a start of the agent, or returns the outcome with which it ends instead.
+    pub(crate) fn admit(&mut self, spec: &Spec) -> Result<(), Outcome> {
+        let key = Key {
+            agent: self.agent.to_owned(),
+            account: self.account.clone(),
+            model: spec.settings.last(keys::MODEL).map(str::to_owned),
+        };
+        self.permit = None; // release the previous start first
+        self.permit = Some(self.breakers.admit(&key)?);
+        Ok(())
+    }
+
+    /// Records the outcome of a turn, or of a start that failed.
+    pub(crate) fn record(&self, outcome: &Outcome) {
+        if let Some(permit) = &self.permit {
+            permit.record(outcome);
+        }
+    }
+}
+
+/// Parses a reset time as agents write it: RFC 3339, or seconds since the epoch.
+fn parse_reset(text: &str) -> Option<At> {
     let seconds = || {
         text.parse::<i64>()
             .ok()
@@ -164,20 +210,21 @@ fn outcome(key: &Key, refused: &Refused, wall: At) -> Outcome {
     } else {
         format!("{} failures", refused.failures)
     };
-    let (agent, last, left) = (&key.agent, refused.because, in_words(refused.left));
+    let (agent, last, left) = (&key.agent, refused.because, display(refused.left));
     let until = match refused.is_probed {
         true => format!(
-            "one start is being tried, and others are refused until it has ended, for at most {left}"
+            "a trial start is in progress, and others are refused until it ends, for at most {left}"
         ),
         false => format!("starts are refused for another {left}"),
     };
     let message =
         format!("{agent}{model} was not started: {count} in a row (last: {last}); {until}.");
     let hint = match last {
-        Cause::Auth => "Log in, or set a valid key: another key is tried at once.",
+        Cause::Auth => "Log in or set a valid key; a different key is tried immediately.",
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
         _ => {
-            "Wait, and look at how the last sessions ended (`ostler doctor` checks the agent); another model is tried at once."
+            "Wait, and check why the last sessions failed (`ostler doctor` checks the agent). \
+             A different model is tried immediately."
         }
     };
     let left = i64::try_from(refused.left.as_millis()).unwrap_or(i64::MAX);
@@ -189,8 +236,8 @@ fn outcome(key: &Key, refused: &Refused, wall: At) -> Outcome {
         })
 }
 
-/// A time in the largest unit that does it justice, rounded up: who waits that long does not wait in vain.
-fn in_words(time: Duration) -> String {
+/// Formats a duration in a suitable unit, rounded up so that waiting that long is enough.
+fn display(time: Duration) -> String {
     let seconds = time.as_millis().div_ceil(1000);
     match seconds {
         0..=120 => format!("{seconds} s"),
@@ -199,8 +246,8 @@ fn in_words(time: Duration) -> String {
     }
 }
 
-/// Parts of the names of variables that say whose account is used, and where.
-const OF_AN_ACCOUNT: &[&str] = &[
+/// Substrings of the names of variables that determine the account.
+const ACCOUNT_VARIABLES: &[&str] = &[
     "KEY",
     "TOKEN",
     "SECRET",
@@ -212,14 +259,14 @@ const OF_AN_ACCOUNT: &[&str] = &[
     "CODE_USE_",
 ];
 
-/// Differs in each process, so that a fingerprint that gets into a log helps nobody to guess a key.
+/// A random salt per process, so that a logged fingerprint cannot be used to guess a key.
 static SALT: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// A fingerprint of the credentials in an agent's environment, which holds none of them: names, and a hash of the values. A
-/// login that the agent keeps in a file counts by where that file is.
+/// Returns a fingerprint of the credentials in an agent's environment: variable names and a salted hash
+/// of their values. A login stored in a file counts by the location of that file.
 pub(crate) fn account(env: &BTreeMap<OsString, OsString>) -> String {
     let counts =
-        |name: &str| name == "HOME" || OF_AN_ACCOUNT.iter().any(|part| name.contains(part));
+        |name: &str| name == "HOME" || ACCOUNT_VARIABLES.iter().any(|part| name.contains(part));
     let chosen = env
         .iter()
         .filter_map(|(name, value)| Some((name.to_str().filter(|name| counts(name))?, value)));
@@ -243,7 +290,7 @@ mod tests {
 
     fn at(seconds: u64) -> Moment {
         Moment {
-            since: Duration::from_secs(seconds),
+            monotonic: Duration::from_secs(seconds),
             wall: At(1_800_000_000_000 + i64::try_from(seconds).unwrap() * 1000),
         }
     }
@@ -254,17 +301,18 @@ mod tests {
 
     // S3-33, S3-40, P65
     #[test]
-    fn a_refused_start_is_an_outcome_that_says_why_and_for_how_long() {
+    fn refused_start_reports_reason_and_time_left() {
         let shared = shared(&Breakers::default());
         let key = key("a", Some("big"));
         for _ in 0..3 {
-            let pass = shared.admit(&key, at(0)).unwrap();
-            pass.record_at(&Outcome::new(Cause::Overloaded, "busy"), at(0));
+            let permit = shared.admit(&key, at(0)).unwrap();
+            permit.record_at(&Outcome::new(Cause::Overloaded, "busy"), at(0));
         }
         let refused = shared.admit(&key, at(3)).unwrap_err();
         assert_eq!(
             refused.message,
-            "tester with model big was not started: 3 failures in a row (last: overloaded); starts are refused for another 27 s."
+            "tester with model big was not started: 3 failures in a row (last: overloaded); \
+             starts are refused for another 27 s."
         );
         assert_eq!(
             (refused.cause, refused.hint.is_some()),
@@ -276,7 +324,7 @@ mod tests {
         let probe = shared.admit(&key, at(30)).unwrap();
         let refused = shared.admit(&key, at(30)).unwrap_err();
         assert!(
-            refused.message.contains("one start is being tried"),
+            refused.message.contains("a trial start is in progress"),
             "{}",
             refused.message
         );
@@ -292,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_to_write_a_reset_is_read() {
+    fn all_reset_formats_are_parsed() {
         let wall = at(500).wall;
         let cases = [
             (wall.to_string(), Some(500)),
@@ -310,9 +358,9 @@ mod tests {
                 .unwrap()
                 .record_at(&limited, at(9));
             let refused = shared.admit(&key("a", None), at(9)).err();
-            let said = refused.and_then(|refused| refused.detail?.resets_at);
+            let resets_at = refused.and_then(|refused| refused.detail?.resets_at);
             assert_eq!(
-                said,
+                resets_at,
                 opens_until.map(|seconds| at(seconds).wall.to_string()),
                 "{text:?}"
             );
@@ -320,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn clones_share_and_keys_do_not() {
+    fn clones_share_state_and_keys_do_not() {
         let breakers = Breakers::default();
         let bad = Outcome::new(Cause::Auth, "no");
         let clone = breakers.clone();
@@ -335,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_said_in_words_rounded_up() {
+    fn durations_are_rounded_up() {
         let cases = [
             (0, "0 s"),
             (1, "1 s"),
@@ -344,14 +392,14 @@ mod tests {
             (7_200_000, "120 min"),
             (9_000_000, "3 h"),
         ];
-        for (ms, words) in cases {
-            assert_eq!(in_words(Duration::from_millis(ms)), words);
+        for (ms, text) in cases {
+            assert_eq!(display(Duration::from_millis(ms)), text);
         }
     }
 
-    // P31: what identifies an account gives none of it away.
+    // P31: the fingerprint of an account reveals none of its secrets.
     #[test]
-    fn an_account_is_told_apart_without_its_secret() {
+    fn account_fingerprint_contains_no_secret() {
         let of = |vars: &[(&str, &str)]| {
             account(
                 &vars
@@ -373,7 +421,7 @@ mod tests {
         ]);
         assert_eq!(
             one, same,
-            "what is no credential, or is empty, is no other account"
+            "empty variables and non-credentials do not count"
         );
         let others: &[&[(&str, &str)]] = &[
             &[("HOME", "/h"), ("X_API_KEY", "sk-other")],

@@ -1,12 +1,14 @@
-//! The bridge: a program that an agent starts to reach the caller's tools, and the door that it comes to.
+//! Bridge: a program that an agent starts to reach the caller's tools, and the socket it connects to.
 //!
-//! Some agents know tools of others only as servers that they start themselves and talk to over stdin and stdout. The server
-//! that such an agent is given is this bridge: it connects to a socket of the session that the agent belongs to, and passes
-//! lines on in both directions. What they mean is for the session to know. The socket is in a directory that only this user
-//! can enter, it is there as long as the agent is, and only processes of this user are let in.
+//! Some agents only use external tools through servers that they start themselves and talk to over
+//! stdin and stdout. Such an agent is given this bridge as its server. The bridge connects to a socket
+//! of the agent's session and forwards lines in both directions without interpreting them. The socket
+//! is in a directory that only this user can enter and exists as long as the agent runs. It accepts
+//! only processes of this user.
 //!
-//! A program that embeds the library calls [`run`] at the start of its `main` when its first argument is one that it chose, and
-//! names itself and that argument in [`crate::BridgeProgram`].
+//! A program that embeds the library chooses an argument for this, calls [`run`] at the start of its
+//! `main` when that is its first argument, and names itself and the argument in
+//! [`crate::BridgeProgram`].
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -18,22 +20,22 @@ use std::time::Duration;
 
 use tokio::net::UnixListener;
 
-/// How long the last answers are awaited once the agent has nothing more to say.
-const LAST_ANSWERS: Duration = Duration::from_secs(10);
+/// How long to wait for the last replies after the agent has closed its end.
+const REPLY_GRACE: Duration = Duration::from_secs(10);
 
-/// The longest path of a socket: the shortest limit of a system, less its end.
-const LONGEST: usize = 100;
+/// Maximum length of a socket path: the smallest limit of any system, without the terminator.
+const MAX_PATH: usize = 100;
 
-/// Where the socket is when the usual place has too long a name.
-const SHORT: &str = "/tmp";
+/// Parent directory of the socket if the path of the usual one is too long.
+const FALLBACK_DIR: &str = "/tmp";
 
-/// Passes on what comes in from `input` to the session, and what the session says to `output`, until either has ended.
+/// Copies `input` to the session and the session's lines to `output`, until either side ends.
 ///
-/// `args` is what follows the argument by which the embedding program knows that it is to be the bridge; their meaning is this
-/// library's own. A thread is left waiting for `input`: end the process when this returns.
+/// `args` are the arguments after the one that selects the bridge; they are private to this library.
+/// A thread may still be waiting for `input` when this returns, so exit the process then.
 ///
 /// # Errors
-/// When there is no session to talk to, or `output` takes nothing any more.
+/// If the session's socket cannot be reached, or `output` cannot be written.
 pub fn run(
     args: impl IntoIterator<Item = OsString>,
     mut input: impl Read + Send + 'static,
@@ -42,16 +44,16 @@ pub fn run(
     let [socket] = &args.into_iter().collect::<Vec<_>>()[..] else {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "this is started by agents, with the path of a socket",
+            "the bridge is started by agents, with the path of a socket",
         ));
     };
     let mut session = UnixStream::connect(socket)?;
-    let mut there = session.try_clone()?;
+    let mut sink = session.try_clone()?;
     std::thread::spawn(move || {
-        let _ = io::copy(&mut input, &mut there); // whichever end broke: there is nothing more to pass on
-        let _ = there.shutdown(Shutdown::Write);
-        std::thread::sleep(LAST_ANSWERS);
-        let _ = there.shutdown(Shutdown::Both);
+        let _ = io::copy(&mut input, &mut sink); // whichever end failed, there is nothing more to copy
+        let _ = sink.shutdown(Shutdown::Write);
+        std::thread::sleep(REPLY_GRACE);
+        let _ = sink.shutdown(Shutdown::Both);
     });
     let mut buffer = vec![0; 64 * 1024];
     loop {
@@ -59,7 +61,8 @@ pub fn run(
             Ok(0) => return Ok(()),
             Ok(n) => n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()), // the session went
+            // The session has ended.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
             Err(error) => return Err(error),
         };
         output.write_all(&buffer[..n])?;
@@ -67,51 +70,51 @@ pub fn run(
     }
 }
 
-/// Where bridges come to. Dropped, it is gone, and its directory too.
+/// The socket that bridges connect to. Dropping it removes the socket and its directory.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct BridgeSocket {
     pub(crate) listener: UnixListener,
-    /// The socket.
+    /// Path of the socket.
     pub(crate) path: PathBuf,
-    _place: tempfile::TempDir,
+    _dir: tempfile::TempDir,
 }
 
-impl Door {
-    /// Opens one in a new directory below `temp`, or where paths are short.
+impl BridgeSocket {
+    /// Binds a socket in a new private directory below `temp`, or below `/tmp` if that path is too long.
     pub(crate) fn open(temp: &Path) -> io::Result<Self> {
         let mut builder = tempfile::Builder::new();
         builder
             .prefix("ostler-")
             .rand_bytes(12)
             .permissions(std::fs::Permissions::from_mode(0o700));
-        let is_fit = |place: &Path| {
-            place
+        let is_short = |parent: &Path| {
+            parent
                 .to_str()
-                .is_some_and(|text| text.len() + "/ostler-123456789012/s".len() <= LONGEST)
+                .is_some_and(|text| text.len() + "/ostler-123456789012/s".len() <= MAX_PATH)
         };
-        let place = builder.tempdir_in(if is_fit(temp) && temp.is_absolute() {
+        let dir = builder.tempdir_in(if is_short(temp) && temp.is_absolute() {
             temp
         } else {
-            Path::new(SHORT)
+            Path::new(FALLBACK_DIR)
         })?;
-        let about = place.path().metadata()?;
-        if about.mode() & 0o077 != 0 || about.uid() != own() {
-            let why = format!("{} does not stay private", place.path().display());
+        let metadata = dir.path().metadata()?;
+        if metadata.mode() & 0o077 != 0 || metadata.uid() != current_uid() {
+            let why = format!("{} is not private", dir.path().display());
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        let path = place.path().join("s");
+        let path = dir.path().join("s");
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600))?;
         Ok(Self {
             listener,
             path,
-            _place: place,
+            _dir: dir,
         })
     }
 }
 
-/// The user that this process belongs to.
-pub(crate) fn own() -> u32 {
+/// Returns the effective user id of this process.
+pub(crate) fn current_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
@@ -120,28 +123,28 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_door_is_private_has_a_short_path_and_goes() {
+    async fn bridge_socket_is_private_has_a_short_path_and_is_removed() {
         let temp = tempfile::tempdir().unwrap();
         let deep = temp.path().join("d".repeat(90));
         std::fs::create_dir(&deep).unwrap();
-        for (place, expected) in [(temp.path(), temp.path()), (&deep, Path::new(SHORT))] {
-            let door = Door::open(place).unwrap();
-            let dir = door.path.parent().unwrap().to_owned();
+        for (parent, expected) in [(temp.path(), temp.path()), (&deep, Path::new(FALLBACK_DIR))] {
+            let socket = BridgeSocket::open(parent).unwrap();
+            let dir = socket.path.parent().unwrap().to_owned();
             assert!(
-                dir.parent() == Some(expected) && door.path.as_os_str().len() <= LONGEST,
+                dir.parent() == Some(expected) && socket.path.as_os_str().len() <= MAX_PATH,
                 "{}",
                 dir.display()
             );
             assert_eq!(dir.metadata().unwrap().mode() & 0o777, 0o700);
-            assert_eq!(door.path.metadata().unwrap().mode() & 0o777, 0o600);
-            drop(door);
+            assert_eq!(socket.path.metadata().unwrap().mode() & 0o777, 0o600);
+            drop(socket);
             assert!(!dir.exists());
         }
-        assert!(Door::open(&temp.path().join("nowhere")).is_err());
+        assert!(BridgeSocket::open(&temp.path().join("nowhere")).is_err());
     }
 
     #[test]
-    fn a_bridge_without_a_session_says_so() {
+    fn bridge_without_a_session_fails() {
         let none = run([], io::empty(), io::sink()).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::InvalidInput);
         let gone = run(["/nowhere/s".into()], io::empty(), io::sink()).unwrap_err();

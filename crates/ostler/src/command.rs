@@ -13,12 +13,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use ostler_core::event::{Level, Notice};
-use ostler_tools::catalog::Reply;
+use ostler_tools::catalog::ToolOutput;
 use ostler_tools::command::{
-    Approved, CommandPreset, Commands, Place, RUN_COMMAND, RunCommand, describe, project,
+    ApprovedCommand, CommandPreset, Commands, CommandContext, RUN_COMMAND, RunCommand, describe, project,
     protected_paths_with,
 };
-use ostler_tools::confine::{self, CommandLimits, Confinement, Home, Layers, Report, Required};
+use ostler_tools::confine::{self, CommandLimits, Confinement, HostPaths, Layers, Report, Required};
 use ostler_tools::{Code, SandboxPolicy, ToolError, Workspace};
 
 pub(crate) use self::environment::user_git;
@@ -188,7 +188,7 @@ impl CommandRunner {
             .allowing(choice.allowed);
         self.commands = Arc::new(commands);
         let path = environment::path(&self.host, self.workspace.root());
-        let place = Place {
+        let place = CommandContext {
             root: self.workspace.root(),
             path: &path,
             is_denied: &|_| false,
@@ -271,7 +271,7 @@ impl CommandRunner {
     ///
     /// # Errors
     /// When a rule forbids it, when it cannot be started, when it took too long, and when it failed.
-    pub async fn call(&self, input: &str) -> Result<Reply, ToolError> {
+    pub async fn call(&self, input: &str) -> Result<ToolOutput, ToolError> {
         self.execute(input).await?.reply()
     }
 
@@ -314,7 +314,7 @@ impl CommandRunner {
     ///
     /// # Errors
     /// Names the rule that forbids it.
-    pub fn check(&self, command: &str, args: &[String]) -> Result<Approved, ToolError> {
+    pub fn check(&self, command: &str, args: &[String]) -> Result<ApprovedCommand, ToolError> {
         check(&self.host, &self.commands, &self.workspace, (command, args))
     }
 
@@ -324,7 +324,7 @@ impl CommandRunner {
     /// When it cannot be started, or the policy demands layers that are not there.
     pub async fn run(
         &self,
-        approved: Approved,
+        approved: ApprovedCommand,
         timeout: Duration,
     ) -> Result<CommandOutput, ToolError> {
         if let Some(refusal) = self.refusal() {
@@ -434,8 +434,8 @@ impl<'a> Around<'a> {
     }
 
     /// Without a place for temporary files: each command's own comes to it when it is run.
-    fn home(&self) -> Home<'_> {
-        Home {
+    fn home(&self) -> HostPaths<'_> {
+        HostPaths {
             workspace: self.workspace,
             temp: self.workspace,
             home: self.home,
@@ -452,10 +452,10 @@ fn check(
     commands: &Commands,
     workspace: &Workspace,
     (command, args): (&str, &[String]),
-) -> Result<Approved, ToolError> {
+) -> Result<ApprovedCommand, ToolError> {
     let path = environment::path(host, workspace.root());
     let is_denied = |path: &Path| workspace.is_denied(path);
-    let place = Place {
+    let place = CommandContext {
         root: workspace.root(),
         path: &path,
         is_denied: &is_denied,

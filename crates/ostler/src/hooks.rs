@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_core::spec::ToolOffer;
-use ostler_dialects::openai::orders::When;
+use ostler_dialects::openai::runner_protocol::When;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::tool;
 
-pub use ostler_dialects::openai::orders::Flow;
+pub use ostler_dialects::openai::runner_protocol::Flow;
 
 /// What a check came to: nothing to say, or why the work is not done.
 pub type VerifyFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;

@@ -237,13 +237,13 @@ impl Host {
     }
 
     /// Finds a helper program: on PATH, or where Ostler's own are.
-    pub(crate) fn find_helper(&self, name: &str) -> Found {
+    pub(crate) fn find_helper(&self, name: &str) -> Lookup {
         match self.find(Path::new(name)) {
-            Found::Nowhere(mut searched) => match &self.helpers {
-                Some(dir) if dir.join(name).is_file() => Found::At(dir.join(name)),
+            Lookup::NotFound(mut searched) => match &self.helpers {
+                Some(dir) if dir.join(name).is_file() => Lookup::Lookup(dir.join(name)),
                 more => {
                     searched.extend(more.clone());
-                    Found::Nowhere(searched)
+                    Lookup::NotFound(searched)
                 }
             },
             found => found,
@@ -376,9 +376,9 @@ impl Host {
 
     /// Finds an agent's program, past a script that only starts it: the first of `natives`, which are paths from the
     /// directory of that script, that is there.
-    pub(crate) fn find_native(&self, program: &Path, natives: &[&str]) -> Found {
+    pub(crate) fn find_native(&self, program: &Path, natives: &[&str]) -> Lookup {
         let found = self.find(program);
-        let Found::At(path) = &found else {
+        let Lookup::Lookup(path) = &found else {
             return found;
         };
         let Some(directory) = path
@@ -392,16 +392,16 @@ impl Host {
         let native = places.find(|file| file.is_file() && executable(file));
         native
             .and_then(|file| file.canonicalize().ok())
-            .map_or(found, Found::At)
+            .map_or(found, Lookup::Lookup)
     }
 
     /// Finds a program: a path as it is, a name in the directories of PATH.
-    pub(crate) fn find(&self, program: &Path) -> Found {
+    pub(crate) fn find(&self, program: &Path) -> Lookup {
         if program.components().count() > 1 {
             return if program.is_file() {
-                Found::At(program.to_owned())
+                Lookup::Lookup(program.to_owned())
             } else {
-                Found::Nowhere(vec![program.to_owned()])
+                Lookup::NotFound(vec![program.to_owned()])
             };
         }
         let path = self.var("PATH").unwrap_or_default();
@@ -419,7 +419,7 @@ impl Host {
             .iter()
             .find(|file| executable(file))
             .or_else(|| candidates.first());
-        best.map_or(Found::Nowhere(places), |file| Found::At(file.clone()))
+        best.map_or(Lookup::NotFound(places), |file| Lookup::Lookup(file.clone()))
     }
 }
 
@@ -445,7 +445,7 @@ pub(crate) fn is_shell_script(file: &Path, windows: bool) -> bool {
 
 /// Where a program is, or where it was looked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum Lookup {
     /// Here.
     At(PathBuf),
     /// In none of these.
@@ -565,11 +565,11 @@ mod tests {
         std::os::unix::fs::symlink("../pkg/bin/tool.js", at("path/tool")).unwrap();
         let host = host(&[("PATH", at("path").to_str().unwrap())]);
         let find = |natives: &[&str]| match host.find_native(Path::new("tool"), natives) {
-            Found::At(path) => path
+            Lookup::Lookup(path) => path
                 .strip_prefix(dir.path().canonicalize().unwrap())
                 .map(Path::to_owned)
                 .unwrap_or(path),
-            Found::Nowhere(_) => panic!("found nowhere"),
+            Lookup::NotFound(_) => panic!("found nowhere"),
         };
         assert_eq!(
             find(&["../../nothing/tool", "../../dull/tool", "../../native/tool"]),
@@ -586,7 +586,7 @@ mod tests {
         let found = host.find(Path::new("claude"));
         assert_eq!(
             found,
-            Found::Nowhere(vec!["/nowhere/a".into(), "/nowhere/b".into()])
+            Lookup::NotFound(vec!["/nowhere/a".into(), "/nowhere/b".into()])
         );
     }
 }

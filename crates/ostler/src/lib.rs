@@ -76,8 +76,8 @@ pub use ostler_core::change;
 pub use ostler_core::dialect::{self, Capabilities, Dialect, Setting};
 pub use ostler_core::event::{self, Event, EventKind};
 pub use ostler_core::export::{Export, ExportFormat};
-pub use ostler_core::log::{Entry, SessionRecord, Log, LogError, Opening};
-pub use ostler_core::machine::Answer;
+pub use ostler_core::log::{LogEntry, SessionRecord, Log, LogError, NewSession};
+pub use ostler_core::machine::PermissionAnswer;
 pub use ostler_core::outcome::{Cause, Detail, Outcome, Status};
 pub use ostler_core::permission;
 pub use ostler_core::raw_json::RawJson;
@@ -89,7 +89,7 @@ pub use ostler_tools::{self as tools, SandboxPolicy, ToolError};
 pub use probe::Probed;
 pub use replay::Replay;
 pub use session::{
-    Interrupting, Interruption, RequestError, Reader, Reading, Remote, Run, Session, SessionEnded, Status as SessionStatus,
-    Submitted, WhenBusy,
+    PendingInterrupt, Interruption, RequestError, Reader, ReadItem, Remote, Run, Session, SessionEnded, SessionStatus,
+    SubmittedResult, WhenBusy,
 };
 pub use tool::{Progress, Tool, ToolFuture, tool};

@@ -12,7 +12,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use futures_util::Stream;
-use ostler_dialects::openai::orders::Failed;
+use ostler_dialects::openai::runner_protocol::Failed;
 
 #[cfg(feature = "api")]
 pub(crate) use http::Http;

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 
 use ostler_core::event::Permission;
-use ostler_core::machine::Answer;
+use ostler_core::machine::PermissionAnswer;
 
 /// What a question came to.
-pub type AnswerFuture<'a> = Pin<Box<dyn Future<Output = Answer> + Send + 'a>>;
+pub type AnswerFuture<'a> = Pin<Box<dyn Future<Output = PermissionAnswer> + Send + 'a>>;
 
 /// Answers questions about tools. Several can be open at once; each is dropped when the
 /// agent withdraws it.
@@ -19,7 +19,7 @@ pub trait PermissionHandler: Send + Sync {
 impl<F, R> PermissionHandler for F
 where
     F: Fn(Permission) -> R + Send + Sync,
-    R: Future<Output = Answer> + Send + 'static,
+    R: Future<Output = PermissionAnswer> + Send + 'static,
 {
     fn ask<'a>(&'a self, question: &'a Permission) -> AnswerFuture<'a> {
         Box::pin(self(question.clone()))

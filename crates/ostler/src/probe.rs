@@ -8,7 +8,7 @@ use std::time::Duration;
 use ostler_core::dialect::{Login, Probe, Runtime, Version};
 use ostler_core::spec::Spec;
 
-use crate::host::{Found, Host};
+use crate::host::{Lookup, Host};
 use crate::process::{Finished, PreparedCommand, SpawnError, run_with_input};
 
 /// How long an agent may take to say its version or its login state.
@@ -104,8 +104,8 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
         plan.natives
     };
     let path = match host.find_native(program, natives) {
-        Found::At(path) => path,
-        Found::Nowhere(searched) => {
+        Lookup::Lookup(path) => path,
+        Lookup::NotFound(searched) => {
             let hint = if spec.program.is_some() {
                 NAMED_PROGRAM
             } else {
@@ -203,7 +203,7 @@ struct Query {
 /// What is wrong with what the program runs on; none when that will do, or cannot be told.
 async fn unfit(asked: &Asked<'_>, runtime: &Runtime) -> Option<String> {
     let name = runtime.program;
-    let Found::At(path) = asked.host.find(Path::new(name)) else {
+    let Lookup::Lookup(path) = asked.host.find(Path::new(name)) else {
         return Some(format!("it runs on {name}, which is not in PATH"));
     };
     let answer = asked

@@ -18,7 +18,7 @@ use ostler_core::spec::{AfterTurn, Spec, SpecError, keys};
 use crate::agent::Agent;
 use crate::host::Host;
 use crate::probe::Probed;
-use crate::session::{RequestError, Session, SessionEnded, Submitted};
+use crate::session::{RequestError, Session, SessionEnded, SubmittedResult};
 
 /// Why no session was created. Nothing was started.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -127,7 +127,7 @@ pub fn send_message(session: &Session, message: impl Into<String>) -> Result<(),
 /// When one of the calls has its result already, or the session is over.
 pub fn submit_tool_results(
     session: &Session,
-    results: impl IntoIterator<Item = Submitted>,
+    results: impl IntoIterator<Item = SubmittedResult>,
 ) -> Result<(), RequestError> {
     session.submit_tool_results(results)
 }

@@ -85,7 +85,7 @@ impl ResumeProblem {
     fn hint(&self) -> String {
         match self {
             Self::UnknownId { .. } => {
-                "There is no such session on this machine, for this user; leave out resume to begin a new one."
+                "No such session exists on this machine for this user; leave out resume to start a new one."
                     .to_owned()
             }
             Self::OtherDirectory { there, .. } => {

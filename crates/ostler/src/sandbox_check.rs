@@ -11,7 +11,7 @@ mod scene;
 use std::ffi::OsString;
 use std::time::Duration;
 
-use ostler_tools::command::Approved;
+use ostler_tools::command::ApprovedCommand;
 use ostler_tools::confine::{Report, Required, attempts};
 use ostler_tools::{SandboxPolicy, ToolError};
 use serde::Serialize;
@@ -21,7 +21,7 @@ use self::scene::Scene;
 use crate::command::{CommandOutput, KilledFor};
 use crate::host::{GuardProgram, Host};
 
-pub use ostler_tools::confine::attempts::Tried;
+pub use ostler_tools::confine::attempts::AttemptOutcome;
 
 /// How long one attempt may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -81,7 +81,7 @@ impl Verdict {
 
 /// Makes one attempt: for the program that [`check`] was given.
 #[must_use]
-pub fn attempt(args: impl IntoIterator<Item = OsString>) -> Tried {
+pub fn attempt(args: impl IntoIterator<Item = OsString>) -> AttemptOutcome {
     attempts::run(args)
 }
 
@@ -163,7 +163,7 @@ async fn try_one(scene: &Scene, attempter: &GuardProgram, plan: &Plan) -> Findin
     let args = args
         .chain([plan.attempt.to_owned(), plan.about.clone()])
         .collect();
-    let approved = Approved {
+    let approved = ApprovedCommand {
         name: "attempt".to_owned(),
         program: attempter.program.clone(),
         args,

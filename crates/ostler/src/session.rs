@@ -1,4 +1,5 @@
-//! A session: a handle that asks, readers that follow, and a task that owns the child, the conversation and the machine.
+//! Sessions: a handle that sends requests, readers that follow the events, and a driver task that owns
+//! the child process, the conversation and the session machine.
 
 #[cfg(unix)]
 mod bridge_server;
@@ -7,7 +8,6 @@ mod bridge_server;
 mod bridge_server;
 mod backlog;
 mod files;
-mod fuse;
 mod stdin;
 mod child;
 pub(crate) mod engine;
@@ -32,78 +32,79 @@ use ostler_core::outcome::Outcome;
 use ostler_core::spec::Spec;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::breaker::SessionBreaker;
 use crate::host::Host;
 use crate::process::{Child, PreparedCommand};
 
 use backlog::Backlog;
-pub(crate) use fuse::Fuse;
 use reader::OwnReader;
 use status::Shared;
 use tool_results::Submissions;
 
-pub use reader::{Reader, Reading};
+pub use reader::{ReadItem, Reader};
 pub use remote::{
-    Interrupting, Interruption, Remote, RequestError, SessionEnded, Submitted, WhenBusy,
+    Interruption, PendingInterrupt, Remote, RequestError, SessionEnded, SubmittedResult, WhenBusy,
 };
-pub use status::Status;
+pub use status::SessionStatus;
 
-/// What a session needs to begin.
+/// Everything needed to start a session.
 pub(crate) struct SessionSetup {
     pub(crate) spec: Spec,
     pub(crate) dialect: &'static dyn Dialect,
     pub(crate) host: Host,
-    /// Makes what the conversation talks to, each time the agent is started; or says why that cannot be.
+    /// Prepares the child each time the agent is started, or returns the outcome of a failed start.
     pub(crate) launch: Launch,
     pub(crate) install_hint: Option<&'static str>,
     pub(crate) id: Arc<str>,
-    /// The directory that the agent works in.
+    /// The agent's working directory.
     pub(crate) dir: PathBuf,
-    /// The session it goes on with, as Ostler names it.
+    /// Ostler's id of the session that this one continues.
     pub(crate) continues: Option<String>,
-    pub(crate) breaker: Fuse,
+    pub(crate) breaker: SessionBreaker,
     pub(crate) submissions: Arc<Submissions>,
 }
 
-/// Makes what a conversation in this language talks to.
+/// Prepares a child that speaks the given dialect.
 pub(crate) type Launch =
     Box<dyn FnMut(&'static dyn Dialect, &Spec) -> Result<LaunchedChild, Outcome> + Send>;
 
-/// What was made, and what the caller should know about it.
+/// A child that is ready to be started, with notices for the caller.
 pub(crate) struct LaunchedChild {
     pub(crate) body: Body,
     pub(crate) notices: Vec<Notice>,
-    /// The version of the agent that wrote the session it goes on with.
+    /// The agent version that wrote the resumed session.
     pub(crate) written_by: Option<Version>,
 }
 
 impl From<Child> for LaunchedChild {
     fn from(child: Child) -> Self {
         Self {
-            body: Body::Inner(child),
+            body: Body::InProcess(child),
             notices: Vec::new(),
             written_by: None,
         }
     }
 }
 
-/// Where the agent's lines come from.
+/// What runs the agent.
 pub(crate) enum Body {
-    /// A process, prepared and not started, and how long to wait before it is.
+    /// A prepared process, and an optional delay before it is started.
     Process(Box<PreparedCommand>, Option<Duration>),
     /// A task inside this process.
-    Inner(Child),
+    InProcess(Child),
 }
 
 /// A session with an agent.
 ///
-/// [`Session::next`] gives every event in order; the last one is [`EventKind::Ended`]. Others can read too ([`Remote::events`]), and
-/// the agent waits for nobody. What can be asked of a session is in [`Remote`], to which a session dereferences. What is left
-/// of the agent is ended when the session is dropped.
+/// [`Session::next`] returns every event in order; the last one is [`EventKind::Ended`]. There can be
+/// other readers ([`Remote::events`]), and the agent never waits for a reader. A session dereferences
+/// to [`Remote`], which has the methods that control it. Dropping the session ends the agent.
 #[derive(Debug)]
 pub struct Session {
     remote: Remote,
     reader: OwnReader,
-    _leash: oneshot::Sender<()>,
+    /// Dropped with the session, which ends it.
+    _alive: oneshot::Sender<()>,
 }
 
 impl std::ops::Deref for Session {
@@ -114,27 +115,27 @@ impl std::ops::Deref for Session {
     }
 }
 
-/// What one run came to.
+/// The result of a run.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// The session, as Ostler names it.
+    /// Ostler's session id.
     pub session: Arc<str>,
-    /// The agent's own name of the session: what a later run can resume.
+    /// The agent's own session id, which a later run can resume.
     pub native_session: Option<String>,
-    /// How the last turn ended, with the answer.
+    /// The end of the last turn, with its answer.
     pub turn: Option<TurnEnded>,
-    /// How the session ended.
+    /// The end of the session.
     pub ended: Ended,
 }
 
 impl Run {
-    /// The answer, or what had been said when the turn was cut short.
+    /// Returns the answer, or the partial text of a turn that was cut short.
     #[must_use]
     pub fn text(&self) -> &str {
         self.turn.as_ref().map_or("", |t| &t.text)
     }
 
-    /// How it ended.
+    /// Returns the outcome of the session.
     #[must_use]
     pub fn outcome(&self) -> &Outcome {
         &self.ended.outcome
@@ -142,14 +143,15 @@ impl Run {
 }
 
 impl Session {
-    pub(crate) fn begin(setup: SessionSetup) -> Self {
+    /// Starts a session. Must be called within a tokio runtime.
+    pub(crate) fn start(setup: SessionSetup) -> Self {
         let (host, submissions) = (&setup.host, setup.submissions.clone());
         let backlog = Backlog::new(setup.id.clone(), host.log().cloned(), host.temp_dir());
         let shared = Arc::new(Shared::new(setup.id.clone(), backlog.clone()));
-        let (tell, inbox) = mpsc::unbounded_channel();
-        let (held, leash) = oneshot::channel();
+        let (requests, inbox) = mpsc::unbounded_channel();
+        let (alive, dropped) = oneshot::channel();
         let remote = Remote {
-            tell,
+            requests,
             shared: shared.clone(),
             submissions: submissions.clone(),
         };
@@ -157,7 +159,7 @@ impl Session {
             setup,
             driver::Caller {
                 inbox,
-                leash,
+                dropped,
                 shared,
                 submissions,
             },
@@ -165,28 +167,30 @@ impl Session {
         Self {
             remote,
             reader: OwnReader::new(backlog),
-            _leash: held,
+            _alive: alive,
         }
     }
 
-    /// A handle to ask things of the session from elsewhere.
+    /// Returns a handle that controls the session from elsewhere.
     #[must_use]
     pub fn remote(&self) -> Remote {
         self.remote.clone()
     }
 
-    /// Whether [`Session::next`] would answer at once. A good moment to flush what was written is when it would not.
+    /// Returns true if [`Session::next`] would return immediately. If not, it is a good moment to flush
+    /// output.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.reader.has_more()
     }
 
-    /// The next event; none after the last. A reader that was slow gets what it missed from the log.
+    /// Waits for the next event. Returns `None` after the last one. Events that are no longer in memory
+    /// are read from the log.
     pub async fn next(&mut self) -> Option<Event> {
         self.reader.next().await
     }
 
-    /// Reads to the end and says what it came to.
+    /// Reads all events to the end and returns the result.
     ///
     /// ```no_run
     /// # async fn example(mut session: ostler::Session) {

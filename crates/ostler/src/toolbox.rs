@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_tools::catalog::{FILE_TOOLS, Reply, ToolInfo};
+use ostler_tools::catalog::{FILE_TOOLS, ToolOutput, ToolInfo};
 use ostler_tools::{Code, ToolError, Workspace};
 
 use crate::command::CommandRunner;
@@ -102,7 +102,7 @@ impl Tool for FileTool {
             };
             work.await
                 .unwrap_or_else(lost)
-                .map(|reply: Reply| reply.text)
+                .map(|reply: ToolOutput| reply.text)
         })
     }
 }

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use ostler_core::event::{Level, Notice};
-use ostler_tools::confine::Home;
+use ostler_tools::confine::HostPaths;
 use ostler_tools::policy::{Granted, Narrowed};
 use ostler_tools::{
     Code, OffLimits, Request, SandboxPolicy, ToolError, Workspace, WorkspacePolicy,
@@ -192,7 +192,7 @@ pub struct Decided {
 /// The machine that requests are judged on.
 pub struct Machine<'a> {
     /// Where the workspace, the home and the tools are.
-    pub home: Home<'a>,
+    pub home: HostPaths<'a>,
     /// Places that no workspace is granted, besides the system's.
     pub private: &'a [PathBuf],
     /// The value of an environment variable.
@@ -358,7 +358,7 @@ mod tests {
         };
         let decide = |root: &Path| {
             let path = std::ffi::OsStr::new("");
-            let home = Home {
+            let home = HostPaths {
                 workspace: root,
                 temp: root,
                 home: None,

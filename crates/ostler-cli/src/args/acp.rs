@@ -1,11 +1,11 @@
-//! What can be typed to serve an agent to an editor.
+//! Arguments of `ostler acp`.
 
 use clap::Args;
 
 use super::StartArgs;
 
 const ACP_HELP: &str = "\
-An editor starts this program and talks to it over stdin and stdout; nobody types it. The editor says where each session works and which MCP servers it has; what is given here holds for all sessions. Messages about what is going on go to stderr.
+This command is meant to be started by an editor, which talks to it over stdin and stdout. The editor chooses each session's directory and MCP servers; the flags given here apply to all sessions. Diagnostics go to stderr.
 
 In Zed (settings.json):
   \"agent_servers\": {
@@ -21,7 +21,9 @@ Examples:
   ostler acp --agent openai-api --model gpt-5.2
   ostler acp --agent scripted
 
-docs/acp-server.md describes what is passed on and what is not. Exit codes: 0 the editor closed stdin or stdout, 2 bad usage, 130 interrupted, 143 terminated.";
+See docs/acp-server.md for what is supported.
+
+Exit codes: 0 the editor closed stdin or stdout, 2 bad usage, 130 interrupted, 143 terminated.";
 
 #[derive(Debug, Args)]
 #[command(after_help = ACP_HELP)]
@@ -31,12 +33,12 @@ pub(crate) struct AcpArgs {
 }
 
 impl AcpArgs {
-    /// The first flag that is for the editor to say, session by session.
+    /// Returns the first flag that the editor decides per session, if one was given.
     pub(crate) fn misplaced(&self) -> Option<&'static str> {
         let (start, settings) = (&self.start, &self.start.agent_settings);
         let given = [
             ("--dir", start.dir.is_some()),
-            ("--continue", start.go_on),
+            ("--continue", start.continue_latest),
             ("--resume", settings.resume.is_some()),
             ("--session-id", settings.session_id.is_some()),
             ("--fork", settings.fork),

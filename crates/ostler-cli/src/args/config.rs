@@ -1,4 +1,4 @@
-//! What can be typed about the configuration.
+//! Arguments of `ostler config`, and the flags about configuration files.
 
 use std::path::PathBuf;
 
@@ -7,63 +7,65 @@ use clap::{Args, Subcommand};
 
 use super::PolicyArgs;
 
-/// Whether files are read.
+/// Whether configuration files are read.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct ConfigArgs {
-    /// Leave out every ostler.toml, your own and the project's; docs/configuration.md
+    /// Ignore all ostler.toml files; see docs/configuration.md
     #[arg(long, help_heading = Resettable::Reset)]
     pub(crate) no_config: bool,
 }
 
-/// An ostler.toml, as `ostler config example` prints it. A test reads it.
-pub(crate) const EXAMPLE: &str = r#"agent = "claude"                      # the agent when --agent names none
+/// The ostler.toml that `ostler config example` prints. A test parses it.
+pub(crate) const EXAMPLE: &str = r#"agent = "claude"                      # default for --agent
 
 [agents.claude]
-model = "opus"                        # the model when --model names none
-command = "~/bin/claude"              # another program than the one in PATH
-args = ["--debug-file", "/tmp/log"]   # passed to it as they are
-env = { ANTHROPIC_API_KEY = "${WORK_KEY}" }   # ${NAME}: from your environment, so that no key is in the file
+model = "opus"                        # default for --model
+command = "~/bin/claude"              # program to start instead of the one on PATH
+args = ["--debug-file", "/tmp/log"]   # extra arguments, passed unchanged
+env = { ANTHROPIC_API_KEY = "${WORK_KEY}" }   # ${NAME} is read from your environment
 
-[agents.claude.models]                # other names of models: --model fast
+[agents.claude.models]                # model aliases: --model fast
 fast = "haiku"
 
-[agents.claude.set]                   # settings, as --set KEY=VALUE; docs/agents lists them
+[agents.claude.set]                   # settings, as with --set KEY=VALUE; see docs/agents
 effort = "high"
 allowed_tools = ["Read", "Bash(git log *)"]
 
-[agents.review]                       # another name for an agent, with defaults of its own: --agent review
+[agents.review]                       # an agent profile with its own defaults: --agent review
 like = "claude"
 set = { permission_mode = "plan" }
 
-# [agents.mine]                       # a new agent: any command that speaks the Agent Client Protocol
+# [agents.mine]                       # a new agent: any Agent Client Protocol (ACP) command
 # acp = ["my-agent", "--acp"]
 
-[limits]                              # called and written as the flags are
+[limits]                              # same names and values as the flags
 timeout = "30m"
 idle_timeout = "5m"
 max_budget_usd = 2.5
-max_log_size = "100MB"                # of the events that a session stores
+max_log_size = "100MB"                # stored events per session
 "#;
 
 const CONFIG_HELP: &str = "\
-Defaults for agents are in files called ostler.toml. Later ones win, value by value:
-  1. your own: the first that exists of
+Defaults for agents and limits come from ostler.toml files. Later sources override earlier ones, value by value:
+  1. your own file: the first that exists of
        $OSTLER_CONFIG_DIR/ostler.toml
        $XDG_CONFIG_HOME/ostler/ostler.toml
        ~/.config/ostler/ostler.toml
-  2. the project's: ostler.toml or .ostler/ostler.toml, in the directory
-     or the nearest above it within the repository
-  3. $OSTLER_AGENT, $OSTLER_MODEL
-  4. the flags of the command line
+  2. the project's file: ostler.toml or .ostler/ostler.toml, in the
+     working directory or the nearest one above it in the repository
+  3. $OSTLER_AGENT and $OSTLER_MODEL
+  4. command-line flags
 
-From a project that you do not trust, only what can do no harm is taken: model, like, limits that are tighter, and the settings effort, fallback_model, reasoning_effort, temperature. `ostler trust`, --trust-project, or trusted_projects in your own policy.toml, takes the rest. docs/configuration.md describes the file; `ostler config example` prints one.
+From an untrusted project, only harmless values are used: model, like, tighter limits, and the settings effort, fallback_model, reasoning_effort and temperature. To use the rest, trust the project with `ostler trust`, `--trust-project`, or `trusted_projects` in your own policy.toml.
+
+`ostler config example` prints a commented file; docs/configuration.md describes every key.
 
 Examples:
   ostler config example > ~/.config/ostler/ostler.toml
   ostler config show --agent claude
   ostler run --agent review \"look at the last commit\"
 
-Exit codes: 0, or 2 when a file is wrong: every error is reported with its line.";
+Exit codes: 0 success, 2 a file is invalid; every error is reported with its line.";
 
 #[derive(Debug, Args)]
 #[command(after_help = CONFIG_HELP)]
@@ -74,19 +76,19 @@ pub(crate) struct ConfigVerbArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigVerb {
-    /// Print every value that holds, and where it comes from
+    /// Print every effective value and where it comes from
     #[command(after_help = CONFIG_HELP)]
     Show(ConfigShowArgs),
-    /// List the files that are looked for, in the order in which they are read
+    /// List the files that are searched, in the order they are read
     #[command(after_help = CONFIG_HELP)]
     Path(ConfigPathArgs),
-    /// Print a file to begin with
+    /// Print a commented example file
     Example,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigShowArgs {
-    /// Only what holds for this agent
+    /// Show only this agent's values
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
     #[command(flatten)]
@@ -95,10 +97,10 @@ pub(crate) struct ConfigShowArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigPathArgs {
-    /// The directory that the agent would work in [default: this one]
+    /// Working directory [default: current directory]
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Take everything that the project's file says
+    /// Treat the project's file as trusted
     #[arg(long)]
     pub(crate) trust_project: bool,
     /// Print JSON
@@ -109,7 +111,7 @@ pub(crate) struct ConfigPathArgs {
 }
 
 impl ConfigPathArgs {
-    /// The same as what is asked of a policy.
+    /// Returns the policy arguments with the same trust.
     pub(crate) fn policy(&self) -> PolicyArgs {
         PolicyArgs {
             trust_project: self.trust_project,

@@ -1,4 +1,4 @@
-//! What can be typed to look at the agents of this machine.
+//! Arguments of `ostler doctor`.
 
 use clap::Args;
 
@@ -6,10 +6,10 @@ use super::ConfigArgs;
 
 const DOCTOR_HELP: &str = "\
 States:
-  ready            installed, and logged in
-  needs login      installed, and not logged in
-  unknown login    installed; the login cannot be known without a model call
-  broken, too old  installed, and does not work as it is
+  ready            installed and logged in
+  needs login      installed, but not logged in
+  unknown login    installed; only a model call can tell whether it is logged in
+  broken, too old  installed, but not usable
 
 Examples:
   ostler doctor
@@ -17,21 +17,21 @@ Examples:
   ostler doctor --json
   ostler doctor --conformance codex
 
-Exit codes: 0 an agent can be used (with AGENT: that one), 3 none.";
+Exit codes: 0 an agent is usable (with AGENT: that agent), 3 none is.";
 
 #[derive(Debug, Args)]
 #[command(after_help = DOCTOR_HELP)]
 pub(crate) struct DoctorArgs {
-    /// Show everything about this agent only
+    /// Show details about this agent only
     #[arg(value_name = "AGENT", conflicts_with = "conformance")]
     pub(crate) agent: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
-    /// Try this agent, as it is installed here, against a scripted model on this machine: no account, no internet, no cost
+    /// Test an installed agent against a local scripted model: no account, network or cost
     #[arg(long, value_name = "AGENT", conflicts_with = "workspace_tools")]
     pub(crate) conformance: Option<String>,
-    /// Check for this program too, as `ostler run --workspace-tools` needs it
+    /// Also check for the program that `ostler run --workspace-tools` needs
     #[arg(long, value_name = "NAME", value_parser = ["file-tools"])]
     pub(crate) workspace_tools: Option<String>,
     #[command(flatten)]

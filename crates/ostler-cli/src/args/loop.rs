@@ -1,4 +1,4 @@
-//! What can be typed about a loop: a model, its tools, what ends it.
+//! Arguments of `ostler loop`: the model, its tools and what ends the loop.
 
 use std::path::PathBuf;
 
@@ -10,50 +10,57 @@ use super::{
 };
 
 const LOOP_HELP: &str = "\
-The model is asked again and again; Ostler runs the tools that it calls, until it has an answer and --until, if given, succeeds. What --until prints goes back to the model when it fails. docs/loop.md says more.
+Ostler calls the model repeatedly and runs the tools it asks for, until it answers and the `--until` command, if given, succeeds. If that command fails, its output goes back to the model. See docs/loop.md.
 
 Models:
-  claude-cli, codex-cli:gpt-5   an installed agent without its own tools;
-                                after the colon, one of its models
-  openai:gpt-5-mini             a model of OpenAI, or of the server that
-                                OPENAI_BASE_URL names (OPENAI_API_KEY)
+  claude-cli, codex-cli:gpt-5   an installed agent without its own tools,
+                                optionally with one of its models
+  openai:gpt-5-mini             a model of OpenAI, or of the server at
+                                OPENAI_BASE_URL (uses OPENAI_API_KEY)
   review, local:qwen3           a name from your ostler.toml
   openai-compatible:http://localhost:8000/v1#qwen3
-  scripted:FILE                 a script that plays a model
-                                (docs/agents/scripted.md)
+                                a model of any OpenAI-compatible server
+  scripted:FILE                 a script that plays a model; see
+                                docs/agents/scripted.md
 
 Examples:
   ostler loop \"make the tests pass\" --model claude-cli --until 'cargo test'
   ostler loop \"tidy up src/\" --mode approve --ask --max-iterations 30
   ostler loop --resume SESSION-ID approve
 
-Exit codes: as of `ostler run`; 6 a condition stopped it, 8 it needs an answer or an approval: --resume goes on with it.";
+Exit codes: those of `ostler run`; 6 a limit stopped the loop, 8 it needs an answer or an approval (continue with `--resume`).";
 
 #[derive(Debug, Args)]
 #[command(after_help = LOOP_HELP)]
 pub(crate) struct LoopArgs {
     #[command(flatten)]
     pub(crate) task: TaskArgs,
-    /// The model, see below [default: that of the session gone on with, else the agent that `ostler run` would choose]
+    /// Model to use; see Models below
+    ///
+    /// [default: the resumed session's model, or the agent that `ostler run` would choose]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// The tools that the model gets
+    /// Tools the model has
     #[arg(long, value_enum, value_name = "WHICH", default_value_t)]
     pub(crate) tools: ToolSet,
-    /// The work is done when this command succeeds. No shell reads it; it runs in --dir, with your rights, outside of the sandbox.
-    /// The model may run it too, in the sandbox
+    /// Command that must succeed before the loop ends
+    ///
+    /// It runs without a shell, in `--dir`, with your permissions and outside the sandbox. The model
+    /// may run it too, inside the sandbox.
     #[arg(long, value_name = "COMMAND", allow_hyphen_values = true)]
     pub(crate) until: Option<String>,
-    /// The longest that --until may take, each time [default: 30m]
+    /// Time limit for each run of the `--until` command [default: 30m]
     #[arg(long, value_name = "TIME", value_parser = time, requires = "until")]
     pub(crate) until_timeout: Option<Time>,
-    /// What the loop does by itself [default: auto]
+    /// What the loop does without approval [default: auto]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) mode: Option<LoopMode>,
-    /// Let the model ask you; where nobody can be asked, the loop ends with the question (exit code 8)
+    /// Let the model ask you questions
+    ///
+    /// Without a terminal, the loop ends with the question and exit code 8.
     #[arg(long)]
     pub(crate) ask: bool,
-    /// What the model is told before the task, in place of what it is told else; @FILE for a file
+    /// Replace the system prompt; @FILE reads a file
     #[arg(
         long,
         value_name = "TEXT|@FILE",
@@ -61,34 +68,36 @@ pub(crate) struct LoopArgs {
         allow_hyphen_values = true
     )]
     pub(crate) instructions: Option<String>,
-    /// What it is told besides
+    /// Append to the system prompt; @FILE reads a file
     #[arg(long, value_name = "TEXT|@FILE", allow_hyphen_values = true)]
     pub(crate) append_system_prompt: Option<String>,
-    /// Demand an answer of this schema: JSON, or a file that holds it
+    /// JSON schema that the answer must match, as JSON or a file
     #[arg(long, value_name = "FILE|JSON")]
     pub(crate) json_schema: Option<String>,
-    /// A setting of the loop's own (docs/agents/loop.md), such as price=2.5/1.25/10 (repeatable)
+    /// Setting of the loop, such as price=2.5/1.25/10; see docs/agents/loop.md (repeatable)
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,
-    /// Add a variable to the environment of a model that is an agent; NAME alone passes yours on (repeatable)
+    /// Set a variable for a model that is an agent; NAME alone passes yours (repeatable)
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
-    /// The directory to work in [default: this one]
+    /// Working directory [default: current directory]
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Resume an earlier loop: the task is the answer to what it asked, or what to do next
+    /// Resume a loop
+    ///
+    /// The task is then the answer to its question, or what to do next.
     #[arg(long, value_name = "ID", allow_hyphen_values = true, help_heading = SESSION)]
     pub(crate) resume: Option<String>,
-    /// Go on with the latest loop of this directory
+    /// Resume the latest loop in this directory
     #[arg(long = "continue", conflicts_with_all = ["resume", "no_store"], help_heading = SESSION)]
-    pub(crate) go_on: bool,
-    /// Resume a copy of the loop given by --resume
+    pub(crate) continue_latest: bool,
+    /// Continue in a copy of the loop given by `--resume`
     #[arg(long, help_heading = SESSION)]
     pub(crate) fork: bool,
-    /// Do not keep the session (docs/sessions.md)
+    /// Do not store the session; see docs/sessions.md
     #[arg(long, help_heading = SESSION)]
     pub(crate) no_store: bool,
-    /// Write what the model answers to a file
+    /// Write the model's raw replies to a file
     #[arg(long, value_name = "FILE", help_heading = SESSION)]
     pub(crate) raw_log: Option<PathBuf>,
     #[command(flatten)]
@@ -101,59 +110,63 @@ pub(crate) struct LoopArgs {
     pub(crate) config: ConfigArgs,
 }
 
-/// The tools of a loop.
+/// Tools of a loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ToolSet {
-    /// Files of the directory, and commands in the sandbox
+    /// Files in the working directory, and commands in the sandbox
     #[default]
     Workspace,
-    /// None
+    /// No tools
     None,
 }
 
-/// What a loop does by itself.
+/// What a loop does without approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LoopMode {
-    /// All that it may
+    /// Everything the policy allows
     Auto,
-    /// Look, change nothing, and say what it would do
+    /// Read only, and describe what it would do
     Plan,
-    /// Look; you approve what changes something, call by call
+    /// Read only; you approve each call that changes something
     Approve,
 }
 
-/// What stops a loop.
+/// Limits of a loop.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LoopLimits {
-    /// The longest the task may take, such as 90s, 10m, 2h, none [default: as configured, else 1h]
+    /// Time limit for the task, such as 90s, 10m, 2h or none [default: 1h]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Time>,
-    /// The longest that one answer of the model may take; the time that its tools take does not count [default: as --timeout]
+    /// Time limit for one model reply, without its tools [default: --timeout]
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) reply_timeout: Option<Time>,
-    /// The longest that one tool may take
+    /// Time limit for one tool call
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) tool_timeout: Option<Time>,
-    /// At most so many answers of the model [default: as configured, else 100]
+    /// Maximum number of model replies [default: 100]
     #[arg(long, value_name = "N", visible_alias = "max-turns")]
     pub(crate) max_iterations: Option<String>,
-    /// At most so many tool calls
+    /// Maximum number of tool calls
     #[arg(long, value_name = "N")]
     pub(crate) max_tool_calls: Option<String>,
-    /// At most so many tokens in, all answers together
+    /// Maximum number of input tokens, over all replies
     #[arg(long, value_name = "N")]
     pub(crate) max_input_tokens: Option<String>,
-    /// At most so many tokens out, all answers together
+    /// Maximum number of output tokens, over all replies
     #[arg(long, value_name = "N")]
     pub(crate) max_output_tokens: Option<String>,
-    /// At most so much money; a model whose cost is not known is stopped rather than trusted
+    /// Maximum cost in US dollars
+    ///
+    /// A model whose cost is unknown is stopped.
     #[arg(long, value_name = "USD")]
     pub(crate) max_budget_usd: Option<String>,
-    /// How many steps in a row may come to nothing [default: 3]
+    /// Maximum number of consecutive failed steps [default: 3]
     #[arg(long, value_name = "N")]
     pub(crate) max_errors: Option<String>,
-    /// How many tokens the model takes in: before it is full, old messages are summarised
+    /// Context window of the model, in tokens
+    ///
+    /// Old messages are summarized before it is full.
     #[arg(long, value_name = "TOKENS")]
     pub(crate) context_window: Option<String>,
     #[command(flatten)]
@@ -161,7 +174,7 @@ pub(crate) struct LoopLimits {
 }
 
 impl LoopArgs {
-    /// The same in the words of every verb. What is left out is the loop's own.
+    /// Returns the arguments shared by all verbs; those specific to a loop are left out.
     pub(crate) fn start(&self, agent: &str) -> StartArgs {
         StartArgs {
             agent: Some(agent.to_owned()),
@@ -183,7 +196,7 @@ impl LoopArgs {
             policy: self.policy.clone(),
             commands: self.commands.clone(),
             config: self.config,
-            go_on: self.go_on,
+            continue_latest: self.continue_latest,
             no_store: self.no_store,
             raw_log: self.raw_log.clone(),
             ..StartArgs::default()

@@ -1,56 +1,58 @@
-//! What can be typed about the permission policy.
+//! Arguments of `ostler policy`, and the permission flags.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// The permission policy, in layers.
+/// Layers of the permission policy.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Permissions")]
 pub(crate) struct PolicyArgs {
-    /// What the agent may do where no rule of a policy decides; docs/permissions.md
-    #[arg(long, value_enum, value_name = "WHAT")]
+    /// Permissions where no policy rule matches; see docs/permissions.md
+    #[arg(long, value_enum, value_name = "PRESET")]
     pub(crate) permissions: Option<Permissions>,
-    /// Rules that come before those of your own policy and of the workspace
+    /// Policy file whose rules come before all others
     #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
-    /// Trust the project's own files and its settings of the agent for this run; they can start programs (docs/trust.md)
+    /// Trust the project's settings files for this run; see docs/trust.md
+    ///
+    /// This includes the agent's own project settings, which can start programs.
     #[arg(long)]
     pub(crate) trust_project: bool,
 }
 
-/// The presets of the permission policy.
+/// Presets of the permission policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Permissions {
-    /// Look, and change nothing
+    /// Read, but change nothing
     ReadOnly,
-    /// Look, and change files of the workspace that are not hidden; ask for the rest
+    /// Read, and change files in the workspace that are not hidden; ask otherwise
     Workspace,
-    /// Look, and ask for the rest
+    /// Read; ask for everything else
     Ask,
-    /// Everything, without asking
+    /// Allow everything without asking
     All,
 }
 
 const POLICY_HELP: &str = "\
-A policy is a list of rules; the first that matches a tool use decides: allow, deny or ask. Layers, in this order:
+A policy is a list of rules. The first rule that matches a tool call decides: allow, deny or ask. Rules come from these layers, in this order:
   1. --policy FILE
   2. your own policy: the first that exists of
        $OSTLER_CONFIG_DIR/policy.toml
        $XDG_CONFIG_HOME/ostler/policy.toml
        ~/.config/ostler/policy.toml
-  3. the workspace's: .ostler/policy.toml, which only narrows unless you
-     trust it
-  4. --permissions read-only|workspace|ask|all
+  3. the project's policy: .ostler/policy.toml, whose allow rules are
+     ignored unless you trust it
+  4. --permissions PRESET
 
-docs/permissions.md describes the file.
+See docs/permissions.md for the file format.
 
 Examples:
   ostler policy show --permissions workspace
   ostler policy test --permissions workspace Bash '{\"command\":\"rm -rf /\"}'
   ostler policy test Edit '{\"file_path\":\"src/main.rs\"}' --json
 
-Exit codes of test: 0 allow, 7 deny, 1 ask or no rule matches, 2 bad usage or a file that is wrong.";
+Exit codes of `test`: 0 allow, 1 ask or no matching rule, 2 bad usage or an invalid file, 7 deny.";
 
 #[derive(Debug, Args)]
 #[command(after_help = POLICY_HELP)]
@@ -61,22 +63,22 @@ pub(crate) struct PolicyVerbArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyVerb {
-    /// Say which rule decides on a tool use
+    /// Show which rule decides about a tool call
     #[command(after_help = POLICY_HELP)]
     Test(PolicyTestArgs),
-    /// Print the rules that hold here, in order
+    /// Print the effective rules, in order
     #[command(after_help = POLICY_HELP)]
     Show(PolicyShowArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct PolicyTestArgs {
-    /// The tool, as the agent calls it
+    /// Tool name, as the agent spells it
     pub(crate) tool: String,
-    /// Its arguments, as the agent would write them
+    /// Tool arguments, as a JSON object
     #[arg(default_value = "{}")]
     pub(crate) json: String,
-    /// The agent whose tool it is
+    /// Agent that the tool belongs to
     #[arg(short, long, value_name = "NAME", default_value = "claude")]
     pub(crate) agent: String,
     #[command(flatten)]
@@ -85,7 +87,7 @@ pub(crate) struct PolicyTestArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PolicyShowArgs {
-    /// The workspace [default: this directory]
+    /// Working directory [default: current directory]
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Print JSON

@@ -1,17 +1,26 @@
-//! What can be typed about the sandbox of commands.
+//! Arguments of `ostler sandbox`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
 const SANDBOX_HELP: &str = "\
-A model that runs commands through Ostler (agents openai-api and scripted) runs them in a sandbox: only allowed commands, only the workspace writable, nothing of your home but tools readable, no network, limits on time, processes and files. What you allow beyond that is in your own sandbox.toml, beside policy.toml. A workspace asks for more in its .ostler/sandbox.toml, and gets it only if you trust that file (`ostler trust`). docs/sandbox.md describes both.
+Commands that Ostler runs for a model (agents openai-api and scripted, and loops) run in a sandbox:
+  - only allowed commands can run
+  - only the workspace is writable
+  - nothing in your home directory is readable, except installed tools
+  - there is no network
+  - time, processes and files are limited
 
-`ostler sandbox check` makes real attempts to get out, from inside, and says what stopped each.
+Your own sandbox.toml, next to policy.toml, can allow more. A project's .ostler/sandbox.toml can request more, and gets it only if you trust that file (`ostler trust`). See docs/sandbox.md.
 
-`ostler run --sandbox workspace-write|read-only` puts a similar sandbox around an agent that brings its own tools.
+`ostler run --sandbox workspace-write|read-only` puts a similar sandbox around an agent that has its own tools.
 
-Exit codes of check: 0 the default policy holds here, 1 something leaked or does not work.";
+Examples:
+  ostler sandbox check
+  ostler sandbox check --dir ~/work/project --json
+
+Exit codes of `check`: 0 the default policy is enforced, 1 something leaked or failed.";
 
 #[derive(Debug, Args)]
 #[command(after_help = SANDBOX_HELP)]
@@ -22,14 +31,14 @@ pub(crate) struct SandboxArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxVerb {
-    /// Try to get out of the sandbox, and say what is enforced on this machine
+    /// Try to escape from the sandbox and report what stopped each attempt
     #[command(after_help = SANDBOX_HELP)]
     Check(SandboxCheckArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SandboxCheckArgs {
-    /// Also read the policy of this workspace, and say what it asks for and what it gets
+    /// Also show what this project's sandbox.toml requests and gets
     #[arg(short = 'C', long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
     /// Print JSON

@@ -1,4 +1,4 @@
-//! What can be typed about kept sessions, and how ages and sizes are written.
+//! Arguments of `ostler sessions`, and the syntax of ages and sizes.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -17,7 +17,9 @@ Examples:
   ostler sessions rm 0f8fad5b
   ostler sessions prune --older-than 30d --larger-than 1GB --dry-run
 
-An ID is one from the list, the agent's own id of the session, or any unambiguous prefix of either. Sessions are stored in $OSTLER_STATE_DIR, else $XDG_STATE_HOME/ostler, else ~/.local/state/ostler; docs/sessions.md describes it.";
+An ID is a session id from the list, the agent's own session id, or a unique prefix of either.
+
+Sessions are stored in $OSTLER_STATE_DIR, $XDG_STATE_HOME/ostler or ~/.local/state/ostler, whichever is set first. See docs/sessions.md.";
 
 #[derive(Debug, Args)]
 #[command(after_help = SESSIONS_EXAMPLES, args_conflicts_with_subcommands = true)]
@@ -28,16 +30,16 @@ pub(crate) struct SessionsArgs {
     pub(crate) list: SessionsListArgs,
 }
 
-/// Which sessions a verb is about.
+/// Selection of sessions.
 #[derive(Debug, Args)]
 pub(crate) struct SessionsFilterArgs {
-    /// Maximum number of sessions, the newest first
+    /// Maximum number of sessions, newest first
     #[arg(short = 'n', long, value_name = "N", default_value = "20")]
     pub(crate) limit: NonZeroUsize,
-    /// Only those of this agent
+    /// Only sessions of this agent
     #[arg(short, long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
-    /// Only those in this directory
+    /// Only sessions in this directory
     #[arg(short = 'C', long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) dir: Option<PathBuf>,
 }
@@ -46,10 +48,10 @@ pub(crate) struct SessionsFilterArgs {
 pub(crate) struct SessionsListArgs {
     #[command(flatten)]
     pub(crate) filter: SessionsFilterArgs,
-    /// Only those that are under way
+    /// Only sessions that are running
     #[arg(long)]
     pub(crate) live: bool,
-    /// Also failed starts: sessions without a turn, or whose agent never came up
+    /// Include failed starts: sessions without a turn, or whose agent never started
     #[arg(long)]
     pub(crate) all: bool,
     /// Print JSON
@@ -59,38 +61,38 @@ pub(crate) struct SessionsListArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsVerb {
-    /// List sessions, as `ostler sessions` alone does
+    /// List sessions, like `ostler sessions` alone
     #[command(visible_alias = "ls")]
     List(SessionsListArgs),
-    /// Show what happened in a session
+    /// Show a session
     Show(SessionsShowArgs),
-    /// Find sessions by what was said in them: prompts, final answers and tool calls
+    /// Search prompts, final answers and tool calls
     Search(SessionsSearchArgs),
-    /// Write a session as Markdown, HTML or JSON lines
+    /// Export a session as Markdown, HTML or JSON lines
     Export(SessionsExportArgs),
-    /// Remove sessions with all that is stored of them; never one that is running
+    /// Remove sessions; never one that is running
     #[command(visible_alias = "remove")]
     Rm(SessionsRmArgs),
-    /// Let old sessions go, and the oldest of too many; never one that is under way
+    /// Remove old sessions by age or total size; never one that is running
     Prune(SessionsPruneArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionsShowArgs {
-    /// The session: its id, the agent's id of it, or an unambiguous prefix of either
+    /// Session id, the agent's own id, or a unique prefix of either
     #[arg(allow_hyphen_values = true)]
     pub(crate) id: String,
-    /// How to show it
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Human)]
     pub(crate) output: Format,
-    /// Print what the list knows of it as JSON
+    /// Print the session's list entry as JSON
     #[arg(long, conflicts_with = "output")]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionsSearchArgs {
-    /// The text to find, ignoring case
+    /// Text to find, ignoring case
     #[arg(allow_hyphen_values = true)]
     pub(crate) text: String,
     #[command(flatten)]
@@ -100,36 +102,36 @@ pub(crate) struct SessionsSearchArgs {
     pub(crate) json: bool,
 }
 
-/// The form of an exported session.
+/// Format of an exported session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Transcript {
     /// Markdown
     Md,
-    /// One self-contained page
+    /// A self-contained HTML page
     Html,
-    /// Every event as one JSON line
+    /// One JSON object per event
     Jsonl,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionsExportArgs {
-    /// The session: its id, the agent's id of it, or an unambiguous prefix of either
+    /// Session id, the agent's own id, or a unique prefix of either
     #[arg(allow_hyphen_values = true)]
     pub(crate) id: String,
-    /// The form
+    /// Export format
     #[arg(short, long, value_enum, default_value_t = Transcript::Md)]
     pub(crate) format: Transcript,
-    /// Write to this file instead of stdout; an existing file is replaced
+    /// Write to this file instead of stdout, replacing it if it exists
     #[arg(long, value_name = "FILE")]
     pub(crate) to: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionsRmArgs {
-    /// The sessions: their ids, the agents' ids of them, or unambiguous prefixes of either
+    /// Session ids, the agents' own ids, or unique prefixes of either
     #[arg(required = true, value_name = "ID")]
     pub(crate) ids: Vec<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(short, long)]
     pub(crate) yes: bool,
     /// Print JSON
@@ -138,15 +140,20 @@ pub(crate) struct SessionsRmArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("limit").required(true).multiple(true).args(["older_than", "larger_than"]))]
+#[command(
+    group = clap::ArgGroup::new("limit")
+        .required(true)
+        .multiple(true)
+        .args(["older_than", "larger_than"])
+)]
 pub(crate) struct SessionsPruneArgs {
-    /// Sessions that are older go, such as 12h, 30d, 8w
+    /// Remove sessions older than this, such as 12h, 30d or 8w
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) older_than: Option<Duration>,
-    /// The oldest go until all together are no larger, such as 500MB, 1GB
+    /// Remove the oldest sessions until the total size is at most this, such as 500MB or 1GB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) larger_than: Option<u64>,
-    /// Only say which would go
+    /// List what would be removed, and remove nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print JSON
@@ -154,13 +161,13 @@ pub(crate) struct SessionsPruneArgs {
     pub(crate) json: bool,
 }
 
-/// A number and its unit.
+/// Parses a number followed by one of the units.
 fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let (_, scale) = units
         .iter()
         .find(|(unit, _)| *unit == &text[digits.len()..])?;
-    // A sign, an infinity or a number that is none is no size of anything.
+    // Signs, infinities and NaN are rejected.
     digits
         .parse::<f64>()
         .ok()
@@ -168,10 +175,10 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
         .map(|n| n * scale)
 }
 
-/// The greatest age: what is older is a mistake.
-const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+/// Maximum age: anything older is a typing mistake.
+const MAX_AGE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
-/// An age. Unlike a limit on a run it may be zero, and is said in days.
+/// Parses an age. Unlike a time limit, it may be zero and may be given in days and weeks.
 pub(super) fn age(text: &str) -> Result<Duration, String> {
     let units = [
         ("s", 1.0),
@@ -182,11 +189,11 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
         ("w", 604_800.0),
     ];
     let time = scaled(text, &units).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| *time <= LONGEST)
-        .ok_or_else(|| "expected an age such as 12h, 30d, 8w".into())
+    time.filter(|time| *time <= MAX_AGE)
+        .ok_or_else(|| "expected an age such as 12h, 30d or 8w".into())
 }
 
-/// A size in bytes.
+/// Parses a size in bytes.
 fn size(text: &str) -> Result<u64, String> {
     ostler::config::size(text)
 }
@@ -196,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_and_sizes() {
+    fn ages_and_sizes_are_parsed() {
         let day = Duration::from_secs(86_400);
         for (text, want) in [
             ("30d", day * 30),

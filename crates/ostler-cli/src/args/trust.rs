@@ -1,11 +1,13 @@
-//! What can be typed about trust in a project.
+//! Arguments of `ostler trust`.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
 const TRUST_HELP: &str = "\
-A project can bring settings along: ostler.toml or .ostler/ostler.toml, .ostler/policy.toml, .ostler/sandbox.toml and .ostler/script.toml. They only narrow what an agent may do, until you trust exactly their contents; a change needs your consent again. `ostler run`, `chat` and `loop` ask on a terminal; --trust-project trusts for one run. docs/trust.md says more.
+A project can contain settings files: ostler.toml or .ostler/ostler.toml, .ostler/policy.toml, .ostler/sandbox.toml and .ostler/script.toml. Until you trust them, they can only restrict what an agent may do. Trust applies to their exact contents: any change needs your approval again.
+
+On a terminal, `ostler run`, `chat` and `loop` ask; `--trust-project` trusts the files for one run. See docs/trust.md.
 
 Examples:
   ostler trust
@@ -13,17 +15,19 @@ Examples:
   ostler trust --list
   ostler trust --revoke
 
-Exit codes: 0 trusted (or nothing needs trust), 1 not trusted, 2 nobody can be asked and --yes is missing, or a file is wrong. With --json and without --yes it only reports: 0 if every file is trusted, 1 if not.";
+With `--json` and without `--yes` the command only reports.
+
+Exit codes: 0 everything is trusted (or nothing needs trust), 1 not trusted, 2 an invalid file, or no terminal and no `--yes`.";
 
 #[derive(Debug, Args)]
 #[command(after_help = TRUST_HELP)]
 pub(crate) struct TrustArgs {
-    /// The project [default: this directory]
+    /// Project directory [default: current directory]
     pub(crate) dir: Option<PathBuf>,
     /// Trust the files without asking
     #[arg(long, conflicts_with_all = ["list", "revoke"])]
     pub(crate) yes: bool,
-    /// List the projects that are trusted
+    /// List trusted projects
     #[arg(long, conflicts_with_all = ["revoke", "dir"])]
     pub(crate) list: bool,
     /// Stop trusting the project

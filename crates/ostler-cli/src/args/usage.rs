@@ -12,15 +12,15 @@ Examples:
   ostler usage --since 7d --by model
   ostler usage --since 30d --by day --json
 
-A cost such as ≥ $0.0120 is a lower bound: the agent did not report the cost of every turn. ~ marks an estimate. A turn counts for the day (UTC) on which it began. Only stored sessions count.";
+A cost such as ≥ $0.0120 is a lower bound: the agent did not report the cost of every turn. A ~ marks an estimate. A turn counts for the day (UTC) on which it began. Sessions that were not stored are not included.";
 
 #[derive(Debug, Args)]
 #[command(after_help = USAGE_EXAMPLES)]
 pub(crate) struct UsageArgs {
-    /// Only turns that began within this time, such as 12h, 7d, 8w [default: all]
+    /// Only turns that began within this time, such as 12h, 7d or 8w [default: all]
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) since: Option<Duration>,
-    /// What to group by
+    /// Grouping
     #[arg(long, value_enum, default_value_t = UsageBy::Agent)]
     pub(crate) by: UsageBy,
     /// Print JSON
@@ -28,21 +28,21 @@ pub(crate) struct UsageArgs {
     pub(crate) json: bool,
 }
 
-/// What usage is grouped by.
+/// Grouping of the usage table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum UsageBy {
-    /// The agent
+    /// By agent
     Agent,
-    /// The model
+    /// By model
     Model,
-    /// The day, UTC
+    /// By day (UTC)
     Day,
-    /// The directory
+    /// By working directory
     Dir,
 }
 
 impl UsageBy {
-    /// Its name, as typed.
+    /// Returns the name used on the command line.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Agent => "agent",

@@ -1,65 +1,65 @@
-//! Questions that a model has of its own: the way from the loop to whoever sits at the keyboard.
+//! Questions of the model: the channel from the agent loop to the user.
 
 use ostler::hooks::{Person, PersonFuture};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::output::style::{DIM, WARN};
-use crate::output::{Question, visible};
+use crate::output::{QuestionText, visible};
 
-/// Where the answer goes.
+/// Prompt for the answer.
 const PROMPT: &str = "  answer > ";
 
-/// How much of a question is shown.
+/// Maximum number of lines shown of a question, and of characters in each.
 const LINES: usize = 40;
 const WIDTH: usize = 400;
 
-/// A question of the model's. Dropped, it stays without an answer.
-pub(crate) struct Query {
+/// A question of the model. Dropping it leaves the question unanswered.
+pub(crate) struct ModelQuestion {
     text: String,
-    to: oneshot::Sender<String>,
+    reply: oneshot::Sender<String>,
 }
 
-/// The loop's end of the way.
-pub(crate) struct Teller(mpsc::UnboundedSender<Query>);
+/// Sending half, for the loop.
+pub(crate) struct QuestionSender(mpsc::UnboundedSender<ModelQuestion>);
 
-/// The keyboard's end of it.
-pub(crate) type Line = mpsc::UnboundedReceiver<Query>;
+/// Receiving half, for the prompter.
+pub(crate) type QuestionReceiver = mpsc::UnboundedReceiver<ModelQuestion>;
 
-/// A way for questions.
-pub(crate) fn line() -> (Teller, Line) {
-    let (tell, line) = mpsc::unbounded_channel();
-    (Teller(tell), line)
+/// Creates a channel for questions.
+pub(crate) fn question_channel() -> (QuestionSender, QuestionReceiver) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (QuestionSender(sender), receiver)
 }
 
-impl Person for Teller {
+impl Person for QuestionSender {
     fn answer<'a>(&'a self, question: &'a str) -> PersonFuture<'a> {
-        let (to, answer) = oneshot::channel();
-        let is_put = self
+        let (reply, answer) = oneshot::channel();
+        let is_sent = self
             .0
-            .send(Query {
+            .send(ModelQuestion {
                 text: question.to_owned(),
-                to,
+                reply,
             })
             .is_ok();
-        Box::pin(async move { if is_put { answer.await.ok() } else { None } })
+        Box::pin(async move { if is_sent { answer.await.ok() } else { None } })
     }
 }
 
-impl Query {
-    /// Whether nobody waits for the answer any more.
-    pub(super) fn is_gone(&self) -> bool {
-        self.to.is_closed()
+impl ModelQuestion {
+    /// Returns true if the model no longer waits for the answer.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.reply.is_closed()
     }
 
     pub(super) fn answer(self, answer: String) {
-        let _ = self.to.send(answer); // whoever asked may have been called off
+        let _ = self.reply.send(answer); // the call may have been cancelled
     }
 
-    /// The question as it is shown.
-    pub(super) fn shown(&self) -> Question {
+    /// Returns the question for the screen.
+    pub(super) fn shown(&self) -> QuestionText {
         let warn = WARN.bold();
         let mut lines = vec![format!(
-            "{warn}?{warn:#} The model asks {DIM}(Ctrl-D: answer later){DIM:#}"
+            "{warn}?{warn:#} The model asks: {DIM}(Ctrl-D to answer later){DIM:#}"
         )];
         let all = self.text.trim_end().split('\n');
         for line in all.clone().take(LINES) {
@@ -74,10 +74,10 @@ impl Query {
         match all.count().saturating_sub(LINES) {
             0 => {}
             more => lines.push(format!(
-                "  {WARN}and {more} more lines that are not shown{WARN:#}"
+                "  {WARN}({more} more lines not shown){WARN:#}"
             )),
         }
-        Question {
+        QuestionText {
             lines,
             prompt: PROMPT.to_owned(),
         }

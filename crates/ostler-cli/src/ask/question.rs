@@ -1,36 +1,37 @@
-//! What a question says: the tool, what it does, and what it would be given.
+//! Text of a permission prompt: the tool, its kind and all of its arguments.
 
 use ostler::event::Permission;
 use serde_json::{Map, Value};
 
 use crate::output::style::{BAD, DIM, GOOD, TOOL, WARN};
-use crate::output::{Question, visible};
+use crate::output::{QuestionText, visible};
 
-/// Where the answer goes.
+/// Prompt for the answer.
 pub(super) const PROMPT: &str =
     "  [y]es  [n]o  [a]lways this session (this tool with these arguments)  > ";
 
-/// How many lines of a part are shown, and how long a line may be. What is left out is said.
+/// Maximum number of lines of a part, and of characters in a line. The prompt says how much is cut
+/// off.
 #[derive(Clone, Copy)]
-struct Room {
+struct PartLimits {
     lines: usize,
     width: usize,
 }
 
-/// The room of most parts.
-const USUAL: Room = Room {
+/// Limits of most parts.
+const DEFAULT_LIMITS: PartLimits = PartLimits {
     lines: 20,
     width: 200,
 };
 
-/// The room of a command: what a person approves is what runs, so it is shown whole unless it is absurd.
-const COMMAND: Room = Room {
+/// Limits of a command. Users must see what they approve, so nearly all commands are shown in full.
+const COMMAND_LIMITS: PartLimits = PartLimits {
     lines: 200,
     width: 4000,
 };
 
-/// Names of arguments that say what a tool is about.
-const ABOUT: [&str; 7] = [
+/// Names of arguments that identify what a tool works on.
+const SUBJECT_KEYS: [&str; 7] = [
     "path",
     "file_path",
     "notebook_path",
@@ -40,20 +41,20 @@ const ABOUT: [&str; 7] = [
     "pattern",
 ];
 
-/// The question about a tool. So many more wait.
-pub(super) fn about(permission: &Permission, more: usize) -> Question {
+/// Returns the prompt for a tool call; `more` is the number of further pending prompts.
+pub(super) fn about(permission: &Permission, more: usize) -> QuestionText {
     let kind = permission.kind.map_or_else(String::new, |kind| {
         format!(" {DIM}({}){DIM:#}", kind.as_str())
     });
     let more = if more == 0 {
         String::new()
     } else {
-        format!(" {DIM}· {more} more to come{DIM:#}")
+        format!(" {DIM}· {more} more pending{DIM:#}")
     };
     let warn = WARN.bold();
     let (tool, left) = cut(&permission.tool);
     let mut lines = vec![format!(
-        "{warn}?{warn:#} {TOOL}{tool}{TOOL:#}{left}{kind} may run?{more}"
+        "{warn}?{warn:#} {TOOL}{tool}{TOOL:#}{left}{kind} wants to run{more}"
     )];
     let input = permission
         .input
@@ -72,7 +73,7 @@ pub(super) fn about(permission: &Permission, more: usize) -> Question {
         let (why, left) = cut(why);
         lines.push(format!("  {DIM}{why}{left}{DIM:#}"));
     }
-    Question {
+    QuestionText {
         lines,
         prompt: PROMPT.to_owned(),
     }
@@ -83,7 +84,7 @@ fn arguments(map: &Map<String, Value>, lines: &mut Vec<String>) {
     let mut rest = map.clone();
     if let Some(command) = text("command") {
         rest.remove("command");
-        // Arguments that are no words are left to be shown as they are.
+        // Arguments that are not strings are shown as JSON below.
         let all = |args: &Vec<Value>| {
             args.iter()
                 .map(|arg| arg.as_str().map(str::to_owned))
@@ -98,11 +99,16 @@ fn arguments(map: &Map<String, Value>, lines: &mut Vec<String>) {
             .chain(words)
             .collect::<Vec<_>>()
             .join(" ");
-        painted(&command, COMMAND, ("$ ", anstyle::Style::new()), lines);
+        push_lines(
+            &command,
+            COMMAND_LIMITS,
+            ("$ ", anstyle::Style::new()),
+            lines,
+        );
     }
-    for key in ABOUT {
+    for key in SUBJECT_KEYS {
         if let Some(value) = text(key) {
-            // On one line: without a mark before it, a second one could pass for a line of ours.
+            // On one line: a second line, without a mark before it, could pass for one of Ostler's.
             let (value, left) = cut(value);
             lines.push(format!("  {value}{DIM}{left}{DIM:#}"));
             rest.remove(key);
@@ -114,26 +120,31 @@ fn arguments(map: &Map<String, Value>, lines: &mut Vec<String>) {
         ("content", "+ ", GOOD),
     ] {
         if let Some(value) = text(key) {
-            painted(value, USUAL, (mark, paint), lines);
+            push_lines(value, DEFAULT_LIMITS, (mark, paint), lines);
             rest.remove(key);
         }
     }
-    // Whatever else it would be given is shown too: nothing is allowed unseen.
+    // All other arguments are shown too: nothing is approved unseen.
     if !rest.is_empty() {
         let (text, left) = cut(&Value::Object(rest).to_string());
         lines.push(format!("  {DIM}{text}{left}{DIM:#}"));
     }
 }
 
-/// An argument that stays one when it is read: in quotes where it needs them, its line breaks spelled out.
+/// Quotes an argument if needed, and escapes line breaks, so that it reads as one argument.
 fn argument(word: &str) -> String {
     let quoted =
         shlex::try_quote(word).map_or_else(|_| format!("{word:?}"), std::borrow::Cow::into_owned);
     quoted.replace('\n', "\\n")
 }
 
-fn painted(text: &str, room: Room, (mark, paint): (&str, anstyle::Style), lines: &mut Vec<String>) {
-    // Not `lines`, which takes a carriage return away.
+fn push_lines(
+    text: &str,
+    room: PartLimits,
+    (mark, paint): (&str, anstyle::Style),
+    lines: &mut Vec<String>,
+) {
+    // Not `lines`, which strips carriage returns.
     let all = text.strip_suffix('\n').unwrap_or(text).split('\n');
     for line in all.clone().take(room.lines) {
         let (line, left) = cut_to(line, room.width);
@@ -144,14 +155,15 @@ fn painted(text: &str, room: Room, (mark, paint): (&str, anstyle::Style), lines:
     match all.count().saturating_sub(room.lines) {
         0 => {}
         more => lines.push(format!(
-            "  {WARN}and {more} more lines that are not shown{WARN:#}"
+            "  {WARN}({more} more lines not shown){WARN:#}"
         )),
     }
 }
 
-/// A line that fits, with everything in it to be seen, and how much of it is missing.
+/// Cuts a line to the default width, with invisible characters escaped. Also returns a note about
+/// the rest.
 fn cut(line: &str) -> (String, String) {
-    cut_to(line, USUAL.width)
+    cut_to(line, DEFAULT_LIMITS.width)
 }
 
 fn cut_to(line: &str, width: usize) -> (String, String) {
@@ -183,49 +195,49 @@ mod tests {
     }
 
     #[test]
-    fn a_question_shows_everything_that_would_be_done() {
+    fn prompt_shows_all_arguments() {
         let bash = serde_json::json!({"command": "rm -rf /\u{1b}[2K\nls", "timeout": 5});
         assert_eq!(
             shown("Bash", ToolKind::Execute, &bash),
-            "? Bash (execute) may run?\n  $ rm -rf /\\x1b[2K\n  $ ls\n  {\"timeout\":5}"
+            "? Bash (execute) wants to run\n  $ rm -rf /\\x1b[2K\n  $ ls\n  {\"timeout\":5}"
         );
         let edit =
             serde_json::json!({"file_path": "a.rs", "old_string": "one\ntwo", "new_string": "2"});
         assert_eq!(
             shown("Edit", ToolKind::Edit, &edit),
-            "? Edit (edit) may run?\n  a.rs\n  - one\n  - two\n  + 2"
+            "? Edit (edit) wants to run\n  a.rs\n  - one\n  - two\n  + 2"
         );
-        let long = serde_json::json!({"command": "x".repeat(COMMAND.width + 3)});
+        let long = serde_json::json!({"command": "x".repeat(COMMAND_LIMITS.width + 3)});
         assert!(shown("Bash", ToolKind::Execute, &long).ends_with("… (3 more characters)"));
-        let many = serde_json::json!({"command": "x\n".repeat(COMMAND.lines + 3)});
+        let many = serde_json::json!({"command": "x\n".repeat(COMMAND_LIMITS.lines + 3)});
         assert!(
             shown("Bash", ToolKind::Execute, &many)
-                .ends_with("and 3 more lines that are not shown")
+                .ends_with("(3 more lines not shown)")
         );
     }
 
     #[test]
-    fn nothing_hides_in_a_question() {
+    fn hidden_characters_are_escaped() {
         let write = serde_json::json!({"file_path": "a\u{202e}b", "content": "one\u{1b}]0;touch x\u{7}two\r\nthree", "x\u{200b}": 1});
         assert_eq!(
             shown("Wr\u{1b}]0;t\u{7}ite", ToolKind::Edit, &write),
-            "? Wr\\x1b]0;t\\x07ite (edit) may run?\n  a\\u{202e}b\n  + one\\x1b]0;touch x\\x07two\\r\n  + three\n  {\"x\\u{200b}\":1}"
+            "? Wr\\x1b]0;t\\x07ite (edit) wants to run\n  a\\u{202e}b\n  + one\\x1b]0;touch x\\x07two\\r\n  + three\n  {\"x\\u{200b}\":1}"
         );
-        // An argument is one argument, and a path one path: neither makes a line that looks like ours.
+        // Line breaks in arguments and paths are escaped: they cannot fake a line of the prompt.
         let run = serde_json::json!({"command": "echo", "args": ["a b", "c\n  [y]es", "d"]});
         assert_eq!(
             shown("Run", ToolKind::Execute, &run),
-            "? Run (execute) may run?\n  $ echo 'a b' 'c\\n  [y]es' d"
+            "? Run (execute) wants to run\n  $ echo 'a b' 'c\\n  [y]es' d"
         );
-        let read = serde_json::json!({"path": "a\n? Read may run?\n  [y]es  [n]o"});
+        let read = serde_json::json!({"path": "a\n? Read wants to run\n  [y]es  [n]o"});
         assert_eq!(
             shown("Read", ToolKind::Read, &read),
-            "? Read (read) may run?\n  a\\n? Read may run?\\n  [y]es  [n]o"
+            "? Read (read) wants to run\n  a\\n? Read may run?\\n  [y]es  [n]o"
         );
         let run = serde_json::json!({"command": "env", "args": ["a", {"b": 1}]});
         assert_eq!(
             shown("Run", ToolKind::Execute, &run),
-            "? Run (execute) may run?\n  $ env\n  {\"args\":[\"a\",{\"b\":1}]}"
+            "? Run (execute) wants to run\n  $ env\n  {\"args\":[\"a\",{\"b\":1}]}"
         );
     }
 }

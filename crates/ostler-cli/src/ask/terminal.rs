@@ -1,14 +1,14 @@
-//! The terminal between the line editor's uses of it: how keys are heard, and what was typed that nobody has read.
+//! Terminal modes and unread input while the line editor is not active.
 
 #[cfg(unix)]
 pub(crate) use unix::{Terminal, line};
 
-/// What was typed.
+/// Input from the terminal.
 #[derive(Debug)]
-pub(crate) enum Typed {
+pub(crate) enum TypedLine {
     /// A line.
     Line(String),
-    /// There is nothing more: Ctrl-D, or the terminal is gone.
+    /// End of input: Ctrl-D, or the terminal is gone.
     End,
 }
 
@@ -24,79 +24,79 @@ mod unix {
         LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
     };
 
-    use super::Typed;
+    use super::TypedLine;
 
-    /// The terminal on stdin, and how it was found. That is how it is left.
+    /// The terminal on stdin. Its original mode is restored on drop.
     pub(crate) struct Terminal {
-        found: Termios,
+        original: Termios,
         is_changed: Cell<bool>,
-        /// Whether keys are to be heard without being shown, outside of questions.
-        is_quiet: Cell<bool>,
+        /// Whether echo is off outside questions.
+        is_hidden: Cell<bool>,
     }
 
     impl Terminal {
-        /// The terminal on stdin, if there is one.
+        /// Opens the terminal on stdin, if it is one.
         pub(crate) fn open() -> Option<Self> {
             if !io::stdin().is_terminal() {
                 return None;
             }
-            let found = tcgetattr(io::stdin()).ok()?;
+            let original = tcgetattr(io::stdin()).ok()?;
             Some(Self {
-                found,
+                original,
                 is_changed: Cell::new(false),
-                is_quiet: Cell::new(false),
+                is_hidden: Cell::new(false),
             })
         }
 
-        /// From now on what is typed is not shown, but for questions: it would stand in the midst of an answer.
-        pub(crate) fn quiet(&self) {
-            self.is_quiet.set(true);
-            self.settle();
+        /// Turns echo off outside questions, so that typed keys do not mix with the agent's output.
+        pub(crate) fn hide_input(&self) {
+            self.is_hidden.set(true);
+            self.restore_mode();
         }
 
-        /// How it is outside of questions.
-        pub(crate) fn settle(&self) {
-            let mut mode = self.found.clone();
-            if self.is_quiet.get() {
-                // Nothing is edited either: Ctrl-D and the arrows are for the prompt, which reads them later.
+        /// Sets the mode used outside questions.
+        pub(crate) fn restore_mode(&self) {
+            let mut mode = self.original.clone();
+            if self.is_hidden.get() {
+                // No line editing either: the prompt reads Ctrl-D and arrow keys later.
                 mode.local_modes
                     .remove(LocalModes::ECHO | LocalModes::ICANON);
-                // Ctrl-C leaves alone what was typed before it.
+                // Ctrl-C does not discard earlier input.
                 mode.local_modes.insert(LocalModes::NOFLSH);
             }
             self.set(&mode);
         }
 
-        /// What is typed is shown, and read line by line.
-        pub(crate) fn loud(&self) {
-            let mut mode = self.found.clone();
+        /// Turns on echo and line mode, for a question.
+        pub(crate) fn show_input(&self) {
+            let mut mode = self.original.clone();
             mode.local_modes
                 .insert(LocalModes::ECHO | LocalModes::ICANON | LocalModes::ISIG);
             self.set(&mode);
         }
 
-        /// Takes what was typed and not read, half lines included.
+        /// Takes all unread input, including incomplete lines.
         pub(crate) fn drain(&self) -> String {
-            let mut mode = self.found.clone();
+            let mut mode = self.original.clone();
             mode.local_modes
                 .remove(LocalModes::ECHO | LocalModes::ICANON);
-            // A read gives what there is and does not wait.
+            // Reads return what is available without blocking.
             mode.special_codes[SpecialCodeIndex::VMIN] = 0;
             mode.special_codes[SpecialCodeIndex::VTIME] = 0;
-            let mut taken = Vec::new();
+            let mut input = Vec::new();
             if tcsetattr(io::stdin(), OptionalActions::Now, &mode).is_ok() {
                 self.is_changed.set(true);
                 let mut buffer = [0; 1024];
                 while let Ok(some @ 1..) = rustix::io::read(io::stdin(), &mut buffer[..]) {
-                    taken.extend_from_slice(&buffer[..some]);
+                    input.extend_from_slice(&buffer[..some]);
                 }
             }
-            self.settle();
-            String::from_utf8_lossy(&taken).replace('\r', "\n")
+            self.restore_mode();
+            String::from_utf8_lossy(&input).replace('\r', "\n")
         }
 
         fn set(&self, mode: &Termios) {
-            // A terminal that is gone needs no settings.
+            // Fails only if the terminal is gone.
             self.is_changed
                 .set(tcsetattr(io::stdin(), OptionalActions::Now, mode).is_ok());
         }
@@ -105,46 +105,47 @@ mod unix {
     impl Drop for Terminal {
         fn drop(&mut self) {
             if self.is_changed.get() {
-                let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.found);
+                let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.original);
             }
         }
     }
 
-    /// How often it is looked whether a line was typed.
-    const LOOK: Duration = Duration::from_millis(25);
+    /// Polling interval for typed lines.
+    const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-    /// The next line that is typed. It can be dropped without losing anything.
+    /// Waits for the next typed line. Cancel safe.
     ///
-    /// It looks again and again: a thread that waits in a read could not be called back when the question is withdrawn.
-    pub(crate) async fn line() -> Typed {
+    /// It polls, because a thread blocked in a read could not be cancelled when a question is
+    /// withdrawn.
+    pub(crate) async fn line() -> TypedLine {
         let stdin = io::stdin();
         loop {
             let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
             match rustix::event::poll(&mut fds, Some(&Timespec::default())) {
                 Ok(0) | Err(Errno::INTR) => {
-                    tokio::time::sleep(LOOK).await;
+                    tokio::time::sleep(POLL_INTERVAL).await;
                     continue;
                 }
-                Err(_) => return Typed::End,
+                Err(_) => return TypedLine::End,
                 Ok(_) => {}
             }
             let mut buffer = [0; 4096];
             return match rustix::io::read(&stdin, &mut buffer[..]) {
                 Err(Errno::INTR | Errno::AGAIN) => continue,
-                Ok(0) | Err(_) => Typed::End,
-                Ok(some) => Typed::Line(String::from_utf8_lossy(&buffer[..some]).into_owned()),
+                Ok(0) | Err(_) => TypedLine::End,
+                Ok(some) => TypedLine::Line(String::from_utf8_lossy(&buffer[..some]).into_owned()),
             };
         }
     }
 }
 
 #[cfg(not(unix))]
-pub(crate) use elsewhere::{Terminal, line};
+pub(crate) use fallback::{Terminal, line};
 
-/// Nobody is asked where a question could not be taken back.
+/// No questions are asked on platforms where they cannot be withdrawn.
 #[cfg(not(unix))]
-mod elsewhere {
-    use super::Typed;
+mod fallback {
+    use super::TypedLine;
 
     pub(crate) struct Terminal;
 
@@ -153,18 +154,18 @@ mod elsewhere {
             None
         }
 
-        pub(crate) fn quiet(&self) {}
+        pub(crate) fn hide_input(&self) {}
 
-        pub(crate) fn settle(&self) {}
+        pub(crate) fn restore_mode(&self) {}
 
-        pub(crate) fn loud(&self) {}
+        pub(crate) fn show_input(&self) {}
 
         pub(crate) fn drain(&self) -> String {
             String::new()
         }
     }
 
-    pub(crate) async fn line() -> Typed {
-        Typed::End
+    pub(crate) async fn line() -> TypedLine {
+        TypedLine::End
     }
 }

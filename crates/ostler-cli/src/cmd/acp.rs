@@ -1,8 +1,8 @@
 //! `ostler acp`: serves an agent to an editor over the Agent Client Protocol, many sessions at once, on stdin and stdout.
 
-mod ending;
+mod stop_reason;
 mod history;
-mod opening;
+mod session_params;
 mod pipes;
 mod prompt;
 mod editor_session;
@@ -20,15 +20,15 @@ use ostler::clip::plain;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use self::pipes::Line;
+use self::pipes::InputLine;
 use self::request::EditorRequest;
-use self::server::{CROWDED, Server};
+use self::server::{QUEUE_LIMIT, Server};
 use crate::args::AcpArgs;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::signals::{Caught, Signals};
-use crate::spec::Chosen;
-use crate::store::{self, Keeping};
+use crate::signals::{SignalAction, Signals};
+use crate::spec::ChosenAgent;
+use crate::store::{self, SessionStorage};
 use crate::{config, output, spec, trust_review};
 
 /// Serves until the editor closes stdin or stdout, or a signal comes.
@@ -46,15 +46,15 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
         Attendance::Unattended,
     )?;
     let config = config::load(args.start.config, &project)?;
-    config::remarks(&config, &project)
+    config::ignored_warnings(&config, &project)
         .iter()
         .for_each(|remark| output::tell(&plain(remark)));
-    let Keeping { host, store } = store::keeping(&mut args.start, &here, &config)?;
+    let SessionStorage { host, store } = store::prepare_storage(&mut args.start, &here, &config)?;
     let chosen = spec::choose(&config, &args.start, (&host, false)).await?;
-    let dialect = spec::likely_language(&args.start, &config, &chosen);
-    let Chosen { name, agent } = chosen;
+    let dialect = spec::likely_dialect(&args.start, &config, &chosen);
+    let ChosenAgent { name, agent } = chosen;
     let mut signals = Signals::listen()?;
-    let mut lines = pipes::lines()?;
+    let mut lines = pipes::stdin_lines()?;
     let (out, done) = pipes::writer()?;
     let mut server = Server {
         name,
@@ -65,21 +65,21 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
         args: args.start,
         out,
         queue: VecDeque::new(),
-        seats: HashMap::new(),
+        sessions: HashMap::new(),
         tasks: JoinSet::new(),
-        errands: JoinSet::new(),
+        jobs: JoinSet::new(),
         notices: false,
     };
     let code = serve(&mut server, &mut lines, &mut signals).await;
-    let is_read = end(&mut server, &mut signals).await;
+    let editor_reads = end(&mut server, &mut signals).await;
     drop(server);
     // What was handed over last is still to be written.
-    let patience = if is_read {
-        pipes::PATIENCE
+    let timeout = if editor_reads {
+        pipes::READ_TIMEOUT
     } else {
         Duration::ZERO
     };
-    match tokio::time::timeout(patience, done).await {
+    match tokio::time::timeout(timeout, done).await {
         Ok(Ok(Err(error))) => output::gone(&error),
         _ => Ok(code),
     }
@@ -88,7 +88,7 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
 /// Serves until there is a reason to end.
 async fn serve(
     server: &mut Server,
-    lines: &mut mpsc::Receiver<Line>,
+    lines: &mut mpsc::Receiver<InputLine>,
     signals: &mut Signals,
 ) -> Code {
     loop {
@@ -98,16 +98,16 @@ async fn serve(
                 _ => return exit::OK, // nobody reads any more
             },
             () = server.out.closed() => return exit::OK,
-            line = lines.recv(), if server.queue.len() < CROWDED => match line {
-                Some(line) => server.hear(line),
+            line = lines.recv(), if server.queue.len() < QUEUE_LIMIT => match line {
+                Some(line) => server.on_line(line),
                 None => return exit::OK,
             },
-            Some(line) = server.errands.join_next() => server.queue.extend(line),
-            Some(left) = server.tasks.join_next() => left.into_iter().for_each(|left| server.left(left)),
+            Some(line) = server.jobs.join_next() => server.queue.extend(line),
+            Some(closed) = server.tasks.join_next() => closed.into_iter().for_each(|closed| server.on_closed(closed)),
             caught = signals.next() => match caught {
-                Caught::Interrupt => return Code(130),
-                Caught::Terminate => return Code(143),
-                Caught::Continue => {}
+                SignalAction::Interrupt => return Code(130),
+                SignalAction::Terminate => return Code(143),
+                SignalAction::Continue => {}
             },
         }
     }
@@ -116,48 +116,48 @@ async fn serve(
 /// Ends all sessions in good order, and tells the editor what it is owed; another signal does not wait. Whether the editor has
 /// read it all.
 async fn end(server: &mut Server, signals: &mut Signals) -> bool {
-    let tell = |server: &Server, wish: fn() -> EditorRequest| {
+    let broadcast = |server: &Server, request: fn() -> EditorRequest| {
         server
-            .seats
+            .sessions
             .values()
-            .for_each(|seat| seat.ask(wish()).unwrap_or_default()); // one that is gone has ended
+            .for_each(|editor_session| editor_session.submit(request()).unwrap_or_default()); // one that is gone has ended
     };
-    tell(server, || EditorRequest::End);
-    let mut is_read = true;
-    let mut until = pipes::patience();
+    broadcast(server, || EditorRequest::End);
+    let mut editor_reads = true;
+    let mut read_deadline = pipes::read_deadline();
     loop {
-        if !is_read {
+        if !editor_reads {
             server.queue.clear();
-            server.errands.abort_all();
+            server.jobs.abort_all();
         }
-        if server.tasks.is_empty() && server.errands.is_empty() && server.queue.is_empty() {
-            return is_read;
+        if server.tasks.is_empty() && server.jobs.is_empty() && server.queue.is_empty() {
+            return editor_reads;
         }
         // The time is the editor's, to read the next line: it begins when there is one.
         if server.queue.is_empty() {
-            until = pipes::patience();
+            read_deadline = pipes::read_deadline();
         }
         tokio::select! {
-            room = pipes::room(server.out.clone(), Some(until)), if !server.queue.is_empty() => {
-                match (room, server.queue.pop_front()) {
-                    (Some(room), Some(line)) => drop(room.send(line)),
-                    _ => is_read = false,
+            permit = pipes::reserve(server.out.clone(), Some(read_deadline)), if !server.queue.is_empty() => {
+                match (permit, server.queue.pop_front()) {
+                    (Some(permit), Some(line)) => drop(permit.send(line)),
+                    _ => editor_reads = false,
                 }
-                until = pipes::patience();
+                read_deadline = pipes::read_deadline();
             }
-            Some(left) = server.tasks.join_next() => left.into_iter().for_each(|left| server.left(left)),
-            errand = tokio::time::timeout(pipes::PATIENCE, server.errands.join_next()), if !server.errands.is_empty() => {
+            Some(closed) = server.tasks.join_next() => closed.into_iter().for_each(|closed| server.on_closed(closed)),
+            errand = tokio::time::timeout(pipes::READ_TIMEOUT, server.jobs.join_next()), if !server.jobs.is_empty() => {
                 match errand {
                     Ok(line) => server.queue.extend(line.into_iter().flatten()),
-                    Err(_) => server.errands.abort_all(),
+                    Err(_) => server.jobs.abort_all(),
                 }
             }
             caught = signals.next() => match caught {
-                Caught::Interrupt | Caught::Terminate => {
-                    is_read = false;
-                    tell(server, || EditorRequest::Kill);
+                SignalAction::Interrupt | SignalAction::Terminate => {
+                    editor_reads = false;
+                    broadcast(server, || EditorRequest::Kill);
                 }
-                Caught::Continue => {}
+                SignalAction::Continue => {}
             },
         }
     }

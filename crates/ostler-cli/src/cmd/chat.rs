@@ -2,9 +2,9 @@
 
 mod command;
 mod gate;
-mod keys;
+mod input;
 mod reports;
-mod talk;
+mod conversation;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -19,55 +19,55 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, Sleep};
 
+use self::conversation::{ConversationState, Leaving, PendingResume};
 use self::gate::Gate;
-use self::keys::Keys;
-use self::talk::{Leaving, Next, Talk};
+use self::input::LineInput;
 use crate::args::{ChatArgs, ViewArgs};
-use crate::ask::{self, Asking};
+use crate::ask::{self, Prompter};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::follow::TICK;
 use crate::output::style::DIM;
 use crate::output::{self, Dialects, Stored, View, name, word};
 use crate::screen::{End, Screen};
-use crate::signals::{Caught, Signals};
-use crate::spec::{self, Chosen, Wanted, Way};
-use crate::store::{self, Keeping};
+use crate::signals::{SignalAction, Signals};
+use crate::spec::{self, ChosenAgent, LaunchContext, RequestedSpec};
+use crate::store::{self, SessionStorage};
 use crate::{config, environment, trust_review};
 
 /// Two Ctrl-C within this time leave.
-const TWICE: Duration = Duration::from_secs(2);
+const QUIT_WINDOW: Duration = Duration::from_secs(2);
 
 /// Talks until one side has enough.
 pub(crate) async fn run(args: ChatArgs) -> Result<Code, Fault> {
-    let (scene, session) = begin(args).await?;
+    let (setup, session) = start(args).await?;
     let mut signals = Signals::listen()?;
-    let (mut chat, mut done) = Chat::open(scene, &session)?;
+    let (mut chat, mut done) = Chat::open(setup, &session)?;
     let mut session = session;
     loop {
         chat.converse(&mut session, &mut signals, &mut done).await;
-        let Some(Leaving::Resume(next)) = chat.talk.leaving.take() else {
+        let Some(Leaving::Resume(next)) = chat.conversation.leaving.take() else {
             break;
         };
-        session = chat.renew(*next);
+        session = chat.switch_session(*next);
     }
     chat.close(&mut signals, &mut done).await;
-    if chat.keys.is_up() && chat.scene.is_attended {
-        keys::abandon();
+    if chat.input.is_up() && chat.setup.is_attended {
+        input::abandon();
     }
     match chat.screen.into_end() {
         Some(End::Gone(error)) => output::gone(&error),
-        _ => Ok(chat.talk.code),
+        _ => Ok(chat.conversation.code),
     }
 }
 
 /// With whom, where and how.
-struct Scene {
+struct ChatSetup {
     config: Config,
-    chosen: Chosen,
+    chosen: ChosenAgent,
     host: Host,
     store: Option<Arc<Store>>,
-    wanted: Wanted,
+    requested: RequestedSpec,
     dir: PathBuf,
     view: ViewArgs,
     /// Where messages are remembered, if they are to be.
@@ -77,50 +77,50 @@ struct Scene {
 }
 
 /// Everything that can be wrong before an agent is started.
-async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
+async fn start(mut args: ChatArgs) -> Result<(ChatSetup, Session), Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
     let is_attended = io::stdin().is_terminal();
     let attendance = if is_attended {
-        ask::who()
+        ask::attendance()
     } else {
         Attendance::Unattended
     };
     let project = trust_review::open((args.start.config, &args.start.policy), &dir, attendance)?;
     let config = config::load(args.start.config, &project)?;
-    let Keeping { host, store } = store::keeping(&mut args.start, &dir, &config)?;
+    let SessionStorage { host, store } = store::prepare_storage(&mut args.start, &dir, &config)?;
     let host = trust_review::attach(host, &project, &config)?;
     let chosen = spec::choose(&config, &args.start, (&host, true)).await?;
     let prompt = args.prompt.unwrap_or_default();
     let (streaming, after_turn) = (true, AfterTurn::Wait);
-    let way = Way {
+    let context = LaunchContext {
         prompt,
         dir: dir.clone(),
         project,
         streaming,
         after_turn,
         attendance,
-        ..Way::default()
+        ..LaunchContext::default()
     };
     let history = environment::state_dir()
         .filter(|_| !args.start.no_store)
         .map(|dir| dir.join("chat_history"));
-    let mut wanted = spec::read(args.start, &config, way)?;
+    let mut requested = spec::build(args.start, &config, context)?;
     if attendance == Attendance::Attended {
-        wanted.spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
+        requested.spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
     }
-    let spec = wanted.told(&config, &chosen)?;
+    let spec = requested.resolve(&config, &chosen)?;
     let session = chosen
         .agent
         .start(&host, spec)
-        .map_err(|error| spec::wrong(&error, &*chosen.agent, "chat"))?;
+        .map_err(|error| spec::spec_fault(&error, &*chosen.agent, "chat"))?;
     let view = args.view;
     Ok((
-        Scene {
+        ChatSetup {
             config,
             chosen,
             host,
             store,
-            wanted,
+            requested,
             dir,
             view,
             history,
@@ -132,17 +132,17 @@ async fn begin(mut args: ChatArgs) -> Result<(Scene, Session), Fault> {
 
 /// A conversation on the screen.
 struct Chat {
-    scene: Scene,
+    setup: ChatSetup,
     screen: Screen,
-    asking: Asking,
-    keys: Keys,
-    talk: Talk,
+    prompter: Prompter,
+    input: LineInput,
+    conversation: ConversationState,
     /// What was asked of the session and is under way; each gives a line to show, or none.
-    errands: JoinSet<Option<String>>,
+    jobs: JoinSet<Option<String>>,
     /// A session that is to be gone on with, until it is clear that it can be.
-    next: Option<Next>,
+    next: Option<PendingResume>,
     /// Runs while another Ctrl-C would leave.
-    twice: Option<Pin<Box<Sleep>>>,
+    quit_timer: Option<Pin<Box<Sleep>>>,
     /// The text at the prompt when it was last shown or interrupted.
     draft: String,
     /// Resolves when the screen is ready for the prompt.
@@ -154,48 +154,49 @@ struct Chat {
 type Done = oneshot::Receiver<io::Result<()>>;
 
 impl Chat {
-    fn open(scene: Scene, session: &Session) -> Result<(Self, Done), Fault> {
+    fn open(setup: ChatSetup, session: &Session) -> Result<(Self, Done), Fault> {
         let gate = Gate::default();
-        let dialects = Dialects::of(scene.config.agents());
-        let stored = Stored::of(scene.store.as_ref());
+        let dialects = Dialects::of(setup.config.agents());
+        let stored = Stored::of(setup.store.as_ref());
         let view = View {
-            args: scene.view,
-            dir: Some(scene.dir.clone()),
+            args: setup.view,
+            dir: Some(setup.dir.clone()),
             dialects,
             stored,
         };
         let shown = output::open_chat(view, |place| gate.writer(place));
         let is_live = shown.is_live();
         let (mut screen, done) = Screen::open(shown).map_err(Fault::internal)?;
-        let asking = Asking::new(session.remote(), scene.wanted.spec.attendance);
-        let keys = if scene.is_attended {
-            Keys::editor(scene.history.clone(), gate)?
+        let prompter = Prompter::new(session.remote(), setup.requested.spec.attendance);
+        let input = if setup.is_attended {
+            LineInput::editor(setup.history.clone(), gate)?
         } else {
-            Keys::lines()?
+            LineInput::lines()?
         };
-        if scene.is_attended {
-            let dir = word(&scene.dir.to_string_lossy(), 200);
-            let agent = name(&scene.chosen.name);
+        if setup.is_attended {
+            let dir = word(&setup.dir.to_string_lossy(), 200);
+            let agent = name(&setup.chosen.name);
             screen.line(format!(
                 "{DIM}{agent} in {dir} · /help lists the commands, Ctrl-D leaves{DIM:#}"
             ));
         }
-        if let Some(terminal) = asking.terminal() {
-            terminal.quiet();
+        if let Some(terminal) = prompter.terminal() {
+            terminal.hide_input();
         }
-        let talk = Talk::new(session.remote(), !scene.wanted.spec.prompt.is_empty());
-        let (errands, next, twice, prompting, since) = (JoinSet::new(), None, None, None, None);
+        let conversation =
+            ConversationState::new(session.remote(), !setup.requested.spec.prompt.is_empty());
+        let (jobs, next, quit_timer, prompting, since) = (JoinSet::new(), None, None, None, None);
         let draft = String::new();
         Ok((
             Self {
-                scene,
+                setup,
                 screen,
-                asking,
-                keys,
-                talk,
-                errands,
+                prompter,
+                input,
+                conversation,
+                jobs,
                 next,
-                twice,
+                quit_timer,
                 draft,
                 prompting,
                 is_live,
@@ -206,18 +207,20 @@ impl Chat {
     }
 
     /// The same with another session.
-    fn renew(&mut self, next: Next) -> Session {
-        let Next {
+    fn switch_session(&mut self, next: PendingResume) -> Session {
+        let PendingResume {
             session,
             chosen,
             heard,
             ..
         } = next;
-        self.scene.chosen = chosen;
-        self.asking.renew(session.remote());
-        self.talk = Talk::new(session.remote(), false);
-        self.errands = JoinSet::new();
-        heard.into_iter().for_each(|event| self.hear(Some(event)));
+        self.setup.chosen = chosen;
+        self.prompter.rebind(session.remote());
+        self.conversation = ConversationState::new(session.remote(), false);
+        self.jobs = JoinSet::new();
+        heard
+            .into_iter()
+            .for_each(|event| self.on_event(Some(event)));
         session
     }
 
@@ -225,19 +228,19 @@ impl Chat {
     async fn converse(&mut self, session: &mut Session, signals: &mut Signals, done: &mut Done) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        while !self.talk.is_over {
+        while !self.conversation.is_over {
             self.advance();
             tokio::select! {
-                event = session.next(), if self.screen.has_room() => self.hear(event),
-                _ = self.screen.say(), if self.screen.has_something_to_say() => {}
+                event = session.next(), if self.screen.has_room() => self.on_event(event),
+                _ = self.screen.send(), if self.screen.has_pending() => {}
                 result = &mut *done, if self.screen.end().is_none() => self.written(result),
-                event = talk::heard(&mut self.next) => self.try_next(event),
-                typed = self.keys.next() => self.typed(typed),
-                heard = self.asking.next() => self.asking.hear(heard, &mut self.screen),
-                Some(line) = self.errands.join_next() => self.run_errand(line.ok().flatten()),
-                () = over(&mut self.twice) => self.twice = None,
+                event = conversation::next_event(&mut self.next) => self.try_next(event),
+                typed = self.input.next() => self.on_input(typed),
+                heard = self.prompter.next() => self.prompter.handle(heard, &mut self.screen),
+                Some(line) = self.jobs.join_next() => self.on_job_done(line.ok().flatten()),
+                () = over(&mut self.quit_timer) => self.quit_timer = None,
                 () = shown(&mut self.prompting) => self.prompt(),
-                caught = signals.next() => self.obey(caught),
+                caught = signals.next() => self.on_signal(caught),
                 now = ticks.tick(), if self.is_live && self.is_busy() => {
                     self.screen.tick(now - *self.since.get_or_insert(now));
                 }
@@ -248,13 +251,13 @@ impl Chat {
     /// Waits until everything is on the screen. A signal means that nobody looks.
     async fn close(&mut self, signals: &mut Signals, done: &mut Done) {
         while self.screen.end().is_none() {
-            self.screen.close_if_all_is_said();
+            self.screen.close_if_drained();
             tokio::select! {
-                _ = self.screen.say(), if self.screen.has_something_to_say() => {}
+                _ = self.screen.send(), if self.screen.has_pending() => {}
                 result = &mut *done => self.written(result),
                 caught = signals.next() => match caught {
-                    Caught::Continue => {}
-                    Caught::Interrupt | Caught::Terminate => self.screen.finish(End::Abandoned),
+                    SignalAction::Continue => {}
+                    SignalAction::Interrupt | SignalAction::Terminate => self.screen.finish(End::Abandoned),
                 },
             }
         }
@@ -262,18 +265,18 @@ impl Chat {
 
     /// A turn is under way, and nothing else stands on the screen.
     fn is_busy(&self) -> bool {
-        self.talk.is_busy() && !self.keys.is_up()
+        self.conversation.is_busy() && !self.input.is_up()
     }
 
     /// Does what is due: a question, or the prompt when the agent has nothing to do.
     fn advance(&mut self) {
-        self.asking.ask_if_due(&mut self.screen);
-        if !self.talk.is_busy() {
+        self.prompter.ask_if_due(&mut self.screen);
+        if !self.conversation.is_busy() {
             self.since = None;
         }
-        let is_idle = !self.talk.is_busy() && self.talk.leaving.is_none();
-        let is_idle = is_idle && self.next.is_none() && self.errands.is_empty();
-        if is_idle && self.screen.end().is_none() && !self.keys.is_up() && self.prompting.is_none()
+        let is_idle = !self.conversation.is_busy() && self.conversation.leaving.is_none();
+        let is_idle = is_idle && self.next.is_none() && self.jobs.is_empty();
+        if is_idle && self.screen.end().is_none() && !self.input.is_up() && self.prompting.is_none()
         {
             self.prompting = Some(self.screen.shown());
         }
@@ -281,44 +284,44 @@ impl Chat {
 
     fn prompt(&mut self) {
         self.prompting = None;
-        self.draft.push_str(&self.asking.ahead());
-        self.keys.ask(self.draft.clone());
+        self.draft.push_str(&self.prompter.typeahead());
+        self.input.ask(self.draft.clone());
     }
 
     fn written(&mut self, result: Result<io::Result<()>, oneshot::error::RecvError>) {
         match result.unwrap_or_else(|_| Err(io::Error::other("the writer is gone"))) {
             Err(error) => {
                 self.screen.finish(End::Gone(error));
-                self.leave(self.talk.code); // nobody reads any more
+                self.leave(self.conversation.code); // nobody reads any more
             }
             Ok(()) => self.screen.finish(End::Shown),
         }
     }
 
-    fn run_errand(&mut self, line: Option<String>) {
+    fn on_job_done(&mut self, line: Option<String>) {
         if let Some(line) = line {
             self.screen.line(line);
         }
     }
 
-    fn obey(&mut self, caught: Caught) {
+    fn on_signal(&mut self, caught: SignalAction) {
         match caught {
-            Caught::Interrupt => {
-                let has_typed = self.asking.keep_typed();
+            SignalAction::Interrupt => {
+                let has_typed = self.prompter.save_typeahead();
                 self.interrupt(has_typed);
             }
-            Caught::Terminate => self.leave(Code(143)),
-            Caught::Continue => self.asking.show_again(&mut self.screen),
+            SignalAction::Terminate => self.leave(Code(143)),
+            SignalAction::Continue => self.prompter.show_again(&mut self.screen),
         }
     }
 
     /// Ends the session in good order.
     fn leave(&mut self, code: Code) {
-        self.talk.code = code;
-        self.talk.leaving.get_or_insert(Leaving::Quit);
+        self.conversation.code = code;
+        self.conversation.leaving.get_or_insert(Leaving::Quit);
         self.next = None;
-        self.asking.drop_question(&mut self.screen);
-        self.talk.remote.stop();
+        self.prompter.drop_question(&mut self.screen);
+        self.conversation.remote.stop();
     }
 
     /// Handles Ctrl-C at the prompt, which comes again with the same draft.
@@ -331,30 +334,30 @@ impl Chat {
     /// Handles Ctrl-C: the first one ends the turn, a second one leaves, a third one kills. `has_typed` says that keys came
     /// since the last one: whoever types does not want to leave.
     fn interrupt(&mut self, has_typed: bool) {
-        if self.talk.leaving.is_some() {
-            return self.talk.remote.kill();
+        if self.conversation.leaving.is_some() {
+            return self.conversation.remote.kill();
         }
         if self
-            .twice
-            .replace(Box::pin(tokio::time::sleep(TWICE)))
+            .quit_timer
+            .replace(Box::pin(tokio::time::sleep(QUIT_WINDOW)))
             .is_some()
             && !has_typed
         {
-            if self.talk.is_busy() {
+            if self.conversation.is_busy() {
                 self.screen.remark("leaving; Ctrl-C again kills");
             }
-            let code = if self.talk.is_busy() {
+            let code = if self.conversation.is_busy() {
                 Code(130)
             } else {
                 exit::OK
             };
             return self.leave(code);
         }
-        self.asking.drop_question(&mut self.screen);
+        self.prompter.drop_question(&mut self.screen);
         if self.next.take().is_some() {
             return self.screen.remark("this session goes on");
         }
-        if !self.talk.is_busy() {
+        if !self.conversation.is_busy() {
             let how = if self.draft.is_empty() {
                 "Ctrl-C again, or Ctrl-D, leaves"
             } else {
@@ -363,8 +366,9 @@ impl Chat {
             return self.screen.line(format!("{DIM}{how}{DIM:#}"));
         }
         self.screen.remark("interrupting; Ctrl-C again leaves");
-        self.errands
-            .spawn(talk::interrupted(self.talk.remote.interrupt()));
+        self.jobs.spawn(conversation::interrupted(
+            self.conversation.remote.interrupt(),
+        ));
     }
 }
 
@@ -383,4 +387,4 @@ async fn shown(prompting: &mut Option<oneshot::Receiver<()>>) {
 }
 
 /// Settings that belong to one session and not to the next.
-const OF_ONE_SESSION: [&str; 3] = [setting::SESSION_ID, setting::FORK, setting::RESUME];
+const PER_SESSION_SETTINGS: [&str; 3] = [setting::SESSION_ID, setting::FORK, setting::RESUME];

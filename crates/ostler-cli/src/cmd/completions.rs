@@ -36,7 +36,7 @@ pub(crate) fn script(args: &CompletionsArgs) -> Result<Code, Fault> {
             &mut script,
         )
         .map_err(Fault::internal)?;
-    output::hand_over(&script).or_else(|error| output::gone(&error).map(|_| ()))?;
+    output::print_bytes(&script).or_else(|error| output::gone(&error).map(|_| ()))?;
     Ok(exit::OK)
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn answer(shell: &str) -> Result<Code, Fault> {
         _ => completer.write_complete(&mut command, words, dir.as_deref(), &mut candidates),
     };
     done.map_err(Fault::internal)?;
-    output::hand_over(&candidates).or_else(|error| output::gone(&error).map(|_| ()))?;
+    output::print_bytes(&candidates).or_else(|error| output::gone(&error).map(|_| ()))?;
     Ok(exit::OK)
 }
 

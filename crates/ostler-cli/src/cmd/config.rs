@@ -6,11 +6,11 @@ use ostler::trust::{FileKind, REMEDY, Standing};
 use serde_json::{Value, json};
 
 use crate::args::{ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE};
-use crate::config::{MODEL_VARIABLE, load, model, places};
+use crate::config::{MODEL_VARIABLE, load, locations, model};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{say, style, tell};
-use crate::spec::{directory, named};
+use crate::spec::{directory, find_agent};
 use crate::trust::Project;
 
 /// Runs the verb of the verb.
@@ -30,14 +30,14 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
     let project = Project::read(args.here.config, &args.here.policy(), &dir)?;
     let mut config = load(args.here.config, &project)?;
     if let Some(name) = &args.agent {
-        named(&config, name)?;
+        find_agent(&config, name)?;
         config.give(Key::Agent, name, Origin::Flag("--agent"));
     }
     if let Some(name) = config
         .default_agent()
         .map(|entry| entry.value.text().to_owned())
     {
-        named(&config, &name)?;
+        find_agent(&config, &name)?;
         if let Some(model) = model()? {
             config.give(
                 Key::Of(name, Field::Model),
@@ -119,17 +119,17 @@ fn origin(from: &Origin) -> Value {
 fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
     let dir = directory(args.dir.as_deref())?;
     let project = Project::read(args.config, &args.policy(), &dir)?;
-    let places = if args.config.no_config {
+    let locations = if args.config.no_config {
         Vec::new()
     } else {
-        places(&project)
+        locations(&project)
     };
     if args.json {
-        let files = places.iter().map(|place| {
-            let file = place.file.to_string_lossy();
-            let (is_trusted, trust) = (place.standing == Standing::Trusted, place.standing.as_str());
-            let trust = place.is_there.then_some(trust);
-            json!({ "file": file, "whose": place.whose, "exists": place.is_there, "trusted": is_trusted, "trust": trust })
+        let files = locations.iter().map(|location| {
+            let file = location.file.to_string_lossy();
+            let (is_trusted, trust) = (location.standing == Standing::Trusted, location.standing.as_str());
+            let trust = location.exists.then_some(trust);
+            json!({ "file": file, "whose": location.whose, "exists": location.exists, "trusted": is_trusted, "trust": trust })
         });
         say(&format!(
             "{:#}",
@@ -138,8 +138,8 @@ fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
         return Ok(exit::OK);
     }
     let dim = style::DIM;
-    for place in &places {
-        let state = match (place.is_there, place.standing) {
+    for location in &locations {
+        let state = match (location.exists, location.standing) {
             (false, _) => "not there",
             (true, Standing::Trusted) => "read",
             (true, Standing::Untrusted) => "read; only what can do no harm is taken",
@@ -149,8 +149,8 @@ fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
         };
         say(&format!(
             "{}  {dim}{}, {state}{dim:#}",
-            plain(&place.file.to_string_lossy()),
-            place.whose
+            plain(&location.file.to_string_lossy()),
+            location.whose
         ));
     }
     Ok(exit::OK)

@@ -18,7 +18,7 @@ use crate::args::{DoctorArgs, PolicyArgs};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{self, say, tell};
-use crate::spec::{Chosen, directory, lookup, named, probing};
+use crate::spec::{ChosenAgent, directory, find_agent, lookup, probe_spec};
 use crate::trust::Project;
 use crate::{config, environment};
 use finding::Finding;
@@ -56,7 +56,7 @@ enum Reason {
 pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
     let project = Project::read(args.config, &PolicyArgs::default(), &directory(None)?)?;
     let config = config::load(args.config, &project)?;
-    config::remarks(&config, &project)
+    config::ignored_warnings(&config, &project)
         .iter()
         .for_each(|remark| tell(&plain(remark)));
     if let Some(agent) = &args.conformance {
@@ -64,11 +64,11 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
     }
     let host = Arc::new(environment::host());
     let subjects = match &args.agent {
-        Some(name) => vec![named(&config, name)?],
+        Some(name) => vec![find_agent(&config, name)?],
         None => config
             .agents()
             .iter()
-            .map(|agent| Chosen::own(agent.clone()))
+            .map(|agent| ChosenAgent::unaliased(agent.clone()))
             .collect(),
     };
     let findings = examine(&config, &host, subjects, args.workspace_tools.as_deref()).await;
@@ -103,10 +103,10 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
 async fn examine(
     config: &Config,
     host: &Arc<Host>,
-    subjects: Vec<Chosen>,
+    subjects: Vec<ChosenAgent>,
     helper: Option<&str>,
 ) -> Vec<Finding> {
-    let met = drift::met();
+    let unknown_messages = drift::unknown_messages();
     let mut waiting = subjects.iter().enumerate();
     let mut probes = JoinSet::new();
     let mut probed: Vec<Option<Probed>> = subjects.iter().map(|_| None).collect();
@@ -140,14 +140,14 @@ async fn examine(
     status.hide();
     let findings = subjects.iter().zip(probed);
     findings
-        .filter_map(|(subject, probed)| Some(Finding::new(subject, probed?, &met)))
+        .filter_map(|(subject, probed)| Some(Finding::new(subject, probed?, &unknown_messages)))
         .collect()
 }
 
 /// Probes one agent, as the files say that it is started.
 fn probe(
     at: usize,
-    (config, subject): (&Config, &Chosen),
+    (config, subject): (&Config, &ChosenAgent),
     host: Arc<Host>,
     helper: Option<&str>,
 ) -> impl Future<Output = (usize, Probed)> + Send + 'static {
@@ -191,7 +191,7 @@ fn choose(config: &Config, host: &Host, findings: &[Finding]) -> Result<RunChoic
     let choice =
         config
             .agents()
-            .choose_probed(host, |agent| probing(config, agent.name()), is_usable);
+            .choose_probed(host, |agent| probe_spec(config, agent.name()), is_usable);
     let choice = choice.ok_or_else(|| Fault::internal("no agent is known"))?;
     let reason = match choice.reason {
         _ if choice.agent.plays() => Reason::NoneUsable,

@@ -10,79 +10,79 @@ use std::sync::Arc;
 use ostler::agent_loop::CommandCheck;
 use ostler::{Agent, Attendance, Denials, Host, Loop, Session, Settings, keys};
 
-use self::shell_words::{again, split};
+use self::shell_words::{resume_command, split};
 use crate::args::{LoopArgs, LoopLimits, LoopMode, Time, ToolSet};
-use crate::ask::{self, Asking, Line};
+use crate::ask::{self, Prompter, QuestionReceiver};
 use crate::exit::Code;
 use crate::fault::Fault;
 use crate::follow::follow;
-use crate::output::{self, Again, Dialects, Stored, View};
+use crate::output::{self, Dialects, ResumeCommand, Stored, View};
 use crate::signals::Signals;
-use crate::spec::{self, Chosen, LOOP, Way};
-use crate::store::{self, Keeping};
+use crate::spec::{self, ChosenAgent, LOOP, LaunchContext};
+use crate::store::{self, SessionStorage};
 use crate::{config, files, prompt, trust_review};
 
 /// Runs one task.
 pub(crate) async fn run(args: LoopArgs) -> Result<Code, Fault> {
     let format = args.task.format();
-    let Begun {
+    let StartedRun {
         session,
         signals,
         attendance,
-        line,
-        again,
+        questions,
+        resume,
         view,
     } = output::reporting(format, begin(args).await)?;
-    let asking = Asking::new(session.remote(), attendance).also_for(line);
+    let prompter = Prompter::new(session.remote(), attendance).with_model_questions(questions);
     follow(
-        (session, asking),
-        output::open_loop(format, again, view),
+        (session, prompter),
+        output::open_loop(format, resume, view),
         signals,
     )
     .await
 }
 
 /// A loop that is under way.
-struct Begun {
+struct StartedRun {
     session: Session,
     signals: Signals,
     attendance: Attendance,
     /// Where the model's own questions come from.
-    line: Line,
-    again: Option<Again>,
+    questions: QuestionReceiver,
+    resume: Option<ResumeCommand>,
     view: View,
 }
 
 /// Everything that can be wrong before the model is asked.
-async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
+async fn begin(mut args: LoopArgs) -> Result<StartedRun, Fault> {
     let dir = spec::directory(args.dir.as_deref())?;
     let task = prompt::read(&args.task, &dir, "loop")?;
     let format = args.task.format();
-    let attendance = ask::who_at(format);
+    let attendance = ask::attendance_for(format);
     let project = trust_review::open((args.config, &args.policy), &dir, attendance)?;
     let config = config::load(args.config, &project)?;
     let mut start = args.start(LOOP);
-    let Keeping { host, store } = store::keeping(&mut start, &dir, &config)?;
+    let SessionStorage { host, store } = store::prepare_storage(&mut start, &dir, &config)?;
     let mut host = trust_review::attach(host, &project, &config)?;
     if let Some(until) = &args.until {
         host = host.allowing(split(until)?);
     }
-    let before = resume::look(
+    let previous = resume::find_previous(
         start.agent_settings.resume.as_deref(),
         store.as_deref(),
         args.fork,
     )?;
     args.mode = args
         .mode
-        .or(before.is_approving.then_some(LoopMode::Approve));
-    let sought = model::Sought {
+        .or(previous.is_approving.then_some(LoopMode::Approve));
+    let context = model::ModelContext {
         config: &config,
         host: &host,
         args: &args,
-        before: before.model,
+        previous_model: previous.model,
     };
-    let model = model::choose(&sought).await?;
-    let (agent, line) = around(
+    let model = model::choose(&context).await?;
+    let (agent, questions) = configure(
         Loop::around(model),
         &args,
         &(host.clone(), dir.clone(), attendance),
@@ -94,46 +94,46 @@ async fn begin(mut args: LoopArgs) -> Result<Begun, Fault> {
         dialects: Dialects::only(agent.dialect()),
         stored: Stored::Yes,
     };
-    let way = Way {
+    let context = LaunchContext {
         prompt: task,
         dir,
         project,
         streaming,
         attendance,
         has_model: true,
-        ..Way::default()
+        ..LaunchContext::default()
     };
-    let mut wanted = spec::read(start, &config, way)?;
-    wanted.spec.denials = Denials::Tolerate;
-    set(&mut wanted.spec.settings, &args)?;
-    let chosen = Chosen {
+    let mut requested = spec::build(start, &config, context)?;
+    requested.spec.denials = Denials::Tolerate;
+    set(&mut requested.spec.settings, &args)?;
+    let chosen = ChosenAgent {
         name: LOOP.to_owned(),
         agent: Arc::new(agent),
     };
-    let spec = wanted.told(&config, &chosen)?;
+    let spec = requested.resolve(&config, &chosen)?;
     let signals = Signals::listen()?;
     let session = chosen
         .agent
         .start(&host, spec)
-        .map_err(|error| spec::wrong(&error, &*chosen.agent, "loop"))?;
+        .map_err(|error| spec::spec_fault(&error, &*chosen.agent, "loop"))?;
     // What is not kept cannot be gone on with.
-    let again = store.map(|_| Again(again(&args)));
-    Ok(Begun {
+    let resume = store.map(|_| ResumeCommand(resume_command(&args)));
+    Ok(StartedRun {
         session,
         signals,
         attendance,
-        line,
-        again,
+        questions,
+        resume,
         view,
     })
 }
 
 /// Puts around the loop what was asked for: its check, and whom the model may ask.
-fn around(
+fn configure(
     agent: Loop,
     args: &LoopArgs,
     place: &(Host, std::path::PathBuf, Attendance),
-) -> Result<(Loop, Line), Fault> {
+) -> Result<(Loop, QuestionReceiver), Fault> {
     let (host, dir, attendance) = place;
     let mut agent = if args.tools == ToolSet::None {
         agent.bare()
@@ -147,18 +147,18 @@ fn around(
             .map_err(|why| Fault::usage(format!("--until {until}: {why}")))?;
         agent = agent.verify(match args.until_timeout {
             Some(Time(Some(limit))) => check.limit(limit),
-            Some(Time(None)) => check.limit(model::FOR_EVER),
+            Some(Time(None)) => check.limit(model::UNLIMITED),
             None => check,
         });
     }
     if let Some(Time(Some(longest))) = args.limits.tool_timeout {
         agent = agent.tool_timeout(longest);
     }
-    let (ask, line) = ask::line();
+    let (ask, questions) = ask::question_channel();
     Ok(match (args.ask, attendance) {
-        (true, Attendance::Attended) => (agent.person(ask), line),
-        (true, Attendance::Unattended) => (agent.may_ask(), line),
-        (false, _) => (agent, line),
+        (true, Attendance::Attended) => (agent.person(ask), questions),
+        (true, Attendance::Unattended) => (agent.may_ask(), questions),
+        (false, _) => (agent, questions),
     })
 }
 
@@ -178,10 +178,13 @@ fn set(settings: &mut Settings, args: &LoopArgs) -> Result<(), Fault> {
         LoopMode::Approve => "approve",
     });
     let given = [
-        (keys::SYSTEM_PROMPT, told(args.instructions.as_deref())?),
+        (
+            keys::SYSTEM_PROMPT,
+            text_or_file(args.instructions.as_deref())?,
+        ),
         (
             keys::APPEND_SYSTEM_PROMPT,
-            told(args.append_system_prompt.as_deref())?,
+            text_or_file(args.append_system_prompt.as_deref())?,
         ),
         ("mode", mode.map(str::to_owned)),
         ("max_tool_calls", max_tool_calls),
@@ -199,7 +202,7 @@ fn set(settings: &mut Settings, args: &LoopArgs) -> Result<(), Fault> {
 }
 
 /// A text as it was typed, or that of the file behind an @.
-fn told(given: Option<&str>) -> Result<Option<String>, Fault> {
+fn text_or_file(given: Option<&str>) -> Result<Option<String>, Fault> {
     let Some(given) = given else { return Ok(None) };
     let Some(file) = given.strip_prefix('@') else {
         return Ok(Some(given.to_owned()));

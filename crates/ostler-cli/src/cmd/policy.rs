@@ -13,8 +13,8 @@ use crate::config::load_for;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{say, style, tell};
-use crate::policy::{Loaded, load};
-use crate::spec::{directory, named};
+use crate::policy::{LoadedPolicy, load};
+use crate::spec::{directory, find_agent};
 use crate::trust::Project;
 
 /// Runs the verb of the verb.
@@ -32,7 +32,7 @@ fn workspace(args: &PolicyShowArgs) -> Result<PathBuf, Fault> {
 }
 
 /// The project without its configuration, and its policy; what was left out is the first of the remarks.
-fn gather(args: &PolicyShowArgs, dir: &Path) -> Result<(Project, Loaded), Fault> {
+fn load_policy(args: &PolicyShowArgs, dir: &Path) -> Result<(Project, LoadedPolicy), Fault> {
     let project = Project::read(ConfigArgs { no_config: true }, &args.policy, dir)?;
     let mut loaded = load(&args.policy, &project)?;
     loaded.remarks.splice(..0, loaded.left_out.take());
@@ -41,14 +41,14 @@ fn gather(args: &PolicyShowArgs, dir: &Path) -> Result<(Project, Loaded), Fault>
 
 /// `ostler policy test`.
 fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
-    let agent = named(&load_for(&args.agent)?, &args.agent)?.agent;
+    let agent = find_agent(&load_for(&args.agent)?, &args.agent)?.agent;
     let input = RawJson::parse(&args.json).map_err(|error| {
         let why = format!("the tool's arguments are not JSON: {error}");
         Fault::usage(why).hint("such as: ostler policy test Bash '{\"command\":\"git push\"}'")
     })?;
     let wants = agent.dialect().tool_use(&args.tool, &input);
     let dir = workspace(&args.here)?;
-    let (_, loaded) = gather(&args.here, &dir)?;
+    let (_, loaded) = load_policy(&args.here, &dir)?;
     let policy = loaded.policy.unwrap_or_default();
     let ruling = policy.decide(&wants, &dir.to_string_lossy());
     if args.here.json {
@@ -105,7 +105,7 @@ fn paint(word: &str) -> anstyle::Style {
 
 /// `ostler policy show`.
 fn show(args: &PolicyShowArgs) -> Result<Code, Fault> {
-    let (project, loaded) = gather(args, &workspace(args)?)?;
+    let (project, loaded) = load_policy(args, &workspace(args)?)?;
     let file = project.file(FileKind::Policy);
     let policy = loaded.policy.unwrap_or_default();
     if args.json {

@@ -9,14 +9,14 @@ use crate::config::load_for;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{self, Liveness, Output, style, tell};
-use crate::spec::{Chosen, named, set_each};
+use crate::spec::{ChosenAgent, apply_set_flags, find_agent};
 
 /// Reads a recording and shows it.
 pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
     let named = args
         .agent
         .as_deref()
-        .map(|name| named(&load_for(name)?, name))
+        .map(|name| find_agent(&load_for(name)?, name))
         .transpose()?;
     let mut source: Box<dyn Read> = if args.file.as_os_str() == "-" {
         Box::new(std::io::stdin())
@@ -31,18 +31,18 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
         .read_to_end(&mut opening)
         .map_err(|error| unreadable(args, &error))?;
     let recording = recognize(args, named.as_ref(), &opening)?;
-    let mut shown = Shown {
+    let mut shown = Viewer {
         output: output::open(args.format(), Liveness::Recorded),
         code: None,
     };
     let bytes = opening.chain(source);
     let written = match recording {
         Recording::Events => show_events(args, BufReader::new(bytes), &mut shown)?,
-        Recording::RawJson(dialect, spec) => {
+        Recording::Raw(dialect, spec) => {
             show_raw(args, bytes, Replay::new(dialect, &spec), &mut shown)?
         }
     };
-    let Shown { output, code } = shown;
+    let Viewer { output, code } = shown;
     drop(output); // its last line ends here
     match (written, code) {
         (Ok(()), Some(code)) => Ok(code),
@@ -62,7 +62,7 @@ enum Recording {
     /// Events, as `--output events` prints them, with their times.
     Events,
     /// What an agent printed, as `--raw-log` writes it. It has no times.
-    RawJson(&'static dyn Dialect, Box<Spec>),
+    Raw(&'static dyn Dialect, Box<Spec>),
 }
 
 /// The file for people.
@@ -81,7 +81,7 @@ fn unreadable(args: &ReplayArgs, error: &std::io::Error) -> Fault {
 /// Tells what a file is from its beginning, and from what was typed.
 fn recognize(
     args: &ReplayArgs,
-    named: Option<&Chosen>,
+    named: Option<&ChosenAgent>,
     opening: &[u8],
 ) -> Result<Recording, Fault> {
     let file = display_name(args);
@@ -99,12 +99,12 @@ fn recognize(
         return Ok(Recording::Events);
     }
     let mut spec = Box::new(Spec::default());
-    set_each(&mut spec.settings, &args.set)?;
+    apply_set_flags(&mut spec.settings, &args.set)?;
     let recognized = Replay::recognize(opening);
     let kind = "a recording is what --raw-log wrote, or lines of --output events";
-    let Some(Chosen { name, agent }) = named else {
+    let Some(ChosenAgent { name, agent }) = named else {
         return recognized
-            .map(|dialect| Recording::RawJson(dialect, spec))
+            .map(|dialect| Recording::Raw(dialect, spec))
             .ok_or_else(|| {
                 Fault::usage(format!(
                     "{file} is not a recording of an agent that Ostler knows"
@@ -117,9 +117,9 @@ fn recognize(
     let dialect = agent.dialect();
     match recognized.filter(|known| known.name() == dialect.name()) {
         // The language of the transport that it was recorded with.
-        Some(known) if args.set.is_empty() => Ok(Recording::RawJson(known, spec)),
-        Some(_) => Ok(Recording::RawJson(dialect, spec)),
-        None if says_something(dialect, &spec, opening) => Ok(Recording::RawJson(dialect, spec)),
+        Some(known) if args.set.is_empty() => Ok(Recording::Raw(known, spec)),
+        Some(_) => Ok(Recording::Raw(dialect, spec)),
+        None if says_something(dialect, &spec, opening) => Ok(Recording::Raw(dialect, spec)),
         None => {
             let hint = match recognized {
                 Some(known) => format!(
@@ -151,12 +151,12 @@ fn says_something(dialect: &'static dyn Dialect, spec: &Spec, opening: &[u8]) ->
 }
 
 /// Where events go, and the exit code that they come to.
-struct Shown {
+struct Viewer {
     output: Box<dyn Output>,
     code: Option<Code>,
 }
 
-impl Shown {
+impl Viewer {
     fn show(&mut self, events: Vec<Event>) -> std::io::Result<()> {
         for event in events {
             if let EventKind::Ended(ended) = &event.kind {
@@ -175,7 +175,7 @@ fn show_raw(
     args: &ReplayArgs,
     mut source: impl Read,
     mut replay: Replay,
-    shown: &mut Shown,
+    shown: &mut Viewer,
 ) -> Result<Written, Fault> {
     let mut chunk = vec![0; 64 * 1024];
     loop {
@@ -194,7 +194,7 @@ fn show_raw(
 fn show_events(
     args: &ReplayArgs,
     source: impl BufRead,
-    shown: &mut Shown,
+    shown: &mut Viewer,
 ) -> Result<Written, Fault> {
     for (at, line) in source.lines().enumerate() {
         let line = line.map_err(|error| unreadable(args, &error))?;

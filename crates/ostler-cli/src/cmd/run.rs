@@ -3,31 +3,31 @@
 use ostler::{Attendance, Session};
 
 use crate::args::RunArgs;
-use crate::ask::Asking;
+use crate::ask::Prompter;
 use crate::exit::Code;
 use crate::fault::Fault;
 use crate::follow::follow;
 use crate::output::{self, Dialects, Stored, View};
 use crate::signals::Signals;
-use crate::spec::{self, Way};
-use crate::store::{self, Keeping};
+use crate::spec::{self, LaunchContext};
+use crate::store::{self, SessionStorage};
 use crate::{ask, config, prompt, trust_review};
 
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
     let format = args.task.format();
-    let Begun {
+    let StartedRun {
         session,
         signals,
         attendance,
         view,
     } = output::reporting(format, begin(args).await)?;
-    let asking = Asking::new(session.remote(), attendance);
-    follow((session, asking), output::open_run(format, view), signals).await
+    let prompter = Prompter::new(session.remote(), attendance);
+    follow((session, prompter), output::open_run(format, view), signals).await
 }
 
 /// A task that is under way.
-struct Begun {
+struct StartedRun {
     session: Session,
     signals: Signals,
     attendance: Attendance,
@@ -35,14 +35,14 @@ struct Begun {
 }
 
 /// Everything that can be wrong before an agent is started.
-async fn begin(mut args: RunArgs) -> Result<Begun, Fault> {
+async fn begin(mut args: RunArgs) -> Result<StartedRun, Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
     let task = prompt::read(&args.task, &dir, "run")?;
     let format = args.task.format();
-    let attendance = ask::who_at(format);
+    let attendance = ask::attendance_for(format);
     let project = trust_review::open((args.start.config, &args.start.policy), &dir, attendance)?;
     let config = config::load(args.start.config, &project)?;
-    let Keeping { host, store } = store::keeping(&mut args.start, &dir, &config)?;
+    let SessionStorage { host, store } = store::prepare_storage(&mut args.start, &dir, &config)?;
     let host = trust_review::attach(host, &project, &config)?;
     let streaming = format.is_streaming();
     let chosen = spec::choose(&config, &args.start, (&host, streaming)).await?;
@@ -52,21 +52,21 @@ async fn begin(mut args: RunArgs) -> Result<Begun, Fault> {
         dialects: Dialects::of(config.agents()),
         stored: Stored::of(store.as_ref()),
     };
-    let way = Way {
+    let context = LaunchContext {
         prompt: task,
         dir,
         project,
         streaming,
         attendance,
-        ..Way::default()
+        ..LaunchContext::default()
     };
-    let spec = spec::read(args.start, &config, way)?.told(&config, &chosen)?;
+    let spec = spec::build(args.start, &config, context)?.resolve(&config, &chosen)?;
     let agent = chosen.agent;
     let signals = Signals::listen()?;
     let session = agent
         .start(&host, spec)
-        .map_err(|e| spec::wrong(&e, &*agent, "run"))?;
-    Ok(Begun {
+        .map_err(|e| spec::spec_fault(&e, &*agent, "run"))?;
+    Ok(StartedRun {
         session,
         signals,
         attendance,

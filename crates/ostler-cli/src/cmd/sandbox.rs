@@ -28,7 +28,7 @@ mod linux {
     use std::process::ExitCode;
 
     use ostler::clip::plain;
-    use ostler::sandbox_check::{self, Checked, Tried, Verdict};
+    use ostler::sandbox_check::{self, AttemptOutcome, Checked, Verdict};
     use ostler::trust::{Decided, FileKind, REMEDY, Standing};
 
     use super::SandboxCheckArgs;
@@ -37,14 +37,14 @@ mod linux {
     use crate::exit::{self, Code};
     use crate::fault::Fault;
     use crate::output::{say, style};
-    use crate::signals::{Caught, Signals};
+    use crate::signals::{SignalAction, Signals};
     use crate::spec::directory;
     use crate::trust::Project;
 
     /// The hidden role: one attempt, made from inside a sandbox.
     pub(crate) fn attempt(args: impl Iterator<Item = OsString>) -> ExitCode {
         let tried = sandbox_check::attempt(args);
-        if let Tried::Done(words) | Tried::Refused(words) = &tried {
+        if let AttemptOutcome::Done(words) | AttemptOutcome::Refused(words) = &tried {
             say(words);
         }
         ExitCode::from(tried.code())
@@ -80,7 +80,7 @@ mod linux {
     /// Resolves when somebody wants the program to end.
     async fn interrupted() -> Result<Code, Fault> {
         let mut signals = Signals::listen()?;
-        while signals.next().await == Caught::Continue {}
+        while signals.next().await == SignalAction::Continue {}
         Ok(exit::of(ostler::Cause::Interrupted))
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ostler::event::At;
 use ostler::{Event, EventKind, brief};
-use ostler_store::{Filter, Keep, Log, SessionRow, Standing, Store};
+use ostler_store::{Filter, PruneLimits, Log, SessionRow, SessionStatus, Store};
 use serde_json::{Value, json};
 
 use crate::args::{
@@ -21,14 +21,14 @@ use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{self, Align, name, say, style, tell, word};
-use crate::store::{fault, open_store_to_look, resolve};
+use crate::store::{fault, open_store_for_reading, resolve};
 
 /// How many events are read at a time.
 const PAGE: usize = 1_000;
 
 /// Runs one of the verbs.
 pub(crate) fn run(args: SessionsArgs) -> Result<Code, Fault> {
-    let store = open_store_to_look()?;
+    let store = open_store_for_reading()?;
     match args.verb {
         None => list(&store, args.list),
         Some(SessionsVerb::List(list_args)) => list(&store, list_args),
@@ -101,9 +101,9 @@ fn called(row: &SessionRow) -> String {
 }
 
 fn as_json(row: &SessionRow) -> Value {
-    let held_by = match row.standing {
-        Standing::Live(pid) => Some(pid),
-        Standing::Ended(_) | Standing::Abandoned => None,
+    let held_by = match row.status {
+        SessionStatus::Live(pid) => Some(pid),
+        SessionStatus::Ended(_) | SessionStatus::Abandoned => None,
     };
     json!({
         "session": row.session,
@@ -115,7 +115,7 @@ fn as_json(row: &SessionRow) -> Value {
         "model": row.model,
         "began_at": row.began_at,
         "ended_at": row.ended_at,
-        "outcome": row.standing.as_str(),
+        "outcome": row.status.as_str(),
         "held_by": held_by,
         "started": row.started,
         "turns": row.turns,
@@ -154,7 +154,7 @@ fn cells(row: &SessionRow, now: At, home: Option<&Path>) -> [String; 8] {
         row.turns.to_string(),
         row.cost_usd
             .map_or_else(|| "–".to_owned(), |cost| brief::cost(cost, row.cost_source)),
-        row.standing.as_str().to_owned(),
+        row.status.as_str().to_owned(),
         word(&below_home(&row.dir, home), 40),
         word(row.prompt.as_deref().unwrap_or("").trim_start(), 50),
     ]
@@ -198,7 +198,7 @@ fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
     if args.output == crate::args::Format::Human {
         head(&row);
     }
-    let mut shown = output::open_again(args.output);
+    let mut shown = output::open_stored(args.output);
     let mut ended = false;
     let written = each_page(store, &row.session, |events| {
         ended = events
@@ -217,7 +217,7 @@ fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
         let warn = style::WARN;
         tell(&format!(
             "{warn}!{warn:#} the session has no end: it is {}",
-            row.standing.as_str()
+            row.status.as_str()
         ));
     }
     Ok(exit::OK)
@@ -285,7 +285,7 @@ fn head(row: &SessionRow) {
 }
 
 fn prune(store: &Store, args: &SessionsPruneArgs) -> Result<Code, Fault> {
-    let keep = Keep {
+    let keep = PruneLimits {
         older_than: args.older_than.map(before),
         larger_than_bytes: args.larger_than,
     };

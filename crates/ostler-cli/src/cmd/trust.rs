@@ -13,7 +13,7 @@ use crate::fault::Fault;
 use crate::output::{say, style, tell};
 use crate::spec::directory;
 use crate::trust::{Memory, Project, Remembered, within_repository};
-use crate::trust_review::{Asked, asked, confirm, describe, shown};
+use crate::trust_review::{RequestedAccess, confirm, describe, requested_access, shown};
 
 /// Runs the verb.
 pub(crate) fn run(args: &TrustArgs) -> Result<Code, Fault> {
@@ -31,10 +31,10 @@ pub(crate) fn run(args: &TrustArgs) -> Result<Code, Fault> {
         )));
     }
     let project = Project::read(ConfigArgs::default(), &PolicyArgs::default(), &dir)?;
-    let all: Vec<(&WorkspaceFile, Asked)> = project
+    let all: Vec<(&WorkspaceFile, RequestedAccess)> = project
         .files
         .iter()
-        .map(|file| Ok((file, asked(&project, file)?)))
+        .map(|file| Ok((file, requested_access(&project, file)?)))
         .collect::<Result<_, Fault>>()?;
     if !args.json {
         show(&project, &all);
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &TrustArgs) -> Result<Code, Fault> {
     if args.json {
         let files = all
             .iter()
-            .map(|(file, asked)| as_json(file, asked, code == exit::OK));
+            .map(|(file, requested)| as_json(file, requested, code == exit::OK));
         say(&format!(
             "{:#}",
             json!({ "dir": project.root, "files": files.collect::<Vec<_>>() })
@@ -63,7 +63,7 @@ fn grant(args: &TrustArgs, project: &Project) -> Result<Code, Fault> {
         if args.json {
             return Ok(exit::FAILED); // it only shows
         }
-        if ask::who() == Attendance::Unattended {
+        if ask::attendance() == Attendance::Unattended {
             return Err(Fault::usage("nobody can be asked here")
                 .hint("--yes trusts the files as they are shown"));
         }
@@ -79,17 +79,17 @@ fn grant(args: &TrustArgs, project: &Project) -> Result<Code, Fault> {
     Ok(exit::OK)
 }
 
-fn show(project: &Project, all: &[(&WorkspaceFile, Asked)]) {
+fn show(project: &Project, all: &[(&WorkspaceFile, RequestedAccess)]) {
     say(&shown(&project.root.to_string_lossy()));
     if all.is_empty() {
         say("  has no files that need trust");
     }
     all.iter()
-        .flat_map(|(file, asked)| describe(file, asked))
+        .flat_map(|(file, requested)| describe(file, requested))
         .for_each(|line| say(&line));
 }
 
-fn as_json(file: &WorkspaceFile, asked: &Asked, is_trusted: bool) -> Value {
+fn as_json(file: &WorkspaceFile, requested: &RequestedAccess, is_trusted: bool) -> Value {
     let standing = if is_trusted {
         Standing::Trusted
     } else {
@@ -97,7 +97,7 @@ fn as_json(file: &WorkspaceFile, asked: &Asked, is_trusted: bool) -> Value {
     };
     json!({
         "file": file.root.join(&file.name), "sha256": file.sha256, "trust": standing.as_str(),
-        "asks": asked.grantable, "never": asked.never,
+        "asks": requested.grantable, "never": requested.never,
     })
 }
 

@@ -12,7 +12,7 @@ use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::output::{Align, say, table, tell, thousands, word};
-use crate::store::{fault, open_store_to_look};
+use crate::store::{fault, open_store_for_reading};
 
 /// Sums up and prints.
 pub(crate) fn run(args: &UsageArgs) -> Result<Code, Fault> {
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &UsageArgs) -> Result<Code, Fault> {
         UsageBy::Day => UsageKey::Day,
         UsageBy::Dir => UsageKey::Dir,
     };
-    let report = open_store_to_look()?
+    let report = open_store_for_reading()?
         .usage(&UsageQuery { since, by })
         .map_err(|error| fault(&error))?;
     if args.json {

@@ -11,15 +11,15 @@ use ostler::clip::{Sanitizer, plain};
 use ostler::event::{At, Decision, Level, Notice, SessionState, Started, TextKind, ToolResult};
 use ostler::{Cause, Event, EventKind, Outcome, Scope, Usage, brief};
 
+use super::loop_progress::{LoopNotice, LoopProgress};
 use super::markdown::Markdown;
 use super::notify::Notify;
-use super::rounds::{Rounds, Shown};
 use super::status::Status;
 use super::style::{DIM, WARN};
 use super::tools::{Detail, Tools};
 use super::value::{name, word};
 use super::wrap::wrap;
-use super::{Output, Question, columns};
+use super::{Output, QuestionText, columns};
 
 /// The human form.
 pub(super) struct Human {
@@ -38,7 +38,7 @@ pub(super) struct Human {
     detail: Detail,
     notify: Option<Notify>,
     /// What the line under way holds.
-    line: Open,
+    line: OpenLine,
     /// Whether text came since the last tick.
     is_writing: bool,
     first: Option<At>,
@@ -58,7 +58,7 @@ pub(super) struct Human {
     /// For a conversation: each turn gets its summary.
     turns: Option<Turns>,
     /// For a loop.
-    rounds: Option<Rounds>,
+    loop_progress: Option<LoopProgress>,
 }
 
 /// What a conversation came to so far.
@@ -85,7 +85,7 @@ pub(super) struct Parts {
 
 /// What the line under way holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum OpenLine {
     Nothing,
     Reply,
     Thinking,
@@ -117,7 +117,7 @@ impl Human {
             tools,
             detail,
             notify,
-            line: Open::Nothing,
+            line: OpenLine::Nothing,
             is_writing: false,
             first: None,
             now: At(0),
@@ -129,7 +129,7 @@ impl Human {
             is_stored: true,
             shows_prompts: false,
             turns: None,
-            rounds: None,
+            loop_progress: None,
         }
     }
 
@@ -152,8 +152,8 @@ impl Human {
     }
 
     /// The same for a loop.
-    pub(super) fn for_loop(mut self, rounds: Rounds) -> Self {
-        self.rounds = Some(rounds);
+    pub(super) fn for_loop(mut self, loop_progress: LoopProgress) -> Self {
+        self.loop_progress = Some(loop_progress);
         self
     }
 
@@ -163,8 +163,8 @@ impl Human {
         }
         let [reply, thinking] = &mut self.sanitizers;
         let (want, text) = match kind {
-            TextKind::Reply => (Open::Reply, reply.push(text)),
-            TextKind::Thinking => (Open::Thinking, thinking.push(text)),
+            TextKind::Reply => (OpenLine::Reply, reply.push(text)),
+            TextKind::Thinking => (OpenLine::Thinking, thinking.push(text)),
         };
         if text.is_empty() && !whole {
             return Ok(());
@@ -192,7 +192,7 @@ impl Human {
             }
             TextKind::Thinking => write!(self.err, "{shown}")?,
         }
-        self.line = if is_open { want } else { Open::Nothing };
+        self.line = if is_open { want } else { OpenLine::Nothing };
         self.is_writing = true;
         if whole {
             self.end_line()?;
@@ -204,14 +204,14 @@ impl Human {
 
     /// Ends the line under way, so that the next thing begins on its own.
     fn end_line(&mut self) -> io::Result<()> {
-        match std::mem::replace(&mut self.line, Open::Nothing) {
-            Open::Reply => {
+        match std::mem::replace(&mut self.line, OpenLine::Nothing) {
+            OpenLine::Reply => {
                 write!(self.out, "{}", rest_of(&mut self.reply))?;
                 self.out.flush()?;
             }
-            Open::Thinking => write!(self.err, "{}", rest_of(&mut self.thinking))?,
-            Open::Question => writeln!(self.err)?,
-            Open::Nothing => {}
+            OpenLine::Thinking => write!(self.err, "{}", rest_of(&mut self.thinking))?,
+            OpenLine::Question => writeln!(self.err)?,
+            OpenLine::Nothing => {}
         }
         Ok(())
     }
@@ -229,7 +229,7 @@ impl Human {
 
     /// A line of its own on stderr.
     fn aside(&mut self, line: &str) -> io::Result<()> {
-        if self.same_screen || matches!(self.line, Open::Thinking | Open::Question) {
+        if self.same_screen || matches!(self.line, OpenLine::Thinking | OpenLine::Question) {
             self.end_line()?;
         }
         self.status.hide();
@@ -248,15 +248,15 @@ impl Human {
 
     fn notice(&mut self, notice: &Notice) -> io::Result<()> {
         match self
-            .rounds
+            .loop_progress
             .as_mut()
-            .and_then(|rounds| rounds.notice(notice))
+            .and_then(|loop_progress| loop_progress.notice(notice))
         {
-            Some(Shown::Doing(kind)) => {
+            Some(LoopNotice::Doing(kind)) => {
                 self.end_line()?; // the next answer begins on a line of its own
                 self.status.doing(&kind);
             }
-            Some(Shown::Lines(lines)) => lines.iter().try_for_each(|line| self.aside(line))?,
+            Some(LoopNotice::Lines(lines)) => lines.iter().try_for_each(|line| self.aside(line))?,
             // What the model's service answered is the outcome's message too, and that comes last.
             None if notice.level >= Level::Warning && notice.code != "api_error" => {
                 self.message((&format!("{WARN}!{WARN:#} "), ""), &notice.message)?;
@@ -311,7 +311,7 @@ impl Output for Human {
                 self.status.doing(&format!("asks to use {}", name(&p.tool)));
             }
             EventKind::Usage(usage) => {
-                self.status.spent(usage);
+                self.status.usage_summary(usage);
                 if usage.scope == Scope::Session {
                     self.usage = Some(usage.clone());
                 }
@@ -357,10 +357,10 @@ impl Output for Human {
 
     fn tick(&mut self, elapsed: Duration) {
         match self.line {
-            Open::Nothing => self.status.show(elapsed),
+            OpenLine::Nothing => self.status.show(elapsed),
             _ if std::mem::take(&mut self.is_writing) => {}
             // A word that does not go on for a while is shown as it is. Whoever cannot write it says so with the next text.
-            Open::Reply => {
+            OpenLine::Reply => {
                 let word = self
                     .reply
                     .as_mut()
@@ -368,7 +368,7 @@ impl Output for Human {
                     .unwrap_or_default();
                 let _ = write!(self.out, "{word}").and_then(|()| self.out.flush());
             }
-            Open::Thinking => {
+            OpenLine::Thinking => {
                 let word = self
                     .thinking
                     .as_mut()
@@ -376,7 +376,7 @@ impl Output for Human {
                     .unwrap_or_default();
                 let _ = write!(self.err, "{word}");
             }
-            Open::Question => {}
+            OpenLine::Question => {}
         }
     }
 
@@ -389,19 +389,19 @@ impl Output for Human {
         let _ = self.aside(line);
     }
 
-    fn question(&mut self, question: &Question) {
+    fn question(&mut self, question: &QuestionText) {
         for line in &question.lines {
             let _ = self.aside(line);
         }
         let _ = self.end_line();
         self.status.hide();
         let _ = write!(self.err, "{}", question.prompt).and_then(|()| self.err.flush());
-        self.line = Open::Question;
+        self.line = OpenLine::Question;
     }
 
     fn answered(&mut self) {
         // The Enter behind the answer has ended the line already.
-        self.line = Open::Nothing;
+        self.line = OpenLine::Nothing;
     }
 
     fn is_live(&self) -> bool {
@@ -423,7 +423,7 @@ fn rest_of(renderer: &mut Option<Markdown>) -> String {
 }
 
 /// Tokens in and out, and the cost, in few words.
-pub(crate) fn spent(usage: &Usage) -> String {
+pub(crate) fn usage_summary(usage: &Usage) -> String {
     let known = [usage.input, usage.cache_read, usage.cache_write];
     let input = known.into_iter().flatten().reduce(u64::saturating_add);
     let mut parts = Vec::new();
@@ -584,14 +584,14 @@ mod tests {
             text(reply, "title\u{7} b\u{1b}]", true),
             text(reply, "whole", false), // another message
         ];
-        for (seq, what) in (1..).zip(story) {
+        for (seq, kind) in (1..).zip(story) {
             human
                 .event(&Event {
                     seq,
                     at: At(1),
                     session: "s".into(),
                     turn: 1,
-                    what: what.into(),
+                    kind: kind.into(),
                 })
                 .unwrap();
         }
@@ -605,16 +605,19 @@ mod tests {
     #[test]
     fn tokens_are_counted_by_direction() {
         let mut usage = Usage::unknown(ostler::Scope::Turn);
-        assert_eq!(spent(&usage), "");
+        assert_eq!(usage_summary(&usage), "");
         usage.output = Some(1234);
-        assert_eq!(spent(&usage), "1,234 tokens out");
+        assert_eq!(usage_summary(&usage), "1,234 tokens out");
         (usage.input, usage.cache_read, usage.cache_write) = (Some(1), Some(20), Some(300));
         assert_eq!(
-            spent(&usage.clone().reported(0.01)),
+            usage_summary(&usage.clone().reported(0.01)),
             "321 tokens in, 1,234 out · $0.0100"
         );
         usage.output = None;
-        assert_eq!(spent(&usage.estimated(0.01)), "321 tokens in · ~$0.0100");
+        assert_eq!(
+            usage_summary(&usage.estimated(0.01)),
+            "321 tokens in · ~$0.0100"
+        );
     }
 
     #[test]

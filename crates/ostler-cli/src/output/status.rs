@@ -23,7 +23,7 @@ pub(crate) struct Status {
     is_shown: bool,
     turn: usize,
     doing: String,
-    spent: String,
+    usage_summary: String,
 }
 
 impl Status {
@@ -33,7 +33,7 @@ impl Status {
             is_shown: false,
             turn: 0,
             doing: "starting".into(),
-            spent: String::new(),
+            usage_summary: String::new(),
         }
     }
 
@@ -45,8 +45,8 @@ impl Status {
         self.doing = word(kind, DOING);
     }
 
-    pub(crate) fn spent(&mut self, usage: &Usage) {
-        self.spent = super::human::spent(usage);
+    pub(crate) fn usage_summary(&mut self, usage: &Usage) {
+        self.usage_summary = super::human::usage_summary(usage);
     }
 
     /// Shows the line, or moves it on.
@@ -55,14 +55,14 @@ impl Status {
             return;
         };
         let spinner = SPINNER[self.turn % SPINNER.len()];
-        let spent = if self.spent.is_empty() {
+        let usage_summary = if self.usage_summary.is_empty() {
             String::new()
         } else {
-            format!(" · {}", self.spent)
+            format!(" · {}", self.usage_summary)
         };
         // Without wrapping (7l) a line that is too long ends at the edge; K takes away the rest of the one before.
         let line = format!(
-            "\r\x1b[?7l{spinner} {}s · {}{spent}\x1b[K\x1b[?7h",
+            "\r\x1b[?7l{spinner} {}s · {}{usage_summary}\x1b[K\x1b[?7h",
             elapsed.as_secs(),
             self.doing
         );

@@ -6,7 +6,7 @@ use ostler::clip::plain;
 use ostler::event::Level;
 use ostler::{Cause, Event, EventKind};
 
-use super::rounds::Rounds;
+use super::loop_progress::LoopProgress;
 use super::{Output, warning};
 
 /// The plain form.
@@ -15,7 +15,7 @@ pub(super) struct Text {
     err: Box<dyn Write + Send>,
     /// A file gets the answer as it is; a terminal gets nothing that it would obey.
     on_screen: bool,
-    rounds: Option<Rounds>,
+    loop_progress: Option<LoopProgress>,
 }
 
 impl Text {
@@ -28,14 +28,14 @@ impl Text {
             out,
             err,
             on_screen,
-            rounds: None,
+            loop_progress: None,
         }
     }
 
     /// The same for a loop: one that waits for an answer says how to give it.
-    pub(super) fn for_loop(self, rounds: Rounds) -> Self {
+    pub(super) fn for_loop(self, loop_progress: LoopProgress) -> Self {
         Self {
-            rounds: Some(rounds),
+            loop_progress: Some(loop_progress),
             ..self
         }
     }
@@ -67,7 +67,7 @@ impl Output for Text {
                 }
                 let waits = ended.outcome.cause == Cause::NeedsInput;
                 let again = self
-                    .rounds
+                    .loop_progress
                     .as_ref()
                     .filter(|_| waits)
                     .and_then(|it| it.again(&event.session, &ended.outcome));

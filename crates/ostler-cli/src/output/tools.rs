@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ostler::agent_loop::WAITS;
+use ostler::agent_loop::AWAITING_APPROVAL;
 use ostler::change::{self, ChangeKind};
 use ostler::event::{At, ToolCall, ToolResult};
 use ostler::permission::{ToolKind, ToolUse};
@@ -212,7 +212,7 @@ impl Tools {
             .map(|took| format!(" {DIM}{}{DIM:#}", span_of(took)))
             .unwrap_or_default();
         let (mark, paint, how) = match (result.ok, result.denied) {
-            (false, _) if result.output == WAITS => ("?", WARN, " waits for approval"),
+            (false, _) if result.output == AWAITING_APPROVAL => ("?", WARN, " waits for approval"),
             (true, _) => ("✓", GOOD, ""),
             (false, true) => ("✗", WARN, " denied"),
             (false, false) => ("✗", BAD, " failed"),
@@ -259,7 +259,7 @@ impl Tools {
 
     /// Formats the part of a tool's output that is shown.
     fn output_lines(&self, result: &ToolResult, is_command: bool) -> Vec<String> {
-        if result.output == WAITS {
+        if result.output == AWAITING_APPROVAL {
             return Vec::new();
         }
         let output = result.output.trim_end();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use ostler::Event;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Output, Question};
+use super::{Output, QuestionText};
 
 /// How much may wait for the thread. What waits here leaves less to wait in the session, so it is little.
 const EVENTS: usize = 256;
@@ -31,7 +31,7 @@ enum Item {
     Event(Event),
     Remark(String),
     Line(String),
-    Question(Question),
+    Question(QuestionText),
     Answered,
     Shown(oneshot::Sender<()>),
 }
@@ -61,7 +61,7 @@ impl Batch {
     }
 
     /// A question, left open on the screen.
-    pub(crate) fn question(&mut self, question: Question) {
+    pub(crate) fn question(&mut self, question: QuestionText) {
         self.items.push(Item::Question(question));
     }
 

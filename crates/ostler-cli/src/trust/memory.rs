@@ -17,7 +17,7 @@ const FILE: &str = "trusted.json";
 const VERSION: u32 = 1;
 
 /// The largest file that is read.
-const LONGEST: u64 = 16 * 1024 * 1024;
+const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// What the user trusts.
 #[derive(Debug, Default)]
@@ -181,7 +181,7 @@ fn read(dir: &Path) -> Result<Option<Stored>, String> {
     }
     let mut text = String::new();
     let file = std::fs::File::open(&path).map_err(|error| wrong(&error))?;
-    file.take(LONGEST)
+    file.take(MAX_BYTES)
         .read_to_string(&mut text)
         .map_err(|error| wrong(&error))?;
     let stored: Stored = serde_json::from_str(&text).map_err(|error| wrong(&error))?;

@@ -18,7 +18,9 @@ api_scenarios!(Program(&OPENAI_API));
 
 /// The model thinks, says something, reads a file, and says what is in it.
 fn hello() -> Place {
-    let first = Answer::thinking("Hm.").and_text("Let me see.").and_tool("read_file", json!({"path": "answer.txt"}));
+    let first = Answer::thinking("Hm.")
+        .and_text("Let me see.")
+        .and_tool("read_file", json!({"path": "answer.txt"}));
     let place = Place::new(
         &OPENAI_API,
         Script::new()
@@ -31,13 +33,21 @@ fn hello() -> Place {
 
 /// A run of `hello` in some form; the last argument is the prompt.
 fn shown(place: &Place, form: &[&str]) -> Output {
-    let ran = output(ostler(place).args(["run", "--agent", "openai-api"]).args(form).arg("PROMPT"));
+    let ran = output(
+        ostler(place)
+            .args(["run", "--agent", "openai-api"])
+            .args(form)
+            .arg("PROMPT"),
+    );
     assert_eq!(place.left(), []);
     ran
 }
 
 fn parsed(output: &Output) -> Vec<Value> {
-    utf8(&output.stdout).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    utf8(&output.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
 }
 
 /// What the model's one call of a tool came to, in a fresh project without any policy.
@@ -48,32 +58,66 @@ fn called(tool: &str, input: Value, files: &[(&str, &str)]) -> Value {
             .rule(Rule::on_text("PROMPT").answer(Answer::text("I will.").and_tool(tool, input)))
             .rule(Rule::on_tool_result().answer(Answer::text("Done."))),
     );
-    let home = place.host().iter().find(|(name, _)| name == "HOME").unwrap().1.clone();
+    let home = place
+        .host()
+        .iter()
+        .find(|(name, _)| name == "HOME")
+        .unwrap()
+        .1
+        .clone();
     fs::remove_dir_all(std::path::Path::new(&home).join(".config/ostler")).unwrap();
     for (name, text) in files {
         fs::write(place.work().join(name), text).unwrap();
     }
     let ran = shown(&place, &["--output", "events"]);
-    parsed(&ran).into_iter().find(|event| event["type"] == "tool_result").unwrap()
+    parsed(&ran)
+        .into_iter()
+        .find(|event| event["type"] == "tool_result")
+        .unwrap()
 }
 
 /// The tools that a project is built with need no policy file.
 #[test]
 fn a_fresh_project_is_built_without_a_policy() {
     let makefile = ("Makefile", "test:\n\t@echo the tests pass\n");
-    let result = called("run_command", json!({"command": "make", "args": ["test"]}), &[makefile]);
+    let result = called(
+        "run_command",
+        json!({"command": "make", "args": ["test"]}),
+        &[makefile],
+    );
     assert_eq!(result["output"], "exit code 0\nthe tests pass", "{result}");
-    let result = called("run_command", json!({"command": "make", "args": ["test"]}), &[]);
-    assert!(result["output"].as_str().unwrap().starts_with("denied_by_policy"), "there is no Makefile: {result}");
+    let result = called(
+        "run_command",
+        json!({"command": "make", "args": ["test"]}),
+        &[],
+    );
+    assert!(
+        result["output"]
+            .as_str()
+            .unwrap()
+            .starts_with("denied_by_policy"),
+        "there is no Makefile: {result}"
+    );
 }
 
 /// A file that other programs act on is not written where nobody can be asked.
 #[test]
 fn a_file_that_other_programs_act_on_needs_a_person() {
-    let result = called("write_file", json!({"path": "AGENTS.md", "content": "x"}), &[]);
+    let result = called(
+        "write_file",
+        json!({"path": "AGENTS.md", "content": "x"}),
+        &[],
+    );
     let output = result["output"].as_str().unwrap();
-    assert!(result["ok"] == false && output.contains("AGENTS.md") && output.contains("allow"), "{result}");
-    let result = called("write_file", json!({"path": "notes.md", "content": "x"}), &[]);
+    assert!(
+        result["ok"] == false && output.contains("AGENTS.md") && output.contains("allow"),
+        "{result}"
+    );
+    let result = called(
+        "write_file",
+        json!({"path": "notes.md", "content": "x"}),
+        &[],
+    );
     assert_eq!(result["ok"], true, "{result}");
 }
 
@@ -81,7 +125,10 @@ fn a_file_that_other_programs_act_on_needs_a_person() {
 #[test]
 fn text_is_only_the_answer() {
     let ran = shown(&hello(), &["--output", "text"]);
-    assert_eq!((ran.status.code(), utf8(&ran.stdout), utf8(&ran.stderr)), (Some(0), "It is 42.\n", ""));
+    assert_eq!(
+        (ran.status.code(), utf8(&ran.stdout), utf8(&ran.stderr)),
+        (Some(0), "It is 42.\n", "")
+    );
 }
 
 /// `--output json` is one object with everything that a program wants to know.
@@ -96,11 +143,18 @@ fn json_is_one_object() {
     for (key, value) in expected.as_object().unwrap() {
         assert_eq!(&report[key], value, "{key} in {report:#}");
     }
-    let usage = ["input", "cache_read", "output"].map(|name| report["usage"][name].as_u64().unwrap());
+    let usage =
+        ["input", "cache_read", "output"].map(|name| report["usage"][name].as_u64().unwrap());
     let [input, _, cached, output] = OPENAI_API.numbers.sum(&place.server.served());
-    assert_eq!((usage, &report["usage"]["cost_source"]), ([input, cached, output], &json!("estimated")));
+    assert_eq!(
+        (usage, &report["usage"]["cost_source"]),
+        ([input, cached, output], &json!("estimated"))
+    );
     let cost = (input as f64 * 2.5 + cached as f64 * 1.25 + output as f64 * 10.0) / 1e6;
-    assert!((report["usage"]["cost_usd"].as_f64().unwrap() - cost).abs() < 1e-12, "{report:#}");
+    assert!(
+        (report["usage"]["cost_usd"].as_f64().unwrap() - cost).abs() < 1e-12,
+        "{report:#}"
+    );
 }
 
 /// `--output human`, piped: the answer on stdout, the rest on stderr, and no escape codes anywhere.
@@ -110,8 +164,15 @@ fn human_in_a_pipe_is_plain() {
     let ran = shown(&place, &["--output", "human"]);
     let tokens = tokens_shown(OPENAI_API.numbers.sum(&place.server.served()));
     let (out, err) = (utf8(&ran.stdout), utf8(&ran.stderr));
-    assert_eq!((ran.status.code(), out), (Some(0), "Let me see.\nIt is 42.\n"), "{err}");
-    assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "{err:?}");
+    assert_eq!(
+        (ran.status.code(), out),
+        (Some(0), "Let me see.\nIt is 42.\n"),
+        "{err}"
+    );
+    assert!(
+        !out.contains('\u{1b}') && !err.contains('\u{1b}'),
+        "{err:?}"
+    );
     for part in ["Hm.", "✓ read_file answer.txt", "✓ completed", &tokens] {
         assert!(err.contains(part), "{part:?} is missing: {err}");
     }
@@ -120,11 +181,18 @@ fn human_in_a_pipe_is_plain() {
 /// A failure in words: why, and what to do, on stderr; nothing on stdout.
 #[test]
 fn a_failure_says_what_to_do() {
-    let error = Answer::error(401, "invalid_request_error", "Incorrect API key provided.").code("invalid_api_key");
-    let ran = shown(&Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(error))), &["--output", "text"]);
+    let error = Answer::error(401, "invalid_request_error", "Incorrect API key provided.")
+        .code("invalid_api_key");
+    let ran = shown(
+        &Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(error))),
+        &["--output", "text"],
+    );
     assert_eq!((ran.status.code(), utf8(&ran.stdout)), (Some(4), ""));
     let err = utf8(&ran.stderr);
-    assert!(err.starts_with("auth: ") && err.contains("hint: Set OPENAI_API_KEY"), "{err}");
+    assert!(
+        err.starts_with("auth: ") && err.contains("hint: Set OPENAI_API_KEY"),
+        "{err}"
+    );
 }
 
 /// What is set wrongly is said before anything is sent.
@@ -156,10 +224,21 @@ fn wrong_settings_are_refused() {
 fn a_raw_log_replays_to_the_same_story() {
     let place = hello();
     let log = place.aside("raw.jsonl");
-    let ran = shown(&place, &["--output", "events", "--raw-log", log.to_str().unwrap()]);
-    let lived =
-        Seen { subject: &OPENAI_API, events: parsed(&ran), exit: ran.status.code(), served: place.server.served() };
-    let replayed = output(ostler(&place).args(["replay", "--agent", "openai-api", "--output", "events"]).arg(&log));
+    let ran = shown(
+        &place,
+        &["--output", "events", "--raw-log", log.to_str().unwrap()],
+    );
+    let lived = Seen {
+        subject: &OPENAI_API,
+        events: parsed(&ran),
+        exit: ran.status.code(),
+        served: place.server.served(),
+    };
+    let replayed = output(
+        ostler(&place)
+            .args(["replay", "--agent", "openai-api", "--output", "events"])
+            .arg(&log),
+    );
     let told = Seen {
         subject: &OPENAI_API,
         events: parsed(&replayed),
@@ -175,13 +254,17 @@ fn a_raw_log_replays_to_the_same_story() {
         assert_eq!(seen.answer(), "It is 42.");
     }
     assert_eq!(lived.story(), told.story());
-    assert_eq!(lived.one("turn_ended")["usage"], told.one("turn_ended")["usage"]);
+    assert_eq!(
+        lived.one("turn_ended")["usage"],
+        told.one("turn_ended")["usage"]
+    );
 }
 
 /// The key is in no output, no log, no argument and no environment of a child, whatever happens.
 #[test]
 fn the_key_shows_nowhere() {
-    let look = OPENAI_API.shell("cat /proc/[0-9]*/cmdline | tr '\\0' ' ' > cmdlines; env > environment; echo seen");
+    let look = OPENAI_API
+        .shell("cat /proc/[0-9]*/cmdline | tr '\\0' ' ' > cmdlines; env > environment; echo seen");
     let script = Script::new()
         .rule(Rule::on_text("PROMPT").once().answer(look))
         .rule(Rule::on_tool_result().answer(Answer::error(401, "invalid_request_error", "no")));
@@ -189,10 +272,23 @@ fn the_key_shows_nowhere() {
     let log = place.aside("raw.jsonl");
     let header = "header=X-Router-Key: sk-of-the-router";
     for form in ["events", "human", "json"] {
-        let ran = shown(&place, &["--output", form, "--raw-log", log.to_str().unwrap(), "--set", header]);
+        let ran = shown(
+            &place,
+            &[
+                "--output",
+                form,
+                "--raw-log",
+                log.to_str().unwrap(),
+                "--set",
+                header,
+            ],
+        );
         let raw = fs::read(&log).unwrap();
         for text in [utf8(&ran.stdout), utf8(&ran.stderr), utf8(&raw)] {
-            assert!(!text.contains(KEY) && !text.contains("sk-of-the-router"), "{form}: {text}");
+            assert!(
+                !text.contains(KEY) && !text.contains("sk-of-the-router"),
+                "{form}: {text}"
+            );
         }
         fs::remove_file(&log).unwrap();
     }
@@ -208,13 +304,29 @@ fn doctor_knows_whether_it_is_ready() {
     let doctor = |place: &Place| {
         let ran = output(ostler(place).args(["doctor", "--json"]));
         let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
-        report["agents"].as_array().unwrap().iter().find(|it| it["agent"] == "openai-api").unwrap().clone()
+        report["agents"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|it| it["agent"] == "openai-api")
+            .unwrap()
+            .clone()
     };
     let place = Place::new(&OPENAI_API, Script::new().model("scripted-large"));
     let ready = doctor(&place);
     assert_eq!(ready["status"], "ready", "{ready:#}");
-    assert!(place.server.every_request().iter().any(|request| request.path == "/v1/models"));
-    let away = doctor(&place.without_host("OPENAI_API_KEY").without_host("OPENAI_BASE_URL"));
+    assert!(
+        place
+            .server
+            .every_request()
+            .iter()
+            .any(|request| request.path == "/v1/models")
+    );
+    let away = doctor(
+        &place
+            .without_host("OPENAI_API_KEY")
+            .without_host("OPENAI_BASE_URL"),
+    );
     assert_ne!(away["status"], "ready", "{away:#}");
     assert!(away.to_string().contains("OPENAI_API_KEY"), "{away:#}");
 }
@@ -224,16 +336,26 @@ fn doctor_knows_whether_it_is_ready() {
 fn a_key_makes_it_the_default() {
     let ran = output(ostler(&hello()).args(["run", "--output", "json", "PROMPT"]));
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
-    assert_eq!((&report["agent"], &report["text"]), (&json!("openai-api"), &json!("It is 42.")), "{report:#}");
+    assert_eq!(
+        (&report["agent"], &report["text"]),
+        (&json!("openai-api"), &json!("It is 42.")),
+        "{report:#}"
+    );
 }
 
 /// The second Ctrl-C kills, without waiting for a command that does not react.
 #[test]
 fn a_second_interrupt_kills() {
-    let stubborn = OPENAI_API.shell("trap '' INT TERM; echo running > running; while :; do sleep 300; done");
-    let place = Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(stubborn)));
+    let stubborn =
+        OPENAI_API.shell("trap '' INT TERM; echo running > running; while :; do sleep 300; done");
+    let place = Place::new(
+        &OPENAI_API,
+        Script::new().rule(Rule::any().answer(stubborn)),
+    );
     let mut command = ostler(&place);
-    command.args(["run", "--agent", "openai-api", "PROMPT"]).stderr(Stdio::piped());
+    command
+        .args(["run", "--agent", "openai-api", "PROMPT"])
+        .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let _ = place.wait_for_file("running");
     let began = Instant::now();
@@ -253,7 +375,11 @@ fn a_second_interrupt_kills() {
     let mut rest = String::new();
     err.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
     assert_eq!(place.left(), []);
 }
 
@@ -266,7 +392,11 @@ fn killed_outright_it_leaves_nothing() {
     let task = Task::new("PROMPT");
     let mut child = start(&mut run_command(&place, &task), &task);
     let _ = place.wait_for_file("running");
-    assert!(place.left().len() >= 3, "the program, the shell and what it hid: {:?}", place.left());
+    assert!(
+        place.left().len() >= 3,
+        "the program, the shell and what it hid: {:?}",
+        place.left()
+    );
     signal(child.id(), Signal::KILL);
     child.wait().unwrap();
     place.wait_until_empty(Duration::from_secs(3));

@@ -29,10 +29,17 @@ fn all_gone(pids: &[u32], within: Duration) -> bool {
 #[test]
 fn killing_ostler_leaves_nothing() {
     let rig = Rig::new();
-    let child = rig.fake_run(&format!("{BUSY}hang"), &["hi"]).spawn().unwrap();
+    let child = rig
+        .fake_run(&format!("{BUSY}hang"), &["hi"])
+        .spawn()
+        .unwrap();
     let pids = everyone(&rig);
     signal(&child, Signal::KILL);
-    assert!(all_gone(&pids, AFTER_KILL), "left: {:?}", pids.iter().filter(|p| alive(**p)).collect::<Vec<_>>());
+    assert!(
+        all_gone(&pids, AFTER_KILL),
+        "left: {:?}",
+        pids.iter().filter(|p| alive(**p)).collect::<Vec<_>>()
+    );
     let _ = collect(child);
 }
 
@@ -40,7 +47,10 @@ fn killing_ostler_leaves_nothing() {
 #[test]
 fn killing_ostler_leaves_nothing_of_a_deaf_agent() {
     let rig = Rig::new();
-    let child = rig.fake_run(&format!("ignore-sigterm\n{BUSY}hang"), &["hi"]).spawn().unwrap();
+    let child = rig
+        .fake_run(&format!("ignore-sigterm\n{BUSY}hang"), &["hi"])
+        .spawn()
+        .unwrap();
     let pids = everyone(&rig);
     signal(&child, Signal::KILL);
     assert!(all_gone(&pids, AFTER_KILL));
@@ -51,18 +61,26 @@ fn killing_ostler_leaves_nothing_of_a_deaf_agent() {
 #[test]
 fn a_natural_end_is_swept() {
     let rig = Rig::new();
-    let done =
-        finish(&mut rig.fake_run(&format!("{BUSY}result done\nread-until-eof\nexit 0"), &["--output", "events", "hi"]));
+    let done = finish(&mut rig.fake_run(
+        &format!("{BUSY}result done\nread-until-eof\nexit 0"),
+        &["--output", "events", "hi"],
+    ));
     assert_eq!(done.cause(), "completed");
     let pids = everyone(&rig);
-    assert!(pids.iter().all(|pid| !alive(*pid)), "when the program ends, they are gone already");
+    assert!(
+        pids.iter().all(|pid| !alive(*pid)),
+        "when the program ends, they are gone already"
+    );
 }
 
 // S2-20: the agent is killed from outside; its children go too, and the cause is named.
 #[test]
 fn an_agent_killed_from_outside_is_named_and_swept() {
     let rig = Rig::new();
-    let child = rig.fake_run(&format!("{BUSY}hang"), &["--output", "events", "hi"]).spawn().unwrap();
+    let child = rig
+        .fake_run(&format!("{BUSY}hang"), &["--output", "events", "hi"])
+        .spawn()
+        .unwrap();
     let pids = everyone(&rig);
     kill(pids[0]);
     let done = collect(child);
@@ -76,7 +94,10 @@ fn an_agent_killed_from_outside_is_named_and_swept() {
 fn a_killed_guard_does_not_free_the_agent() {
     let rig = Rig::new();
     let child = rig
-        .fake_run("pid-file agent\nspawn-setsid setsid\nread\ninit\nhang", &["--output", "events", "hi"])
+        .fake_run(
+            "pid-file agent\nspawn-setsid setsid\nread\ninit\nhang",
+            &["--output", "events", "hi"],
+        )
         .spawn()
         .unwrap();
     let pids = [rig.number("agent"), rig.number("setsid")];
@@ -96,12 +117,18 @@ fn kill(pid: u32) {
 fn ctrl_c_interrupts() {
     let rig = Rig::new();
     let script = "pid-file agent\nread\ninit\nanswer-interrupt\nread-until-eof\nexit 0";
-    let child = rig.fake_run(script, &["--output", "events", "hi"]).spawn().unwrap();
+    let child = rig
+        .fake_run(script, &["--output", "events", "hi"])
+        .spawn()
+        .unwrap();
     rig.number("agent");
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, Signal::INT);
     let done = collect(child);
-    assert_eq!((done.code, done.cause().as_str()), (Some(130), "interrupted"));
+    assert_eq!(
+        (done.code, done.cause().as_str()),
+        (Some(130), "interrupted")
+    );
     assert_eq!(done.outcome()["detail"]["acknowledged"], true);
 }
 
@@ -109,14 +136,20 @@ fn ctrl_c_interrupts() {
 fn a_second_ctrl_c_kills_an_agent_that_does_not_listen() {
     let rig = Rig::new();
     let script = format!("ignore-sigterm\n{BUSY}hang");
-    let child = rig.fake_run(&script, &["--grace", "60s", "--output", "events", "hi"]).spawn().unwrap();
+    let child = rig
+        .fake_run(&script, &["--grace", "60s", "--output", "events", "hi"])
+        .spawn()
+        .unwrap();
     let pids = everyone(&rig);
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, Signal::INT);
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, Signal::INT);
     let done = collect(child);
-    assert_eq!((done.code, done.cause().as_str()), (Some(130), "interrupted"));
+    assert_eq!(
+        (done.code, done.cause().as_str()),
+        (Some(130), "interrupted")
+    );
     assert_eq!(done.outcome()["detail"]["acknowledged"], false);
     assert!(pids.iter().all(|pid| !alive(*pid)));
 }
@@ -126,7 +159,10 @@ fn a_second_ctrl_c_kills_an_agent_that_does_not_listen() {
 fn sigterm_stops_in_good_order() {
     let rig = Rig::new();
     let script = format!("{BUSY}answer-interrupt\nread-until-eof\nexit 0");
-    let child = rig.fake_run(&script, &["--output", "events", "hi"]).spawn().unwrap();
+    let child = rig
+        .fake_run(&script, &["--output", "events", "hi"])
+        .spawn()
+        .unwrap();
     let pids = everyone(&rig);
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, Signal::TERM);
@@ -148,7 +184,10 @@ fn the_agent_gets_its_streams_and_nothing_else() {
     );
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let fds = std::fs::read_to_string(rig.path("fds")).unwrap();
-    let inherited: Vec<&str> = fds.lines().filter(|l| l.contains("socket:") || l.contains("pipe:")).collect();
+    let inherited: Vec<&str> = fds
+        .lines()
+        .filter(|l| l.contains("socket:") || l.contains("pipe:"))
+        .collect();
     assert!(
         inherited.iter().all(|l| ["0 ", "1 ", "2 "].iter().any(|n| l.starts_with(n)) || leaked_by_the_runner(l)),
         "{fds}"
@@ -171,18 +210,27 @@ fn leaked_by_the_runner(line: &str) -> bool {
 #[test]
 fn no_process_carries_the_mark_of_a_session_that_is_over() {
     let rig = Rig::new();
-    let done = finish(
-        &mut rig.fake_run("spawn-setsid\nread\ninit\nresult done\nread-until-eof", &["--output", "events", "hi"]),
-    );
+    let done = finish(&mut rig.fake_run(
+        "spawn-setsid\nread\ninit\nresult done\nread-until-eof",
+        &["--output", "events", "hi"],
+    ));
     let session = done.events()[0]["session"].as_str().unwrap().to_owned();
-    assert!(wait_until(PATIENCE, || marked(&format!("OSTLER_SESSION={session}")).is_empty()));
+    assert!(wait_until(PATIENCE, || marked(&format!(
+        "OSTLER_SESSION={session}"
+    ))
+    .is_empty()));
 }
 
 /// Whether a signal was sent to a process and has not arrived yet.
 fn has_pending_signals(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let masks = status.lines().filter_map(|line| line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")));
-    masks.into_iter().any(|mask| mask.trim().bytes().any(|digit| digit != b'0'))
+    let masks = status.lines().filter_map(|line| {
+        line.strip_prefix("SigPnd:")
+            .or(line.strip_prefix("ShdPnd:"))
+    });
+    masks
+        .into_iter()
+        .any(|mask| mask.trim().bytes().any(|digit| digit != b'0'))
 }
 
 // A service manager that ends a whole group of processes tells the guard too; the agent still gets its time (P9).
@@ -190,13 +238,22 @@ fn has_pending_signals(pid: u32) -> bool {
 fn a_guard_that_is_told_to_go_stays_until_the_agent_is_gone() {
     let rig = Rig::new();
     let script = "pid-file agent\nspawn-envless envless\nread\ninit\nhang";
-    let child = rig.fake_run(script, &["--output", "events", "hi"]).spawn().unwrap();
+    let child = rig
+        .fake_run(script, &["--output", "events", "hi"])
+        .spawn()
+        .unwrap();
     let pids = [rig.number("agent"), rig.number("envless")];
     let guard = guard_of(&child);
     rustix::process::kill_process(pid(guard), Signal::TERM).unwrap();
     rustix::process::kill_process(pid(guard), Signal::HUP).unwrap();
-    assert!(wait_until(PATIENCE, || !has_pending_signals(guard)), "the signals do not arrive");
-    assert!(alive(guard) && pids.iter().all(|pid| alive(*pid)), "told to go, it stays");
+    assert!(
+        wait_until(PATIENCE, || !has_pending_signals(guard)),
+        "the signals do not arrive"
+    );
+    assert!(
+        alive(guard) && pids.iter().all(|pid| alive(*pid)),
+        "told to go, it stays"
+    );
     signal(&child, Signal::TERM);
     assert_eq!(collect(child).cause(), "stopped");
     assert!(pids.iter().all(|pid| !alive(*pid)));
@@ -207,7 +264,10 @@ fn a_guard_that_is_told_to_go_stays_until_the_agent_is_gone() {
 fn a_stopped_guard_ends_its_agent_all_the_same() {
     let rig = Rig::new();
     let script = "pid-file agent\nspawn-envless envless\nread\ninit\nhang";
-    let child = rig.fake_run(script, &["--output", "events", "--grace", "300ms", "hi"]).spawn().unwrap();
+    let child = rig
+        .fake_run(script, &["--output", "events", "--grace", "300ms", "hi"])
+        .spawn()
+        .unwrap();
     let pids = [rig.number("agent"), rig.number("envless")];
     let guard = guard_of(&child);
     rustix::process::kill_process(pid(guard), Signal::STOP).unwrap();
@@ -218,9 +278,13 @@ fn a_stopped_guard_ends_its_agent_all_the_same() {
 }
 
 pub(crate) fn guard_of(child: &std::process::Child) -> u32 {
-    let is_guard =
-        |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|c| c.trim() == "agent-guard");
-    let found = ostler_testkit::processes::descendants(child.id()).into_iter().find(is_guard);
+    let is_guard = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|c| c.trim() == "agent-guard")
+    };
+    let found = ostler_testkit::processes::descendants(child.id())
+        .into_iter()
+        .find(is_guard);
     found.unwrap()
 }
 
@@ -232,13 +296,30 @@ pub(crate) fn pid(number: u32) -> rustix::process::Pid {
 #[test]
 fn a_parent_that_ignores_sigchld_changes_nothing() {
     let rig = Rig::new();
-    let run = rig.fake_run("read\ninit\nresult done\nread-until-eof\nexit 0", &["--output", "events", "hi"]);
+    let run = rig.fake_run(
+        "read\ninit\nresult done\nread-until-eof\nexit 0",
+        &["--output", "events", "hi"],
+    );
     let mut shell = std::process::Command::new("/bin/bash");
-    shell.args(["-c", "trap '' CHLD; exec \"$0\" \"$@\""]).arg(run.get_program()).args(run.get_args());
-    shell.env_clear().env("PATH", "/usr/bin:/bin").current_dir(rig.dir());
-    shell.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    shell
+        .args(["-c", "trap '' CHLD; exec \"$0\" \"$@\""])
+        .arg(run.get_program())
+        .args(run.get_args());
+    shell
+        .env_clear()
+        .env("PATH", "/usr/bin:/bin")
+        .current_dir(rig.dir());
+    shell
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped());
     let done = finish(&mut shell);
-    assert_eq!((done.code, done.cause().as_str()), (Some(0), "completed"), "{}", done.stderr);
+    assert_eq!(
+        (done.code, done.cause().as_str()),
+        (Some(0), "completed"),
+        "{}",
+        done.stderr
+    );
     assert_eq!(done.events().last().unwrap()["exit_code"], 0);
 }
 
@@ -247,7 +328,13 @@ fn a_parent_that_ignores_sigchld_changes_nothing() {
 fn a_pause_of_ostler_itself_is_not_the_agents_silence() {
     let rig = Rig::new();
     let script = "pid-file agent\nread\ninit\nloop 30\ntext tick\nsleep 100\nend\nresult done\nread-until-eof";
-    let child = rig.fake_run(script, &["--output", "events", "--idle-timeout", "1s", "hi"]).spawn().unwrap();
+    let child = rig
+        .fake_run(
+            script,
+            &["--output", "events", "--idle-timeout", "1s", "hi"],
+        )
+        .spawn()
+        .unwrap();
     rig.number("agent");
     std::thread::sleep(Duration::from_millis(300));
     signal(&child, Signal::STOP);
@@ -263,7 +350,10 @@ fn files_of_a_killed_run_are_removed() {
     let temp = rig.path("tmp");
     std::fs::create_dir(&temp).unwrap();
     let long = "x".repeat(120_000);
-    let mut command = rig.fake_run("pid-file agent\nread\ninit\nhang", &["--system-prompt", &long, "hi"]);
+    let mut command = rig.fake_run(
+        "pid-file agent\nread\ninit\nhang",
+        &["--system-prompt", &long, "hi"],
+    );
     let child = command.env("TMPDIR", &temp).spawn().unwrap();
     rig.number("agent");
     let files = || std::fs::read_dir(&temp).unwrap().count();
@@ -278,11 +368,17 @@ fn files_of_a_killed_run_are_removed() {
 fn a_raw_log_that_is_a_pipe_holds_nothing_up() {
     let rig = Rig::new();
     let pipe = rig.path("pipe");
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let done = finish(
-        &mut rig
-            .fake_run("read\ninit\nresult done\nread-until-eof", &["--output", "events", "--raw-log", "pipe", "hi"]),
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&pipe)
+            .status()
+            .unwrap()
+            .success()
     );
+    let done = finish(&mut rig.fake_run(
+        "read\ninit\nresult done\nread-until-eof",
+        &["--output", "events", "--raw-log", "pipe", "hi"],
+    ));
     assert_eq!(done.cause(), "completed");
     assert!(done.stdout.contains("raw_log_failed"));
 }

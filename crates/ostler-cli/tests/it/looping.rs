@@ -135,11 +135,11 @@ fn people_see_the_rounds_and_the_check() {
         done.stderr
     );
     for part in [
-        "✗ The result was checked, and it is not right: `cat done.txt` failed with exit code 1.",
+        "✗ The result failed verification: `cat done.txt` failed with exit code 1.",
         "  │ ",
         "No such file",
         "✓ write_file done.txt",
-        "✓ The result was checked, and it is right.",
+        "✓ The result passed verification.",
         "✓ completed",
         "3 iterations",
         "resume with: ostler loop --model scripted:",

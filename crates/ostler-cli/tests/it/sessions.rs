@@ -7,7 +7,7 @@ use ostler_core::event::{
 };
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{Scope, Usage};
-use ostler_store::{Entry, Log, Opening, Store};
+use ostler_store::{Log, LogEntry, NewSession, Store};
 use ostler_testkit::pty::Pty;
 use serde_json::Value;
 
@@ -95,7 +95,7 @@ fn keep(store: &Store, session: &str, minutes: i64, story: Vec<EventKind>) {
     } else {
         "mock"
     };
-    let opening = Opening {
+    let opening = NewSession {
         session: session.into(),
         agent: agent.into(),
         dir: format!("/nowhere/{session}\u{1b}[2J").into(),
@@ -114,7 +114,7 @@ fn keep(store: &Store, session: &str, minutes: i64, story: Vec<EventKind>) {
     let entries = (1..)
         .zip(story)
         .map(event)
-        .map(|event| Entry {
+        .map(|event| LogEntry {
             event,
             raw_offset: 0,
         })
@@ -193,7 +193,7 @@ fn the_state_directory_is_where_the_environment_says() {
     );
     assert_eq!(done.code, Some(70));
     assert!(
-        done.stderr.contains("sessions cannot be kept in") && done.stderr.contains("hint:"),
+        done.stderr.contains("cannot store sessions in") && done.stderr.contains("hint:"),
         "{}",
         done.stderr
     );
@@ -396,7 +396,7 @@ fn what_the_user_said_is_shown_in_every_turn() {
     keep(&store, "eeee6666", 0, Vec::new());
     let entries = (1..).zip(all).map(|(seq, kind)| {
         turn += u32::from(matches!(kind, EventKind::TurnStarted(_)));
-        Entry {
+        LogEntry {
             event: Event {
                 seq,
                 at,
@@ -808,7 +808,7 @@ fn a_session_is_exported() {
 fn a_session_is_removed_when_that_is_confirmed_and_it_is_not_running() {
     let rig = filled();
     let store = Store::open(&rig.path("state")).unwrap();
-    let opening = Opening {
+    let opening = NewSession {
         session: "cccc4444-live".into(),
         agent: "mock".into(),
         dir: "/nowhere".into(),
@@ -836,7 +836,7 @@ fn a_session_is_removed_when_that_is_confirmed_and_it_is_not_running() {
     // All or none: the second of them is running.
     let done = run(&rig, &["rm", "--yes", "bbbb", "cccc"]);
     assert_eq!(done.code, Some(2));
-    let process = format!("process {} drives it", std::process::id());
+    let process = format!("is running in process {}", std::process::id());
     assert!(
         done.stderr.contains("cccc4444-live is running") && done.stderr.contains(&process),
         "{}",

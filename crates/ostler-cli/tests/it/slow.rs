@@ -24,15 +24,23 @@ enum Reads {
 fn flood(total: u64, line: u64, reads: Reads) {
     let rig = Rig::new();
     let printed = rig.path("printed");
-    let script =
-        format!("read\ninit\nflood {total} {line}\npid-file {}\nresult done\nread-until-eof", printed.display());
+    let script = format!(
+        "read\ninit\nflood {total} {line}\npid-file {}\nresult done\nread-until-eof",
+        printed.display()
+    );
     let mut child = rig
-        .fake_run(&script, &["--output", "events", "--max-log-size", "4GB", "hi"])
+        .fake_run(
+            &script,
+            &["--output", "events", "--max-log-size", "4GB", "hi"],
+        )
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
     if reads == Reads::WhenAllIsPrinted {
-        assert!(processes::wait_until(Duration::from_secs(280), || printed.exists()), "the agent waits for a reader");
+        assert!(
+            processes::wait_until(Duration::from_secs(280), || printed.exists()),
+            "the agent waits for a reader"
+        );
     }
     let mut out = child.stdout.take().unwrap();
     let (mut peak, mut came, mut last) = (0, 0u64, Vec::new());
@@ -48,8 +56,15 @@ fn flood(total: u64, line: u64, reads: Reads) {
     assert!(came > total / 100 * 95, "{came} bytes arrived");
     assert!(String::from_utf8_lossy(&last).contains("\"cause\":\"completed\""));
     // The allocator keeps buffers of long lines for a while after they were freed.
-    let freed = if line > 1024 * 1024 { 8 * line / 1024 } else { 0 };
-    assert!(peak > 0 && peak < MOST_KIB + freed, "{line} bytes per line, {reads:?}: peak of {peak} KiB");
+    let freed = if line > 1024 * 1024 {
+        8 * line / 1024
+    } else {
+        0
+    };
+    assert!(
+        peak > 0 && peak < MOST_KIB + freed,
+        "{line} bytes per line, {reads:?}: peak of {peak} KiB"
+    );
 }
 
 // S4-34, S4-40: a flood of output, stored and printed, and the memory of the program stays under 50 MB. Lines of 4 MiB count

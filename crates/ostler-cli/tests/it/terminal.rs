@@ -10,7 +10,7 @@ use ostler_core::event::{
 };
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw_json::RawJson;
-use ostler_store::{Entry, Log, Opening, Store};
+use ostler_store::{Log, LogEntry, NewSession, Store};
 use ostler_testkit::fake;
 use ostler_testkit::pty::Pty;
 
@@ -173,7 +173,7 @@ fn filled() -> Rig {
     let store = Store::open(&rig.path("state")).unwrap();
     for (session, ends) in [("aaaa1111-whole", true), ("bbbb2222-cut", false)] {
         let dir = format!("/nowhere/{HOSTILE}").into();
-        let opening = Opening {
+        let opening = NewSession {
             session: session.into(),
             agent: HOSTILE.into(),
             dir,
@@ -194,7 +194,7 @@ fn filled() -> Rig {
         let entries = (1..)
             .zip(story)
             .map(event)
-            .map(|event| Entry {
+            .map(|event| LogEntry {
                 event,
                 raw_offset: 0,
             })

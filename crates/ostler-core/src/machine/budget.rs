@@ -94,7 +94,7 @@ impl Machine {
                 Box::new(outcome),
                 now.saturating_add(self.limits.grace),
             )));
-            fx.push(Effect::Say(ToAgent::Interrupt));
+            fx.push(Effect::Send(ToAgent::Interrupt));
         }
     }
 

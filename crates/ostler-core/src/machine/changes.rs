@@ -30,8 +30,8 @@ impl Changes {
 impl Machine {
     pub(super) fn change(&mut self, now: Duration, change: Change, fx: &mut Vec<Effect>) {
         let able = match change {
-            Change::Model(_) => self.able.set_model,
-            Change::PermissionMode(_) => self.able.set_permission_mode,
+            Change::Model(_) => self.capabilities.set_model,
+            Change::PermissionMode(_) => self.capabilities.set_permission_mode,
         };
         if !able {
             return self.refuse(
@@ -58,7 +58,7 @@ impl Machine {
         self.changes
             .open
             .push((id, change.clone(), now.saturating_add(self.limits.control)));
-        fx.push(Effect::Say(ToAgent::Change { id, change }));
+        fx.push(Effect::Send(ToAgent::Change { id, change }));
     }
 
     /// The agent can hear again, or will be started anew.

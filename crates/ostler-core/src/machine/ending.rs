@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::turn::{self, Pending, Turn};
 use super::{Effect, Machine};
-use crate::dialect::{Exit, ToAgent, TurnOver};
+use crate::dialect::{Exit, ToAgent, TurnResult};
 use crate::event::{Ended, Level, Notice, Origin, SessionState};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::AfterTurn;
@@ -45,7 +45,7 @@ impl Machine {
         match &mut self.open {
             Some(turn) if !matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_))) => {
                 turn.pending = Some(Pending::Stop(until));
-                fx.push(Effect::Say(ToAgent::Interrupt));
+                fx.push(Effect::Send(ToAgent::Interrupt));
                 self.go(SessionState::Stopping, fx);
             }
             Some(_) => {}
@@ -179,7 +179,7 @@ impl Machine {
                         Box::new(outcome),
                         now.saturating_add(self.limits.grace),
                     )));
-                    fx.push(Effect::Say(ToAgent::Interrupt));
+                    fx.push(Effect::Send(ToAgent::Interrupt));
                 }
                 Some(turn::Due::NoAnswer(outcome)) => self.give_up_on_turn(now, outcome, fx),
                 None => {}
@@ -199,7 +199,7 @@ impl Machine {
     fn give_up_on_turn(&mut self, now: Duration, outcome: Outcome, fx: &mut Vec<Effect>) {
         let mut pending = None;
         if self.open.is_some() {
-            pending = self.close_turn(TurnOver::bare(outcome), fx);
+            pending = self.close_turn(TurnResult::new(outcome), fx);
         } else {
             self.last = Some(outcome);
         }
@@ -275,7 +275,7 @@ impl Machine {
     pub(super) fn exited(
         &mut self,
         now: Duration,
-        (exit, blame): (&Exit, Option<TurnOver>),
+        (exit, blame): (&Exit, Option<TurnResult>),
         fx: &mut Vec<Effect>,
     ) {
         if self.spawned.is_none() && self.ladder.is_none() {
@@ -283,7 +283,7 @@ impl Machine {
         }
         let ending = self.is_ending();
         if let Some(turn) = &self.open {
-            let over = blame.unwrap_or_else(|| TurnOver::bare(turn.cut_off(exit)));
+            let over = blame.unwrap_or_else(|| TurnResult::new(turn.cut_off(exit)));
             let pending = self.close_turn(over, fx);
             if matches!(pending, Some(Pending::Limit(_))) {
                 self.go(SessionState::Stopping, fx); // it went when it was told to end the turn: no other way out
@@ -295,7 +295,7 @@ impl Machine {
                 return self.asleep(now, fx);
             }
         } else if !ending && self.can_sleep() {
-            if self.ladder.is_none() && self.able.many_turns {
+            if self.ladder.is_none() && self.capabilities.many_turns {
                 self.gone(exit, fx);
             }
             return self.asleep(now, fx);
@@ -313,7 +313,7 @@ impl Machine {
     }
 
     /// Ends the open turn, if there is one, and says what had been pending on it.
-    pub(super) fn close_turn(&mut self, over: TurnOver, fx: &mut Vec<Effect>) -> Option<Pending> {
+    pub(super) fn close_turn(&mut self, over: TurnResult, fx: &mut Vec<Effect>) -> Option<Pending> {
         let turn = self.open.take()?;
         self.close_tools(fx);
         if self.background == 0 {

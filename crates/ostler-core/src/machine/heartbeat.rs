@@ -28,7 +28,7 @@ impl Heartbeat {
 impl Machine {
     /// Whether silence is no sign of trouble: a tool runs, or the agent is one that says nothing until it is done.
     pub(super) fn may_be_silent(&self) -> bool {
-        self.able.silent || self.tools.running()
+        self.capabilities.silent || self.tools.running()
     }
 
     /// When it is time to say that the agent is still at work.
@@ -40,7 +40,7 @@ impl Machine {
         self.heartbeat
             .told
             .checked_add(EVERY)
-            .filter(|_| self.able.silent && works)
+            .filter(|_| self.capabilities.silent && works)
     }
 
     pub(super) fn silence_due(&mut self, now: Duration, fx: &mut Vec<Effect>) {

@@ -17,7 +17,7 @@ impl Machine {
     }
 
     pub(super) fn freeze(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if !self.able.freeze {
+        if !self.capabilities.freeze {
             let why = "this agent has no process that could be stopped; pause holds messages back";
             return self.refuse(("freeze", "unsupported"), why, fx);
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::{Answer, Effect, Machine};
+use super::{PermissionAnswer, Effect, Machine};
 use crate::dialect::ToAgent;
 use crate::event::{DecidedBy, Decision, EventKind, Level, Notice, Permission};
 use crate::permission::{
@@ -160,7 +160,7 @@ impl Machine {
                 DecidedBy::Default,
             ),
             _ => {
-                return fx.push(Effect::Say(ToAgent::Verdict {
+                return fx.push(Effect::Send(ToAgent::Verdict {
                     id: ask.id,
                     verdict: Verdict::Undecided,
                 }));
@@ -200,7 +200,7 @@ impl Machine {
         };
         self.permissions.settle(&id);
         self.tell_permission(now, permission(&id, &ask, decision, (message, by)), fx);
-        fx.push(Effect::Say(ToAgent::Verdict {
+        fx.push(Effect::Send(ToAgent::Verdict {
             id: ask.id,
             verdict,
         }));
@@ -217,7 +217,7 @@ impl Machine {
     pub(super) fn answered(
         &mut self,
         now: Duration,
-        (id, answer): (&str, Answer),
+        (id, answer): (&str, PermissionAnswer),
         fx: &mut Vec<Effect>,
     ) {
         let Some(at) = self
@@ -236,15 +236,15 @@ impl Machine {
         };
         let (id, ask) = self.permissions.open.remove(at);
         let (verdict, message) = match answer {
-            Answer::Allow => (Verdict::Allow, None),
-            Answer::AllowAlways => {
+            PermissionAnswer::Allow => (Verdict::Allow, None),
+            PermissionAnswer::AllowAlways => {
                 self.permissions.granted.push(ask.clone());
                 (
                     Verdict::Allow,
                     Some("for the rest of the session".to_owned()),
                 )
             }
-            Answer::Deny(why) => (Verdict::Deny(why.clone()), Some(why)),
+            PermissionAnswer::Deny(why) => (Verdict::Deny(why.clone()), Some(why)),
         };
         self.decide(
             now,
@@ -294,7 +294,7 @@ impl Machine {
             );
             if self.spawned.is_some() {
                 // What asked may still wait: a sub-agent in the background, for example.
-                fx.push(Effect::Say(ToAgent::Verdict {
+                fx.push(Effect::Send(ToAgent::Verdict {
                     id: ask.id,
                     verdict: Verdict::Deny(why),
                 }));

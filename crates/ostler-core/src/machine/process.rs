@@ -5,22 +5,22 @@ use std::time::Duration;
 use super::ending::Then;
 use super::turn::{Pending, Turn};
 use super::{Effect, Machine};
-use crate::dialect::{Capabilities, Exit, TurnOver};
+use crate::dialect::{Capabilities, Exit, TurnResult};
 use crate::event::{Level, Notice, SessionState};
 use crate::outcome::Outcome;
 use crate::spec::AfterTurn;
 
 impl Machine {
-    /// The same for an agent that can do these things.
+    /// Sets the agent's capabilities.
     #[must_use]
-    pub fn able(mut self, able: Capabilities) -> Self {
-        self.able = able;
+    pub fn with_capabilities(mut self, capabilities: Capabilities) -> Self {
+        self.capabilities = capabilities;
         self
     }
 
-    /// From now on the agent can do these things.
-    pub fn set_able(&mut self, able: Capabilities) {
-        self.able = able;
+    /// Replaces the agent's capabilities, after a change of transport.
+    pub fn set_capabilities(&mut self, capabilities: Capabilities) {
+        self.capabilities = capabilities;
     }
 
     pub(super) fn start(&mut self, fx: &mut Vec<Effect>) {
@@ -59,7 +59,7 @@ impl Machine {
         // The message was accepted, so it gets its turn, and the turn its ending.
         if let Some(prompt) = self.queue.pop_front() {
             self.begin(now, Some(&prompt), fx);
-            self.close_turn(TurnOver::bare(outcome.clone()), fx);
+            self.close_turn(TurnResult::new(outcome.clone()), fx);
         }
         if self.lived && self.can_sleep() {
             self.release_changes(now, fx);
@@ -70,12 +70,12 @@ impl Machine {
 
     /// Whether the session can outlive the agent's process: the next message starts another.
     pub(super) fn can_sleep(&self) -> bool {
-        self.after_turn == AfterTurn::Wait && (self.able.resume || !self.able.many_turns)
+        self.after_turn == AfterTurn::Wait && (self.capabilities.resume || !self.capabilities.many_turns)
     }
 
     /// Whether each turn has a process of its own.
     pub(super) fn lives_for_a_turn(&self) -> bool {
-        !self.able.many_turns && self.can_sleep() && self.spawned.is_some() && self.turns > 0
+        !self.capabilities.many_turns && self.can_sleep() && self.spawned.is_some() && self.turns > 0
     }
 
     /// The turn is over, and so is the life of its process.
@@ -121,9 +121,9 @@ impl Machine {
         }
     }
 
-    /// Whether nobody wants the session or its turn to end.
+    /// Returns true if neither the session nor the current turn is being ended.
     #[must_use]
-    pub fn goes_on(&self) -> bool {
+    pub fn is_undisturbed(&self) -> bool {
         self.ladder.is_none() && self.open.as_ref().is_none_or(|turn| turn.pending.is_none())
     }
 

@@ -21,16 +21,16 @@ impl Machine {
     pub(super) fn steer(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
         match &self.open {
             Some(turn)
-                if self.able.steer
+                if self.capabilities.steer
                     && turn.pending.is_none()
                     && !self.paused
                     && self.spawned.is_some() =>
             {
                 // The notice is the message: whoever goes on from the log has to know it.
                 self.emit(Notice::new(Level::Info, "steered", prompt.clone()), fx);
-                fx.push(Effect::Say(ToAgent::Steer(prompt)));
+                fx.push(Effect::Send(ToAgent::Steer(prompt)));
             }
-            Some(_) if !self.able.steer => {
+            Some(_) if !self.capabilities.steer => {
                 let why =
                     "the agent takes no message while a turn is under way; send it to wait instead";
                 self.refuse(("send", "unsupported"), why, fx);
@@ -61,7 +61,7 @@ impl Machine {
         }
         if let Some(prompt) = self.queue.pop_front() {
             self.begin(now, Some(&prompt), fx);
-            fx.push(Effect::Say(ToAgent::Prompt(prompt)));
+            fx.push(Effect::Send(ToAgent::Prompt(prompt)));
         }
     }
 }

@@ -11,7 +11,7 @@ mod volume;
 use std::time::Duration;
 
 use super::*;
-use crate::dialect::TurnOver;
+use crate::dialect::TurnResult;
 use crate::event::{DecidedBy, Decision, Permission, Started, Text, TextKind, ToolCall, ToolResult, Unreadable};
 use crate::outcome::Cause;
 use crate::raw_json::RawJson;
@@ -34,7 +34,7 @@ impl Rig {
     /// A one-message session whose agent has said who it is.
     fn working() -> Self {
         let mut rig = Self::new(Limits::default(), AfterTurn::End);
-        for input in [Input::Send("hi".into()), Input::Start, Input::Spawned, Input::Heard(started())] {
+        for input in [Input::Send("hi".into()), Input::Start, Input::Spawned, Input::Event(started())] {
             rig.give(input);
         }
         rig
@@ -102,8 +102,8 @@ fn used(model: &str, input: u64) -> EventKind {
     Usage::of(Some(model.into()), Tokens { input, ..Tokens::default() }).into()
 }
 
-fn over(cause: Cause) -> TurnOver {
-    TurnOver::bare(Outcome::new(cause, "x"))
+fn over(cause: Cause) -> TurnResult {
+    TurnResult::new(Outcome::new(cause, "x"))
 }
 
 fn exit(code: i32) -> Exit {
@@ -113,8 +113,8 @@ fn exit(code: i32) -> Exit {
 #[test]
 fn a_run_from_start_to_end() {
     let mut rig = Rig::working();
-    rig.give(Input::Heard(text("hello")))
-        .give(Input::TurnOver(over(Cause::Completed)))
+    rig.give(Input::Event(text("hello")))
+        .give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Exited(exit(0), None));
     let words = ["state", "turn_started", "started", "state", "text", "turn_ended", "state", "state", "state", "ended"];
     assert_eq!(rig.words(), words);
@@ -127,7 +127,7 @@ fn a_run_from_start_to_end() {
 #[test]
 fn states_go_from_created_to_ended() {
     let mut rig = Rig::working();
-    rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Exited(exit(0), None));
+    rig.give(Input::TurnEnded(over(Cause::Completed))).give(Input::Exited(exit(0), None));
     let states: Vec<String> = rig
         .events()
         .iter()
@@ -151,7 +151,7 @@ fn a_start_that_fails_still_ends_the_turn_and_the_session() {
 #[test]
 fn an_agent_that_dies_is_blamed_with_its_stderr() {
     let mut rig = Rig::working();
-    rig.give(Input::Heard(text("par"))).give(Input::Heard(call("1")));
+    rig.give(Input::Event(text("par"))).give(Input::Event(call("1")));
     rig.give(Input::Exited(Exit { code: None, signal: Some(9), stderr: "boom".into() }, None));
     assert_eq!((rig.machine.state(), rig.machine.deadline()), (SessionState::Ended, None));
     let ended = rig.turn_ended();
@@ -170,7 +170,7 @@ fn unreadable_output_without_a_result_is_an_invalid_response() {
     let ends = |lines: &[&str], exit: Exit| {
         let mut rig = Rig::working();
         for line in lines {
-            rig.give(Input::Heard(unreadable(line)));
+            rig.give(Input::Event(unreadable(line)));
         }
         rig.give(Input::Exited(exit, None));
         rig.turn_ended().outcome.clone()
@@ -188,12 +188,12 @@ fn unreadable_output_without_a_result_is_an_invalid_response() {
     assert_eq!(ends(&[], exit(0)).cause, Cause::AgentDied);
     // An agent that was at work speaks its protocol; a warning between its lines does not change that.
     let mut rig = Rig::working();
-    rig.give(Input::Heard(unreadable("a warning"))).give(Input::Heard(text("half an answer")));
+    rig.give(Input::Event(unreadable("a warning"))).give(Input::Event(text("half an answer")));
     rig.give(Input::Exited(exit(0), None));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::AgentDied);
     // With a result, a line that cannot be read is one event and nothing more.
     let mut rig = Rig::working();
-    rig.give(Input::Heard(unreadable("a banner"))).give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::Event(unreadable("a banner"))).give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
 }
 
@@ -201,7 +201,7 @@ fn unreadable_output_without_a_result_is_an_invalid_response() {
 #[test]
 fn an_agent_that_stays_after_its_result_is_ended() {
     let mut rig = Rig::working();
-    rig.give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
     rig.wait(4 * S);
     assert!(!rig.did(&Effect::Terminate));
@@ -240,11 +240,11 @@ fn a_process_that_cannot_be_killed_does_not_hold_the_session() {
 fn the_wall_limit_interrupts_and_names_itself() {
     let mut rig = Rig::working();
     rig.machine.limits.idle = None;
-    rig.give(Input::Heard(text("partial"))).wait(59 * 60 * S);
-    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
+    rig.give(Input::Event(text("partial"))).wait(59 * 60 * S);
+    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
-    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
-    rig.give(Input::TurnOver(over(Cause::Interrupted))).give(Input::Exited(exit(0), None));
+    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
+    rig.give(Input::TurnEnded(over(Cause::Interrupted))).give(Input::Exited(exit(0), None));
     let ended = rig.turn_ended();
     assert_eq!((ended.outcome.cause, ended.text.as_str()), (Cause::WallLimit, "partial"));
     assert_eq!(ended.outcome.detail.as_deref().unwrap().limit_ms, Some(3_600_000));
@@ -267,11 +267,11 @@ fn a_limit_ends_the_turn_within_five_seconds() {
         while ended.is_none() {
             rig.now = rig.machine.deadline().expect("a turn with a limit has a deadline");
             rig.give(Input::Tick);
-            if acknowledges && rig.did(&Effect::Say(ToAgent::Interrupt)) {
-                rig.give(Input::TurnOver(over(Cause::Interrupted)));
+            if acknowledges && rig.did(&Effect::Send(ToAgent::Interrupt)) {
+                rig.give(Input::TurnEnded(over(Cause::Interrupted)));
             }
             if talks {
-                rig.give(Input::Heard(text("and on ")));
+                rig.give(Input::Event(text("and on ")));
             }
             ended = rig.words().contains(&"turn_ended").then_some(rig.now);
         }
@@ -288,12 +288,12 @@ fn a_limit_ends_the_turn_within_five_seconds() {
 fn ten_minutes_of_progress_are_no_silence() {
     let mut rig = Rig::working();
     rig.machine.limits.idle = Some(30 * S);
-    rig.give(Input::Heard(call("1")));
+    rig.give(Input::Event(call("1")));
     for minute in 1..=10 {
-        rig.wait(60 * S).give(Input::Remark(Notice::new(Level::Info, "tool_progress", format!("minute {minute}"))));
-        assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)), "cut off in minute {minute}");
+        rig.wait(60 * S).give(Input::Notice(Notice::new(Level::Info, "tool_progress", format!("minute {minute}"))));
+        assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)), "cut off in minute {minute}");
     }
-    rig.give(Input::Heard(result("1"))).give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::Event(result("1"))).give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
     assert_eq!(rig.words().iter().filter(|word| **word == "notice").count(), 10, "each report is an event");
 }
@@ -310,12 +310,12 @@ fn an_agent_that_ignores_the_limit_is_terminated() {
 #[test]
 fn silence_counts_only_while_the_model_is_to_speak() {
     let mut rig = Rig::working();
-    rig.give(Input::Heard(call("1"))).wait(30 * 60 * S);
-    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)), "a silent tool is not idle");
-    rig.give(Input::Heard(result("1"))).wait(9 * 60 * S);
-    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
+    rig.give(Input::Event(call("1"))).wait(30 * 60 * S);
+    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)), "a silent tool is not idle");
+    rig.give(Input::Event(result("1"))).wait(9 * 60 * S);
+    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
-    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)), "a silent model is");
+    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)), "a silent model is");
 }
 
 #[test]
@@ -330,10 +330,10 @@ fn silence_does_not_count_while_somebody_is_asked() {
         message: None,
     };
     let mut rig = Rig::working();
-    rig.give(Input::Heard(ask(Decision::Asked).into())).wait(30 * 60 * S);
-    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
-    rig.give(Input::Heard(ask(Decision::Denied).into())).wait(10 * 60 * S);
-    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
+    rig.give(Input::Event(ask(Decision::Asked).into())).wait(30 * 60 * S);
+    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
+    rig.give(Input::Event(ask(Decision::Denied).into())).wait(10 * 60 * S);
+    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn an_agent_that_never_speaks_hits_the_startup_limit() {
 fn an_interrupt_says_whether_it_was_acknowledged() {
     let acknowledged = |rig: &Rig| rig.turn_ended().outcome.detail.as_deref().unwrap().acknowledged;
     let mut heard = Rig::working();
-    heard.give(Input::Interrupt).give(Input::TurnOver(over(Cause::Interrupted)));
+    heard.give(Input::Interrupt).give(Input::TurnEnded(over(Cause::Interrupted)));
     assert_eq!((heard.turn_ended().outcome.cause, acknowledged(&heard)), (Cause::Interrupted, Some(true)));
     let mut deaf = Rig::working();
     deaf.give(Input::Interrupt).wait(5 * S);
@@ -360,7 +360,7 @@ fn an_interrupt_says_whether_it_was_acknowledged() {
 #[test]
 fn a_turn_that_finished_before_the_interrupt_is_completed() {
     let mut rig = Rig::working();
-    rig.give(Input::Interrupt).give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::Interrupt).give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
 }
 
@@ -375,20 +375,20 @@ fn an_interrupt_without_a_turn_is_refused_with_an_event() {
 #[test]
 fn background_tasks_hold_the_end_back() {
     let mut rig = Rig::working();
-    rig.give(Input::Background(1)).give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::Background(1)).give(Input::TurnEnded(over(Cause::Completed)));
     assert!(!rig.did(&Effect::CloseInput));
     rig.give(Input::Background(0));
     assert!(rig.did(&Effect::CloseInput));
 
     let mut stuck = Rig::working();
-    stuck.give(Input::Background(1)).give(Input::TurnOver(over(Cause::Completed))).wait(60 * 60 * S);
+    stuck.give(Input::Background(1)).give(Input::TurnEnded(over(Cause::Completed))).wait(60 * 60 * S);
     assert!(stuck.did(&Effect::CloseInput));
 }
 
 #[test]
 fn an_interrupt_ends_background_tasks() {
     let mut rig = Rig::working();
-    rig.give(Input::Background(1)).give(Input::TurnOver(over(Cause::Completed))).give(Input::Interrupt);
+    rig.give(Input::Background(1)).give(Input::TurnEnded(over(Cause::Completed))).give(Input::Interrupt);
     assert!(rig.did(&Effect::CloseInput));
     rig.give(Input::Exited(exit(0), None));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
@@ -401,16 +401,16 @@ fn silence_before_the_first_word_is_not_idle() {
     let limits = Limits { idle: Some(S), ..Limits::default() };
     let mut rig = Rig::new(limits, AfterTurn::End);
     rig.give(Input::Send("hi".into())).give(Input::Start).give(Input::Spawned).wait(30 * S);
-    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
-    rig.give(Input::Heard(started())).wait(2 * S);
-    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
+    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
+    rig.give(Input::Event(started())).wait(2 * S);
+    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
 }
 
 #[test]
 fn an_agent_that_goes_on_by_itself_gets_a_turn_of_its_own() {
     let mut rig = Rig::working();
-    rig.give(Input::Background(1)).give(Input::TurnOver(over(Cause::Completed)));
-    rig.give(Input::TurnBegan).give(Input::Background(0)).give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::Background(1)).give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(Input::TurnStarted).give(Input::Background(0)).give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.words().iter().filter(|w| **w == "turn_ended").count(), 2);
     assert_eq!(rig.machine.turn(), 2);
 }
@@ -419,7 +419,7 @@ fn an_agent_that_goes_on_by_itself_gets_a_turn_of_its_own() {
 #[test]
 fn a_result_without_a_turn_is_only_noticed() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
-    rig.give(Input::Start).give(Input::Spawned).give(Input::TurnOver(over(Cause::Auth)));
+    rig.give(Input::Start).give(Input::Spawned).give(Input::TurnEnded(over(Cause::Auth)));
     assert_eq!(rig.words(), ["state", "state", "notice"]);
 }
 
@@ -428,8 +428,8 @@ fn messages_wait_their_turn_and_are_never_lost() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
     rig.give(Input::Send("two".into())).give(Input::Send("three".into()));
-    rig.give(Input::TurnOver(over(Cause::Completed)));
-    assert!(rig.did(&Effect::Say(ToAgent::Prompt("two".into()))) && !rig.did(&Effect::Say(ToAgent::Prompt("three".into()))));
+    rig.give(Input::TurnEnded(over(Cause::Completed)));
+    assert!(rig.did(&Effect::Send(ToAgent::Prompt("two".into()))) && !rig.did(&Effect::Send(ToAgent::Prompt("three".into()))));
     rig.give(Input::Stop);
     assert_eq!(rig.words().iter().filter(|w| **w == "refused").count(), 1);
 }
@@ -439,11 +439,11 @@ fn messages_wait_their_turn_and_are_never_lost() {
 fn pause_holds_messages_back_and_resume_delivers_them() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Pause).give(Input::Send("later".into()));
+    rig.give(Input::TurnEnded(over(Cause::Completed))).give(Input::Pause).give(Input::Send("later".into()));
     assert_eq!(rig.machine.state(), SessionState::Paused);
-    assert!(!rig.did(&Effect::Say(ToAgent::Prompt("later".into()))));
+    assert!(!rig.did(&Effect::Send(ToAgent::Prompt("later".into()))));
     rig.give(Input::Resume);
-    assert!(rig.did(&Effect::Say(ToAgent::Prompt("later".into()))));
+    assert!(rig.did(&Effect::Send(ToAgent::Prompt("later".into()))));
     assert_eq!(rig.machine.state(), SessionState::Working);
 }
 
@@ -462,11 +462,11 @@ fn stop_and_kill_are_idempotent() {
 #[test]
 fn a_call_without_a_result_is_paired_when_the_turn_ends() {
     let mut rig = Rig::working();
-    rig.give(Input::Heard(call("1")))
-        .give(Input::Heard(call("1")))
-        .give(Input::Heard(call("2")))
-        .give(Input::Heard(result("2")));
-    rig.give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::Event(call("1")))
+        .give(Input::Event(call("1")))
+        .give(Input::Event(call("2")))
+        .give(Input::Event(result("2")));
+    rig.give(Input::TurnEnded(over(Cause::Completed)));
     let results: Vec<(String, Option<String>, bool)> = rig
         .events()
         .iter()
@@ -483,7 +483,7 @@ fn a_long_answer_is_cut_with_a_marker_and_a_notice() {
     let mut rig = Rig::working();
     let mut long = over(Cause::Completed);
     long.text = Some("x".repeat(15 * 1024 * 1024));
-    rig.give(Input::TurnOver(long));
+    rig.give(Input::TurnEnded(long));
     let text = &rig.turn_ended().text;
     assert!(text.len() < 10 * 1024 * 1024 + 100 && text.contains("[OUTPUT TRUNCATED"));
     assert!(rig.events().iter().any(|w| matches!(w, EventKind::Notice(n) if n.code == "output_truncated")));
@@ -494,13 +494,13 @@ fn the_budget_warns_at_eighty_percent_and_ends_the_turn_at_the_limit() {
     let spend = |usd: f64| EventKind::from(Usage::of(None, Tokens::default()).reported(usd));
     let mut rig = Rig::working();
     rig.machine.limits.budget_usd = Some(1.0);
-    rig.give(Input::Heard(spend(0.5)));
+    rig.give(Input::Event(spend(0.5)));
     assert!(!rig.words().contains(&"notice"));
-    rig.give(Input::Heard(spend(0.9))).give(Input::Heard(spend(0.95)));
+    rig.give(Input::Event(spend(0.9))).give(Input::Event(spend(0.95)));
     assert_eq!(rig.words().iter().filter(|w| **w == "notice").count(), 1);
-    rig.give(Input::Heard(spend(1.1)));
-    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
-    rig.give(Input::TurnOver(over(Cause::Interrupted)));
+    rig.give(Input::Event(spend(1.1)));
+    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
+    rig.give(Input::TurnEnded(over(Cause::Interrupted)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Budget);
 }
 
@@ -510,12 +510,12 @@ fn an_error_without_a_turn_ends_the_start() {
     for (level, state) in [(Level::Warning, SessionState::Starting), (Level::Error, SessionState::Idle)] {
         let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
         rig.give(Input::Start).give(Input::Spawned);
-        rig.give(Input::Heard(Notice::new(level, "handshake_failed", "no session").into()));
+        rig.give(Input::Event(Notice::new(level, "handshake_failed", "no session").into()));
         assert_eq!(rig.machine.state(), state, "{level:?}");
     }
     let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
     rig.give(Input::Start).give(Input::Spawned).give(Input::Send("hi".into()));
-    rig.give(Input::Heard(Notice::new(Level::Error, "hook_failed", "no such hook").into()));
+    rig.give(Input::Event(Notice::new(Level::Error, "hook_failed", "no such hook").into()));
     assert_eq!(rig.machine.state(), SessionState::Starting, "who it is comes first");
 }
 
@@ -528,8 +528,8 @@ fn a_remark_does_not_end_the_start() {
     }
     rig.effects.clear();
     let remark = Notice::new(Level::Warning, "config_warning", "something is missing");
-    rig.give(Input::Heard(remark.into())).wait(2 * S);
+    rig.give(Input::Event(remark.into())).wait(2 * S);
     assert_eq!((rig.machine.state(), rig.words()), (SessionState::Starting, vec!["notice"]), "it was heard in time");
-    rig.give(Input::Heard(started()));
+    rig.give(Input::Event(started()));
     assert_eq!((rig.machine.state(), rig.words()), (SessionState::Working, vec!["notice", "started", "state"]));
 }

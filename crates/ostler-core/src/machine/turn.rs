@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::clip::Capped;
-use crate::dialect::{Exit, TurnOver};
+use crate::dialect::{Exit, TurnResult};
 use crate::event::{Decision, EventKind, Level, Notice, Origin, TextKind, TurnEnded};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::Limits;
@@ -187,7 +187,7 @@ impl Turn {
     }
 
     /// Ends the turn: settles between what the agent says and what was asked of it.
-    pub(super) fn close(self, over: TurnOver, mut emit: impl FnMut(EventKind)) -> Closed {
+    pub(super) fn close(self, over: TurnResult, mut emit: impl FnMut(EventKind)) -> Closed {
         let outcome = match &self.pending {
             Some(Pending::Limit((outcome, _))) => (**outcome).clone(),
             // It finished before it could be stopped: that is what happened.

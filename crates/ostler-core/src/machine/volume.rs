@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::turn::Pending;
 use super::{Effect, Input, Machine};
-use crate::dialect::{ToAgent, TurnOver};
+use crate::dialect::{ToAgent, TurnResult};
 use crate::event::{EventKind, Level, Notice};
 use crate::outcome::{Cause, Outcome};
 use crate::size;
@@ -45,9 +45,9 @@ impl Machine {
         }
         // What the agent says is counted before it is emitted: an event that does not fit is left out.
         let (size, is_counted) = match &input {
-            Input::Heard(kind) => (size_of(kind), true),
-            Input::Remark(notice) => (size_of(notice), true),
-            Input::Asked(ask) => (
+            Input::Event(kind) => (size_of(kind), true),
+            Input::Notice(notice) => (size_of(notice), true),
+            Input::PermissionRequested(ask) => (
                 ask.input
                     .as_ref()
                     .map_or(0, |input| input.get().len() as u64),
@@ -93,7 +93,7 @@ impl Machine {
             Some(turn) => match turn.pending {
                 None => {
                     turn.pending = Some(Pending::Limit((Box::new(outcome), until)));
-                    fx.push(Effect::Say(ToAgent::Interrupt));
+                    fx.push(Effect::Send(ToAgent::Interrupt));
                 }
                 // It was interrupted already, and does not get more time.
                 Some(Pending::Interrupt(until)) => {
@@ -115,22 +115,22 @@ impl Machine {
             return;
         }
         let input = match input {
-            Input::Heard(EventKind::Usage(usage)) => {
+            Input::Event(EventKind::Usage(usage)) => {
                 if let Some(turn) = &mut self.open {
                     turn.used.note(&usage);
                 }
                 Input::Activity
             }
-            Input::TurnOver(_) if self.open.is_none() => Input::Activity,
-            Input::TurnOver(over) => Input::TurnOver(trimmed(over)),
+            Input::TurnEnded(_) if self.open.is_none() => Input::Activity,
+            Input::TurnEnded(over) => Input::TurnEnded(trimmed(over)),
             Input::Exited(exit, blame) => Input::Exited(exit, blame.map(trimmed)),
             // Open calls, questions and changes are closed by the end of the turn or of the session.
-            Input::Heard(_)
-            | Input::Remark(_)
-            | Input::TurnBegan
-            | Input::Called(..)
-            | Input::Asked(_)
-            | Input::Withdrawn(_)
+            Input::Event(_)
+            | Input::Notice(_)
+            | Input::TurnStarted
+            | Input::ToolCalled(..)
+            | Input::PermissionRequested(_)
+            | Input::PermissionWithdrawn(_)
             | Input::Changed(..) => Input::Activity,
             other => other,
         };
@@ -139,12 +139,12 @@ impl Machine {
 }
 
 /// The end of a turn without the agent's words: what it said until the log was full is the answer.
-fn trimmed(over: TurnOver) -> TurnOver {
-    let TurnOver {
+fn trimmed(over: TurnResult) -> TurnResult {
+    let TurnResult {
         outcome, mut usage, ..
     } = over;
     usage.truncate(MODELS);
-    TurnOver {
+    TurnResult {
         outcome,
         text: None,
         structured: None,

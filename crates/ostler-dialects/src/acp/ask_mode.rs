@@ -1,6 +1,6 @@
-//! Whether an opened session asks: where somebody decides, none may run in a mode in which the agent decides alone.
+//! Ask modes. In an attended session the agent must not run in a mode in which it decides alone.
 //!
-//! Agents begin in the mode of their own settings, and with some that is one that allows everything.
+//! Agents start in the mode of their own settings, which for some allows everything.
 
 use ostler_core::dialect::Outbox;
 use ostler_core::event::Level;
@@ -11,112 +11,123 @@ use super::conversation::AcpConversation;
 use super::handshake::Step;
 use super::launch;
 
-/// Who counts on it that the agent asks.
+/// Who approves the agent's actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Counting {
-    /// Nobody, or the caller has chosen the mode.
-    Nobody,
+pub(super) enum Approver {
+    /// Unattended, or the caller has chosen the mode.
+    None,
     /// A person.
     Person,
-    /// Rules, and perhaps a person too.
-    Rules,
+    /// The policy, and perhaps a person too.
+    Policy,
 }
 
-impl Counting {
+impl Approver {
     pub(super) fn of(spec: &Spec) -> Self {
         match (
             spec.policy.is_some(),
             spec.settings.get(keys::PERMISSION_MODE).is_some(),
         ) {
-            (true, _) => Self::Rules,
+            (true, _) => Self::Policy,
             (false, false) if launch::attended(spec) => Self::Person,
-            (false, _) => Self::Nobody,
+            (false, _) => Self::None,
         }
     }
 }
 
-/// What has to be done with a session that was just opened, and has the mode that the agent gave it.
-pub(super) fn step(talk: &mut AcpConversation, out: &mut Outbox) -> Result<Option<Step>, Outcome> {
-    let counting = talk.start.counting;
-    let name = talk.entry.name;
-    let skips = talk
+/// Returns the step required for a session that was just opened in the agent's own mode, or an
+/// error if the agent cannot be made to ask.
+pub(super) fn required_step(
+    conversation: &mut AcpConversation,
+    out: &mut Outbox,
+) -> Result<Option<Step>, Outcome> {
+    let approver = conversation.start.approver;
+    let name = conversation.profile.name;
+    let automatic = conversation
         .options
-        .modes_now()
+        .current_modes()
         .into_iter()
-        .find(|(id, shown)| skipped(talk, id, shown));
-    let skips = skips.map(|(id, _)| id.to_owned());
-    let unknown = talk.options.modes_now().is_empty();
-    match (counting, talk.entry.asks_in, skips) {
-        (Counting::Nobody, ..) | (_, None, None) => Ok(None),
+        .find(|(id, name)| auto_approves(conversation, id, name));
+    let automatic = automatic.map(|(id, _)| id.to_owned());
+    let unknown = conversation.options.current_modes().is_empty();
+    match (approver, conversation.profile.asks_in, automatic) {
+        (Approver::None, ..) | (_, None, None) => Ok(None),
         (_, Some(_), None) if !unknown => Ok(None),
         (_, Some(asks), was) => {
             if let Some(was) = was {
                 let message = format!(
-                    "{name} began in the mode {was:?}, in which it does not ask; it is put into {asks:?}."
+                    "{name} started in mode {was:?}, in which it does not ask; switching it to \
+                     {asks:?}."
                 );
                 out.notice(Level::Info, "mode_changed", message);
             }
-            Ok(Some(Step::Asking(asks)))
+            Ok(Some(Step::AskMode(asks)))
         }
-        (Counting::Person, None, Some(mode)) => {
+        (Approver::Person, None, Some(mode)) => {
             let message = format!(
-                "{name} began in the mode {mode:?}, in which it does not ask.{}",
-                others(talk)
+                "{name} started in mode {mode:?}, in which it does not ask.{}",
+                suggest_modes(conversation)
             );
             out.notice(Level::Warning, "does_not_ask", message);
             Ok(None)
         }
-        (Counting::Rules, None, Some(mode)) => {
+        (Approver::Policy, None, Some(mode)) => {
             let message = format!(
-                "With a policy, its rules decide, and {name} began in the mode {mode:?}, in which it does not ask."
+                "{name} started in mode {mode:?}, in which it does not ask, so the policy cannot \
+                 apply."
             );
-            Err(Outcome::new(Cause::BadRequest, message).hint(others(talk).trim_start()))
+            Err(Outcome::new(Cause::BadRequest, message)
+                .hint(suggest_modes(conversation).trim_start()))
         }
     }
 }
 
-/// Whether the session is in no mode that is known to skip questions.
-pub(super) fn asks_now(talk: &AcpConversation) -> bool {
-    !talk
+/// Returns true unless the session is in a mode known not to ask.
+pub(super) fn asks(conversation: &AcpConversation) -> bool {
+    !conversation
         .options
-        .modes_now()
+        .current_modes()
         .into_iter()
-        .any(|(id, shown)| skipped(talk, id, shown))
+        .any(|(id, name)| auto_approves(conversation, id, name))
 }
 
-/// The agent may have gone into another mode by itself; before, it asked or did not.
-pub(super) fn moved(talk: &AcpConversation, asked: bool, out: &mut Outbox) {
-    let counts = talk.start.counting != Counting::Nobody
-        && matches!(talk.phase, super::conversation::Phase::Ready);
-    // Not if it was told to.
-    if counts && !talk.rpc.is_changing() && asked && !asks_now(talk) {
-        let (name, modes) = (talk.entry.name, talk.options.modes_now());
-        let mode = modes.first().map_or("", |(id, _)| id);
-        let message = format!(
-            "{name} has gone into the mode {mode:?}, in which it does not ask: nobody else decides there."
+/// Warns if the agent has switched by itself to a mode in which it does not ask.
+pub(super) fn on_mode_change(conversation: &AcpConversation, asked_before: bool, out: &mut Outbox) {
+    let attended = conversation.start.approver != Approver::None
+        && matches!(conversation.phase, super::conversation::Phase::Ready);
+    // Not if the caller requested the change.
+    if attended && !conversation.rpc.is_changing() && asked_before && !asks(conversation) {
+        let (name, modes) = (
+            conversation.profile.name,
+            conversation.options.current_modes(),
         );
+        let mode = modes.first().map_or("", |(id, _)| id);
+        let message = format!("{name} switched to mode {mode:?}, in which it acts without asking.");
         out.notice(Level::Warning, "does_not_ask", message);
     }
 }
 
-fn skipped(talk: &AcpConversation, id: &str, shown: &str) -> bool {
-    talk.entry.skips.mode(id) || talk.entry.skips.mode(shown)
+fn auto_approves(conversation: &AcpConversation, id: &str, name: &str) -> bool {
+    conversation.profile.auto_approve.includes_mode(id)
+        || conversation.profile.auto_approve.includes_mode(name)
 }
 
-/// What to do: the modes that are not known to skip anything.
-fn others(talk: &AcpConversation) -> String {
-    let asking: Vec<&str> = talk
+/// Suggests the modes that are not known to skip permission requests.
+fn suggest_modes(conversation: &AcpConversation) -> String {
+    let asking: Vec<&str> = conversation
         .options
-        .modes_all()
+        .available_modes()
         .into_iter()
-        .filter(|(id, name)| !skipped(talk, id, name))
+        .filter(|(id, name)| !auto_approves(conversation, id, name))
         .map(|(id, _)| id)
         .collect();
     match asking.is_empty() {
-        true => " It announces no other; choose one in its own settings, or leave out the policy."
-            .to_owned(),
+        true => {
+            " It announces no other mode; choose one in its own settings, or remove the policy."
+                .to_owned()
+        }
         false => format!(
-            " Set permission_mode to one in which it asks; it also has: {}.",
+            " Set permission_mode to a mode in which it asks: {}.",
             asking.join(", ")
         ),
     }

@@ -1,25 +1,27 @@
-//! What went wrong: the many words of many agents for it become one cause, with a hint that a person can act on.
+//! Failure causes: maps the error messages of all ACP agents to a cause, with a hint that a person
+//! can act on.
 //!
-//! This is the only file that looks into texts, and it does so last: codes first, words where there is nothing else.
+//! This is the only file that inspects message texts, and it does so last: codes first, texts if
+//! there is nothing else.
 
 use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
 
 use super::conversation::AcpConversation;
-use super::entry::Entry;
 use super::options;
-use super::quirks::Wrote;
+use super::profile::AgentProfile;
+use super::quirks::ErrorText;
 use super::rpc;
 use super::version::Version;
-use super::wire::{Details, Fault};
+use super::wire::{Details, RpcError};
+use crate::http_status;
 use crate::lenient::{Node, Scalar};
-use crate::service;
 
-/// The code of ACP for somebody who is not logged in.
+/// ACP's error code for a missing login.
 const AUTH_REQUIRED: i64 = -32000;
 
-/// Words that tell a cause, in lower case, the surest first.
-const WORDS: &[(&str, Cause)] = &[
+/// Keywords that indicate a cause, in lower case, the most certain first.
+const KEYWORDS: &[(&str, Cause)] = &[
     ("unauthenticated", Cause::Auth),
     ("unauthorized", Cause::Auth),
     ("authentication", Cause::Auth),
@@ -59,33 +61,33 @@ const WORDS: &[(&str, Cause)] = &[
     ("invalid_request", Cause::BadRequest),
     ("invalid request", Cause::BadRequest),
     ("not found", Cause::BadRequest),
-    // The model's service said something, and the agent does not say what.
+    // The model API failed, and the agent does not say how.
     ("apierror", Cause::Network),
 ];
 
-fn by_words(text: &str) -> Option<Cause> {
+fn cause_by_keyword(text: &str) -> Option<Cause> {
     let text = text.to_lowercase();
-    WORDS
+    KEYWORDS
         .iter()
         .find(|(word, _)| text.contains(word))
         .map(|(_, cause)| *cause)
 }
 
-fn code(fault: &Fault<'_>) -> Option<i64> {
-    match fault.code {
+fn code(error: &RpcError<'_>) -> Option<i64> {
+    match error.code {
         Scalar::Count(code) => i64::try_from(code).ok(),
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "a code of JSON-RPC has five digits"
+            reason = "JSON-RPC codes have five digits"
         )]
         Scalar::Amount(code) if code.abs() < 1e9 => Some(code as i64),
         _ => None,
     }
 }
 
-/// The HTTP status, when the code is one, or the details begin with one.
-fn status(fault: &Fault<'_>) -> Option<u16> {
-    let by_code = code(fault).and_then(|code| u16::try_from(code).ok());
+/// Returns the HTTP status, if the code is one or the details begin with one.
+fn status(error: &RpcError<'_>) -> Option<u16> {
+    let by_code = code(error).and_then(|code| u16::try_from(code).ok());
     let first = |words: String| {
         words
             .split_whitespace()
@@ -93,17 +95,17 @@ fn status(fault: &Fault<'_>) -> Option<u16> {
             .and_then(|word| word.parse().ok())
     };
     by_code
-        .or_else(|| details(fault).and_then(first))
+        .or_else(|| details(error).and_then(first))
         .filter(|status| (400..600).contains(status))
 }
 
-/// What an error says in its details.
-fn details(fault: &Fault<'_>) -> Option<String> {
-    let details: Node<'_, Details<'_>> = serde_json::from_str(fault.data?.get()).ok()?;
+/// Returns the details of an error.
+fn details(error: &RpcError<'_>) -> Option<String> {
+    let details: Node<'_, Details<'_>> = serde_json::from_str(error.data?.get()).ok()?;
     details.map()?.details.owned()
 }
 
-/// What stands before a status in the words of agents.
+/// Texts that precede a status in messages of agents.
 const BEFORE_STATUS: &[&str] = &[
     "(HTTP ",
     "API Error: ",
@@ -112,25 +114,25 @@ const BEFORE_STATUS: &[&str] = &[
     "unexpected status ",
 ];
 
-/// The HTTP status in an agent's words.
-fn told_status(text: &str) -> Option<u16> {
-    service::status_after(text, BEFORE_STATUS)
+/// Returns the HTTP status in an agent's message.
+fn status_in_text(text: &str) -> Option<u16> {
+    http_status::status_after(text, BEFORE_STATUS)
 }
 
-fn by_status(status: u16) -> Option<Cause> {
-    service::cause(status).or_else(|| (400..500).contains(&status).then_some(Cause::BadRequest))
+fn cause_of_status(status: u16) -> Option<Cause> {
+    http_status::cause(status).or_else(|| (400..500).contains(&status).then_some(Cause::BadRequest))
 }
 
-/// What an error says, on one line: its message, and its details where the message says nothing.
-pub(super) fn words(fault: &Fault<'_>) -> String {
-    let message = fault.message.or_empty().trim();
-    let said = details(fault);
-    let details = said
+/// Returns an error's message, with its details if the message alone says nothing.
+pub(super) fn text_of(error: &RpcError<'_>) -> String {
+    let message = error.message.or_empty().trim();
+    let reply = details(error);
+    let details = reply
         .as_deref()
-        .or(fault.data.map(|data| data.get()))
+        .or(error.data.map(|data| data.get()))
         .filter(|data| !matches!(*data, "null" | "{}"));
     match (message, details) {
-        ("", None) => "an error without a word".to_owned(),
+        ("", None) => "an error without a message".to_owned(),
         ("", Some(details)) => details.to_owned(),
         (message, Some(details)) if message.eq_ignore_ascii_case("internal error") => {
             format!("{message}: {details}")
@@ -139,94 +141,112 @@ pub(super) fn words(fault: &Fault<'_>) -> String {
     }
 }
 
-/// A request failed.
-pub(super) fn of_fault(talk: &AcpConversation, fault: &Fault<'_>) -> Outcome {
-    let text = words(fault);
-    let whole = format!("{text} {}", fault.data.map_or("", |data| data.get()));
-    let status = status(fault).or_else(|| told_status(&text));
-    let cause = match (code(fault), status.and_then(by_status)) {
+/// Returns the outcome of a failed request.
+pub(super) fn of_fault(conversation: &AcpConversation, error: &RpcError<'_>) -> Outcome {
+    let text = text_of(error);
+    let whole = format!("{text} {}", error.data.map_or("", |data| data.get()));
+    let status = status(error).or_else(|| status_in_text(&text));
+    let cause = match (code(error), status.and_then(cause_of_status)) {
         (Some(AUTH_REQUIRED), _) => Cause::Auth,
-        (_, Some(Cause::BadRequest)) => by_words(&whole).unwrap_or(Cause::BadRequest),
+        (_, Some(Cause::BadRequest)) => cause_by_keyword(&whole).unwrap_or(Cause::BadRequest),
         (_, Some(cause)) => cause,
-        (Some(code), _) if code == i64::from(rpc::BAD_PARAMS) => {
-            by_words(&whole).unwrap_or(Cause::BadRequest)
+        (Some(code), _) if code == i64::from(rpc::INVALID_PARAMS) => {
+            cause_by_keyword(&whole).unwrap_or(Cause::BadRequest)
         }
-        _ => by_words(&whole).unwrap_or(Cause::Protocol),
+        _ => cause_by_keyword(&whole).unwrap_or(Cause::Protocol),
     };
-    let native = code(fault).map(|code| code.to_string());
-    with_hint(talk.entry, Outcome::new(cause, text)).with(|d| {
+    let native = code(error).map(|code| code.to_string());
+    with_hint(conversation.profile, Outcome::new(cause, text)).with(|d| {
         d.http_status = status;
         d.native = native;
     })
 }
 
-/// Returns the outcome of a turn whose session the agent has dropped, or `None` if the fault says
-/// something else.
-pub(super) fn of_lost_session(talk: &AcpConversation, fault: &Fault<'_>) -> Option<Outcome> {
-    let known = [rpc::INTERNAL, rpc::BAD_PARAMS, rpc::NOT_FOUND].map(|code| Some(i64::from(code)));
-    let text = words(fault);
-    let said = text.to_lowercase();
-    let named = format!("session {} not found", talk.session.to_lowercase());
-    let is_lost = known.contains(&code(fault))
-        && (said.contains("session not found") || said.contains(&named));
-    let message = format!("{} no longer has the session: {text}", talk.entry.name);
+/// Returns the outcome of a turn whose session the agent has dropped, or `None` for other errors.
+pub(super) fn of_lost_session(
+    conversation: &AcpConversation,
+    error: &RpcError<'_>,
+) -> Option<Outcome> {
+    let known = [
+        rpc::INTERNAL_ERROR,
+        rpc::INVALID_PARAMS,
+        rpc::RESOURCE_NOT_FOUND,
+    ]
+    .map(|code| Some(i64::from(code)));
+    let text = text_of(error);
+    let reply = text.to_lowercase();
+    let named = format!("session {} not found", conversation.session.to_lowercase());
+    let is_lost = known.contains(&code(error))
+        && (reply.contains("session not found") || reply.contains(&named));
+    let message = format!(
+        "{} no longer has the session: {text}",
+        conversation.profile.name
+    );
     is_lost.then(|| {
         Outcome::new(Cause::AgentDied, message)
-            .hint("Send the message again: the agent is started anew and the session resumed.")
-            .with(|d| d.native = code(fault).map(|code| code.to_string()))
+            .hint("Send the message again. The agent is restarted and the session resumed.")
+            .with(|d| d.native = code(error).map(|code| code.to_string()))
     })
 }
 
-/// A turn failed, and this was its last text: the agent's own words, and no answer.
-pub(super) fn of_turn(talk: &AcpConversation, fault: &Fault<'_>, said: Option<String>) -> Outcome {
-    let outcome = of_fault(talk, fault);
-    let Some(said) = said.filter(|said| !outcome.message.contains(said.trim())) else {
+/// Returns the outcome of a failed turn. `reply` is its last text, if that is the agent's own error
+/// text.
+pub(super) fn of_turn(
+    conversation: &AcpConversation,
+    error: &RpcError<'_>,
+    reply: Option<String>,
+) -> Outcome {
+    let outcome = of_fault(conversation, error);
+    let Some(reply) = reply.filter(|reply| !outcome.message.contains(reply.trim())) else {
         return outcome;
     };
-    let message = format!("{}: {}", outcome.message, said.trim());
+    let message = format!("{}: {}", outcome.message, reply.trim());
     Outcome { message, ..outcome }
-        .with(|d| d.http_status = d.http_status.or_else(|| told_status(&said)))
+        .with(|d| d.http_status = d.http_status.or_else(|| status_in_text(&reply)))
 }
 
-/// A turn that ended well and whose agent said before that it failed, with its words and the last status that it told.
-pub(super) fn of_words(entry: &Entry, words: &str, status: Option<u16>) -> Outcome {
+/// Returns the outcome of a turn that ended as successful although the agent reported a failure
+/// before, with its text and the last status that it reported.
+pub(super) fn of_failed_turn(profile: &AgentProfile, words: &str, status: Option<u16>) -> Outcome {
     let words = if words.trim().is_empty() {
-        "The agent failed, and did not say why."
+        "The agent failed without giving a reason."
     } else {
         words.trim()
     };
-    let status = told_status(words).or(status);
+    let status = status_in_text(words).or(status);
     let cause = status
-        .and_then(by_status)
-        .or_else(|| by_words(words))
+        .and_then(cause_of_status)
+        .or_else(|| cause_by_keyword(words))
         .unwrap_or(Cause::Network);
-    with_hint(entry, Outcome::new(cause, words)).with(|d| d.http_status = status)
+    with_hint(profile, Outcome::new(cause, words)).with(|d| d.http_status = status)
 }
 
-/// How a warning of the program's own begins.
+/// Prefixes of warnings that the program itself writes.
 const REMARKS: &[&str] = &["Warning: ", "Config warning: ", "*Context compacted"];
 
-/// Whether a text is a remark of the program's, and none of the model: what it says.
-pub(super) fn remark(text: &str) -> Option<&str> {
+/// Returns the text of a remark that the program itself, and not the model, wrote.
+pub(super) fn agent_remark(text: &str) -> Option<&str> {
     REMARKS
         .iter()
         .any(|begin| text.starts_with(begin))
         .then(|| text.trim())
 }
 
-/// A session could not be gone on with. Agents have many codes for one that they do not know.
-pub(super) fn of_load(talk: &AcpConversation, fault: &Fault<'_>) -> Outcome {
-    let other = of_fault(talk, fault);
+/// Returns the outcome of a failed resume. Agents have many codes for a session that they do not
+/// know.
+pub(super) fn of_load(conversation: &AcpConversation, error: &RpcError<'_>) -> Outcome {
+    let other = of_fault(conversation, error);
     if matches!(other.cause, Cause::Auth | Cause::RateLimit) {
         return other;
     }
     let message = format!(
-        "{} cannot go on with that session: {}",
-        talk.entry.name, other.message
+        "{} cannot resume that session: {}",
+        conversation.profile.name, other.message
     );
-    let lost = talk.entry.lost;
+    let lost_session_hint = conversation.profile.lost_session_hint;
     let hint = format!(
-        "There is no such session on this machine, in this directory; leave out resume to begin a new one.{lost}"
+        "No such session exists on this machine for this directory; leave out resume to start a \
+         new one.{lost_session_hint}"
     );
     Outcome {
         detail: other.detail,
@@ -234,55 +254,58 @@ pub(super) fn of_load(talk: &AcpConversation, fault: &Fault<'_>) -> Outcome {
     }
 }
 
-/// A setting was refused.
-pub(super) fn of_setup(talk: &AcpConversation, key: &str, fault: &Fault<'_>) -> Outcome {
+/// Returns the outcome of a refused setting.
+pub(super) fn of_setup(conversation: &AcpConversation, key: &str, error: &RpcError<'_>) -> Outcome {
     let message = format!(
-        "{} does not take this {key}: {}",
-        talk.entry.name,
-        words(fault)
+        "{} does not accept this {key}: {}",
+        conversation.profile.name,
+        text_of(error)
     );
-    let hint = options::listed(talk, key).map_or_else(
+    let hint = options::available(conversation, key).map_or_else(
         || format!("Check {key}."),
-        |all| format!("There are: {all}."),
+        |all| format!("Available values: {all}."),
     );
     Outcome::new(Cause::BadRequest, message).hint(hint)
 }
 
-/// The agent speaks another version of the protocol.
-pub(super) fn of_version(entry: &Entry, number: Option<u64>) -> Outcome {
-    let theirs = number.map_or_else(
-        || "no version that it names".to_owned(),
+/// Returns the outcome of a protocol version mismatch.
+pub(super) fn of_version(profile: &AgentProfile, number: Option<u64>) -> Outcome {
+    let actual = number.map_or_else(
+        || "an unnamed version".to_owned(),
         |number| format!("version {number}"),
     );
-    let ours = Version::WANTED;
+    let expected = Version::WANTED;
     let message = format!(
-        "{} speaks {theirs} of ACP; Ostler speaks version {ours}.",
-        entry.name
+        "{} speaks {actual} of ACP; Ostler speaks version {expected}.",
+        profile.name
     );
     Outcome::new(Cause::Protocol, message)
-        .hint("Use a version of the agent that speaks it, or a newer Ostler.")
+        .hint("Use a version of the agent that supports it, or a newer Ostler.")
 }
 
-/// Whether a text can be an error that the agent wrote in place of an answer.
-pub(super) fn may_be_error(wrote: &Wrote, text: &str) -> bool {
-    text.starts_with(wrote.head) && text.trim_end().ends_with(wrote.tail)
+/// Returns true if a text can be an error that the agent wrote in place of a reply.
+pub(super) fn may_be_error(error_text: &ErrorText, text: &str) -> bool {
+    text.starts_with(error_text.prefix) && text.trim_end().ends_with(error_text.suffix)
 }
 
-/// The last words of a turn that ended well. If a model has answered, they can be its own: then only what is certain counts.
+/// Returns the failure described by the last text of a turn reported as successful. If a model has
+/// replied, the text can be its own: then only the certain prefix counts.
 pub(super) fn of_text(
-    entry: &Entry,
-    (wrote, text): (&Wrote, &str),
+    profile: &AgentProfile,
+    (error_text, text): (&ErrorText, &str),
     answered: bool,
 ) -> Option<Outcome> {
-    if !may_be_error(wrote, text) || (answered && !text.starts_with(wrote.certain)) {
+    if !may_be_error(error_text, text) || (answered && !text.starts_with(error_text.certain_prefix))
+    {
         return None;
     }
     let message = text
         .trim_end()
-        .trim_end_matches(wrote.tail)
-        .trim_start_matches(wrote.head)
+        .trim_end_matches(error_text.suffix)
+        .trim_start_matches(error_text.prefix)
         .trim();
-    // "… (HTTP 401). …", "… Status: 401 …", "… Last error: 500 the provider's words", or those words alone.
+    // "… (HTTP 401). …", "… Status: 401 …", "… Last error: 500 the provider's message", or that
+    // message alone.
     let after = |mark: &str| {
         message
             .split(mark)
@@ -296,27 +319,29 @@ pub(super) fn of_text(
         .and_then(|last| last.split_whitespace().next());
     let status = named.or(last).and_then(|word| word.parse().ok());
     let cause = status
-        .and_then(by_status)
-        .or_else(|| by_words(message))
+        .and_then(cause_of_status)
+        .or_else(|| cause_by_keyword(message))
         .unwrap_or(Cause::Network);
-    let outcome = with_hint(entry, Outcome::new(cause, message));
-    Some(match status.filter(|status| by_status(*status).is_some()) {
-        Some(status) => outcome.with(|d| d.http_status = Some(status)),
-        None => outcome,
-    })
+    let outcome = with_hint(profile, Outcome::new(cause, message));
+    Some(
+        match status.filter(|status| cause_of_status(*status).is_some()) {
+            Some(status) => outcome.with(|d| d.http_status = Some(status)),
+            None => outcome,
+        },
+    )
 }
 
-/// A turn that ended well and without a word.
-pub(super) fn of_silence(entry: &Entry) -> Outcome {
+/// Returns the outcome of a turn that ended as successful without any text.
+pub(super) fn of_silence(profile: &AgentProfile) -> Outcome {
     let message = format!(
-        "{} ended the turn without a word, as it does when its key is rejected.",
-        entry.name
+        "{} ended the turn without any output, as it does when its API key is rejected.",
+        profile.name
     );
-    with_hint(entry, Outcome::new(Cause::Auth, message))
+    with_hint(profile, Outcome::new(Cause::Auth, message))
 }
 
-/// Remarks that an agent writes into its answer: each becomes a notice.
-const ASIDES: &[(&str, &str)] = &[
+/// Remarks that an agent writes into its reply, each with the code of the notice it becomes.
+const INLINE_NOTICES: &[(&str, &str)] = &[
     (
         "Info: Request failed due to a transient API error. Retrying",
         "api_retry",
@@ -324,14 +349,17 @@ const ASIDES: &[(&str, &str)] = &[
     ("Info: Operation cancelled by user", "agent_info"),
 ];
 
-/// Whether a chunk is a remark of the program's, and none of the model: the notice's code, and what it says.
-pub(super) fn aside(chunk: &str) -> Option<(&'static str, &str)> {
-    let found = ASIDES.iter().find(|(begin, _)| chunk.starts_with(begin));
+/// Returns the notice code and the text of a remark that the program itself, and not the model,
+/// wrote.
+pub(super) fn inline_notice(chunk: &str) -> Option<(&'static str, &str)> {
+    let found = INLINE_NOTICES
+        .iter()
+        .find(|(begin, _)| chunk.starts_with(begin));
     found.map(|(_, code)| (*code, chunk.trim_start_matches("Info: ")))
 }
 
-/// What programs say that do not know the arguments that make an agent speak ACP.
-const STRANGE: &[&str] = &[
+/// Error messages of programs that do not know the arguments for ACP mode.
+const UNKNOWN_ARGUMENT: &[&str] = &[
     "unknown option",
     "unknown argument",
     "unexpected argument",
@@ -339,55 +367,61 @@ const STRANGE: &[&str] = &[
     "unrecognized",
 ];
 
-/// The blame for a process that went before there was a session; none when its last words do not explain it.
-pub(super) fn of_exit(entry: &Entry, exit: &Exit) -> Option<Outcome> {
+/// Returns the outcome of a process that exited before it opened a session, or `None` if its stderr
+/// does not explain it.
+pub(super) fn of_exit(profile: &AgentProfile, exit: &Exit) -> Option<Outcome> {
     if exit.signal.is_some() || exit.code == Some(0) {
         return None;
     }
-    let (cause, line, hint) = unreached(entry, exit).or_else(|| unspoken(exit))?;
-    let message = format!("{} did not start: {}", entry.name, line.trim());
+    let (cause, line, hint) =
+        gateway_unreachable(profile, exit).or_else(|| unknown_argument(exit))?;
+    let message = format!("{} did not start: {}", profile.name, line.trim());
     Some(Outcome::new(cause, message).hint(hint).with(|d| {
         d.exit_code = exit.code;
         d.stderr = Some(exit.stderr.clone());
     }))
 }
 
-/// It is a bridge, and did not reach the other side.
-fn unreached<'a>(entry: &Entry, exit: &'a Exit) -> Option<(Cause, &'a str, &'static str)> {
-    let (words, hint) = entry.bridge?;
+/// Recognizes an unreachable gateway.
+fn gateway_unreachable<'a>(
+    profile: &AgentProfile,
+    exit: &'a Exit,
+) -> Option<(Cause, &'a str, &'static str)> {
+    let (words, hint) = profile.gateway_failure?;
     let line = exit
         .stderr
         .lines()
         .rev()
         .find_map(|line| line.trim_start().strip_prefix(words))?;
-    Some((by_words(line).unwrap_or(Cause::Network), line, hint))
+    Some((cause_by_keyword(line).unwrap_or(Cause::Network), line, hint))
 }
 
-/// It does not know what it was told to do.
-fn unspoken(exit: &Exit) -> Option<(Cause, &str, &'static str)> {
+/// Recognizes an unknown argument.
+fn unknown_argument(exit: &Exit) -> Option<(Cause, &str, &'static str)> {
     let strange = |line: &&str| {
-        STRANGE
+        UNKNOWN_ARGUMENT
             .iter()
             .any(|words| line.to_lowercase().contains(words))
     };
-    let hint = "This version of the agent does not speak ACP, or does not know an extra argument; update it, or check the arguments.";
+    let hint = "This version of the agent does not speak ACP, or does not know an extra argument. \
+                Update it, or check the arguments.";
     exit.stderr
         .lines()
         .find(strange)
         .map(|line| (Cause::BadRequest, line, hint))
 }
 
-fn with_hint(entry: &Entry, outcome: Outcome) -> Outcome {
+fn with_hint(profile: &AgentProfile, outcome: Outcome) -> Outcome {
     let hint = match outcome.cause {
-        Cause::Auth => entry.login_hint,
+        Cause::Auth => profile.login_hint,
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
-        Cause::Overloaded => "The model's service is overloaded; try again in a moment.",
-        Cause::ServerError => service::SERVER_ERROR_HINT,
+        Cause::Overloaded => "The model API is overloaded; try again in a moment.",
+        Cause::ServerError => http_status::SERVER_ERROR_HINT,
         Cause::Network => {
-            "Check the network, the proxy and the address of the model's service, then try again."
+            "Check the network, the proxy and the address of the model API, then try again."
         }
         Cause::BadRequest => "Check the prompt, the model and the settings.",
-        Cause::Protocol => "Try again; if it stays, run the agent by hand to see what it says.",
+        Cause::Protocol => "Try again, or run the agent directly for more details.",
         _ => return outcome,
     };
     outcome.hint(hint)

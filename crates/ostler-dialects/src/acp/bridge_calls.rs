@@ -1,30 +1,35 @@
-//! Calls of the caller's tools: they come over the bridge, are put before the rules, and belong to calls of the events.
+//! Calls of the caller's tools. They arrive over the bridge, are checked against the policy, and
+//! are matched to the tool calls in the events.
 
-use ostler_core::dialect::{FromConversation, Outbox, ToolOrder};
+use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
 use ostler_core::permission::{Otherwise, PermissionRequest, ToolKind, ToolUse, Verdict};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
 use super::conversation::AcpConversation;
-use super::permissions::Question;
-use crate::mcp::Heard;
+use super::permissions::PendingPermission;
+use crate::mcp::Handled;
 
-/// What the agent is told about a tool that nobody waits for.
-const OFF: &str = "The turn ended before the tool was done.";
+/// Result sent for a tool call that was cancelled.
+const CANCELLED: &str = "The turn ended before the tool was done.";
 
-/// Reads a line of a program that the agent started to reach the tools.
-pub(super) fn hear(talk: &mut AcpConversation, from: u32, line: &str, out: &mut Outbox) {
-    talk.unreached = false;
-    talk.orders += 1;
-    let id = format!("order-{}", talk.orders);
-    let mut wanted = Outbox::default();
-    if let Heard::Answer(answer) = talk.server.hear((from, &id), line, &mut wanted) {
-        aside(from, &answer, out);
+/// Handles a line from a bridge process that the agent started to reach the tools.
+pub(super) fn on_line(conversation: &mut AcpConversation, from: u32, line: &str, out: &mut Outbox) {
+    conversation.tools_unreached = false;
+    conversation.job_count += 1;
+    let id = format!("order-{}", conversation.job_count);
+    let mut effects = Outbox::default();
+    if let Handled::Response(response) =
+        conversation
+            .server
+            .on_message((from, &id), line, &mut effects)
+    {
+        write_line(from, &response, out);
     }
-    for item in wanted.drain() {
+    for item in effects.drain() {
         match item {
-            FromConversation::Tool(order) => ordered(talk, order, out),
-            FromConversation::ToolOff(id) if talk.permissions.remove(&id).is_some() => {
+            FromConversation::Tool(job) => on_job(conversation, job, out),
+            FromConversation::CancelTool(id) if conversation.permissions.remove(&id).is_some() => {
                 out.push(FromConversation::Withdraw(id))
             }
             other => out.push(other),
@@ -32,100 +37,113 @@ pub(super) fn hear(talk: &mut AcpConversation, from: u32, line: &str, out: &mut 
     }
 }
 
-/// A tool is to run. Whoever asked the agent about it: here it is known what runs, so here the rules are asked.
-fn ordered(talk: &mut AcpConversation, mut order: ToolOrder, out: &mut Outbox) {
-    if talk.is_working() {
-        talk.turn.used_tools = true;
-        talk.turn.told.breaks(out);
-        order.call = Some(
-            talk.calls
-                .ordered((&order.id, &order.name), &order.input, out),
+/// Runs a tool, or asks the policy first. The policy is checked here, whatever the agent asked
+/// before, because only here is it certain what will run.
+fn on_job(conversation: &mut AcpConversation, mut job: ToolJob, out: &mut Outbox) {
+    if conversation.is_working() {
+        conversation.turn.used_tools = true;
+        conversation.turn.text.end_message(out);
+        job.call = Some(
+            conversation
+                .calls
+                .on_job((&job.id, &job.name), &job.input, out),
         );
     }
-    if !talk.policy {
-        return out.push(FromConversation::Tool(order));
+    if !conversation.policy {
+        return out.push(FromConversation::Tool(job));
     }
     out.push(FromConversation::Ask(PermissionRequest {
-        id: order.id.clone(),
-        call: order.call.clone(),
-        input: Some(order.input.clone()),
-        wants: ToolUse::of(&order.name, ToolKind::Other),
+        id: job.id.clone(),
+        call: job.call.clone(),
+        input: Some(job.input.clone()),
+        wants: ToolUse::of(&job.name, ToolKind::Other),
         otherwise: Otherwise::Agent,
     }));
-    talk.permissions
-        .insert(order.id.clone(), Question::Order(order));
+    conversation
+        .permissions
+        .insert(job.id.clone(), PendingPermission::Bridged(job));
 }
 
-/// The rules have spoken.
-pub(super) fn decided(
-    talk: &mut AcpConversation,
-    order: ToolOrder,
+/// Runs or refuses a tool according to the policy's verdict.
+pub(super) fn on_verdict(
+    conversation: &mut AcpConversation,
+    job: ToolJob,
     verdict: &Verdict,
     out: &mut Outbox,
 ) {
     let why = match verdict {
-        Verdict::Allow | Verdict::Undecided => return out.push(FromConversation::Tool(order)),
+        Verdict::Allow | Verdict::Undecided => return out.push(FromConversation::Tool(job)),
         Verdict::Deny(why) if why.is_empty() => "Denied.",
         Verdict::Deny(why) => why,
     };
-    if let Some(call) = &order.call {
-        talk.calls.deny_told(call, why);
+    if let Some(call) = &job.call {
+        conversation.calls.deny_shown(call, why);
     }
-    talk.turn.denied.push(order.name);
-    answer(talk, &order.id, (false, why), out);
+    conversation.turn.denied.push(job.name);
+    respond(conversation, &job.id, (false, why), out);
 }
 
-/// What came of a tool. Of one that nobody waits for, nothing is said.
-pub(super) fn done(
-    talk: &mut AcpConversation,
+/// Sends a tool's result. Does nothing if the call is no longer pending.
+pub(super) fn on_result(
+    conversation: &mut AcpConversation,
     id: &str,
     (ok, output): (bool, &str),
     out: &mut Outbox,
 ) {
-    talk.calls.ran(id, ok, output);
-    answer(talk, id, (ok, output), out);
+    conversation.calls.on_job_done(id, ok, output);
+    respond(conversation, id, (ok, output), out);
 }
 
-/// A tool reports its progress to the client that waits for it.
-pub(super) fn progress(talk: &mut AcpConversation, id: &str, message: &str, out: &mut Outbox) {
-    if let Some((to, note)) = talk.server.progress(id, message) {
-        aside(to, &note, out);
+/// Reports a tool's progress to the client that waits for it.
+pub(super) fn progress(
+    conversation: &mut AcpConversation,
+    id: &str,
+    message: &str,
+    out: &mut Outbox,
+) {
+    if let Some((to, note)) = conversation.server.progress(id, message) {
+        write_line(to, &note, out);
     }
 }
 
-/// Nobody waits for tools any more: the turn ends.
-pub(super) fn call_off(talk: &mut AcpConversation, out: &mut Outbox) {
-    for id in talk.server.open() {
-        answer(talk, &id, (false, OFF), out);
-        out.push(FromConversation::ToolOff(id));
+/// Cancels all pending tool calls at the end of the turn.
+pub(super) fn cancel_all(conversation: &mut AcpConversation, out: &mut Outbox) {
+    for id in conversation.server.pending_jobs() {
+        respond(conversation, &id, (false, CANCELLED), out);
+        out.push(FromConversation::CancelTool(id));
     }
 }
 
-/// A program that reached the tools is gone: what it asked for is not wanted any more.
-pub(super) fn gone(talk: &mut AcpConversation, from: u32, out: &mut Outbox) {
-    let orders: Vec<String> = talk.server.open_for(from).cloned().collect();
-    for id in orders {
-        talk.server.call_off(&id);
-        out.push(if talk.permissions.remove(&id).is_some() {
+/// Cancels the pending calls of a bridge process that has exited.
+pub(super) fn on_client_closed(conversation: &mut AcpConversation, from: u32, out: &mut Outbox) {
+    let jobs: Vec<String> = conversation.server.pending_for(from).cloned().collect();
+    for id in jobs {
+        conversation.server.cancel(&id);
+        out.push(if conversation.permissions.remove(&id).is_some() {
             FromConversation::Withdraw(id)
         } else {
-            FromConversation::ToolOff(id)
+            FromConversation::CancelTool(id)
         });
     }
 }
 
-/// A tool that was asked about is not going to run: nobody waits for the answer.
-pub(super) fn forget(talk: &mut AcpConversation, order: &ToolOrder, out: &mut Outbox) {
-    answer(talk, &order.id, (false, OFF), out);
+/// Cancels a tool call that still waits for the policy.
+pub(super) fn cancel(conversation: &mut AcpConversation, job: &ToolJob, out: &mut Outbox) {
+    respond(conversation, &job.id, (false, CANCELLED), out);
 }
 
-fn answer(talk: &mut AcpConversation, id: &str, (ok, output): (bool, &str), out: &mut Outbox) {
-    if let Some((to, answer)) = talk.server.done(id, ok, output) {
-        aside(to, &answer, out);
+fn respond(
+    conversation: &mut AcpConversation,
+    id: &str,
+    (ok, output): (bool, &str),
+    out: &mut Outbox,
+) {
+    if let Some((to, response)) = conversation.server.finish(id, ok, output) {
+        write_line(to, &response, out);
     }
 }
 
-fn aside(to: u32, message: &impl Serialize, out: &mut Outbox) {
+fn write_line(to: u32, message: &impl Serialize, out: &mut Outbox) {
     out.push(FromConversation::WriteBridge {
         to,
         line: format!("{}\n", RawJson::of(message).get()).into_bytes(),

@@ -1,4 +1,5 @@
-//! Tool calls: told once, with their arguments, and settled once, however many words the agent makes about them.
+//! Tool calls: each is reported once with its arguments and finished once, however many updates the
+//! agent sends about it.
 
 use std::collections::BTreeMap;
 
@@ -8,81 +9,82 @@ use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::entry::Entry;
-use super::quirks::{Names, Quirks};
+use super::profile::AgentProfile;
+use super::quirks::{NameSource, Quirks};
 use super::tool_use;
-use super::wire::{Block, CallMeta, McpCall, Output, Printed, Update};
+use super::wire::{Block, CallMeta, CommandResult, McpCall, Output, Update};
 use crate::lenient::{List, Node, Scalar};
 
-/// Whose call it is: the agent, how it differs, and the caller's tools.
-pub(super) type Whose<'a> = (&'a Entry, &'a Quirks, &'a [String]);
+/// Context of a call: the agent, its quirks, and the names of the caller's tools.
+pub(super) type CallContext<'a> = (&'a AgentProfile, &'a Quirks, &'a [String]);
 
-/// The calls of a turn.
+/// The tool calls of a turn.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     all: BTreeMap<String, Call>,
-    /// Calls that were denied and have no result yet, with what was said.
+    /// Denied calls without a result so far, with the reason given to the agent.
     denied: Vec<(String, String)>,
-    /// How many ids came again.
-    again: u64,
+    /// Number of call ids that were reused.
+    reused_ids: u64,
 }
 
-/// What is known of a call.
+/// State of a call.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Call {
     pub(super) name: String,
     pub(super) kind: String,
     pub(super) title: String,
-    /// The caller's name, when it is one of its tools.
+    /// The caller's name of the tool, if it is one of the caller's.
     pub(super) bound: Option<String>,
-    /// Whether the agent said the name.
-    named: bool,
-    /// Whether it is of an MCP server, and named after it.
+    /// Whether the agent reported the name.
+    name_known: bool,
+    /// Whether it calls a tool of an MCP server and is named after it.
     mcp: bool,
     input: Option<RawJson>,
     pub(super) paths: Vec<String>,
-    /// The id that events show, when it is not the agent's: the tool was to run before the agent said a word.
+    /// The id shown in events, if it differs from the agent's: the tool ran before the agent
+    /// announced the call.
     alias: Option<String>,
-    /// Whether there was an order to run it, and what came of that.
-    ordered: bool,
-    ran: Option<bool>,
-    told: bool,
+    /// Whether there was a job to run it, and whether that succeeded.
+    has_job: bool,
+    job_ok: Option<bool>,
+    reported: bool,
     done: bool,
     denied: bool,
-    /// What it gave so far.
+    /// Output so far.
     output: String,
     content: Option<RawJson>,
 }
 
 impl Call {
-    /// The arguments, or what the agent says in their place.
+    /// Returns the arguments, or what the agent reports in place of them.
     pub(super) fn input(&self) -> RawJson {
         #[derive(Serialize)]
-        struct InPlace<'a> {
+        struct Substitute<'a> {
             title: &'a str,
             locations: &'a [String],
         }
-        let place = || {
-            RawJson::of(&InPlace {
+        let substitute = || {
+            RawJson::of(&Substitute {
                 title: &self.title,
                 locations: &self.paths,
             })
         };
-        self.input.clone().unwrap_or_else(place)
+        self.input.clone().unwrap_or_else(substitute)
     }
 
-    /// The id that events show, of a call that the agent has by this one.
+    /// Returns the id shown in events for the call with this agent id.
     pub(super) fn shown_id(&self, id: &str) -> String {
         self.alias.as_deref().unwrap_or(id).to_owned()
     }
 
-    /// The name that events show.
+    /// Returns the name shown in events.
     pub(super) fn shown(&self) -> &str {
         self.bound.as_deref().unwrap_or(&self.name)
     }
 
-    fn tell(&mut self, id: &str, out: &mut Outbox) {
-        if !std::mem::replace(&mut self.told, true) {
+    fn report(&mut self, id: &str, out: &mut Outbox) {
+        if !std::mem::replace(&mut self.reported, true) {
             let id = self.alias.as_deref().unwrap_or(id);
             out.event(ToolCall {
                 id: id.to_owned(),
@@ -93,8 +95,8 @@ impl Call {
         }
     }
 
-    fn settle(&mut self, id: &str, ok: bool, out: &mut Outbox) {
-        self.tell(id, out);
+    fn finish(&mut self, id: &str, ok: bool, out: &mut Outbox) {
+        self.report(id, out);
         if std::mem::replace(&mut self.done, true) {
             return;
         }
@@ -110,10 +112,10 @@ impl Call {
 }
 
 impl Calls {
-    /// Reads a word about a call.
-    pub(super) fn hear(
+    /// Handles an update about a call.
+    pub(super) fn on_update(
         &mut self,
-        (whose, cut_off): (Whose<'_>, bool),
+        (context, cut_off): (CallContext<'_>, bool),
         update: &Update<'_>,
         out: &mut Outbox,
     ) {
@@ -123,33 +125,33 @@ impl Calls {
         if update.session_update.text() == Some("tool_call")
             && matches!(update.status.or_empty(), "" | "pending" | "in_progress")
         {
-            self.anew(id);
+            self.reset_if_reused(id);
         }
-        self.note(whose, id, update);
-        let is_over = matches!(update.status.or_empty(), "completed" | "failed");
-        let is_raw = whose.1.dresses_outputs && update.raw_output.is_some();
+        self.merge(context, id, update);
+        let is_finished = matches!(update.status.or_empty(), "completed" | "failed");
+        let is_raw = context.1.formats_outputs && update.raw_output.is_some();
         if let Some(call) = self
             .all
             .get_mut(id)
-            .filter(|_| is_over || is_raw || !whose.1.describes_calls)
+            .filter(|_| is_finished || is_raw || !context.1.describes_calls)
         {
-            gave(call, update, whose.1);
+            update_output(call, update, context.1);
         }
         if !self.denied.iter().any(|(denied, _)| denied == id) {
-            self.settle_denied(out);
+            self.finish_denied(out);
         }
         let Some(call) = self.all.get_mut(id) else {
             return;
         };
         let status = update.status.or_empty();
-        let follows = whose.1.input_follows
+        let follows = context.1.input_follows
             && status == "pending"
             && update.session_update.text() == Some("tool_call");
         if !follows {
-            call.tell(id, out);
+            call.report(id, out);
         }
-        if is_over {
-            // What was said to the agent has to do where it says nothing.
+        if is_finished {
+            // If the agent reports no output, the denial reason has to do.
             let why = self
                 .denied
                 .iter()
@@ -158,21 +160,22 @@ impl Calls {
             if let Some(why) = why.filter(|_| call.output.is_empty()) {
                 call.output.clone_from(why);
             }
-            let cut_off = cut_off && whose.1.describes_calls;
-            call.settle(
+            let cut_off = cut_off && context.1.describes_calls;
+            call.finish(
                 id,
-                status == "completed" && !cut_off && !failed(update.raw_output),
+                status == "completed" && !cut_off && !command_failed(update.raw_output),
                 out,
             );
             self.denied.retain(|(denied, _)| denied != id);
         }
     }
 
-    /// Ids come from the model's service, and can come again: then it is another call, and nothing of the first one is its own.
-    fn anew(&mut self, id: &str) {
+    /// Starts a new call if the id of a finished one is reused. Ids come from the model API
+    /// and can repeat; the new call then shares nothing with the first.
+    fn reset_if_reused(&mut self, id: &str) {
         if self.all.get(id).is_some_and(|call| call.done) {
-            self.again += 1;
-            let alias = Some(format!("{id}-again-{}", self.again));
+            self.reused_ids += 1;
+            let alias = Some(format!("{id}-again-{}", self.reused_ids));
             self.all.insert(
                 id.to_owned(),
                 Call {
@@ -183,61 +186,68 @@ impl Calls {
         }
     }
 
-    /// Takes what a question says about a call. It is what is decided on, whatever was said before.
-    pub(super) fn asked(&mut self, whose: Whose<'_>, id: &str, update: &Update<'_>) {
-        self.anew(id);
-        let told = update
+    /// Merges what a permission request says about a call. It overrides earlier updates, because it
+    /// is what the decision is about.
+    pub(super) fn on_permission_request(
+        &mut self,
+        context: CallContext<'_>,
+        id: &str,
+        update: &Update<'_>,
+    ) {
+        self.reset_if_reused(id);
+        let tool_name = update
             .name
             .owned()
-            .or_else(|| parsed(update.meta).map().and_then(named));
-        let shows = update
+            .or_else(|| parse_lenient(update.meta).map().and_then(name_in_meta));
+        let has_diff = update
             .content
             .is_some_and(|content| content.get().contains(r#""diff""#));
         if let Some(call) = self
             .all
             .get_mut(id)
-            .filter(|_| !update.locations.0.is_empty() || shows)
+            .filter(|_| !update.locations.0.is_empty() || has_diff)
         {
             call.paths.clear();
         }
         if let Some(call) = self.all.get_mut(id).filter(|call| !call.mcp) {
-            if let Some(told) = told {
-                call.name = told;
-                call.named = true;
+            if let Some(tool_name) = tool_name {
+                call.name = tool_name;
+                call.name_known = true;
             }
             if update.kind.text().is_some_and(|kind| kind != call.kind) {
                 call.kind.clear();
-                if whose.1.names == Names::Kind {
+                if context.1.names == NameSource::Kind {
                     call.name.clear();
-                    call.named = false;
+                    call.name_known = false;
                 }
             }
-            if update.title.text().is_some() && whose.1.title_is_command {
+            if update.title.text().is_some() && context.1.title_is_command {
                 call.title.clear();
             }
         }
-        self.note(whose, id, update);
+        self.merge(context, id, update);
     }
 
-    /// Takes what is said about a call. What it gave is not among it: the words of a question are about the question.
-    pub(super) fn note(
+    /// Merges an update about a call, except its output: the content of a permission request
+    /// describes the request.
+    pub(super) fn merge(
         &mut self,
-        (entry, quirks, bound): Whose<'_>,
+        (profile, quirks, bound): CallContext<'_>,
         id: &str,
         update: &Update<'_>,
     ) {
         let call = self.all.entry(id.to_owned()).or_default();
-        let meta: Node<'_, CallMeta<'_>> = parsed(update.meta);
-        let set = |field: &mut String, said: &Scalar<'_>| {
-            if let Some(said) = said.text().filter(|_| field.is_empty()) {
-                said.clone_into(field);
+        let meta: Node<'_, CallMeta<'_>> = parse_lenient(update.meta);
+        let set = |field: &mut String, text: &Scalar<'_>| {
+            if let Some(text) = text.text().filter(|_| field.is_empty()) {
+                text.clone_into(field);
             }
         };
         if meta
             .map()
             .is_some_and(|meta| meta.is_mcp_tool_call.is_true())
         {
-            of_server(call, update.raw_input);
+            unwrap_mcp_call(call, update.raw_input);
         }
         set(&mut call.kind, &update.kind);
         set(&mut call.title, &update.title);
@@ -247,24 +257,30 @@ impl Calls {
         if let Some(input) = given.filter(|_| !call.mcp) {
             call.input = Some(RawJson::keep(input));
         }
-        if !call.mcp && (call.name.is_empty() || !call.told) {
-            let told = update.name.owned().or_else(|| meta.map().and_then(named));
-            call.named |= told.is_some();
-            if let Some(name) = told.or_else(|| (!call.named).then(|| name(quirks, id, call))) {
+        if !call.mcp && (call.name.is_empty() || !call.reported) {
+            let tool_name = update
+                .name
+                .owned()
+                .or_else(|| meta.map().and_then(name_in_meta));
+            call.name_known |= tool_name.is_some();
+            if let Some(name) =
+                tool_name.or_else(|| (!call.name_known).then(|| fallback_name(quirks, id, call)))
+            {
                 call.name = name;
             }
         }
-        // A title can be the model's own words: it names a tool of the caller's only where nothing says otherwise.
+        // A title can be the model's own words: it identifies one of the caller's tools only if
+        // nothing contradicts it.
         let is_plain = matches!(call.kind.as_str(), "" | "other");
         let is_command = call.input.as_ref().is_some_and(tool_use::has_command);
-        let by_name = Some(&call.name).filter(|_| quirks.names != Names::Title || is_plain);
+        let by_name = Some(&call.name).filter(|_| quirks.names != NameSource::Title || is_plain);
         let by_title =
-            Some(&call.title).filter(|_| is_plain && !is_command && !call.named && !call.mcp);
+            Some(&call.title).filter(|_| is_plain && !is_command && !call.name_known && !call.mcp);
         call.bound = by_name
             .into_iter()
             .chain(by_title)
-            .find_map(|shown| tool_use::bound(entry, shown, bound));
-        if let Some(title) = update.title.text().filter(|_| !call.told) {
+            .find_map(|shown| tool_use::bound(profile, shown, bound));
+        if let Some(title) = update.title.text().filter(|_| !call.reported) {
             title.clone_into(&mut call.title);
         }
         let paths = update
@@ -276,7 +292,7 @@ impl Calls {
         if !paths.is_empty() {
             call.paths = paths;
         } else if call.paths.is_empty() {
-            // Some only show what they change.
+            // Some agents only show the diff.
             let shown = update
                 .content
                 .filter(|content| content.get().contains(r#""diff""#));
@@ -289,20 +305,20 @@ impl Calls {
                 .filter_map(|block| block.map()?.path.owned())
                 .collect();
         }
-        self.join(id);
+        self.join_early_job(id);
     }
 
-    /// A call whose order came before the agent's first word about it is that same call.
-    fn join(&mut self, id: &str) {
+    /// Merges a call with the job that ran it before the agent announced it.
+    fn join_early_job(&mut self, id: &str) {
         let Some(call) = self
             .all
             .get(id)
-            .filter(|call| !call.told && !call.ordered && call.bound.is_some())
+            .filter(|call| !call.reported && !call.has_job && call.bound.is_some())
         else {
             return;
         };
         let is_same = |other: &Call| {
-            other.bound == call.bound && may_be(call.input.as_ref(), other.input.as_ref())
+            other.bound == call.bound && may_be_equal(call.input.as_ref(), other.input.as_ref())
         };
         let mut early = self
             .all
@@ -340,57 +356,58 @@ impl Calls {
         );
     }
 
-    /// A tool of the caller's is to run: the call that it belongs to, by the id that events show.
-    pub(super) fn ordered(
+    /// Registers a job for one of the caller's tools and returns the id of the call that it belongs
+    /// to.
+    pub(super) fn on_job(
         &mut self,
-        (order, name): (&str, &str),
+        (job, name): (&str, &str),
         input: &RawJson,
         out: &mut Outbox,
     ) -> String {
-        let fits = |call: &Call| {
+        let matches = |call: &Call| {
             call.bound.as_deref() == Some(name)
-                && !call.ordered
+                && !call.has_job
                 && !call.done
-                && may_be(call.input.as_ref(), Some(input))
+                && may_be_equal(call.input.as_ref(), Some(input))
         };
-        // One whose arguments are known is surer than one whose arguments are not.
-        let fitting = self.all.iter().filter(|(_, call)| fits(call));
+        // Calls with known arguments are a more certain match than calls without.
+        let fitting = self.all.iter().filter(|(_, call)| matches(call));
         let best = fitting.min_by_key(|(_, call)| call.input.is_none());
-        let id = best.map_or_else(|| order.to_owned(), |(id, _)| id.clone());
+        let id = best.map_or_else(|| job.to_owned(), |(id, _)| id.clone());
         let new = || Call {
             bound: Some(name.to_owned()),
-            alias: Some(order.to_owned()),
+            alias: Some(job.to_owned()),
             ..Call::default()
         };
         let call = self.all.entry(id.clone()).or_insert_with(new);
-        call.ordered = true;
+        call.has_job = true;
         call.input.get_or_insert_with(|| input.clone());
-        call.tell(&id, out);
+        call.report(&id, out);
         id
     }
 
-    /// What came of an order. It is told only if the agent says nothing about it.
-    pub(super) fn ran(&mut self, order: &str, ok: bool, output: &str) {
-        if let Some(call) = self.all.get_mut(order) {
-            call.ran = Some(ok);
+    /// Records the result of a job. It is reported only if the agent reports no result itself.
+    pub(super) fn on_job_done(&mut self, job: &str, ok: bool, output: &str) {
+        if let Some(call) = self.all.get_mut(job) {
+            call.job_ok = Some(ok);
             output.clone_into(&mut call.output);
         }
     }
 
-    /// What is known of a call.
+    /// State of a call.
     pub(super) fn get(&self, id: &str) -> Option<&Call> {
         self.all.get(id)
     }
 
-    /// Tells a call that somebody is asked about, if it was not told.
-    pub(super) fn tell(&mut self, id: &str, out: &mut Outbox) {
+    /// Reports a call that needs permission, unless it was reported already.
+    pub(super) fn report(&mut self, id: &str, out: &mut Outbox) {
         if let Some(call) = self.all.get_mut(id) {
-            call.tell(id, out);
+            call.report(id, out);
         }
     }
 
-    /// The same, by the id that events show.
-    pub(super) fn deny_told(&mut self, shown: &str, why: &str) {
+    /// Denies a call, identified by the id shown in events.
+    pub(super) fn deny_shown(&mut self, shown: &str, why: &str) {
         let aliased = self
             .all
             .iter()
@@ -399,7 +416,7 @@ impl Calls {
         self.deny(aliased.as_deref().unwrap_or(shown), why);
     }
 
-    /// A call is not going to run.
+    /// Marks a call as denied.
     pub(super) fn deny(&mut self, id: &str, why: &str) {
         if let Some(call) = self.all.get_mut(id) {
             call.denied = true;
@@ -407,45 +424,48 @@ impl Calls {
         }
     }
 
-    /// The agent has gone on without a word about what was denied.
-    pub(super) fn settle_denied(&mut self, out: &mut Outbox) {
+    /// Finishes denied calls that the agent has moved past without an update.
+    pub(super) fn finish_denied(&mut self, out: &mut Outbox) {
         for (id, why) in std::mem::take(&mut self.denied) {
             if let Some(call) = self.all.get_mut(&id).filter(|call| !call.done) {
                 call.output = why;
-                call.settle(&id, false, out);
+                call.finish(&id, false, out);
             }
         }
     }
 
-    /// The turn is over. A call that gave something and never said how it ended has ended well, unless it was cut off.
-    pub(super) fn close(&mut self, cut_off: bool, out: &mut Outbox) {
-        self.settle_denied(out);
+    /// Ends the turn. A call with output but no final status counts as successful, unless the turn
+    /// was cut off.
+    pub(super) fn end_turn(&mut self, cut_off: bool, out: &mut Outbox) {
+        self.finish_denied(out);
         for (id, mut call) in std::mem::take(&mut self.all) {
-            let gave = !call.output.is_empty() || call.content.is_some() || call.ran.is_some();
-            if call.told && !call.done && gave {
-                call.settle(&id, call.ran.unwrap_or(!cut_off), out);
+            let gave = !call.output.is_empty() || call.content.is_some() || call.job_ok.is_some();
+            if call.reported && !call.done && gave {
+                call.finish(&id, call.job_ok.unwrap_or(!cut_off), out);
             }
         }
     }
 }
 
-/// Whether arguments can be the same: they are, or one of them was not told.
-fn may_be(one: Option<&RawJson>, other: Option<&RawJson>) -> bool {
+/// Returns true if two sets of arguments are equal, or if one of them is unknown.
+fn may_be_equal(one: Option<&RawJson>, other: Option<&RawJson>) -> bool {
     let value = |raw: &RawJson| serde_json::from_str::<serde_json::Value>(raw.get()).ok();
     one.zip(other).is_none_or(|(one, other)| {
         one == other || value(one).zip(value(other)).is_some_and(|(a, b)| a == b)
     })
 }
 
-/// Whether a word about a call is about none: the agent makes the conversation shorter.
+/// Returns true if an update is not about a tool call: the agent reports a compaction this way.
 pub(super) fn is_compaction(quirks: &Quirks, update: &Update<'_>) -> bool {
-    let meta: Node<'_, CallMeta<'_>> = parsed(update.meta);
-    quirks
-        .compacts_as
-        .is_some_and(|name| meta.map().and_then(named).is_some_and(|told| told == name))
+    let meta: Node<'_, CallMeta<'_>> = parse_lenient(update.meta);
+    quirks.compacts_as.is_some_and(|name| {
+        meta.map()
+            .and_then(name_in_meta)
+            .is_some_and(|tool_name| tool_name == name)
+    })
 }
 
-fn parsed<'a, T: serde::Deserialize<'a>>(raw: Option<&'a RawValue>) -> Node<'a, T>
+fn parse_lenient<'a, T: serde::Deserialize<'a>>(raw: Option<&'a RawValue>) -> Node<'a, T>
 where
     Node<'a, T>: Default,
 {
@@ -453,9 +473,9 @@ where
         .unwrap_or_default()
 }
 
-/// A call of a tool of an MCP server: its name is that of both, and its arguments are within.
-fn of_server(call: &mut Call, input: Option<&RawValue>) {
-    let wrapped: Node<'_, McpCall<'_>> = parsed(input);
+/// Unwraps a call to an MCP server's tool: the name combines both, and the arguments are nested.
+fn unwrap_mcp_call(call: &mut Call, input: Option<&RawValue>) {
+    let wrapped: Node<'_, McpCall<'_>> = parse_lenient(input);
     let Some((server, tool, it)) = wrapped
         .map()
         .and_then(|it| Some((it.server.text()?, it.tool.text()?, it)))
@@ -468,8 +488,8 @@ fn of_server(call: &mut Call, input: Option<&RawValue>) {
     call.input = it.arguments.map(RawJson::keep);
 }
 
-/// The name in what an agent adds to a call.
-fn named(meta: &CallMeta<'_>) -> Option<String> {
+/// Returns the tool name in a call's `_meta`.
+fn name_in_meta(meta: &CallMeta<'_>) -> Option<String> {
     let goose = meta.goose.map().and_then(|it| it.tool_call.map());
     let noted = meta
         .claude
@@ -479,8 +499,8 @@ fn named(meta: &CallMeta<'_>) -> Option<String> {
     noted.or(meta.tool_name.owned())
 }
 
-/// The name of a call that none was told of.
-fn name(quirks: &Quirks, id: &str, call: &Call) -> String {
+/// Returns a name for a call whose name was not reported.
+fn fallback_name(quirks: &Quirks, id: &str, call: &Call) -> String {
     let of_kind = || {
         quirks
             .kind_names
@@ -489,14 +509,14 @@ fn name(quirks: &Quirks, id: &str, call: &Call) -> String {
             .map(|(_, name)| (*name).to_owned())
     };
     let found = match quirks.names {
-        Names::Notes => None,
-        Names::Kind => {
+        NameSource::Meta => None,
+        NameSource::Kind => {
             of_kind().or_else(|| Some(call.kind.clone()).filter(|kind| !kind.is_empty()))
         }
-        Names::Title => {
+        NameSource::Title => {
             Some(call.title.clone()).filter(|title| call.name.is_empty() && !title.is_empty())
         }
-        Names::CallId => in_id(id).map(str::to_owned),
+        NameSource::CallId => name_in_id(id).map(str::to_owned),
     };
     let kind = if call.kind.is_empty() {
         "other"
@@ -512,22 +532,23 @@ fn name(quirks: &Quirks, id: &str, call: &Call) -> String {
     })
 }
 
-/// The name in an id of the form `name__name_1794771579066_0`.
-fn in_id(id: &str) -> Option<&str> {
+/// Returns the name in an id of the form `name__name_1794771579066_0`.
+fn name_in_id(id: &str) -> Option<&str> {
     let ends = id.match_indices("__").map(|(at, _)| at);
     ends.map(|at| (&id[..at], &id[at + 2..]))
         .find(|(name, rest)| rest.starts_with(name))
         .map(|(name, _)| name)
 }
 
-/// What a call gave: as content, else as the agent's own output, else in its notes.
-fn gave(call: &mut Call, update: &Update<'_>, quirks: &Quirks) {
-    let meta: Node<'_, CallMeta<'_>> = parsed(update.meta);
+/// Updates a call's output: from its content, otherwise from the raw output, otherwise from
+/// `_meta`.
+fn update_output(call: &mut Call, update: &Update<'_>, quirks: &Quirks) {
+    let meta: Node<'_, CallMeta<'_>> = parse_lenient(update.meta);
     let mut blocks: List<Node<'_, Block<'_>>> = update
         .content
         .and_then(|content| serde_json::from_str(content.get()).ok())
         .unwrap_or_default();
-    // A terminal is the caller's, and it offers none.
+    // Terminals belong to the client, and Ostler offers none.
     blocks.0.retain(|block| {
         block
             .map()
@@ -535,17 +556,17 @@ fn gave(call: &mut Call, update: &Update<'_>, quirks: &Quirks) {
     });
     let texts = texts(&blocks);
     let raw = || raw_output(update.raw_output);
-    let said = || Some(texts.join("\n")).filter(|text| !text.is_empty());
-    let printed = printed(update.raw_output).filter(|_| quirks.prints_raw);
-    let said = printed.or_else(|| {
-        if quirks.dresses_outputs {
-            raw().or_else(said)
+    let text = || Some(texts.join("\n")).filter(|text| !text.is_empty());
+    let printed = command_output(update.raw_output).filter(|_| quirks.raw_output_is_stdout);
+    let text = printed.or_else(|| {
+        if quirks.formats_outputs {
+            raw().or_else(text)
         } else {
-            said().or_else(raw)
+            text().or_else(raw)
         }
     });
-    if let Some(said) = said {
-        call.output = said;
+    if let Some(text) = text {
+        call.output = text;
     } else if let Some(meta) = meta.map() {
         let terminals = [&meta.terminal_output, &meta.terminal_output_delta];
         let printed = terminals.iter().find_map(|it| it.map()?.data.text());
@@ -566,18 +587,18 @@ fn texts(blocks: &List<Node<'_, Block<'_>>>) -> Vec<String> {
 }
 
 fn text_in(block: &Block<'_>) -> Option<String> {
-    let inner: Node<'_, Block<'_>> = parsed(block.content);
+    let inner: Node<'_, Block<'_>> = parse_lenient(block.content);
     inner
         .map()
         .map_or_else(|| block.text.owned(), |inner| inner.text.owned())
 }
 
-/// Whether a command ended badly. To some agents a tool that ran has done its work, whatever came of it.
-fn failed(raw: Option<&RawValue>) -> bool {
-    let output: Node<'_, Output<'_>> = parsed(raw);
+/// Returns true if a command failed. Some agents report every tool that ran as completed.
+fn command_failed(raw: Option<&RawValue>) -> bool {
+    let output: Node<'_, Output<'_>> = parse_lenient(raw);
     let bad = |code: &Scalar<'_>| code.amount().is_some_and(|code| code != 0.0);
-    // What it printed is there and how it ended is not: it was cut off.
-    let cut_off = |it: &Printed<'_>| it.output.text().is_some() && it.exit.amount().is_none();
+    // Output without an exit code means that it was cut off.
+    let cut_off = |it: &CommandResult<'_>| it.output.text().is_some() && it.exit.amount().is_none();
     output.map().is_some_and(|it| {
         it.contents
             .0
@@ -591,15 +612,15 @@ fn failed(raw: Option<&RawValue>) -> bool {
     })
 }
 
-/// What a command printed, where the raw output has a field for it. It may be nothing.
-fn printed(raw: Option<&RawValue>) -> Option<String> {
-    let output: Node<'_, Output<'_>> = parsed(raw);
+/// Returns a command's output if the raw output has a field for it. It may be empty.
+fn command_output(raw: Option<&RawValue>) -> Option<String> {
+    let output: Node<'_, Output<'_>> = parse_lenient(raw);
     output.map()?.output.owned()
 }
 
 fn raw_output(raw: Option<&RawValue>) -> Option<String> {
-    let output: Node<'_, Output<'_>> = parsed(raw);
-    let said = match &output {
+    let output: Node<'_, Output<'_>> = parse_lenient(raw);
+    let text = match &output {
         Node::Text(text) => Some(text.clone().into_owned()),
         Node::Map(it) => {
             let fields = [
@@ -615,15 +636,15 @@ fn raw_output(raw: Option<&RawValue>) -> Option<String> {
         }
         Node::None => None,
     };
-    said.filter(|text| !text.is_empty())
+    text.filter(|text| !text.is_empty())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::in_id;
+    use super::name_in_id;
 
     #[test]
-    fn names_are_found_in_ids() {
+    fn names_are_parsed_from_ids() {
         for (id, name) in [
             (
                 "run_shell_command__run_shell_command_1794771579066_0",
@@ -633,7 +654,7 @@ mod tests {
             ("call_1cd05f8d", None),
             ("a__b", None),
         ] {
-            assert_eq!(in_id(id), name, "{id}");
+            assert_eq!(name_in_id(id), name, "{id}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! One conversation with an agent that speaks ACP: which file reads which of its messages, and what is said to it.
+//! Conversation with an agent that speaks ACP: dispatch of its messages, and what is sent to it.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use ostler_core::dialect::{
-    Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver,
+    Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult,
 };
 use ostler_core::event::{Level, Notice};
 use ostler_core::outcome::{Cause, Outcome};
@@ -13,94 +13,95 @@ use serde::Serialize;
 use serde::de::IgnoredAny;
 
 use super::calls::Calls;
-use super::entry::Entry;
 use super::files::Files;
-use super::handshake::{Start, Step};
-use super::options::Options;
+use super::handshake::{SessionStart, Step};
+use super::options::SessionOptions;
+use super::profile::AgentProfile;
 use super::quirks::Quirks;
-use super::rpc::{self, Rpc, Wanted};
-use super::updates::Told;
-use super::usage::Spend;
+use super::rpc::{self, RequestKind, RpcClient};
+use super::updates::TurnText;
+use super::usage::UsageTracker;
 use super::version::Version;
-use super::wire::{Fault, Message, Params};
+use super::wire::{Message, Params, RpcError};
 use super::{
     blame, bridge_calls, ending, files, handshake, options, permissions, settings, updates,
 };
 use crate::lenient::Node;
-use crate::mcp::{Custom, Server};
+use crate::mcp::{ClientQuirks, ToolServer};
 use crate::surrogates;
 
-/// The state of one conversation. What belongs to a turn is in [`Turn`] and goes with it.
+/// State of one conversation. Whatever belongs to a turn is in [`Turn`] and is dropped with it.
 pub(super) struct AcpConversation {
-    pub(super) entry: &'static Entry,
+    pub(super) profile: &'static AgentProfile,
     pub(super) quirks: Quirks,
     pub(super) denials: Denials,
-    /// Whether there are rules.
+    /// Whether a policy is set.
     pub(super) policy: bool,
-    pub(super) start: Start,
+    pub(super) start: SessionStart,
     pub(super) phase: Phase,
     pub(super) version: Version,
-    pub(super) rpc: Rpc,
-    /// The session, by the agent's name for it.
+    pub(super) rpc: RpcClient,
+    /// The agent's id of the session.
     pub(super) session: String,
-    pub(super) options: Options,
-    /// What is still to be set before the first message.
+    pub(super) options: SessionOptions,
+    /// Remaining setup steps before the first prompt.
     pub(super) steps: VecDeque<Step>,
-    /// Whether what is heard is the history of a session that is being loaded.
+    /// Whether incoming updates replay the history of a session that is being loaded.
     pub(super) replaying: bool,
-    /// A message that came before the session was there.
-    waiting: Option<String>,
-    /// Changes that came before the session was there.
+    /// A prompt that arrived before the session was open.
+    queued_prompt: Option<String>,
+    /// Changes requested before the session was open.
     pub(super) changes: Vec<(u64, Change)>,
-    pub(super) permissions: BTreeMap<String, permissions::Question>,
+    pub(super) permissions: BTreeMap<String, permissions::PendingPermission>,
     pub(super) files: Files,
-    pub(super) server: Server,
-    /// The caller's tools, by its names.
+    pub(super) server: ToolServer,
+    /// Names of the caller's tools.
     pub(super) bound: Vec<String>,
     pub(super) calls: Calls,
-    pub(super) spend: Spend,
+    pub(super) usage: UsageTracker,
     turns: u64,
-    /// How many orders of tools there were, or could have been.
-    pub(super) orders: u64,
-    /// Whether the agent was given a way to the caller's tools and has not been seen on it.
-    pub(super) unreached: bool,
+    /// Number of tool jobs so far, including ids that were reserved and not used.
+    pub(super) job_count: u64,
+    /// Whether the agent was given a bridge to the caller's tools and has not connected to it yet.
+    pub(super) tools_unreached: bool,
     pub(super) turn: Turn,
 }
 
-/// How far the agent is.
+/// Progress of the handshake.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// The handshake is under way.
     Opening,
-    /// There is a session.
+    /// The session is open.
     Ready,
-    /// There is none, and there will be none: why.
-    Broken(Box<Outcome>),
+    /// The session could not be opened.
+    Failed(Box<Outcome>),
 }
 
-/// What is known of the turn under way.
+/// State of the current turn.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// Whether one is under way.
+    /// Whether a turn is in progress.
     pub(super) open: bool,
-    /// Whether the agent was told to end it.
+    /// Whether the agent was asked to cancel it.
     pub(super) interrupted: bool,
     /// Whether a tool was called.
     pub(super) used_tools: bool,
-    /// The tools whose calls were denied.
+    /// Tools whose calls were denied.
     pub(super) denied: Vec<String>,
-    /// Set once the agent has said that it no longer has the session: how the turn ends when its
-    /// process is gone.
+    /// Outcome of the turn once the agent has reported that its session is lost. The turn ends with
+    /// it when the process has exited.
     pub(super) lost: Option<Outcome>,
-    /// That it failed, although it ends well: the agent's words, once it has said so.
+    /// The agent's error text, once it has reported a failure for a turn that it ends as
+    /// successful.
     pub(super) failure: Option<String>,
-    /// The last status of the model's service that was told.
+    /// Last HTTP status that the agent reported from the model API.
     pub(super) status: Option<u16>,
-    pub(super) told: Told,
+    pub(super) text: TurnText,
 }
 
 #[derive(Serialize)]
-struct Prompt<'a> {
+struct PromptParams<'a> {
     #[serde(rename = "sessionId")]
     session: &'a str,
     prompt: [Block<'a>; 1],
@@ -113,75 +114,75 @@ struct Block<'a> {
 }
 
 #[derive(Serialize)]
-struct OfSession<'a> {
+struct SessionParams<'a> {
     #[serde(rename = "sessionId")]
     session: &'a str,
 }
 
 impl AcpConversation {
-    pub(super) fn new(entry: &'static Entry, spec: &Spec) -> Self {
-        let quirks = settings::quirks(entry, &spec.settings);
-        let start = Start::new(entry, spec);
+    pub(super) fn new(profile: &'static AgentProfile, spec: &Spec) -> Self {
+        let quirks = settings::quirks(profile, &spec.settings);
+        let start = SessionStart::new(profile, spec);
         Self {
-            entry,
+            profile,
             quirks,
             denials: spec.denials,
             policy: spec.policy.is_some(),
             phase: Phase::Opening,
             version: Version::One,
-            rpc: Rpc::default(),
+            rpc: RpcClient::default(),
             session: String::new(),
-            options: Options::default(),
+            options: SessionOptions::default(),
             steps: VecDeque::new(),
             replaying: false,
-            waiting: None,
+            queued_prompt: None,
             changes: Vec::new(),
             permissions: BTreeMap::new(),
             files: Files::new(start.fs, quirks.missing_reads_empty),
-            server: Server::new(
+            server: ToolServer::new(
                 &spec.tools,
-                &Custom {
+                &ClientQuirks {
                     meta: quirks.tool_meta.and_then(|meta| RawJson::parse(meta).ok()),
                     reads_json: quirks.reads_json,
-                    ..Custom::default()
+                    ..ClientQuirks::default()
                 },
             ),
             bound: spec.tools.iter().map(|tool| tool.name.clone()).collect(),
             calls: Calls::default(),
-            spend: Spend::new(start.resume.is_some()),
+            usage: UsageTracker::new(start.resume.is_some()),
             start,
             turns: 0,
-            orders: 0,
-            unreached: spec.bridge.is_some(),
+            job_count: 0,
+            tools_unreached: spec.bridge.is_some(),
             turn: Turn::default(),
         }
     }
 
-    /// Whether the agent was given a message and has not answered it.
+    /// Returns true if the agent has a prompt that it has not answered yet.
     pub(super) fn is_working(&self) -> bool {
-        self.turn.open && self.waiting.is_none() && matches!(self.phase, Phase::Ready)
+        self.turn.open && self.queued_prompt.is_none() && matches!(self.phase, Phase::Ready)
     }
 
     fn prompt(&mut self, prompt: String, out: &mut Outbox) {
         self.turns += 1;
         self.turn = Turn {
             open: true,
-            told: Told::new(self.turns),
+            text: TurnText::new(self.turns),
             ..Turn::default()
         };
         match &self.phase {
-            Phase::Opening => self.waiting = Some(prompt),
+            Phase::Opening => self.queued_prompt = Some(prompt),
             Phase::Ready => self.send(&prompt, out),
-            Phase::Broken(why) => {
-                let why = (**why).clone();
-                self.end(TurnOver::bare(why), out);
+            Phase::Failed(outcome) => {
+                let outcome = (**outcome).clone();
+                self.finish_turn(TurnResult::new(outcome), out);
             }
         }
     }
 
     fn send(&mut self, prompt: &str, out: &mut Outbox) {
-        self.spend.begin();
-        let prompt = Prompt {
+        self.usage.begin_turn();
+        let prompt = PromptParams {
             session: &self.session,
             prompt: [Block {
                 r#type: "text",
@@ -189,67 +190,70 @@ impl AcpConversation {
             }],
         };
         self.rpc
-            .request(Wanted::Prompt, ("session/prompt", prompt), out);
-        out.push(FromConversation::TurnBegan);
+            .request(RequestKind::Prompt, ("session/prompt", prompt), out);
+        out.push(FromConversation::TurnStarted);
     }
 
-    /// The session is there: what waited for it goes out.
-    pub(super) fn ready(&mut self, out: &mut Outbox) {
+    /// Sends whatever was queued until the session was open.
+    pub(super) fn on_session_ready(&mut self, out: &mut Outbox) {
         self.phase = Phase::Ready;
         self.replaying = false;
         for (id, change) in std::mem::take(&mut self.changes) {
-            options::change(self, id, &change, out);
+            options::request_change(self, id, &change, out);
         }
-        if let Some(prompt) = self.waiting.take() {
+        if let Some(prompt) = self.queued_prompt.take() {
             self.send(&prompt, out);
         }
     }
 
-    /// There will be no session.
-    pub(super) fn broken(&mut self, why: Outcome, out: &mut Outbox) {
-        self.waiting = None;
+    /// Records that the session could not be opened.
+    pub(super) fn fail(&mut self, outcome: Outcome, out: &mut Outbox) {
+        self.queued_prompt = None;
         for (id, _) in std::mem::take(&mut self.changes) {
             out.push(FromConversation::Changed {
                 id,
-                error: Some(why.message.clone()),
+                error: Some(outcome.message.clone()),
             });
         }
         if self.turn.open {
-            self.end(TurnOver::bare(why.clone()), out);
+            self.finish_turn(TurnResult::new(outcome.clone()), out);
         } else {
-            self.lament(&why, out);
+            self.report_failure(&outcome, out);
         }
-        self.phase = Phase::Broken(Box::new(why));
+        self.phase = Phase::Failed(Box::new(outcome));
     }
 
-    /// There is no session, and nobody waits for one: whoever is going to say something is told before.
-    fn lament(&self, why: &Outcome, out: &mut Outbox) {
-        let (cause, message) = (why.cause.as_str(), &why.message);
-        let hint = why.hint.as_deref().unwrap_or_default();
+    /// Reports a failed handshake as a notice while no turn is waiting for it.
+    fn report_failure(&self, outcome: &Outcome, out: &mut Outbox) {
+        let (cause, message) = (outcome.cause.as_str(), &outcome.message);
+        let hint = outcome.hint.as_deref().unwrap_or_default();
         let message = format!(
-            "{} opened no session ({cause}): {message} {hint}",
-            self.entry.name
+            "{} could not open a session ({cause}): {message} {hint}",
+            self.profile.name
         );
         out.notice(Level::Error, "handshake_failed", message.trim_end());
     }
 
-    /// The turn is over.
-    pub(super) fn end(&mut self, over: TurnOver, out: &mut Outbox) {
-        self.turn.told.release(out);
-        permissions::forget(self, out);
-        bridge_calls::call_off(self, out);
-        self.calls.close(self.turn.interrupted, out);
-        if self.is_working() && std::mem::take(&mut self.unreached) {
-            let Entry {
-                name, unreached, ..
-            } = self.entry;
+    /// Ends the turn.
+    pub(super) fn finish_turn(&mut self, result: TurnResult, out: &mut Outbox) {
+        self.turn.text.release(out);
+        permissions::cancel_all(self, out);
+        bridge_calls::cancel_all(self, out);
+        self.calls.end_turn(self.turn.interrupted, out);
+        if self.is_working() && std::mem::take(&mut self.tools_unreached) {
+            let AgentProfile {
+                name,
+                unreached_hint,
+                ..
+            } = self.profile;
             let message = format!(
-                "{name} has not started the program that leads to the caller's tools: it has none of them.{unreached}"
+                "{name} has not started the bridge to the caller's tools, so it has none of \
+                 them.{unreached_hint}"
             );
             out.notice(Level::Warning, "tools_unreached", message);
         }
         self.turn = Turn::default();
-        out.push(FromConversation::TurnOver(over));
+        out.push(FromConversation::TurnEnded(result));
     }
 
     fn interrupt(&mut self, out: &mut Outbox) {
@@ -260,90 +264,99 @@ impl AcpConversation {
             self.turn.interrupted = true;
             rpc::notify(
                 "session/cancel",
-                OfSession {
+                SessionParams {
                     session: &self.session,
                 },
                 out,
             );
-            permissions::forget(self, out);
-            bridge_calls::call_off(self, out);
+            permissions::cancel_all(self, out);
+            bridge_calls::cancel_all(self, out);
         } else {
-            // The agent has not heard of the message, and never will.
-            self.waiting = None;
+            // The agent has not received the prompt, and never will.
+            self.queued_prompt = None;
             let outcome = Outcome::new(
                 Cause::Interrupted,
-                "The turn was interrupted before the agent began it.",
+                "The turn was interrupted before it reached the agent.",
             );
-            self.end(
-                TurnOver::bare(outcome.with(|d| d.acknowledged = Some(true))),
+            self.finish_turn(
+                TurnResult::new(outcome.with(|d| d.acknowledged = Some(true))),
                 out,
             );
         }
     }
 
-    fn take(&mut self, message: &Message<'_>, raw: &str, out: &mut Outbox) {
+    fn dispatch(&mut self, message: &Message<'_>, raw: &str, out: &mut Outbox) {
         let id = message.id.filter(|id| id.get() != "null");
         let empty = Params::default();
         let params = message.params.map().unwrap_or(&empty);
         match (message.method.text(), id) {
-            (Some("session/update"), None) => updates::hear(self, params, raw, out),
-            // What an agent adds to the protocol begins so, and is for those who know it.
+            (Some("session/update"), None) => updates::on_update(self, params, raw, out),
+            // Extensions of the protocol begin with an underscore and can be ignored.
             (Some(method), None) if method.starts_with('_') => {}
-            (Some(method), None) if self.quirks.declined.contains(&method) => {}
-            (Some(method), None) => self.unknown(raw, &format!("the notification {method:?}"), out),
-            (Some(method), Some(id)) => {
-                self.asked((method, &RawJson::keep(id)), (params, raw), out)
+            (Some(method), None) if self.quirks.ignored_methods.contains(&method) => {}
+            (Some(method), None) => {
+                self.report_unknown(raw, &format!("the notification {method:?}"), out)
             }
-            (None, Some(id)) => match self.rpc.answered(id.get()) {
-                Some(wanted) => self.answered(&wanted, message, out),
-                None => self.unknown(raw, "an answer to nothing that was asked", out),
+            (Some(method), Some(id)) => {
+                self.on_request((method, &RawJson::keep(id)), (params, raw), out)
+            }
+            (None, Some(id)) => match self.rpc.complete(id.get()) {
+                Some(kind) => self.on_response(&kind, message, out),
+                None => self.report_unknown(raw, "a response to an unknown request", out),
             },
-            (None, None) => out.unreadable(raw, "a JSON object that is no message of JSON-RPC"),
+            (None, None) => out.unreadable(raw, "a JSON object, but not a JSON-RPC message"),
         }
     }
 
-    /// The agent asks for something.
-    fn asked(
+    /// Handles a request of the agent.
+    fn on_request(
         &mut self,
         (method, id): (&str, &RawJson),
         (params, raw): (&Params<'_>, &str),
         out: &mut Outbox,
     ) {
         match method {
-            "session/request_permission" => permissions::hear(self, id, params, out),
+            "session/request_permission" => permissions::on_request(self, id, params, out),
             "fs/read_text_file" | "fs/write_text_file" if self.files.served => {
-                files::hear(self, (method, id), params, out);
+                files::on_request(self, (method, id), params, out);
             }
             _ => {
-                rpc::refuse(id, rpc::NO_METHOD, &format!("no method {method:?}"), out);
-                if !self.quirks.declined.contains(&method) {
-                    self.unknown(raw, &format!("the request {method:?}"), out);
+                rpc::reply_error(
+                    id,
+                    rpc::METHOD_NOT_FOUND,
+                    &format!("no method {method:?}"),
+                    out,
+                );
+                if !self.quirks.ignored_methods.contains(&method) {
+                    self.report_unknown(raw, &format!("the request {method:?}"), out);
                 }
             }
         }
     }
 
-    fn answered(&mut self, wanted: &Wanted, message: &Message<'_>, out: &mut Outbox) {
+    fn on_response(&mut self, kind: &RequestKind, message: &Message<'_>, out: &mut Outbox) {
         let result = message
             .result
             .map_or("null", serde_json::value::RawValue::get);
-        let empty = Fault::default();
-        let fault = match &message.error {
-            Node::Map(fault) => Some(fault),
+        let empty = RpcError::default();
+        let error = match &message.error {
+            Node::Map(error) => Some(error),
             Node::Text(_) => Some(&empty),
             Node::None => None,
         };
-        match wanted {
-            Wanted::Prompt => ending::prompted(self, result, fault, out),
-            Wanted::Change(change) => options::changed(self, *change, (result, fault), out),
-            _ => handshake::answered(self, wanted, (result, fault), out),
+        match kind {
+            RequestKind::Prompt => ending::on_prompt_response(self, result, error, out),
+            RequestKind::Change(change) => {
+                options::on_change_response(self, *change, (result, error), out)
+            }
+            _ => handshake::on_response(self, kind, (result, error), out),
         }
     }
 
-    /// Keeps a message that is not known here.
-    pub(super) fn unknown(&self, raw: &str, kind: &str, out: &mut Outbox) {
+    /// Reports an unknown message in a notice that carries it whole.
+    pub(super) fn report_unknown(&self, raw: &str, kind: &str, out: &mut Outbox) {
         out.event(Notice::unknown_message(
-            self.entry.name,
+            self.profile.name,
             kind,
             RawJson::parse(raw).ok(),
         ));
@@ -352,24 +365,24 @@ impl AcpConversation {
 
 impl Conversation for AcpConversation {
     fn on_start(&mut self, out: &mut Outbox) {
-        handshake::begin(self, out);
+        handshake::send_initialize(self, out);
     }
 
     fn send(&mut self, message: ToAgent, out: &mut Outbox) {
         match message {
             ToAgent::Prompt(prompt) => self.prompt(prompt, out),
             ToAgent::Interrupt => self.interrupt(out),
-            ToAgent::Verdict { id, verdict } => permissions::decided(self, &id, &verdict, out),
+            ToAgent::Verdict { id, verdict } => permissions::on_verdict(self, &id, &verdict, out),
             ToAgent::ToolDone { id, ok, output } => {
-                bridge_calls::done(self, &id, (ok, &output), out)
+                bridge_calls::on_result(self, &id, (ok, &output), out)
             }
-            ToAgent::FileDone { id, result } => self.files.done(&id, result, out),
+            ToAgent::FileDone { id, result } => self.files.on_result(&id, result, out),
             ToAgent::Change { id, change } => match &self.phase {
                 Phase::Opening => self.changes.push((id, change)),
-                Phase::Ready => options::change(self, id, &change, out),
-                Phase::Broken(why) => out.push(FromConversation::Changed {
+                Phase::Ready => options::request_change(self, id, &change, out),
+                Phase::Failed(outcome) => out.push(FromConversation::Changed {
                     id,
-                    error: Some(why.message.clone()),
+                    error: Some(outcome.message.clone()),
                 }),
             },
             ToAgent::ToolProgress { id, message } => {
@@ -380,7 +393,7 @@ impl Conversation for AcpConversation {
     }
 
     fn on_line(&mut self, raw: &str, out: &mut Outbox) {
-        // Asked first, because serde would read a list as the fields of a struct in their order.
+        // Checked first, because serde would read a list as the fields of a struct in their order.
         if !raw.trim_start().starts_with('{') {
             let json = serde_json::from_str::<IgnoredAny>(raw);
             out.unreadable(
@@ -393,11 +406,11 @@ impl Conversation for AcpConversation {
             return;
         }
         match serde_json::from_str(raw) {
-            Ok(message) => self.take(&message, raw, out),
+            Ok(message) => self.dispatch(&message, raw, out),
             Err(error) => {
-                let mended = surrogates::mend(raw);
-                match serde_json::from_str(&mended) {
-                    Ok(message) => self.take(&message, &mended, out),
+                let repaired = surrogates::repair(raw);
+                match serde_json::from_str(&repaired) {
+                    Ok(message) => self.dispatch(&message, &repaired, out),
                     Err(_) => out.unreadable(raw, &format!("not JSON: {error}")),
                 }
             }
@@ -405,26 +418,26 @@ impl Conversation for AcpConversation {
     }
 
     fn on_bridge_line(&mut self, from: u32, line: &str, out: &mut Outbox) {
-        bridge_calls::hear(self, from, line, out);
+        bridge_calls::on_line(self, from, line, out);
     }
 
     fn owes_bridge_reply(&self, to: u32) -> bool {
-        self.server.open_for(to).next().is_some()
+        self.server.pending_for(to).next().is_some()
     }
 
     fn on_bridge_closed(&mut self, from: u32, out: &mut Outbox) {
-        bridge_calls::gone(self, from, out);
+        bridge_calls::on_client_closed(self, from, out);
     }
 
     fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
-        self.turn.told.release(out);
+        self.turn.text.release(out);
         if let Some(outcome) = self.turn.lost.take() {
-            return self.end(TurnOver::bare(outcome), out);
+            return self.finish_turn(TurnResult::new(outcome), out);
         }
         let silent = matches!(self.phase, Phase::Opening);
-        match blame::of_exit(self.entry, exit).filter(|_| silent) {
-            Some(outcome) if self.turn.open => self.end(TurnOver::bare(outcome), out),
-            Some(outcome) => self.lament(&outcome, out),
+        match blame::of_exit(self.profile, exit).filter(|_| silent) {
+            Some(outcome) if self.turn.open => self.finish_turn(TurnResult::new(outcome), out),
+            Some(outcome) => self.report_failure(&outcome, out),
             None => {}
         }
     }

@@ -1,6 +1,6 @@
-//! How a turn ends: the answer to `session/prompt`.
+//! Turn endings: the response to `session/prompt`.
 
-use ostler_core::dialect::{FromConversation, Outbox, TurnOver};
+use ostler_core::dialect::{FromConversation, Outbox, TurnResult};
 use ostler_core::event::Level;
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::Denials;
@@ -8,60 +8,67 @@ use ostler_core::usage::{Scope, Usage};
 
 use super::blame;
 use super::conversation::AcpConversation;
-use super::quirks::{Counts, Failures};
-use super::wire::{Fault, Prompted};
+use super::quirks::{CountScope, FailureStyle};
+use super::wire::{PromptResponse, RpcError};
 use crate::lenient::Node;
 
-/// Reads the answer to a prompt.
-pub(super) fn prompted(
-    talk: &mut AcpConversation,
+/// Handles the response to a prompt.
+pub(super) fn on_prompt_response(
+    conversation: &mut AcpConversation,
     result: &str,
-    fault: Option<&Fault<'_>>,
+    error: Option<&RpcError<'_>>,
     out: &mut Outbox,
 ) {
-    if !talk.turn.open || !talk.version.answer_ends_turn() {
+    if !conversation.turn.open || !conversation.version.response_ends_turn() {
         return;
     }
-    // An agent that has dropped its session can do nothing more in this process: the next one
+    // An agent that has dropped its session can do nothing more in this process. The next process
     // resumes the session.
-    if let Some(lost) = fault
-        .filter(|_| !talk.turn.interrupted)
-        .and_then(|fault| blame::of_lost_session(talk, fault))
+    if let Some(lost) = error
+        .filter(|_| !conversation.turn.interrupted)
+        .and_then(|error| blame::of_lost_session(conversation, error))
     {
-        talk.turn.lost = Some(lost);
+        conversation.turn.lost = Some(lost);
         return out.push(FromConversation::EndProcess);
     }
-    let end: Node<'_, Prompted<'_>> = serde_json::from_str(result).unwrap_or_default();
-    let empty = Prompted::default();
+    let end: Node<'_, PromptResponse<'_>> = serde_json::from_str(result).unwrap_or_default();
+    let empty = PromptResponse::default();
     let end = end.map().unwrap_or(&empty);
-    let one_call = !talk.turn.used_tools;
-    let mut usage = talk
-        .spend
-        .of_turn(&talk.quirks, end, (one_call, talk.options.model()));
-    // Counters that did not move: no model has answered.
-    let answered = usage
+    let single_call = !conversation.turn.used_tools;
+    let mut usage = conversation.usage.turn_usage(
+        &conversation.quirks,
+        end,
+        (single_call, conversation.options.model()),
+    );
+    // Unchanged counters mean that no model has answered.
+    let model_answered = usage
         .iter()
         .any(|part| part.output.is_some_and(|output| output > 0));
-    let outcome = match fault {
-        Some(_) if talk.turn.interrupted => interrupted(),
-        Some(fault) => {
-            let said = if talk.quirks.own_ids {
-                talk.turn.told.was_error()
+    let outcome = match error {
+        Some(_) if conversation.turn.interrupted => interrupted(),
+        Some(error) => {
+            let said = if conversation.quirks.uuid_marks_own_text {
+                conversation.turn.text.take_held_error()
             } else {
                 None
             };
-            blame::of_turn(talk, fault, said)
+            blame::of_turn(conversation, error, said)
         }
-        None => stopped(talk, end.stop_reason.or_empty(), answered, out),
+        None => stopped(
+            conversation,
+            end.stop_reason.or_empty(),
+            model_answered,
+            out,
+        ),
     };
-    // The last call that was counted may be one of an earlier turn, and one that was cut off is not among those that were.
-    let unsure = match talk.quirks.counts {
-        Counts::LastRequest => !outcome.is_success(),
-        Counts::Chunks => outcome.cause == Cause::Interrupted,
+    // The last counted call may belong to an earlier turn, and an interrupted call is not counted.
+    let unsure = match conversation.quirks.counts {
+        CountScope::LastRequest => !outcome.is_success(),
+        CountScope::Chunks => outcome.cause == Cause::Interrupted,
         _ => false,
     };
     if unsure {
-        // What it cost is known all the same.
+        // The cost is known nevertheless.
         usage.retain(|part| part.cost_usd.is_some());
         for part in &mut usage {
             *part = Usage {
@@ -74,9 +81,9 @@ pub(super) fn prompted(
     }
     let text = outcome
         .is_success()
-        .then(|| std::mem::take(&mut talk.turn.told.reply));
-    talk.end(
-        TurnOver {
+        .then(|| std::mem::take(&mut conversation.turn.text.reply));
+    conversation.finish_turn(
+        TurnResult {
             outcome,
             text,
             structured: None,
@@ -93,56 +100,62 @@ fn interrupted() -> Outcome {
     })
 }
 
-/// What a stop reason means.
-fn stopped(talk: &mut AcpConversation, reason: &str, answered: bool, out: &mut Outbox) -> Outcome {
+/// Maps a stop reason to an outcome.
+fn stopped(
+    conversation: &mut AcpConversation,
+    reason: &str,
+    model_answered: bool,
+    out: &mut Outbox,
+) -> Outcome {
     let native = |outcome: Outcome| outcome.with(|d| d.native = Some(reason.to_owned()));
-    let was_cancelled = talk.turn.interrupted && talk.quirks.ends_cancelled;
+    let was_cancelled =
+        conversation.turn.interrupted && conversation.quirks.cancel_ends_successfully;
     if reason == "end_turn"
         && !was_cancelled
-        && let Some(why) = failed(talk, answered)
+        && let Some(why) = silent_failure(conversation, model_answered)
     {
-        talk.turn.told.was_error();
+        conversation.turn.text.take_held_error();
         return why;
     }
     match reason {
-        "cancelled" if talk.turn.interrupted => interrupted(),
+        "cancelled" if conversation.turn.interrupted => interrupted(),
         "end_turn" if was_cancelled => interrupted(),
-        // With some agents a denied tool call is the end of the turn.
-        "cancelled" | "end_turn" if !talk.turn.denied.is_empty() => denied(talk),
+        // With some agents a denied tool call ends the turn.
+        "cancelled" | "end_turn" if !conversation.turn.denied.is_empty() => denied(conversation),
         "cancelled" => native(Outcome::new(
             Cause::Interrupted,
-            "The agent ended the turn before it was done.",
+            "The agent cancelled the turn.",
         )),
         "refusal" => native(
             Outcome::new(Cause::Refused, "The model refused to answer.")
                 .hint("Rephrase the request in a new session, or choose another model."),
         ),
-        "max_tokens" if !answered && talk.turn.told.reply.is_empty() => native(
+        "max_tokens" if !model_answered && conversation.turn.text.reply.is_empty() => native(
             Outcome::new(
                 Cause::BadRequest,
-                "The prompt is too long for the model, as the agent counts it.",
+                "The agent considers the prompt too long for the model.",
             )
-            .hint("Give a shorter prompt, or choose a model with a larger window."),
+            .hint("Shorten the prompt, or choose a model with a larger context window."),
         ),
         "max_tokens" => native(
             Outcome::new(
                 Cause::OutputLimit,
-                "The answer reached the model's limit on output.",
+                "The answer reached the model's output limit.",
             )
             .hint("Ask for less at a time."),
         ),
         "max_turn_requests" => native(
             Outcome::new(
                 Cause::TurnLimit,
-                "The agent reached its limit on the steps of a turn.",
+                "The agent reached its limit of steps per turn.",
             )
             .hint("Raise the limit in the agent's own settings, or give a smaller task."),
         ),
         "end_turn" => Outcome::completed(),
         other => {
             let message = format!(
-                "{} ended the turn with {other:?}, which Ostler does not know.",
-                talk.entry.name
+                "{} ended the turn with the unknown stop reason {other:?}.",
+                conversation.profile.name
             );
             out.notice(Level::Warning, "unknown_stop_reason", message);
             native(Outcome::completed())
@@ -150,30 +163,41 @@ fn stopped(talk: &mut AcpConversation, reason: &str, answered: bool, out: &mut O
     }
 }
 
-/// A turn that ends well and did not go well, with agents that are known to do so.
-fn failed(talk: &AcpConversation, answered: bool) -> Option<Outcome> {
-    let told = &talk.turn.told;
-    if let Some(words) = &talk.turn.failure {
-        return Some(blame::of_words(talk.entry, words, talk.turn.status));
+/// Returns the failure of a turn that the agent reports as successful, for agents known to do so.
+fn silent_failure(conversation: &AcpConversation, model_answered: bool) -> Option<Outcome> {
+    let text = &conversation.turn.text;
+    if let Some(words) = &conversation.turn.failure {
+        return Some(blame::of_failed_turn(
+            conversation.profile,
+            words,
+            conversation.turn.status,
+        ));
     }
-    match talk.quirks.failures {
-        Failures::Errors => None,
-        Failures::Text(wrote) if told.chunks == 1 => {
-            blame::of_text(talk.entry, (&wrote, &told.reply), answered)
-        }
-        Failures::Text(_) => None,
-        Failures::Silence => {
-            (told.reply.is_empty() && !talk.turn.used_tools).then(|| blame::of_silence(talk.entry))
-        }
+    match conversation.quirks.failures {
+        FailureStyle::Errors => None,
+        FailureStyle::Text(error_text) if text.chunks == 1 => blame::of_text(
+            conversation.profile,
+            (&error_text, &text.reply),
+            model_answered,
+        ),
+        FailureStyle::Text(_) => None,
+        FailureStyle::Silence => (text.reply.is_empty() && !conversation.turn.used_tools)
+            .then(|| blame::of_silence(conversation.profile)),
     }
 }
 
-fn denied(talk: &AcpConversation) -> Outcome {
-    if talk.denials == Denials::Tolerate {
+fn denied(conversation: &AcpConversation) -> Outcome {
+    if conversation.denials == Denials::Tolerate {
         return Outcome::completed();
     }
-    let tools = &talk.turn.denied;
-    Outcome::new(Cause::Denied, format!("Tool calls were denied: {}.", tools.join(", ")))
-        .hint("Allow the tools by a rule (--permissions, policy.toml), choose another --permission-mode, or pass --tolerate-denials if the answer is good without them.")
-        .with(|d| d.denied_tools.clone_from(tools))
+    let tools = &conversation.turn.denied;
+    Outcome::new(
+        Cause::Denied,
+        format!("Tool calls were denied: {}.", tools.join(", ")),
+    )
+    .hint(
+        "Allow the tools by a rule (--permissions, policy.toml), choose another \
+            --permission-mode, or pass --tolerate-denials to accept the answer anyway.",
+    )
+    .with(|d| d.denied_tools.clone_from(tools))
 }

@@ -1,50 +1,56 @@
-//! `fs/*`: files that the agent has read and written by Ostler. Where there are rules, they are asked first.
+//! File access for the agent (`fs/*`): Ostler reads and writes files on its behalf, after checking
+//! the policy.
 
 use std::collections::BTreeMap;
 
-use ostler_core::dialect::{FileAccess, FileFault, FileOrder, FromConversation, Outbox};
+use ostler_core::dialect::{FileAccess, FileError, FileJob, FromConversation, Outbox};
 use ostler_core::permission::{Otherwise, PermissionRequest, ToolKind, ToolUse, Verdict};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
 use super::conversation::AcpConversation;
-use super::permissions::Question;
+use super::permissions::PendingPermission;
 use super::rpc;
 use super::wire::Params;
 
-/// The files that the agent waits for.
+/// Pending file requests.
 #[derive(Debug)]
 pub(super) struct Files {
-    /// Whether files are read and written for it at all.
+    /// Whether Ostler serves file requests at all.
     pub(super) served: bool,
-    /// Whether a missing file reads as an empty one.
+    /// Whether a missing file reads as empty.
     missing_reads_empty: bool,
-    /// By the name of the order: the request, and whether it was to read.
+    /// JSON-RPC id by job id, and whether the job is a read.
     open: BTreeMap<String, (RawJson, bool)>,
 }
 
-/// A file that the agent wants read or written.
+/// A file that the agent wants to read or write.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(super) struct FileRequest {
     rpc: RawJson,
-    order: FileOrder,
+    job: FileJob,
 }
 
-impl Wish {
+impl FileRequest {
     pub(super) fn cancel(self, out: &mut Outbox) {
-        rpc::refuse(&self.rpc, rpc::INTERNAL, "The turn was interrupted.", out);
+        rpc::reply_error(
+            &self.rpc,
+            rpc::INTERNAL_ERROR,
+            "The turn was interrupted.",
+            out,
+        );
     }
 }
 
-/// Reads a request.
-pub(super) fn hear(
-    talk: &mut AcpConversation,
+/// Handles a file request.
+pub(super) fn on_request(
+    conversation: &mut AcpConversation,
     (method, rpc): (&str, &RawJson),
     params: &Params<'_>,
     out: &mut Outbox,
 ) {
     let Some(path) = params.path.owned() else {
-        return rpc::refuse(rpc, rpc::BAD_PARAMS, "a path is missing", out);
+        return rpc::reply_error(rpc, rpc::INVALID_PARAMS, "`path` is missing", out);
     };
     let reads = method == "fs/read_text_file";
     let access = match (reads, params.content.owned()) {
@@ -53,19 +59,21 @@ pub(super) fn hear(
             limit: params.limit.count(),
         },
         (false, Some(text)) => FileAccess::Write(text),
-        (false, None) => return rpc::refuse(rpc, rpc::BAD_PARAMS, "the content is missing", out),
+        (false, None) => {
+            return rpc::reply_error(rpc, rpc::INVALID_PARAMS, "`content` is missing", out);
+        }
     };
     let id = format!("file-{}", rpc.get());
-    let wish = Wish {
+    let request = FileRequest {
         rpc: rpc.clone(),
-        order: FileOrder {
+        job: FileJob {
             id: id.clone(),
             path: path.clone(),
             access,
         },
     };
-    if !talk.policy {
-        return talk.files.order(wish, out);
+    if !conversation.policy {
+        return conversation.files.job(request, out);
     }
     #[derive(Serialize)]
     struct Input<'a> {
@@ -88,7 +96,9 @@ pub(super) fn hear(
         wants,
         otherwise: Otherwise::Agent,
     }));
-    talk.permissions.insert(id, Question::File(wish));
+    conversation
+        .permissions
+        .insert(id, PendingPermission::File(request));
 }
 
 #[derive(Serialize)]
@@ -105,29 +115,36 @@ impl Files {
         }
     }
 
-    fn order(&mut self, wish: Wish, out: &mut Outbox) {
-        let reads = matches!(wish.order.access, FileAccess::Read { .. });
-        self.open.insert(wish.order.id.clone(), (wish.rpc, reads));
-        out.push(FromConversation::File(wish.order));
+    fn job(&mut self, request: FileRequest, out: &mut Outbox) {
+        let reads = matches!(request.job.access, FileAccess::Read { .. });
+        self.open
+            .insert(request.job.id.clone(), (request.rpc, reads));
+        out.push(FromConversation::File(request.job));
     }
 
-    /// The rules have spoken. What no rule is about goes on as if nobody had been asked.
-    pub(super) fn decided(&mut self, wish: Wish, verdict: &Verdict, out: &mut Outbox) {
+    /// Carries out or refuses a request according to the policy's verdict. Without a verdict, the
+    /// request proceeds.
+    pub(super) fn on_verdict(&mut self, request: FileRequest, verdict: &Verdict, out: &mut Outbox) {
         match verdict {
-            Verdict::Allow | Verdict::Undecided => self.order(wish, out),
-            Verdict::Deny(why) => rpc::refuse(&wish.rpc, rpc::INTERNAL, why, out),
+            Verdict::Allow | Verdict::Undecided => self.job(request, out),
+            Verdict::Deny(why) => rpc::reply_error(&request.rpc, rpc::INTERNAL_ERROR, why, out),
         }
     }
 
-    /// What came of an order.
-    pub(super) fn done(&mut self, id: &str, result: Result<String, FileFault>, out: &mut Outbox) {
+    /// Replies with the result of a job.
+    pub(super) fn on_result(
+        &mut self,
+        id: &str,
+        result: Result<String, FileError>,
+        out: &mut Outbox,
+    ) {
         let Some((rpc, reads)) = self.open.remove(id) else {
             return;
         };
         match result {
             Ok(content) if reads => rpc::reply(&rpc, Read { content }, out),
             Ok(_) => rpc::reply(&rpc, BTreeMap::<&str, &str>::new(), out),
-            Err(FileFault { missing: true, .. }) if reads && self.missing_reads_empty => {
+            Err(FileError { missing: true, .. }) if reads && self.missing_reads_empty => {
                 rpc::reply(
                     &rpc,
                     Read {
@@ -136,19 +153,19 @@ impl Files {
                     out,
                 );
             }
-            // Some agents know by these words that the file is only not there yet.
-            Err(FileFault { missing: true, why }) => {
-                rpc::refuse(
+            // Some agents recognize a file that does not exist yet by this message.
+            Err(FileError { missing: true, why }) => {
+                rpc::reply_error(
                     &rpc,
-                    rpc::NOT_FOUND,
+                    rpc::RESOURCE_NOT_FOUND,
                     &format!("Resource not found: {why}"),
                     out,
                 );
             }
-            Err(FileFault {
+            Err(FileError {
                 missing: false,
                 why,
-            }) => rpc::refuse(&rpc, rpc::INTERNAL, &why, out),
+            }) => rpc::reply_error(&rpc, rpc::INTERNAL_ERROR, &why, out),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! From the first line to a session: the version, the login, the session, and what the spec wants of it.
+//! Handshake: protocol version, login, session, and the settings to apply before the first prompt.
 //!
-//! A process opens one session and loads at most one: loading again would leave behind what the first load started.
+//! A process opens one session and loads at most one: loading again would leave behind whatever the
+//! first load started.
 
 use std::collections::VecDeque;
 
@@ -10,41 +11,41 @@ use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, keys};
 use serde::{Deserialize, Serialize};
 
-use super::ask_mode::{self, Counting};
+use super::ask_mode::{self, Approver};
 use super::conversation::AcpConversation;
-use super::entry::Entry;
-use super::rpc::Wanted;
-use super::servers::{self, Server};
+use super::profile::AgentProfile;
+use super::rpc::RequestKind;
+use super::servers::{self, McpServer};
 use super::settings::{AUTH_METHOD, FS};
 use super::version::Version;
-use super::wire::{Fault, Initialized, Opened};
+use super::wire::{InitializeResponse, RpcError, SessionResponse};
 use super::{blame, options};
 use crate::lenient::Node;
 
-/// What the spec wants of the session.
+/// Session parameters from the spec.
 #[derive(Debug)]
-pub(super) struct Start {
+pub(super) struct SessionStart {
     pub(super) cwd: String,
     pub(super) resume: Option<String>,
     fork: bool,
-    servers: Vec<Server>,
+    servers: Vec<McpServer>,
     model: Option<String>,
-    /// The model that an argument chose.
-    argued: Option<String>,
+    /// Model selected by a command-line argument.
+    launch_model: Option<String>,
     mode: Option<String>,
-    /// Who counts on it that the agent asks.
-    pub(super) counting: Counting,
+    /// Who approves the agent's actions.
+    pub(super) approver: Approver,
     pub(super) fs: bool,
     auth_method: Option<String>,
-    /// What the agent said its version is.
+    /// Version that the agent reported.
     pub(super) agent_version: Option<String>,
-    /// How the session is opened, once the agent has said what it can do.
-    way: Way,
+    /// Method that opens the session, chosen from the agent's capabilities.
+    method: OpenMethod,
 }
 
-/// How a session is opened.
+/// Method that opens a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Way {
+enum OpenMethod {
     #[default]
     New,
     Load,
@@ -52,18 +53,18 @@ enum Way {
     Fork,
 }
 
-/// Something to be set before the first message.
+/// A setup step before the first prompt.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Mode(String),
-    /// The mode in which the agent asks.
-    Asking(&'static str),
+    /// Selects the mode in which the agent asks.
+    AskMode(&'static str),
     Model(String),
     Barrier,
 }
 
-impl Start {
-    pub(super) fn new(entry: &Entry, spec: &Spec) -> Self {
+impl SessionStart {
+    pub(super) fn new(profile: &AgentProfile, spec: &Spec) -> Self {
         let last = |key: &str| spec.settings.last(key).map(str::to_owned);
         let servers = servers::all(&spec.settings, spec.bridge.as_ref());
         Self {
@@ -73,169 +74,179 @@ impl Start {
                 .map_or_else(|| "/".to_owned(), |dir| dir.display().to_string()),
             resume: last(keys::RESUME),
             fork: spec.settings.is_on(keys::FORK),
-            servers: if entry.server_flag.is_some() {
-                servers::parted(servers).1
+            servers: if profile.server_flag.is_some() {
+                servers::split_stdio(servers).1
             } else {
                 servers
             },
-            // Chosen by an argument already.
-            model: last(keys::MODEL).filter(|_| entry.model_flag.is_none()),
-            argued: last(keys::MODEL).filter(|_| entry.model_flag.is_some()),
-            mode: last(keys::PERMISSION_MODE).filter(|word| entry.mode(word).is_none()),
-            counting: Counting::of(spec),
+            // Already selected by an argument.
+            model: last(keys::MODEL).filter(|_| profile.model_flag.is_none()),
+            launch_model: last(keys::MODEL).filter(|_| profile.model_flag.is_some()),
+            mode: last(keys::PERMISSION_MODE).filter(|mode| profile.mode(mode).is_none()),
+            approver: Approver::of(spec),
             fs: spec.settings.is_on(FS),
             auth_method: last(AUTH_METHOD),
             agent_version: None,
-            way: Way::New,
+            method: OpenMethod::New,
         }
     }
 }
 
-/// Says who we are.
-pub(super) fn begin(talk: &mut AcpConversation, out: &mut Outbox) {
+/// Sends `initialize`.
+pub(super) fn send_initialize(conversation: &mut AcpConversation, out: &mut Outbox) {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Hello {
+    struct InitializeParams {
         protocol_version: u64,
-        client_capabilities: Able,
-        client_info: Info,
+        client_capabilities: ClientCapabilities,
+        client_info: ClientInfo,
     }
     #[derive(Serialize)]
-    struct Able {
-        fs: Fs,
+    struct ClientCapabilities {
+        fs: FileCapabilities,
         terminal: bool,
     }
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Fs {
+    struct FileCapabilities {
         read_text_file: bool,
         write_text_file: bool,
     }
     #[derive(Serialize)]
-    struct Info {
+    struct ClientInfo {
         name: &'static str,
         version: &'static str,
     }
-    let fs = Fs {
-        read_text_file: talk.start.fs,
-        write_text_file: talk.start.fs,
+    let fs = FileCapabilities {
+        read_text_file: conversation.start.fs,
+        write_text_file: conversation.start.fs,
     };
-    let hello = Hello {
+    let hello = InitializeParams {
         protocol_version: Version::WANTED,
-        client_capabilities: Able {
+        client_capabilities: ClientCapabilities {
             fs,
             terminal: false,
         },
-        client_info: Info {
+        client_info: ClientInfo {
             name: "ostler",
             version: env!("CARGO_PKG_VERSION"),
         },
     };
-    talk.rpc
-        .request(Wanted::Initialize, ("initialize", hello), out);
+    conversation
+        .rpc
+        .request(RequestKind::Initialize, ("initialize", hello), out);
 }
 
-/// Reads the answer to one of the requests that lead to a session.
-pub(super) fn answered(
-    talk: &mut AcpConversation,
-    wanted: &Wanted,
-    (result, fault): (&str, Option<&Fault<'_>>),
+/// Handles the response to one of the requests that open a session.
+pub(super) fn on_response(
+    conversation: &mut AcpConversation,
+    kind: &RequestKind,
+    (result, error): (&str, Option<&RpcError<'_>>),
     out: &mut Outbox,
 ) {
-    if let Some(fault) = fault {
-        let why = match wanted {
-            Wanted::Session(true) => blame::of_load(talk, fault),
-            Wanted::Setup(key) => blame::of_setup(talk, key, fault),
-            // It only had to be answered.
-            Wanted::Barrier => return next(talk, out),
-            _ => blame::of_fault(talk, fault),
+    if let Some(error) = error {
+        let why = match kind {
+            RequestKind::Session(true) => blame::of_load(conversation, error),
+            RequestKind::Setup(key) => blame::of_setup(conversation, key, error),
+            // Any response will do.
+            RequestKind::Barrier => return next_step(conversation, out),
+            _ => blame::of_fault(conversation, error),
         };
-        return talk.broken(why, out);
+        return conversation.fail(why, out);
     }
-    match wanted {
-        Wanted::Initialize => initialized(talk, result, out),
-        Wanted::Authenticate => open(talk, out),
-        Wanted::Session(_) => opened(talk, result, out),
-        Wanted::Setup(_) => {
-            options::settled(talk, result);
-            next(talk, out);
+    match kind {
+        RequestKind::Initialize => on_initialized(conversation, result, out),
+        RequestKind::Authenticate => open_session(conversation, out),
+        RequestKind::Session(_) => on_opened(conversation, result, out),
+        RequestKind::Setup(_) => {
+            options::apply_response(conversation, result);
+            next_step(conversation, out);
         }
-        _ => next(talk, out),
+        _ => next_step(conversation, out),
     }
 }
 
-fn initialized(talk: &mut AcpConversation, result: &str, out: &mut Outbox) {
-    let hello: Node<'_, Initialized<'_>> = serde_json::from_str(result).unwrap_or_default();
-    let empty = Initialized::default();
+fn on_initialized(conversation: &mut AcpConversation, result: &str, out: &mut Outbox) {
+    let hello: Node<'_, InitializeResponse<'_>> = serde_json::from_str(result).unwrap_or_default();
+    let empty = InitializeResponse::default();
     let hello = hello.map().unwrap_or(&empty);
     let number = hello.protocol_version.count();
     let Some(version) = number.and_then(Version::of) else {
-        return talk.broken(blame::of_version(talk.entry, number), out);
+        return conversation.fail(blame::of_version(conversation.profile, number), out);
     };
-    talk.version = version;
-    talk.start.agent_version = hello.agent_info.map().and_then(|info| info.version.owned());
-    match plan(talk, hello) {
-        Err(why) => talk.broken(why, out),
-        Ok(way) => {
-            talk.start.way = way;
-            match talk.start.auth_method.take() {
-                Some(method) => log_in(talk, &method, hello, out),
-                None => open(talk, out),
+    conversation.version = version;
+    conversation.start.agent_version = hello.agent_info.map().and_then(|info| info.version.owned());
+    match choose_method(conversation, hello) {
+        Err(why) => conversation.fail(why, out),
+        Ok(method) => {
+            conversation.start.method = method;
+            match conversation.start.auth_method.take() {
+                Some(method) => authenticate(conversation, &method, hello, out),
+                None => open_session(conversation, out),
             }
         }
     }
 }
 
-/// How the session is going to be opened, or why it cannot be.
-fn plan(talk: &AcpConversation, hello: &Initialized<'_>) -> Result<Way, Outcome> {
-    let able = hello.agent_capabilities.map();
-    let sessions = able.and_then(|able| able.session_capabilities.map());
-    let yes = |raw: Option<&serde_json::value::RawValue>| {
+/// Chooses the method that opens the session, or returns why none will work.
+fn choose_method(
+    conversation: &AcpConversation,
+    hello: &InitializeResponse<'_>,
+) -> Result<OpenMethod, Outcome> {
+    let capabilities = hello.agent_capabilities.map();
+    let sessions = capabilities.and_then(|capabilities| capabilities.session_capabilities.map());
+    let announced = |raw: Option<&serde_json::value::RawValue>| {
         raw.is_some_and(|raw| !matches!(raw.get(), "null" | "false"))
     };
-    let mcp = able.and_then(|able| able.mcp_capabilities.map());
-    for server in &talk.start.servers {
-        let Server::Remote { r#type, name, .. } = server else {
+    let mcp = capabilities.and_then(|capabilities| capabilities.mcp_capabilities.map());
+    for server in &conversation.start.servers {
+        let McpServer::Remote { r#type, name, .. } = server else {
             continue;
         };
-        let takes = mcp.is_some_and(|mcp| match r#type {
-            servers::Reach::Http => mcp.http.is_true(),
-            servers::Reach::Sse => mcp.sse.is_true(),
+        let supported = mcp.is_some_and(|mcp| match r#type {
+            servers::RemoteTransport::Http => mcp.http.is_true(),
+            servers::RemoteTransport::Sse => mcp.sse.is_true(),
         });
-        if !takes {
-            let reach = r#type.as_str();
+        if !supported {
+            let transport = r#type.as_str();
             let message = format!(
-                "{} takes no MCP servers over {reach}, such as {name:?}.",
-                talk.entry.name
+                "{} does not support MCP servers over {transport}, such as {name:?}.",
+                conversation.profile.name
             );
             return Err(Outcome::new(Cause::BadRequest, message)
-                .hint("Leave it out of mcp_config, or use one that is started as a program."));
+                .hint("Remove it from mcp_config, or use a server that is started as a program."));
         }
     }
-    let cannot = |kind: &str| {
-        let message = format!(
-            "{} cannot {kind}: it does not announce it.",
-            talk.entry.name
-        );
+    let unsupported = |kind: &str| {
+        let message = format!("{} does not support {kind}.", conversation.profile.name);
         Err(Outcome::new(Cause::BadRequest, message)
-            .hint("Begin a new session, or use another agent."))
+            .hint("Start a new session, or use another agent."))
     };
-    let loads = able.is_some_and(|able| able.load_session.is_true());
-    match (&talk.start.resume, talk.start.fork) {
-        (None, _) => Ok(Way::New),
-        (Some(_), true) if sessions.is_some_and(|it| yes(it.fork)) => Ok(Way::Fork),
-        (Some(_), true) => cannot("make a copy of a session"),
-        (Some(_), false) if loads && talk.quirks.resumes_own => Ok(Way::Load),
-        (Some(_), false) if sessions.is_some_and(|it| yes(it.resume)) => Ok(Way::Resume),
-        (Some(_), false) if loads => Ok(Way::Load),
-        (Some(_), false) => cannot("go on with a session"),
+    let loads = capabilities.is_some_and(|capabilities| capabilities.load_session.is_true());
+    match (&conversation.start.resume, conversation.start.fork) {
+        (None, _) => Ok(OpenMethod::New),
+        (Some(_), true) if sessions.is_some_and(|it| announced(it.fork)) => Ok(OpenMethod::Fork),
+        (Some(_), true) => unsupported("copying sessions"),
+        (Some(_), false) if loads && conversation.quirks.resumes_same_process_only => {
+            Ok(OpenMethod::Load)
+        }
+        (Some(_), false) if sessions.is_some_and(|it| announced(it.resume)) => {
+            Ok(OpenMethod::Resume)
+        }
+        (Some(_), false) if loads => Ok(OpenMethod::Load),
+        (Some(_), false) => unsupported("resuming sessions"),
     }
 }
 
-fn log_in(talk: &mut AcpConversation, method: &str, hello: &Initialized<'_>, out: &mut Outbox) {
+fn authenticate(
+    conversation: &mut AcpConversation,
+    method: &str,
+    hello: &InitializeResponse<'_>,
+    out: &mut Outbox,
+) {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct LogIn<'a> {
+    struct AuthenticateParams<'a> {
         method_id: &'a str,
     }
     let known: Vec<&str> = hello
@@ -245,125 +256,148 @@ fn log_in(talk: &mut AcpConversation, method: &str, hello: &Initialized<'_>, out
         .filter_map(|it| it.map()?.id.text())
         .collect();
     if known.contains(&method) {
-        return talk.rpc.request(
-            Wanted::Authenticate,
-            ("authenticate", LogIn { method_id: method }),
+        return conversation.rpc.request(
+            RequestKind::Authenticate,
+            ("authenticate", AuthenticateParams { method_id: method }),
             out,
         );
     }
     let message = format!(
-        "{} has no way to log in of the name {method:?}.",
-        talk.entry.name
+        "{} has no login method {method:?}.",
+        conversation.profile.name
     );
     let hint = format!("Set auth_method to one of: {}.", known.join(", "));
-    talk.broken(Outcome::new(Cause::BadRequest, message).hint(hint), out);
+    conversation.fail(Outcome::new(Cause::BadRequest, message).hint(hint), out);
 }
 
-/// Opens the session.
-fn open(talk: &mut AcpConversation, out: &mut Outbox) {
+/// Requests the session.
+fn open_session(conversation: &mut AcpConversation, out: &mut Outbox) {
     #[derive(Serialize)]
-    struct Open<'a> {
+    struct OpenParams<'a> {
         #[serde(rename = "sessionId", skip_serializing_if = "Option::is_none")]
         session: Option<&'a str>,
         cwd: &'a str,
         #[serde(rename = "mcpServers")]
-        servers: &'a [Server],
+        servers: &'a [McpServer],
     }
-    let start = &talk.start;
-    let method = match start.way {
-        Way::New => "session/new",
-        Way::Load => "session/load",
-        Way::Resume => "session/resume",
-        Way::Fork => "session/fork",
+    let start = &conversation.start;
+    let method = match start.method {
+        OpenMethod::New => "session/new",
+        OpenMethod::Load => "session/load",
+        OpenMethod::Resume => "session/resume",
+        OpenMethod::Fork => "session/fork",
     };
-    let open = Open {
+    let open = OpenParams {
         session: start.resume.as_deref(),
         cwd: &start.cwd,
         servers: &start.servers,
     };
-    talk.replaying = start.way != Way::New;
-    talk.rpc
-        .request(Wanted::Session(start.way != Way::New), (method, open), out);
+    conversation.replaying = start.method != OpenMethod::New;
+    conversation.rpc.request(
+        RequestKind::Session(start.method != OpenMethod::New),
+        (method, open),
+        out,
+    );
 }
 
-fn opened(talk: &mut AcpConversation, result: &str, out: &mut Outbox) {
-    let opened: Node<'_, Opened<'_>> = serde_json::from_str(result).unwrap_or_default();
-    let empty = Opened::default();
+fn on_opened(conversation: &mut AcpConversation, result: &str, out: &mut Outbox) {
+    let opened: Node<'_, SessionResponse<'_>> = serde_json::from_str(result).unwrap_or_default();
+    let empty = SessionResponse::default();
     let opened = opened.map().unwrap_or(&empty);
-    let kept = talk
+    let resumed = conversation
         .start
         .resume
         .clone()
-        .filter(|_| talk.start.way != Way::Fork);
+        .filter(|_| conversation.start.method != OpenMethod::Fork);
     let Some(session) = opened
         .session_id
         .owned()
-        .or(kept)
+        .or(resumed)
         .filter(|id| !id.is_empty())
     else {
         let message = format!(
-            "{} opened a session and did not say its name.",
-            talk.entry.name
+            "{} opened a session without reporting its id.",
+            conversation.profile.name
         );
-        return talk.broken(Outcome::new(Cause::Protocol, message), out);
+        return conversation.fail(Outcome::new(Cause::Protocol, message), out);
     };
-    talk.session = session;
-    talk.options.opened(opened);
+    conversation.session = session;
+    conversation.options.on_session_opened(opened);
     let mut steps = VecDeque::new();
     // A mode that the caller chose is checked when it is set.
-    match talk.start.mode.take() {
+    match conversation.start.mode.take() {
         Some(mode) => steps.push_back(Step::Mode(mode)),
-        None => match ask_mode::step(talk, out) {
+        None => match ask_mode::required_step(conversation, out) {
             Ok(step) => steps.extend(step),
-            Err(why) => return talk.broken(why, out),
+            Err(why) => return conversation.fail(why, out),
         },
     }
-    steps.extend(talk.start.model.take().map(Step::Model));
-    if talk.start.way == Way::Load && talk.quirks.replay_trails {
+    steps.extend(conversation.start.model.take().map(Step::Model));
+    if conversation.start.method == OpenMethod::Load && conversation.quirks.replay_trails {
         steps.push_back(Step::Barrier);
     }
-    talk.steps = steps;
-    next(talk, out);
+    conversation.steps = steps;
+    next_step(conversation, out);
 }
 
-/// Takes the next step; after the last one the agent is ready.
-fn next(talk: &mut AcpConversation, out: &mut Outbox) {
-    let Some(step) = talk.steps.pop_front() else {
+/// Runs the next setup step. After the last one the agent is ready.
+fn next_step(conversation: &mut AcpConversation, out: &mut Outbox) {
+    let Some(step) = conversation.steps.pop_front() else {
         out.event(Started {
-            agent: talk.entry.name.to_owned(),
-            agent_version: talk.start.agent_version.clone(),
-            native_session: Some(talk.session.clone()),
-            model: talk.options.model().or_else(|| talk.start.argued.clone()),
-            cwd: talk
+            agent: conversation.profile.name.to_owned(),
+            agent_version: conversation.start.agent_version.clone(),
+            native_session: Some(conversation.session.clone()),
+            model: conversation
+                .options
+                .model()
+                .or_else(|| conversation.start.launch_model.clone()),
+            cwd: conversation
                 .quirks
-                .works_in
+                .fixed_workspace
                 .is_none()
-                .then(|| talk.start.cwd.clone()),
+                .then(|| conversation.start.cwd.clone()),
             tools: Vec::new(),
         });
-        if let Some(place) = talk.quirks.works_in {
-            let (name, cwd) = (talk.entry.name, &talk.start.cwd);
+        if let Some(place) = conversation.quirks.fixed_workspace {
+            let (name, cwd) = (conversation.profile.name, &conversation.start.cwd);
             let message = format!(
-                "{name} runs commands in {place}, not in {cwd}, which it only reads about."
+                "{name} runs commands in {place}, not in {cwd}, which only its prompt mentions."
             );
             out.notice(Level::Warning, "works_elsewhere", message);
         }
-        return talk.ready(out);
+        return conversation.on_session_ready(out);
     };
-    let (key, wish) = match &step {
-        Step::Mode(mode) => (keys::PERMISSION_MODE, options::wish_first_mode(talk, mode)),
-        Step::Asking(mode) => (keys::PERMISSION_MODE, options::wish_asking(talk, mode)),
-        Step::Model(model) => (keys::MODEL, options::wish_first_model(talk, model)),
+    let (key, request) = match &step {
+        Step::Mode(mode) => (
+            keys::PERMISSION_MODE,
+            options::initial_mode_request(conversation, mode),
+        ),
+        Step::AskMode(mode) => (
+            keys::PERMISSION_MODE,
+            options::ask_mode_request(conversation, mode),
+        ),
+        Step::Model(model) => (
+            keys::MODEL,
+            options::initial_model_request(conversation, model),
+        ),
         Step::Barrier => {
-            return match options::same_mode(talk) {
-                Some((method, params)) => talk.rpc.request(Wanted::Barrier, (method, params), out),
-                None => next(talk, out),
+            return match options::current_mode_request(conversation) {
+                Some((method, params)) => {
+                    conversation
+                        .rpc
+                        .request(RequestKind::Barrier, (method, params), out)
+                }
+                None => next_step(conversation, out),
             };
         }
     };
-    match wish {
-        Ok((method, params)) => talk.rpc.request(Wanted::Setup(key), (method, params), out),
-        Err(why) => talk.broken(
+    match request {
+        Ok((method, params)) => {
+            conversation
+                .rpc
+                .request(RequestKind::Setup(key), (method, params), out)
+        }
+        Err(why) => conversation.fail(
             Outcome::new(Cause::BadRequest, why.message).hint(why.hint),
             out,
         ),
@@ -371,15 +405,15 @@ fn next(talk: &mut AcpConversation, out: &mut Outbox) {
 }
 
 /// Returns true if a recording that begins with this text is of this agent.
-pub(super) fn is_recorded(entry: &Entry, opening: &str) -> bool {
+pub(super) fn recognizes(profile: &AgentProfile, opening: &str) -> bool {
     #[derive(Deserialize)]
     struct Response<'a> {
         #[serde(borrow)]
-        result: Initialized<'a>,
+        result: InitializeResponse<'a>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Initialized<'a> {
+    struct InitializeResponse<'a> {
         #[serde(rename = "protocolVersion")]
         _protocol: serde::de::IgnoredAny,
         #[serde(borrow)]
@@ -396,12 +430,12 @@ pub(super) fn is_recorded(entry: &Entry, opening: &str) -> bool {
         id: &'a str,
     }
     let is_signed = |response: Response<'_>| match response.result.agent_info {
-        Some(info) => info.name == entry.signature,
+        Some(info) => info.name == profile.signature,
         None => response
             .result
             .auth_methods
             .iter()
-            .any(|method| method.id == entry.signature),
+            .any(|method| method.id == profile.signature),
     };
-    !entry.signature.is_empty() && crate::recording::lines(opening).any(is_signed)
+    !profile.signature.is_empty() && crate::recording::lines(opening).any(is_signed)
 }

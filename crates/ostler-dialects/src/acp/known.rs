@@ -1,12 +1,12 @@
-//! The agents that are known to speak ACP: entries of data.
+//! Profiles of the agents known to speak ACP.
 
 use ostler_core::dialect::transcript::ByMinute;
 use ostler_core::dialect::{Inherits, Login, LoginQuery, Runtime, Version};
 use ostler_core::permission::ToolKind;
 
 use super::Acp;
-use super::entry::{ANY, Entry, Mode};
-use super::quirks::{Counts, Failures, Names, PLAIN, Quirks, Wrote};
+use super::profile::{AgentProfile, BASE, LaunchMode};
+use super::quirks::{CountScope, DEFAULT_QUIRKS, ErrorText, FailureStyle, NameSource, Quirks};
 use super::unattended_modes;
 use crate::inherits;
 
@@ -31,7 +31,8 @@ const NEW_NODE: Runtime = Runtime {
         (version >= Version(24, 16, 0) && version < Version(25, 0, 0))
             || version >= Version(26, 1, 0)
     },
-    hint: "OpenClaw needs Node.js 24.16 or newer, or 26.1 or newer (https://nodejs.org); with an older one npm installs an empty package.",
+    hint: "OpenClaw requires Node.js 24.16 or newer, or 26.1 or newer (https://nodejs.org); \
+           with an older version npm installs an empty package.",
 };
 
 const fn only(always: &'static [&'static str]) -> Inherits {
@@ -43,7 +44,7 @@ const fn only(always: &'static [&'static str]) -> Inherits {
 }
 
 /// Gemini CLI. Measured: 0.61.0.
-pub static GEMINI: Acp = Acp(&Entry {
+pub static GEMINI: Acp = Acp(&AgentProfile {
     name: "gemini",
     signature: "gemini-cli",
     program: "gemini",
@@ -59,7 +60,7 @@ pub static GEMINI: Acp = Acp(&Entry {
         when: &[("GOOGLE_GENAI_USE_VERTEXAI", &["GOOGLE_*", "VERTEX_*"])],
         never: &["GEMINI_CLI", "GEMINI_CLI_NO_RELAUNCH"],
     },
-    // Else it starts itself a second time, and the first one only waits.
+    // Otherwise it starts itself a second time, and the first process only waits.
     env: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
     by_minute: Some(ByMinute {
         roots: &["$GEMINI_CLI_HOME", "~/"],
@@ -88,14 +89,16 @@ pub static GEMINI: Acp = Acp(&Entry {
         ("google_web_search", ToolKind::Network),
         ("write_todos", ToolKind::Read),
     ],
-    lost: " Or gemini has cleaned up: a session that was gone on with once is lost when gemini is next started, unless \
-           general.sessionRetention.enabled is false in ~/.gemini/settings.json.",
-    unreached: " It starts none in a directory that it does not trust: trust it in gemini itself, or set GEMINI_CLI_TRUST_WORKSPACE=true.",
+    lost_session_hint: " Or gemini has deleted it: a session that was resumed once is deleted the \
+        next time gemini starts, unless general.sessionRetention.enabled is false in \
+        ~/.gemini/settings.json.",
+    unreached_hint: " It starts no servers in a directory that it does not trust: trust the \
+        directory in gemini, or set GEMINI_CLI_TRUST_WORKSPACE=true.",
     asks_in: Some("default"),
-    skips: unattended_modes::GEMINI,
+    auto_approve: unattended_modes::GEMINI,
     fork: false,
     cost: false,
-    // It refuses what it takes for more than a million tokens.
+    // It rejects prompts that it estimates at more than a million tokens.
     long_prompts: false,
     minimum: Version(0, 61, 0),
     tested: Some(Version(0, 61, 0)),
@@ -103,23 +106,24 @@ pub static GEMINI: Acp = Acp(&Entry {
     install_hint: "gemini not found in PATH. Install it with `npm install -g @google/gemini-cli`.",
     login_hint: "Run `gemini` once and log in, or set GEMINI_API_KEY to an API key.",
     quirks: Quirks {
-        counts: Counts::Quota,
-        names: Names::CallId,
+        counts: CountScope::Quota,
+        names: NameSource::CallId,
         title_is_command: true,
         describes_calls: true,
         replay_trails: true,
         mode_echo: Some("[MODE_UPDATE] "),
-        thought_head: "****\n",
+        thought_prefix: "****\n",
         reads_json: true,
-        // Its SDK rejects with an object that is no `Error`, and it looks for words only in the latter.
+        // Its SDK rejects with an object that is not an `Error`, and it only reads the message of
+        // those.
         missing_reads_empty: true,
-        ..PLAIN
+        ..DEFAULT_QUIRKS
     },
-    ..ANY
+    ..BASE
 });
 
-/// The login state of opencode. Without credentials it still has free models, and providers of the user's own in opencode.json:
-/// none stored does not prove that a login is missing.
+/// Login query of opencode. Without credentials it still has free models and the user's providers
+/// in opencode.json, so stored credentials may be absent without a login being needed.
 const OPENCODE_LOGIN: LoginQuery = LoginQuery {
     args: &["auth", "list"],
     env: &[
@@ -129,7 +133,7 @@ const OPENCODE_LOGIN: LoginQuery = LoginQuery {
     ],
     input: "",
     read: |_, stdout| {
-        // It counts: "0 credentials", "1 environment variable".
+        // It prints counts: "0 credentials", "1 environment variable".
         let counted = |line: &str, kind: &str| {
             let (count, rest) = line
                 .trim_start_matches(|c: char| !c.is_ascii_digit())
@@ -152,11 +156,11 @@ const OPENCODE_LOGIN: LoginQuery = LoginQuery {
     },
 };
 
-/// opencode asks about everything.
+/// Makes opencode ask about everything.
 const ASK: &str = "{\"*\":\"ask\"}";
 
 /// opencode. Measured: 1.18.33.
-pub static OPENCODE: Acp = Acp(&Entry {
+pub static OPENCODE: Acp = Acp(&AgentProfile {
     name: "opencode",
     signature: "OpenCode",
     program: "opencode",
@@ -188,7 +192,7 @@ pub static OPENCODE: Acp = Acp(&Entry {
         never: &["OPENCODE_CLIENT", "OPENCODE_PID", "OPENCODE_TERMINAL"],
     },
     env: &[("OPENCODE_DISABLE_AUTOUPDATE", "true")],
-    // Without it everything is allowed, and nobody is asked.
+    // Without it everything is allowed and opencode never asks.
     ask_never: &[
         "OPENCODE_CLIENT",
         "OPENCODE_PID",
@@ -197,18 +201,18 @@ pub static OPENCODE: Acp = Acp(&Entry {
     ],
     ask_env: &[("OPENCODE_PERMISSION", ASK)],
     modes: &[
-        Mode {
-            word: "default",
+        LaunchMode {
+            name: "default",
             args: &[],
             env: &[],
         },
-        Mode {
-            word: "ask",
+        LaunchMode {
+            name: "ask",
             args: &[],
             env: &[("OPENCODE_PERMISSION", ASK)],
         },
-        Mode {
-            word: "allow-all",
+        LaunchMode {
+            name: "allow-all",
             args: &[],
             env: &[("OPENCODE_PERMISSION", "{\"*\":\"allow\"}")],
         },
@@ -240,19 +244,20 @@ pub static OPENCODE: Acp = Acp(&Entry {
     tested: Some(Version(1, 18, 33)),
     login: Some(OPENCODE_LOGIN),
     install_hint: "opencode not found in PATH. Install it with `npm install -g opencode-ai`.",
-    login_hint: "Run `opencode auth login`, or set the key of your provider (ANTHROPIC_API_KEY, OPENAI_API_KEY, …).",
+    login_hint: "Run `opencode auth login`, or set your provider's key \
+                 (ANTHROPIC_API_KEY, OPENAI_API_KEY, …).",
     quirks: Quirks {
-        counts: Counts::LastRequest,
-        inside: false,
-        names: Names::Title,
+        counts: CountScope::LastRequest,
+        counts_overlap: false,
+        names: NameSource::Title,
         input_follows: true,
-        ..PLAIN
+        ..DEFAULT_QUIRKS
     },
-    ..ANY
+    ..BASE
 });
 
 /// Qwen Code. Measured: 0.24.4.
-pub static QWEN: Acp = Acp(&Entry {
+pub static QWEN: Acp = Acp(&AgentProfile {
     name: "qwen",
     signature: "qwen-code",
     program: "qwen",
@@ -269,9 +274,9 @@ pub static QWEN: Acp = Acp(&Entry {
         ],
     },
     env: &[
-        // Else it starts itself once more, and the other one only waits.
+        // Otherwise it starts itself again, and the first process only waits.
         ("QWEN_CODE_NO_RELAUNCH", "true"),
-        // Else its model may not have the caller's tools with the first message.
+        // Otherwise its model may lack the caller's tools in the first turn.
         ("QWEN_CODE_LEGACY_MCP_BLOCKING", "1"),
     ],
     state: &["~/.qwen/"],
@@ -292,30 +297,31 @@ pub static QWEN: Acp = Acp(&Entry {
         ("tool_search", ToolKind::Read),
         ("skill", ToolKind::Read),
     ],
-    // It begins in a mode in which a model decides what is asked.
+    // It starts in a mode in which a model decides what to ask about.
     asks_in: Some("default"),
-    skips: unattended_modes::GEMINI,
+    auto_approve: unattended_modes::GEMINI,
     fork: false,
     cost: false,
     minimum: Version(0, 24, 0),
     tested: Some(Version(0, 24, 4)),
     runtime: Some(NODE),
     install_hint: "qwen not found in PATH. Install it with `npm install -g @qwen-code/qwen-code`.",
-    login_hint: "Run `qwen` once and log in, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL.",
+    login_hint: "Run `qwen` once and log in, \
+                 or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL.",
     quirks: Quirks {
-        counts: Counts::Chunks,
-        names: Names::Notes,
+        counts: CountScope::Chunks,
+        names: NameSource::Meta,
         input_follows: true,
-        prints_raw: true,
+        raw_output_is_stdout: true,
         allow_ids: &["proceed_once"],
-        declined: &["craft/drainMidTurnQueue", "qwen/notify/session/mode-update"],
-        ..PLAIN
+        ignored_methods: &["craft/drainMidTurnQueue", "qwen/notify/session/mode-update"],
+        ..DEFAULT_QUIRKS
     },
-    ..ANY
+    ..BASE
 });
 
 /// goose. Measured: 1.34.0 (the npm package 0.20.1).
-pub static GOOSE: Acp = Acp(&Entry {
+pub static GOOSE: Acp = Acp(&AgentProfile {
     name: "goose",
     signature: "goose-provider",
     program: "goose",
@@ -345,9 +351,9 @@ pub static GOOSE: Acp = Acp(&Entry {
         ("load", ToolKind::Read),
         ("load_skill", ToolKind::Read),
         ("todo__todo_write", ToolKind::Read),
-        // Not `delegate`: what it starts is another agent.
+        // Not `delegate`: it starts another agent.
     ],
-    // It begins in a mode in which everything is allowed.
+    // It starts in a mode in which everything is allowed.
     asks_in: Some("approve"),
     fork: false,
     cost: false,
@@ -356,31 +362,31 @@ pub static GOOSE: Acp = Acp(&Entry {
     install_hint: "goose not found in PATH. Install it from https://block.github.io/goose/.",
     login_hint: "Run `goose configure`.",
     quirks: Quirks {
-        failures: Failures::Text(Wrote {
-            head: "Ran into this error: ",
-            tail: "Please retry if you think this is a transient or recoverable error.",
-            certain: "Ran into this error: ",
+        failures: FailureStyle::Text(ErrorText {
+            prefix: "Ran into this error: ",
+            suffix: "Please retry if you think this is a transient or recoverable error.",
+            certain_prefix: "Ran into this error: ",
         }),
-        counts: Counts::LastRequest,
-        caches: false,
-        names: Names::Notes,
-        ends_cancelled: true,
-        ..PLAIN
+        counts: CountScope::LastRequest,
+        reports_caches: false,
+        names: NameSource::Meta,
+        cancel_ends_successfully: true,
+        ..DEFAULT_QUIRKS
     },
-    ..ANY
+    ..BASE
 });
 
-/// Claude Code behind the adapter of editors. Measured: 0.99.1.
-pub static CLAUDE_AGENT_ACP: Acp = Acp(&Entry {
+/// Claude Code behind the editors' adapter. Measured: 0.99.1.
+pub static CLAUDE_AGENT_ACP: Acp = Acp(&AgentProfile {
     name: "claude-agent-acp",
     signature: "@agentclientprotocol/claude-agent-acp",
     program: "claude-agent-acp",
     inherits: inherits::CLAUDE,
     env: &[
         ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
-        // Else a model is asked after each turn what its user might say next.
+        // Disables prompt suggestions, which cost a model call after each turn.
         ("CLAUDE_CODE_ENABLE_PROMPT_SUGGESTION", "false"),
-        // How long a tool of the caller's may take is for others to say; this is the longest that a timer can hold.
+        // The caller's tools are limited elsewhere; this is the longest time that a timer can hold.
         ("MCP_TOOL_TIMEOUT", "2147483647"),
     ],
     state: &["$CLAUDE_CONFIG_DIR/", "~/.claude/", "~/.claude.json"],
@@ -408,37 +414,38 @@ pub static CLAUDE_AGENT_ACP: Acp = Acp(&Entry {
     minimum: Version(0, 99, 0),
     tested: Some(Version(0, 99, 1)),
     runtime: Some(NODE_22),
-    install_hint: "claude-agent-acp not found in PATH. Ostler drives Claude Code without it (--agent claude); else install it with \
-                   `npm install -g @agentclientprotocol/claude-agent-acp`.",
+    install_hint: "claude-agent-acp not found in PATH. Use --agent claude, which does not need it, \
+        or install it with `npm install -g @agentclientprotocol/claude-agent-acp`.",
     login_hint: "Run `claude auth login`, or set ANTHROPIC_API_KEY to an API key.",
     quirks: Quirks {
-        counts: Counts::Turn,
-        inside: false,
+        counts: CountScope::Turn,
+        counts_overlap: false,
         input_follows: true,
         describes_calls: true,
-        dresses_outputs: true,
+        formats_outputs: true,
         compacts_as: Some("compact"),
-        own_ids: true,
-        // Else the model would have to search for the tool before it can see it.
+        uuid_marks_own_text: true,
+        // Otherwise the model would have to search for the tool before it can see it.
         tool_meta: Some(r#"{"anthropic/alwaysLoad":true}"#),
-        ..PLAIN
+        ..DEFAULT_QUIRKS
     },
-    ..ANY
+    ..BASE
 });
 
-/// The mode in which Codex changes nothing without asking: in the others its sandbox decides, or a model of its own.
+/// The mode in which Codex changes nothing without asking. In the others its sandbox decides, or a
+/// model of its own.
 const READ_ONLY: &str = "read-only";
 
-/// Codex behind the adapter of editors. Measured: 2.6.0.
-pub static CODEX_ACP: Acp = Acp(&Entry {
+/// Codex behind the editors' adapter. Measured: 2.6.0.
+pub static CODEX_ACP: Acp = Acp(&AgentProfile {
     name: "codex-acp",
     signature: "@agentclientprotocol/codex-acp",
     program: "codex-acp",
     inherits: inherits::CODEX,
-    // Unless it is told otherwise, a model of its own decides on what its sandbox does not allow.
+    // By default, a model decides on whatever the sandbox does not allow.
     env: &[("INITIAL_AGENT_MODE", "workspace-write")],
     ask_env: &[("INITIAL_AGENT_MODE", READ_ONLY)],
-    ask_never: inherits::CODEX_ASKED,
+    ask_never: inherits::CODEX_NEVER_ATTENDED,
     state: &["$CODEX_HOME/", "~/.codex/"],
     tools: &[
         ("exec_command", ToolKind::Execute),
@@ -448,28 +455,28 @@ pub static CODEX_ACP: Acp = Acp(&Entry {
         ("view_image", ToolKind::Read),
     ],
     asks_in: Some(READ_ONLY),
-    skips: unattended_modes::CODEX,
+    auto_approve: unattended_modes::CODEX,
     cost: false,
     // A message has at most 1,048,576 characters.
     long_prompts: false,
     minimum: Version(2, 6, 0),
     tested: Some(Version(2, 6, 0)),
     runtime: Some(NODE),
-    install_hint: "codex-acp not found in PATH. Ostler drives Codex without it (--agent codex); else install it with \
-                   `npm install -g @agentclientprotocol/codex-acp`.",
+    install_hint: "codex-acp not found in PATH. Use --agent codex, which does not need it, or \
+        install it with `npm install -g @agentclientprotocol/codex-acp`.",
     login_hint: "Run `codex login`, or set OPENAI_API_KEY to an API key.",
     quirks: Quirks {
-        counts: Counts::Turn,
-        inside: false,
+        counts: CountScope::Turn,
+        counts_overlap: false,
         kind_names: &[("execute", "exec_command"), ("edit", "apply_patch")],
-        unnamed_words: true,
-        ..PLAIN
+        missing_id_marks_own_text: true,
+        ..DEFAULT_QUIRKS
     },
-    ..ANY
+    ..BASE
 });
 
 /// GitHub Copilot CLI over ACP. Measured: 1.0.102.
-pub static COPILOT: Acp = Acp(&Entry {
+pub static COPILOT: Acp = Acp(&AgentProfile {
     name: "copilot",
     signature: "Copilot",
     program: "copilot",
@@ -478,34 +485,34 @@ pub static COPILOT: Acp = Acp(&Entry {
     inherits: Inherits {
         always: &["COPILOT_*", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST"],
         when: &[],
-        // It would allow everything, and nobody would be asked.
+        // It would allow everything without asking.
         never: &["COPILOT_ALLOW_ALL"],
     },
     env: &[("COPILOT_AUTO_UPDATE", "false")],
-    // The same words as in its other language.
+    // The same names as in its other protocol.
     modes: &[
-        Mode {
-            word: "default",
+        LaunchMode {
+            name: "default",
             args: &[],
             env: &[],
         },
-        Mode {
-            word: "allow-tools",
+        LaunchMode {
+            name: "allow-tools",
             args: &["--allow-all-tools"],
             env: &[],
         },
-        Mode {
-            word: "allow-all",
+        LaunchMode {
+            name: "allow-all",
             args: &["--allow-all"],
             env: &[],
         },
     ],
     state: &["$COPILOT_HOME/", "~/.copilot/"],
     model_flag: Some("--model="),
-    // Over the protocol it takes servers of the network only, and says nothing about the others.
+    // Over the protocol it accepts only remote servers, and silently ignores the others.
     server_flag: Some("--additional-mcp-config=@"),
     asks_in: Some("agent"),
-    skips: unattended_modes::COPILOT,
+    auto_approve: unattended_modes::COPILOT,
     fork: false,
     cost: false,
     minimum: Version(1, 0, 0),
@@ -513,19 +520,19 @@ pub static COPILOT: Acp = Acp(&Entry {
     install_hint: "copilot not found in PATH. Install it with `npm install -g @github/copilot`.",
     login_hint: "Run `copilot login`, or set GH_TOKEN to a token with access to Copilot.",
     quirks: Quirks {
-        failures: Failures::Text(Wrote {
-            head: "Error: ",
-            tail: "",
-            certain: "Error: Authentication failed with provider",
+        failures: FailureStyle::Text(ErrorText {
+            prefix: "Error: ",
+            suffix: "",
+            certain_prefix: "Error: Authentication failed with provider",
         }),
-        counts: Counts::Session,
-        ..PLAIN
+        counts: CountScope::Session,
+        ..DEFAULT_QUIRKS
     },
-    ..ANY
+    ..BASE
 });
 
-/// OpenClaw over ACP, for which its gateway must run. Measured: 2026.9.6.
-pub static OPENCLAW: Acp = Acp(&Entry {
+/// OpenClaw over ACP, which requires its gateway to be running. Measured: 2026.9.6.
+pub static OPENCLAW: Acp = Acp(&AgentProfile {
     name: "openclaw",
     program: "openclaw",
     args: &["acp"],
@@ -536,38 +543,39 @@ pub static OPENCLAW: Acp = Acp(&Entry {
         "OPENROUTER_API_KEY",
         "GEMINI_API_KEY",
     ]),
-    // It has never been seen to ask.
+    // It has never been observed to ask.
     ask: false,
-    bridge: Some((
+    gateway_failure: Some((
         "ACP bridge failed: ",
-        "Start its gateway (`openclaw gateway run`), and check the gateway's address and token in OpenClaw's configuration; \
-         or do without one: transport=exec.",
+        "Start its gateway (`openclaw gateway run`), and check the gateway's address and token in \
+         OpenClaw's configuration. Or set transport=exec, which needs no gateway.",
     )),
     state: &["$OPENCLAW_STATE_DIR/", "~/.openclaw/"],
     fork: false,
     cost: false,
     minimum: Version(2026, 9, 0),
     runtime: Some(NEW_NODE),
-    install_hint: "openclaw not found in PATH. Install it with `npm install -g openclaw` (Node.js 24.16 or newer).",
+    install_hint: "openclaw not found in PATH. Install it with `npm install -g openclaw` \
+                   (Node.js 24.16 or newer).",
     login_hint: "Check the keys in OpenClaw's configuration (`openclaw configure`).",
     quirks: Quirks {
-        failures: Failures::Silence,
-        resumes_own: true,
-        works_in: Some(
+        failures: FailureStyle::Silence,
+        resumes_same_process_only: true,
+        fixed_workspace: Some(
             "the workspace of its gateway (agents.defaults.workspace in OpenClaw's configuration)",
         ),
-        ..PLAIN
+        ..DEFAULT_QUIRKS
     },
-    ..ANY
+    ..BASE
 });
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// As opencode 1.18.33 prints it, colours included.
+    /// As printed by opencode 1.18.33, colors included.
     #[test]
-    fn the_credentials_of_opencode_are_counted() {
+    fn opencode_credentials_are_counted() {
         let stored = "\n┌  Credentials \u{1b}[90m~/.local/share/opencode/auth.json\n│\n";
         let none = format!("{stored}└  0 credentials\n\n");
         let variable = "┌  Environment\n│\n●  OpenAI \u{1b}[90mOPENAI_API_KEY\n│\n└  1 environment variable\n\n";

@@ -1,115 +1,123 @@
-//! What to start: the program of the entry, with its arguments and variables.
+//! Launch command: the program of the profile, with its arguments and environment variables.
 
 use ostler_core::dialect::{Arg, Inherits, Launch};
 use ostler_core::spec::{Attendance, Spec, SpecError, keys};
 
-use super::entry::{Entry, Mode};
+use super::profile::{AgentProfile, LaunchMode};
 use super::{servers, settings};
 
-/// Checks the spec and says what to start.
-pub(super) fn launch(entry: &'static Entry, spec: &Spec) -> Result<Launch, SpecError> {
+/// Checks the spec and returns the command to launch.
+pub(super) fn launch(profile: &'static AgentProfile, spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(spec)?;
     check_extra(spec)?;
     if spec.policy.is_some() {
-        check_asks(entry, spec)?;
+        check_approval(profile, spec)?;
     }
-    let mut args: Vec<String> = entry.args.iter().map(|arg| (*arg).to_owned()).collect();
-    if let (Some(flag), Some(model)) = (entry.model_flag, spec.settings.last(keys::MODEL)) {
+    let mut args: Vec<String> = profile.args.iter().map(|arg| (*arg).to_owned()).collect();
+    if let (Some(flag), Some(model)) = (profile.model_flag, spec.settings.last(keys::MODEL)) {
         args.push(format!("{flag}{model}"));
     }
     args.extend(
-        mode(entry, spec)
+        mode(profile, spec)
             .iter()
             .flat_map(|mode| mode.args)
             .map(|arg| (*arg).to_owned()),
     );
     args.extend(spec.extra_args.iter().cloned());
     let mut args: Vec<Arg> = args.into_iter().map(Arg::Plain).collect();
-    if let Some(prefix) = entry.server_flag {
-        let (file, _) = servers::parted(servers::all(&spec.settings, spec.bridge.as_ref()));
+    if let Some(prefix) = profile.server_flag {
+        let (file, _) = servers::split_stdio(servers::all(&spec.settings, spec.bridge.as_ref()));
         args.extend(file.map(|text| Arg::InFile { prefix, text }));
     }
     Ok(Launch {
-        program: entry.program,
-        natives: entry.natives,
+        program: profile.program,
+        natives: profile.natives,
         args,
-        env: variables(entry, spec),
-        inherits: inherits(entry, spec),
+        env: variables(profile, spec),
+        inherits: inherits(profile, spec),
         needs: &[],
-        state: entry.state,
+        state: profile.state,
     })
 }
 
-/// Whether anybody decides what the agent may do, rules or a person.
+/// Returns true if the policy or a person decides what the agent may do.
 pub(super) fn attended(spec: &Spec) -> bool {
     spec.policy.is_some() || spec.attendance == Attendance::Attended
 }
 
-/// What it sees of the caller's environment: nothing that would decide in the place of those who do.
-fn inherits(entry: &Entry, spec: &Spec) -> Inherits {
-    let never = if attended(spec) && !entry.ask_never.is_empty() {
-        entry.ask_never
+/// Returns the inherited environment, without variables that would override whoever decides.
+fn inherits(profile: &AgentProfile, spec: &Spec) -> Inherits {
+    let never = if attended(spec) && !profile.ask_never.is_empty() {
+        profile.ask_never
     } else {
-        entry.inherits.never
+        profile.inherits.never
     };
     Inherits {
         never,
-        ..entry.inherits
+        ..profile.inherits
     }
 }
 
-/// The permission mode that is chosen at the start. Where there are rules, they decide, and the agent has to ask.
-fn mode(entry: &Entry, spec: &Spec) -> Option<&'static Mode> {
-    let word = spec
+/// Returns the permission mode to select at launch. With a policy there is none: the policy
+/// decides, and the agent has to ask.
+fn mode(profile: &AgentProfile, spec: &Spec) -> Option<&'static LaunchMode> {
+    let name = spec
         .settings
         .last(keys::PERMISSION_MODE)
         .filter(|_| spec.policy.is_none());
-    word.and_then(|word| entry.mode(word))
+    name.and_then(|name| profile.mode(name))
 }
 
-/// Variables that are set, unless the caller sets them.
-fn variables(entry: &Entry, spec: &Spec) -> Vec<(&'static str, String)> {
-    let asks = match mode(entry, spec) {
+/// Returns the variables to set, except those that the caller sets.
+fn variables(profile: &AgentProfile, spec: &Spec) -> Vec<(&'static str, String)> {
+    let mode_env = match mode(profile, spec) {
         Some(mode) => mode.env,
-        None if attended(spec) => entry.ask_env,
+        None if attended(spec) => profile.ask_env,
         None => &[],
     };
-    let usual = entry
+    let defaults = profile
         .env
         .iter()
-        .filter(|(name, _)| !asks.iter().any(|(asked, _)| asked == name));
-    let all = usual
-        .chain(asks)
+        .filter(|(name, _)| !mode_env.iter().any(|(asked, _)| asked == name));
+    let all = defaults
+        .chain(mode_env)
         .filter(|(name, _)| !spec.env.contains_key(*name));
     all.map(|(name, value)| (*name, (*value).to_owned()))
         .collect()
 }
 
-/// Where there are rules, nothing may make the agent do things without asking.
-fn check_asks(entry: &Entry, spec: &Spec) -> Result<(), SpecError> {
-    let skips = &entry.skips;
-    let mut names = entry
+/// Rejects anything that would make the agent act without asking while a policy is set.
+fn check_approval(profile: &AgentProfile, spec: &Spec) -> Result<(), SpecError> {
+    let auto_approve = &profile.auto_approve;
+    let mut names = profile
         .ask_env
         .iter()
         .map(|(name, _)| *name)
-        .chain(skips.env.iter().copied());
+        .chain(auto_approve.env.iter().copied());
     if let Some(name) = names.find(|name| spec.env.contains_key(*name)) {
-        let why = "with a policy, its rules decide; leave out this variable or the policy";
+        let why =
+            "conflicts with the policy, whose rules decide; remove the variable or the policy";
         return Err(SpecError::new("env", name, why));
     }
     if let Some(mode) = spec
         .settings
         .last(keys::PERMISSION_MODE)
-        .filter(|mode| skips.mode(mode))
+        .filter(|mode| auto_approve.includes_mode(mode))
     {
-        let why = "with a policy, its rules decide, and in this mode the agent does not ask; leave out the mode or the policy";
+        let why = "conflicts with the policy: in this mode the agent does not ask; \
+                   remove the mode or the policy";
         return Err(SpecError::new(keys::PERMISSION_MODE, mode, why));
     }
-    match spec.extra_args.iter().find(|arg| skips.flag(arg)) {
+    match spec
+        .extra_args
+        .iter()
+        .find(|arg| auto_approve.includes_flag(arg))
+    {
         Some(arg) => Err(SpecError::new(
             "extra args",
             arg,
-            "with a policy, its rules decide, and this can make the agent not ask; leave out the argument or the policy",
+            "conflicts with the policy: it can make the agent act without asking; \
+             remove the argument or the policy",
         )),
         None => Ok(()),
     }

@@ -1,7 +1,8 @@
-//! ACP, the Agent Client Protocol: every agent that speaks it, with Ostler as the client.
+//! ACP, the Agent Client Protocol, with Ostler as the client of every agent that speaks it.
 //!
-//! JSON-RPC 2.0, one message per line, version 1 of the protocol. An agent is an entry of data (`known.rs`); where one
-//! differs from the others, a flag with a name says so (`quirks.rs`). No code here asks for an agent by its name.
+//! JSON-RPC 2.0, one message per line, protocol version 1. Each agent is a profile, which is plain
+//! data (`known.rs`); where one deviates from the others, a named flag says so (`quirks.rs`). No
+//! code here checks for an agent by name.
 
 mod quirks;
 mod unattended_modes;
@@ -24,7 +25,7 @@ mod bridge_calls;
 mod files;
 mod usage;
 mod ending;
-mod entry;
+mod profile;
 mod blame;
 
 use ostler_core::dialect::transcript::ByMinute;
@@ -33,12 +34,12 @@ use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Spec, SpecError};
 
-pub use entry::Entry;
+pub use profile::AgentProfile;
 pub use known::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT, GEMINI, GOOSE, OPENCLAW, OPENCODE, QWEN};
 
 /// An agent that speaks ACP.
 #[derive(Debug, Clone, Copy)]
-pub struct Acp(pub(crate) &'static Entry);
+pub struct Acp(pub(crate) &'static AgentProfile);
 
 impl Dialect for Acp {
     fn name(&self) -> &'static str {
@@ -74,7 +75,7 @@ impl Dialect for Acp {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        crate::settings::listed(settings::TABLE)
+        crate::settings::list(settings::TABLE)
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -93,12 +94,12 @@ impl Dialect for Acp {
         self.0.by_minute.as_ref()
     }
 
-    fn bridges(&self) -> bool {
+    fn needs_bridge(&self) -> bool {
         true
     }
 
     fn recognizes(&self, opening: &str) -> bool {
-        handshake::is_recorded(self.0, opening)
+        handshake::recognizes(self.0, opening)
     }
 
     fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
@@ -106,29 +107,30 @@ impl Dialect for Acp {
     }
 }
 
-/// The agent that a user configured: a name and the command that makes it speak ACP. It lives as long as the program does,
-/// so each is to be made once.
+/// Creates a dialect for an agent that a user configured: a name and the command that starts it in
+/// ACP mode. The dialect is leaked and lives as long as the program, so create each one once.
 ///
 /// # Errors
-/// Says what is wrong with the name or the command.
+/// Returns an error if the name or the command is invalid.
 pub fn custom(name: &str, command: Vec<String>) -> Result<&'static dyn Dialect, String> {
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     if !name.starts_with(plain) || !name.chars().all(|c| plain(c) || c == '-' || c == '_') {
         return Err(format!(
-            "{name:?} is no name for an agent: expected a-z, 0-9, - and _, beginning with a letter or digit"
+            "invalid agent name {name:?}: expected a-z, 0-9, - and _, beginning with a letter or \
+             digit"
         ));
     }
     let mut words = command.into_iter().map(|word| &*word.leak());
     let Some(program) = words.next().filter(|program| !program.is_empty()) else {
         return Err(format!(
-            "the agent {name:?} has no command: expected a program and its arguments"
+            "agent {name:?} has no command: expected a program and its arguments"
         ));
     };
-    let entry = Entry {
+    let profile = AgentProfile {
         name: name.to_owned().leak(),
         program,
         args: words.collect::<Vec<_>>().leak(),
-        ..entry::ANY
+        ..profile::BASE
     };
-    Ok(Box::leak(Box::new(Acp(Box::leak(Box::new(entry))))))
+    Ok(Box::leak(Box::new(Acp(Box::leak(Box::new(profile))))))
 }

@@ -1,59 +1,60 @@
-//! What can be chosen in a session: its mode and its model, by whichever means the agent announces.
+//! Session options: the mode and the model, by whichever means the agent announces.
 
 use ostler_core::dialect::{Change, FromConversation, Outbox};
 use serde::Serialize;
 
 use super::blame;
 use super::conversation::AcpConversation;
-use super::rpc::Wanted;
-use super::wire::{ConfigOption, Fault, Opened};
+use super::rpc::RequestKind;
+use super::wire::{ConfigOption, RpcError, SessionResponse};
 use crate::lenient::Node;
 
-/// What the agent announced.
+/// Options that the agent announced.
 #[derive(Debug, Default)]
-pub(super) struct Options {
+pub(super) struct SessionOptions {
     modes: Option<Choices>,
     models: Option<Choices>,
-    /// The options of no other kind: id, category, and what there is to choose.
+    /// Other configuration options: id, category and choices.
     config: Vec<(String, String, Choices)>,
-    /// The model that was asked for.
-    wished: Option<String>,
-    /// The mode that was asked for.
-    wished_mode: Option<String>,
+    /// Model requested and not confirmed yet.
+    pending_model: Option<String>,
+    /// Mode requested and not confirmed yet.
+    pending_mode: Option<String>,
 }
 
-/// A thing to choose, and what is chosen.
+/// The choices of an option, and the current one.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Choices {
     /// Ids with their names.
     all: Vec<(String, String)>,
-    now: Option<String>,
+    current: Option<String>,
 }
 
 impl Choices {
-    /// The id that a word means: itself, what stands behind its `#`, or its name.
-    fn find(&self, word: &str) -> Option<&str> {
-        let short = |id: &str| id.rsplit_once('#').is_some_and(|(_, last)| last == word);
+    /// Returns the id that a name refers to: the id itself, its part after `#`, or its display
+    /// name.
+    fn find(&self, name: &str) -> Option<&str> {
+        let short = |id: &str| id.rsplit_once('#').is_some_and(|(_, last)| last == name);
         let first =
             |fits: &dyn Fn(&str, &str) -> bool| self.all.iter().find(|(id, name)| fits(id, name));
-        let found = first(&|id, _| id == word).or_else(|| first(&|id, _| short(id)));
-        let found = found.or_else(|| first(&|_, name| name.eq_ignore_ascii_case(word)));
+        let found = first(&|id, _| id == name).or_else(|| first(&|id, _| short(id)));
+        let found = found.or_else(|| first(&|_, name| name.eq_ignore_ascii_case(name)));
         found.map(|(id, _)| id.as_str())
     }
 
-    /// What is chosen, with its name.
+    /// Returns the current choice with its display name.
     fn chosen(&self) -> Option<(&str, &str)> {
-        let now = self.now.as_deref()?;
+        let current = self.current.as_deref()?;
         let name = self
             .all
             .iter()
-            .find(|(id, _)| id == now)
+            .find(|(id, _)| id == current)
             .map_or("", |(_, name)| name);
-        Some((now, name))
+        Some((current, name))
     }
 
-    /// What there is to choose, for a person.
-    fn listed(&self) -> String {
+    /// Returns the choices as a list for a message.
+    fn to_list(&self) -> String {
         let short = |id: &str| id.rsplit_once('#').map_or(id, |(_, last)| last).to_owned();
         self.all
             .iter()
@@ -63,32 +64,32 @@ impl Choices {
     }
 }
 
-impl Options {
-    /// Takes what came with a session.
-    pub(super) fn opened(&mut self, opened: &Opened<'_>) {
-        self.modes = opened.modes.map().map(|modes| Choices {
+impl SessionOptions {
+    /// Stores the options of a newly opened session.
+    pub(super) fn on_session_opened(&mut self, on_session_opened: &SessionResponse<'_>) {
+        self.modes = on_session_opened.modes.map().map(|modes| Choices {
             all: modes
                 .available_modes
                 .0
                 .iter()
                 .filter_map(|it| pair(&it.map()?.id, &it.map()?.name))
                 .collect(),
-            now: modes.current_mode_id.owned(),
+            current: modes.current_mode_id.owned(),
         });
-        self.models = opened.models.map().map(|models| Choices {
+        self.models = on_session_opened.models.map().map(|models| Choices {
             all: models
                 .available_models
                 .0
                 .iter()
                 .filter_map(|it| pair(&it.map()?.model_id, &it.map()?.name))
                 .collect(),
-            now: models.current_model_id.owned(),
+            current: models.current_model_id.owned(),
         });
-        self.configured(&opened.config_options.0);
+        self.set_config_options(&on_session_opened.config_options.0);
     }
 
-    /// Takes a list of options, in place of what was there.
-    pub(super) fn configured(&mut self, options: &[Node<'_, ConfigOption<'_>>]) {
+    /// Replaces the configuration options.
+    pub(super) fn set_config_options(&mut self, options: &[Node<'_, ConfigOption<'_>>]) {
         if options.is_empty() {
             return;
         }
@@ -99,7 +100,7 @@ impl Options {
                 .iter()
                 .filter_map(|it| pair(&it.map()?.value, &it.map()?.name))
                 .collect(),
-            now: option.current_value.owned(),
+            current: option.current_value.owned(),
         };
         let rows = options.iter().filter_map(Node::map);
         self.config = rows
@@ -113,20 +114,20 @@ impl Options {
             .collect();
     }
 
-    /// The mode is another.
-    pub(super) fn now_in_mode(&mut self, mode: Option<String>) {
+    /// Sets the current mode.
+    pub(super) fn set_current_mode(&mut self, mode: Option<String>) {
         if let (Some(modes), Some(mode)) = (&mut self.modes, mode) {
-            modes.now = Some(mode);
+            modes.current = Some(mode);
         }
     }
 
-    /// The modes that the session is in, with their names: one, if the agent does not contradict itself.
-    pub(super) fn modes_now(&self) -> Vec<(&str, &str)> {
+    /// Returns the current modes with their names: one, unless the agent contradicts itself.
+    pub(super) fn current_modes(&self) -> Vec<(&str, &str)> {
         self.mode_choices().filter_map(Choices::chosen).collect()
     }
 
-    /// The modes that there are, with their names.
-    pub(super) fn modes_all(&self) -> Vec<(&str, &str)> {
+    /// Returns the available modes with their names.
+    pub(super) fn available_modes(&self) -> Vec<(&str, &str)> {
         let all = self
             .mode_choices()
             .next()
@@ -139,19 +140,19 @@ impl Options {
     fn mode_choices(&self) -> impl Iterator<Item = &Choices> {
         self.modes
             .iter()
-            .chain(self.of_category("mode").map(|(.., choices)| choices))
+            .chain(self.config_option("mode").map(|(.., choices)| choices))
     }
 
-    fn of_category(&self, category: &str) -> Option<&(String, String, Choices)> {
+    fn config_option(&self, category: &str) -> Option<&(String, String, Choices)> {
         self.config.iter().find(|(_, of, _)| of == category)
     }
 
-    /// The model that is used, when the agent said so.
+    /// Returns the current model, if the agent reported it.
     pub(super) fn model(&self) -> Option<String> {
-        let configured = self
-            .of_category("model")
-            .and_then(|(.., choices)| choices.now.clone());
-        configured.or_else(|| self.models.as_ref()?.now.clone())
+        let set_config_options = self
+            .config_option("model")
+            .and_then(|(.., choices)| choices.current.clone());
+        set_config_options.or_else(|| self.models.as_ref()?.current.clone())
     }
 }
 
@@ -162,10 +163,10 @@ fn pair(
     Some((id.owned()?, name.or_empty().to_owned()))
 }
 
-/// A request that chooses something.
+/// Parameters of a request that sets an option.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Choose {
+pub(super) struct SetParams {
     session_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     mode_id: Option<String>,
@@ -177,21 +178,21 @@ pub(super) struct Choose {
     value: Option<String>,
 }
 
-/// The request with its method.
-pub(super) type Wish = (&'static str, Choose);
+/// A request that sets an option: method and parameters.
+pub(super) type SetRequest = (&'static str, SetParams);
 
-/// Why something cannot be chosen, and what to do about it.
+/// Why an option cannot be set, and a hint.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Cannot {
+pub(super) struct ChoiceError {
     pub(super) message: String,
     pub(super) hint: String,
 }
 
 const SET_MODE: &str = "session/set_mode";
 
-fn choose(talk: &AcpConversation) -> Choose {
-    let session_id = talk.session.clone();
-    Choose {
+fn empty_params(conversation: &AcpConversation) -> SetParams {
+    let session_id = conversation.session.clone();
+    SetParams {
         session_id,
         mode_id: None,
         model_id: None,
@@ -200,22 +201,25 @@ fn choose(talk: &AcpConversation) -> Choose {
     }
 }
 
-/// The request for a mode.
-pub(super) fn wish_mode(talk: &AcpConversation, word: &str) -> Result<Wish, Cannot> {
-    let options = &talk.options;
-    let configured = options.of_category("mode");
+/// Returns the request that sets a mode.
+pub(super) fn mode_request(
+    conversation: &AcpConversation,
+    name: &str,
+) -> Result<SetRequest, ChoiceError> {
+    let options = &conversation.options;
+    let set_config_options = options.config_option("mode");
     let Some(choices) = options
         .modes
         .as_ref()
-        .or(configured.map(|(.., choices)| choices))
+        .or(set_config_options.map(|(.., choices)| choices))
     else {
-        return Err(cannot(talk, "modes", "Leave out permission_mode."));
+        return Err(no_choices(conversation, "modes", "Remove permission_mode."));
     };
-    let Some(id) = choices.find(word).map(str::to_owned) else {
-        let message = format!("{} has no mode {word:?}.", talk.entry.name);
-        return Err(Cannot {
+    let Some(id) = choices.find(name).map(str::to_owned) else {
+        let message = format!("{} has no mode {name:?}.", conversation.profile.name);
+        return Err(ChoiceError {
             message,
-            hint: format!("Its modes are: {}.", choices.listed()),
+            hint: format!("Its modes are: {}.", choices.to_list()),
         });
     };
     let named = choices
@@ -223,179 +227,216 @@ pub(super) fn wish_mode(talk: &AcpConversation, word: &str) -> Result<Wish, Cann
         .iter()
         .find(|(of, _)| *of == id)
         .map(|(_, name)| name.as_str());
-    if talk.policy
-        && [Some(word), Some(&id), named]
+    if conversation.policy
+        && [Some(name), Some(&id), named]
             .into_iter()
             .flatten()
-            .any(|name| talk.entry.skips.mode(name))
+            .any(|name| conversation.profile.auto_approve.includes_mode(name))
     {
         let message = format!(
-            "With a policy, its rules decide, and in the mode {word:?} {} does not ask.",
-            talk.entry.name
+            "Mode {name:?} conflicts with the policy: in it, {} does not ask.",
+            conversation.profile.name
         );
-        return Err(Cannot {
+        return Err(ChoiceError {
             message,
-            hint: "Choose another mode, or leave out the policy.".to_owned(),
+            hint: "Choose another mode, or remove the policy.".to_owned(),
         });
     }
-    Ok(match (&options.modes, configured) {
-        (None, Some((config, ..))) => configure(talk, config, id),
+    Ok(match (&options.modes, set_config_options) {
+        (None, Some((config, ..))) => configure(conversation, config, id),
         _ => (
             SET_MODE,
-            Choose {
+            SetParams {
                 mode_id: Some(id),
-                ..choose(talk)
+                ..empty_params(conversation)
             },
         ),
     })
 }
 
-/// The request for the mode that the spec wants.
-pub(super) fn wish_first_mode(talk: &mut AcpConversation, word: &str) -> Result<Wish, Cannot> {
-    let wish = wish_mode(talk, word)?;
-    talk.options.wished_mode.clone_from(&wish.1.mode_id);
-    Ok(wish)
+/// Returns the request that sets the spec's mode.
+pub(super) fn initial_mode_request(
+    conversation: &mut AcpConversation,
+    name: &str,
+) -> Result<SetRequest, ChoiceError> {
+    let request = mode_request(conversation, name)?;
+    conversation
+        .options
+        .pending_mode
+        .clone_from(&request.1.mode_id);
+    Ok(request)
 }
 
-/// The request for the mode in which the agent asks. One that announces no modes may have it all the same.
-pub(super) fn wish_asking(talk: &mut AcpConversation, word: &str) -> Result<Wish, Cannot> {
-    if talk.options.mode_choices().next().is_some() {
-        return wish_first_mode(talk, word).map_err(|why| {
+/// Returns the request that sets the mode in which the agent asks. An agent that announces no modes
+/// may have it nevertheless.
+pub(super) fn ask_mode_request(
+    conversation: &mut AcpConversation,
+    name: &str,
+) -> Result<SetRequest, ChoiceError> {
+    if conversation.options.mode_choices().next().is_some() {
+        return initial_mode_request(conversation, name).map_err(|why| {
             let message = format!(
-                "{} In that mode it would ask, and somebody decides what it may do.",
+                "{} It must ask in an attended session, and would do so in that mode.",
                 why.message
             );
-            Cannot { message, ..why }
+            ChoiceError { message, ..why }
         });
     }
     Ok((
         SET_MODE,
-        Choose {
-            mode_id: Some(word.to_owned()),
-            ..choose(talk)
+        SetParams {
+            mode_id: Some(name.to_owned()),
+            ..empty_params(conversation)
         },
     ))
 }
 
-/// The request for a model. One that is not listed may be taken all the same; the agent decides.
-pub(super) fn wish_model(talk: &AcpConversation, word: &str) -> Result<Wish, Cannot> {
-    let options = &talk.options;
-    if let Some((config, _, choices)) = options.of_category("model") {
+/// Returns the request that sets a model. The agent decides on models that it does not list.
+pub(super) fn model_request(
+    conversation: &AcpConversation,
+    name: &str,
+) -> Result<SetRequest, ChoiceError> {
+    let options = &conversation.options;
+    if let Some((config, _, choices)) = options.config_option("model") {
         return Ok(configure(
-            talk,
+            conversation,
             config,
-            choices.find(word).unwrap_or(word).to_owned(),
+            choices.find(name).unwrap_or(name).to_owned(),
         ));
     }
     let Some(models) = &options.models else {
-        return Err(cannot(
-            talk,
+        return Err(no_choices(
+            conversation,
             "models",
-            "Leave out model, and choose it in the agent's own settings.",
+            "Remove model, and select it in the agent's own settings.",
         ));
     };
-    let model_id = Some(models.find(word).unwrap_or(word).to_owned());
+    let model_id = Some(models.find(name).unwrap_or(name).to_owned());
     Ok((
         "session/set_model",
-        Choose {
+        SetParams {
             model_id,
-            ..choose(talk)
+            ..empty_params(conversation)
         },
     ))
 }
 
-fn configure(talk: &AcpConversation, config: &str, value: String) -> Wish {
+fn configure(conversation: &AcpConversation, config: &str, value: String) -> SetRequest {
     (
         "session/set_config_option",
-        Choose {
+        SetParams {
             config_id: Some(config.to_owned()),
             value: Some(value),
-            ..choose(talk)
+            ..empty_params(conversation)
         },
     )
 }
 
-fn cannot(talk: &AcpConversation, kind: &str, hint: &str) -> Cannot {
-    Cannot {
-        message: format!("{} announces no {kind} to choose from.", talk.entry.name),
+fn no_choices(conversation: &AcpConversation, kind: &str, hint: &str) -> ChoiceError {
+    ChoiceError {
+        message: format!(
+            "{} does not announce any {kind}.",
+            conversation.profile.name
+        ),
         hint: hint.to_owned(),
     }
 }
 
-/// A request that changes nothing: the mode that there is.
-pub(super) fn same_mode(talk: &AcpConversation) -> Option<Wish> {
-    let mode_id = Some(talk.options.modes.as_ref()?.now.clone()?);
+/// Returns a request that changes nothing, because it sets the current mode.
+pub(super) fn current_mode_request(conversation: &AcpConversation) -> Option<SetRequest> {
+    let mode_id = Some(conversation.options.modes.as_ref()?.current.clone()?);
     Some((
         SET_MODE,
-        Choose {
+        SetParams {
             mode_id,
-            ..choose(talk)
+            ..empty_params(conversation)
         },
     ))
 }
 
-/// What there is to choose where a choice was refused.
-pub(super) fn listed(talk: &AcpConversation, key: &str) -> Option<String> {
+/// Returns the available values of a setting that the agent refused.
+pub(super) fn available(conversation: &AcpConversation, key: &str) -> Option<String> {
     let mode = key == ostler_core::spec::keys::PERMISSION_MODE;
-    let (own, category) = if mode {
-        (&talk.options.modes, "mode")
+    let (announced, category) = if mode {
+        (&conversation.options.modes, "mode")
     } else {
-        (&talk.options.models, "model")
+        (&conversation.options.models, "model")
     };
-    let choices = own.as_ref().or(talk
+    let choices = announced.as_ref().or(conversation
         .options
-        .of_category(category)
+        .config_option(category)
         .map(|(.., choices)| choices))?;
-    Some(choices.listed()).filter(|all| !all.is_empty())
+    Some(choices.to_list()).filter(|all| !all.is_empty())
 }
 
-/// The request for the model that the spec wants.
-pub(super) fn wish_first_model(talk: &mut AcpConversation, word: &str) -> Result<Wish, Cannot> {
-    let wish = wish_model(talk, word)?;
-    talk.options.wished.clone_from(&wish.1.model_id);
-    Ok(wish)
+/// Returns the request that sets the spec's model.
+pub(super) fn initial_model_request(
+    conversation: &mut AcpConversation,
+    name: &str,
+) -> Result<SetRequest, ChoiceError> {
+    let request = model_request(conversation, name)?;
+    conversation
+        .options
+        .pending_model
+        .clone_from(&request.1.model_id);
+    Ok(request)
 }
 
-/// A choice was made; some agents say what there is to choose from now on.
-pub(super) fn settled(talk: &mut AcpConversation, result: &str) {
-    let opened: Node<'_, Opened<'_>> = serde_json::from_str(result).unwrap_or_default();
-    if let Some(opened) = opened.map() {
-        talk.options.configured(&opened.config_options.0);
+/// Applies the response to a set request. Some agents return their new options with it.
+pub(super) fn apply_response(conversation: &mut AcpConversation, result: &str) {
+    let on_session_opened: Node<'_, SessionResponse<'_>> =
+        serde_json::from_str(result).unwrap_or_default();
+    if let Some(on_session_opened) = on_session_opened.map() {
+        conversation
+            .options
+            .set_config_options(&on_session_opened.config_options.0);
     }
-    let mode = talk.options.wished_mode.take();
-    talk.options.now_in_mode(mode);
-    if let (Some(models), Some(wished)) = (&mut talk.options.models, talk.options.wished.take()) {
-        models.now = Some(wished);
+    let mode = conversation.options.pending_mode.take();
+    conversation.options.set_current_mode(mode);
+    if let (Some(models), Some(pending_model)) = (
+        &mut conversation.options.models,
+        conversation.options.pending_model.take(),
+    ) {
+        models.current = Some(pending_model);
     }
 }
 
-/// The caller wants something different.
-pub(super) fn change(talk: &mut AcpConversation, id: u64, change: &Change, out: &mut Outbox) {
-    let wish = match change {
-        Change::Model(model) => wish_model(talk, model),
-        Change::PermissionMode(mode) => wish_mode(talk, mode),
+/// Requests a change from the agent.
+pub(super) fn request_change(
+    conversation: &mut AcpConversation,
+    id: u64,
+    change: &Change,
+    out: &mut Outbox,
+) {
+    let request = match change {
+        Change::Model(model) => model_request(conversation, model),
+        Change::PermissionMode(mode) => mode_request(conversation, mode),
     };
-    match wish {
-        Ok((method, params)) => talk.rpc.request(Wanted::Change(id), (method, params), out),
-        Err(Cannot { message, hint }) => out.push(FromConversation::Changed {
+    match request {
+        Ok((method, params)) => {
+            conversation
+                .rpc
+                .request(RequestKind::Change(id), (method, params), out)
+        }
+        Err(ChoiceError { message, hint }) => out.push(FromConversation::Changed {
             id,
             error: Some(format!("{message} {hint}")),
         }),
     }
 }
 
-/// Reads the answer to a change.
-pub(super) fn changed(
-    talk: &mut AcpConversation,
+/// Handles the response to a change.
+pub(super) fn on_change_response(
+    conversation: &mut AcpConversation,
     id: u64,
-    (result, fault): (&str, Option<&Fault<'_>>),
+    (result, error): (&str, Option<&RpcError<'_>>),
     out: &mut Outbox,
 ) {
-    if fault.is_none() {
-        settled(talk, result);
+    if error.is_none() {
+        apply_response(conversation, result);
     }
     out.push(FromConversation::Changed {
         id,
-        error: fault.map(blame::words),
+        error: error.map(blame::text_of),
     });
 }

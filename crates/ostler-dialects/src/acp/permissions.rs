@@ -1,35 +1,36 @@
-//! `session/request_permission`: the agent's question whether a tool may run, and the one of its answers that is meant.
+//! Permission requests of the agent (`session/request_permission`), and the choice among the
+//! options it offers.
 //!
-//! Answers are chosen by what they do (`kind`): their ids are different everywhere.
+//! Options are chosen by their `kind`, because their ids differ from agent to agent.
 
-use ostler_core::dialect::{FromConversation, Outbox, ToolOrder};
+use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
 use ostler_core::event::{DecidedBy, Decision, Permission};
 use ostler_core::permission::{NOBODY, Otherwise, PermissionRequest, Verdict};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
 use super::conversation::AcpConversation;
-use super::wire::{Choice, Params};
+use super::wire::{Params, PermissionOption};
 use super::{bridge_calls, files, rpc, tool_use};
 use crate::lenient::Node;
 
-/// What the caller is told about a question that does not say what it is about.
+/// Denial message for a request that does not name its tool call.
 const UNCLEAR: &str = "Denied: the permission request does not say what it is about.";
 
-/// A question that waits for its answer.
+/// A permission request without a verdict so far.
 #[derive(Debug)]
-pub(super) enum Question {
-    /// May this tool run?
-    Tool(Asked),
-    /// May this file be read or written for the agent?
-    File(files::Wish),
-    /// May this tool of the caller's run?
-    Order(ToolOrder),
+pub(super) enum PendingPermission {
+    /// The agent asks whether a tool may run.
+    Tool(PermissionPrompt),
+    /// The agent asks to have a file read or written.
+    File(files::FileRequest),
+    /// One of the caller's tools waits for the policy.
+    Bridged(ToolJob),
 }
 
-/// A question of the agent's own.
+/// A request of the agent, with the ids of the options to reply with.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct PermissionPrompt {
     rpc: RawJson,
     call: String,
     allow: Option<String>,
@@ -37,19 +38,19 @@ pub(super) struct Asked {
 }
 
 #[derive(Serialize)]
-struct Answer<'a> {
-    outcome: Outcome<'a>,
+struct PermissionResponse<'a> {
+    outcome: ResponseOutcome<'a>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Outcome<'a> {
+struct ResponseOutcome<'a> {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     option_id: Option<&'a str>,
 }
 
-fn answer(rpc: &RawJson, option: Option<&str>, out: &mut Outbox) {
+fn respond(rpc: &RawJson, option: Option<&str>, out: &mut Outbox) {
     let outcome = if option.is_some() {
         "selected"
     } else {
@@ -57,8 +58,8 @@ fn answer(rpc: &RawJson, option: Option<&str>, out: &mut Outbox) {
     };
     rpc::reply(
         rpc,
-        Answer {
-            outcome: Outcome {
+        PermissionResponse {
+            outcome: ResponseOutcome {
                 outcome,
                 option_id: option,
             },
@@ -67,23 +68,24 @@ fn answer(rpc: &RawJson, option: Option<&str>, out: &mut Outbox) {
     );
 }
 
-/// Reads a question.
-pub(super) fn hear(
-    talk: &mut AcpConversation,
+/// Handles a permission request.
+pub(super) fn on_request(
+    conversation: &mut AcpConversation,
     rpc: &RawJson,
     params: &Params<'_>,
     out: &mut Outbox,
 ) {
     let id = format!("ask-{}", rpc.get());
-    let choices: Vec<&Choice<'_>> = params.options.0.iter().filter_map(Node::map).collect();
-    let reject =
-        pick(&choices, "reject_once", &[]).or_else(|| pick(&choices, "reject_always", &[]));
-    if talk.turn.interrupted || talk.permissions.contains_key(&id) {
-        return answer(rpc, None, out);
+    let options: Vec<&PermissionOption<'_>> =
+        params.options.0.iter().filter_map(Node::map).collect();
+    let reject = pick_option(&options, "reject_once", &[])
+        .or_else(|| pick_option(&options, "reject_always", &[]));
+    if conversation.turn.interrupted || conversation.permissions.contains_key(&id) {
+        return respond(rpc, None, out);
     }
     let update = params.tool_call.map();
     let Some((call, update)) = update.and_then(|it| Some((it.tool_call_id.owned()?, it))) else {
-        answer(rpc, reject.as_deref(), out);
+        respond(rpc, reject.as_deref(), out);
         return out.event(Permission {
             id,
             tool: "unknown".to_owned(),
@@ -94,30 +96,40 @@ pub(super) fn hear(
             message: Some(UNCLEAR.to_owned()),
         });
     };
-    talk.calls
-        .asked((talk.entry, &talk.quirks, &talk.bound), &call, update);
-    talk.calls.settle_denied(out);
-    talk.turn.used_tools = true;
-    talk.turn.told.breaks(out);
-    let Some(known) = talk.calls.get(&call) else {
+    conversation.calls.on_permission_request(
+        (
+            conversation.profile,
+            &conversation.quirks,
+            &conversation.bound,
+        ),
+        &call,
+        update,
+    );
+    conversation.calls.finish_denied(out);
+    conversation.turn.used_tools = true;
+    conversation.turn.text.end_message(out);
+    let Some(known) = conversation.calls.get(&call) else {
         return;
     };
-    // What would allow more than this one call is no answer to the question about it.
-    let allow = pick(&choices, "allow_once", talk.quirks.allow_ids);
+    // An option that allows more than this one call is not a valid reply.
+    let allow = pick_option(&options, "allow_once", conversation.quirks.allow_ids);
     if known.bound.is_some() {
-        // A tool of the caller's needs nobody's leave but that of rules, and they are asked when it is to run.
-        // It is told then, too: its arguments may not be known yet.
-        return answer(rpc, allow.as_deref(), out);
+        // The caller's tools need no permission except from the policy, which is checked when the
+        // tool runs. The call is reported then too: its arguments may not be known yet.
+        return respond(rpc, allow.as_deref(), out);
     }
-    let asked = Asked {
+    let prompt = PermissionPrompt {
         rpc: rpc.clone(),
         call: call.clone(),
         allow,
         reject,
     };
-    let (input, wants) = (Some(known.input()), tool_use::of(talk.entry, known));
+    let (input, wants) = (
+        Some(known.input()),
+        tool_use::of(conversation.profile, known),
+    );
     let shown = known.shown_id(&call);
-    talk.calls.tell(&call, out);
+    conversation.calls.report(&call, out);
     out.push(FromConversation::Ask(PermissionRequest {
         id: id.clone(),
         call: Some(shown),
@@ -125,36 +137,59 @@ pub(super) fn hear(
         wants,
         otherwise: Otherwise::Person,
     }));
-    talk.permissions.insert(id, Question::Tool(asked));
+    conversation
+        .permissions
+        .insert(id, PendingPermission::Tool(prompt));
 }
 
-/// The id of the answer of a kind: the one that is meant, if there are several, else the first.
-fn pick(choices: &[&Choice<'_>], kind: &str, meant: &[&str]) -> Option<String> {
+/// Returns the id of the option of this kind: a preferred one, if there are several, otherwise the
+/// first.
+fn pick_option(
+    options: &[&PermissionOption<'_>],
+    kind: &str,
+    preferred: &[&str],
+) -> Option<String> {
     let of_kind = || {
-        choices
+        options
             .iter()
             .filter(|it| it.kind.text() == Some(kind))
             .filter_map(|it| it.option_id.text())
     };
     of_kind()
-        .find(|id| meant.contains(id))
+        .find(|id| preferred.contains(id))
         .or_else(|| of_kind().next())
         .map(str::to_owned)
 }
 
-/// Passes a verdict on. Of a question that nobody asked, or that was withdrawn, nothing is said.
-pub(super) fn decided(talk: &mut AcpConversation, id: &str, verdict: &Verdict, out: &mut Outbox) {
-    match talk.permissions.remove(id) {
-        Some(Question::Tool(asked)) => tool_decided(talk, &asked, verdict, out),
-        Some(Question::File(wish)) => talk.files.decided(wish, verdict, out),
-        Some(Question::Order(order)) => bridge_calls::decided(talk, order, verdict, out),
+/// Replies with a verdict. Does nothing if the request is unknown or was withdrawn.
+pub(super) fn on_verdict(
+    conversation: &mut AcpConversation,
+    id: &str,
+    verdict: &Verdict,
+    out: &mut Outbox,
+) {
+    match conversation.permissions.remove(id) {
+        Some(PendingPermission::Tool(prompt)) => {
+            on_tool_verdict(conversation, &prompt, verdict, out)
+        }
+        Some(PendingPermission::File(request)) => {
+            conversation.files.on_verdict(request, verdict, out)
+        }
+        Some(PendingPermission::Bridged(job)) => {
+            bridge_calls::on_verdict(conversation, job, verdict, out)
+        }
         None => {}
     }
 }
 
-fn tool_decided(talk: &mut AcpConversation, asked: &Asked, verdict: &Verdict, out: &mut Outbox) {
-    if let (Verdict::Allow, Some(option)) = (verdict, &asked.allow) {
-        return answer(&asked.rpc, Some(option), out);
+fn on_tool_verdict(
+    conversation: &mut AcpConversation,
+    prompt: &PermissionPrompt,
+    verdict: &Verdict,
+    out: &mut Outbox,
+) {
+    if let (Verdict::Allow, Some(option)) = (verdict, &prompt.allow) {
+        return respond(&prompt.rpc, Some(option), out);
     }
     let why = match verdict {
         Verdict::Allow => "Denied: the agent does not offer to allow this one call.",
@@ -162,20 +197,20 @@ fn tool_decided(talk: &mut AcpConversation, asked: &Asked, verdict: &Verdict, ou
         Verdict::Deny(why) => why,
         Verdict::Undecided => NOBODY,
     };
-    if let Some(call) = talk.calls.get(&asked.call) {
-        talk.turn.denied.push(call.shown().to_owned());
+    if let Some(call) = conversation.calls.get(&prompt.call) {
+        conversation.turn.denied.push(call.shown().to_owned());
     }
-    talk.calls.deny(&asked.call, why);
-    answer(&asked.rpc, asked.reject.as_deref(), out);
+    conversation.calls.deny(&prompt.call, why);
+    respond(&prompt.rpc, prompt.reject.as_deref(), out);
 }
 
-/// Nobody waits for answers any more: the turn ends.
-pub(super) fn forget(talk: &mut AcpConversation, out: &mut Outbox) {
-    for (id, question) in std::mem::take(&mut talk.permissions) {
-        match question {
-            Question::Tool(asked) => answer(&asked.rpc, None, out),
-            Question::File(wish) => wish.cancel(out),
-            Question::Order(order) => bridge_calls::forget(talk, &order, out),
+/// Cancels all pending requests at the end of the turn.
+pub(super) fn cancel_all(conversation: &mut AcpConversation, out: &mut Outbox) {
+    for (id, pending) in std::mem::take(&mut conversation.permissions) {
+        match pending {
+            PendingPermission::Tool(prompt) => respond(&prompt.rpc, None, out),
+            PendingPermission::File(request) => request.cancel(out),
+            PendingPermission::Bridged(job) => bridge_calls::cancel(conversation, &job, out),
         }
         out.push(FromConversation::Withdraw(id));
     }

@@ -1,109 +1,118 @@
-//! What agents do differently although they speak the same protocol: data, each with its name.
+//! Quirks: deviations of agents that speak the same protocol, as named data.
 //!
-//! The numbers are those of the list of differences that was measured; the page `docs/agents/acp.md` shows who has which.
+//! The numbers refer to the list of measured differences; `docs/agents/acp.md` shows which agent
+//! has which.
 
-/// How one agent differs.
+/// Deviations of one agent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Quirks {
-    /// 1. How a failure of the model's service shows.
-    pub(crate) failures: Failures,
-    /// 2. What the counters of a turn's end cover.
-    pub(crate) counts: Counts,
-    /// 2. Whether cached tokens are a part of the input, and thoughts of the output, where the sum does not tell.
-    pub(crate) inside: bool,
-    /// 2. Whether it tells what came from caches; if not, they are a part of the input.
-    pub(crate) caches: bool,
-    /// 2. Whether what it says about money is the cost of the session so far.
-    pub(crate) money: bool,
+    /// 1. How failures of the model API appear.
+    pub(crate) failures: FailureStyle,
+    /// 2. What the token counts at the end of a turn cover.
+    pub(crate) counts: CountScope,
+    /// 2. Whether the input count includes cached tokens, and the output count thoughts, if the
+    /// total does not settle it.
+    pub(crate) counts_overlap: bool,
+    /// 2. Whether it reports cached tokens. If not, they are part of the input.
+    pub(crate) reports_caches: bool,
+    /// 2. Whether the cost it reports is that of the session so far.
+    pub(crate) reports_cost: bool,
     /// 3. Where the name of a tool is.
-    pub(crate) names: Names,
-    /// 3. What a tool of a kind is called that has no name yet: kinds, each with the name.
+    pub(crate) names: NameSource,
+    /// 3. Names of tools without a reported name, by kind.
     pub(crate) kind_names: &'static [(&'static str, &'static str)],
-    /// 3. A tool call is announced before its arguments are known; they come with the next word about it.
+    /// 3. Tool calls are announced before their arguments are known; these follow with the next
+    /// update.
     pub(crate) input_follows: bool,
-    /// 3. Arguments are not told; the title of a call that runs a command is that command.
+    /// 3. Arguments are not reported; the title of a call that runs a command is that command.
     pub(crate) title_is_command: bool,
-    /// 3. What a call is said to have given before it is over describes it, and one that was cancelled is called completed.
+    /// 3. Content before the end of a call describes the call, and cancelled calls are reported as
+    /// completed.
     pub(crate) describes_calls: bool,
-    /// 3. The content of a call's result is dressed up for a screen; as it was, it is the raw output.
-    pub(crate) dresses_outputs: bool,
-    /// 3. A call by this name is of no tool: the agent makes the conversation shorter.
+    /// 3. The content of a result is formatted for display; the raw output has it unchanged.
+    pub(crate) formats_outputs: bool,
+    /// 3. Calls with this name are not tool calls but compactions of the conversation.
     pub(crate) compacts_as: Option<&'static str>,
-    /// 3. What a command printed is in the raw output; elsewhere it is wrapped in words for the model.
-    pub(crate) prints_raw: bool,
-    /// 3. Of several answers that allow once, these are meant.
+    /// 3. The raw output is what a command printed; the content wraps it in text for the model.
+    pub(crate) raw_output_is_stdout: bool,
+    /// 3. Ids of the options to prefer among several that allow once.
     pub(crate) allow_ids: &'static [&'static str],
-    /// 4. A turn that was cancelled is said to have ended well.
-    pub(crate) ends_cancelled: bool,
-    /// 5. The history of a loaded session can still come after the answer to the load.
+    /// 4. Cancelled turns are reported as successful.
+    pub(crate) cancel_ends_successfully: bool,
+    /// 5. The history of a loaded session can continue after the response to the load.
     pub(crate) replay_trails: bool,
-    /// 5. `session/resume` knows only what this very process has opened; `session/load` knows every session.
-    pub(crate) resumes_own: bool,
-    /// Where it works whatever directory the session has, in words; it is told.
-    pub(crate) works_in: Option<&'static str>,
-    /// What comes as text although it is only the echo of a change of the mode begins with this.
+    /// 5. `session/resume` finds only sessions opened by the same process; `session/load` finds
+    /// all.
+    pub(crate) resumes_same_process_only: bool,
+    /// Where it works regardless of the session's directory, in words for a notice.
+    pub(crate) fixed_workspace: Option<&'static str>,
+    /// Prefix of text that merely echoes a change of mode.
     pub(crate) mode_echo: Option<&'static str>,
-    /// 1. What comes with a message id that is a UUID are the program's own words: those of an error, if one follows.
-    pub(crate) own_ids: bool,
-    /// 1. What comes without a message id are the program's own words: a warning, or those of its failure.
-    pub(crate) unnamed_words: bool,
-    /// What stands before a thought that has no heading.
-    pub(crate) thought_head: &'static str,
+    /// 1. Text whose message id is a UUID comes from the program itself: an error text, if an error
+    /// follows.
+    pub(crate) uuid_marks_own_text: bool,
+    /// 1. Text without a message id comes from the program itself: a warning, or the reason of its
+    /// failure.
+    pub(crate) missing_id_marks_own_text: bool,
+    /// Prefix of thoughts without a heading.
+    pub(crate) thought_prefix: &'static str,
     /// Each chunk repeats the whole message so far.
     pub(crate) cumulative_text: bool,
-    /// It takes a tool's text that is JSON for a structured result, and fails when that is no object.
+    /// It parses a tool's text that is JSON as a structured result, and fails if that is not an
+    /// object.
     pub(crate) reads_json: bool,
-    /// The `_meta` of the caller's tools, as JSON.
+    /// `_meta` of the caller's tools, as JSON.
     pub(crate) tool_meta: Option<&'static str>,
-    /// 6. Every error means an unreadable file to it, so that it would create none: a missing file reads as empty.
+    /// 6. It takes every error for an unreadable file and would never create one, so a missing file
+    /// reads as empty.
     pub(crate) missing_reads_empty: bool,
-    /// 7. Requests and notifications of its own that change nothing here; a request it can do without.
-    pub(crate) declined: &'static [&'static str],
-    /// What the names of bound tools look like, `{}` standing for the caller's.
+    /// 7. Its own requests and notifications that can be ignored. It can do without the requests.
+    pub(crate) ignored_methods: &'static [&'static str],
+    /// Patterns of its names for bound tools; `{}` stands for the caller's name.
     pub(crate) bound_names: &'static [&'static str],
 }
 
-/// How a failure of the model's service shows.
+/// How failures of the model API appear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failures {
-    /// As an error of the request.
+pub(crate) enum FailureStyle {
+    /// As an error response.
     Errors,
-    /// As the last text of a turn that ends well.
-    Text(Wrote),
-    /// As a turn that ends well and without a word.
+    /// As the last text of a turn reported as successful.
+    Text(ErrorText),
+    /// As a turn reported as successful, without any text.
     Silence,
 }
 
-/// What an agent writes in place of an answer.
+/// Text that an agent writes in place of a reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wrote {
-    /// What it begins with.
-    pub(crate) head: &'static str,
-    /// What it ends with, if that is always the same: then it can also come after an answer.
-    pub(crate) tail: &'static str,
-    /// What only the agent itself begins with.
-    pub(crate) certain: &'static str,
+pub(crate) struct ErrorText {
+    /// Prefix.
+    pub(crate) prefix: &'static str,
+    /// Suffix, if it is always the same: then the text can also follow a reply.
+    pub(crate) suffix: &'static str,
+    /// Prefix that only the agent itself writes.
+    pub(crate) certain_prefix: &'static str,
 }
 
-/// What the counters of a turn's end cover.
+/// What the token counts at the end of a turn cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counts {
+pub(crate) enum CountScope {
     /// The turn.
     Turn,
     /// The session, since the process began.
     Session,
-    /// Only the last call of the model: the turn, if there was no other.
+    /// Only the last model call: the turn, if there was no other.
     LastRequest,
-    /// Each call of the model, in the notes on a piece of text; the turn is their sum.
+    /// Each model call, in the `_meta` of a text chunk; the turn is their sum.
     Chunks,
     /// The turn, in `_meta.quota`.
     Quota,
-    /// Nobody knows.
+    /// Unknown.
     Unknown,
 }
 
-impl Counts {
-    /// Whether every token of a turn is counted.
+impl CountScope {
+    /// Returns true if every token of a turn is counted.
     pub(crate) const fn is_whole(self) -> bool {
         !matches!(self, Self::LastRequest | Self::Unknown)
     }
@@ -111,46 +120,46 @@ impl Counts {
 
 /// Where the name of a tool is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Names {
-    /// Nowhere: what kind of tool it is has to do.
+pub(crate) enum NameSource {
+    /// Nowhere: the tool's kind has to do.
     Kind,
-    /// In the notes on the call; a question may leave it out.
-    Notes,
+    /// In the `_meta` of the call; a permission request may omit it.
+    Meta,
     /// In the first title.
     Title,
     /// In the id of the call, up to two underscores.
     CallId,
 }
 
-/// An agent of which nothing is known but that it speaks ACP.
-pub(crate) const PLAIN: Quirks = Quirks {
-    failures: Failures::Errors,
-    counts: Counts::Unknown,
-    inside: true,
-    caches: true,
-    money: true,
-    names: Names::Kind,
+/// Quirks assumed for an agent that is only known to speak ACP.
+pub(crate) const DEFAULT_QUIRKS: Quirks = Quirks {
+    failures: FailureStyle::Errors,
+    counts: CountScope::Unknown,
+    counts_overlap: true,
+    reports_caches: true,
+    reports_cost: true,
+    names: NameSource::Kind,
     kind_names: &[],
     input_follows: false,
     title_is_command: false,
     describes_calls: false,
-    dresses_outputs: false,
+    formats_outputs: false,
     compacts_as: None,
-    prints_raw: false,
+    raw_output_is_stdout: false,
     allow_ids: &[],
-    ends_cancelled: false,
+    cancel_ends_successfully: false,
     replay_trails: false,
-    resumes_own: false,
-    works_in: None,
+    resumes_same_process_only: false,
+    fixed_workspace: None,
     mode_echo: None,
-    own_ids: false,
-    unnamed_words: false,
-    thought_head: "",
+    uuid_marks_own_text: false,
+    missing_id_marks_own_text: false,
+    thought_prefix: "",
     cumulative_text: false,
     reads_json: false,
     tool_meta: None,
     missing_reads_empty: false,
-    declined: &[],
+    ignored_methods: &[],
     bound_names: &[
         "ostler_{}",
         "ostler__{}",

@@ -1,4 +1,5 @@
-//! JSON-RPC towards the agent: requests with numbers of ours, answers under ids of its own.
+//! JSON-RPC client: requests to the agent under Ostler's ids, and replies to the agent's requests
+//! under its own.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +7,34 @@ use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
-/// What a request of ours was for.
+/// Purpose of a pending request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Wanted {
+pub(super) enum RequestKind {
     /// The handshake.
     Initialize,
-    /// The login that a setting named.
+    /// The login that a setting selects.
     Authenticate,
-    /// A session, new or gone on with; whether it is an earlier one.
+    /// Opening a session; true if it is an earlier one.
     Session(bool),
-    /// A wish of the spec's, before the first message: which setting.
+    /// A setting to apply before the first prompt, by its key.
     Setup(&'static str),
-    /// A round trip that shows that everything before it was heard.
+    /// A round trip after which everything sent before has arrived.
     Barrier,
     /// A turn.
     Prompt,
-    /// A change, with the caller's number.
+    /// A change, with the caller's id for it.
     Change(u64),
 }
 
-/// The requests of ours that have no answer yet.
+/// Pending requests.
 #[derive(Debug, Default)]
-pub(super) struct Rpc {
-    sent: u64,
-    open: BTreeMap<u64, Wanted>,
+pub(super) struct RpcClient {
+    last_id: u64,
+    open: BTreeMap<u64, RequestKind>,
 }
 
 #[derive(Serialize)]
-struct Call<'a, P> {
+struct OutgoingMessage<'a, P> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<u64>,
@@ -41,27 +42,27 @@ struct Call<'a, P> {
     params: P,
 }
 
-impl Rpc {
-    /// Whether a change that the caller wants is under way.
+impl RpcClient {
+    /// Returns true if a change requested by the caller is pending.
     pub(super) fn is_changing(&self) -> bool {
         self.open
             .values()
-            .any(|wanted| matches!(wanted, Wanted::Change(_)))
+            .any(|kind| matches!(kind, RequestKind::Change(_)))
     }
 
-    /// Asks for something.
+    /// Sends a request.
     pub(super) fn request<P: Serialize>(
         &mut self,
-        wanted: Wanted,
+        kind: RequestKind,
         (method, params): (&str, P),
         out: &mut Outbox,
     ) {
-        self.sent += 1;
-        self.open.insert(self.sent, wanted);
+        self.last_id += 1;
+        self.open.insert(self.last_id, kind);
         write(
-            &Call {
+            &OutgoingMessage {
                 jsonrpc: "2.0",
-                id: Some(self.sent),
+                id: Some(self.last_id),
                 method,
                 params,
             },
@@ -69,8 +70,9 @@ impl Rpc {
         );
     }
 
-    /// What the request of this id was for; none when there is no such request. Some make a text of our number.
-    pub(super) fn answered(&mut self, id: &str) -> Option<Wanted> {
+    /// Removes the pending request with this id and returns its purpose. Some agents return the
+    /// number as a string.
+    pub(super) fn complete(&mut self, id: &str) -> Option<RequestKind> {
         let number = id
             .strip_prefix('"')
             .and_then(|id| id.strip_suffix('"'))
@@ -79,10 +81,10 @@ impl Rpc {
     }
 }
 
-/// Tells something.
+/// Sends a notification.
 pub(super) fn notify<P: Serialize>(method: &str, params: P, out: &mut Outbox) {
     write(
-        &Call {
+        &OutgoingMessage {
             jsonrpc: "2.0",
             id: None,
             method,
@@ -93,16 +95,16 @@ pub(super) fn notify<P: Serialize>(method: &str, params: P, out: &mut Outbox) {
 }
 
 #[derive(Serialize)]
-struct Reply<'a, R> {
+struct RpcReply<'a, R> {
     jsonrpc: &'static str,
     id: &'a RawJson,
     result: R,
 }
 
-/// Answers a request of the agent's.
+/// Replies to a request of the agent.
 pub(super) fn reply<R: Serialize>(id: &RawJson, result: R, out: &mut Outbox) {
     write(
-        &Reply {
+        &RpcReply {
             jsonrpc: "2.0",
             id,
             result,
@@ -111,35 +113,35 @@ pub(super) fn reply<R: Serialize>(id: &RawJson, result: R, out: &mut Outbox) {
     );
 }
 
-/// There is no such method.
-pub(super) const NO_METHOD: i32 = -32601;
-/// The parameters are wrong.
-pub(super) const BAD_PARAMS: i32 = -32602;
-/// It did not work.
-pub(super) const INTERNAL: i32 = -32603;
-/// There is no such file, or no such session.
-pub(super) const NOT_FOUND: i32 = -32002;
+/// Error code: unknown method.
+pub(super) const METHOD_NOT_FOUND: i32 = -32601;
+/// Error code: invalid parameters.
+pub(super) const INVALID_PARAMS: i32 = -32602;
+/// Error code: internal error.
+pub(super) const INTERNAL_ERROR: i32 = -32603;
+/// Error code: no such file or session.
+pub(super) const RESOURCE_NOT_FOUND: i32 = -32002;
 
 #[derive(Serialize)]
-struct Failure<'a> {
+struct RpcFailure<'a> {
     jsonrpc: &'static str,
     id: &'a RawJson,
-    error: Why<'a>,
+    error: RpcErrorBody<'a>,
 }
 
 #[derive(Serialize)]
-struct Why<'a> {
+struct RpcErrorBody<'a> {
     code: i32,
     message: &'a str,
 }
 
-/// Refuses a request of the agent's.
-pub(super) fn refuse(id: &RawJson, code: i32, message: &str, out: &mut Outbox) {
+/// Replies to a request of the agent with an error.
+pub(super) fn reply_error(id: &RawJson, code: i32, message: &str, out: &mut Outbox) {
     write(
-        &Failure {
+        &RpcFailure {
             jsonrpc: "2.0",
             id,
-            error: Why { code, message },
+            error: RpcErrorBody { code, message },
         },
         out,
     );

@@ -1,4 +1,5 @@
-//! MCP servers, in the words of ACP: those of the caller's setting, and the bridge to its tools.
+//! MCP servers of a session, as ACP describes them: the configured ones, and the bridge to the
+//! caller's tools.
 
 use ostler_core::spec::{Bridge, Settings, keys};
 use serde::Serialize;
@@ -6,35 +7,35 @@ use serde_json::{Map, Value, json};
 
 use crate::mcp::SERVER;
 
-/// One server.
+/// An MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
-pub(super) enum Server {
-    /// The agent starts it.
+pub(super) enum McpServer {
+    /// A server that the agent starts.
     Stdio {
         name: String,
         command: String,
         args: Vec<String>,
-        env: Vec<Pair>,
+        env: Vec<NameValue>,
     },
-    /// The agent reaches it over the network.
+    /// A server that the agent connects to over the network.
     Remote {
-        r#type: Reach,
+        r#type: RemoteTransport,
         name: String,
         url: String,
-        headers: Vec<Pair>,
+        headers: Vec<NameValue>,
     },
 }
 
-/// How a server is reached over the network.
+/// Transport of a remote server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Reach {
+pub(super) enum RemoteTransport {
     Http,
     Sse,
 }
 
-impl Reach {
+impl RemoteTransport {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -43,27 +44,27 @@ impl Reach {
     }
 }
 
-/// A variable or a header.
+/// An environment variable or a header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Pair {
+pub(super) struct NameValue {
     name: String,
     value: String,
 }
 
-/// Whether a value of the setting can be used.
+/// Checks a value of the setting.
 pub(super) fn check(value: &str) -> Result<(), String> {
-    read(value).map(|_| ())
+    parse(value).map(|_| ())
 }
 
-/// Every server of a session.
-pub(super) fn all(settings: &Settings, bridge: Option<&Bridge>) -> Vec<Server> {
+/// Returns every server of a session.
+pub(super) fn all(settings: &Settings, bridge: Option<&Bridge>) -> Vec<McpServer> {
     let configured = settings.get(keys::MCP_CONFIG).unwrap_or_default();
-    let mut servers: Vec<Server> = configured
+    let mut servers: Vec<McpServer> = configured
         .iter()
-        .filter_map(|value| read(value).ok())
+        .filter_map(|value| parse(value).ok())
         .flatten()
         .collect();
-    servers.extend(bridge.map(|bridge| Server::Stdio {
+    servers.extend(bridge.map(|bridge| McpServer::Stdio {
         name: SERVER.to_owned(),
         command: bridge.program.clone(),
         args: bridge.args.clone(),
@@ -72,19 +73,20 @@ pub(super) fn all(settings: &Settings, bridge: Option<&Bridge>) -> Vec<Server> {
     servers
 }
 
-/// Parts servers: a file of those that the agent starts, for one that takes them by an argument, and the rest.
-pub(super) fn parted(servers: Vec<Server>) -> (Option<String>, Vec<Server>) {
+/// Splits off the servers that the agent starts, as the text of a file for agents that take them by
+/// an argument. Returns that text and the remaining servers.
+pub(super) fn split_stdio(servers: Vec<McpServer>) -> (Option<String>, Vec<McpServer>) {
     let (started, rest): (Vec<_>, Vec<_>) = servers
         .into_iter()
-        .partition(|it| matches!(it, Server::Stdio { .. }));
-    let object = |pairs: Vec<Pair>| {
+        .partition(|it| matches!(it, McpServer::Stdio { .. }));
+    let object = |pairs: Vec<NameValue>| {
         pairs
             .into_iter()
             .map(|it| (it.name, it.value.into()))
             .collect::<Map<_, _>>()
     };
-    let one = |server| match server {
-        Server::Stdio {
+    let parse_server = |server| match server {
+        McpServer::Stdio {
             name,
             command,
             args,
@@ -93,32 +95,34 @@ pub(super) fn parted(servers: Vec<Server>) -> (Option<String>, Vec<Server>) {
             name,
             json!({"type": "local", "command": command, "args": args, "env": object(env), "tools": ["*"]}),
         )),
-        Server::Remote { .. } => None,
+        McpServer::Remote { .. } => None,
     };
-    let started: Map<String, Value> = started.into_iter().filter_map(one).collect();
+    let started: Map<String, Value> = started.into_iter().filter_map(parse_server).collect();
     (
         (!started.is_empty()).then(|| json!({"mcpServers": started}).to_string()),
         rest,
     )
 }
 
-fn read(value: &str) -> Result<Vec<Server>, String> {
+fn parse(value: &str) -> Result<Vec<McpServer>, String> {
     let whole: Value = serde_json::from_str(value).map_err(|_| {
-        "expected JSON such as {\"mcpServers\": {…}}: the agent gets servers over the protocol, so give the text of the file, not its path".to_owned()
+        "expected JSON such as {\"mcpServers\": {…}}; give the text of the file, not its path, \
+         because servers are sent over the protocol"
+            .to_owned()
     })?;
     let Some(servers) = whole.get("mcpServers").and_then(Value::as_object) else {
         return Err("expected an object with \"mcpServers\"".to_owned());
     };
     servers
         .iter()
-        .map(|(name, server)| one(name, server))
+        .map(|(name, server)| parse_server(name, server))
         .collect()
 }
 
-fn one(name: &str, server: &Value) -> Result<Server, String> {
+fn parse_server(name: &str, server: &Value) -> Result<McpServer, String> {
     if name == SERVER {
         return Err(format!(
-            "the name {name:?} is taken: it stands for the tools of the caller"
+            "the server name {name:?} is reserved for the caller's tools"
         ));
     }
     let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -131,7 +135,7 @@ fn one(name: &str, server: &Value) -> Result<Server, String> {
             .into_iter()
             .flatten();
         let args = args.filter_map(Value::as_str).map(str::to_owned).collect();
-        return Ok(Server::Stdio {
+        return Ok(McpServer::Stdio {
             name,
             command,
             args,
@@ -139,20 +143,18 @@ fn one(name: &str, server: &Value) -> Result<Server, String> {
         });
     }
     let Some(url) = text("url") else {
-        return Err(format!(
-            "the server {name:?} has neither a command nor a url"
-        ));
+        return Err(format!("server {name:?} has neither a command nor a url"));
     };
     let r#type = match text("type").as_deref() {
-        None | Some("http" | "streamable-http") => Reach::Http,
-        Some("sse") => Reach::Sse,
+        None | Some("http" | "streamable-http") => RemoteTransport::Http,
+        Some("sse") => RemoteTransport::Sse,
         Some(other) => {
             return Err(format!(
-                "the server {name:?} is of the type {other:?}; there are stdio, http and sse"
+                "server {name:?} has the unknown type {other:?}; expected stdio, http or sse"
             ));
         }
     };
-    Ok(Server::Remote {
+    Ok(McpServer::Remote {
         r#type,
         name,
         url,
@@ -160,10 +162,10 @@ fn one(name: &str, server: &Value) -> Result<Server, String> {
     })
 }
 
-fn pairs(object: Option<&Map<String, Value>>) -> Vec<Pair> {
+fn pairs(object: Option<&Map<String, Value>>) -> Vec<NameValue> {
     let all = object.into_iter().flatten();
     all.filter_map(|(name, value)| {
-        Some(Pair {
+        Some(NameValue {
             name: name.clone(),
             value: value.as_str()?.to_owned(),
         })
@@ -177,7 +179,7 @@ mod tests {
     use ostler_core::raw_json::RawJson;
 
     #[test]
-    fn servers_are_written_as_the_protocol_has_them() {
+    fn servers_are_serialized_as_acp_expects() {
         let mut settings = Settings::default();
         settings.push(
             keys::MCP_CONFIG,
@@ -196,7 +198,7 @@ mod tests {
                 r#"{"name":"ostler","command":"/bin/ostler","args":["bridge"],"env":[]}]"#
             )
         );
-        let (file, rest) = parted(all(&settings, Some(&bridge)));
+        let (file, rest) = split_stdio(all(&settings, Some(&bridge)));
         let file: Value = serde_json::from_str(&file.unwrap()).unwrap();
         assert_eq!(
             file["mcpServers"]["a"],
@@ -206,7 +208,7 @@ mod tests {
             (file["mcpServers"].as_object().unwrap().len(), rest.len()),
             (2, 2)
         );
-        assert_eq!(parted(Vec::new()), (None, Vec::new()));
+        assert_eq!(split_stdio(Vec::new()), (None, Vec::new()));
         for wrong in [
             "servers.json",
             "[]",

@@ -1,19 +1,19 @@
-//! The settings of every agent that speaks ACP: one table, whoever it is.
+//! Settings shared by all agents that speak ACP.
 
 use ostler_core::spec::{Kind, Settings, Spec, SpecError, keys};
 
-use super::entry::Entry;
-use super::quirks::{Counts, Quirks};
+use super::profile::AgentProfile;
+use super::quirks::{CountScope, Quirks};
 use super::servers;
 use crate::settings::{self, Row};
 
-/// Whether files are read and written for the agent.
+/// Key: whether Ostler serves the agent's file requests.
 pub(super) const FS: &str = "fs";
-/// The way to log in.
+/// Key: the login method.
 pub(super) const AUTH_METHOD: &str = "auth_method";
-/// What the counters of a turn's end cover.
+/// Key: what the token counts at the end of a turn cover.
 const COUNTS: &str = "counts";
-/// What a chunk of text holds.
+/// Key: what a text chunk contains.
 const CHUNKS: &str = "chunks";
 
 macro_rules! rows {
@@ -22,51 +22,62 @@ macro_rules! rows {
     };
 }
 
-/// The table.
+/// The settings table.
 pub(super) const TABLE: &[Row<()>] = rows! {
-    keys::MODEL, Kind::Word, None, false, "The model, by the agent's own name for it.";
-    keys::PERMISSION_MODE, Kind::Text(300), None, false, "The mode of the session: one of those that the agent announces.";
-    keys::RESUME, Kind::Text(500), None, false, "The id of the session to resume.";
-    keys::FORK, Kind::Switch, None, false, "Go on with a copy of the resumed session, where the agent makes copies.";
-    keys::MCP_CONFIG, Kind::List, Some(servers::check), true, "MCP servers: JSON such as {\"mcpServers\": {…}}; repeatable.";
-    "transport", Kind::OneOf(&["acp"]), None, false, "The language, of an agent that has several: acp.";
-    FS, Kind::Switch, None, false, "Read and write files for the agent, so that rules decide on them; off unless true.";
-    AUTH_METHOD, Kind::Word, None, false, "Log in by this method of the agent's before the session begins.";
-    COUNTS, Kind::OneOf(&["turn", "session", "request", "unknown"]), None, false, "What an agent that is not known here counts at the end of a turn: turn, session, request or unknown.";
-    CHUNKS, Kind::OneOf(&["deltas", "whole"]), None, false, "What the chunks of an agent that is not known here hold: deltas, or the whole message so far.";
+    keys::MODEL, Kind::Word, None, false, "Model to use, by the agent's own name for it.";
+    keys::PERMISSION_MODE, Kind::Text(300), None, false,
+        "Session mode, one of those that the agent announces.";
+    keys::RESUME, Kind::Text(500), None, false, "Id of the session to resume.";
+    keys::FORK, Kind::Switch, None, false,
+        "Resume a copy of the session and leave the original unchanged, if the agent supports it.";
+    keys::MCP_CONFIG, Kind::List, Some(servers::check), true,
+        "MCP servers, as JSON such as {\"mcpServers\": {…}}. Repeatable.";
+    "transport", Kind::OneOf(&["acp"]), None, false,
+        "Protocol between Ostler and an agent that speaks several: acp.";
+    FS, Kind::Switch, None, false,
+        "Read and write files on behalf of the agent, so that the policy applies to them (default: \
+         false).";
+    AUTH_METHOD, Kind::Word, None, false,
+        "Login method of the agent to use before the session starts.";
+    COUNTS, Kind::OneOf(&["turn", "session", "request", "unknown"]), None, false,
+        "What the token counts of a custom agent cover at the end of a turn: turn, session, \
+         request or unknown.";
+    CHUNKS, Kind::OneOf(&["deltas", "whole"]), None, false,
+        "What the text chunks of a custom agent contain: deltas, or whole (the message so far).";
 };
 
-/// What other agents have and ACP does not, with what to do instead.
-const ELSEWHERE: &[(&str, &str)] = &[
+/// Settings of other agents that ACP lacks, each with what to use instead.
+const UNSUPPORTED: &[(&str, &str)] = &[
     (
         keys::JSON_SCHEMA,
-        "ACP has no structured answers; use an agent that has (claude, codex, openai-api), or ask for JSON in the prompt",
+        "ACP has no structured output; use an agent that supports it (claude, codex, openai-api), \
+         or ask for JSON in the prompt",
     ),
     (
         keys::SYSTEM_PROMPT,
-        "ACP has no system prompts; use the agent's own file of instructions, or put it into the prompt",
+        "ACP has no system prompts; use the agent's own instructions file, or the prompt",
     ),
     (
         keys::APPEND_SYSTEM_PROMPT,
-        "ACP has no system prompts; use the agent's own file of instructions, or put it into the prompt",
+        "ACP has no system prompts; use the agent's own instructions file, or the prompt",
     ),
     (
         keys::ALLOWED_TOOLS,
-        "ACP has no lists of tools; use a policy (--permissions, policy.toml)",
+        "ACP has no tool lists; use a policy (--permissions, policy.toml)",
     ),
     (
         keys::DISALLOWED_TOOLS,
-        "ACP has no lists of tools; use a policy (--permissions, policy.toml)",
+        "ACP has no tool lists; use a policy (--permissions, policy.toml)",
     ),
     (
         keys::SESSION_ID,
-        "an agent that speaks ACP names its sessions itself; `started` says the name",
+        "ACP agents choose their session ids; the event `started` reports the id",
     ),
 ];
 
 /// Checks the settings.
 pub(super) fn check(spec: &Spec) -> Result<(), SpecError> {
-    if let Some((key, why)) = ELSEWHERE
+    if let Some((key, why)) = UNSUPPORTED
         .iter()
         .find(|(key, _)| spec.settings.get(key).is_some())
     {
@@ -74,31 +85,27 @@ pub(super) fn check(spec: &Spec) -> Result<(), SpecError> {
     }
     settings::check(TABLE, &spec.settings)?;
     if spec.settings.is_on(keys::FORK) && spec.settings.get(keys::RESUME).is_none() {
-        return Err(SpecError::new(
-            keys::FORK,
-            "true",
-            "needs resume: a copy of which session?",
-        ));
+        return Err(SpecError::new(keys::FORK, "true", "needs resume"));
     }
     Ok(())
 }
 
-/// How the agent differs, with what the caller knows of it.
-pub(super) fn quirks(entry: &Entry, settings: &Settings) -> Quirks {
+/// Returns the agent's quirks, as overridden by the settings.
+pub(super) fn quirks(profile: &AgentProfile, settings: &Settings) -> Quirks {
     let counts = match settings.last(COUNTS) {
-        Some("turn") => Counts::Turn,
-        Some("session") => Counts::Session,
-        Some("request") => Counts::LastRequest,
-        Some(_) => Counts::Unknown,
-        None => entry.quirks.counts,
+        Some("turn") => CountScope::Turn,
+        Some("session") => CountScope::Session,
+        Some("request") => CountScope::LastRequest,
+        Some(_) => CountScope::Unknown,
+        None => profile.quirks.counts,
     };
     let cumulative_text = match settings.last(CHUNKS) {
         Some(chunks) => chunks == "whole",
-        None => entry.quirks.cumulative_text,
+        None => profile.quirks.cumulative_text,
     };
     Quirks {
         counts,
         cumulative_text,
-        ..entry.quirks
+        ..profile.quirks
     }
 }

@@ -1,17 +1,18 @@
-//! What a tool call would do, for rules to decide on: from its name where that is known, else from what the agent says.
+//! Effect of a tool call, for the policy: derived from the tool's name if it is known, otherwise
+//! from what the agent reports.
 
 use ostler_core::permission::{Command, ToolKind, ToolUse};
 use ostler_core::raw_json::RawJson;
 use serde::de::IgnoredAny;
 
 use super::calls::Call;
-use super::entry::Entry;
+use super::profile::AgentProfile;
 use crate::lenient::{List, Scalar, Table};
 use crate::surrogates;
 
-/// The kinds of ACP. What only changes the agent's own mind is as good as reading.
-fn kind_of(word: &str) -> Option<ToolKind> {
-    Some(match word {
+/// Maps ACP's tool kinds. Tools that only change the agent's own state count as reading.
+fn kind_of(kind: &str) -> Option<ToolKind> {
+    Some(match kind {
         "read" | "search" | "think" => ToolKind::Read,
         "edit" | "delete" | "move" => ToolKind::Edit,
         "execute" => ToolKind::Execute,
@@ -20,7 +21,7 @@ fn kind_of(word: &str) -> Option<ToolKind> {
     })
 }
 
-/// The arguments that are paths.
+/// Arguments that hold paths.
 const PATHS: &[&str] = &[
     "path",
     "file_path",
@@ -34,11 +35,11 @@ const PATHS: &[&str] = &[
     "filepath",
 ];
 
-/// The arguments that are commands.
+/// Arguments that hold commands.
 const COMMANDS: &[&str] = &["command", "cmd"];
 
-/// The caller's name for a tool that the agent shows by one of its own.
-pub(super) fn bound(entry: &Entry, shown: &str, names: &[String]) -> Option<String> {
+/// Returns the caller's name of a tool that the agent shows under its own.
+pub(super) fn bound(profile: &AgentProfile, shown: &str, names: &[String]) -> Option<String> {
     let plain = |name: &str| {
         name.chars()
             .map(|c| {
@@ -50,19 +51,19 @@ pub(super) fn bound(entry: &Entry, shown: &str, names: &[String]) -> Option<Stri
             })
             .collect()
     };
-    let is = |name: &&String| {
+    let matches = |name: &&String| {
         let forms: [String; 2] = [(*name).clone(), plain(name)];
-        let mut patterns = entry.quirks.bound_names.iter();
+        let mut patterns = profile.quirks.bound_names.iter();
         patterns.any(|pattern| {
             forms
                 .iter()
                 .any(|form| pattern.replace("{}", form) == shown)
         })
     };
-    names.iter().find(is).cloned()
+    names.iter().find(matches).cloned()
 }
 
-/// Whether arguments hold a command, or cannot be read.
+/// Returns true if the arguments hold a command or cannot be parsed.
 pub(super) fn has_command(input: &RawJson) -> bool {
     let table = serde_json::from_str::<Table<'_, IgnoredAny>>(input.get());
     table.map_or(true, |table| {
@@ -74,41 +75,41 @@ pub(super) fn has_command(input: &RawJson) -> bool {
     })
 }
 
-/// What a tool of this name does.
-fn known(entry: &Entry, tool: &str) -> Option<ToolKind> {
-    entry
+/// Returns the kind of a known tool.
+fn known(profile: &AgentProfile, tool: &str) -> Option<ToolKind> {
+    profile
         .tools
         .iter()
         .find(|(name, _)| *name == tool)
         .map(|(_, kind)| *kind)
 }
 
-/// A tool of a server, by its name.
-fn of_server(tool: &str) -> Option<ToolKind> {
+/// Recognizes an MCP server's tool by its name.
+fn mcp_tool(tool: &str) -> Option<ToolKind> {
     tool.starts_with("mcp__").then_some(ToolKind::Mcp)
 }
 
-/// What a call would do, by the tool's name and its arguments alone.
-pub(super) fn by_name(entry: &Entry, tool: &str, input: &RawJson) -> ToolUse {
-    let kind = known(entry, tool)
-        .or_else(|| of_server(tool))
+/// Describes a call by the tool's name and arguments alone.
+pub(super) fn by_name(profile: &AgentProfile, tool: &str, input: &RawJson) -> ToolUse {
+    let kind = known(profile, tool)
+        .or_else(|| mcp_tool(tool))
         .or_else(|| kind_of(tool))
         .unwrap_or(ToolKind::Other);
-    with_input(entry, ToolUse::of(tool, kind), input)
+    with_input(profile, ToolUse::of(tool, kind), input)
 }
 
-/// What a call would do, by all that the agent says about it.
-pub(super) fn of(entry: &Entry, call: &Call) -> ToolUse {
+/// Describes a call by everything that the agent reports about it.
+pub(super) fn of(profile: &AgentProfile, call: &Call) -> ToolUse {
     if let Some(name) = &call.bound {
         return ToolUse::of(name, ToolKind::Other);
     }
-    // A name can be the model's own words; what the agent says of its kind comes first, then.
-    let server = || of_server(&call.name).filter(|_| matches!(call.kind.as_str(), "" | "other"));
-    let kind = known(entry, &call.name)
+    // A name can be the model's own words, so the reported kind takes precedence.
+    let server = || mcp_tool(&call.name).filter(|_| matches!(call.kind.as_str(), "" | "other"));
+    let kind = known(profile, &call.name)
         .or_else(server)
         .or_else(|| kind_of(&call.kind))
         .unwrap_or(ToolKind::Other);
-    let mut wants = with_input(entry, ToolUse::of(&call.name, kind), &call.input());
+    let mut wants = with_input(profile, ToolUse::of(&call.name, kind), &call.input());
     if matches!(kind, ToolKind::Read | ToolKind::Edit) {
         let more = call.paths.iter().filter(|path| !wants.paths.contains(path));
         let more: Vec<String> = more.cloned().collect();
@@ -120,42 +121,42 @@ pub(super) fn of(entry: &Entry, call: &Call) -> ToolUse {
     wants
 }
 
-fn with_input(entry: &Entry, mut wants: ToolUse, input: &RawJson) -> ToolUse {
-    let mut room = String::new();
-    let given: Table<'_, Scalar<'_>> = surrogates::read(input.get(), &mut room);
+fn with_input(profile: &AgentProfile, mut wants: ToolUse, input: &RawJson) -> ToolUse {
+    let mut buffer = String::new();
+    let arguments: Table<'_, Scalar<'_>> = surrogates::read(input.get(), &mut buffer);
     match wants.kind {
         ToolKind::Execute => {
-            let title: &[&str] = if entry.quirks.title_is_command {
+            let title: &[&str] = if profile.quirks.title_is_command {
                 &["title"]
             } else {
                 &[]
             };
-            let lines = given.all(&[COMMANDS, title].concat());
-            let words = words_in(input);
+            let lines = arguments.all(&[COMMANDS, title].concat());
+            let words = command_words(input);
             wants.command = match lines.is_empty() {
                 false => Some(Command::Shell(lines.join("\n"))),
                 true => (!words.is_empty()).then_some(Command::Words(words)),
             };
         }
         ToolKind::Read | ToolKind::Edit => {
-            wants.paths = given.all(PATHS);
-            wants.paths.extend(lists_in(input, "locations"));
+            wants.paths = arguments.all(PATHS);
+            wants.paths.extend(list_argument(input, "locations"));
         }
         _ => {}
     }
     wants
 }
 
-/// A command that is given as words.
-fn words_in(input: &RawJson) -> Vec<String> {
+/// Returns a command that is given as a list of words.
+fn command_words(input: &RawJson) -> Vec<String> {
     COMMANDS
         .iter()
-        .map(|key| lists_in(input, key))
+        .map(|key| list_argument(input, key))
         .find(|words| !words.is_empty())
         .unwrap_or_default()
 }
 
-fn lists_in(input: &RawJson, key: &str) -> Vec<String> {
+fn list_argument(input: &RawJson, key: &str) -> Vec<String> {
     let table: Table<'_, List<Scalar<'_>>> = serde_json::from_str(input.get()).unwrap_or_default();
     let rows = table
         .0
@@ -163,7 +164,7 @@ fn lists_in(input: &RawJson, key: &str) -> Vec<String> {
         .into_iter()
         .filter(|(name, _)| &**name == key);
     rows.flat_map(|(_, list)| list.0)
-        .filter_map(|word| word.owned())
+        .filter_map(|kind| kind.owned())
         .collect()
 }
 
@@ -173,10 +174,10 @@ mod tests {
     use crate::acp::{COPILOT, GEMINI, OPENCODE};
 
     #[test]
-    fn every_path_and_every_command_is_there() {
+    fn every_path_and_command_is_extracted() {
         use ToolKind::{Edit, Execute, Network, Other, Read};
         type Row = (
-            &'static Entry,
+            &'static AgentProfile,
             &'static str,
             &'static str,
             ToolKind,
@@ -267,8 +268,8 @@ mod tests {
                 None,
             ),
         ];
-        for (entry, tool, input, kind, paths, command) in table {
-            let found = by_name(entry, tool, &RawJson::parse(input).unwrap());
+        for (profile, tool, input, kind, paths, command) in table {
+            let found = by_name(profile, tool, &RawJson::parse(input).unwrap());
             assert_eq!((found.tool.as_str(), found.kind), (*tool, *kind), "{input}");
             assert_eq!(found.paths, *paths, "{tool} {input}");
             assert_eq!(
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn bound_tools_are_known_by_whatever_an_agent_makes_of_their_names() {
+    fn bound_tools_are_recognized_under_agent_names() {
         let names = ["add".to_owned(), "look up!".to_owned()];
         for (shown, name) in [
             ("ostler_add", Some("add")),

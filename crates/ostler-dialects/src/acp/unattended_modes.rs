@@ -1,15 +1,16 @@
-//! What would make an agent do things without asking, and so past the rules: data, and how it is recognised.
+//! Modes, flags and variables that make an agent act without asking, and so bypass the policy.
 
-/// Modes, arguments and variables. They are compared without regard to dashes, underscores, blanks and case.
+/// Names of such modes, flags and variables. Modes and flags are compared without dashes,
+/// underscores, spaces and case.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Skips {
+pub(crate) struct AutoApprove {
     pub(crate) modes: &'static [&'static str],
     pub(crate) flags: &'static [&'static str],
     pub(crate) env: &'static [&'static str],
 }
 
-/// What is common among agents, and taken for granted of one that is not known.
-pub(super) const COMMON: Skips = Skips {
+/// Names common among agents, assumed for any agent that is not known.
+pub(super) const COMMON: AutoApprove = AutoApprove {
     modes: &[
         "yolo",
         "auto",
@@ -35,8 +36,8 @@ pub(super) const COMMON: Skips = Skips {
     env: &[],
 };
 
-/// Gemini CLI, and what was made from it.
-pub(super) const GEMINI: Skips = Skips {
+/// Gemini CLI and its forks.
+pub(super) const GEMINI: AutoApprove = AutoApprove {
     flags: &[
         "yolo",
         "y",
@@ -49,7 +50,7 @@ pub(super) const GEMINI: Skips = Skips {
 };
 
 /// GitHub Copilot CLI.
-pub(super) const COPILOT: Skips = Skips {
+pub(super) const COPILOT: AutoApprove = AutoApprove {
     flags: &[
         "yolo",
         "allowall",
@@ -65,9 +66,9 @@ pub(super) const COPILOT: Skips = Skips {
     ..COMMON
 };
 
-/// Codex behind an adapter: any of its settings can be given. In all modes but one it works without asking, as far as its
-/// sandbox goes, or asks a model.
-pub(super) const CODEX: Skips = Skips {
+/// Codex behind an adapter, which passes on any of its settings. In every mode but one it acts
+/// without asking, within its sandbox, or asks a model.
+pub(super) const CODEX: AutoApprove = AutoApprove {
     modes: &[
         "agent",
         "autoreview",
@@ -87,17 +88,17 @@ pub(super) const CODEX: Skips = Skips {
     env: &["CODEX_CONFIG"],
 };
 
-fn plain(word: &str) -> String {
+fn normalize(word: &str) -> String {
     word.chars()
         .filter(|c| !matches!(c, '-' | '_' | ' '))
         .flat_map(char::to_lowercase)
         .collect()
 }
 
-impl Skips {
-    /// Whether a mode goes by such a name; one that ends in a star stands for all that begin so.
-    pub(super) fn mode(&self, word: &str) -> bool {
-        let last = plain(word.rsplit_once('#').map_or(word, |(_, last)| last));
+impl AutoApprove {
+    /// Returns true if a mode has such a name. A name that ends in `*` matches as a prefix.
+    pub(super) fn includes_mode(&self, word: &str) -> bool {
+        let last = normalize(word.rsplit_once('#').map_or(word, |(_, last)| last));
         let is = |known: &&str| {
             known
                 .strip_suffix('*')
@@ -106,8 +107,9 @@ impl Skips {
         self.modes.iter().any(is)
     }
 
-    /// Whether an argument is such a flag, alone or with a value, or one letter among several.
-    pub(super) fn flag(&self, arg: &str) -> bool {
+    /// Returns true if an argument is such a flag, alone or with a value, or one letter among
+    /// several.
+    pub(super) fn includes_flag(&self, arg: &str) -> bool {
         if !arg.starts_with('-') {
             return false;
         }
@@ -118,7 +120,7 @@ impl Skips {
             name.trim_start_matches('-')
         };
         let among = |flag: &&str| flag.len() == 1 && letters.contains(*flag);
-        self.flags.contains(&plain(name).as_str()) || self.flags.iter().any(among)
+        self.flags.contains(&normalize(name).as_str()) || self.flags.iter().any(among)
     }
 }
 
@@ -127,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn however_it_is_written_it_is_known() {
+    fn modes_and_flags_match_in_any_spelling() {
         for mode in [
             "yolo",
             "YOLO",
@@ -136,7 +138,7 @@ mod tests {
             "Auto Edit",
             "https://x/session-modes#autopilot",
         ] {
-            assert!(COMMON.mode(mode), "{mode}");
+            assert!(COMMON.includes_mode(mode), "{mode}");
         }
         for mode in [
             "default",
@@ -145,7 +147,7 @@ mod tests {
             "https://x/session-modes#agent",
             "ask",
         ] {
-            assert!(!COMMON.mode(mode), "{mode}");
+            assert!(!COMMON.includes_mode(mode), "{mode}");
         }
         for flag in [
             "-y",
@@ -156,15 +158,15 @@ mod tests {
             "--approvalMode",
             "--allowed-tools",
         ] {
-            assert!(GEMINI.flag(flag), "{flag}");
+            assert!(GEMINI.includes_flag(flag), "{flag}");
         }
         for flag in ["--debug", "yolo", "-d", "--model=yolo", "--allow-all-tools"] {
-            assert!(!GEMINI.flag(flag), "{flag}");
+            assert!(!GEMINI.includes_flag(flag), "{flag}");
         }
         assert!(
-            COPILOT.flag("--allow-all-tools")
-                && COPILOT.flag("--allow-tool=shell")
-                && !COPILOT.flag("--deny-tool")
+            COPILOT.includes_flag("--allow-all-tools")
+                && COPILOT.includes_flag("--allow-tool=shell")
+                && !COPILOT.includes_flag("--deny-tool")
         );
         for mode in [
             "agent",
@@ -173,9 +175,9 @@ mod tests {
             "agent-full-access",
             "permission-profile:mine",
         ] {
-            assert!(CODEX.mode(mode), "{mode}");
+            assert!(CODEX.includes_mode(mode), "{mode}");
         }
-        assert!(!CODEX.mode("read-only") && !CODEX.mode("Read-only"));
-        assert!(CODEX.flag("-c") && CODEX.flag("--config=approval_policy=never"));
+        assert!(!CODEX.includes_mode("read-only") && !CODEX.includes_mode("Read-only"));
+        assert!(CODEX.includes_flag("-c") && CODEX.includes_flag("--config=approval_policy=never"));
     }
 }

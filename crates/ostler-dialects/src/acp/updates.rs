@@ -1,6 +1,7 @@
-//! `session/update`: what the agent says and does while it works.
+//! Session updates (`session/update`): what the agent says and does during a turn.
 //!
-//! Of a session that is being loaded, the history comes first, in the same words; it was told once, and is not told again.
+//! While a session is loaded, its history arrives first, in the same form. It was reported once and
+//! is not reported again.
 
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, Notice, Text, TextKind};
@@ -8,30 +9,31 @@ use ostler_core::raw_json::RawJson;
 use serde_json::value::RawValue;
 
 use super::conversation::AcpConversation;
-use super::quirks::Failures;
-use super::wire::{Block, ChunkMeta, InfoMeta, Params, Status, Update};
+use super::quirks::FailureStyle;
+use super::wire::{Block, ChunkMeta, HttpStatus, InfoMeta, Params, Update};
 use super::{ask_mode, blame, calls};
 use crate::lenient::{Node, Table};
 
-/// What the agent has said in the turn.
+/// Text of the current turn.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct TurnText {
     turn: u64,
-    /// Counts the messages of an agent that gives them no names.
+    /// Number of messages, for an agent that gives them no ids.
     messages: u64,
-    /// The message that is being written.
+    /// The message in progress.
     message: Option<(TextKind, String)>,
-    /// The text of that message so far, if it is a reply.
+    /// Text of that message so far, if it is a reply.
     pub(super) reply: String,
-    /// How many chunks that reply had.
+    /// Number of chunks of that reply.
     pub(super) chunks: u64,
-    /// A first chunk that may be no answer but an error of the agent's own, until the next one comes or the turn ends.
+    /// A first chunk that may be the agent's own error text, held back until the next chunk or the
+    /// end of the turn.
     held: Option<Text>,
-    /// The same for its thoughts, of an agent whose chunks repeat them.
+    /// Text of the current thought so far, for an agent whose chunks repeat it.
     thoughts: String,
 }
 
-impl Told {
+impl TurnText {
     pub(super) fn new(turn: u64) -> Self {
         Self {
             turn,
@@ -39,18 +41,18 @@ impl Told {
         }
     }
 
-    /// Something else happened: what is said next is another message.
-    pub(super) fn breaks(&mut self, out: &mut Outbox) {
+    /// Ends the message in progress: whatever follows is another message.
+    pub(super) fn end_message(&mut self, out: &mut Outbox) {
         self.release(out);
         self.message = None;
     }
 
-    /// What was held is no answer: the ending says it.
-    pub(super) fn was_error(&mut self) -> Option<String> {
+    /// Takes the held text, which is an error: the outcome of the turn reports it.
+    pub(super) fn take_held_error(&mut self) -> Option<String> {
         self.held.take().map(|text| text.text)
     }
 
-    /// What was held is an answer after all.
+    /// Emits the held text, which is part of the reply after all.
     pub(super) fn release(&mut self, out: &mut Outbox) {
         self.held
             .take()
@@ -58,15 +60,15 @@ impl Told {
             .for_each(|text| out.event(text));
     }
 
-    /// The message under way, if a chunk belongs to it.
-    fn same(&self, kind: TextKind, named: Option<&str>) -> Option<&String> {
+    /// Returns the message in progress, if a chunk belongs to it.
+    fn current_message(&self, kind: TextKind, named: Option<&str>) -> Option<&String> {
         let (of, id) = self.message.as_ref()?;
         (*of == kind && named.is_none_or(|named| named == id)).then_some(id)
     }
 
-    /// The message that a chunk belongs to.
-    fn belongs(&mut self, kind: TextKind, named: Option<&str>) -> String {
-        if let Some(id) = self.same(kind, named) {
+    /// Returns the message that a chunk belongs to, starting one if necessary.
+    fn message_for(&mut self, kind: TextKind, named: Option<&str>) -> String {
+        if let Some(id) = self.current_message(kind, named) {
             return id.clone();
         }
         self.messages += 1;
@@ -80,10 +82,15 @@ impl Told {
     }
 }
 
-/// Reads an update.
-pub(super) fn hear(talk: &mut AcpConversation, params: &Params<'_>, raw: &str, out: &mut Outbox) {
+/// Handles a session update.
+pub(super) fn on_update(
+    conversation: &mut AcpConversation,
+    params: &Params<'_>,
+    raw: &str,
+    out: &mut Outbox,
+) {
     let Some(update) = params.update.map() else {
-        return talk.unknown(raw, "an update of nothing", out);
+        return conversation.report_unknown(raw, "an empty update", out);
     };
     match update.session_update.or_empty() {
         "agent_message_chunk"
@@ -91,47 +98,60 @@ pub(super) fn hear(talk: &mut AcpConversation, params: &Params<'_>, raw: &str, o
         | "tool_call"
         | "tool_call_update"
         | "plan"
-            if talk.replaying => {}
-        // The caller knows what it said.
+            if conversation.replaying => {}
+        // The caller knows its own messages.
         "user_message_chunk" => {}
-        "agent_message_chunk" => chunk(talk, (TextKind::Reply, update), raw, out),
-        "agent_thought_chunk" => chunk(talk, (TextKind::Thinking, update), raw, out),
-        "tool_call" | "tool_call_update" if calls::is_compaction(&talk.quirks, update) => {
-            compacted(update, out)
+        "agent_message_chunk" => on_chunk(conversation, (TextKind::Reply, update), raw, out),
+        "agent_thought_chunk" => on_chunk(conversation, (TextKind::Thinking, update), raw, out),
+        "tool_call" | "tool_call_update" if calls::is_compaction(&conversation.quirks, update) => {
+            on_compaction(update, out)
         }
         "tool_call" | "tool_call_update" => {
-            if within(talk, raw, out) {
-                talk.turn.told.breaks(out);
-                talk.turn.used_tools = true;
-                let whose = (talk.entry, &talk.quirks, &*talk.bound);
-                talk.calls.hear((whose, talk.turn.interrupted), update, out);
+            if in_turn(conversation, raw, out) {
+                conversation.turn.text.end_message(out);
+                conversation.turn.used_tools = true;
+                let context = (
+                    conversation.profile,
+                    &conversation.quirks,
+                    &*conversation.bound,
+                );
+                conversation
+                    .calls
+                    .on_update((context, conversation.turn.interrupted), update, out);
             }
         }
-        "plan" => plan(update, raw, out),
-        "usage_update" => talk.spend.money(&update.cost, talk.quirks.money),
+        "plan" => on_plan(update, raw, out),
+        "usage_update" => conversation
+            .usage
+            .on_cost(&update.cost, conversation.quirks.reports_cost),
         "current_mode_update" => {
-            let asked = ask_mode::asks_now(talk);
-            talk.options.now_in_mode(update.current_mode_id.owned());
-            ask_mode::moved(talk, asked, out);
+            let asked_before = ask_mode::asks(conversation);
+            conversation
+                .options
+                .set_current_mode(update.current_mode_id.owned());
+            ask_mode::on_mode_change(conversation, asked_before, out);
         }
         "config_option_update" => {
-            let asked = ask_mode::asks_now(talk);
-            talk.options.configured(&update.config_options.0);
-            ask_mode::moved(talk, asked, out);
+            let asked_before = ask_mode::asks(conversation);
+            conversation
+                .options
+                .set_config_options(&update.config_options.0);
+            ask_mode::on_mode_change(conversation, asked_before, out);
         }
-        "session_info_update" => condition(talk, update, out),
+        "session_info_update" => on_status(conversation, update, out),
         "available_commands_update" => {}
-        other => talk.unknown(raw, &format!("the update {other:?}"), out),
+        other => conversation.report_unknown(raw, &format!("the update {other:?}"), out),
     }
 }
 
-/// Whether the agent is at work. What it says at other times belongs to no turn, and is kept in a notice.
-fn within(talk: &AcpConversation, raw: &str, out: &mut Outbox) -> bool {
-    let working = talk.is_working();
+/// Returns true if a turn is in progress. Updates at other times belong to no turn and are
+/// preserved in a notice.
+fn in_turn(conversation: &AcpConversation, raw: &str, out: &mut Outbox) -> bool {
+    let working = conversation.is_working();
     if !working {
         let message = format!(
-            "{} said something although no turn was under way.",
-            talk.entry.name
+            "{} sent an update although no turn was in progress.",
+            conversation.profile.name
         );
         out.event(Notice {
             raw: RawJson::parse(raw).ok(),
@@ -141,8 +161,8 @@ fn within(talk: &AcpConversation, raw: &str, out: &mut Outbox) -> bool {
     working
 }
 
-fn chunk(
-    talk: &mut AcpConversation,
+fn on_chunk(
+    conversation: &mut AcpConversation,
     (kind, update): (TextKind, &Update<'_>),
     raw: &str,
     out: &mut Outbox,
@@ -152,83 +172,88 @@ fn chunk(
         .and_then(|content| serde_json::from_str(content.get()).ok())
         .unwrap_or_default();
     let Some(text) = block.map().and_then(|block| block.text.text()) else {
-        return talk.unknown(raw, "a piece of a message that is no text", out);
+        return conversation.report_unknown(raw, "a message chunk that is not text", out);
     };
-    if talk
+    if conversation
         .quirks
         .mode_echo
         .is_some_and(|echo| text.starts_with(echo))
-        || !within(talk, raw, out)
+        || !in_turn(conversation, raw, out)
     {
         return;
     }
-    if let Some(counted) = counted(update).map().and_then(|meta| meta.usage.map()) {
-        talk.spend.called(counted, &talk.quirks);
+    if let Some(chunk_meta) = chunk_meta(update).map().and_then(|meta| meta.usage.map()) {
+        conversation
+            .usage
+            .on_model_call(chunk_meta, &conversation.quirks);
         if text.is_empty() {
             return;
         }
     }
-    if talk.quirks.unnamed_words && kind == TextKind::Reply && update.message_id.text().is_none() {
-        if let Some(failure) = &mut talk.turn.failure {
+    if conversation.quirks.missing_id_marks_own_text
+        && kind == TextKind::Reply
+        && update.message_id.text().is_none()
+    {
+        if let Some(failure) = &mut conversation.turn.failure {
             return failure.push_str(text);
         }
-        if let Some(message) = blame::remark(text) {
-            talk.turn.told.breaks(out);
+        if let Some(message) = blame::agent_remark(text) {
+            conversation.turn.text.end_message(out);
             return out.notice(Level::Warning, "agent_info", message);
         }
     }
     let head = if kind == TextKind::Thinking {
-        talk.quirks.thought_head
+        conversation.quirks.thought_prefix
     } else {
         ""
     };
     let text = text.strip_prefix(head).unwrap_or(text);
-    let begins = talk
+    let begins = conversation
         .turn
-        .told
-        .same(kind, update.message_id.text())
+        .text
+        .current_message(kind, update.message_id.text())
         .is_none();
-    // Some write a part of their thoughts as a paragraph, also the first.
-    let trims = kind == TextKind::Thinking && (begins || talk.quirks.cumulative_text);
+    // Some agents write each part of their thoughts as a paragraph, including the first.
+    let trims = kind == TextKind::Thinking && (begins || conversation.quirks.cumulative_text);
     let text = if trims {
         text.trim_start_matches('\n')
     } else {
         text
     };
-    talk.calls.settle_denied(out);
-    let wrote = if let Failures::Text(wrote) = talk.quirks.failures {
-        Some(wrote)
+    conversation.calls.finish_denied(out);
+    let error_text = if let FailureStyle::Text(error_text) = conversation.quirks.failures {
+        Some(error_text)
     } else {
         None
     };
-    if wrote.is_some()
-        && let Some((code, message)) = blame::aside(text)
+    if error_text.is_some()
+        && let Some((code, message)) = blame::inline_notice(text)
     {
-        talk.turn.told.breaks(out);
+        conversation.turn.text.end_message(out);
         return out.notice(Level::Warning, code, message);
     }
-    let told = &mut talk.turn.told;
-    let may_be_error =
-        kind == TextKind::Reply && wrote.is_some_and(|wrote| blame::may_be_error(&wrote, text));
-    if may_be_error && wrote.is_some_and(|wrote| !wrote.tail.is_empty()) {
-        // It is whole, and no part of an answer that came before.
-        told.breaks(out);
+    let text_state = &mut conversation.turn.text;
+    let may_be_error = kind == TextKind::Reply
+        && error_text.is_some_and(|error_text| blame::may_be_error(&error_text, text));
+    if may_be_error && error_text.is_some_and(|error_text| !error_text.suffix.is_empty()) {
+        // It is complete, and not part of the reply before it.
+        text_state.end_message(out);
     }
-    told.release(out);
-    let message = told.belongs(kind, update.message_id.text());
-    let said = if kind == TextKind::Reply {
-        &mut told.reply
+    text_state.release(out);
+    let message = text_state.message_for(kind, update.message_id.text());
+    let so_far = if kind == TextKind::Reply {
+        &mut text_state.reply
     } else {
-        &mut told.thoughts
+        &mut text_state.thoughts
     };
-    let new = match talk.quirks.cumulative_text {
-        true => text.strip_prefix(said.as_str()).unwrap_or(text),
+    let new = match conversation.quirks.cumulative_text {
+        true => text.strip_prefix(so_far.as_str()).unwrap_or(text),
         false => text,
     };
-    if kind == TextKind::Reply || talk.quirks.cumulative_text {
-        said.push_str(new);
+    if kind == TextKind::Reply || conversation.quirks.cumulative_text {
+        so_far.push_str(new);
     }
-    told.chunks += u64::from(kind == TextKind::Reply);
+    text_state.chunks += u64::from(kind == TextKind::Reply);
     if new.is_empty() {
         return;
     }
@@ -239,57 +264,54 @@ fn chunk(
         message: Some(message),
         parent: None,
     };
-    let own = talk.quirks.own_ids
+    let is_own_text = conversation.quirks.uuid_marks_own_text
         && kind == TextKind::Reply
         && update.message_id.text().is_some_and(is_uuid);
-    if (may_be_error || own) && told.chunks == 1 {
-        told.held = Some(text);
+    if (may_be_error || is_own_text) && text_state.chunks == 1 {
+        text_state.held = Some(text);
     } else {
         out.event(text);
     }
 }
 
-/// The agent made the conversation shorter, or tried to.
-fn compacted(update: &Update<'_>, out: &mut Outbox) {
+/// Reports a compaction, or a failed attempt.
+fn on_compaction(update: &Update<'_>, out: &mut Outbox) {
     match update.status.or_empty() {
-        "completed" => out.notice(
-            Level::Info,
-            "compacted",
-            "The conversation was made shorter.",
-        ),
+        "completed" => out.notice(Level::Info, "compacted", "The conversation was compacted."),
         "failed" => {
             out.notice(
                 Level::Info,
                 "not_compacted",
-                "The agent tried to make the conversation shorter, and could not.",
+                "The agent could not compact the conversation.",
             );
         }
         _ => {}
     }
 }
 
-/// What an agent says about how it is: it tries again, or has failed, and says why in the text that follows.
-fn condition(talk: &mut AcpConversation, update: &Update<'_>, out: &mut Outbox) {
+/// Handles the agent's status: it retries, or has failed and gives the reason in the text that
+/// follows.
+fn on_status(conversation: &mut AcpConversation, update: &Update<'_>, out: &mut Outbox) {
     let meta: Node<'_, InfoMeta<'_>> = update
         .meta
         .and_then(|meta| serde_json::from_str(meta.get()).ok())
         .unwrap_or_default();
-    let Some(condition) = meta
+    let Some(status) = meta
         .map()
         .and_then(|meta| meta.codex.map())
-        .filter(|_| talk.is_working())
+        .filter(|_| conversation.is_working())
     else {
         return;
     };
-    if let Some(trouble) = condition.error.map() {
-        talk.turn.status = trouble
+    if let Some(error) = status.error.map() {
+        conversation.turn.status = error
             .codex_error_info
             .and_then(status_in)
-            .or(talk.turn.status);
-        if trouble.will_retry.is_true() {
+            .or(conversation.turn.status);
+        if error.will_retry.is_true() {
             let (message, details) = (
-                trouble.message.or_empty(),
-                trouble.additional_details.or_empty(),
+                error.message.or_empty(),
+                error.additional_details.or_empty(),
             );
             out.notice(
                 Level::Warning,
@@ -298,41 +320,36 @@ fn condition(talk: &mut AcpConversation, update: &Update<'_>, out: &mut Outbox) 
             );
         }
     }
-    if condition
-        .thread_status
-        .map()
-        .and_then(|it| it.r#type.text())
-        == Some("systemError")
-    {
-        talk.turn.failure.get_or_insert_default();
+    if status.thread_status.map().and_then(|it| it.r#type.text()) == Some("systemError") {
+        conversation.turn.failure.get_or_insert_default();
     }
 }
 
-/// The status in `{"<kind happened>": {"httpStatusCode": 429}}`.
+/// Returns the status in `{"<error kind>": {"httpStatusCode": 429}}`.
 fn status_in(info: &RawValue) -> Option<u16> {
-    let table: Table<'_, Node<'_, Status<'_>>> =
+    let table: Table<'_, Node<'_, HttpStatus<'_>>> =
         serde_json::from_str(info.get()).unwrap_or_default();
     let rows = table.0.unwrap_or_default();
     rows.iter()
         .find_map(|(_, row)| u16::try_from(row.map()?.http_status_code.count()?).ok())
 }
 
-/// Whether an id is of the form `32fcde85-7913-4966-bc84-7d8ddfd68591`.
+/// Returns true if an id is of the form `32fcde85-7913-4966-bc84-7d8ddfd68591`.
 fn is_uuid(id: &str) -> bool {
     let parts: Vec<&str> = id.split('-').collect();
     let hex = |part: &&str| part.chars().all(|c| c.is_ascii_hexdigit());
     parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(hex)
 }
 
-/// What a chunk brings along.
-fn counted<'a>(update: &Update<'a>) -> Node<'a, ChunkMeta<'a>> {
+/// Parses the `_meta` of a chunk.
+fn chunk_meta<'a>(update: &Update<'a>) -> Node<'a, ChunkMeta<'a>> {
     update
         .meta
         .and_then(|meta| serde_json::from_str(meta.get()).ok())
         .unwrap_or_default()
 }
 
-fn plan(update: &Update<'_>, raw: &str, out: &mut Outbox) {
+fn on_plan(update: &Update<'_>, raw: &str, out: &mut Outbox) {
     let steps = update.entries.0.iter().filter_map(Node::map);
     let steps = steps.map(|step| {
         format!(
@@ -341,7 +358,7 @@ fn plan(update: &Update<'_>, raw: &str, out: &mut Outbox) {
             step.content.or_empty()
         )
     });
-    let message = format!("The plan: {}.", steps.collect::<Vec<_>>().join("; "));
+    let message = format!("Plan: {}.", steps.collect::<Vec<_>>().join("; "));
     out.event(Notice {
         raw: RawJson::parse(raw).ok(),
         ..Notice::new(Level::Info, "plan", message)

@@ -1,26 +1,27 @@
-//! What a turn used: agents count the turn, the session or only the last call of the model, and put caches in or beside.
+//! Token usage of a turn. Agents count the turn, the session or only the last model call, and
+//! report caches as part of the input or beside it.
 
 use ostler_core::usage::{Scope, Tokens, Usage};
 
-use super::quirks::{Counts, Quirks};
-use super::wire::{Cost, Counts as Counted, Prompted, Quota, QuotaCounts};
+use super::quirks::{CountScope, Quirks};
+use super::wire::{Cost, PromptResponse, Quota, QuotaCounts, TokenCounts};
 use crate::lenient::{Node, Scalar};
 
-/// What was counted so far.
+/// Counters of a conversation.
 #[derive(Debug)]
-pub(super) struct Spend {
-    /// The counters of the session when the last turn ended.
+pub(super) struct UsageTracker {
+    /// Counters of the session at the end of the last turn.
     before: Tokens,
-    /// What the session had cost when the turn began, as far as it is known.
+    /// Cost of the session at the start of the turn, if known.
     cost_before: Option<f64>,
-    /// What the session has cost.
+    /// Cost of the session so far.
     cost: Option<f64>,
-    /// What the calls of the model have used in this turn, of an agent that tells each.
+    /// Usage of the model calls of this turn, for an agent that reports each one.
     calls: Option<Tokens>,
 }
 
-impl Spend {
-    /// What an earlier process spent on a session is not known.
+impl UsageTracker {
+    /// Creates the counters. What an earlier process spent on a resumed session is unknown.
     pub(super) fn new(resumed: bool) -> Self {
         Self {
             before: Tokens::default(),
@@ -30,23 +31,24 @@ impl Spend {
         }
     }
 
-    /// A turn begins.
-    pub(super) fn begin(&mut self) {
+    /// Starts a turn.
+    pub(super) fn begin_turn(&mut self) {
         self.cost_before = self.cost;
         self.calls = None;
     }
 
-    /// Takes what one call of the model has used.
-    pub(super) fn called(&mut self, counted: &Counted<'_>, quirks: &Quirks) {
-        let new = tokens(counted, quirks.inside).filter(|_| quirks.counts == Counts::Chunks);
+    /// Adds the usage of one model call.
+    pub(super) fn on_model_call(&mut self, counted: &TokenCounts<'_>, quirks: &Quirks) {
+        let new =
+            tokens(counted, quirks.counts_overlap).filter(|_| quirks.counts == CountScope::Chunks);
         self.calls = match (self.calls, new) {
             (Some(sum), Some(new)) => Some(sum.plus(&new)),
             (sum, new) => new.or(sum),
         };
     }
 
-    /// Takes what the session has cost so far.
-    pub(super) fn money(&mut self, cost: &Node<'_, Cost<'_>>, trusted: bool) {
+    /// Updates the cost of the session so far.
+    pub(super) fn on_cost(&mut self, cost: &Node<'_, Cost<'_>>, trusted: bool) {
         let Some(cost) = cost
             .map()
             .filter(|cost| trusted && cost.currency.text().is_none_or(|it| it == "USD"))
@@ -60,21 +62,24 @@ impl Spend {
             .or(self.cost);
     }
 
-    /// What the turn used, as far as the agent says it.
-    pub(super) fn of_turn(
+    /// Returns the usage of the turn, as far as the agent reports it.
+    pub(super) fn turn_usage(
         &mut self,
         quirks: &Quirks,
-        end: &Prompted<'_>,
+        end: &PromptResponse<'_>,
         (one_call, model): (bool, Option<String>),
     ) -> Vec<Usage> {
         let model = only_model(end).or(model);
-        let counted = end.usage.map().and_then(|it| tokens(it, quirks.inside));
-        // A turn that was cut short has used something, and agents count nothing.
+        let counted = end
+            .usage
+            .map()
+            .and_then(|it| tokens(it, quirks.counts_overlap));
+        // An interrupted turn has used something, although agents count nothing.
         let used = |it: Option<Tokens>| -> Vec<Usage> {
             let known = it.filter(|it| [it.input, it.cache_read, it.output] != [0; 3]);
             let usage = known.map(|it| Usage::of(model.clone(), it));
-            let told = |it: Usage| {
-                if quirks.caches {
+            let reported = |it: Usage| {
+                if quirks.reports_caches {
                     it
                 } else {
                     Usage {
@@ -84,24 +89,24 @@ impl Spend {
                     }
                 }
             };
-            usage.map(told).into_iter().collect()
+            usage.map(reported).into_iter().collect()
         };
         let mut usage = match quirks.counts {
-            Counts::Unknown => Vec::new(),
-            Counts::Quota => quota(end.meta.map().and_then(|meta| meta.quota.map())),
-            Counts::Turn => used(counted),
-            Counts::Chunks => {
+            CountScope::Unknown => Vec::new(),
+            CountScope::Quota => quota(end.meta.map().and_then(|meta| meta.quota.map())),
+            CountScope::Turn => used(counted),
+            CountScope::Chunks => {
                 let sum = self.calls.take();
                 used(sum)
             }
-            Counts::Session => {
+            CountScope::Session => {
                 let new = counted.map(|it| self.since(it));
                 used(new)
             }
-            // Of a turn with several calls it is not known.
-            Counts::LastRequest => used(counted.filter(|_| one_call)),
+            // The usage of a turn with several calls is unknown.
+            CountScope::LastRequest => used(counted.filter(|_| one_call)),
         };
-        // An agent that knows no price says zero; that is not known either.
+        // Agents that do not know the price report zero, which means unknown.
         let cost = self
             .cost
             .zip(self.cost_before)
@@ -124,8 +129,9 @@ impl Spend {
     }
 }
 
-/// Brings counters into ours, which are disjoint. Whether caches and thoughts are inside, the sum says, if it is there.
-fn tokens(counted: &Counted<'_>, inside: bool) -> Option<Tokens> {
+/// Converts counters to Ostler's, which are disjoint. The total, if present, shows whether the
+/// input includes caches and the output thoughts.
+fn tokens(counted: &TokenCounts<'_>, counts_overlap: bool) -> Option<Tokens> {
     let or_none = |count: &Scalar<'_>| count.count().unwrap_or(0);
     let (input, output) = (
         counted.input_tokens.count()?,
@@ -136,7 +142,7 @@ fn tokens(counted: &Counted<'_>, inside: bool) -> Option<Tokens> {
         or_none(&counted.cached_write_tokens),
     );
     let thoughts = counted.thought_tokens.count();
-    let (caches, thinking) = (read.saturating_add(write), thoughts.unwrap_or(0));
+    let (reports_caches, thinking) = (read.saturating_add(write), thoughts.unwrap_or(0));
     let sum = |parts: &[u64]| {
         parts
             .iter()
@@ -144,14 +150,14 @@ fn tokens(counted: &Counted<'_>, inside: bool) -> Option<Tokens> {
     };
     let (caches_inside, thoughts_inside) = match counted.total_tokens.count() {
         Some(total) if total == sum(&[input, output]) => (true, true),
-        Some(total) if total == sum(&[input, output, caches, thinking]) => (false, false),
-        Some(total) if total == sum(&[input, output, caches]) => (false, true),
+        Some(total) if total == sum(&[input, output, reports_caches, thinking]) => (false, false),
+        Some(total) if total == sum(&[input, output, reports_caches]) => (false, true),
         Some(total) if total == sum(&[input, output, thinking]) => (true, false),
-        _ => (inside, inside),
+        _ => (counts_overlap, counts_overlap),
     };
     Some(Tokens {
         input: if caches_inside {
-            input.saturating_sub(caches)
+            input.saturating_sub(reports_caches)
         } else {
             input
         },
@@ -166,14 +172,14 @@ fn tokens(counted: &Counted<'_>, inside: bool) -> Option<Tokens> {
     })
 }
 
-/// The model that a turn was spent on, where the agent says it and there was one only.
-fn only_model(end: &Prompted<'_>) -> Option<String> {
+/// Returns the model of a turn, if the agent reports it and there was only one.
+fn only_model(end: &PromptResponse<'_>) -> Option<String> {
     let rows = &end.meta.map()?.quota.map()?.model_usage.0;
     let [row] = rows.as_slice() else { return None };
     row.map()?.model.owned()
 }
 
-/// Counters that say nothing about caches.
+/// Reads counters that do not cover caches.
 fn quota(quota: Option<&Quota<'_>>) -> Vec<Usage> {
     let usage = |model: Option<String>, counts: &QuotaCounts<'_>| {
         let (input, output) = (counts.input_tokens.count()?, counts.output_tokens.count()?);
@@ -206,10 +212,16 @@ fn quota(quota: Option<&Quota<'_>>) -> Vec<Usage> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::acp::quirks::PLAIN;
+    use crate::acp::quirks::DEFAULT_QUIRKS;
 
-    fn spent(counts: Counts, turns: &[(&str, bool)]) -> Vec<Vec<[Option<u64>; 5]>> {
-        let (mut spend, quirks) = (Spend::new(false), Quirks { counts, ..PLAIN });
+    fn spent(counts: CountScope, turns: &[(&str, bool)]) -> Vec<Vec<[Option<u64>; 5]>> {
+        let (mut tracker, quirks) = (
+            UsageTracker::new(false),
+            Quirks {
+                counts,
+                ..DEFAULT_QUIRKS
+            },
+        );
         let numbers = |it: Usage| {
             [
                 it.input,
@@ -220,9 +232,9 @@ mod tests {
             ]
         };
         let turn = |(json, one): &(&str, bool)| {
-            let end: Prompted<'_> = serde_json::from_str(json).unwrap();
-            spend
-                .of_turn(&quirks, &end, (*one, None))
+            let end: PromptResponse<'_> = serde_json::from_str(json).unwrap();
+            tracker
+                .turn_usage(&quirks, &end, (*one, None))
                 .into_iter()
                 .map(numbers)
                 .collect()
@@ -230,9 +242,9 @@ mod tests {
         turns.iter().map(turn).collect()
     }
 
-    // Difference 2: the same two calls of a model, as five agents count them.
+    // Difference 2: the same two model calls, as five agents count them.
     #[test]
-    fn every_way_to_count_gives_the_turn_or_nothing() {
+    fn every_count_scope_yields_the_turn_or_nothing() {
         const INSIDE: &str = r#"{"usage":{"inputTokens":100,"outputTokens":25,"totalTokens":125,"thoughtTokens":5,"cachedReadTokens":11,"cachedWriteTokens":0}}"#;
         const TWICE: &str = r#"{"usage":{"inputTokens":200,"outputTokens":50,"totalTokens":250,"thoughtTokens":10,"cachedReadTokens":22,"cachedWriteTokens":0}}"#;
         const OUTSIDE: &str = r#"{"usage":{"inputTokens":89,"outputTokens":20,"totalTokens":125,"thoughtTokens":5,"cachedReadTokens":11}}"#;
@@ -240,74 +252,74 @@ mod tests {
         const ZERO: &str = r#"{"usage":{"inputTokens":0,"outputTokens":0,"totalTokens":0}}"#;
         let one = vec![[Some(89), Some(11), Some(0), Some(25), Some(5)]];
         assert_eq!(
-            spent(Counts::Turn, &[(INSIDE, true), (OUTSIDE, false)]),
+            spent(CountScope::Turn, &[(INSIDE, true), (OUTSIDE, false)]),
             [one.clone(), one.clone()]
         );
         assert_eq!(
-            spent(Counts::Session, &[(INSIDE, true), (TWICE, true)]),
+            spent(CountScope::Session, &[(INSIDE, true), (TWICE, true)]),
             [one.clone(), one.clone()]
         );
         assert_eq!(
             spent(
-                Counts::LastRequest,
+                CountScope::LastRequest,
                 &[(OUTSIDE, true), (OUTSIDE, false), (ZERO, true)]
             ),
             [one, vec![], vec![]]
         );
         assert_eq!(
-            spent(Counts::Quota, &[(QUOTA, false), ("{}", true)]),
+            spent(CountScope::Quota, &[(QUOTA, false), ("{}", true)]),
             [vec![[Some(100), None, None, Some(25), None]], vec![]]
         );
         assert!(
-            spent(Counts::Unknown, &[(INSIDE, true)])
+            spent(CountScope::Unknown, &[(INSIDE, true)])
                 .concat()
                 .is_empty()
         );
     }
 
-    // The calls of one turn; what the next one uses is its own.
+    // Calls add up within one turn and do not carry over into the next.
     #[test]
-    fn calls_that_are_told_one_by_one_are_added_up() {
+    fn usage_reported_per_call_is_added_up() {
         let quirks = Quirks {
-            counts: Counts::Chunks,
-            ..PLAIN
+            counts: CountScope::Chunks,
+            ..DEFAULT_QUIRKS
         };
-        let call: Counted<'_> = serde_json::from_str(
+        let call: TokenCounts<'_> = serde_json::from_str(
             r#"{"inputTokens":118,"outputTokens":25,"totalTokens":143,"thoughtTokens":4,"cachedReadTokens":11}"#,
         )
         .unwrap();
-        let mut spend = Spend::new(false);
+        let mut tracker = UsageTracker::new(false);
         for calls in [2, 1, 0] {
-            spend.begin();
-            (0..calls).for_each(|_| spend.called(&call, &quirks));
-            let usage = spend.of_turn(&quirks, &Prompted::default(), (calls == 1, None));
-            let told = usage
+            tracker.begin_turn();
+            (0..calls).for_each(|_| tracker.on_model_call(&call, &quirks));
+            let usage = tracker.turn_usage(&quirks, &PromptResponse::default(), (calls == 1, None));
+            let counted = usage
                 .first()
                 .map(|it| [it.input, it.cache_read, it.output, it.reasoning]);
             let expected = (calls > 0).then_some([107, 11, 25, 4].map(|count| Some(count * calls)));
-            assert_eq!(told, expected, "{calls}");
+            assert_eq!(counted, expected, "{calls}");
         }
-        // Where caches are not told, nothing is said about them.
+        // If caches are not reported, they are unknown.
         let quirks = Quirks {
-            counts: Counts::Turn,
-            caches: false,
-            ..PLAIN
+            counts: CountScope::Turn,
+            reports_caches: false,
+            ..DEFAULT_QUIRKS
         };
-        let end: Prompted<'_> =
+        let end: PromptResponse<'_> =
             serde_json::from_str(r#"{"usage":{"inputTokens":118,"outputTokens":25}}"#).unwrap();
-        let usage = spend.of_turn(&quirks, &end, (true, None));
+        let usage = tracker.turn_usage(&quirks, &end, (true, None));
         assert_eq!((usage[0].input, usage[0].cache_read), (Some(118), None));
     }
 
     #[test]
-    fn money_is_what_was_added_since_the_turn_began() {
+    fn on_cost_is_what_was_added_since_the_turn_began() {
         let spent = |resumed: bool, amounts: &[&str]| {
-            let mut spend = Spend::new(resumed);
+            let mut tracker = UsageTracker::new(resumed);
             let turn = |amount: &&str| {
-                spend.begin();
-                spend.money(&serde_json::from_str(amount).unwrap(), true);
-                spend
-                    .of_turn(&PLAIN, &Prompted::default(), (true, None))
+                tracker.begin_turn();
+                tracker.on_cost(&serde_json::from_str(amount).unwrap(), true);
+                tracker
+                    .turn_usage(&DEFAULT_QUIRKS, &PromptResponse::default(), (true, None))
                     .first()
                     .and_then(|it| it.cost_usd)
             };

@@ -1,24 +1,24 @@
-//! Which version of the protocol is spoken: the handshake settles it, and it says what messages mean.
+//! Protocol version, negotiated in the handshake.
 
-/// A version that is understood here.
+/// A supported protocol version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
-    /// The answer to a prompt ends the turn. (In the draft of version 2 it only says that the prompt was accepted, and a
-    /// later update of the session's state ends the work.)
+    /// The response to a prompt ends the turn. (In the draft of version 2 it only confirms that the
+    /// prompt was accepted, and a later session update ends the work.)
     One,
 }
 
 impl Version {
-    /// What is asked for.
+    /// Version number that Ostler requests.
     pub(super) const WANTED: u64 = 1;
 
-    /// The version of a number; none when it is not understood.
+    /// Returns the version with this number, or `None` if it is not supported.
     pub(super) fn of(number: u64) -> Option<Self> {
         (number == Self::WANTED).then_some(Self::One)
     }
 
-    /// Whether the answer to a prompt ends the turn.
-    pub(super) fn answer_ends_turn(self) -> bool {
+    /// Returns true if the response to a prompt ends the turn.
+    pub(super) fn response_ends_turn(self) -> bool {
         match self {
             Self::One => true,
         }

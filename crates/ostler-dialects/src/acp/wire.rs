@@ -1,27 +1,27 @@
-//! The messages of ACP as they come from agents: every field that matters, borrowed, none of them required.
+//! ACP messages from agents: every field that matters, borrowed and optional.
 
 use serde_json::value::RawValue;
 
 use crate::lenient::{List, Node, Scalar, wire};
 
 wire! {
-    /// One line: a request, a notification or an answer.
+    /// One line: a request, a notification or a response.
     struct Message {
         id: Option<&'a RawValue>,
         method: Scalar<'a>,
         params: Node<'a, Params<'a>>,
         result: Option<&'a RawValue>,
-        error: Node<'a, Fault<'a>>,
+        error: Node<'a, RpcError<'a>>,
     }
 
-    /// An error of JSON-RPC. Its code is negative as a rule, and an HTTP status with some.
-    struct Fault {
+    /// A JSON-RPC error. Its code is usually negative, but some agents send an HTTP status.
+    struct RpcError {
         code: Scalar<'a>,
         message: Scalar<'a>,
         data: Option<&'a RawValue>,
     }
 
-    /// The parameters of whatever an agent can ask or tell.
+    /// The parameters of all requests and notifications of agents.
     #[serde(rename_all = "camelCase")]
     struct Params {
         session_id: Scalar<'a>,
@@ -29,7 +29,7 @@ wire! {
         update: Node<'a, Update<'a>>,
         // session/request_permission
         tool_call: Node<'a, Update<'a>>,
-        options: List<Node<'a, Choice<'a>>>,
+        options: List<Node<'a, PermissionOption<'a>>>,
         // fs/*
         path: Scalar<'a>,
         line: Scalar<'a>,
@@ -37,11 +37,11 @@ wire! {
         content: Scalar<'a>,
     }
 
-    /// Something that happened in a session, or the tool call that a question is about.
+    /// A session update, or the tool call of a permission request.
     #[serde(rename_all = "camelCase")]
     struct Update {
         session_update: Scalar<'a>,
-        // chunks: one block; tool calls: a list
+        // chunks: one block; tool calls: a list of blocks
         content: Option<&'a RawValue>,
         message_id: Scalar<'a>,
         // tool calls
@@ -64,41 +64,41 @@ wire! {
         config_options: List<Node<'a, ConfigOption<'a>>>,
     }
 
-    /// A file that a tool call is about.
+    /// A file that a tool call affects.
     struct Location {
         path: Scalar<'a>,
     }
 
-    /// One answer that a question can get.
+    /// An option of a permission request.
     #[serde(rename_all = "camelCase")]
-    struct Choice {
+    struct PermissionOption {
         option_id: Scalar<'a>,
         kind: Scalar<'a>,
     }
 
-    /// One step of a plan.
+    /// A step of a plan.
     struct PlanEntry {
         content: Scalar<'a>,
         status: Scalar<'a>,
     }
 
-    /// What the session has cost so far.
+    /// Cost of the session so far.
     struct Cost {
         amount: Scalar<'a>,
         currency: Scalar<'a>,
     }
 
-    /// A piece of content.
+    /// A content block.
     struct Block {
         r#type: Scalar<'a>,
         text: Scalar<'a>,
-        // what a tool call wraps
+        // nested content of a tool call
         content: Option<&'a RawValue>,
-        // a change of a file
+        // diff of a file
         path: Scalar<'a>,
     }
 
-    /// What a tool gave, in the words of its agent.
+    /// Raw output of a tool, in the agent's own format.
     struct Output {
         output: Scalar<'a>,
         content: Scalar<'a>,
@@ -107,43 +107,43 @@ wire! {
         text: Scalar<'a>,
         error: Scalar<'a>,
         code: Scalar<'a>,
-        contents: List<Node<'a, Printed<'a>>>,
-        metadata: Node<'a, Printed<'a>>,
-        // what an MCP server answered
-        result: Node<'a, Answered<'a>>,
+        contents: List<Node<'a, CommandResult<'a>>>,
+        metadata: Node<'a, CommandResult<'a>>,
+        // result of an MCP server
+        result: Node<'a, McpResult<'a>>,
     }
 
-    /// The answer of an MCP server.
-    struct Answered {
+    /// Result of an MCP server.
+    struct McpResult {
         content: List<Node<'a, Block<'a>>>,
     }
 
-    /// A call of a tool of an MCP server, where the call is wrapped.
+    /// A wrapped call to an MCP server's tool.
     struct McpCall {
         server: Scalar<'a>,
         tool: Scalar<'a>,
         arguments: Option<&'a RawValue>,
     }
 
-    /// How a command ended.
-    struct Printed {
+    /// Exit status and output of a command.
+    struct CommandResult {
         #[serde(rename = "exitCode")]
         exit_code: Scalar<'a>,
         exit: Scalar<'a>,
         output: Scalar<'a>,
     }
 
-    /// What agents add to pieces of text.
+    /// `_meta` of a text chunk.
     struct ChunkMeta {
-        usage: Node<'a, Counts<'a>>,
+        usage: Node<'a, TokenCounts<'a>>,
     }
 
-    /// What agents add to an error.
+    /// Data of an error.
     struct Details {
         details: Scalar<'a>,
     }
 
-    /// What agents add to tool calls.
+    /// `_meta` of a tool call.
     struct CallMeta {
         terminal_output: Node<'a, Terminal<'a>>,
         terminal_output_delta: Node<'a, Terminal<'a>>,
@@ -156,97 +156,97 @@ wire! {
         goose: Node<'a, GooseMeta<'a>>,
     }
 
-    /// The notes of goose.
+    /// goose's part of `_meta`.
     #[serde(rename_all = "camelCase")]
     struct GooseMeta {
         tool_call: Node<'a, ToolMeta<'a>>,
     }
 
-    /// What an agent adds to what it says about a session.
+    /// `_meta` of session information.
     struct InfoMeta {
-        codex: Node<'a, Condition<'a>>,
+        codex: Node<'a, CodexStatus<'a>>,
     }
 
-    /// How an agent is.
+    /// Codex's status in `_meta`.
     #[serde(rename_all = "camelCase")]
-    struct Condition {
-        thread_status: Node<'a, Health<'a>>,
-        error: Node<'a, Trouble<'a>>,
+    struct CodexStatus {
+        thread_status: Node<'a, ThreadStatus<'a>>,
+        error: Node<'a, CodexError<'a>>,
     }
 
-    /// In one word.
-    struct Health {
+    /// Status of a Codex thread.
+    struct ThreadStatus {
         r#type: Scalar<'a>,
     }
 
-    /// What went wrong and is tried again.
+    /// An error of Codex, which may be retried.
     #[serde(rename_all = "camelCase")]
-    struct Trouble {
+    struct CodexError {
         message: Scalar<'a>,
         additional_details: Scalar<'a>,
         will_retry: Scalar<'a>,
         codex_error_info: Option<&'a RawValue>,
     }
 
-    /// The status of an answer that a service gave.
+    /// HTTP status of a provider's response.
     #[serde(rename_all = "camelCase")]
-    struct Status {
+    struct HttpStatus {
         http_status_code: Scalar<'a>,
     }
 
-    /// What was printed in the terminal of a tool call.
+    /// Output in the terminal of a tool call.
     struct Terminal {
         data: Scalar<'a>,
     }
 
-    /// The tool, by its own name.
+    /// The agent's name of the tool.
     #[serde(rename_all = "camelCase")]
     struct ToolMeta {
         tool_name: Scalar<'a>,
     }
 
-    /// The answer to `initialize`.
+    /// The response to `initialize`.
     #[serde(rename_all = "camelCase")]
-    struct Initialized {
+    struct InitializeResponse {
         protocol_version: Scalar<'a>,
-        agent_capabilities: Node<'a, Able<'a>>,
-        agent_info: Node<'a, Info<'a>>,
+        agent_capabilities: Node<'a, AgentCapabilities<'a>>,
+        agent_info: Node<'a, AgentInfo<'a>>,
         auth_methods: List<Node<'a, AuthMethod<'a>>>,
     }
 
-    /// What the agent can do.
+    /// Capabilities of the agent.
     #[serde(rename_all = "camelCase")]
-    struct Able {
+    struct AgentCapabilities {
         load_session: Scalar<'a>,
-        mcp_capabilities: Node<'a, McpAble<'a>>,
-        session_capabilities: Node<'a, SessionAble<'a>>,
+        mcp_capabilities: Node<'a, McpCapabilities<'a>>,
+        session_capabilities: Node<'a, SessionCapabilities<'a>>,
     }
 
-    /// How the agent reaches MCP servers besides starting them.
-    struct McpAble {
+    /// Transports of remote MCP servers that the agent supports.
+    struct McpCapabilities {
         http: Scalar<'a>,
         sse: Scalar<'a>,
     }
 
-    /// What can be done with sessions. An empty object says yes.
-    struct SessionAble {
+    /// Supported session operations. An empty object means yes.
+    struct SessionCapabilities {
         fork: Option<&'a RawValue>,
         resume: Option<&'a RawValue>,
     }
 
-    /// Who the agent is.
-    struct Info {
+    /// Identity of the agent.
+    struct AgentInfo {
         version: Scalar<'a>,
     }
 
-    /// A way to log in.
+    /// A login method.
     struct AuthMethod {
         id: Scalar<'a>,
     }
 
-    /// The answer to `session/new`, `session/load`, `session/resume` and `session/fork`.
+    /// The response to `session/new`, `session/load`, `session/resume` and `session/fork`.
     #[serde(rename_all = "camelCase")]
-    struct Opened {
+    struct SessionResponse {
         session_id: Scalar<'a>,
         modes: Node<'a, Modes<'a>>,
         models: Node<'a, Models<'a>>,
@@ -260,7 +260,7 @@ wire! {
         current_mode_id: Scalar<'a>,
     }
 
-    /// One of them.
+    /// An available mode or model.
     struct Mode {
         id: Scalar<'a>,
         name: Scalar<'a>,
@@ -273,14 +273,14 @@ wire! {
         current_model_id: Scalar<'a>,
     }
 
-    /// One of them.
+    /// An available mode or model.
     #[serde(rename_all = "camelCase")]
     struct Model {
         model_id: Scalar<'a>,
         name: Scalar<'a>,
     }
 
-    /// Something else that can be chosen.
+    /// A configuration option.
     #[serde(rename_all = "camelCase")]
     struct ConfigOption {
         id: Scalar<'a>,
@@ -289,24 +289,24 @@ wire! {
         options: List<Node<'a, ConfigValue<'a>>>,
     }
 
-    /// One value of it.
+    /// A value of a configuration option.
     struct ConfigValue {
         value: Scalar<'a>,
         name: Scalar<'a>,
     }
 
-    /// The answer to `session/prompt`.
+    /// The response to `session/prompt`.
     #[serde(rename_all = "camelCase")]
-    struct Prompted {
+    struct PromptResponse {
         stop_reason: Scalar<'a>,
-        usage: Node<'a, Counts<'a>>,
+        usage: Node<'a, TokenCounts<'a>>,
         #[serde(rename = "_meta")]
         meta: Node<'a, PromptMeta<'a>>,
     }
 
-    /// Counters as ACP writes them.
+    /// Token counters in ACP's format.
     #[serde(rename_all = "camelCase")]
-    struct Counts {
+    struct TokenCounts {
         input_tokens: Scalar<'a>,
         output_tokens: Scalar<'a>,
         total_tokens: Scalar<'a>,
@@ -315,24 +315,24 @@ wire! {
         cached_write_tokens: Scalar<'a>,
     }
 
-    /// What agents add to the end of a turn.
+    /// `_meta` of the response to a prompt.
     struct PromptMeta {
         quota: Node<'a, Quota<'a>>,
     }
 
-    /// What was used of a quota.
+    /// Usage of a quota.
     struct Quota {
         token_count: Node<'a, QuotaCounts<'a>>,
         model_usage: List<Node<'a, QuotaModel<'a>>>,
     }
 
-    /// Counters without any word about caches.
+    /// Token counters without caches.
     struct QuotaCounts {
         input_tokens: Scalar<'a>,
         output_tokens: Scalar<'a>,
     }
 
-    /// The same for one model.
+    /// Quota usage of one model.
     struct QuotaModel {
         model: Scalar<'a>,
         token_count: Node<'a, QuotaCounts<'a>>,

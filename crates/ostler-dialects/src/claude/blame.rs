@@ -1,39 +1,38 @@
-//! How a turn ended: Claude Code's many words for it become one cause, with a hint that a person can act on.
+//! Blame: maps Claude Code's ways to end a turn to one cause, with an actionable hint.
 //!
-//! This is the only file that looks into texts, and it does so last: structured fields first, sentences where there is
-//! nothing else.
+//! Only this module inspects message texts, and only as a last resort after the structured fields.
 
 use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::Denials;
 
 use super::assistant::CONNECTION_FAILED;
-use crate::service;
+use crate::http_status;
 
-/// What is known about the end of a turn.
+/// Everything known about the end of a turn.
 #[derive(Debug)]
 pub(super) struct Ending<'a> {
     pub(super) subtype: &'a str,
     pub(super) is_error: bool,
     pub(super) terminal: &'a str,
     pub(super) stop: &'a str,
-    /// The HTTP status of the model's service.
+    /// HTTP status of the model API.
     pub(super) status: Option<u16>,
-    /// The agent's word for a failure of the service.
+    /// The agent's error code for a model API failure.
     pub(super) api_error: &'a str,
-    /// The errors, or the answer.
+    /// The errors, or else the answer.
     pub(super) text: String,
-    /// Whether the agent said that it was interrupted.
+    /// Whether the agent reported that it was interrupted.
     pub(super) interrupted: bool,
-    /// The tools whose calls were denied.
+    /// Names of the tools whose calls were denied.
     pub(super) denied: Vec<String>,
     pub(super) denials: Denials,
     /// Whether a permission policy is in force.
-    pub(super) is_ruled: bool,
+    pub(super) has_policy: bool,
     pub(super) resets_at: Option<String>,
 }
 
-/// The outcome of a turn that came to its `result`.
+/// Determines the outcome of a turn that ended with a `result`.
 pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
     let failed = end.is_error || end.subtype.starts_with("error");
     if failed && (end.interrupted || end.terminal.starts_with("aborted")) {
@@ -45,13 +44,13 @@ pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
     if !failed {
         return finished(end);
     }
-    // Older versions name the status in the sentence only.
-    let told = service::status_after(&end.text, &["API Error: "]);
+    // Older versions mention the status only in the text.
+    let in_text = http_status::status_after(&end.text, &["API Error: "]);
     let cause = by_ending(end)
         .or_else(|| by_service(end))
         .or_else(|| {
-            told.filter(|status| *status >= 500)
-                .and_then(service::cause)
+            in_text.filter(|status| *status >= 500)
+                .and_then(http_status::cause)
         })
         .or_else(|| by_text(&end.text).map(|(cause, _)| cause))
         .or((end.terminal == "api_error").then_some(Cause::Network))
@@ -61,23 +60,23 @@ pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
     } else {
         end.text.clone()
     };
-    let special = by_text(&end.text)
+    let specific = by_text(&end.text)
         .filter(|(by, _)| *by == cause)
         .map(|(_, hint)| hint);
-    with_hint(Outcome::new(cause, message), special).with(|d| {
-        d.http_status = end.status.or(told);
+    with_hint(Outcome::new(cause, message), specific).with(|d| {
+        d.http_status = end.status.or(in_text);
         d.native = native(end);
         d.resets_at = end.resets_at.clone().filter(|_| cause == Cause::RateLimit);
     })
 }
 
-/// A turn that Claude Code itself calls a success.
+/// Determines the outcome of a turn that Claude Code reports as a success.
 fn finished(end: &Ending<'_>) -> Outcome {
     let outcome = match end.stop {
         "refusal" => Outcome::new(Cause::Refused, "The model refused to answer."),
         "max_tokens" => Outcome::new(
             Cause::OutputLimit,
-            "The answer reached the model's limit on output.",
+            "The answer reached the model's output limit.",
         ),
         _ if !end.denied.is_empty() && end.denials == Denials::Fail => {
             let message = format!("Tool calls were denied: {}.", end.denied.join(", "));
@@ -85,15 +84,15 @@ fn finished(end: &Ending<'_>) -> Outcome {
         }
         _ => return Outcome::completed(),
     };
-    // What the policy decides, the agent's own settings cannot change.
-    let special = (outcome.cause == Cause::Denied && end.is_ruled).then_some(DENIED_BY_POLICY);
-    with_hint(outcome, special).with(|d| d.native = native(end))
+    // The agent's own settings cannot override the policy.
+    let specific = (outcome.cause == Cause::Denied && end.has_policy).then_some(DENIED_BY_POLICY);
+    with_hint(outcome, specific).with(|d| d.native = native(end))
 }
 
 fn native(end: &Ending<'_>) -> Option<String> {
     [end.api_error, end.terminal, end.subtype]
         .into_iter()
-        .find(|word| !word.is_empty())
+        .find(|code| !code.is_empty())
         .map(str::to_owned)
 }
 
@@ -136,23 +135,23 @@ fn by_service(end: &Ending<'_>) -> Option<Cause> {
     })
 }
 
-/// Sentences of Claude Code, as it writes them to `result` or stderr, with a hint where the cause's own says too little.
-/// `…` stands for anything on the same line.
+/// Messages that Claude Code writes to `result` or stderr, with a hint where the cause's default
+/// hint says too little. `…` matches anything on the same line.
 const SENTENCES: &[(&str, Cause, &str)] = &[
     (
         "No conversation found",
         Cause::BadRequest,
-        "There is no such session on this machine, in this directory; leave out resume to begin a new one.",
+        "No such session exists on this machine for this directory; leave out resume to start a new one.",
     ),
     (
         "--resume requires a valid session",
         Cause::BadRequest,
-        "Give resume the id of a session; leave it out to begin a new one.",
+        "Set resume to a session id, or leave it out to start a new session.",
     ),
     (
         "Session ID … is already in use",
         Cause::BadRequest,
-        "Choose another session_id, or go on with that session (resume).",
+        "Choose another session_id, or resume that session.",
     ),
     (
         "Invalid session ID",
@@ -162,22 +161,22 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
     (
         "unknown option",
         Cause::BadRequest,
-        "This version of claude does not have the option; update it (`claude update`), or remove the setting or extra argument.",
+        "This version of claude lacks the option; run `claude update`, or remove the setting or extra argument.",
     ),
     (
         "is invalid. Allowed choices",
         Cause::BadRequest,
-        "This version of claude does not know the value; update it (`claude update`), or choose another.",
+        "This version of claude does not support the value; run `claude update`, or choose another.",
     ),
     (
         "cannot be used with root",
         Cause::BadRequest,
-        "bypassPermissions is refused to root; use another user, another permission_mode, or set IS_SANDBOX=1 inside a sandbox.",
+        "claude refuses bypassPermissions as root; use another user or permission_mode, or set IS_SANDBOX=1 inside a sandbox.",
     ),
     (
         "Invalid MCP configuration",
         Cause::BadRequest,
-        "Check mcp_config: the file must exist and hold {\"mcpServers\": …}.",
+        "Check mcp_config: the file must exist and contain {\"mcpServers\": …}.",
     ),
     (
         "Settings file not found",
@@ -197,7 +196,7 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
     (
         "Prompt is too long",
         Cause::BadRequest,
-        "Shorten the prompt, or begin a new session.",
+        "Shorten the prompt, or start a new session.",
     ),
     ("Not logged in", Cause::Auth, ""),
     ("Invalid API key", Cause::Auth, ""),
@@ -207,7 +206,7 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
     (
         "Credit balance is too low",
         Cause::RateLimit,
-        "Add credit to the account, or use another.",
+        "Add credit to the account, or use another account.",
     ),
     ("usage limit reached", Cause::RateLimit, ""),
     ("hit your limit", Cause::RateLimit, ""),
@@ -225,11 +224,11 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
 fn by_text(text: &str) -> Option<(Cause, &'static str)> {
     SENTENCES
         .iter()
-        .find(|(sentence, ..)| says(text, sentence))
+        .find(|(sentence, ..)| matches(text, sentence))
         .map(|(_, cause, hint)| (*cause, *hint))
 }
 
-fn says(text: &str, sentence: &str) -> bool {
+fn matches(text: &str, sentence: &str) -> bool {
     match sentence.split_once('…') {
         Some((begin, end)) => text.lines().any(|line| {
             line.split_once(begin.trim_end())
@@ -239,8 +238,9 @@ fn says(text: &str, sentence: &str) -> bool {
     }
 }
 
-/// The blame for a process that went before it said anything; none when its last words do not explain it. Once it has
-/// worked, its stderr can hold anything, and a sentence in it proves nothing.
+/// Determines the outcome of a process that exited before it produced output, or `None` if stderr
+/// does not explain it. Once the agent has worked, its stderr can contain anything and proves
+/// nothing.
 pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
     if exit.signal.is_some() || exit.code == Some(0) {
         return None;
@@ -258,32 +258,32 @@ pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
     }))
 }
 
-/// The hint for tool calls that the permission policy denied.
-const DENIED_BY_POLICY: &str = "Allow the tools by a rule (--permissions, policy.toml), or pass --tolerate-denials if the answer is good without them.";
+/// Hint for tool calls denied by the permission policy.
+const DENIED_BY_POLICY: &str = "Allow the tools by a rule (--permissions, policy.toml), or pass --tolerate-denials to accept the answer anyway.";
 
-fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
-    let usual = match outcome.cause {
+fn with_hint(outcome: Outcome, specific: Option<&'static str>) -> Outcome {
+    let default = match outcome.cause {
         Cause::Auth => "Run `claude auth login`, or set ANTHROPIC_API_KEY to a valid API key.",
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
         Cause::Overloaded => {
-            "The model's service is overloaded; try again in a moment, or set fallback_model."
+            "The model API is overloaded; try again in a moment, or set fallback_model."
         }
-        Cause::ServerError => service::SERVER_ERROR_HINT,
+        Cause::ServerError => http_status::SERVER_ERROR_HINT,
         Cause::Network => "Check the network, the proxy and ANTHROPIC_BASE_URL, then try again.",
         Cause::Budget => "Raise max_budget_usd, or give a smaller task.",
         Cause::TurnLimit => {
-            "Raise max_turns, or give a smaller task; resume goes on where it stopped."
+            "Raise max_turns or give a smaller task; resume the session to continue."
         }
         Cause::OutputLimit => "Ask for less at a time, or raise CLAUDE_CODE_MAX_OUTPUT_TOKENS.",
         Cause::Refused => "Rephrase the request in a new session, or choose another model.",
         Cause::Denied => {
-            "Allow the tools (--allowed-tools), choose another --permission-mode, or pass --tolerate-denials if the answer is good without them."
+            "Allow the tools (--allowed-tools), choose another --permission-mode, or pass --tolerate-denials to accept the answer anyway."
         }
         Cause::BadRequest => "Check the prompt, the model and the settings.",
         Cause::Protocol => "Try again; if a schema was given, a simpler one may help.",
         _ => return outcome,
     };
-    let hint = special.filter(|hint| !hint.is_empty()).unwrap_or(usual);
+    let hint = specific.filter(|hint| !hint.is_empty()).unwrap_or(default);
     outcome.hint(hint)
 }
 

@@ -1,7 +1,8 @@
-//! The control channel: what Ostler asks of Claude Code, what Claude Code asks of its host, and the answers to both.
+//! Control channel: requests from Ostler to Claude Code, requests from Claude Code to its host, and
+//! the replies.
 //!
-//! A question that cannot be understood is never a yes. Nothing is awaited: what is open stands in maps, and an answer
-//! finds its question by its id.
+//! A malformed permission request is never approved. Nothing blocks: pending requests are stored by
+//! id, and replies are matched to them.
 
 use ostler_core::dialect::{Change, FromConversation, Outbox};
 use ostler_core::event::{Level, Notice};
@@ -9,63 +10,63 @@ use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
 use super::conversation::ClaudeConversation;
-use super::wire::Line;
+use super::wire::ClaudeLine;
 use super::{mcp, permissions};
 
-/// The interrupt of the turn under way.
+/// Interrupt of the current turn.
 #[derive(Debug, Default)]
 pub(super) struct Interrupt {
-    /// Whether one waits until the agent is heard.
+    /// Whether an interrupt is held until the agent produces output.
     held: bool,
-    /// How many were sent; each needs an id of its own.
+    /// Number of interrupts sent; each needs a unique id.
     sent: u64,
 }
 
 impl Interrupt {
-    /// The caller wants the turn ended.
-    pub(super) fn want(&mut self) {
+    /// Requests an interrupt.
+    pub(super) fn request(&mut self) {
         self.held = true;
     }
 
-    /// The agent was heard: what waited goes out. Messages for the turn that have not reached it end with it; else Claude
-    /// Code would begin another turn with them.
+    /// Sends a held interrupt. `queued` also cancels steering messages that have not reached the
+    /// model; otherwise Claude Code would start another turn with them.
     pub(super) fn release(&mut self, queued: bool, out: &mut Outbox) {
         if std::mem::take(&mut self.held) {
             self.sent += 1;
             let id = format!("ostler-interrupt-{}", self.sent);
             request(
                 &id,
-                &Asked {
+                &ControlRequest {
                     subtype: "interrupt",
                     cancel_queued: queued,
-                    ..Asked::default()
+                    ..ControlRequest::default()
                 },
                 out,
             );
         }
     }
 
-    /// Another turn begins; what waited was not meant for it.
-    pub(super) fn forget(&mut self) {
+    /// Discards a held interrupt when a new turn begins.
+    pub(super) fn discard(&mut self) {
         self.held = false;
     }
 }
 
-/// The id of the handshake.
+/// Request id of the handshake.
 const INITIALIZE: &str = "ostler-initialize";
 
-/// What the ids of changes begin with; the caller's number follows.
+/// Prefix of the request ids of changes, followed by the caller's number.
 const CHANGE: &str = "ostler-change-";
 
-/// The callback under which the policy's hook is called.
+/// Callback id of the policy hook.
 pub(super) const HOOK: &str = "ostler-policy";
 
-/// How long a hook may wait for an answer, in seconds. A person may be the one who answers, so: weeks. More does not fit
-/// into the milliseconds of the program's timers.
-const PATIENCE: u32 = 2_000_000;
+/// Hook timeout in seconds. A person may have to answer, so it is measured in weeks. A larger value
+/// overflows the millisecond timers of Claude Code.
+const HOOK_TIMEOUT: u32 = 2_000_000;
 
 #[derive(Default, Serialize)]
-struct Asked<'a> {
+struct ControlRequest<'a> {
     subtype: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     hooks: Option<Hooks>,
@@ -85,7 +86,7 @@ struct Hooks {
     before_tools: [Hook; 1],
 }
 
-/// Without a matcher it is called for every tool.
+/// Without a matcher, the hook runs for every tool.
 #[derive(Serialize)]
 struct Hook {
     #[serde(rename = "hookCallbackIds")]
@@ -93,54 +94,54 @@ struct Hook {
     timeout: u32,
 }
 
-/// Announces the hook, when there are rules to ask, and the server of the caller's tools, when there are any.
+/// Announces the hook if there is a policy, and the MCP server if there are tools.
 pub(super) fn initialize(policy: bool, tools: bool, out: &mut Outbox) {
     let hooks = policy.then_some(Hooks {
         before_tools: [Hook {
             ids: [HOOK],
-            timeout: PATIENCE,
+            timeout: HOOK_TIMEOUT,
         }],
     });
     let servers = tools.then_some([mcp::SERVER]);
     request(
         INITIALIZE,
-        &Asked {
+        &ControlRequest {
             subtype: "initialize",
             hooks,
             servers,
-            ..Asked::default()
+            ..ControlRequest::default()
         },
         out,
     );
 }
 
-/// Asks for something to be different.
+/// Requests a change of the model or the permission mode.
 pub(super) fn change(id: u64, change: &Change, out: &mut Outbox) {
     let subtype = change.request();
-    let asked = match change {
-        Change::Model(model) => Asked {
+    let message = match change {
+        Change::Model(model) => ControlRequest {
             subtype,
             model: Some(model),
-            ..Asked::default()
+            ..ControlRequest::default()
         },
-        Change::PermissionMode(mode) => Asked {
+        Change::PermissionMode(mode) => ControlRequest {
             subtype,
             mode: Some(mode),
-            ..Asked::default()
+            ..ControlRequest::default()
         },
     };
-    request(&format!("{CHANGE}{id}"), &asked, out);
+    request(&format!("{CHANGE}{id}"), &message, out);
 }
 
-fn request(request_id: &str, request: &Asked<'_>, out: &mut Outbox) {
+fn request(request_id: &str, request: &ControlRequest<'_>, out: &mut Outbox) {
     #[derive(Serialize)]
-    struct Request<'a> {
+    struct Envelope<'a> {
         r#type: &'static str,
         request_id: &'a str,
-        request: &'a Asked<'a>,
+        request: &'a ControlRequest<'a>,
     }
     write(
-        &Request {
+        &Envelope {
             r#type: "control_request",
             request_id,
             request,
@@ -149,10 +150,10 @@ fn request(request_id: &str, request: &Asked<'_>, out: &mut Outbox) {
     );
 }
 
-/// Answers a request of Claude Code's.
+/// Replies to a control request.
 pub(super) fn reply<T: Serialize>(request_id: &str, response: &T, out: &mut Outbox) {
     respond(
-        &Answer {
+        &ControlResponse {
             subtype: "success",
             request_id,
             response: Some(response),
@@ -163,7 +164,7 @@ pub(super) fn reply<T: Serialize>(request_id: &str, response: &T, out: &mut Outb
 }
 
 #[derive(Serialize)]
-struct Answer<'a, T> {
+struct ControlResponse<'a, T> {
     subtype: &'static str,
     request_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -172,14 +173,14 @@ struct Answer<'a, T> {
     error: Option<&'static str>,
 }
 
-fn respond<T: Serialize>(response: &Answer<'_, T>, out: &mut Outbox) {
+fn respond<T: Serialize>(response: &ControlResponse<'_, T>, out: &mut Outbox) {
     #[derive(Serialize)]
-    struct Reply<'a, T> {
+    struct ControlReply<'a, T> {
         r#type: &'static str,
         response: &'a T,
     }
     write(
-        &Reply {
+        &ControlReply {
             r#type: "control_response",
             response,
         },
@@ -193,13 +194,13 @@ fn write<T: Serialize>(line: &T, out: &mut Outbox) {
     ));
 }
 
-/// Reads a `control_request`.
-pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+/// Handles a `control_request`.
+pub(super) fn on_request(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, raw: &str, out: &mut Outbox) {
     let request = line.request.map();
     let subtype = request
         .map(|request| request.subtype.or_empty())
         .unwrap_or_default();
-    let odd = |code: &str, message: String, out: &mut Outbox| {
+    let warn = |code: &str, message: String, out: &mut Outbox| {
         out.event(Notice {
             raw: RawJson::parse(raw).ok(),
             ..Notice::new(Level::Warning, code, message)
@@ -207,28 +208,28 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, ou
     };
     let Some(id) = line.request_id.text().filter(|id| !id.is_empty()) else {
         let message = format!(
-            "Claude Code asked something ({subtype:?}) without a request id; it cannot be answered."
+            "Claude Code sent a control request ({subtype:?}) without an id; it cannot be answered."
         );
-        return odd("control_malformed", message, out);
+        return warn("control_malformed", message, out);
     };
-    if talk.permissions.is_open(id) || talk.server.is_open(id) {
+    if conversation.permissions.is_open(id) || conversation.server.is_open(id) {
         let message = format!(
-            "Claude Code asked something ({subtype:?}) under the id of another open question."
+            "Claude Code sent a control request ({subtype:?}) with the id of a pending one."
         );
-        return odd("control_malformed", message, out);
+        return warn("control_malformed", message, out);
     }
     match (subtype, request) {
-        ("can_use_tool", Some(request)) => permissions::can_use_tool(talk, id, request, out),
-        ("hook_callback", Some(request)) if talk.initializes() => {
-            permissions::hook(talk, id, request, out)
+        ("can_use_tool", Some(request)) => permissions::can_use_tool(conversation, id, request, out),
+        ("hook_callback", Some(request)) if conversation.initializes() => {
+            permissions::hook(conversation, id, request, out)
         }
-        ("mcp_message", Some(request)) if talk.server.serves(request) => {
-            mcp::hear(&mut talk.server, id, request, out)
+        ("mcp_message", Some(request)) if conversation.server.serves(request) => {
+            mcp::on_message(&mut conversation.server, id, request, out)
         }
         _ => {
             let error = Some("not supported by this host");
             respond(
-                &Answer::<()> {
+                &ControlResponse::<()> {
                     subtype: "error",
                     request_id: id,
                     response: None,
@@ -237,27 +238,27 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, ou
                 out,
             );
             let message = format!(
-                "Claude Code asked for {subtype:?}, which Ostler does not answer; it was told so."
+                "Claude Code sent a control request ({subtype:?}) that Ostler does not support."
             );
-            odd("control_unsupported", message, out);
+            warn("control_unsupported", message, out);
         }
     }
 }
 
-/// Reads a `control_cancel_request`: nobody waits for that answer any more.
-pub(super) fn cancelled(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
+/// Handles a `control_cancel_request`: Claude Code no longer waits for the reply.
+pub(super) fn on_cancel(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, out: &mut Outbox) {
     let Some(id) = line.request_id.text() else {
         return;
     };
-    if talk.permissions.withdraw(id) {
+    if conversation.permissions.withdraw(id) {
         out.push(FromConversation::Withdraw(id.to_owned()));
-    } else if talk.server.call_off(id) {
-        out.push(FromConversation::ToolOff(id.to_owned()));
+    } else if conversation.server.cancel(id) {
+        out.push(FromConversation::CancelTool(id.to_owned()));
     }
 }
 
-/// Reads a `control_response`: the answer to a request of ours.
-pub(super) fn answered(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
+/// Handles a `control_response`, the reply to one of our requests.
+pub(super) fn on_response(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, out: &mut Outbox) {
     let Some(response) = line.response.map() else {
         return;
     };
@@ -276,17 +277,18 @@ pub(super) fn answered(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut
     {
         return out.push(FromConversation::Changed { id, error });
     }
-    // What else succeeds is not worth telling.
+    // Other successes are not reported.
     let Some(error) = error else { return };
-    let vital = id == INITIALIZE;
-    let level = if vital { Level::Error } else { Level::Warning };
+    let is_handshake = id == INITIALIZE;
+    let level = if is_handshake { Level::Error } else { Level::Warning };
     out.notice(
         level,
         "control_error",
-        format!("Claude Code refused a request: {error}"),
+        format!("Claude Code rejected a request: {error}"),
     );
-    if vital {
-        // Without the hook the rules would not be asked, without the server the tools would be missing.
-        talk.interrupt(out);
+    if is_handshake {
+        // Without the hook the policy would be bypassed; without the server the tools would be
+        // missing.
+        conversation.interrupt(out);
     }
 }

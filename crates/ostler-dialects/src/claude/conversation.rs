@@ -1,11 +1,12 @@
-//! One conversation with Claude Code: what is said to it, and which file reads which of its lines.
+//! One conversation with Claude Code: writes messages to it and dispatches its lines by type.
 //!
-//! Lines that only show that it is alive (`keep_alive`, `system/status`, `system/thinking_tokens`, `tool_progress`, …) yield
-//! nothing: that a line came is activity enough. Lines of a type that is not known here are kept whole in a notice.
+//! Lines that only show that it is alive (`keep_alive`, `system/status`, `system/thinking_tokens`,
+//! `tool_progress`, …) yield no event: the session already counts any line as activity. Lines of an
+//! unknown type are preserved verbatim in a notice.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver};
+use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult};
 use ostler_core::event::Notice;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec, keys};
@@ -13,161 +14,162 @@ use serde::de::IgnoredAny;
 
 use super::control::{self, Interrupt};
 use super::mcp::Server;
-use super::permissions::{self, Decided, OpenPermissions};
+use super::permissions::{self, HookDecision, OpenPermissions};
 use super::steer::{self, Steers};
 use super::stream::Streamed;
 use super::system::Identity;
 use super::tasks::Tasks;
-use super::usage::Spend;
-use super::wire::Line;
+use super::usage::UsageTracker;
+use super::wire::ClaudeLine;
 use super::{assistant, blame, result, stream, system, user};
 use crate::surrogates;
 
-/// The state of one conversation. What belongs to a turn is in [`Turn`] and goes with it.
+/// State of one conversation. Per-turn state is in [`Turn`] and dropped with it.
 #[derive(Debug)]
 pub(super) struct ClaudeConversation {
     pub(super) denials: Denials,
     /// Whether a permission policy is in force.
-    pub(super) is_ruled: bool,
-    /// Whether a structured answer was asked for.
-    pub(super) schema: bool,
-    /// Who the agent said it is, last time.
+    pub(super) has_policy: bool,
+    /// Whether a structured answer was requested.
+    pub(super) wants_structured: bool,
+    /// Identity last reported by the agent.
     pub(super) identity: Option<Identity>,
     interrupt: Interrupt,
     pub(super) permissions: OpenPermissions,
     pub(super) server: Server,
     pub(super) steers: Steers,
-    /// A prompt that waits until the turn of a message is over that came too late for the last one. Said at once, Claude
-    /// Code would put the two together.
-    pub(super) waiting: Option<String>,
+    /// Prompt held back while Claude Code runs a separate turn for a steering message that missed
+    /// the previous one. Sent right away, it would be merged with that message.
+    pub(super) held_prompt: Option<String>,
     pub(super) tasks: Tasks,
-    pub(super) spend: Spend,
-    /// When the rate limit ends, as last heard.
+    pub(super) usage: UsageTracker,
+    /// When the rate limit resets, as last reported.
     pub(super) resets_at: Option<String>,
     pub(super) turn: Turn,
 }
 
-/// What is known of the turn under way.
+/// State of the current turn.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
-    /// Whether one is under way: a message was said, or the agent began by itself.
+    /// Whether a turn is in progress: a prompt was sent, or the agent started one itself.
     pub(super) open: bool,
-    /// Whether the agent was heard in it.
-    pub(super) heard: bool,
-    /// Whether the agent said that it was interrupted.
+    /// Whether the agent has produced output in this turn.
+    pub(super) active: bool,
+    /// Whether the agent reported that it was interrupted.
     pub(super) interrupted: bool,
-    /// The agent's own word for a failure of the model's service.
+    /// The agent's error code for a model API failure.
     pub(super) api_error: Option<String>,
     pub(super) streamed: Streamed,
-    /// Tool calls: id and name.
+    /// Tool names by call id.
     pub(super) tools: BTreeMap<String, String>,
-    /// Tool calls that were denied.
+    /// Ids of denied tool calls.
     pub(super) denied: BTreeSet<String>,
-    /// Tool calls on which the hook was given a decision.
-    pub(super) decided: BTreeMap<String, Decided>,
+    /// Decisions returned to the hook, by tool call id.
+    pub(super) decided: BTreeMap<String, HookDecision>,
 }
 
-/// How a `stream_event` begins when its type comes first, as it does.
-const PIECE: &str = "{\"type\":\"stream_event\",";
+/// Prefix of a `stream_event` line. Claude Code always writes the type first.
+const STREAM_EVENT_PREFIX: &str = "{\"type\":\"stream_event\",";
 
 impl ClaudeConversation {
     pub(super) fn new(spec: &Spec) -> Self {
         Self {
             denials: spec.denials,
-            is_ruled: spec.policy.is_some(),
-            schema: spec.settings.get(keys::JSON_SCHEMA).is_some(),
+            has_policy: spec.policy.is_some(),
+            wants_structured: spec.settings.get(keys::JSON_SCHEMA).is_some(),
             identity: None,
             interrupt: Interrupt::default(),
             permissions: OpenPermissions::new(spec),
             server: Server::new(&spec.tools),
             steers: Steers::default(),
-            waiting: None,
+            held_prompt: None,
             tasks: Tasks::default(),
-            spend: Spend::new(resumes(spec)),
+            usage: UsageTracker::new(resumes(spec)),
             resets_at: None,
             turn: Turn::default(),
         }
     }
 
-    fn take(&mut self, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+    fn on_message(&mut self, line: &ClaudeLine<'_>, raw: &str, out: &mut Outbox) {
         match line.kind.or_empty() {
             "stream_event" => {
-                if !self.take_piece(raw, out) && !self.take_piece(&surrogates::mend(raw), out) {
-                    out.unreadable(raw, "a stream_event that cannot be read");
+                if !self.on_stream_event(raw, out) && !self.on_stream_event(&surrogates::repair(raw), out) {
+                    out.unreadable(raw, "a malformed stream_event");
                 }
             }
-            "assistant" => assistant::hear(self, line, raw, out),
-            "user" => user::hear(self, line, out),
-            "system" => system::hear(self, line, raw, out),
-            "result" => result::hear(self, line, out),
+            "assistant" => assistant::on_line(self, line, raw, out),
+            "user" => user::on_line(self, line, out),
+            "system" => system::on_line(self, line, raw, out),
+            "result" => result::on_line(self, line, out),
             "rate_limit_event" => system::rate_limit(self, line, out),
-            "control_request" => control::hear(self, line, raw, out),
-            "control_response" => control::answered(self, line, out),
-            "control_cancel_request" => control::cancelled(self, line, out),
-            "command_lifecycle" => self.lifecycle(line, out),
+            "control_request" => control::on_request(self, line, raw, out),
+            "control_response" => control::on_response(self, line, out),
+            "control_cancel_request" => control::on_cancel(self, line, out),
+            "command_lifecycle" => self.on_lifecycle(line, out),
             "keep_alive" | "tool_progress" => {}
             _ if line.kind.text().is_none() => out.unreadable(raw, "a JSON object without a type"),
             other => unknown(raw, &format!("type {other:?}"), out),
         }
-        // Echoes come between turns too: of what was said, of a change of the model.
+        // Echoes of sent messages and of model changes also arrive between turns.
         let speaks =
             matches!(line.kind.or_empty(), "assistant" | "user") && !line.is_replay.is_true();
         if speaks || line.subtype.text() == Some("init") {
-            self.in_turn(out);
+            self.mark_active(out);
         }
     }
 
-    /// Reads a `stream_event`; false when it cannot be read.
-    fn take_piece(&mut self, raw: &str, out: &mut Outbox) -> bool {
+    /// Handles a `stream_event`. Returns false if it cannot be parsed.
+    fn on_stream_event(&mut self, raw: &str, out: &mut Outbox) -> bool {
         let Ok(piece) = serde_json::from_str(raw) else {
             return false;
         };
-        stream::hear(self, &piece, raw, out);
-        self.in_turn(out);
+        stream::on_line(self, &piece, raw, out);
+        self.mark_active(out);
         true
     }
 
-    /// The agent was heard in the turn. An interrupt waits for that: before, it can go unheard.
-    fn in_turn(&mut self, out: &mut Outbox) {
-        self.turn.heard = true;
+    /// Marks the turn as active and releases held messages. An interrupt sent before that may be
+    /// ignored.
+    fn mark_active(&mut self, out: &mut Outbox) {
+        self.turn.active = true;
         self.steers.release(out);
         self.interrupt.release(self.steers.any_queued(), out);
     }
 
-    /// The caller, or Ostler itself, wants the turn ended.
+    /// Interrupts the turn, on behalf of the caller or of Ostler itself.
     pub(super) fn interrupt(&mut self, out: &mut Outbox) {
-        self.interrupt.want();
-        if self.turn.heard {
+        self.interrupt.request();
+        if self.turn.active {
             self.interrupt.release(self.steers.any_queued(), out);
         }
     }
 
-    /// Begins the turn that was asked for.
+    /// Starts a turn with the given prompt.
     pub(super) fn prompt(&mut self, prompt: String, out: &mut Outbox) {
         self.turn = Turn {
             open: true,
             ..Turn::default()
         };
-        self.interrupt.forget();
-        if self.tasks.owed {
-            self.waiting = Some(prompt);
+        self.interrupt.discard();
+        if self.tasks.owes_turn {
+            self.held_prompt = Some(prompt);
         } else {
-            out.push(FromConversation::Write(steer::user(&prompt, None)));
+            out.push(FromConversation::Write(steer::user_message(&prompt, None)));
         }
     }
 
-    /// Whether Claude Code must be told of hooks or tools first.
+    /// Returns true if hooks or tools must be announced to Claude Code first.
     pub(super) fn initializes(&self) -> bool {
         self.permissions.policy || self.server.has_tools()
     }
 
-    /// Reads what became of a message for a turn.
-    fn lifecycle(&mut self, line: &Line<'_>, out: &mut Outbox) {
-        if self.steers.hear(line, out) && self.tasks.owed {
-            // No turn will come of it.
-            self.tasks.owed = false;
+    /// Handles a status update about a steering message.
+    fn on_lifecycle(&mut self, line: &ClaudeLine<'_>, out: &mut Outbox) {
+        if self.steers.on_lifecycle(line, out) && self.tasks.owes_turn {
+            // The message will not get a turn.
+            self.tasks.owes_turn = false;
             self.tasks.report(out);
-            if let Some(prompt) = self.waiting.take() {
+            if let Some(prompt) = self.held_prompt.take() {
                 self.prompt(prompt, out);
             }
         }
@@ -175,7 +177,8 @@ impl ClaudeConversation {
 }
 
 impl Conversation for ClaudeConversation {
-    /// Interrupts, changes and questions of the agent's own layer work without the `initialize` handshake.
+    /// Interrupts, changes and Claude Code's own permission requests work without the `initialize`
+    /// handshake.
     fn on_start(&mut self, out: &mut Outbox) {
         if self.initializes() {
             control::initialize(self.permissions.policy, self.server.has_tools(), out);
@@ -186,25 +189,25 @@ impl Conversation for ClaudeConversation {
         match message {
             ToAgent::Prompt(prompt) => self.prompt(prompt, out),
             ToAgent::Steer(message) => {
-                self.steers.say(message);
-                if self.turn.heard {
+                self.steers.hold(message);
+                if self.turn.active {
                     self.steers.release(out);
                 }
             }
             ToAgent::Interrupt => self.interrupt(out),
             ToAgent::Verdict { id, verdict } => permissions::decided(self, &id, verdict, out),
             ToAgent::ToolDone { id, ok, output } => self.server.done(&id, (ok, &output), out),
-            // Nothing that is said about progress makes Claude Code wait longer.
+            // Progress reports do not extend Claude Code's tool timeout.
             ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } => {}
             ToAgent::Change { id, change } => control::change(id, &change, out),
         }
     }
 
     fn on_line(&mut self, raw: &str, out: &mut Outbox) {
-        if raw.starts_with(PIECE) && self.take_piece(raw, out) {
+        if raw.starts_with(STREAM_EVENT_PREFIX) && self.on_stream_event(raw, out) {
             return;
         }
-        // Asked first, because serde would read a list as the fields of a struct in their order.
+        // Checked first, because serde would deserialize an array into a struct, field by field.
         if !raw.trim_start().starts_with('{') {
             let json = serde_json::from_str::<IgnoredAny>(raw);
             out.unreadable(
@@ -217,11 +220,11 @@ impl Conversation for ClaudeConversation {
             return;
         }
         match serde_json::from_str(raw) {
-            Ok(line) => self.take(&line, raw, out),
+            Ok(line) => self.on_message(&line, raw, out),
             Err(error) => {
-                let mended = surrogates::mend(raw);
+                let mended = surrogates::repair(raw);
                 match serde_json::from_str(&mended) {
-                    Ok(line) => self.take(&line, &mended, out),
+                    Ok(line) => self.on_message(&line, &mended, out),
                     Err(_) => {
                         let json = serde_json::from_str::<IgnoredAny>(raw).is_ok();
                         let kind = if json { "not a message" } else { "not JSON" };
@@ -233,25 +236,25 @@ impl Conversation for ClaudeConversation {
     }
 
     fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
-        self.steers.lost(out);
+        self.steers.on_exit(out);
         let turn = std::mem::take(&mut self.turn);
         if !turn.open {
             return;
         }
-        let usage = self.spend.unfinished();
-        let silent = !turn.heard && self.identity.is_none();
+        let usage = self.usage.unfinished();
+        let silent = !turn.active && self.identity.is_none();
         match blame::of_exit(exit).filter(|_| silent) {
-            Some(outcome) => out.push(FromConversation::TurnOver(TurnOver {
+            Some(outcome) => out.push(FromConversation::TurnEnded(TurnResult {
                 usage,
-                ..TurnOver::bare(outcome)
+                ..TurnResult::new(outcome)
             })),
-            // How the turn ended is for others to say; what it used is known only here.
+            // The session determines the outcome; only the usage is known here.
             None => usage.into_iter().for_each(|part| out.event(part)),
         }
     }
 }
 
-/// Whether the agent goes on with an earlier session.
+/// Returns true if the agent resumes an earlier session.
 fn resumes(spec: &Spec) -> bool {
     let flag = |arg: &String| {
         ["--resume", "-r", "--continue", "-c"].contains(&arg.split('=').next().unwrap_or_default())
@@ -259,7 +262,7 @@ fn resumes(spec: &Spec) -> bool {
     spec.settings.get(keys::RESUME).is_some() || spec.extra_args.iter().any(flag)
 }
 
-/// Keeps a line that is not known here.
+/// Reports an unknown line as a notice that contains it.
 pub(super) fn unknown(raw: &str, kind: &str, out: &mut Outbox) {
     out.event(Notice::unknown_message(
         "Claude Code",

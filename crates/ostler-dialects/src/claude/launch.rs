@@ -1,7 +1,8 @@
-//! What to start: arguments from the settings, and the variables the child sees.
+//! Launch: arguments from the settings, and environment variables of the child.
 //!
-//! The prompt is never an argument: it goes to stdin, where it has no limit and no `ps` shows it. System prompts, and JSON
-//! in which an MCP server's key may stand, go through private files for the same reasons.
+//! The prompt is never an argument: on stdin it has no length limit and does not show up in `ps`.
+//! System prompts, and JSON that may contain the keys of MCP servers, go through private files for
+//! the same reasons.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use super::{mcp, permissions, preset, tool_use};
 use crate::extra::{self, Values};
 use crate::{inherits, settings};
 
-/// Always there. Without `--verbose` the program refuses stream-json.
+/// Arguments that are always passed. Without `--verbose` the program refuses stream-json.
 const ALWAYS: [&str; 4] = [
     "-p",
     "--output-format=stream-json",
@@ -21,30 +22,32 @@ const ALWAYS: [&str; 4] = [
     "--verbose",
 ];
 
-/// Where Claude Code keeps sessions, settings and its login. A file of its settings that is not there yet is not made in a sandbox;
-/// it works without.
+/// Where Claude Code stores sessions, settings and its login. Missing settings files are not
+/// created in a sandbox; it works without them.
 const STATE: &[&str] = &["$CLAUDE_CONFIG_DIR/", "~/.claude/", "~/.claude.json"];
 
-/// Set unless the caller says otherwise: an agent that runs unattended has no use for update checks and surveys.
+/// Set unless the caller overrides it: an unattended agent has no use for update checks and
+/// surveys.
 const QUIET: &str = "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC";
 
-/// How long Claude Code waits for a tool of an MCP server, in milliseconds; the most that its timers can hold is 24 days.
-/// How long a bound tool may take is for others to say.
+/// Timeout for MCP tool calls, in milliseconds. The maximum of Claude Code's timers is 24 days.
+/// Ostler applies its own tool timeouts.
 const TOOL_TIMEOUT: &str = "MCP_TOOL_TIMEOUT";
 
-/// The variable behind `--bare`. It is emptied where a policy depends on hooks, whatever the caller's environment says.
+/// The variable behind `--bare`. It is set to empty if a policy depends on hooks, whatever the
+/// caller's environment contains.
 const SIMPLE: &str = "CLAUDE_CODE_SIMPLE";
 
-/// The setting that turns hooks off, among other things.
+/// The setting that disables hooks, among other things.
 const BARE: &str = "bare";
 
-/// The setting that says who answers questions.
+/// The setting that selects the handler of permission prompts.
 const PROMPTS: &str = "permission_prompt";
 
-/// The longest name of a tool that the model's service takes, with Claude Code's decoration.
+/// Maximum length of a tool name in the model API, including Claude Code's prefix.
 const NAME_CAP: usize = 128;
 
-/// Checks the spec and says what to start.
+/// Checks the spec and returns what to start.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(TABLE, &spec.settings)?;
     check_together(&spec.settings)?;
@@ -57,9 +60,9 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
         .collect();
     for row in TABLE {
         let values = chosen.get(row.key).unwrap_or_default();
-        pass(&row.pass, row.key, values, &mut args)?;
+        push_args(&row.pass, row.key, values, &mut args)?;
     }
-    args.extend(host(spec)?.into_iter().map(Arg::Plain));
+    args.extend(host_args(spec)?.into_iter().map(Arg::Plain));
     args.extend(spec.extra_args.iter().cloned().map(Arg::Plain));
     let needs: &[&str] = if preset.is_some() {
         &[preset::PROGRAM]
@@ -77,26 +80,27 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     })
 }
 
-/// Whether a flag is among the extra arguments.
+/// Returns true if one of the flags is among the extra arguments.
 fn has_flag(spec: &Spec, flags: &[&str]) -> bool {
     spec.extra_args
         .iter()
         .any(|arg| flags.contains(&arg.split('=').next().unwrap_or_default()))
 }
 
-/// What makes Ostler the one who is asked, and the one whose tools are there. The caller's own settings stay as they are.
-fn host(spec: &Spec) -> Result<Vec<String>, SpecError> {
+/// Returns the arguments that make Ostler the host: the handler of permission prompts and the
+/// server of the caller's tools. The caller's own settings take precedence.
+fn host_args(spec: &Spec) -> Result<Vec<String>, SpecError> {
     let bare = spec.settings.is_on(BARE) || has_flag(spec, &["--bare"]);
     if spec.policy.is_some()
         && (bare || spec.env.get(SIMPLE).is_some_and(|value| !value.is_empty()))
     {
-        let why = "Claude Code calls no hooks in this mode, so that it would not ask the policy; leave out one of the two";
+        let why = "Claude Code calls no hooks in this mode and would bypass the policy; remove one of the two";
         return Err(SpecError::new(BARE, "true", why));
     }
     let mut args = Vec::new();
-    let prompts = spec.settings.get(PROMPTS).is_some()
+    let has_handler = spec.settings.get(PROMPTS).is_some()
         || has_flag(spec, &["--permission-prompt-tool", "--permission-prompts"]);
-    if permissions::attended(spec) && !prompts {
+    if permissions::attended(spec) && !has_handler {
         args.push("--permission-prompt-tool=stdio".to_owned());
     }
     if !spec.tools.is_empty() {
@@ -106,30 +110,31 @@ fn host(spec: &Spec) -> Result<Vec<String>, SpecError> {
     Ok(args)
 }
 
-/// Claude Code leaves out tools whose names it does not like, or cannot tell apart, and says nothing.
+/// Checks the names of bound tools. Claude Code silently drops tools whose names are invalid or
+/// ambiguous.
 fn check_tools(spec: &Spec) -> Result<(), SpecError> {
     let mut names = BTreeSet::new();
     for tool in &spec.tools {
         let native = mcp::native(&tool.name);
-        let fault = |why: &str| Err(SpecError::new("bound tools", &tool.name, why));
+        let error = |why: &str| Err(SpecError::new("bound tools", &tool.name, why));
         if tool.name.is_empty() || native.len() > NAME_CAP {
-            return fault("expected a name of 1 to 115 characters");
+            return error("expected a name of 1 to 115 characters");
         }
         if tool_use::is_taken(&tool.name) {
-            return fault(
-                "Claude Code has a tool of this name, or an MCP server could: choose another",
+            return error(
+                "the name belongs to a built-in or MCP tool of Claude Code; choose another",
             );
         }
         if !names.insert(native) {
-            return fault(
-                "another tool has this name, or one that Claude Code cannot tell from it",
+            return error(
+                "another tool has this name, or one that is the same to Claude Code",
             );
         }
     }
     Ok(())
 }
 
-/// Variables that are set, unless the caller sets them.
+/// Returns the variables to set, except those the caller sets.
 fn variables(spec: &Spec) -> Vec<(&'static str, String)> {
     let mut all = vec![(QUIET, "1")];
     if !spec.tools.is_empty() {
@@ -144,9 +149,9 @@ fn variables(spec: &Spec) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-const TOO_LONG: &str = "longer than the 100 KiB that fit on a command line";
+const TOO_LONG: &str = "exceeds the command-line limit of 100 KiB";
 
-fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Result<(), SpecError> {
+fn push_args(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Result<(), SpecError> {
     let on = values.last().map(|value| value == "true");
     match *pass {
         Pass::Value(flag) | Pass::Each(flag) => {
@@ -186,14 +191,14 @@ fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Resul
     Ok(())
 }
 
-/// What only holds between settings.
+/// Checks constraints between settings.
 fn check_together(settings: &Settings) -> Result<(), SpecError> {
     let (resume, fork) = (settings.last(keys::RESUME), settings.is_on(keys::FORK));
     if fork && resume.is_none() {
         return Err(SpecError::new(
             keys::FORK,
             "true",
-            "needs resume: a copy of which session?",
+            "needs resume",
         ));
     }
     if let (Some(id), Some(_), false) = (settings.last(keys::SESSION_ID), resume, fork) {
@@ -206,7 +211,7 @@ fn check_together(settings: &Settings) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Arguments that would take the ground from under the conversation: other formats, other modes, other subcommands.
+/// Arguments that would break the conversation: other formats, modes and subcommands.
 const RESERVED: &[&str] = &[
     "-p",
     "--print",

@@ -1,7 +1,8 @@
-//! The server of the caller's tools, as Claude Code sees it: MCP over the control channel.
+//! MCP server for the caller's tools, over Claude Code's control channel.
 //!
-//! No process and no socket: each message comes as an `mcp_message` and its answer goes back in the reply. Claude Code
-//! waits for a call as long as `MCP_TOOL_TIMEOUT` says, whatever is said about progress; `launch.rs` sets it.
+//! There is no process and no socket: each message arrives as an `mcp_message`, and the answer is
+//! returned in the reply. Claude Code waits for a call up to `MCP_TOOL_TIMEOUT`, regardless of
+//! progress notifications; `launch.rs` sets it.
 
 use std::collections::BTreeMap;
 
@@ -15,28 +16,29 @@ use serde_json::value::RawValue;
 use super::control::reply;
 use super::tool_use;
 use super::wire::Request;
-use crate::mcp::{self, Answer, Custom, Heard};
+use crate::mcp::{self, RpcResponse, ClientQuirks, Handled};
 
 pub(super) use crate::mcp::SERVER;
 
-/// What Claude Code puts before the names of the server's tools.
+/// Prefix that Claude Code adds to the names of this server's tools.
 pub(super) const PREFIX: &str = "mcp__ostler__";
 
-/// How many characters of a result reach the model. More is not possible: it goes to a file, and the model gets its path.
+/// Maximum number of characters of a result that reach the model. This is the highest limit Claude
+/// Code accepts: longer results go to a file, and the model gets its path.
 const RESULT_CHARS: u32 = 500_000;
 
-/// Where Claude Code says which tool call of its events a call of the server belongs to.
+/// Metadata key with the id of the tool call, as it appears in Claude Code's events.
 const CALL_KEY: &str = "claudecode/toolUseId";
 
-/// The server, and Claude Code's names for its tools.
+/// The server, with Claude Code's names for its tools.
 #[derive(Debug)]
 pub(super) struct Server {
-    server: mcp::Server,
-    /// The caller's name for each tool, by Claude Code's.
+    server: mcp::ToolServer,
+    /// The caller's tool names, by Claude Code's names.
     names: BTreeMap<String, String>,
 }
 
-/// Claude Code's name for a tool of the caller's.
+/// Returns Claude Code's name for one of the caller's tools.
 pub(super) fn native(name: &str) -> String {
     let plain = |c: char| {
         if c.is_ascii_alphanumeric() || c == '-' {
@@ -50,7 +52,7 @@ pub(super) fn native(name: &str) -> String {
 
 #[derive(Serialize)]
 struct Meta {
-    /// Else the model would have to search for the tool before it can see it.
+    /// Otherwise the model would have to search for the tool before using it.
     #[serde(rename = "anthropic/alwaysLoad")]
     always_load: bool,
     #[serde(rename = "anthropic/maxResultSizeChars")]
@@ -64,9 +66,9 @@ impl Server {
             result_chars: RESULT_CHARS,
         }));
         Self {
-            server: mcp::Server::new(
+            server: mcp::ToolServer::new(
                 offers,
-                &Custom {
+                &ClientQuirks {
                     meta,
                     call_key: Some(CALL_KEY),
                     reads_json: false,
@@ -79,60 +81,61 @@ impl Server {
         }
     }
 
-    /// Whether there is anything to serve.
+    /// Returns true if there are tools to serve.
     pub(super) fn has_tools(&self) -> bool {
         !self.names.is_empty()
     }
 
-    /// Whether a request is for this server.
+    /// Returns true if the request is addressed to this server.
     pub(super) fn serves(&self, request: &Request<'_>) -> bool {
         self.has_tools() && request.server_name.text() == Some(SERVER)
     }
 
-    /// Whether a call of this id is open.
+    /// Returns true if a call with this id is pending.
     pub(super) fn is_open(&self, id: &str) -> bool {
-        self.server.is_open(id)
+        self.server.is_pending(id)
     }
 
-    /// Nobody waits for the call any more; false when nobody did.
-    pub(super) fn call_off(&mut self, id: &str) -> bool {
-        self.server.call_off(id)
+    /// Drops a cancelled call. Returns false if no such call was pending.
+    pub(super) fn cancel(&mut self, id: &str) -> bool {
+        self.server.cancel(id)
     }
 
-    /// The caller's name for one of its tools. One that is also a name of Claude Code's is not used: rules about that tool
-    /// would decide on the caller's.
-    fn own(&self, tool: &str) -> Option<&str> {
+    /// Returns the caller's name for one of its tools, unless Claude Code has a tool with the same
+    /// name: policy rules for that tool would then apply to the caller's.
+    fn caller_name(&self, tool: &str) -> Option<&str> {
         self.names
             .get(tool)
             .map(String::as_str)
             .filter(|name| !tool_use::is_taken(name))
     }
 
-    /// The name that events show: the caller's for its own tools, Claude Code's for all others.
-    pub(super) fn shown(&self, tool: &str) -> String {
-        self.own(tool).unwrap_or(tool).to_owned()
+    /// Returns the tool name used in events: the caller's name for its tools, Claude Code's for all
+    /// others.
+    pub(super) fn display_name(&self, tool: &str) -> String {
+        self.caller_name(tool).unwrap_or(tool).to_owned()
     }
 
-    /// What a call would do.
-    pub(super) fn wants(&self, tool: &str, input: &RawJson) -> ToolUse {
-        match self.own(tool) {
+    /// Describes what a tool call would do.
+    pub(super) fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
+        match self.caller_name(tool) {
             Some(name) => ToolUse::of(name, ToolKind::Other),
             None => tool_use::tool_use(tool, input),
         }
     }
 
-    /// What came of a call. Of one that nobody waits for, nothing is said.
+    /// Sends the result of a call. Does nothing if the call is no longer pending.
     pub(super) fn done(&mut self, id: &str, (ok, output): (bool, &str), out: &mut Outbox) {
-        if let Some((_, answer)) = self.server.done(id, ok, output) {
+        if let Some((_, answer)) = self.server.finish(id, ok, output) {
             respond(id, &answer, out);
         }
     }
 }
 
-fn respond(request: &str, answer: &Answer, out: &mut Outbox) {
+fn respond(request: &str, answer: &RpcResponse, out: &mut Outbox) {
     #[derive(Serialize)]
     struct Response<'a> {
-        mcp_response: &'a Answer,
+        mcp_response: &'a RpcResponse,
     }
     reply(
         request,
@@ -143,11 +146,12 @@ fn respond(request: &str, answer: &Answer, out: &mut Outbox) {
     );
 }
 
-/// Reads a message to the server. A notification gets its answer too: the control request that brought it waits for one.
-pub(super) fn hear(server: &mut Server, request_id: &str, request: &Request<'_>, out: &mut Outbox) {
+/// Handles an MCP message. Notifications get an answer too, because the control request that
+/// carries them expects one.
+pub(super) fn on_message(server: &mut Server, request_id: &str, request: &Request<'_>, out: &mut Outbox) {
     let text = request.message.map_or("null", RawValue::get);
-    match server.server.hear((0, request_id), text, out) {
-        Heard::Answer(answer) | Heard::Note(answer) => respond(request_id, &answer, out),
-        Heard::Ordered => {}
+    match server.server.on_message((0, request_id), text, out) {
+        Handled::Response(answer) | Handled::Notification(answer) => respond(request_id, &answer, out),
+        Handled::CallStarted => {}
     }
 }

@@ -1,6 +1,7 @@
 //! Claude Code: one long-lived process per session that speaks stream-json on stdin and stdout.
 //!
-//! What is said here about the program was found by running version 2.1.325; `docs/agents/claude.md` is the page for users.
+//! Everything stated here about the program was measured with version 2.1.325.
+//! `docs/agents/claude.md` is the page for users.
 
 mod settings;
 mod launch;
@@ -69,7 +70,7 @@ impl Dialect for Claude {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        crate::settings::listed(settings::TABLE)
+        crate::settings::list(settings::TABLE)
     }
 
     fn probe(&self) -> Option<Probe> {

@@ -1,5 +1,6 @@
-//! Questions whether a tool may run. They come on two ways: from a hook, before every call and whatever Claude Code's own
-//! layer thinks of it; and from that layer, about what it would ask a person.
+//! Permission requests for tool calls, from two sources: a hook, which runs before every call
+//! whatever Claude Code's own permission layer decides, and that layer itself, when it would prompt
+//! a person.
 
 use std::collections::BTreeMap;
 
@@ -17,45 +18,45 @@ use super::wire::{HookInput, Request};
 use crate::lenient::Node;
 use crate::surrogates;
 
-/// What it is told about a question that does not say what it is about.
-const UNCLEAR: &str = "Denied: the permission request lacks the tool's name or its input.";
+/// Denial reason for a malformed request.
+const MALFORMED: &str = "Denied: the permission request lacks the tool's name or its input.";
 
-/// Which way a question came.
+/// Source of a permission request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// The hook: without a verdict Claude Code goes on as if nobody had been asked.
+enum PermissionSource {
+    /// The hook. Without a verdict, Claude Code proceeds as if there were no hook.
     Hook,
-    /// Its own layer: without a yes it is a no.
-    Layer,
+    /// Claude Code's own permission layer. Without a verdict, the call is denied.
+    CanUseTool,
 }
 
-/// A call that somebody decides on, or has decided on.
+/// A tool call that needs a decision.
 #[derive(Debug, Clone)]
-struct Call {
-    way: Way,
+struct PendingCall {
+    source: PermissionSource,
     id: Option<String>,
     tool: String,
     input: RawJson,
 }
 
-/// A decision that the hook passed on.
+/// A decision returned to the hook.
 #[derive(Debug)]
-pub(super) struct Decided {
-    call: Call,
+pub(super) struct HookDecision {
+    call: PendingCall,
     verdict: Verdict,
 }
 
-/// The questions of a conversation.
+/// Pending permission requests of a conversation.
 #[derive(Debug)]
 pub(super) struct OpenPermissions {
-    /// Whether there are rules, which every call is put before.
+    /// Whether a policy checks every call.
     pub(super) policy: bool,
-    /// Whether anybody decides, rules or a person.
+    /// Whether requests are decided at all, by a policy or a person.
     attended: bool,
-    open: BTreeMap<String, Call>,
+    open: BTreeMap<String, PendingCall>,
 }
 
-/// Whether what Claude Code asks is decided by somebody.
+/// Returns true if permission requests are decided by a policy or a person.
 pub(super) fn attended(spec: &Spec) -> bool {
     spec.policy.is_some() || spec.attendance == spec::Attendance::Attended
 }
@@ -69,59 +70,60 @@ impl OpenPermissions {
         }
     }
 
-    /// Whether a question of this id waits for its answer.
+    /// Returns true if a request with this id is pending.
     pub(super) fn is_open(&self, id: &str) -> bool {
         self.open.contains_key(id)
     }
 
-    /// Nobody waits for the answer any more; false when nobody did.
+    /// Drops a cancelled request. Returns false if no such request was pending.
     pub(super) fn withdraw(&mut self, id: &str) -> bool {
         self.open.remove(id).is_some()
     }
 }
 
-/// Reads a question of Claude Code's own layer.
+/// Handles a request from Claude Code's own permission layer.
 pub(super) fn can_use_tool(
-    talk: &mut ClaudeConversation,
+    conversation: &mut ClaudeConversation,
     id: &str,
     request: &Request<'_>,
     out: &mut Outbox,
 ) {
     let tool = request.tool_name.or_empty();
-    let call = call(Way::Layer, request.tool_use_id.owned(), tool, request.input);
-    if !talk.permissions.attended {
-        return refuse(talk, (id, &call), NOBODY, out);
+    let call = call(PermissionSource::CanUseTool, request.tool_use_id.owned(), tool, request.input);
+    if !conversation.permissions.attended {
+        return refuse(conversation, (id, &call), NOBODY, out);
     }
     let Some(call) = call.well_formed() else {
-        return refuse(talk, (id, &call), UNCLEAR, out);
+        return refuse(conversation, (id, &call), MALFORMED, out);
     };
-    // It can ask although the hook has said yes: a rule of its own says so. The answer is the same, unless the input is not.
-    let same = |it: &&Decided| it.call.tool == call.tool && it.call.input == call.input;
+    // Claude Code's own rules can make it ask even though the hook has allowed the call. The
+    // verdict is reused unless the input has changed.
+    let same = |it: &&HookDecision| it.call.tool == call.tool && it.call.input == call.input;
     match call
         .id
         .as_ref()
-        .and_then(|id| talk.turn.decided.get(id))
+        .and_then(|id| conversation.turn.decided.get(id))
         .filter(same)
     {
         Some(decided) => answer(id, call, &decided.verdict, out),
-        None => ask(talk, id, call.clone(), out),
+        None => ask(conversation, id, call.clone(), out),
     }
 }
 
-/// Reads a call of a hook. Of hooks that are not ours nothing is known, and they decide nothing.
+/// Handles a hook callback. Hooks that are not ours get no decision.
 pub(super) fn hook(
-    talk: &mut ClaudeConversation,
+    conversation: &mut ClaudeConversation,
     id: &str,
     request: &Request<'_>,
     out: &mut Outbox,
 ) {
-    if !talk.permissions.policy
+    if !conversation.permissions.policy
         || request
             .callback_id
             .text()
             .is_some_and(|callback| callback != HOOK)
     {
-        return control::reply(id, &HookAnswer { output: None }, out);
+        return control::reply(id, &HookReply { output: None }, out);
     }
     let text = request.input.map_or("null", RawValue::get);
     let mut room = String::new();
@@ -133,50 +135,50 @@ pub(super) fn hook(
         .owned()
         .or_else(|| request.tool_use_id.owned());
     let call = call(
-        Way::Hook,
+        PermissionSource::Hook,
         call_id,
         input.tool_name.or_empty(),
         input.tool_input,
     );
     match call.well_formed() {
-        // An error would be as good as an empty answer, and the tool might run.
-        None => refuse(talk, (id, &call), UNCLEAR, out),
-        Some(call) => ask(talk, id, call.clone(), out),
+        // An error would count as an empty answer, and the tool might run.
+        None => refuse(conversation, (id, &call), MALFORMED, out),
+        Some(call) => ask(conversation, id, call.clone(), out),
     }
 }
 
-fn call(way: Way, id: Option<String>, tool: &str, input: Option<&RawValue>) -> Call {
-    Call {
-        way,
+fn call(source: PermissionSource, id: Option<String>, tool: &str, input: Option<&RawValue>) -> PendingCall {
+    PendingCall {
+        source,
         id,
         tool: tool.to_owned(),
         input: input.map_or_else(RawJson::null, RawJson::keep),
     }
 }
 
-impl Call {
+impl PendingCall {
     fn well_formed(&self) -> Option<&Self> {
         (!self.tool.is_empty() && self.input.get().starts_with('{')).then_some(self)
     }
 }
 
-fn ask(talk: &mut ClaudeConversation, id: &str, call: Call, out: &mut Outbox) {
+fn ask(conversation: &mut ClaudeConversation, id: &str, call: PendingCall, out: &mut Outbox) {
     out.push(FromConversation::Ask(PermissionRequest {
         id: id.to_owned(),
         call: call.id.clone(),
         input: Some(call.input.clone()),
-        wants: talk.server.wants(&call.tool, &call.input),
-        otherwise: match call.way {
-            Way::Hook => Otherwise::Agent,
-            Way::Layer => Otherwise::Person,
+        wants: conversation.server.tool_use(&call.tool, &call.input),
+        otherwise: match call.source {
+            PermissionSource::Hook => Otherwise::Agent,
+            PermissionSource::CanUseTool => Otherwise::Person,
         },
     }));
-    talk.permissions.open.insert(id.to_owned(), call);
+    conversation.permissions.open.insert(id.to_owned(), call);
 }
 
-/// Passes a verdict on. Of a question that nobody asked, or that was withdrawn, nothing is said.
-pub(super) fn decided(talk: &mut ClaudeConversation, id: &str, verdict: Verdict, out: &mut Outbox) {
-    let Some(call) = talk.permissions.open.remove(id) else {
+/// Sends a verdict. Does nothing if the request is unknown or was withdrawn.
+pub(super) fn decided(conversation: &mut ClaudeConversation, id: &str, verdict: Verdict, out: &mut Outbox) {
+    let Some(call) = conversation.permissions.open.remove(id) else {
         return;
     };
     answer(id, &call, &verdict, out);
@@ -184,19 +186,19 @@ pub(super) fn decided(talk: &mut ClaudeConversation, id: &str, verdict: Verdict,
         return;
     };
     if matches!(verdict, Verdict::Deny(_)) {
-        talk.turn.denied.insert(call_id.clone());
+        conversation.turn.denied.insert(call_id.clone());
     }
-    if call.way == Way::Hook && verdict != Verdict::Undecided {
-        talk.turn.decided.insert(call_id, Decided { call, verdict });
+    if call.source == PermissionSource::Hook && verdict != Verdict::Undecided {
+        conversation.turn.decided.insert(call_id, HookDecision { call, verdict });
     }
 }
 
-/// Denies at once, without asking anybody.
-fn refuse(talk: &ClaudeConversation, (id, call): (&str, &Call), why: &str, out: &mut Outbox) {
+/// Denies a call immediately, without a handler.
+fn refuse(conversation: &ClaudeConversation, (id, call): (&str, &PendingCall), why: &str, out: &mut Outbox) {
     answer(id, call, &Verdict::Deny(why.to_owned()), out);
     out.event(Permission {
         id: call.id.clone().unwrap_or_else(|| id.to_owned()),
-        tool: talk.server.shown(&call.tool),
+        tool: conversation.server.display_name(&call.tool),
         kind: None,
         input: Some(call.input.clone()).filter(|input| input.get() != "null"),
         decision: Decision::Denied,
@@ -206,7 +208,7 @@ fn refuse(talk: &ClaudeConversation, (id, call): (&str, &Call), why: &str, out: 
 }
 
 #[derive(Serialize)]
-struct LayerAnswer<'a> {
+struct CanUseToolReply<'a> {
     behavior: &'static str,
     #[serde(rename = "updatedInput", skip_serializing_if = "Option::is_none")]
     input: Option<&'a RawJson>,
@@ -215,7 +217,7 @@ struct LayerAnswer<'a> {
 }
 
 #[derive(Serialize)]
-struct HookAnswer<'a> {
+struct HookReply<'a> {
     #[serde(rename = "hookSpecificOutput", skip_serializing_if = "Option::is_none")]
     output: Option<HookOutput<'a>>,
 }
@@ -229,22 +231,22 @@ struct HookOutput<'a> {
     permission_decision_reason: Option<&'a str>,
 }
 
-fn answer(id: &str, call: &Call, verdict: &Verdict, out: &mut Outbox) {
-    let (decision, why) = match (verdict, call.way) {
+fn answer(id: &str, call: &PendingCall, verdict: &Verdict, out: &mut Outbox) {
+    let (decision, why) = match (verdict, call.source) {
         (Verdict::Allow, _) => ("allow", None),
         (Verdict::Deny(why), _) if why.is_empty() => ("deny", Some("Denied.")),
         (Verdict::Deny(why), _) => ("deny", Some(why.as_str())),
-        (Verdict::Undecided, Way::Hook) => {
-            return control::reply(id, &HookAnswer { output: None }, out);
+        (Verdict::Undecided, PermissionSource::Hook) => {
+            return control::reply(id, &HookReply { output: None }, out);
         }
-        (Verdict::Undecided, Way::Layer) => ("deny", Some(NOBODY)),
+        (Verdict::Undecided, PermissionSource::CanUseTool) => ("deny", Some(NOBODY)),
     };
-    match call.way {
-        Way::Layer => {
+    match call.source {
+        PermissionSource::CanUseTool => {
             let input = Some(&call.input).filter(|_| why.is_none());
             control::reply(
                 id,
-                &LayerAnswer {
+                &CanUseToolReply {
                     behavior: decision,
                     input,
                     message: why,
@@ -252,7 +254,7 @@ fn answer(id: &str, call: &Call, verdict: &Verdict, out: &mut Outbox) {
                 out,
             );
         }
-        Way::Hook => {
+        PermissionSource::Hook => {
             let output = HookOutput {
                 hook_event_name: "PreToolUse",
                 permission_decision: decision,
@@ -260,7 +262,7 @@ fn answer(id: &str, call: &Call, verdict: &Verdict, out: &mut Outbox) {
             };
             control::reply(
                 id,
-                &HookAnswer {
+                &HookReply {
                     output: Some(output),
                 },
                 out,

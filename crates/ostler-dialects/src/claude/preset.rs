@@ -1,14 +1,14 @@
-//! The preset of document 001: Claude Code works on files through the program `file-tools`, and can do nothing else.
+//! The `workspace_tools` preset: Claude Code works on files only through the program `file-tools`.
 
 use ostler_core::spec::{Settings, Spec, SpecError, keys};
 
-/// The program that does the work.
+/// Name of the program.
 pub(super) const PROGRAM: &str = "file-tools";
 
-/// Permission modes in which nothing runs that the pattern does not allow.
+/// Permission modes that run nothing beyond the allowed pattern.
 const MODES: [&str; 4] = ["default", "manual", "dontAsk", "plan"];
 
-/// What Claude Code is told about it.
+/// Instructions for the model, appended to the system prompt.
 fn instructions(workspace: &str) -> String {
     format!(
         "\
@@ -22,7 +22,8 @@ workspace, always as it is here. One command per call, without pipes, redirectio
     )
 }
 
-/// The workspace as the commands name it. Its whole path, so that a model can neither name another nor go to one by `cd`.
+/// Returns the workspace as it appears in commands. It is the absolute path, so that a model can
+/// neither name another directory nor reach one with `cd`.
 fn workspace(spec: &Spec) -> Result<&str, SpecError> {
     let Some(dir) = spec.dir.as_deref().filter(|dir| dir.is_absolute()) else {
         return Ok(".");
@@ -30,18 +31,18 @@ fn workspace(spec: &Spec) -> Result<&str, SpecError> {
     let is_plain = |char: char| char.is_alphanumeric() || "/._-+@".contains(char);
     let plain = dir.to_str().filter(|dir| dir.chars().all(is_plain));
     plain.ok_or_else(|| {
-        let why = "needs a directory whose path has only letters, digits and /._-+@, since a pattern must hold it";
+        let why = "needs a directory path of only letters, digits and /._-+@, because it becomes part of a pattern";
         SpecError::new(keys::WORKSPACE_TOOLS, &dir.to_string_lossy(), why)
     })
 }
 
-/// The settings that the preset stands for, with the caller's own; none without the preset.
+/// Merges the preset into the caller's settings. Returns `None` if the preset is not set.
 pub(super) fn apply(spec: &Spec) -> Result<Option<Settings>, SpecError> {
     let Some(name) = spec.settings.last(keys::WORKSPACE_TOOLS) else {
         return Ok(None);
     };
     let mut settings = spec.settings.clone();
-    let wrong = |key: &str, why: &str| {
+    let conflict = |key: &str, why: &str| {
         let value = spec.settings.last(key).unwrap_or_default();
         Err(SpecError::new(
             key,
@@ -54,9 +55,9 @@ pub(super) fn apply(spec: &Spec) -> Result<Option<Settings>, SpecError> {
         .last(keys::PERMISSION_MODE)
         .is_some_and(|mode| !MODES.contains(&mode))
     {
-        return wrong(
+        return conflict(
             keys::PERMISSION_MODE,
-            "this would allow more than the one program, which makes no sense",
+            "would allow more than the one program",
         );
     }
     if spec
@@ -64,7 +65,7 @@ pub(super) fn apply(spec: &Spec) -> Result<Option<Settings>, SpecError> {
         .get(keys::TOOLS)
         .is_some_and(|tools| tools != ["Bash"])
     {
-        return wrong(keys::TOOLS, "the only tool is Bash");
+        return conflict(keys::TOOLS, "only Bash is available");
     }
     let workspace = workspace(spec)?;
     settings.set(keys::TOOLS, "Bash");
@@ -76,7 +77,7 @@ pub(super) fn apply(spec: &Spec) -> Result<Option<Settings>, SpecError> {
         settings.push(keys::ADD_DIR, dir);
     }
     let more = match settings.last(keys::APPEND_SYSTEM_PROMPT) {
-        Some(own) => format!("{own}\n\n{}", instructions(workspace)),
+        Some(prompt) => format!("{prompt}\n\n{}", instructions(workspace)),
         None => instructions(workspace),
     };
     settings.set(keys::APPEND_SYSTEM_PROMPT, more);

@@ -1,4 +1,4 @@
-//! How to find out whether Claude Code is there, new enough, and logged in.
+//! Probe: whether Claude Code is installed, recent enough and logged in.
 
 use ostler_core::dialect::{Login, LoginQuery, Probe, Version};
 use serde::Deserialize;
@@ -6,7 +6,6 @@ use serde::Deserialize;
 use crate::inherits;
 use crate::lenient::Scalar;
 
-/// The probe.
 pub(super) const PROBE: Probe = Probe {
     program: "claude",
     natives: &[],
@@ -19,8 +18,8 @@ pub(super) const PROBE: Probe = Probe {
         input: "",
         read: read_login,
     }),
-    // A cautious floor, not a measured one: only 2.1.325 was run. An older release that lacks a flag says so on stderr, and
-    // `blame.rs` turns that into a hint to update.
+    // A conservative minimum, not a measured one: only 2.1.325 was tested. An older release that
+    // lacks a flag reports it on stderr, and `blame.rs` turns that into a hint to update.
     minimum: Version(2, 1, 0),
     tested: Some(Version(2, 1, 325)),
     install_hint: "claude CLI not found in PATH. Install from https://claude.ai/code \
@@ -29,8 +28,8 @@ pub(super) const PROBE: Probe = Probe {
     inherits: inherits::CLAUDE,
 };
 
-/// Reads `claude auth status`: a JSON object on stdout, exit code 1 when nobody is logged in. A version without that
-/// command says something else, which proves nothing.
+/// Parses the output of `claude auth status`: a JSON object on stdout, with exit code 1 if not
+/// logged in. The output of a version without that command proves nothing.
 fn read_login(_: Option<i32>, stdout: &str) -> Login {
     #[derive(Deserialize, Default)]
     #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
@@ -51,7 +50,7 @@ mod tests {
 
     // S4-1, S4-3, S1-3
     #[test]
-    fn the_login_is_read_from_the_status() {
+    fn login_is_parsed_from_auth_status() {
         let read = |stdout| read_login(Some(1), stdout);
         assert_eq!(
             read(

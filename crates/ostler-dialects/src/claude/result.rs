@@ -1,23 +1,23 @@
-//! `result`: the end of a turn.
+//! `result` lines: the end of a turn.
 
-use ostler_core::dialect::{FromConversation, Outbox, TurnOver};
+use ostler_core::dialect::{FromConversation, Outbox, TurnResult};
 use ostler_core::event::Level;
 use ostler_core::outcome::Cause;
 use ostler_core::raw_json::RawJson;
 
 use super::blame::{self, Ending};
 use super::conversation::{ClaudeConversation, Turn};
-use super::wire::Line;
+use super::wire::ClaudeLine;
 use crate::lenient::{Node, Scalar};
 
-/// Reads a `result`.
-pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
-    let turn = std::mem::take(&mut talk.turn);
-    talk.steers.release(out);
-    talk.tasks.owed = talk.steers.any_queued();
-    let outcome = blame::of_result(&ending(talk, line, &turn));
-    let usage = talk.spend.of_result(line);
-    // When the turn failed, `result` holds the error; what was said before it is the better text.
+/// Handles a `result`.
+pub(super) fn on_line(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, out: &mut Outbox) {
+    let turn = std::mem::take(&mut conversation.turn);
+    conversation.steers.release(out);
+    conversation.tasks.owes_turn = conversation.steers.any_queued();
+    let outcome = blame::of_result(&ending(conversation, line, &turn));
+    let usage = conversation.usage.of_result(line);
+    // If the turn failed, `result` contains the error; the text before it is more useful.
     let failed = line.is_error.is_true();
     let text = line
         .result
@@ -27,29 +27,29 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Out
         .structured_output
         .filter(|raw| raw.get() != "null")
         .map(RawJson::keep);
-    if talk.schema && structured.is_none() && outcome.is_success() {
-        // Claude Code reminds the model once, then calls the turn a success without it.
+    if conversation.wants_structured && structured.is_none() && outcome.is_success() {
+        // Claude Code reminds the model once, then reports a success without the structured answer.
         out.notice(
             Level::Warning,
             "no_structured_answer",
-            "A structured answer was asked for, and none was given.",
+            "The agent gave no structured answer although one was requested.",
         );
     }
-    talk.tasks.report(out);
-    match talk
-        .waiting
+    conversation.tasks.report(out);
+    match conversation
+        .held_prompt
         .take()
         .filter(|_| outcome.cause != Cause::Interrupted)
     {
-        // This was the turn of a message that came too late for its own; the one that was asked for begins now.
+        // This was the separate turn of a steering message; the caller's turn starts now.
         Some(prompt) => {
             usage.into_iter().for_each(|part| out.event(part));
             if !outcome.is_success() {
                 out.notice(Level::Warning, "steer_failed", outcome.message);
             }
-            talk.prompt(prompt, out);
+            conversation.prompt(prompt, out);
         }
-        None => out.push(FromConversation::TurnOver(TurnOver {
+        None => out.push(FromConversation::TurnEnded(TurnResult {
             outcome,
             text,
             structured,
@@ -58,7 +58,7 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Out
     }
 }
 
-fn ending<'a>(talk: &'a ClaudeConversation, line: &'a Line<'_>, turn: &'a Turn) -> Ending<'a> {
+fn ending<'a>(conversation: &'a ClaudeConversation, line: &'a ClaudeLine<'_>, turn: &'a Turn) -> Ending<'a> {
     let errors: Vec<&str> = line.errors.0.iter().filter_map(Scalar::text).collect();
     let mut denied: Vec<String> = line
         .permission_denials
@@ -66,7 +66,7 @@ fn ending<'a>(talk: &'a ClaudeConversation, line: &'a Line<'_>, turn: &'a Turn) 
         .iter()
         .filter_map(Node::map)
         .filter_map(|it| it.tool_name.text())
-        .map(|it| talk.server.shown(it))
+        .map(|it| conversation.server.display_name(it))
         .collect();
     denied.sort();
     denied.dedup();
@@ -87,8 +87,8 @@ fn ending<'a>(talk: &'a ClaudeConversation, line: &'a Line<'_>, turn: &'a Turn) 
         },
         interrupted: turn.interrupted,
         denied,
-        denials: talk.denials,
-        is_ruled: talk.is_ruled,
-        resets_at: talk.resets_at.clone(),
+        denials: conversation.denials,
+        has_policy: conversation.has_policy,
+        resets_at: conversation.resets_at.clone(),
     }
 }

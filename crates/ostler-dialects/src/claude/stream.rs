@@ -1,4 +1,4 @@
-//! `stream_event`: the model's words as they come, and what has been streamed already.
+//! `stream_event` lines: text as the model writes it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,20 +6,20 @@ use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, Text, TextKind};
 
 use super::conversation::{ClaudeConversation, unknown};
-use super::wire::Piece;
+use super::wire::StreamEventLine;
 
-/// What has been streamed in the turn. The whole message comes too, as `assistant` lines, before its stream has ended;
-/// it must not be told twice.
+/// Messages streamed during the turn. The whole message also arrives as `assistant` lines, before
+/// its stream has ended; it must not be emitted twice.
 #[derive(Debug, Default)]
 pub(super) struct Streamed {
     replies: BTreeSet<String>,
     thoughts: BTreeSet<String>,
-    /// The message under way and its model, per sub-agent ("" is the agent itself).
+    /// Current message and its model, per sub-agent ("" is the agent itself).
     current: BTreeMap<String, (String, Option<String>)>,
 }
 
 impl Streamed {
-    /// Whether text of this kind was streamed for the message.
+    /// Returns true if text of this kind was streamed for the message.
     pub(super) fn has(&self, message: &str, kind: TextKind) -> bool {
         match kind {
             TextKind::Reply => self.replies.contains(message),
@@ -38,32 +38,32 @@ impl Streamed {
     }
 }
 
-/// Reads a `stream_event`. What is not named here (`content_block_start`, `input_json_delta`, `signature_delta`, …) says
-/// nothing that the whole message does not say better.
-pub(super) fn hear(talk: &mut ClaudeConversation, line: &Piece<'_>, raw: &str, out: &mut Outbox) {
+/// Handles a `stream_event`. Events not matched here (`content_block_start`, `input_json_delta`,
+/// `signature_delta`, …) add nothing to the whole message.
+pub(super) fn on_line(conversation: &mut ClaudeConversation, line: &StreamEventLine<'_>, raw: &str, out: &mut Outbox) {
     let Some(event) = line.event.map() else {
         unknown(raw, "a stream_event without an event", out);
         return;
     };
     match event.kind.or_empty() {
-        "content_block_delta" => delta(talk, line, out),
+        "content_block_delta" => delta(conversation, line, out),
         "message_start" => {
             let Some(message) = event.message.map() else {
                 return;
             };
             if let Some(id) = message.id.text() {
                 let agent = line.parent_tool_use_id.or_empty().to_owned();
-                talk.turn
+                conversation.turn
                     .streamed
                     .current
                     .insert(agent, (id.to_owned(), message.model.owned()));
                 if let Some(tokens) = message.usage.map() {
-                    talk.spend.note(id, message.model.text(), tokens);
+                    conversation.usage.update(id, message.model.text(), tokens);
                 }
             }
         }
         "message_delta" => {
-            let Some((id, model)) = talk
+            let Some((id, model)) = conversation
                 .turn
                 .streamed
                 .current
@@ -72,8 +72,8 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Piece<'_>, raw: &str, o
                 return;
             };
             if let Some(tokens) = event.usage.map() {
-                talk.spend.ended(id, model.as_deref(), tokens);
-                talk.spend.live(model.as_deref(), out);
+                conversation.usage.ended(id, model.as_deref(), tokens);
+                conversation.usage.emit_live(model.as_deref(), out);
             }
         }
         "error" => {
@@ -85,14 +85,14 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Piece<'_>, raw: &str, o
             out.notice(
                 Level::Error,
                 "api_error",
-                message.unwrap_or("The model's stream broke off."),
+                message.unwrap_or("The model's stream ended unexpectedly."),
             );
         }
         _ => {}
     }
 }
 
-fn delta(talk: &mut ClaudeConversation, line: &Piece<'_>, out: &mut Outbox) {
+fn delta(conversation: &mut ClaudeConversation, line: &StreamEventLine<'_>, out: &mut Outbox) {
     let Some(delta) = line.event.map().and_then(|event| event.delta.map()) else {
         return;
     };
@@ -104,7 +104,7 @@ fn delta(talk: &mut ClaudeConversation, line: &Piece<'_>, out: &mut Outbox) {
     let Some(text) = text.owned().filter(|text| !text.is_empty()) else {
         return;
     };
-    let streamed = &mut talk.turn.streamed;
+    let streamed = &mut conversation.turn.streamed;
     let current = || {
         streamed
             .current

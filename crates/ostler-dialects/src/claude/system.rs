@@ -1,13 +1,13 @@
-//! `system` and `rate_limit_event`: who the agent is, how it fares, and its background tasks.
+//! `system` and `rate_limit_event` lines: identity, status and background tasks of the agent.
 
 use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::{At, DecidedBy, Decision, Level, Permission, Started};
 
 use super::conversation::{ClaudeConversation, unknown};
-use super::wire::Line;
+use super::wire::ClaudeLine;
 use crate::lenient::Scalar;
 
-/// What makes an agent another one.
+/// Identity of the agent. A change is reported as a new start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Identity {
     session: Option<String>,
@@ -15,14 +15,14 @@ pub(super) struct Identity {
     cwd: Option<String>,
 }
 
-/// Reads a `system` line.
-pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+/// Handles a `system` line.
+pub(super) fn on_line(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, raw: &str, out: &mut Outbox) {
     match line.subtype.or_empty() {
-        "init" => init(talk, line, out),
-        "permission_denied" => permission_denied(talk, line, raw, out),
+        "init" => init(conversation, line, out),
+        "permission_denied" => permission_denied(conversation, line, raw, out),
         "api_retry" => api_retry(line, out),
         "task_started" | "task_notification" | "task_updated" | "background_tasks_changed" => {
-            talk.tasks.hear(line, out);
+            conversation.tasks.on_line(line, out);
         }
         "compact_boundary" => {
             let (trigger, tokens) = line
@@ -54,10 +54,10 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, ou
             out.notice(
                 Level::Warning,
                 "refusal",
-                "The model's safeguards stopped the answer.",
+                "The model's safeguards blocked the answer.",
             );
         }
-        // Only signs of life and progress that other lines tell better.
+        // Only heartbeats, and progress that other lines report in more detail.
         "status"
         | "thinking_tokens"
         | "task_progress"
@@ -72,14 +72,14 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, ou
     }
 }
 
-/// Every turn of a process begins with one; only what is new is told.
-fn init(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
+/// Handles `init`, which begins every turn. Only changes are emitted.
+fn init(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, out: &mut Outbox) {
     let identity = Identity {
         session: line.session_id.owned(),
         model: line.model.owned(),
         cwd: line.cwd.owned(),
     };
-    if talk.identity.as_ref() != Some(&identity) {
+    if conversation.identity.as_ref() != Some(&identity) {
         out.event(Started {
             agent: "claude".to_owned(),
             agent_version: line.claude_code_version.owned(),
@@ -91,27 +91,27 @@ fn init(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
                 .0
                 .iter()
                 .filter_map(Scalar::text)
-                .map(|tool| talk.server.shown(tool))
+                .map(|tool| conversation.server.display_name(tool))
                 .collect(),
         });
-        talk.spend.usual_model(identity.model.as_deref());
-        talk.identity = Some(identity);
+        conversation.usage.set_model(identity.model.as_deref());
+        conversation.identity = Some(identity);
     }
-    talk.turn.open = true;
-    talk.steers.turn_began(line);
-    out.push(FromConversation::TurnBegan);
-    talk.tasks.turn_began(out);
+    conversation.turn.open = true;
+    conversation.steers.turn_began(line);
+    out.push(FromConversation::TurnStarted);
+    conversation.tasks.turn_began(out);
 }
 
-fn permission_denied(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+fn permission_denied(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, raw: &str, out: &mut Outbox) {
     let Some(id) = line.tool_use_id.owned() else {
         unknown(raw, "a permission_denied without a tool call", out);
         return;
     };
-    talk.turn.denied.insert(id.clone());
+    conversation.turn.denied.insert(id.clone());
     out.event(Permission {
         id,
-        tool: talk.server.shown(line.tool_name.or_empty()),
+        tool: conversation.server.display_name(line.tool_name.or_empty()),
         kind: None,
         input: None,
         decision: Decision::Denied,
@@ -120,7 +120,7 @@ fn permission_denied(talk: &mut ClaudeConversation, line: &Line<'_>, raw: &str, 
     });
 }
 
-fn api_retry(line: &Line<'_>, out: &mut Outbox) {
+fn api_retry(line: &ClaudeLine<'_>, out: &mut Outbox) {
     let count = |it: &Scalar<'_>| it.count().map_or_else(|| "?".to_owned(), |n| n.to_string());
     let status = line
         .error_status
@@ -128,7 +128,7 @@ fn api_retry(line: &Line<'_>, out: &mut Outbox) {
         .map(|status| format!(" with status {status}"))
         .unwrap_or_default();
     let message = format!(
-        "The model's service failed{status} ({}); retry {} of {} in {} ms.",
+        "The model API failed{status} ({}); retry {} of {} in {} ms.",
         line.error.text().unwrap_or("unknown"),
         count(&line.attempt),
         count(&line.max_retries),
@@ -137,13 +137,13 @@ fn api_retry(line: &Line<'_>, out: &mut Outbox) {
     out.notice(Level::Warning, "api_retry", message);
 }
 
-/// Reads a `rate_limit_event`: remembered for the outcome, told when it matters.
-pub(super) fn rate_limit(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
+/// Handles a `rate_limit_event`: stores the reset time for the outcome and emits a notice.
+pub(super) fn rate_limit(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, out: &mut Outbox) {
     let Some(info) = line.rate_limit_info.map() else {
         return;
     };
     let status = info.status.text().unwrap_or("unknown");
-    // Seconds since the epoch.
+    // Seconds since the Unix epoch.
     #[expect(
         clippy::cast_possible_truncation,
         reason = "a cast from a float saturates"
@@ -153,7 +153,7 @@ pub(super) fn rate_limit(talk: &mut ClaudeConversation, line: &Line<'_>, out: &m
         .amount()
         .map(|seconds| At((seconds * 1000.0) as i64).to_string());
     if status == "rejected" {
-        talk.resets_at = resets.clone();
+        conversation.resets_at = resets.clone();
     }
     let level = match status {
         "allowed" => Level::Debug,

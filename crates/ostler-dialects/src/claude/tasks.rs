@@ -1,36 +1,37 @@
-//! Background tasks: how many run, so that nobody closes stdin under them.
+//! Background tasks: counted, so that stdin stays open while they run.
 //!
-//! When a task ends, Claude Code begins a turn of its own to tell the model. Between the two lies a moment in which
-//! nothing seems to run; until that turn begins, the task still counts.
+//! When a task ends, Claude Code starts a turn to report it to the model. Nothing seems to run in
+//! between, so the task counts until that turn begins.
 
 use std::collections::BTreeSet;
 
 use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::Level;
 
-use super::wire::Line;
+use super::wire::ClaudeLine;
 use crate::lenient::Node;
 
-/// The tasks that run.
+/// Running background tasks.
 #[derive(Debug, Default)]
 pub(super) struct Tasks {
     running: BTreeSet<String>,
-    /// Whether a task ended and the model has not been told.
-    untold: bool,
-    /// Whether a message for the last turn came too late for it and gets a turn of its own.
-    pub(super) owed: bool,
-    /// The number last passed on.
+    /// Whether a task has ended and the model does not know yet.
+    end_unreported: bool,
+    /// Whether a steering message missed the last turn and will get a separate turn.
+    pub(super) owes_turn: bool,
+    /// Count last emitted.
     reported: usize,
 }
 
 impl Tasks {
-    /// Reads a `system` line about tasks.
-    pub(super) fn hear(&mut self, line: &Line<'_>, out: &mut Outbox) {
+    /// Handles a `system` line about tasks.
+    pub(super) fn on_line(&mut self, line: &ClaudeLine<'_>, out: &mut Outbox) {
         match line.subtype.or_empty() {
             "task_started" => self.started(line, out),
             "task_notification" => self.ended(line, out),
             "task_updated" => self.updated(line),
-            // The list is the truth; the other lines serve versions that do not send it.
+            // The complete list is authoritative; the other lines serve versions that do not send
+            // it.
             _ => {
                 let ids = line
                     .tasks
@@ -44,8 +45,8 @@ impl Tasks {
         self.report(out);
     }
 
-    fn started(&mut self, line: &Line<'_>, out: &mut Outbox) {
-        // A task in the foreground holds its turn open by itself.
+    fn started(&mut self, line: &ClaudeLine<'_>, out: &mut Outbox) {
+        // A foreground task keeps its turn open anyway.
         if let Some(id) = line
             .task_id
             .owned()
@@ -53,20 +54,20 @@ impl Tasks {
         {
             self.running.insert(id);
             let message = format!(
-                "A background task began: {}.",
+                "A background task started: {}.",
                 line.description.text().unwrap_or("no description")
             );
             out.notice(Level::Info, "task_started", message);
         }
     }
 
-    fn ended(&mut self, line: &Line<'_>, out: &mut Outbox) {
+    fn ended(&mut self, line: &ClaudeLine<'_>, out: &mut Outbox) {
         let status = line.status.text().unwrap_or("ended");
         let known = line
             .task_id
             .text()
             .is_some_and(|id| self.running.remove(id));
-        self.untold |= known && matches!(status, "completed" | "failed");
+        self.end_unreported |= known && matches!(status, "completed" | "failed");
         let message = format!(
             "A background task {status}: {}",
             line.summary.text().unwrap_or("no summary")
@@ -74,34 +75,35 @@ impl Tasks {
         out.notice(Level::Info, "task_ended", message);
     }
 
-    fn updated(&mut self, line: &Line<'_>) {
+    fn updated(&mut self, line: &ClaudeLine<'_>) {
         let (Some(id), Some(patch)) = (line.task_id.text(), line.patch.map()) else {
             return;
         };
         if patch.is_backgrounded.is_true() {
             self.running.insert(id.to_owned());
         }
-        // Completed and failed tasks are followed by a notification, which says more. A killed one may not be.
+        // Completed and failed tasks are followes_turn by a more detailed notification. Killed
+        // tasks may not be.
         if patch.status.text() == Some("killed") {
             self.running.remove(id);
         }
     }
 
-    /// A tool result goes to the model, and what is new about tasks with it.
-    pub(super) fn told(&mut self) {
-        self.untold = false;
+    /// Called when a tool result goes to the model, because it carries news about tasks.
+    pub(super) fn on_tool_result(&mut self) {
+        self.end_unreported = false;
     }
 
-    /// The turn that tells the model has begun.
+    /// Called when the turn that reports to the model begins.
     pub(super) fn turn_began(&mut self, out: &mut Outbox) {
-        self.untold = false;
-        self.owed = false;
+        self.end_unreported = false;
+        self.owes_turn = false;
         self.report(out);
     }
 
-    /// Passes the number on when it changed.
+    /// Emits the count if it changed.
     pub(super) fn report(&mut self, out: &mut Outbox) {
-        let count = self.running.len() + usize::from(self.untold) + usize::from(self.owed);
+        let count = self.running.len() + usize::from(self.end_unreported) + usize::from(self.owes_turn);
         if count != self.reported {
             self.reported = count;
             out.push(FromConversation::Background(count));

@@ -1,4 +1,4 @@
-//! What a call of one of Claude Code's tools would do, for rules to decide on.
+//! Classifies calls of Claude Code's tools for the permission policy.
 
 use ostler_core::permission::{Command, ToolKind, ToolUse};
 use ostler_core::raw_json::RawJson;
@@ -6,7 +6,7 @@ use ostler_core::raw_json::RawJson;
 use crate::lenient::{Scalar, Table};
 use crate::surrogates;
 
-/// The tools by their names, those of earlier versions too. Whatever is not here may do anything.
+/// Tools by name, including those of earlier versions. Any other tool may do anything.
 const TOOLS: &[(ToolKind, &[&str])] = &[
     (
         ToolKind::Execute,
@@ -33,7 +33,8 @@ const TOOLS: &[(ToolKind, &[&str])] = &[
         ToolKind::Mcp,
         &["ListMcpResourcesTool", "ReadMcpResourceTool"],
     ),
-    // These change nothing outside of the agent and run nothing. What a sub-agent does is asked call by call.
+    // These change nothing outside the agent and run nothing. The calls of a sub-agent are checked
+    // one by one.
     (
         ToolKind::Read,
         &[
@@ -70,13 +71,14 @@ const TOOLS: &[(ToolKind, &[&str])] = &[
     ),
 ];
 
-/// Their texts can hold commands, which run while a text is loaded. No hook is called for those, and nobody here knows them.
+/// Their texts can contain commands that run while the text is loaded. No hook is called for those,
+/// and they are not known here.
 const SKILLS: &[&str] = &["Skill", "SlashCommand"];
 
-/// Tools that look around in the working directory when no path is given.
+/// Tools that search the working directory when no path is given.
 const LOOK_AROUND: &[&str] = &["Glob", "Grep", "LS"];
 
-/// The arguments that are paths.
+/// Arguments that are paths.
 const PATHS: &[&str] = &[
     "file_path",
     "filePath",
@@ -86,18 +88,20 @@ const PATHS: &[&str] = &[
     "cwd",
 ];
 
-/// Tools that start sub-agents, and the argument with which they make a worktree, or a machine, for one.
+/// Tools that start sub-agents, and the argument that gives one a separate worktree or machine.
 const SUB_AGENTS: &[&str] = &["Task", "Agent"];
 const ISOLATION: &str = "isolation";
 
-/// Whether a name stands for a tool of Claude Code's own or of an MCP server: a tool of the caller's that had it would be
-/// taken for that one.
+/// Returns true if the name belongs to a built-in tool of Claude Code or an MCP tool. A caller's
+/// tool with that name would be mistaken for it.
 pub(super) fn is_taken(name: &str) -> bool {
     name.starts_with("mcp__") || TOOLS.iter().any(|(_, names)| names.contains(&name))
 }
 
-/// What a call of a tool would do. Which tools of the server `ostler` are the caller's is not known here: another server may
-/// have the same name, so their names stay whole.
+/// Describes what a tool call would do.
+///
+/// Names from the server `ostler` stay qualified: it is not known here which of them are the
+/// caller's, and another server may have the same name.
 pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
     let known = TOOLS
         .iter()
@@ -134,9 +138,9 @@ pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
     wants
 }
 
-/// Where patterns lead from the directories in which they are looked for.
+/// Returns the directories that the patterns lead to from the search directories.
 fn searched(directories: &[String], patterns: &[String]) -> Vec<String> {
-    // Of a key that is there many times, every reader takes the first or the last.
+    // Readers take either the first or the last value of a repeated key.
     let last = directories.last().filter(|_| directories.len() > 1);
     let bases: Vec<&String> = directories.first().into_iter().chain(last).collect();
     let led = patterns.iter().filter_map(|pattern| leads_to(pattern));
@@ -150,12 +154,13 @@ fn searched(directories: &[String], patterns: &[String]) -> Vec<String> {
     places.collect()
 }
 
-/// The directory that a pattern names before its first wildcard; none if it names no other than that of the search.
+/// Returns the directory that a pattern names before its first wildcard, or `None` if it stays in
+/// the search directory.
 fn leads_to(pattern: &str) -> Option<String> {
     let stays = !pattern.contains('/') && !pattern.starts_with('~') && pattern != "..";
     let fixed = &pattern[..pattern.find(['*', '?', '[', '{']).unwrap_or(pattern.len())];
     let directory = fixed.rfind('/').map_or(fixed, |at| &fixed[..=at]);
-    // Dots behind a wildcard lead anywhere.
+    // `..` after a wildcard can lead anywhere.
     let tail = &pattern[fixed.len()..];
     let anywhere = tail.split('/').any(|part| part == "..");
     let to = if anywhere { "/" } else { directory };
@@ -167,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_and_every_command_is_there() {
+    fn every_path_and_command_is_extracted() {
         use ToolKind::{Edit, Execute, Mcp, Network, Other, Read};
         type Row = (
             &'static str,

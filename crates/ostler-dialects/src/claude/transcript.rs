@@ -1,23 +1,29 @@
-//! Where Claude Code keeps its sessions, and what their files say, so that a resume can be checked before it is tried.
+//! Claude Code's session transcripts: where they are stored and what they contain, so that a resume
+//! can be checked in advance.
 //!
-//! Measured with 2.1.325, in directories with spaces, dots, accents, emoji, line breaks and up to 316 characters:
+//! Measured with 2.1.325, in directories with spaces, dots, accents, emoji, line breaks and up to
+//! 316 characters:
 //!
-//! - A transcript is `<config>/projects/<slug>/<id>.jsonl`, `<config>` being `$CLAUDE_CONFIG_DIR`, else `~/.claude`. The slug is
-//!   made of the real path of the working directory (links resolved, `PWD` not heeded).
-//! - The slug has a `-` for every UTF-16 unit that is no ASCII letter or digit: two for an emoji, and `/a/b` and `/a-b` share
-//!   one. One of more than 200 is cut there and gets `-` and a hash of the whole path.
-//! - The first lines (`queue-operation`) repeat the prompt and do not say where they are; the first message does, in `cwd` and
-//!   `version`. Lines of a later run elsewhere have its `cwd`.
-//! - `--resume <id>` goes on from any directory: in the new one, in the old file. That the old directory is gone does not
-//!   matter. An id in capitals is unknown, and so is a file that is empty or not JSON. A newer version's file is taken.
-//! - While a process has a session open, `<config>/sessions/<pid>.json` says so; it is left behind when the process is killed.
-//!   Nothing keeps a second process from the same session: both write into one file.
+//! - A transcript is `<config>/projects/<slug>/<id>.jsonl`, where `<config>` is
+//!   `$CLAUDE_CONFIG_DIR` or `~/.claude`. The slug is derived from the real path of the working
+//!   directory (symlinks resolved, `PWD` ignored).
+//! - The slug replaces every UTF-16 unit that is not an ASCII letter or digit with `-`: two for an
+//!   emoji, and `/a/b` and `/a-b` share one. A slug of more than 200 characters is cut there,
+//!   followed by `-` and a hash of the whole path.
+//! - The first lines (`queue-operation`) repeat the prompt without a location; the first message
+//!   has `cwd` and `version`. Lines of a later run elsewhere have its `cwd`.
+//! - `--resume <id>` works from any directory: it continues in the new one and writes to the old
+//!   file, even if the old directory no longer exists. An id in capitals is unknown, and so is a
+//!   file that is empty or not JSON. A file of a newer version is accepted.
+//! - While a process has a session open, `<config>/sessions/<pid>.json` says so; a killed process
+//!   leaves it behind. Nothing stops a second process from opening the same session: both write to
+//!   one file.
 
 use ostler_core::dialect::Version;
 use ostler_core::dialect::transcript::{Head, Holder, OpenNotes, Transcripts};
 use serde::Deserialize;
 
-/// How Claude Code keeps its sessions.
+/// Layout of Claude Code's session files.
 pub(super) const TRANSCRIPTS: Transcripts = Transcripts {
     roots: &["$CLAUDE_CONFIG_DIR", "~/.claude"],
     folder: "projects",
@@ -33,7 +39,7 @@ pub(super) const TRANSCRIPTS: Transcripts = Transcripts {
     goes_anywhere: true,
 };
 
-/// A longer slug is cut and gets a hash.
+/// Maximum slug length. A longer slug is cut and gets a hash.
 const LONGEST: usize = 200;
 
 fn slug(dir: &str) -> String {
@@ -50,7 +56,7 @@ fn slug(dir: &str) -> String {
     }
 }
 
-/// The hash of Java's strings, its sign dropped, in base 36.
+/// Returns Java's string hash, without its sign, in base 36.
 fn hash(text: &str) -> String {
     let sum = text.encode_utf16().fold(0_i32, |sum, unit| {
         sum.wrapping_mul(31).wrapping_add(i32::from(unit))
@@ -64,7 +70,7 @@ fn hash(text: &str) -> String {
     digits.iter().rev().collect()
 }
 
-/// A UUID. Claude Code takes any other text for a title, or for the path of a transcript.
+/// Returns true for a UUID. Claude Code takes any other text for a title or a transcript path.
 fn is_id(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let hex = parts
@@ -106,9 +112,9 @@ fn read_note(text: &str) -> Option<Holder> {
 mod tests {
     use super::*;
 
-    // P53: what the real program made of these directories.
+    // P53: the names that the real program gave these directories.
     #[test]
-    fn a_directory_has_the_name_that_the_program_gives_it() {
+    fn slug_matches_the_real_program() {
         let (l, n, o) = ("L".repeat(250), "N".repeat(200), "O".repeat(100));
         let long = |dir: &str, hash: &str| {
             (
@@ -184,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_say_where_they_were_written_or_nothing() {
+    fn head_is_parsed_from_transcript_lines() {
         let message = r#"{"type":"user","message":{"cwd":"no"},"cwd":"/w","sessionId":"s","version":"2.1.325"}"#;
         let version = Some(Version(2, 1, 325));
         let cases = [

@@ -1,35 +1,35 @@
-//! Tokens and cost of a turn, from whichever of four places tells most.
+//! Tokens and cost of a turn, from whichever of four sources is most complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_core::dialect::Outbox;
 use ostler_core::usage::{Messages, Tokens, Usage};
 
-use super::wire::{self, Line};
+use super::wire::{self, ClaudeLine};
 use crate::lenient::{Node, Scalar, Table};
 
-/// What was spent.
+/// Usage counters of a session.
 #[derive(Debug, Default)]
-pub(super) struct Spend {
-    /// Messages of the turn under way, per model ("" is unknown).
+pub(super) struct UsageTracker {
+    /// Messages of the current turn, per model ("" if unknown).
     live: BTreeMap<String, Messages>,
-    /// What a message counted when it began. Its end repeats only the output.
+    /// Counters at the start of each message. Its end repeats only the output count.
     begun: BTreeMap<String, Tokens>,
-    /// Messages whose end was not heard: id and model. Their output is not known, only that there was some.
+    /// Id and model of messages that have not ended. Their final output count is unknown.
     open: BTreeSet<(String, String)>,
-    /// The session's counters per model at the last result.
+    /// Session counters per model at the last result.
     before: BTreeMap<String, (Tokens, f64)>,
-    /// The session's cost at the last result.
+    /// Session cost at the last result.
     cost_before: f64,
-    /// The model of the session.
-    usual: Option<String>,
-    /// Whether the session's counters may hold an earlier process's: a resumed session brings them along, and until the
-    /// first result nobody knows how much that is.
+    /// Model of the session.
+    model: Option<String>,
+    /// Whether the session counters may include an earlier process. A resumed session carries them
+    /// over, and the amount is unknown until the first result.
     inherited: bool,
 }
 
-impl Spend {
-    /// Nothing yet. `resumed` when the session is an earlier one.
+impl UsageTracker {
+    /// Creates empty counters. `resumed` is true if the session continues an earlier one.
     pub(super) fn new(resumed: bool) -> Self {
         Self {
             inherited: resumed,
@@ -37,13 +37,13 @@ impl Spend {
         }
     }
 
-    /// The agent said which model it uses.
-    pub(super) fn usual_model(&mut self, model: Option<&str>) {
-        self.usual = model.map(str::to_owned);
+    /// Sets the model that the agent reported.
+    pub(super) fn set_model(&mut self, model: Option<&str>) {
+        self.model = model.map(str::to_owned);
     }
 
-    /// Takes a message's counters as they stand now.
-    pub(super) fn note(&mut self, id: &str, model: Option<&str>, counted: &wire::Tokens<'_>) {
+    /// Updates the counters of a message.
+    pub(super) fn update(&mut self, id: &str, model: Option<&str>, counted: &wire::Tokens<'_>) {
         let begun = self.begun.entry(id.to_owned()).or_default();
         let tokens = Tokens {
             input: counted.input_tokens.count().unwrap_or(begun.input),
@@ -64,21 +64,21 @@ impl Spend {
         self.live.entry(model).or_default().note(id, tokens);
     }
 
-    /// A message ended: its counters are final.
+    /// Records the final counters of a message.
     pub(super) fn ended(&mut self, id: &str, model: Option<&str>, counted: &wire::Tokens<'_>) {
-        self.note(id, model, counted);
+        self.update(id, model, counted);
         self.open
             .remove(&(id.to_owned(), model.unwrap_or_default().to_owned()));
     }
 
-    /// Tells what the turn has used so far on a model.
-    pub(super) fn live(&self, model: Option<&str>, out: &mut Outbox) {
+    /// Emits the usage of the current turn so far for a model.
+    pub(super) fn emit_live(&self, model: Option<&str>, out: &mut Outbox) {
         if let Some(messages) = self.live.get(model.unwrap_or_default()) {
             out.event(Usage::of(model.map(str::to_owned), messages.total()));
         }
     }
 
-    /// What a turn used that never came to its `result`. The cost is unknown.
+    /// Takes the usage of a turn that ended without a `result`. Its cost is unknown.
     pub(super) fn unfinished(&mut self) -> Vec<Usage> {
         self.begun.clear();
         let open = std::mem::take(&mut self.open);
@@ -97,11 +97,13 @@ impl Spend {
             .collect()
     }
 
-    /// What the turn used, at its `result`. The first of these that holds anything: the turn's own counters per model, the
-    /// growth of the session's, the main loop's counters, and what was heard message by message. The growth, and the cost
-    /// with it, is unknown at the first result of a resumed session.
-    pub(super) fn of_result(&mut self, line: &Line<'_>) -> Vec<Usage> {
-        let own = per_model(&line.model_usage_since_last_result);
+    /// Returns the usage of the turn at its `result`.
+    ///
+    /// The first source that is not empty wins: the turn's own counters per model, the growth of
+    /// the session counters, the main loop's counters, and the counters of the individual messages.
+    /// The growth and the cost are unknown at the first result of a resumed session.
+    pub(super) fn of_result(&mut self, line: &ClaudeLine<'_>) -> Vec<Usage> {
+        let turn = per_model(&line.model_usage_since_last_result);
         let session = per_model(&line.model_usage);
         let comparable = !std::mem::take(&mut self.inherited);
         let grown = session
@@ -117,8 +119,8 @@ impl Spend {
             self.before = session.into_iter().collect();
         }
         self.cost_before = line.total_cost_usd.amount().unwrap_or(self.cost_before);
-        let heard = self.unfinished();
-        if let Some(models) = own.or(grown).filter(|models| !models.is_empty()) {
+        let by_message = self.unfinished();
+        if let Some(models) = turn.or(grown).filter(|models| !models.is_empty()) {
             return models
                 .into_iter()
                 .map(|(model, (tokens, cost))| Usage::of(Some(model), tokens).reported(cost))
@@ -129,11 +131,11 @@ impl Spend {
             .map()
             .map(main_loop)
             .filter(|tokens| !tokens.is_zero());
-        match main.map(|tokens| Usage::of(self.usual.clone(), tokens)) {
+        match main.map(|tokens| Usage::of(self.model.clone(), tokens)) {
             Some(usage) => {
                 vec![cost.map_or_else(|| usage.clone(), |cost| usage.clone().reported(cost))]
             }
-            None => heard,
+            None => by_message,
         }
     }
 
@@ -153,7 +155,8 @@ impl Spend {
 
 type PerModel = Vec<(String, (Tokens, f64))>;
 
-/// A table of counters per model, without the models that did nothing; none when the line has no such table.
+/// Parses a table of counters per model and skips models without usage. Returns `None` if the table
+/// is absent.
 fn per_model(table: &Table<'_, Node<'_, wire::ModelUsage<'_>>>) -> Option<PerModel> {
     let rows = table
         .0

@@ -1,4 +1,4 @@
-//! `user`: results of tools, and the notes that Claude Code writes into the conversation.
+//! `user` lines: tool results, and notes that Claude Code adds to the conversation.
 
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, ToolResult};
@@ -6,15 +6,16 @@ use ostler_core::raw_json::RawJson;
 use serde_json::value::RawValue;
 
 use super::conversation::ClaudeConversation;
-use super::wire::{Block, Line};
+use super::wire::{Block, ClaudeLine};
 use crate::lenient::{Content, Node};
 use crate::surrogates;
 
-/// How the note begins that Claude Code leaves when a turn was interrupted; more can follow ("… for tool use]").
+/// Prefix of the note that Claude Code adds when a turn is interrupted. It may continue ("… for
+/// tool use]").
 const INTERRUPTED: &str = "[Request interrupted by user";
 
-/// Reads a `user` line. Echoes of what was sent say nothing new.
-pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Outbox) {
+/// Handles a `user` line. Echoes of sent messages are ignored.
+pub(super) fn on_line(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, out: &mut Outbox) {
     let Some(message) = line.message.map() else {
         return;
     };
@@ -23,31 +24,31 @@ pub(super) fn hear(talk: &mut ClaudeConversation, line: &Line<'_>, out: &mut Out
     }
     match &message.content {
         Content::None => {}
-        Content::Text(text) => note(talk, line, text, out),
+        Content::Text(text) => note(conversation, line, text, out),
         Content::Blocks(blocks) => {
             for block in blocks.iter().filter_map(Node::map) {
                 if block.kind.text() == Some("tool_result") {
-                    tool_result(talk, line, block, out);
+                    tool_result(conversation, line, block, out);
                 } else if let Some(text) = block.text.text() {
-                    note(talk, line, text, out);
+                    note(conversation, line, text, out);
                 }
             }
         }
     }
 }
 
-fn note(talk: &mut ClaudeConversation, line: &Line<'_>, text: &str, out: &mut Outbox) {
+fn note(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, text: &str, out: &mut Outbox) {
     if text.starts_with(INTERRUPTED) {
-        talk.turn.interrupted = true;
+        conversation.turn.interrupted = true;
     } else if line.is_synthetic.is_true() {
-        out.notice(Level::Debug, "injected", text); // what Claude Code itself told the model
+        out.notice(Level::Debug, "injected", text); // added by Claude Code itself
     }
 }
 
-/// Reads a result; false when it does not say of which call.
+/// Handles a tool result. Returns false if it does not name its call.
 pub(super) fn tool_result(
-    talk: &mut ClaudeConversation,
-    line: &Line<'_>,
+    conversation: &mut ClaudeConversation,
+    line: &ClaudeLine<'_>,
     block: &Block<'_>,
     out: &mut Outbox,
 ) -> bool {
@@ -64,12 +65,12 @@ pub(super) fn tool_result(
         })
     };
     let denied =
-        talk.turn.denied.contains(&id) || line.tool_result_meta.0.iter().find(rejected).is_some();
+        conversation.turn.denied.contains(&id) || line.tool_result_meta.0.iter().find(rejected).is_some();
     let (output, content) = block.content.map(read_output).unwrap_or_default();
     if line.parent_tool_use_id.text().is_none() {
-        talk.tasks.told();
+        conversation.tasks.on_tool_result();
     }
-    let name = talk.turn.tools.get(&id).cloned();
+    let name = conversation.turn.tools.get(&id).cloned();
     out.event(ToolResult {
         id,
         name,
@@ -81,7 +82,7 @@ pub(super) fn tool_result(
     true
 }
 
-/// The text of a result, and the whole of it when it holds more than text.
+/// Returns the text of a result, and the whole content if it is not only text.
 fn read_output(content: &RawValue) -> (String, Option<RawJson>) {
     let mut room = String::new();
     let parsed: Content<'_, Node<'_, Block<'_>>> = surrogates::read(content.get(), &mut room);

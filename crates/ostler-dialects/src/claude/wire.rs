@@ -1,7 +1,8 @@
-//! The lines Claude Code prints, as one flat struct: every field that matters, borrowed, none of them required.
+//! Lines printed by Claude Code, as one flat struct of optional, borrowed fields.
 //!
-//! A flat struct is twice as fast to read as a tagged enum, because the type of a line can come last (it does in `result`).
-//! Fields of several line types share a name; the file that reads a type says which of them it uses.
+//! A flat struct parses twice as fast as a tagged enum, because a line's type can come last (as it
+//! does in `result`). Line types share field names; the module that handles a type shows which
+//! fields it uses.
 
 use serde_json::value::RawValue;
 
@@ -9,7 +10,7 @@ use crate::lenient::{Content, List, Node, Scalar, Table, wire};
 
 wire! {
     /// One line.
-    struct Line {
+    struct ClaudeLine {
         #[serde(rename = "type")]
         kind: Scalar<'a>,
         subtype: Scalar<'a>,
@@ -75,14 +76,15 @@ wire! {
         model_usage_since_last_result: Table<'a, Node<'a, ModelUsage<'a>>>,
     }
 
-    /// A `stream_event`. While a model writes, most lines are one; a struct of few fields is faster to read.
-    struct Piece {
+    /// A `stream_event`. Most lines are of this type while the model writes, and a small struct
+    /// parses faster.
+    struct StreamEventLine {
         parent_tool_use_id: Scalar<'a>,
         event: Node<'a, StreamEvent<'a>>,
         api_message_id: Scalar<'a>,
     }
 
-    /// A message of the model, of a tool, or of the user.
+    /// A message from the model, a tool or the user.
     struct Message {
         id: Scalar<'a>,
         model: Scalar<'a>,
@@ -104,7 +106,7 @@ wire! {
         is_error: Scalar<'a>,
     }
 
-    /// An event of the Messages API, passed through.
+    /// A Messages API event, passed through.
     struct StreamEvent {
         #[serde(rename = "type")]
         kind: Scalar<'a>,
@@ -114,7 +116,7 @@ wire! {
         error: Node<'a, ApiError<'a>>,
     }
 
-    /// A piece of a block.
+    /// An increment of a block.
     struct Delta {
         #[serde(rename = "type")]
         kind: Scalar<'a>,
@@ -122,12 +124,12 @@ wire! {
         thinking: Scalar<'a>,
     }
 
-    /// An error of the Messages API.
+    /// A Messages API error.
     struct ApiError {
         message: Scalar<'a>,
     }
 
-    /// Counters as the Messages API writes them.
+    /// Token counters in the Messages API format.
     struct Tokens {
         input_tokens: Scalar<'a>,
         cache_read_input_tokens: Scalar<'a>,
@@ -136,12 +138,12 @@ wire! {
         output_tokens_details: Node<'a, OutputDetails<'a>>,
     }
 
-    /// What part of the output was reasoning.
+    /// Share of the output that was reasoning.
     struct OutputDetails {
         thinking_tokens: Scalar<'a>,
     }
 
-    /// Counters as Claude Code writes them, per model.
+    /// Token counters per model in Claude Code's format.
     #[serde(rename_all = "camelCase")]
     struct ModelUsage {
         input_tokens: Scalar<'a>,
@@ -153,18 +155,18 @@ wire! {
         cost_usd: Scalar<'a>,
     }
 
-    /// What Claude Code knows about a tool result.
+    /// Claude Code's metadata about a tool result.
     struct ResultMeta {
         id: Scalar<'a>,
         permission_decision: Node<'a, PermissionDecision<'a>>,
     }
 
-    /// What its permission layer decided.
+    /// Decision of its permission layer.
     struct PermissionDecision {
         decision: Scalar<'a>,
     }
 
-    /// A tool call that was denied in the turn.
+    /// A tool call denied during the turn.
     struct Denial {
         tool_name: Scalar<'a>,
     }
@@ -174,19 +176,19 @@ wire! {
         task_id: Scalar<'a>,
     }
 
-    /// What changed in a background task.
+    /// Change to a background task.
     struct TaskPatch {
         status: Scalar<'a>,
         is_backgrounded: Scalar<'a>,
     }
 
-    /// How the conversation was made shorter.
+    /// Compaction of the conversation.
     struct Compaction {
         trigger: Scalar<'a>,
         pre_tokens: Scalar<'a>,
     }
 
-    /// The state of a rate limit.
+    /// State of a rate limit.
     #[serde(rename_all = "camelCase")]
     struct RateLimit {
         status: Scalar<'a>,
@@ -194,7 +196,7 @@ wire! {
         rate_limit_type: Scalar<'a>,
     }
 
-    /// What Claude Code asks of its host.
+    /// A control request from Claude Code.
     struct Request {
         subtype: Scalar<'a>,
         tool_name: Scalar<'a>,
@@ -207,14 +209,14 @@ wire! {
         message: Option<&'a RawValue>,
     }
 
-    /// What a hook is told about a tool call.
+    /// Hook input: the tool call to decide on.
     struct HookInput {
         tool_name: Scalar<'a>,
         tool_input: Option<&'a RawValue>,
         tool_use_id: Scalar<'a>,
     }
 
-    /// What it answers to a request of ours.
+    /// Reply to one of our control requests.
     struct Response {
         subtype: Scalar<'a>,
         request_id: Scalar<'a>,
@@ -222,7 +224,7 @@ wire! {
     }
 }
 
-/// Returns true if a recording that begins with this text is of Claude Code.
+/// Returns true if the text looks like the beginning of a Claude Code recording.
 pub(super) fn is_recorded(opening: &str) -> bool {
     #[derive(serde::Deserialize)]
     struct Head<'a> {

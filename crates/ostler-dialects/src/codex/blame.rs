@@ -1,16 +1,17 @@
-//! How a turn ended: Codex's words for it become one cause, with a hint that a person can act on.
+//! Failure causes: maps Codex's errors to a cause, with a hint that a person can act on.
 //!
-//! This is the only file that looks into texts, and it does so last: Codex names most causes, but not all.
+//! This is the only file that inspects message texts, and it does so last: Codex has codes for most
+//! causes, but not for all.
 
 use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
 
-use super::wire::{ErrorTable, Fault, TurnError};
+use super::wire::{ErrorTable, RpcError, TurnError};
+use crate::http_status;
 use crate::lenient::Scalar;
-use crate::service;
 
-/// Codex's own words for what went wrong.
-const WORDS: &[(&str, Cause)] = &[
+/// Codex's error codes.
+const ERROR_CODES: &[(&str, Cause)] = &[
     ("unauthorized", Cause::Auth),
     ("usageLimitExceeded", Cause::RateLimit),
     ("rateLimitExceeded", Cause::RateLimit),
@@ -28,7 +29,7 @@ const WORDS: &[(&str, Cause)] = &[
     ("tooManyDenials", Cause::Denied),
 ];
 
-/// These come with the status of the model's service, when there was one.
+/// Error codes that carry the HTTP status of the model API, if there was one.
 const CONNECTION: &[&str] = &[
     "httpConnectionFailed",
     "responseStreamConnectionFailed",
@@ -36,32 +37,33 @@ const CONNECTION: &[&str] = &[
     "responseTooManyFailedAttempts",
 ];
 
-/// Sentences of Codex, with a hint where the cause's own says too little.
-const SENTENCES: &[(&str, Cause, &str)] = &[
+/// Parts of Codex's messages, each with a hint if the cause's default says too little.
+const MESSAGES: &[(&str, Cause, &str)] = &[
     (
         "no rollout found",
         Cause::BadRequest,
-        "There is no such session on this machine; leave out resume to begin a new one.",
+        "No such session exists on this machine; leave out resume to start a new one.",
     ),
     (
         "invalid thread id",
         Cause::BadRequest,
-        "Give resume the id of a session; leave it out to begin a new one.",
+        "Pass the id of a session to resume; leave it out to start a new one.",
     ),
     (
         "already has an active writer",
         Cause::BadRequest,
-        "Another process has this session open. End it first, or go on with a copy (fork).",
+        "Another process has this session open. End it first, or continue in a copy (fork).",
     ),
     (
         "unexpected argument",
         Cause::BadRequest,
-        "This version of codex does not have the option; update it, or remove the setting or extra argument.",
+        "This version of codex does not support the option; update it, or remove the setting or \
+         extra argument.",
     ),
     (
         "unknown variant",
         Cause::BadRequest,
-        "This version of codex does not know that; update it, or change the setting.",
+        "This version of codex does not support the value; update it, or change the setting.",
     ),
     (
         "Error loading config",
@@ -76,19 +78,21 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
     (
         "Missing environment variable",
         Cause::Auth,
-        "Set the variable that config.toml names as the provider's env_key; --env NAME passes it on.",
+        "Set the variable that config.toml names as the provider's env_key; --env NAME passes it \
+         through.",
     ),
     (
         "exceeds the maximum length",
         Cause::BadRequest,
-        "Codex takes at most a megabyte in a message; put the rest into a file that it can read.",
+        "Codex accepts at most a megabyte per message; put the rest into a file that it can read.",
     ),
     ("context_length_exceeded", Cause::BadRequest, CONTEXT),
     ("context window", Cause::BadRequest, CONTEXT),
     (
         "invalid_json_schema",
         Cause::BadRequest,
-        "Check json_schema: every object in it needs \"additionalProperties\": false and all its properties required.",
+        "Check json_schema: every object in it needs \"additionalProperties\": false and all its \
+         properties required.",
     ),
     ("reason: max_output_tokens", Cause::OutputLimit, ""),
     ("reason: content_filter", Cause::Refused, ""),
@@ -113,40 +117,40 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
     ("invalid_request_error", Cause::BadRequest, ""),
 ];
 
-const CONTEXT: &str = "Shorten the prompt, or begin a new session.";
+const CONTEXT: &str = "Shorten the prompt, or start a new session.";
 
-/// The outcome of a turn that failed.
+/// Returns the outcome of a failed turn.
 pub(super) fn of_error(error: &TurnError<'_>) -> Outcome {
-    let (word, status) = named(error);
+    let (code, status) = error_code(error);
     let message = error.message.or_empty();
-    let status = status.or_else(|| service::status_after(message, STATUS_MARKS));
-    let (said, special) = by_text(message).unzip();
-    let known = WORDS
+    let status = status.or_else(|| http_status::status_after(message, STATUS_MARKS));
+    let (by_message, specific) = by_text(message).unzip();
+    let known = ERROR_CODES
         .iter()
-        .find(|(name, _)| *name == word)
+        .find(|(known, _)| *known == code)
         .map(|(_, cause)| *cause);
-    let connected = CONNECTION.contains(&word.as_str());
-    let by_status = status.and_then(service::cause);
+    let is_connection = CONNECTION.contains(&code.as_str());
+    let by_status = status.and_then(http_status::cause);
     let cause = known
         .or(by_status)
-        .or(said)
-        .or(connected.then_some(Cause::Network))
+        .or(by_message)
+        .or(is_connection.then_some(Cause::Network))
         .unwrap_or(Cause::Protocol);
     let text = if message.is_empty() {
         "Codex ended the turn with an error."
     } else {
         message
     };
-    let special = special
-        .filter(|_| said == Some(cause))
-        .or((word == "contextWindowExceeded").then_some(CONTEXT));
-    with_hint(Outcome::new(cause, text), special).with(|d| {
+    let specific = specific
+        .filter(|_| by_message == Some(cause))
+        .or((code == "contextWindowExceeded").then_some(CONTEXT));
+    with_hint(Outcome::new(cause, text), specific).with(|d| {
         d.http_status = status;
-        d.native = Some(word).filter(|word| !word.is_empty());
+        d.native = Some(code).filter(|code| !code.is_empty());
     })
 }
 
-/// The outcome of a turn of which there is only a sentence.
+/// Returns the outcome of a failed turn from its message alone.
 pub(super) fn of_text(message: &str) -> Outcome {
     of_error(&TurnError {
         message: Scalar::Text(message.into()),
@@ -154,54 +158,57 @@ pub(super) fn of_text(message: &str) -> Outcome {
     })
 }
 
-/// The word for an error, and the status that the model's service answered with.
-pub(super) fn named(error: &TurnError<'_>) -> (String, Option<u16>) {
+/// Returns the code of an error, and the HTTP status of the model API.
+pub(super) fn error_code(error: &TurnError<'_>) -> (String, Option<u16>) {
     let text = error.codex_error_info.map_or("null", |raw| raw.get());
-    if let Ok(Scalar::Text(word)) = serde_json::from_str::<Scalar<'_>>(text) {
-        return (word.into_owned(), None);
+    if let Ok(Scalar::Text(code)) = serde_json::from_str::<Scalar<'_>>(text) {
+        return (code.into_owned(), None);
     }
     let table: ErrorTable<'_> = serde_json::from_str(text).unwrap_or_default();
-    let Some((word, facts)) = table.0.unwrap_or_default().into_iter().next() else {
+    let Some((code, details)) = table.0.unwrap_or_default().into_iter().next() else {
         return (String::new(), None);
     };
-    let status = facts.map().and_then(|facts| facts.http_status_code.count());
+    let status = details
+        .map()
+        .and_then(|details| details.http_status_code.count());
     (
-        word.into_owned(),
+        code.into_owned(),
         status.and_then(|status| u16::try_from(status).ok()),
     )
 }
 
-/// Words before the status in a sentence of Codex: `codex exec` has nothing else.
+/// Texts that precede the status in Codex's messages: `codex exec` reports nothing else.
 const STATUS_MARKS: &[&str] = &["unexpected status ", "last status: "];
 
-/// JSON-RPC's codes, as Codex uses them.
+/// JSON-RPC error code that Codex uses for overload.
 const OVERLOADED: i64 = -32_001;
 
-/// The outcome of a request that was refused.
-pub(super) fn of_fault(kind: &str, fault: Option<&Fault<'_>>) -> Outcome {
+/// Returns the outcome of a refused request.
+pub(super) fn of_rpc_error(kind: &str, error: Option<&RpcError<'_>>) -> Outcome {
     #[expect(
         clippy::cast_possible_truncation,
         reason = "codes are small whole numbers"
     )]
-    let code = fault
-        .and_then(|fault| fault.code.amount())
+    let code = error
+        .and_then(|error| error.code.amount())
         .map(|code| code as i64);
-    let message = fault
-        .map(|fault| fault.message.or_empty())
+    let message = error
+        .map(|error| error.message.or_empty())
         .filter(|it| !it.is_empty())
         .unwrap_or("no reason given");
-    let (said, special) = by_text(message).unzip();
+    let (by_message, specific) = by_text(message).unzip();
     let cause = match code {
         Some(OVERLOADED) => Cause::Overloaded,
-        // What Codex calls an invalid request can be anything that was wrong with it.
-        Some(-32_602..=-32_600) => said.unwrap_or(Cause::BadRequest),
-        _ => said.unwrap_or(Cause::Protocol),
+        // Codex uses the codes of invalid requests for anything that was wrong with one.
+        Some(-32_602..=-32_600) => by_message.unwrap_or(Cause::BadRequest),
+        _ => by_message.unwrap_or(Cause::Protocol),
     };
     let outcome = Outcome::new(cause, format!("Codex refused {kind}: {message}"));
-    with_hint(outcome, special).with(|d| d.native = code.map(|code| code.to_string()))
+    with_hint(outcome, specific).with(|d| d.native = code.map(|code| code.to_string()))
 }
 
-/// The blame for a process that went before it said anything; none when its last words do not explain it.
+/// Returns the outcome of a process that exited before any output, or `None` if its stderr does not
+/// explain it.
 pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
     if exit.signal.is_some() || exit.code == Some(0) {
         return None;
@@ -219,9 +226,10 @@ pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
     }))
 }
 
-/// Whether a program that went at once did so because it knows no app-server. One that has the subcommand never says that it
-/// is unknown; one that has it not takes the word for a prompt, and misses a terminal.
-pub(super) fn knows_no_app_server(exit: &Exit) -> bool {
+/// Returns true if a program exited at once because it has no app-server. A program with the
+/// subcommand never calls it unknown; one without it takes the name for a prompt and reports a
+/// missing terminal.
+pub(super) fn lacks_app_server(exit: &Exit) -> bool {
     let says = |text: &str| exit.stderr.contains(text);
     match exit.code {
         Some(2) => says("unrecognized subcommand") || says("unexpected argument 'app-server'"),
@@ -231,13 +239,13 @@ pub(super) fn knows_no_app_server(exit: &Exit) -> bool {
 }
 
 fn by_text(text: &str) -> Option<(Cause, &'static str)> {
-    SENTENCES
+    MESSAGES
         .iter()
-        .find(|(sentence, ..)| text.contains(sentence))
+        .find(|(part, ..)| text.contains(part))
         .map(|(_, cause, hint)| (*cause, *hint))
 }
 
-/// The turn is over; some of its calls were not allowed.
+/// Returns the outcome of a turn with denied calls.
 pub(super) fn denied(mut tools: Vec<String>) -> Outcome {
     tools.sort();
     tools.dedup();
@@ -248,34 +256,37 @@ pub(super) fn denied(mut tools: Vec<String>) -> Outcome {
     with_hint(outcome, None).with(|d| d.denied_tools = tools)
 }
 
-fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
-    let usual = match outcome.cause {
+fn with_hint(outcome: Outcome, specific: Option<&'static str>) -> Outcome {
+    let default = match outcome.cause {
         Cause::Auth => {
             "Run `codex login`, or set the API key of the provider that config.toml names."
         }
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
         Cause::Overloaded => {
-            "The model's service is overloaded; try again in a moment, or choose another model."
+            "The model API is overloaded; try again in a moment, or choose another model."
         }
-        Cause::ServerError => service::SERVER_ERROR_HINT,
+        Cause::ServerError => http_status::SERVER_ERROR_HINT,
         Cause::Network => {
-            "Check the network, the proxy and the provider's base_url in config.toml, then try again."
+            "Check the network, the proxy and the provider's base_url in config.toml, then try \
+             again."
         }
         Cause::Budget => "Raise the budget, or give a smaller task.",
         Cause::OutputLimit => "Ask for less at a time.",
         Cause::Refused => "Rephrase the request in a new session, or choose another model.",
         Cause::Denied => {
-            "Allow the calls by rules (policy.toml, --permissions), choose another --permission-mode, or pass --tolerate-denials if the answer is good without them."
+            "Allow the calls by rules (policy.toml, --permissions), choose another \
+             --permission-mode, or pass --tolerate-denials to accept the answer anyway."
         }
         Cause::BadRequest => "Check the prompt, the model and the settings.",
-        Cause::Protocol => "Try again; if it stays, codex may be too old or too new for Ostler.",
+        Cause::Protocol => "Try again, or run `codex` directly for more details.",
         _ => return outcome,
     };
-    let hint = special.filter(|hint| !hint.is_empty()).unwrap_or(usual);
+    let hint = specific.filter(|hint| !hint.is_empty()).unwrap_or(default);
     outcome.hint(hint)
 }
 
-/// The code for what Codex says about its surroundings: what its sandbox lacks here is about the machine, not about the task.
+/// Returns the notice code of a warning. A limitation of the sandbox concerns the machine, not the
+/// task.
 pub(super) fn code_of_warning(text: &str) -> &'static str {
     if text.contains("bubblewrap") {
         "sandbox_warning"
@@ -284,12 +295,12 @@ pub(super) fn code_of_warning(text: &str) -> &'static str {
     }
 }
 
-/// The error of a retry, in one sentence.
+/// Describes a retried error in one sentence.
 pub(super) fn retry(error: &TurnError<'_>) -> String {
     let details = Some(error.additional_details.or_empty()).filter(|it| !it.is_empty());
     let details = details.map(|it| format!(" ({it})")).unwrap_or_default();
     format!(
-        "The model's service failed: {}{details}.",
+        "The model API failed: {}{details}.",
         error.message.or_empty()
     )
 }
@@ -298,13 +309,13 @@ pub(super) fn retry(error: &TurnError<'_>) -> String {
 mod tests {
     use super::*;
 
-    fn blamed(error: &str) -> Outcome {
+    fn outcome_of(error: &str) -> Outcome {
         of_error(&serde_json::from_str(error).unwrap())
     }
 
     // S1-23…S1-27
     #[test]
-    fn every_error_has_its_cause_and_a_hint() {
+    fn every_error_has_a_cause_and_a_hint() {
         for (error, cause) in [
             (
                 r#"{"message":"unexpected status 401 Unauthorized: x","codexErrorInfo":{"httpConnectionFailed":{"httpStatusCode":401}}}"#,
@@ -368,7 +379,7 @@ mod tests {
             ),
             ("{}", Cause::Protocol),
         ] {
-            let outcome = blamed(error);
+            let outcome = outcome_of(error);
             assert_eq!(outcome.cause, cause, "{error}");
             assert!(
                 outcome.hint.is_some() && !outcome.message.is_empty(),
@@ -378,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_has_a_status_where_codex_says_nothing_else() {
+    fn status_is_read_from_the_message() {
         let status = |text: &str| of_text(text).detail.and_then(|detail| detail.http_status);
         assert_eq!(
             status("unexpected status 401 Unauthorized: the provider's words, url: x"),
@@ -402,8 +413,10 @@ mod tests {
 
     // P55
     #[test]
-    fn refused_requests_say_what_to_do() {
-        let of = |fault: &str| of_fault("to go on", Some(&serde_json::from_str(fault).unwrap()));
+    fn refused_requests_have_hints() {
+        let of = |error: &str| {
+            of_rpc_error("thread/resume", Some(&serde_json::from_str(error).unwrap()))
+        };
         let busy = of(r#"{"code":-32600,"message":"thread x already has an active writer"}"#);
         assert_eq!(busy.cause, Cause::BadRequest);
         assert!(busy.hint.unwrap().contains("fork"));
@@ -422,29 +435,26 @@ mod tests {
     }
 
     #[test]
-    fn only_a_program_without_the_subcommand_is_driven_by_exec() {
+    fn only_programs_without_app_server_fall_back_to_exec() {
         let exit = |code, stderr: &str| Exit {
             code: Some(code),
             signal: None,
             stderr: stderr.to_owned(),
         };
-        assert!(knows_no_app_server(&exit(
+        assert!(lacks_app_server(&exit(
             2,
             "error: unrecognized subcommand 'app-server'\n\nUsage: codex"
         )));
-        assert!(knows_no_app_server(&exit(
+        assert!(lacks_app_server(&exit(
             1,
             "Error: stdin is not a terminal\n"
         )));
-        assert!(!knows_no_app_server(&exit(
+        assert!(!lacks_app_server(&exit(
             2,
             "error: unexpected argument '--foo' found"
         )));
-        assert!(!knows_no_app_server(&exit(
-            1,
-            "Error loading config.toml: x"
-        )));
-        assert!(!knows_no_app_server(&Exit {
+        assert!(!lacks_app_server(&exit(1, "Error loading config.toml: x")));
+        assert!(!lacks_app_server(&Exit {
             signal: Some(9),
             ..Exit::default()
         }));

@@ -1,28 +1,28 @@
-//! One conversation with Codex's app-server: what is said to it, and which file reads which of its messages.
+//! Conversation with Codex's app-server: dispatch of its messages, and what is sent to it.
 //!
-//! Notes that only show that it is alive yield nothing: that a line came is activity enough. Notes that are not known here
-//! are kept whole in a notice.
+//! Notifications that only show that it is alive yield nothing: the line itself counts as activity.
+//! Unknown notifications are reported whole in a notice.
 
 use ostler_core::dialect::{
-    Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver, Version,
+    Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult, Version,
 };
 use ostler_core::event::{Level, Started, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec};
 
-use super::items::{Items, unknown};
-use super::notifications::{self, read};
+use super::items::{Items, report_unknown};
+use super::notifications::{self, parse_line};
 use super::permissions::{AskContext, OpenPermissions, Requester};
 use super::plan::Plan;
-use super::requests::{self, Sandbox, Text, TurnStart};
+use super::requests::{self, SandboxSetting, TextInput, TurnStart};
 use super::settings::MODES;
-use super::subagents::Others;
-use super::usage::Spend;
-use super::wire::{Answer, Fault, Message, Params, TurnError};
+use super::subagents::SubagentItems;
+use super::usage::UsageTracker;
+use super::wire::{Message, Params, Response, RpcError, TurnError};
 use super::{NAME, blame, plan, rpc};
 
-/// The ids of our requests: each says what the answer is about.
+/// Prefixes of request ids: each names the purpose of the request.
 const INITIALIZE: &str = "initialize";
 const THREAD: &str = "thread";
 const TURN: &str = "turn";
@@ -30,51 +30,54 @@ const STEER: &str = "steer";
 const INTERRUPT: &str = "interrupt";
 const CLEAN: &str = "clean";
 
-/// The state of one conversation. What belongs to a turn is in [`Turn`] and in [`Items`], and goes with it.
+/// State of one conversation. Whatever belongs to a turn is in [`Turn`] and [`Items`] and is
+/// dropped with it.
 pub(super) struct AppServerConversation {
     plan: Plan,
-    /// The further directories, for a sandbox that is chosen later.
+    /// Additional directories, for a sandbox that is selected later.
     roots: Vec<String>,
     version: Option<String>,
     cwd: Option<String>,
     model: Option<String>,
-    /// What is to be different from the next turn on.
+    /// Changes that take effect with the next turn.
     next_model: Option<String>,
-    next_sandbox: Option<Sandbox>,
-    stage: Stage,
-    /// A prompt that waits until there is a thread.
-    waiting: Option<String>,
-    sent: u64,
+    next_sandbox: Option<SandboxSetting>,
+    phase: Phase,
+    /// A prompt that waits for the thread.
+    queued_prompt: Option<String>,
+    request_count: u64,
     turn: Turn,
     items: Items,
-    others: Others,
+    subagents: SubagentItems,
     permissions: OpenPermissions,
-    spend: Spend,
+    usage: UsageTracker,
 }
 
-/// How far the greeting is.
-enum Stage {
-    Greeting,
-    /// The thread that is talked in.
+/// Progress of the handshake.
+enum Phase {
+    Handshake,
+    /// The thread of the conversation.
     Ready(String),
-    /// There will be none.
+    /// The thread could not be opened.
     Failed(Outcome),
 }
 
-/// What is known of the turn under way.
+/// State of the current turn.
 #[derive(Default)]
 struct Turn {
     open: bool,
-    /// Its id, once Codex said that it has begun. Before, it takes neither interrupts nor messages.
+    /// Its id, once Codex has started it. Before that, Codex accepts neither interrupts nor
+    /// messages.
     id: Option<String>,
     interrupt: Interrupt,
-    /// The sandbox that it was asked for with: settled once it has begun.
-    sandbox: Option<Sandbox>,
+    /// The sandbox it was requested with, which is settled once the turn has started.
+    sandbox: Option<SandboxSetting>,
     steers: Vec<String>,
-    /// How many messages were sent into it, and how many of the user's Codex has taken up, the prompt among them.
+    /// Number of messages sent into the turn, and of user messages that Codex has accepted,
+    /// including the prompt.
     steered: usize,
-    taken: usize,
-    /// What Codex said went wrong, and that it gave up.
+    accepted: usize,
+    /// The error that made Codex give up.
     error: Option<Outcome>,
 }
 
@@ -82,8 +85,8 @@ struct Turn {
 enum Interrupt {
     #[default]
     None,
-    /// It waits until the turn is there to be interrupted.
-    Wanted,
+    /// Waits until the turn can be interrupted.
+    Pending,
     Sent,
 }
 
@@ -97,19 +100,19 @@ impl AppServerConversation {
             model: None,
             next_model: None,
             next_sandbox: None,
-            stage: Stage::Greeting,
-            waiting: None,
-            sent: 0,
+            phase: Phase::Handshake,
+            queued_prompt: None,
+            request_count: 0,
             turn: Turn::default(),
-            items: Items::new(plan.dir.clone()).showing(plan.partial),
-            others: Others::default(),
+            items: Items::new(plan.dir.clone()).streaming(plan.partial),
+            subagents: SubagentItems::default(),
             permissions: OpenPermissions::new(spec),
-            spend: Spend::default(),
+            usage: UsageTracker::default(),
             plan,
         }
     }
 
-    fn around(&mut self) -> AskContext<'_> {
+    fn ask_context(&mut self) -> AskContext<'_> {
         AskContext {
             plan: &self.plan,
             items: &mut self.items,
@@ -118,10 +121,10 @@ impl AppServerConversation {
         }
     }
 
-    /// An id that was not used before; what it is about stays to be seen.
-    fn fresh(&mut self, about: &str) -> String {
-        self.sent += 1;
-        format!("{about}-{}", self.sent)
+    /// Returns an unused request id for this purpose.
+    fn next_id(&mut self, purpose: &str) -> String {
+        self.request_count += 1;
+        format!("{purpose}-{}", self.request_count)
     }
 
     fn prompt(&mut self, prompt: String, out: &mut Outbox) {
@@ -129,29 +132,29 @@ impl AppServerConversation {
             open: true,
             ..Turn::default()
         };
-        self.items.renew();
-        match &self.stage {
-            Stage::Greeting => self.waiting = Some(prompt),
-            Stage::Failed(outcome) => {
+        self.items.start_turn();
+        match &self.phase {
+            Phase::Handshake => self.queued_prompt = Some(prompt),
+            Phase::Failed(outcome) => {
                 let outcome = outcome.clone();
-                self.over(TurnOver::bare(outcome), out);
+                self.finish_turn(TurnResult::new(outcome), out);
             }
-            Stage::Ready(thread) => {
+            Phase::Ready(thread) => {
                 let params = RawJson::of(&TurnStart {
                     thread_id: thread,
-                    input: [Text::new(&prompt)],
+                    input: [TextInput::new(&prompt)],
                     model: self.next_model.as_deref(),
                     sandbox_policy: self.next_sandbox.clone(),
                     output_schema: self.plan.schema.as_ref(),
                 });
                 self.turn.sandbox.clone_from(&self.next_sandbox);
-                rpc::request((&self.fresh(TURN), "turn/start"), &params, out);
+                rpc::request((&self.next_id(TURN), "turn/start"), &params, out);
             }
         }
     }
 
-    /// Reads a message of whatever kind.
-    fn take(&mut self, message: &Message<'_>, raw: &str, out: &mut Outbox) {
+    /// Dispatches a message of any kind.
+    fn dispatch(&mut self, message: &Message<'_>, raw: &str, out: &mut Outbox) {
         let empty = Params::default();
         let params = message.params.map().unwrap_or(&empty);
         let id = message.id.map(|id| id.get()).filter(|id| *id != "null");
@@ -160,7 +163,7 @@ impl AppServerConversation {
                 let requester = if self.is_own(params) {
                     Requester::Own
                 } else {
-                    Requester::Other(self.others.of(params))
+                    Requester::Subagent(self.subagents.items_of(params))
                 };
                 let (items, permissions) = (&mut self.items, &mut self.permissions);
                 AskContext {
@@ -169,102 +172,107 @@ impl AppServerConversation {
                     permissions,
                     requester,
                 }
-                .hear((id, method), (params, raw), out);
+                .on_request((id, method), (params, raw), out);
             }
-            (Some(method), None) => self.note(method, (params, raw), out),
+            (Some(method), None) => self.on_notification(method, (params, raw), out),
             (None, Some(id)) => {
                 let id = id.trim_matches('"');
-                let about = id.split('-').next().unwrap_or_default();
+                let purpose = id.split('-').next().unwrap_or_default();
                 match (message.result.map(), message.error.map()) {
-                    (_, Some(fault)) => self.failed(about, Some(fault), out),
-                    (Some(answer), _) => self.answered(about, answer, out),
-                    (None, None) if matches!(about, INITIALIZE | THREAD) => {
-                        self.failed(about, None, out)
+                    (_, Some(error)) => self.on_error_response(purpose, Some(error), out),
+                    (Some(response), _) => self.on_response(purpose, response, out),
+                    (None, None) if matches!(purpose, INITIALIZE | THREAD) => {
+                        self.on_error_response(purpose, None, out)
                     }
                     (None, None) => {}
                 }
             }
-            (None, None) => unknown(raw, "a message without a method", out),
+            (None, None) => report_unknown(raw, "a message without a method", out),
         }
     }
 
-    /// A request of ours was carried out.
-    fn answered(&mut self, about: &str, answer: &Answer<'_>, out: &mut Outbox) {
-        match about {
+    /// Handles a successful response.
+    fn on_response(&mut self, purpose: &str, response: &Response<'_>, out: &mut Outbox) {
+        match purpose {
             INITIALIZE => {
-                self.version = answer
+                self.version = response
                     .user_agent
                     .text()
                     .and_then(Version::find)
                     .map(|version| version.to_string());
-                rpc::note("initialized", out);
+                rpc::notify("initialized", out);
                 let (method, params) = self.plan.thread();
                 rpc::request((THREAD, method), &params, out);
             }
             THREAD => {
-                let Some(thread) = answer.thread.map().and_then(|thread| thread.id.owned()) else {
-                    return self.failed(THREAD, None, out);
+                let Some(thread) = response.thread.map().and_then(|thread| thread.id.owned())
+                else {
+                    return self.on_error_response(THREAD, None, out);
                 };
-                self.model = answer.model.owned();
-                self.cwd = answer.cwd.owned();
+                self.model = response.model.owned();
+                self.cwd = response.cwd.owned();
                 if self.cwd.is_some() {
-                    self.items.home.clone_from(&self.cwd);
+                    self.items.session_dir.clone_from(&self.cwd);
                 }
-                self.stage = Stage::Ready(thread);
-                self.introduce(out);
-                self.say_what_waited(out);
+                self.phase = Phase::Ready(thread);
+                self.emit_started(out);
+                self.send_queued_prompt(out);
             }
             _ => {}
         }
     }
 
-    /// There is a thread: the prompt can be said, unless it is not wanted any more.
-    fn say_what_waited(&mut self, out: &mut Outbox) {
-        let Some(prompt) = self.waiting.take() else {
+    /// Sends the queued prompt, unless it was interrupted.
+    fn send_queued_prompt(&mut self, out: &mut Outbox) {
+        let Some(prompt) = self.queued_prompt.take() else {
             return;
         };
-        if self.turn.interrupt == Interrupt::Wanted {
-            return self.over(TurnOver::bare(interrupted()), out);
+        if self.turn.interrupt == Interrupt::Pending {
+            return self.finish_turn(TurnResult::new(interrupted()), out);
         }
         let steers = std::mem::take(&mut self.turn.steers);
         self.prompt(prompt, out);
         self.turn.steers = steers;
     }
 
-    /// A request of ours was not carried out.
-    fn failed(&mut self, about: &str, fault: Option<&Fault<'_>>, out: &mut Outbox) {
-        match about {
+    /// Handles an error response.
+    fn on_error_response(&mut self, purpose: &str, error: Option<&RpcError<'_>>, out: &mut Outbox) {
+        match purpose {
             INITIALIZE | THREAD => {
-                let kind = if about == THREAD {
+                let kind = if purpose == THREAD {
                     self.plan.thread().0
                 } else {
-                    about
+                    purpose
                 };
-                let outcome = blame::of_fault(kind, fault);
-                self.stage = Stage::Failed(outcome.clone());
+                let outcome = blame::of_rpc_error(kind, error);
+                self.phase = Phase::Failed(outcome.clone());
                 if self.turn.open {
-                    self.over(TurnOver::bare(outcome), out);
+                    self.finish_turn(TurnResult::new(outcome), out);
                 }
             }
             TURN if self.turn.open && self.turn.id.is_none() => {
-                self.over(TurnOver::bare(blame::of_fault("turn/start", fault)), out);
+                self.finish_turn(
+                    TurnResult::new(blame::of_rpc_error("turn/start", error)),
+                    out,
+                );
             }
             STEER => {
                 self.turn.steered = self.turn.steered.saturating_sub(1);
-                let why = fault
-                    .map(|fault| fault.message.or_empty())
+                let why = error
+                    .map(|error| error.message.or_empty())
                     .unwrap_or_default();
-                let message = format!("A message for the turn did not reach the model ({why}).");
+                let message = format!("A steering message did not reach the model ({why}).");
                 out.notice(Level::Warning, "steer_dropped", message);
             }
-            // The turn was not there yet, or is not there any more. In the first case it is tried again.
-            INTERRUPT if self.turn.open => self.turn.interrupt = Interrupt::Wanted,
+            // The turn has not started yet, or has ended already. In the first case the interrupt
+            // is retried.
+            INTERRUPT if self.turn.open => self.turn.interrupt = Interrupt::Pending,
             _ => {}
         }
     }
 
-    fn introduce(&self, out: &mut Outbox) {
-        let Stage::Ready(thread) = &self.stage else {
+    fn emit_started(&self, out: &mut Outbox) {
+        let Phase::Ready(thread) = &self.phase else {
             return;
         };
         out.event(Started {
@@ -277,17 +285,23 @@ impl AppServerConversation {
         });
     }
 
-    /// Whether a note is about the thread that is talked in, and not about one of a sub-agent.
+    /// Returns true if a notification is about the conversation's thread, and not about one of a
+    /// sub-agent.
     fn is_own(&self, params: &Params<'_>) -> bool {
-        match (&self.stage, params.thread_id.text()) {
-            (Stage::Ready(own), Some(thread)) => own == thread,
+        match (&self.phase, params.thread_id.text()) {
+            (Phase::Ready(own), Some(thread)) => own == thread,
             _ => true,
         }
     }
 
-    fn note(&mut self, method: &str, (params, raw): (&Params<'_>, &str), out: &mut Outbox) {
+    fn on_notification(
+        &mut self,
+        method: &str,
+        (params, raw): (&Params<'_>, &str),
+        out: &mut Outbox,
+    ) {
         match method {
-            "thread/tokenUsage/updated" => return self.spent(params, out),
+            "thread/tokenUsage/updated" => return self.on_token_usage(params, out),
             "serverRequest/resolved" => {
                 return self
                     .permissions
@@ -296,70 +310,76 @@ impl AppServerConversation {
             _ => {}
         }
         if !self.is_own(params) {
-            return self.others.hear(method, params, self.items.home.as_deref());
+            return self.subagents.on_notification(
+                method,
+                params,
+                self.items.session_dir.as_deref(),
+            );
         }
         match method {
-            "turn/started" => self.began(params, out),
-            "turn/completed" => self.completed(params, out),
-            "error" => self.erred(params, out),
+            "turn/started" => self.on_turn_started(params, out),
+            "turn/completed" => self.on_turn_completed(params, out),
+            "error" => self.on_error(params, out),
             "model/rerouted" => {
                 let message = format!(
-                    "Codex goes on with {} in place of {}.",
+                    "Codex switched to {} instead of {}.",
                     params.to_model.or_empty(),
                     params.from_model.or_empty()
                 );
                 out.notice(Level::Warning, "model_fallback", message);
                 self.model = params.to_model.owned().or(self.model.take());
             }
-            _ if self.spoke(method, (params, raw), out) => {}
-            _ => notifications::remark(method, params, raw, out),
+            _ if self.on_item(method, (params, raw), out) => {}
+            _ => notifications::on_other(method, params, raw, out),
         }
-        if self.turn.interrupt == Interrupt::Wanted && method.starts_with("item/") {
+        if self.turn.interrupt == Interrupt::Pending && method.starts_with("item/") {
             self.interrupt(out);
         }
     }
 
-    /// Reads what the agent says and does; false when the note is about something else.
-    fn spoke(
+    /// Handles what the agent says and does. Returns false for any other notification.
+    fn on_item(
         &mut self,
         method: &str,
         (params, raw): (&Params<'_>, &str),
         out: &mut Outbox,
     ) -> bool {
         if !self.turn.open && method.starts_with("item/") {
-            // The end of a command that was left running: its call has had its result.
+            // The end of a command that was left running. Its call already has its result.
             return true;
         }
         let (id, delta) = (params.item_id.or_empty(), params.delta.or_empty());
         match (method, params.item.map()) {
-            ("item/agentMessage/delta", _) => self.items.piece(TextKind::Reply, (id, delta), out),
+            ("item/agentMessage/delta", _) => {
+                self.items.on_delta(TextKind::Reply, (id, delta), out)
+            }
             ("item/reasoning/summaryTextDelta" | "item/reasoning/textDelta", _) => {
-                self.items.piece(TextKind::Thinking, (id, delta), out);
+                self.items.on_delta(TextKind::Thinking, (id, delta), out);
             }
-            ("item/reasoning/summaryPartAdded", _) => self.items.apart(id, out),
+            ("item/reasoning/summaryPartAdded", _) => self.items.on_part_added(id, out),
             ("item/started", Some(item)) => {
-                self.turn.taken += usize::from(item.kind.text() == Some("userMessage"));
-                self.items.begun(item, out);
+                self.turn.accepted += usize::from(item.kind.text() == Some("userMessage"));
+                self.items.on_started(item, out);
             }
-            ("item/completed", Some(item)) => self.items.done(item, raw, out),
-            ("item/fileChange/patchUpdated", _) => self.items.patched(id, params.changes),
+            ("item/completed", Some(item)) => self.items.on_completed(item, raw, out),
+            ("item/fileChange/patchUpdated", _) => self.items.on_patch_updated(id, params.changes),
             _ => return false,
         }
         true
     }
 
-    fn began(&mut self, params: &Params<'_>, out: &mut Outbox) {
+    fn on_turn_started(&mut self, params: &Params<'_>, out: &mut Outbox) {
         if !self.turn.open {
-            // Codex went on by itself.
+            // Codex started a turn by itself.
             self.turn = Turn {
                 open: true,
                 ..Turn::default()
             };
-            self.items.renew();
+            self.items.start_turn();
         }
         self.turn.id = params.turn.map().and_then(|turn| turn.id.owned());
-        self.spend.turn_began();
-        out.push(FromConversation::TurnBegan);
+        self.usage.begin_turn();
+        out.push(FromConversation::TurnStarted);
         if self.turn.sandbox.is_some() && self.turn.sandbox == self.next_sandbox {
             self.next_sandbox = None;
         }
@@ -369,31 +389,32 @@ impl AppServerConversation {
             .filter(|model| self.model.as_ref() != Some(model))
         {
             self.model = Some(model);
-            self.introduce(out);
+            self.emit_started(out);
         }
         for message in std::mem::take(&mut self.turn.steers) {
             self.steer(message, out);
         }
-        if self.turn.interrupt == Interrupt::Wanted {
+        if self.turn.interrupt == Interrupt::Pending {
             self.interrupt(out);
         }
     }
 
-    fn spent(&mut self, params: &Params<'_>, out: &mut Outbox) {
+    fn on_token_usage(&mut self, params: &Params<'_>, out: &mut Outbox) {
         let Some(usage) = params.token_usage.map() else {
             return;
         };
         let in_turn = self.turn.open && self.turn.id.is_some();
-        self.spend.hear(params.thread_id.or_empty(), usage, in_turn);
+        self.usage
+            .on_counts(params.thread_id.or_empty(), usage, in_turn);
         if in_turn {
-            self.spend
-                .turn(self.model.as_ref())
+            self.usage
+                .turn_usage(self.model.as_ref())
                 .into_iter()
                 .for_each(|usage| out.event(usage));
         }
     }
 
-    fn erred(&mut self, params: &Params<'_>, out: &mut Outbox) {
+    fn on_error(&mut self, params: &Params<'_>, out: &mut Outbox) {
         let empty = TurnError::default();
         let error = params.error.map().unwrap_or(&empty);
         if params.will_retry.is_true() {
@@ -402,7 +423,7 @@ impl AppServerConversation {
         self.turn.error = Some(blame::of_error(error));
     }
 
-    fn completed(&mut self, params: &Params<'_>, out: &mut Outbox) {
+    fn on_turn_completed(&mut self, params: &Params<'_>, out: &mut Outbox) {
         if !self.turn.open {
             return;
         }
@@ -419,25 +440,29 @@ impl AppServerConversation {
             }
             "completed" => blame::denied(std::mem::take(&mut self.items.denied)),
             "interrupted" => {
-                self.clean(out);
+                self.clean_terminals(out);
                 interrupted()
             }
             _ => error.unwrap_or_else(|| blame::of_error(&TurnError::default())),
         };
         let failed = !outcome.is_success() && outcome.cause != Cause::Denied;
-        let text = self.items.answer.take().filter(|_| !failed);
-        let wanted = text.as_deref().filter(|_| self.plan.schema.is_some());
-        let structured = wanted.and_then(|text| RawJson::parse(text).ok());
+        let text = self.items.reply.take().filter(|_| !failed);
+        let expected = text.as_deref().filter(|_| self.plan.schema.is_some());
+        let structured = expected.and_then(|text| RawJson::parse(text).ok());
         if self.plan.schema.is_some() && structured.is_none() && outcome.is_success() {
             out.notice(
                 Level::Warning,
                 "no_structured_answer",
-                "A structured answer was asked for, and none was given.",
+                "The agent gave no structured answer although one was requested.",
             );
         }
-        let usage = self.spend.turn(self.model.as_ref()).into_iter().collect();
-        self.over(
-            TurnOver {
+        let usage = self
+            .usage
+            .turn_usage(self.model.as_ref())
+            .into_iter()
+            .collect();
+        self.finish_turn(
+            TurnResult {
                 outcome,
                 text,
                 structured,
@@ -447,62 +472,62 @@ impl AppServerConversation {
         );
     }
 
-    /// Ends the commands of the turn: Codex leaves them running when it is interrupted.
-    fn clean(&mut self, out: &mut Outbox) {
-        if let Stage::Ready(thread_id) = &self.stage {
-            let params = requests::clean(thread_id);
+    /// Terminates the commands of the turn, which Codex leaves running when it is interrupted.
+    fn clean_terminals(&mut self, out: &mut Outbox) {
+        if let Phase::Ready(thread_id) = &self.phase {
+            let params = requests::clean_terminals(thread_id);
             rpc::request(
-                (&self.fresh(CLEAN), "thread/backgroundTerminals/clean"),
+                (&self.next_id(CLEAN), "thread/backgroundTerminals/clean"),
                 &params,
                 out,
             );
         }
     }
 
-    fn over(&mut self, over: TurnOver, out: &mut Outbox) {
+    fn finish_turn(&mut self, result: TurnResult, out: &mut Outbox) {
         self.permissions.withdraw_all(out);
         self.drop_steers(out);
-        self.waiting = None;
+        self.queued_prompt = None;
         self.turn = Turn::default();
-        out.push(FromConversation::TurnOver(over));
+        out.push(FromConversation::TurnEnded(result));
     }
 
     fn drop_steers(&mut self, out: &mut Outbox) {
         for message in std::mem::take(&mut self.turn.steers) {
-            let message = format!("The turn ended before it got this message: {message}");
+            let message = format!("The turn ended before it received this message: {message}");
             out.notice(Level::Warning, "steer_dropped", message);
         }
-        for _ in self.turn.taken.max(1)..=std::mem::take(&mut self.turn.steered) {
-            let message = "The turn ended before a message for it reached the model.";
+        for _ in self.turn.accepted.max(1)..=std::mem::take(&mut self.turn.steered) {
+            let message = "The turn ended before a steering message reached the model.";
             out.notice(Level::Warning, "steer_dropped", message);
         }
     }
 
     fn interrupt(&mut self, out: &mut Outbox) {
-        self.turn.interrupt = Interrupt::Wanted;
-        if let (Stage::Ready(thread_id), Some(turn_id)) = (&self.stage, &self.turn.id) {
+        self.turn.interrupt = Interrupt::Pending;
+        if let (Phase::Ready(thread_id), Some(turn_id)) = (&self.phase, &self.turn.id) {
             let params = requests::interrupt(thread_id, turn_id);
-            rpc::request((&self.fresh(INTERRUPT), "turn/interrupt"), &params, out);
+            rpc::request((&self.next_id(INTERRUPT), "turn/interrupt"), &params, out);
             self.turn.interrupt = Interrupt::Sent;
         }
     }
 
     fn steer(&mut self, message: String, out: &mut Outbox) {
-        match (&self.stage, &self.turn.id) {
-            (Stage::Ready(thread_id), Some(turn_id)) => {
+        match (&self.phase, &self.turn.id) {
+            (Phase::Ready(thread_id), Some(turn_id)) => {
                 let params = requests::steer(thread_id, turn_id, &message);
-                rpc::request((&self.fresh(STEER), "turn/steer"), &params, out);
+                rpc::request((&self.next_id(STEER), "turn/steer"), &params, out);
                 self.turn.steered += 1;
             }
             _ => self.turn.steers.push(message),
         }
     }
 
-    /// Both take effect with the next turn; Codex is told then.
+    /// Records a change. Model and mode take effect with the next turn, whose request carries them.
     fn change(&mut self, change: Change) -> Option<String> {
         match change {
             Change::Model(model) => self.next_model = Some(model),
-            Change::PermissionMode(mode) => match Sandbox::of(&mode, &self.roots) {
+            Change::PermissionMode(mode) => match SandboxSetting::of(&mode, &self.roots) {
                 Some(sandbox) => self.next_sandbox = Some(sandbox),
                 None => return Some(format!("expected one of: {}", MODES.join(", "))),
             },
@@ -518,7 +543,7 @@ pub(super) fn interrupted() -> Outcome {
 
 impl Conversation for AppServerConversation {
     fn on_start(&mut self, out: &mut Outbox) {
-        rpc::request((INITIALIZE, INITIALIZE), &requests::hello(), out);
+        rpc::request((INITIALIZE, INITIALIZE), &requests::initialize(), out);
     }
 
     fn send(&mut self, message: ToAgent, out: &mut Outbox) {
@@ -526,8 +551,10 @@ impl Conversation for AppServerConversation {
             ToAgent::Prompt(prompt) => self.prompt(prompt, out),
             ToAgent::Steer(message) => self.steer(message, out),
             ToAgent::Interrupt => self.interrupt(out),
-            ToAgent::Verdict { id, verdict } => self.around().decided(&id, &verdict, out),
-            ToAgent::ToolDone { id, ok, output } => self.permissions.done(&id, (ok, &output), out),
+            ToAgent::Verdict { id, verdict } => self.ask_context().on_verdict(&id, &verdict, out),
+            ToAgent::ToolDone { id, ok, output } => {
+                self.permissions.on_tool_result(&id, (ok, &output), out)
+            }
             ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } => {}
             ToAgent::Change { id, change } => {
                 let error = self.change(change);
@@ -537,15 +564,15 @@ impl Conversation for AppServerConversation {
     }
 
     fn on_line(&mut self, raw: &str, out: &mut Outbox) {
-        let mut heard =
+        let mut dispatch =
             |text: &str, out: &mut Outbox| match serde_json::from_str::<Message<'_>>(text) {
                 Ok(message) => {
-                    self.take(&message, text, out);
+                    self.dispatch(&message, text, out);
                     None
                 }
                 Err(error) => Some(error),
             };
-        read(raw, &mut heard, out);
+        parse_line(raw, &mut dispatch, out);
     }
 
     fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
@@ -555,18 +582,18 @@ impl Conversation for AppServerConversation {
             return;
         }
         let usage: Vec<_> = self
-            .spend
-            .turn(self.model.as_ref())
+            .usage
+            .turn_usage(self.model.as_ref())
             .into_iter()
             .filter(|_| turn.id.is_some())
             .collect();
-        let silent = matches!(self.stage, Stage::Greeting);
-        match blame::of_exit(exit).filter(|_| silent) {
-            Some(outcome) => out.push(FromConversation::TurnOver(TurnOver {
+        let in_handshake = matches!(self.phase, Phase::Handshake);
+        match blame::of_exit(exit).filter(|_| in_handshake) {
+            Some(outcome) => out.push(FromConversation::TurnEnded(TurnResult {
                 usage,
-                ..TurnOver::bare(outcome)
+                ..TurnResult::new(outcome)
             })),
-            // How the turn ended is for others to say; what it used is known only here.
+            // The session driver determines how the turn ended; only the usage is known here.
             None => usage.into_iter().for_each(|part| out.event(part)),
         }
     }

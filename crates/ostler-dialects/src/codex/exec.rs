@@ -1,6 +1,7 @@
-//! One message to `codex exec --json`: the prompt goes to stdin, which is closed, and lines come until the turn is over.
+//! Conversation with `codex exec --json`: the prompt goes to stdin, which is then closed, and lines
+//! arrive until the turn ends.
 
-use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver};
+use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult};
 use ostler_core::event::{Level, Started};
 use ostler_core::outcome::Outcome;
 use ostler_core::raw_json::RawJson;
@@ -8,24 +9,24 @@ use ostler_core::spec::{Denials, Spec, keys};
 use ostler_core::usage::{Scope, Usage};
 
 use super::conversation::interrupted;
-use super::items::{Items, unknown};
-use super::notifications::read;
+use super::items::{Items, report_unknown};
+use super::notifications::parse_line;
 use super::usage::tokens;
-use super::wire::Line;
+use super::wire::ExecLine;
 use super::{NAME, blame};
 
-/// The state of one conversation.
+/// State of one conversation.
 pub(super) struct ExecConversation {
     model: Option<String>,
     cwd: Option<String>,
     schema: bool,
     denials: Denials,
-    /// Whether an earlier session goes on. Its tokens are counted from its beginning.
+    /// Whether this resumes a session. Its tokens are counted from its start.
     resumes: bool,
     open: bool,
-    heard: bool,
+    started: bool,
     interrupted: bool,
-    /// What Codex said last about an error.
+    /// Last error that Codex reported.
     error: Option<String>,
     items: Items,
 }
@@ -39,7 +40,7 @@ impl ExecConversation {
             denials: spec.denials,
             resumes: spec.settings.get(keys::RESUME).is_some(),
             open: false,
-            heard: false,
+            started: false,
             interrupted: false,
             error: None,
             items: Items::new(cwd.clone()),
@@ -47,10 +48,10 @@ impl ExecConversation {
         }
     }
 
-    fn take(&mut self, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+    fn dispatch(&mut self, line: &ExecLine<'_>, raw: &str, out: &mut Outbox) {
         match (line.kind.or_empty(), line.item.map()) {
             ("thread.started", _) => {
-                self.heard = true;
+                self.started = true;
                 out.event(Started {
                     agent: NAME.to_owned(),
                     agent_version: None,
@@ -60,18 +61,18 @@ impl ExecConversation {
                     tools: Vec::new(),
                 });
             }
-            ("turn.started", _) => out.push(FromConversation::TurnBegan),
-            ("item.started", Some(item)) => self.items.begun(item, out),
-            ("item.completed", Some(item)) => self.items.done(item, raw, out),
+            ("turn.started", _) => out.push(FromConversation::TurnStarted),
+            ("item.started", Some(item)) => self.items.on_started(item, out),
+            ("item.completed", Some(item)) => self.items.on_completed(item, raw, out),
             ("item.updated", _) => {}
-            ("turn.completed", _) => self.completed(line, out),
+            ("turn.completed", _) => self.on_turn_completed(line, out),
             ("turn.failed", _) => {
                 let message = line
                     .error
                     .map()
                     .and_then(|error| error.message.owned())
                     .or(self.error.take());
-                self.over(
+                self.finish_turn(
                     blame::of_text(&message.unwrap_or_default()),
                     Vec::new(),
                     out,
@@ -83,17 +84,17 @@ impl ExecConversation {
                     out.notice(
                         Level::Warning,
                         "api_retry",
-                        format!("The model's service failed: {message}."),
+                        format!("The model API failed: {message}."),
                     );
                 } else {
                     self.error = Some(message.to_owned());
                 }
             }
-            (other, _) => unknown(raw, &format!("type {other:?}"), out),
+            (other, _) => report_unknown(raw, &format!("type {other:?}"), out),
         }
     }
 
-    fn completed(&mut self, line: &Line<'_>, out: &mut Outbox) {
+    fn on_turn_completed(&mut self, line: &ExecLine<'_>, out: &mut Outbox) {
         let usage = line
             .usage
             .map()
@@ -114,14 +115,14 @@ impl ExecConversation {
         } else {
             blame::denied(denied)
         };
-        self.over(outcome, usage.into_iter().collect(), out);
+        self.finish_turn(outcome, usage.into_iter().collect(), out);
     }
 
-    fn over(&mut self, outcome: Outcome, usage: Vec<Usage>, out: &mut Outbox) {
+    fn finish_turn(&mut self, outcome: Outcome, usage: Vec<Usage>, out: &mut Outbox) {
         if !std::mem::take(&mut self.open) {
             return;
         }
-        let text = self.items.answer.take().filter(|_| outcome.is_success());
+        let text = self.items.reply.take().filter(|_| outcome.is_success());
         let structured = text
             .as_deref()
             .filter(|_| self.schema)
@@ -130,10 +131,10 @@ impl ExecConversation {
             out.notice(
                 Level::Warning,
                 "no_structured_answer",
-                "A structured answer was asked for, and none was given.",
+                "The agent gave no structured answer although one was requested.",
             );
         }
-        out.push(FromConversation::TurnOver(TurnOver {
+        out.push(FromConversation::TurnEnded(TurnResult {
             outcome,
             text,
             structured,
@@ -156,22 +157,22 @@ impl Conversation for ExecConversation {
                 self.interrupted = true;
                 out.push(FromConversation::Terminate);
             }
-            // The next process is started with it.
+            // The next process is launched with it.
             ToAgent::Change { id, .. } => out.push(FromConversation::Changed { id, error: None }),
             _ => {}
         }
     }
 
     fn on_line(&mut self, raw: &str, out: &mut Outbox) {
-        let mut heard = |text: &str, out: &mut Outbox| match serde_json::from_str::<Line<'_>>(text)
-        {
-            Ok(line) => {
-                self.take(&line, text, out);
-                None
-            }
-            Err(error) => Some(error),
-        };
-        read(raw, &mut heard, out);
+        let mut started =
+            |text: &str, out: &mut Outbox| match serde_json::from_str::<ExecLine<'_>>(text) {
+                Ok(line) => {
+                    self.dispatch(&line, text, out);
+                    None
+                }
+                Err(error) => Some(error),
+            };
+        parse_line(raw, &mut started, out);
     }
 
     fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
@@ -179,17 +180,17 @@ impl Conversation for ExecConversation {
             return;
         }
         if self.interrupted {
-            return self.over(interrupted(), Vec::new(), out);
+            return self.finish_turn(interrupted(), Vec::new(), out);
         }
-        let said = self.error.take().map(|error| blame::of_text(&error));
-        if let Some(outcome) = said.or_else(|| blame::of_exit(exit).filter(|_| !self.heard)) {
-            self.over(outcome, Vec::new(), out);
+        let reported = self.error.take().map(|error| blame::of_text(&error));
+        if let Some(outcome) = reported.or_else(|| blame::of_exit(exit).filter(|_| !self.started)) {
+            self.finish_turn(outcome, Vec::new(), out);
         }
     }
 }
 
 /// Returns true if a recording that begins with this text is of `codex exec`.
-pub(super) fn is_recorded(opening: &str) -> bool {
+pub(super) fn recognizes(opening: &str) -> bool {
     #[derive(serde::Deserialize)]
     struct Head<'a> {
         #[serde(rename = "type")]

@@ -1,4 +1,4 @@
-//! Items: what the agent says and does, in both languages.
+//! Items: what the agent says and does, over either transport.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,50 +9,50 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::tool_use;
-use super::wire::{Item, Piece};
+use super::wire::{ContentItem, Item};
 use crate::lenient::{Node, Scalar};
 
 /// The items of a turn.
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    /// Whether text is shown as it is written.
+    /// Whether text is streamed as it is written.
     partial: bool,
-    /// Where the session is.
-    pub(super) home: Option<String>,
-    /// Messages and thoughts that came in pieces.
+    /// Directory of the session.
+    pub(super) session_dir: Option<String>,
+    /// Messages and thoughts that were streamed.
     streamed: BTreeSet<String>,
-    /// Tool calls by their ids: the tool and its arguments.
+    /// Tool calls by id: the tool and its arguments.
     pub(super) calls: BTreeMap<String, (String, RawJson)>,
-    /// Calls of tools of MCP servers: which server.
+    /// Servers of calls to MCP tools, by call id.
     servers: BTreeMap<String, String>,
-    /// Calls whose result was told.
-    over: BTreeSet<String>,
-    /// Why calls were denied here.
+    /// Calls whose result was reported.
+    finished: BTreeSet<String>,
+    /// Reasons of denials, by call id.
     pub(super) denials: BTreeMap<String, String>,
-    /// The tools whose calls were denied.
+    /// Tools whose calls were denied.
     pub(super) denied: Vec<String>,
-    /// What was said last.
-    pub(super) answer: Option<String>,
+    /// Last message.
+    pub(super) reply: Option<String>,
 }
 
-/// What an item is.
+/// Kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ItemKind {
     Message,
     Thought,
     Call,
-    /// Codex says that something is not as it should be.
+    /// A warning of Codex.
     Warning,
     Compaction,
-    /// It says nothing new: the caller's own words, the plan, marks of a mode.
+    /// Nothing new: the caller's own messages, the plan, mode markers.
     Silent,
     Unknown,
 }
 
-fn kind(item: &Item<'_>) -> Kind {
+fn kind(item: &Item<'_>) -> ItemKind {
     match item.kind.or_empty() {
-        "agentMessage" | "agent_message" => Kind::Message,
-        "reasoning" => Kind::Thought,
+        "agentMessage" | "agent_message" => ItemKind::Message,
+        "reasoning" => ItemKind::Thought,
         "commandExecution"
         | "command_execution"
         | "fileChange"
@@ -64,47 +64,47 @@ fn kind(item: &Item<'_>) -> Kind {
         | "collab_tool_call"
         | "webSearch"
         | "web_search"
-        | "imageView" => Kind::Call,
-        "error" => Kind::Warning,
-        "contextCompaction" => Kind::Compaction,
+        | "imageView" => ItemKind::Call,
+        "error" => ItemKind::Warning,
+        "contextCompaction" => ItemKind::Compaction,
         "userMessage" | "hookPrompt" | "plan" | "todo_list" | "subAgentActivity" | "sleep"
-        | "functionCallOutput" | "enteredReviewMode" | "exitedReviewMode" => Kind::Silent,
-        _ => Kind::Unknown,
+        | "functionCallOutput" | "enteredReviewMode" | "exitedReviewMode" => ItemKind::Silent,
+        _ => ItemKind::Unknown,
     }
 }
 
 impl Items {
-    /// None yet, in a session that is at home there.
-    pub(super) fn new(home: Option<String>) -> Self {
+    /// Creates an empty set of items for a session in this directory.
+    pub(super) fn new(session_dir: Option<String>) -> Self {
         Self {
-            home,
+            session_dir,
             ..Self::default()
         }
     }
 
-    /// The same, with text as it is written if that is wanted.
-    pub(super) fn showing(self, partial: bool) -> Self {
+    /// Sets whether text is streamed as it is written.
+    pub(super) fn streaming(self, partial: bool) -> Self {
         Self { partial, ..self }
     }
 
-    /// Another turn begins.
-    pub(super) fn renew(&mut self) {
+    /// Starts a turn.
+    pub(super) fn start_turn(&mut self) {
         *self = Self {
             partial: self.partial,
-            home: self.home.take(),
+            session_dir: self.session_dir.take(),
             ..Self::default()
         };
     }
 
-    /// An item was begun.
-    pub(super) fn begun(&mut self, item: &Item<'_>, out: &mut Outbox) {
-        if kind(item) == Kind::Call {
+    /// Handles the start of an item.
+    pub(super) fn on_started(&mut self, item: &Item<'_>, out: &mut Outbox) {
+        if kind(item) == ItemKind::Call {
             self.call(item, out);
         }
     }
 
-    /// A piece of a message or a thought.
-    pub(super) fn piece(&mut self, kind: TextKind, (id, text): (&str, &str), out: &mut Outbox) {
+    /// Handles a delta of a message or a thought.
+    pub(super) fn on_delta(&mut self, kind: TextKind, (id, text): (&str, &str), out: &mut Outbox) {
         if !self.partial || text.is_empty() {
             return;
         }
@@ -120,26 +120,26 @@ impl Items {
         });
     }
 
-    /// An item is complete.
-    pub(super) fn done(&mut self, item: &Item<'_>, raw: &str, out: &mut Outbox) {
+    /// Handles a completed item.
+    pub(super) fn on_completed(&mut self, item: &Item<'_>, raw: &str, out: &mut Outbox) {
         match kind(item) {
-            Kind::Message => {
+            ItemKind::Message => {
                 let text = item.text.or_empty();
-                self.answer = Some(text.to_owned())
+                self.reply = Some(text.to_owned())
                     .filter(|text| !text.is_empty())
-                    .or(self.answer.take());
-                self.whole(item, (TextKind::Reply, text.to_owned()), out);
+                    .or(self.reply.take());
+                self.emit_text(item, (TextKind::Reply, text.to_owned()), out);
             }
-            Kind::Thought => self.whole(item, (TextKind::Thinking, thought(item)), out),
-            Kind::Call => self.result(item, out),
-            Kind::Warning => out.notice(Level::Warning, "agent_warning", item.message.or_empty()),
-            Kind::Compaction => out.notice(
-                Level::Info,
-                "compacted",
-                "The conversation was made shorter.",
-            ),
-            Kind::Silent => {}
-            Kind::Unknown => unknown(
+            ItemKind::Thought => self.emit_text(item, (TextKind::Thinking, thought(item)), out),
+            ItemKind::Call => self.result(item, out),
+            ItemKind::Warning => {
+                out.notice(Level::Warning, "agent_warning", item.message.or_empty())
+            }
+            ItemKind::Compaction => {
+                out.notice(Level::Info, "compacted", "The conversation was compacted.")
+            }
+            ItemKind::Silent => {}
+            ItemKind::Unknown => report_unknown(
                 raw,
                 &format!("an item of type {:?}", item.kind.or_empty()),
                 out,
@@ -147,8 +147,8 @@ impl Items {
         }
     }
 
-    /// A message that did not come in pieces.
-    fn whole(&mut self, item: &Item<'_>, (kind, text): (TextKind, String), out: &mut Outbox) {
+    /// Emits a message that was not streamed.
+    fn emit_text(&mut self, item: &Item<'_>, (kind, text): (TextKind, String), out: &mut Outbox) {
         if !text.is_empty() && !self.streamed.contains(item.id.or_empty()) {
             out.event(Text {
                 kind,
@@ -165,7 +165,7 @@ impl Items {
         if self.calls.contains_key(id) {
             return;
         }
-        let (name, input) = (tool(item), self.input(item));
+        let (name, input) = (tool_name(item), self.input(item));
         self.calls
             .insert(id.to_owned(), (name.clone(), input.clone()));
         self.servers
@@ -178,39 +178,40 @@ impl Items {
         });
     }
 
-    /// A call is over, and its result is nobody's business.
-    pub(super) fn forget(&mut self, id: &str) {
+    /// Removes a finished call whose result is not reported.
+    pub(super) fn remove(&mut self, id: &str) {
         self.calls.remove(id);
         self.servers.remove(id);
     }
 
-    /// What a change of files is to be has changed.
-    pub(super) fn patched(&mut self, id: &str, changes: Option<&RawValue>) {
+    /// Updates the changes of a file change.
+    pub(super) fn on_patch_updated(&mut self, id: &str, changes: Option<&RawValue>) {
         if let (Some((_, input)), Some(_)) = (self.calls.get_mut(id), changes) {
             *input = tool_use::changes_input(changes);
         }
     }
 
-    /// The open calls of tools of this MCP server with these arguments: Codex asks about one without saying which.
+    /// Returns the open calls to this MCP server's tools with these arguments. Codex asks about one
+    /// without naming it.
     pub(super) fn open_calls(&self, server: &str, input: &RawJson) -> Vec<(&String, &String)> {
         let of_server = |id: &String| self.servers.get(id).is_some_and(|of| of == server);
         let fits = |id: &String, given: &RawJson| {
-            !self.over.contains(id) && of_server(id) && given == input
+            !self.finished.contains(id) && of_server(id) && given == input
         };
         let all = self.calls.iter().filter(|(id, (_, given))| fits(id, given));
         all.map(|(id, (name, _))| (id, name)).collect()
     }
 
-    /// A piece of a thought that is apart from the one before.
-    pub(super) fn apart(&mut self, id: &str, out: &mut Outbox) {
+    /// Handles the start of another part of a thought.
+    pub(super) fn on_part_added(&mut self, id: &str, out: &mut Outbox) {
         if self.streamed.contains(id) {
-            self.piece(TextKind::Thinking, (id, "\n\n"), out);
+            self.on_delta(TextKind::Thinking, (id, "\n\n"), out);
         }
     }
 
     fn input(&self, item: &Item<'_>) -> RawJson {
         #[derive(Serialize)]
-        struct Said<'a> {
+        struct OtherInput<'a> {
             #[serde(skip_serializing_if = "Option::is_none")]
             query: Option<&'a str>,
             #[serde(skip_serializing_if = "Option::is_none")]
@@ -221,13 +222,13 @@ impl Items {
         match item.kind.or_empty() {
             "commandExecution" | "command_execution" => tool_use::command_input(
                 item.command.or_empty(),
-                (item.cwd.text(), self.home.as_deref()),
+                (item.cwd.text(), self.session_dir.as_deref()),
                 None,
             ),
             "fileChange" | "file_change" => tool_use::changes_input(item.changes),
             _ => match item.arguments {
                 Some(arguments) => RawJson::keep(arguments),
-                None => RawJson::of(&Said {
+                None => RawJson::of(&OtherInput {
                     query: item.query.text(),
                     path: item.path.text(),
                     prompt: item.prompt.text(),
@@ -237,10 +238,10 @@ impl Items {
     }
 
     fn result(&mut self, item: &Item<'_>, out: &mut Outbox) {
-        // Some are told of only when they are over.
+        // Some calls are reported only when they have finished.
         self.call(item, out);
         let id = item.id.or_empty();
-        self.over.insert(id.to_owned());
+        self.finished.insert(id.to_owned());
         let name = self.calls.get(id).map(|(name, _)| name.clone());
         let reason = self.denials.remove(id);
         let denied = item.status.text() == Some("declined") || reason.is_some();
@@ -254,7 +255,7 @@ impl Items {
         let output = if denied {
             reason.unwrap_or_else(|| "Denied.".to_owned())
         } else {
-            output(item)
+            tool_output(item)
         };
         out.event(ToolResult {
             id: id.to_owned(),
@@ -267,8 +268,8 @@ impl Items {
     }
 }
 
-/// The tool of a call, as the model knows it.
-fn tool(item: &Item<'_>) -> String {
+/// Returns the tool of a call, as the model knows it.
+fn tool_name(item: &Item<'_>) -> String {
     match item.kind.or_empty() {
         "commandExecution" | "command_execution" => tool_use::COMMAND.to_owned(),
         "fileChange" | "file_change" => tool_use::PATCH.to_owned(),
@@ -281,8 +282,8 @@ fn tool(item: &Item<'_>) -> String {
     }
 }
 
-/// What came of a call, as text.
-fn output(item: &Item<'_>) -> String {
+/// Returns the result of a call as text.
+fn tool_output(item: &Item<'_>) -> String {
     if let Some(text) = item.aggregated_output.text() {
         return text.to_owned();
     }
@@ -295,17 +296,19 @@ fn output(item: &Item<'_>) -> String {
         .result
         .map()
         .map_or(&item.content_items, |result| &result.content);
-    let text = |piece: &Node<'_, Piece<'_>>| piece.map().and_then(|piece| piece.text.owned());
+    let text = |on_delta: &Node<'_, ContentItem<'_>>| {
+        on_delta.map().and_then(|on_delta| on_delta.text.owned())
+    };
     let texts: Vec<String> = pieces.0.iter().filter_map(text).collect();
     match (error, item.changes) {
         (Some(error), _) => error,
-        (None, Some(changes)) => changed(changes),
+        (None, Some(changes)) => changed_files(changes),
         _ => texts.join("\n"),
     }
 }
 
-/// The files that were changed.
-fn changed(changes: &RawValue) -> String {
+/// Returns the changed files.
+fn changed_files(changes: &RawValue) -> String {
     tool_use::paths(changes.get()).join("\n")
 }
 
@@ -324,8 +327,8 @@ fn thought(item: &Item<'_>) -> String {
     }
 }
 
-/// Keeps a message that is not known here.
-pub(super) fn unknown(raw: &str, kind: &str, out: &mut Outbox) {
+/// Reports an unknown message in a notice that carries it whole.
+pub(super) fn report_unknown(raw: &str, kind: &str, out: &mut Outbox) {
     out.event(Notice::unknown_message(
         "Codex",
         kind,

@@ -1,6 +1,7 @@
-//! What to start: arguments from the settings, and the variables the child sees.
+//! Launch commands: arguments from the settings, and the child's environment.
 //!
-//! The app-server gets its settings over stdin, `codex exec` in its arguments; a prompt is in neither's arguments.
+//! The app-server gets its settings over stdin, `codex exec` in its arguments. Neither gets a
+//! prompt in its arguments.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +15,10 @@ use super::tool_use;
 use crate::extra::{self, Values};
 use crate::inherits;
 
-/// Where Codex keeps sessions, settings and its login.
+/// Paths of Codex's sessions, settings and login.
 const STATE: &[&str] = &["$CODEX_HOME/", "~/.codex/"];
 
-/// Where the program itself is, from the script `bin/codex.js` that npm puts on PATH.
+/// Paths of the native executable, relative to the script `bin/codex.js` that npm puts on PATH.
 pub(super) const NATIVES: &[&str] = &[
     "../../codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
     "../node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex",
@@ -29,10 +30,10 @@ pub(super) const NATIVES: &[&str] = &[
     "../node_modules/@openai/codex-darwin-x64/vendor/x86_64-apple-darwin/bin/codex",
 ];
 
-/// The longest name of a tool that the model's service takes.
+/// Maximum length of a tool name that the model API accepts.
 const NAME_CAP: usize = 64;
 
-/// Checks the spec and says what to start for the app-server.
+/// Checks the spec and returns the command that launches the app-server.
 pub(super) fn app_server(spec: &Spec) -> Result<Launch, SpecError> {
     check(&spec.settings)?;
     extra::check(&spec.extra_args, RESERVED, Values::One)?;
@@ -40,7 +41,8 @@ pub(super) fn app_server(spec: &Spec) -> Result<Launch, SpecError> {
     if let (true, Some(approval @ ("on-request" | "never"))) =
         (spec.policy.is_some(), spec.settings.last(APPROVAL))
     {
-        let why = "with rules Codex has to ask before every command; leave out one of the two";
+        let why = "conflicts with the policy, which needs Codex to ask before every command; \
+            remove one of the two";
         return Err(SpecError::new(APPROVAL, approval, why));
     }
     let mut args = vec![plain("app-server")];
@@ -49,7 +51,7 @@ pub(super) fn app_server(spec: &Spec) -> Result<Launch, SpecError> {
     Ok(launch(args))
 }
 
-/// Checks the spec and says what to start for one message of `codex exec`.
+/// Checks the spec and returns the command that runs `codex exec` for one message.
 pub(super) fn exec(spec: &Spec) -> Result<Launch, SpecError> {
     check(&spec.settings)?;
     extra::check(&spec.extra_args, RESERVED, Values::One)?;
@@ -67,18 +69,18 @@ pub(super) fn exec(spec: &Spec) -> Result<Launch, SpecError> {
     args.extend(
         settings
             .last(EFFORT)
-            .map(|effort| set("model_reasoning_effort", effort)),
+            .map(|effort| config_override("model_reasoning_effort", effort)),
     );
     args.extend(
         settings
             .last(keys::PERMISSION_MODE)
-            .map(|mode| set("sandbox_mode", mode)),
+            .map(|mode| config_override("sandbox_mode", mode)),
     );
     let dir = spec.dir.as_ref().map(|dir| dir.display().to_string());
     let roots = plan::roots(spec, dir.as_deref());
     if !roots.is_empty() {
-        // A JSON list of strings is a list in TOML too.
-        args.push(set(
+        // A JSON list of strings is also valid TOML.
+        args.push(config_override(
             "sandbox_workspace_write.writable_roots",
             RawJson::of(&roots).get(),
         ));
@@ -130,7 +132,7 @@ fn plain(arg: &str) -> Arg {
     Arg::Plain(arg.to_owned())
 }
 
-fn set(key: &str, value: &str) -> Arg {
+fn config_override(key: &str, value: &str) -> Arg {
     Arg::Plain(format!("--config={key}={value}"))
 }
 
@@ -140,66 +142,67 @@ fn overrides(spec: &Spec) -> Result<Vec<Arg>, SpecError> {
         true => Err(SpecError::new(
             CONFIG,
             value,
-            "longer than the 100 KiB that fit on a command line",
+            "exceeds the command-line limit of 100 KiB",
         )),
         false => Ok(Arg::Plain(format!("--config={value}"))),
     };
     values.iter().map(arg).collect()
 }
 
-/// `codex exec` asks nobody, runs no tools of others, and would show its settings to everybody.
+/// Rejects what `codex exec` does not support: it never asks, does not run the caller's tools, and
+/// would expose its settings in its arguments.
 fn check_exec(spec: &Spec) -> Result<(), SpecError> {
-    let fault = |key: &str, why: &str| {
+    let error = |key: &str, why: &str| {
         let why = format!("{why}; leave out transport=exec");
         Err(SpecError::secret(key, why))
     };
     if spec.policy.is_some() {
-        return fault(
+        return error(
             "policy",
-            "codex exec does not ask before it runs a command, so no rule could decide on it",
+            "codex exec runs commands without asking, so the policy cannot apply",
         );
     }
     if !spec.tools.is_empty() {
-        return fault("bound tools", "codex exec takes no tools of the caller's");
+        return error("bound tools", "codex exec does not support them");
     }
     if spec.settings.get(keys::APPEND_SYSTEM_PROMPT).is_some() {
-        return fault(
+        return error(
             keys::APPEND_SYSTEM_PROMPT,
-            "codex exec takes it only as an argument, which every user can read",
+            "codex exec accepts it only as an argument, which other users can read",
         );
     }
     if spec.settings.get(keys::MCP_CONFIG).is_some() {
-        return fault(
+        return error(
             keys::MCP_CONFIG,
-            "codex exec takes it only as an argument, which every user can read",
+            "codex exec accepts it only as an argument, which other users can read",
         );
     }
     match spec.settings.last(APPROVAL) {
         None | Some("never") => Ok(()),
-        Some(_) => fault(APPROVAL, "codex exec never asks"),
+        Some(_) => error(APPROVAL, "codex exec never asks"),
     }
 }
 
-/// Codex refuses a thread with a tool whose name it does not like, or has already.
+/// Rejects tool names that Codex would refuse a thread for.
 fn check_tools(spec: &Spec) -> Result<(), SpecError> {
     let mut names = BTreeSet::new();
     for tool in &spec.tools {
-        let fault = |why: &str| Err(SpecError::new("bound tools", &tool.name, why));
-        let good = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if tool.name.is_empty() || tool.name.len() > NAME_CAP || !tool.name.chars().all(good) {
-            return fault("expected a name of 1 to 64 letters, digits, dashes and underscores");
+        let error = |why: &str| Err(SpecError::new("bound tools", &tool.name, why));
+        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        if tool.name.is_empty() || tool.name.len() > NAME_CAP || !tool.name.chars().all(allowed) {
+            return error("expected a name of 1 to 64 letters, digits, dashes and underscores");
         }
         if tool_use::is_taken(&tool.name) {
-            return fault("Codex has a tool of this name, or an MCP server could: choose another");
+            return error("reserved for Codex's own and MCP tools; choose another name");
         }
         if !names.insert(&tool.name) {
-            return fault("another tool has this name");
+            return error("duplicate tool name");
         }
     }
     Ok(())
 }
 
-/// Arguments that would take the ground from under the conversation.
+/// Arguments that would break the conversation.
 const RESERVED: &[&str] = &[
     "--json",
     "--listen",

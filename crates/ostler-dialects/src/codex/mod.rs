@@ -1,6 +1,7 @@
-//! Codex: one long-lived app-server per session, or a `codex exec` for each message.
+//! Codex: one long-lived app-server per session, or one `codex exec` per message.
 //!
-//! What is said here about the program was found by running version 0.166.0; `docs/agents/codex.md` is the page for users.
+//! Facts about the program were measured with version 0.166.0; `docs/agents/codex.md` is the user
+//! documentation.
 
 mod settings;
 mod plan;
@@ -30,14 +31,15 @@ use ostler_core::spec::{Spec, SpecError, keys};
 #[derive(Debug, Clone, Copy)]
 pub struct Codex;
 
-/// The dialect of `codex exec`: what is there when the app-server is not.
+/// The dialect of `codex exec`, the fallback if there is no app-server.
 #[derive(Debug, Clone, Copy)]
 pub struct CodexExec;
 
 const NAME: &str = "codex";
 
-/// As a plain model it keeps nothing, has no tools but the one for patches, which it cannot be without, and says nothing of its
-/// own to the model. What a version does not know of this, it passes over.
+/// Settings as a plain model: Codex stores nothing, has no tools except the one for patches, which
+/// cannot be disabled, and adds nothing to the prompt. Versions ignore the settings they do not
+/// know.
 const PLAIN: &[(&str, &str)] = &[
     (keys::PERMISSION_MODE, "read-only"),
     (settings::EPHEMERAL, "true"),
@@ -65,7 +67,8 @@ const PLAIN: &[(&str, &str)] = &[
     (settings::CONFIG, "project_doc_max_bytes=0"),
 ];
 
-/// What `model/list` names without an account; `codex` itself knows which of them an account has.
+/// Models that `model/list` returns without an account; only `codex` knows which of them an account
+/// has.
 const MODELS: &[&str] = &[
     "gpt-6.1-sol",
     "gpt-6.1-terra",
@@ -113,7 +116,7 @@ impl Dialect for Codex {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        crate::settings::listed(settings::TABLE)
+        crate::settings::list(settings::TABLE)
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -134,7 +137,7 @@ impl Dialect for Codex {
     }
 
     fn fallback_transport(&self, exit: &Exit) -> Option<&'static dyn Dialect> {
-        blame::knows_no_app_server(exit).then_some(&CodexExec as &dyn Dialect)
+        blame::lacks_app_server(exit).then_some(&CodexExec as &dyn Dialect)
     }
 
     fn as_model(&self) -> PlainModel {
@@ -145,7 +148,7 @@ impl Dialect for Codex {
     }
 
     fn recognizes(&self, opening: &str) -> bool {
-        rpc::is_recorded(opening)
+        rpc::recognizes(opening)
     }
 
     fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
@@ -164,7 +167,7 @@ impl Dialect for CodexExec {
             fork: true,
             thinking: true,
             structured: true,
-            // The next process is started with the change.
+            // The next process is launched with the change.
             set_model: true,
             set_permission_mode: true,
             freeze: true,
@@ -202,7 +205,7 @@ impl Dialect for CodexExec {
     }
 
     fn recognizes(&self, opening: &str) -> bool {
-        exec::is_recorded(opening)
+        exec::recognizes(opening)
     }
 
     fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {

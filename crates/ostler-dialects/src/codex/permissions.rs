@@ -1,10 +1,11 @@
-//! Questions of Codex's: whether something may run, and for tools of the caller's.
+//! Requests of Codex: approvals, and calls of the caller's tools.
 //!
-//! A question that cannot be understood is never a yes. Codex gives the model no reason for a no; the caller gets it.
+//! A request that cannot be understood is never approved. Codex does not pass the reason of a
+//! denial to the model; the caller gets it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ostler_core::dialect::{FromConversation, Outbox, ToolOrder};
+use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
 use ostler_core::event::{DecidedBy, Decision, Level, Permission};
 use ostler_core::permission::{NOBODY, Otherwise, PermissionRequest, ToolKind, ToolUse, Verdict};
 use ostler_core::raw_json::RawJson;
@@ -12,47 +13,48 @@ use ostler_core::spec::Spec;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::items::{Items, unknown};
+use super::items::{Items, report_unknown};
 use super::plan::Plan;
 use super::wire::Params;
 use super::{rpc, tool_use};
 
-/// What is told about a question that does not say what it is about.
+/// Denial message for a request that does not name its tool call.
 const UNCLEAR: &str = "Denied: the permission request does not say what it is about.";
 
-/// The same, when it is a sub-agent's.
-const UNCLEAR_OF_ANOTHER: &str = "Denied: a sub-agent's permission request does not say what it is about, and its call was not told.";
+/// Denial message for such a request of a sub-agent.
+const UNCLEAR_SUBAGENT: &str = "Denied: a sub-agent's permission request \
+    does not say what it is about, and its call was not reported.";
 
-/// What Codex wants to know.
+/// Kind of a request.
 #[derive(Debug, Clone)]
-enum Way {
-    /// Whether a command may run, or files may be changed.
+enum RequestKind {
+    /// Approval of a command or of file changes.
     Decision,
-    /// Whether the agent gets these permissions.
+    /// Approval of these additional permissions.
     Permissions(RawJson),
-    /// Whether a tool of an MCP server may run.
+    /// Approval of an MCP server's tool.
     Mcp,
-    /// What a tool of the caller's gives. Rules are asked first.
-    Tool(ToolOrder),
+    /// A call of one of the caller's tools. The policy is checked first.
+    Tool(ToolJob),
 }
 
-/// A question that waits for its answer.
+/// A request without a verdict so far.
 #[derive(Debug, Clone)]
-struct Question {
-    way: Way,
+struct PendingRequest {
+    kind: RequestKind,
     call: Option<String>,
     tool: String,
     input: RawJson,
 }
 
-/// The questions of a conversation.
+/// Pending requests of a conversation.
 #[derive(Debug)]
 pub(super) struct OpenPermissions {
     names: BTreeSet<String>,
-    /// Questions by the JSON of their ids.
-    open: BTreeMap<String, Question>,
-    /// Tools of the caller's that are at work.
-    at_work: BTreeSet<String>,
+    /// Requests by the JSON of their ids.
+    open: BTreeMap<String, PendingRequest>,
+    /// Ids of running calls of the caller's tools.
+    running_tools: BTreeSet<String>,
 }
 
 impl OpenPermissions {
@@ -61,63 +63,68 @@ impl OpenPermissions {
         Self {
             names,
             open: BTreeMap::new(),
-            at_work: BTreeSet::new(),
+            running_tools: BTreeSet::new(),
         }
     }
 
-    /// The caller's tools.
+    /// Returns the names of the caller's tools.
     pub(super) fn names(&self) -> Vec<String> {
         self.names.iter().cloned().collect()
     }
 
-    /// Nobody waits for the answer any more.
+    /// Withdraws a request or cancels a tool that Codex no longer waits for.
     pub(super) fn withdraw(&mut self, id: &str, out: &mut Outbox) {
         if self.open.remove(id).is_some() {
             out.push(FromConversation::Withdraw(id.to_owned()));
         }
-        if self.at_work.remove(id) {
-            out.push(FromConversation::ToolOff(id.to_owned()));
+        if self.running_tools.remove(id) {
+            out.push(FromConversation::CancelTool(id.to_owned()));
         }
     }
 
-    /// The turn is over.
+    /// Withdraws all requests at the end of the turn.
     pub(super) fn withdraw_all(&mut self, out: &mut Outbox) {
-        let ids: Vec<String> = self.open.keys().chain(&self.at_work).cloned().collect();
+        let ids: Vec<String> = self
+            .open
+            .keys()
+            .chain(&self.running_tools)
+            .cloned()
+            .collect();
         ids.iter().for_each(|id| self.withdraw(id, out));
     }
 
-    /// What came of a tool. Of one that nobody waits for, nothing is said.
-    pub(super) fn done(&mut self, id: &str, (ok, text): (bool, &str), out: &mut Outbox) {
-        if self.at_work.remove(id) {
-            rpc::reply(id, &ToolAnswer::new(ok, text), out);
+    /// Sends a tool's result. Does nothing if the call is no longer pending.
+    pub(super) fn on_tool_result(&mut self, id: &str, (ok, text): (bool, &str), out: &mut Outbox) {
+        if self.running_tools.remove(id) {
+            rpc::reply(id, &ToolResponse::new(ok, text), out);
         }
     }
 
-    fn wants(&self, question: &Question) -> ToolUse {
-        match question.way {
-            Way::Tool(_) => ToolUse::of(&question.tool, ToolKind::Other),
-            _ => tool_use::tool_use(&question.tool, &question.input),
+    fn wants(&self, request: &PendingRequest) -> ToolUse {
+        match request.kind {
+            RequestKind::Tool(_) => ToolUse::of(&request.tool, ToolKind::Other),
+            _ => tool_use::tool_use(&request.tool, &request.input),
         }
     }
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ToolAnswer<'a> {
-    content_items: [Piece<'a>; 1],
+struct ToolResponse<'a> {
+    content_items: [InputText<'a>; 1],
     success: bool,
 }
 
 #[derive(Serialize)]
-struct Piece<'a> {
+struct InputText<'a> {
     r#type: &'static str,
     text: &'a str,
 }
 
-impl<'a> ToolAnswer<'a> {
+impl<'a> ToolResponse<'a> {
     fn new(success: bool, text: &'a str) -> Self {
         Self {
-            content_items: [Piece {
+            content_items: [InputText {
                 r#type: "inputText",
                 text,
             }],
@@ -126,16 +133,16 @@ impl<'a> ToolAnswer<'a> {
     }
 }
 
-/// Whose question it is.
+/// Thread that a request comes from.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Requester<'a> {
-    /// That of the thread that is talked in.
+    /// The conversation's own thread.
     Own,
-    /// That of a sub-agent, and what is known of its calls.
-    Other(Option<&'a Items>),
+    /// A sub-agent's thread, with its items if any are known.
+    Subagent(Option<&'a Items>),
 }
 
-/// What a question needs to know of the conversation.
+/// Parts of the conversation that a request needs.
 pub(super) struct AskContext<'a> {
     pub(super) plan: &'a Plan,
     pub(super) items: &'a mut Items,
@@ -144,8 +151,8 @@ pub(super) struct AskContext<'a> {
 }
 
 impl AskContext<'_> {
-    /// Reads a request of Codex's. `id` is the JSON of its id.
-    pub(super) fn hear(
+    /// Handles a request of Codex. `id` is the JSON of its id.
+    pub(super) fn on_request(
         &mut self,
         (id, method): (&str, &str),
         (params, raw): (&Params<'_>, &str),
@@ -153,23 +160,23 @@ impl AskContext<'_> {
     ) {
         match method {
             "item/commandExecution/requestApproval" => {
-                let question = self.command(params);
-                self.ask(id, question, out);
+                let request = self.command(params);
+                self.ask(id, request, out);
             }
             "item/fileChange/requestApproval" => {
-                let question = self.files(params);
-                self.ask(id, question, out);
+                let request = self.files(params);
+                self.ask(id, request, out);
             }
             "item/permissions/requestApproval" => self.ask(id, permissions(params), out),
             "mcpServer/elicitation/request" => match self.mcp(params) {
-                Some((question, true)) => self.ask(id, Some(question), out),
-                Some((question, false)) => {
-                    self.refuse((id, &self.foreign(question)), self.unclear(), out)
+                Some((request, true)) => self.ask(id, Some(request), out),
+                Some((request, false)) => {
+                    self.deny((id, &self.without_own_call(request)), self.unclear(), out)
                 }
                 None => {
-                    rpc::reply(id, &Elicited { action: "decline" }, out);
+                    rpc::reply(id, &ElicitationResponse { action: "decline" }, out);
                     let message = format!(
-                        "A question of the MCP server {} was declined.",
+                        "An elicitation of MCP server {} was declined.",
                         params.server_name.or_empty()
                     );
                     out.notice(Level::Warning, "question_declined", message);
@@ -179,7 +186,7 @@ impl AskContext<'_> {
             "item/tool/requestUserInput" => {
                 rpc::reply(
                     id,
-                    &Input {
+                    &UserInputResponse {
                         answers: BTreeMap::new(),
                     },
                     out,
@@ -187,16 +194,16 @@ impl AskContext<'_> {
                 out.notice(
                     Level::Warning,
                     "question_declined",
-                    "A question of the model's was left without an answer.",
+                    "A question of the model was declined.",
                 );
             }
-            // Of earlier versions.
+            // Used by earlier versions.
             "applyPatchApproval" | "execCommandApproval" => {
-                rpc::reply(id, &Decided { decision: "denied" }, out)
+                rpc::reply(id, &DecisionResponse { decision: "denied" }, out)
             }
             other => {
-                rpc::refuse(id, "this client does not know the method", out);
-                unknown(raw, &format!("a request {other:?}"), out);
+                rpc::reply_error(id, "unknown method", out);
+                report_unknown(raw, &format!("the request {other:?}"), out);
             }
         }
     }
@@ -205,19 +212,19 @@ impl AskContext<'_> {
         if matches!(self.requester, Requester::Own) {
             UNCLEAR
         } else {
-            UNCLEAR_OF_ANOTHER
+            UNCLEAR_SUBAGENT
         }
     }
 
-    /// The calls of whoever asks.
+    /// Returns the items of the requesting thread.
     fn calls(&self) -> Option<&Items> {
         match self.requester {
             Requester::Own => Some(&*self.items),
-            Requester::Other(items) => items,
+            Requester::Subagent(items) => items,
         }
     }
 
-    fn command(&self, params: &Params<'_>) -> Option<Question> {
+    fn command(&self, params: &Params<'_>) -> Option<PendingRequest> {
         #[derive(Serialize)]
         struct Host<'a> {
             host: &'a str,
@@ -227,42 +234,43 @@ impl AskContext<'_> {
             let input = RawJson::of(&Host {
                 host: network.host.or_empty(),
             });
-            return Some(Question {
-                way: Way::Decision,
+            return Some(PendingRequest {
+                kind: RequestKind::Decision,
                 call,
                 tool: tool_use::NETWORK.to_owned(),
                 input,
             });
         }
-        let place = (params.cwd.text(), self.items.home.as_deref());
-        let input = tool_use::command_input(params.command.text()?, place, params.reason.text());
-        Some(Question {
-            way: Way::Decision,
+        let dirs = (params.cwd.text(), self.items.session_dir.as_deref());
+        let input = tool_use::command_input(params.command.text()?, dirs, params.reason.text());
+        Some(PendingRequest {
+            kind: RequestKind::Decision,
             call,
             tool: tool_use::COMMAND.to_owned(),
             input,
         })
     }
 
-    /// Which files are to be changed stands in the item that was begun.
-    fn files(&self, params: &Params<'_>) -> Option<Question> {
+    /// Looks up the files to change in the item that was started.
+    fn files(&self, params: &Params<'_>) -> Option<PendingRequest> {
         let call = params.item_id.owned();
         let (tool, input) = self.calls()?.calls.get(call.as_deref()?)?.clone();
         let input = match params.grant_root.text() {
             Some(root) => with_root(&input, root)?,
             None => input,
         };
-        Some(Question {
-            way: Way::Decision,
+        Some(PendingRequest {
+            kind: RequestKind::Decision,
             call,
             tool,
             input,
         })
     }
 
-    /// Whether a tool of an MCP server may run comes in the form of a question of that server's. It does not say which tool:
-    /// false when that is not clear from the calls that are open either.
-    fn mcp(&self, params: &Params<'_>) -> Option<(Question, bool)> {
+    /// Reads the approval of an MCP server's tool, which has the form of an elicitation of that
+    /// server. It does not name the tool: the flag is false if the open calls do not identify it
+    /// either.
+    fn mcp(&self, params: &Params<'_>) -> Option<(PendingRequest, bool)> {
         let meta = params
             .meta
             .map()
@@ -282,8 +290,8 @@ impl AskContext<'_> {
         let call = found.map(|(id, _)| (*id).clone());
         let tool = found.map_or_else(|| tool_use::mcp(server, "?"), |(_, name)| (*name).clone());
         Some((
-            Question {
-                way: Way::Mcp,
+            PendingRequest {
+                kind: RequestKind::Mcp,
                 call,
                 tool,
                 input,
@@ -292,61 +300,62 @@ impl AskContext<'_> {
         ))
     }
 
-    /// A sub-agent's calls are not shown, and one of ours may have the same id: what is decided must not fall on that one.
-    fn foreign(&self, question: Question) -> Question {
+    /// Detaches a sub-agent's request from any call. Its calls are not shown, and a call of the
+    /// conversation's own thread may have the same id, which the verdict must not affect.
+    fn without_own_call(&self, request: PendingRequest) -> PendingRequest {
         match self.requester {
-            Requester::Own => question,
-            Requester::Other(_) => Question {
+            Requester::Own => request,
+            Requester::Subagent(_) => PendingRequest {
                 call: None,
-                ..question
+                ..request
             },
         }
     }
 
-    fn ask(&mut self, id: &str, question: Option<Question>, out: &mut Outbox) {
-        let empty = Question {
-            way: Way::Decision,
+    fn ask(&mut self, id: &str, request: Option<PendingRequest>, out: &mut Outbox) {
+        let empty = PendingRequest {
+            kind: RequestKind::Decision,
             call: None,
             tool: "unknown".into(),
             input: RawJson::null(),
         };
-        let refused = match (&question, self.plan.attended) {
+        let denied = match (&request, self.plan.attended) {
             (None, _) => Some(self.unclear()),
             (_, false) => Some(NOBODY),
             _ => None,
         };
-        let question = self.foreign(question.unwrap_or(empty));
-        if let Some(why) = refused {
-            return self.refuse((id, &question), why, out);
+        let request = self.without_own_call(request.unwrap_or(empty));
+        if let Some(why) = denied {
+            return self.deny((id, &request), why, out);
         }
-        let otherwise = if matches!(question.way, Way::Tool(_)) {
+        let otherwise = if matches!(request.kind, RequestKind::Tool(_)) {
             Otherwise::Agent
         } else {
             Otherwise::Person
         };
         out.push(FromConversation::Ask(PermissionRequest {
             id: id.to_owned(),
-            call: question.call.clone(),
-            input: Some(question.input.clone()),
-            wants: self.permissions.wants(&question),
+            call: request.call.clone(),
+            input: Some(request.input.clone()),
+            wants: self.permissions.wants(&request),
             otherwise,
         }));
-        self.permissions.open.insert(id.to_owned(), question);
+        self.permissions.open.insert(id.to_owned(), request);
     }
 
-    /// Denies at once, without asking anybody.
-    fn refuse(&mut self, (id, question): (&str, &Question), why: &str, out: &mut Outbox) {
-        let wants = self.permissions.wants(question);
+    /// Denies a request immediately, without asking.
+    fn deny(&mut self, (id, request): (&str, &PendingRequest), why: &str, out: &mut Outbox) {
+        let wants = self.permissions.wants(request);
         out.event(Permission {
-            id: question.call.clone().unwrap_or_else(|| id.to_owned()),
+            id: request.call.clone().unwrap_or_else(|| id.to_owned()),
             tool: wants.tool,
             kind: Some(wants.kind),
-            input: Some(question.input.clone()).filter(|input| input.get() != "null"),
+            input: Some(request.input.clone()).filter(|input| input.get() != "null"),
             decision: Decision::Denied,
             by: DecidedBy::Default,
             message: Some(why.to_owned()),
         });
-        self.answer((id, question), &Verdict::Deny(why.to_owned()), out);
+        self.respond((id, request), &Verdict::Deny(why.to_owned()), out);
     }
 
     fn tool(&mut self, id: &str, params: &Params<'_>, out: &mut Outbox) {
@@ -354,42 +363,47 @@ impl AskContext<'_> {
         if !self.permissions.names.contains(&name) {
             return rpc::reply(
                 id,
-                &ToolAnswer::new(false, "There is no such tool in this session."),
+                &ToolResponse::new(false, "There is no such tool in this session."),
                 out,
             );
         }
         let input = params.arguments.map_or_else(RawJson::null, RawJson::keep);
         let call = params.call_id.owned();
-        let order = ToolOrder {
+        let order = ToolJob {
             id: id.to_owned(),
             call: call.clone(),
             name: name.clone(),
             input: input.clone(),
         };
-        let question = Question {
-            way: Way::Tool(order),
+        let request = PendingRequest {
+            kind: RequestKind::Tool(order),
             call,
             tool: name,
             input,
         };
         if self.plan.policy {
-            self.ask(id, Some(question), out);
+            self.ask(id, Some(request), out);
         } else {
-            self.answer((id, &question), &Verdict::Undecided, out);
+            self.respond((id, &request), &Verdict::Undecided, out);
         }
     }
 
-    /// Passes a verdict on. Of a question that nobody asked, or that was withdrawn, nothing is said.
-    pub(super) fn decided(&mut self, id: &str, verdict: &Verdict, out: &mut Outbox) {
-        if let Some(question) = self.permissions.open.remove(id) {
-            self.answer((id, &question), verdict, out);
+    /// Replies with a verdict. Does nothing if the request is unknown or was withdrawn.
+    pub(super) fn on_verdict(&mut self, id: &str, verdict: &Verdict, out: &mut Outbox) {
+        if let Some(request) = self.permissions.open.remove(id) {
+            self.respond((id, &request), verdict, out);
         }
     }
 
-    fn answer(&mut self, (id, question): (&str, &Question), verdict: &Verdict, out: &mut Outbox) {
+    fn respond(
+        &mut self,
+        (id, request): (&str, &PendingRequest),
+        verdict: &Verdict,
+        out: &mut Outbox,
+    ) {
         let allowed = match verdict {
             Verdict::Allow => true,
-            Verdict::Undecided => matches!(question.way, Way::Tool(_)),
+            Verdict::Undecided => matches!(request.kind, RequestKind::Tool(_)),
             Verdict::Deny(_) => false,
         };
         let why = match verdict {
@@ -397,7 +411,7 @@ impl AskContext<'_> {
             Verdict::Deny(_) => "Denied.",
             _ => NOBODY,
         };
-        match question
+        match request
             .call
             .as_ref()
             .filter(|call| self.items.calls.contains_key(*call))
@@ -406,81 +420,81 @@ impl AskContext<'_> {
             Some(call) => {
                 self.items.denials.insert(call.clone(), why.to_owned());
             }
-            // There is no call that gets a result: what was denied is known only here.
-            None => self.items.denied.push(question.tool.clone()),
+            // No call gets a result, so the denial is known only here.
+            None => self.items.denied.push(request.tool.clone()),
         }
-        match &question.way {
-            Way::Decision => rpc::reply(
+        match &request.kind {
+            RequestKind::Decision => rpc::reply(
                 id,
-                &Decided {
+                &DecisionResponse {
                     decision: if allowed { "accept" } else { "decline" },
                 },
                 out,
             ),
-            Way::Mcp => rpc::reply(
+            RequestKind::Mcp => rpc::reply(
                 id,
-                &Elicited {
+                &ElicitationResponse {
                     action: if allowed { "accept" } else { "decline" },
                 },
                 out,
             ),
-            Way::Permissions(wanted) => {
+            RequestKind::Permissions(wanted) => {
                 let none = RawJson::of(&BTreeMap::<&str, &str>::new());
                 rpc::reply(
                     id,
-                    &Granted {
+                    &PermissionsResponse {
                         permissions: if allowed { wanted } else { &none },
                         scope: "turn",
                     },
                     out,
                 );
             }
-            Way::Tool(order) if allowed => {
-                self.permissions.at_work.insert(id.to_owned());
+            RequestKind::Tool(order) if allowed => {
+                self.permissions.running_tools.insert(id.to_owned());
                 out.push(FromConversation::Tool(order.clone()));
             }
-            Way::Tool(_) => rpc::reply(id, &ToolAnswer::new(false, why), out),
+            RequestKind::Tool(_) => rpc::reply(id, &ToolResponse::new(false, why), out),
         }
     }
 }
 
 #[derive(Serialize)]
-struct Decided {
+struct DecisionResponse {
     decision: &'static str,
 }
 
 #[derive(Serialize)]
-struct Elicited {
+struct ElicitationResponse {
     action: &'static str,
 }
 
 #[derive(Serialize)]
-struct Granted<'a> {
+struct PermissionsResponse<'a> {
     permissions: &'a RawJson,
     scope: &'static str,
 }
 
 #[derive(Serialize)]
-struct Input {
+struct UserInputResponse {
     answers: BTreeMap<String, String>,
 }
 
-fn permissions(params: &Params<'_>) -> Option<Question> {
+fn permissions(params: &Params<'_>) -> Option<PendingRequest> {
     let wanted = RawJson::keep(
         params
             .permissions
             .filter(|raw| raw.get().starts_with('{'))?,
     );
     let tool = tool_use::PERMISSIONS.to_owned();
-    Some(Question {
-        way: Way::Permissions(wanted.clone()),
+    Some(PendingRequest {
+        kind: RequestKind::Permissions(wanted.clone()),
         call: params.item_id.owned(),
         tool,
         input: wanted,
     })
 }
 
-/// The changes, with the directory that is to be open for changes from now on.
+/// Adds the directory that is to become writable to the changes.
 fn with_root(input: &RawJson, root: &str) -> Option<RawJson> {
     #[derive(Serialize, serde::Deserialize)]
     struct Changes<'a> {

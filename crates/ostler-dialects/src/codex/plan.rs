@@ -1,4 +1,4 @@
-//! What the app-server is told about a session: the spec in Codex's words.
+//! Parameters of a session for the app-server, derived from the spec.
 
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Attendance, Denials, Spec, ToolOffer, keys};
@@ -7,24 +7,24 @@ use serde_json::{Map, Value, json};
 
 use super::settings::{APPROVAL, EFFORT, EPHEMERAL};
 
-/// The plan of one session.
+/// Parameters of one session.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) dir: Option<String>,
     pub(super) denials: Denials,
-    /// Whether there are rules, which every call is put before.
+    /// Whether a policy is set, which every call is checked against.
     pub(super) policy: bool,
-    /// Whether anybody decides, rules or a person.
+    /// Whether the policy or a person decides.
     pub(super) attended: bool,
     pub(super) partial: bool,
     pub(super) schema: Option<RawJson>,
     pub(super) resume: Option<String>,
     fork: bool,
     overrides: Overrides,
-    fresh: Fresh,
+    new_thread: NewThread,
 }
 
-/// What can be said about a thread that begins, goes on or is copied.
+/// Parameters of a thread that is started, resumed or forked.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Overrides {
@@ -36,7 +36,7 @@ struct Overrides {
     sandbox: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     approval_policy: Option<String>,
-    /// Whatever is asked is asked here, and not decided by a model of Codex's.
+    /// Sends approval requests to Ostler, instead of having a model of Codex decide.
     approvals_reviewer: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     base_instructions: Option<String>,
@@ -46,10 +46,10 @@ struct Overrides {
     config: Map<String, Value>,
 }
 
-/// What can be said only about a thread that begins. One that goes on has the tools that it began with.
+/// Parameters of a new thread only. A resumed thread has the tools that it was started with.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Fresh {
+struct NewThread {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     ephemeral: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -80,7 +80,7 @@ impl Tool {
 impl Plan {
     pub(super) fn of(spec: &Spec) -> Self {
         let settings = &spec.settings;
-        let said = |key: &str| settings.last(key).map(str::to_owned);
+        let setting = |key: &str| settings.last(key).map(str::to_owned);
         let dir = spec.dir.as_ref().map(|dir| dir.display().to_string());
         let policy = spec.policy.is_some();
         Self {
@@ -91,23 +91,23 @@ impl Plan {
             schema: settings
                 .last(keys::JSON_SCHEMA)
                 .and_then(|schema| RawJson::parse(schema).ok()),
-            resume: said(keys::RESUME),
+            resume: setting(keys::RESUME),
             fork: settings.is_on(keys::FORK),
             overrides: Overrides {
                 cwd: dir.clone(),
-                model: said(keys::MODEL),
-                sandbox: said(keys::PERMISSION_MODE),
+                model: setting(keys::MODEL),
+                sandbox: setting(keys::PERMISSION_MODE),
                 approval_policy: if policy {
                     Some("untrusted".to_owned())
                 } else {
-                    said(APPROVAL)
+                    setting(APPROVAL)
                 },
                 approvals_reviewer: "user",
-                base_instructions: said(keys::SYSTEM_PROMPT),
-                developer_instructions: said(keys::APPEND_SYSTEM_PROMPT),
+                base_instructions: setting(keys::SYSTEM_PROMPT),
+                developer_instructions: setting(keys::APPEND_SYSTEM_PROMPT),
                 config: config(spec, dir.as_deref()),
             },
-            fresh: Fresh {
+            new_thread: NewThread {
                 ephemeral: settings.is_on(EPHEMERAL),
                 dynamic_tools: spec.tools.iter().map(Tool::new).collect(),
             },
@@ -115,33 +115,33 @@ impl Plan {
         }
     }
 
-    /// The request that opens the thread, and its parameters.
+    /// Returns the request that opens the thread, and its parameters.
     pub(super) fn thread(&self) -> (&'static str, RawJson) {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
-        struct Earlier<'a> {
+        struct ExistingThread<'a> {
             thread_id: &'a str,
             exclude_turns: bool,
             #[serde(flatten)]
             overrides: &'a Overrides,
         }
         #[derive(Serialize)]
-        struct Start<'a> {
+        struct StartThread<'a> {
             #[serde(flatten)]
             overrides: &'a Overrides,
             #[serde(flatten)]
-            fresh: &'a Fresh,
+            new_thread: &'a NewThread,
         }
         match &self.resume {
             None => (
                 "thread/start",
-                RawJson::of(&Start {
+                RawJson::of(&StartThread {
                     overrides: &self.overrides,
-                    fresh: &self.fresh,
+                    new_thread: &self.new_thread,
                 }),
             ),
             Some(thread_id) => {
-                let earlier = Earlier {
+                let existing = ExistingThread {
                     thread_id,
                     exclude_turns: true,
                     overrides: &self.overrides,
@@ -152,14 +152,15 @@ impl Plan {
                     } else {
                         "thread/resume"
                     },
-                    RawJson::of(&earlier),
+                    RawJson::of(&existing),
                 )
             }
         }
     }
 }
 
-/// Overrides of config.toml that are no parameters of their own. They go over stdin, where nobody else can read them.
+/// Returns overrides of config.toml that have no parameters of their own. They are sent over stdin,
+/// where no other user can read them.
 fn config(spec: &Spec, dir: Option<&str>) -> Map<String, Value> {
     let mut config = Map::new();
     if let Some(effort) = spec.settings.last(EFFORT) {
@@ -177,7 +178,7 @@ fn config(spec: &Spec, dir: Option<&str>) -> Map<String, Value> {
         all.extend(servers(value).unwrap_or_default());
     }
     if spec.policy.is_some() {
-        // Else Codex believes a tool that says of itself that it only reads, and does not ask.
+        // Otherwise Codex trusts a tool that declares itself read-only, and does not ask.
         let fields = all.values_mut().filter_map(Value::as_object_mut);
         fields.for_each(|server| {
             drop(server.insert("default_tools_approval_mode".into(), json!("prompt")))
@@ -189,9 +190,9 @@ fn config(spec: &Spec, dir: Option<&str>) -> Map<String, Value> {
     config
 }
 
-/// The further directories, as whole paths: Codex takes no others.
+/// Returns the additional directories as absolute paths, because Codex accepts no others.
 pub(super) fn roots(spec: &Spec, dir: Option<&str>) -> Vec<String> {
-    let whole = |path: &String| match dir {
+    let absolute = |path: &String| match dir {
         Some(dir) if !path.starts_with('/') => format!("{}/{path}", dir.trim_end_matches('/')),
         _ => path.clone(),
     };
@@ -199,11 +200,11 @@ pub(super) fn roots(spec: &Spec, dir: Option<&str>) -> Vec<String> {
         .get(keys::ADD_DIR)
         .unwrap_or_default()
         .iter()
-        .map(whole)
+        .map(absolute)
         .collect()
 }
 
-/// The fields of an MCP server, as others write them and as Codex does.
+/// Fields of an MCP server, by their usual names, with Codex's names.
 const FIELDS: &[(&str, &str)] = &[
     ("command", "command"),
     ("args", "args"),
@@ -213,10 +214,10 @@ const FIELDS: &[(&str, &str)] = &[
     ("headers", "http_headers"),
 ];
 
-/// Reads MCP servers as other agents take them.
+/// Parses MCP servers in the usual format.
 ///
 /// # Errors
-/// What is wrong with the text.
+/// Returns what is wrong with the text.
 pub(super) fn servers(value: &str) -> Result<Map<String, Value>, String> {
     const EXPECTED: &str =
         "expected JSON such as {\"mcpServers\": {\"files\": {\"command\": \"…\", \"args\": []}}}";
@@ -249,14 +250,14 @@ mod tests {
         spec
     }
 
-    fn told(settings: &[(&str, &str)]) -> (&'static str, Value) {
+    fn request(settings: &[(&str, &str)]) -> (&'static str, Value) {
         let (method, params) = Plan::of(&spec(settings)).thread();
         (method, serde_json::from_str(params.get()).unwrap())
     }
 
     #[test]
     fn settings_become_parameters() {
-        let (method, params) = told(&[
+        let (method, params) = request(&[
             ("model", "gpt-x"),
             ("permission_mode", "workspace-write"),
             ("approval_policy", "on-request"),
@@ -281,23 +282,26 @@ mod tests {
                 "mcp_servers": {"x": {"command": "p", "http_headers": {"a": "b"}}}}})
         );
         assert_eq!(
-            told(&[]).1,
+            request(&[]).1,
             json!({"cwd": "/work", "approvalsReviewer": "user"})
         );
     }
 
     #[test]
-    fn an_earlier_thread_goes_on_or_is_copied() {
+    fn existing_thread_is_resumed_or_forked() {
         let resumed = json!({"threadId": "t", "excludeTurns": true, "cwd": "/work", "approvalsReviewer": "user"});
-        assert_eq!(told(&[("resume", "t")]), ("thread/resume", resumed.clone()));
         assert_eq!(
-            told(&[("resume", "t"), ("fork", "true")]),
+            request(&[("resume", "t")]),
+            ("thread/resume", resumed.clone())
+        );
+        assert_eq!(
+            request(&[("resume", "t"), ("fork", "true")]),
             ("thread/fork", resumed)
         );
     }
 
     #[test]
-    fn with_rules_every_call_is_asked_about() {
+    fn policy_requires_approval_of_every_call() {
         let mut spec = spec(&[(
             "mcp_config",
             r#"{"mcpServers":{"x":{"command":"p"},"y":{"url":"u"}}}"#,

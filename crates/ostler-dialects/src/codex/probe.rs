@@ -1,4 +1,4 @@
-//! How to find out whether Codex is there, new enough, and logged in.
+//! Probe of Codex: whether it is installed, new enough and logged in.
 
 use ostler_core::dialect::{Login, LoginQuery, Probe, Version};
 
@@ -18,18 +18,20 @@ pub(super) const PROBE: Probe = Probe {
         input: "",
         read: read_login,
     }),
-    // A cautious floor, not a measured one: only 0.166.0 was run. The app-server's threads and turns are younger than the
-    // program; one that lacks them altogether is driven by `codex exec`.
+    // A cautious minimum, not a measured one: only 0.166.0 was run. Threads and turns of the
+    // app-server are younger than the program; versions without them are driven by `codex exec`.
     minimum: Version(0, 100, 0),
     tested: Some(Version(0, 166, 0)),
-    install_hint: "codex CLI not found in PATH. Install it (npm install -g @openai/codex), then run `codex login`.",
-    login_hint: "codex has no valid authentication. Run `codex login`, or `codex login --with-api-key` with an API key on \
-                 stdin. For a provider of your own in config.toml, set the variable of its env_key.",
+    install_hint: "codex not found in PATH. Install it with `npm install -g @openai/codex`, \
+                   then run `codex login`.",
+    login_hint: "codex is not logged in. Run `codex login`, or `codex login --with-api-key` with \
+        an API key on stdin. For your own provider in config.toml, set the variable that its \
+        env_key names.",
     inherits: inherits::CODEX,
 };
 
-/// Reads `codex login status`: exit code 0 and how on stdout or stderr, or exit code 1. A login is not everything: a
-/// provider of the user's own needs none, which is why nobody is refused because of this.
+/// Reads the result of `codex login status`: exit code 0 with the method on stdout or stderr, or
+/// exit code 1. A missing login is not an error, because the user's own providers need none.
 fn read_login(code: Option<i32>, stdout: &str) -> Login {
     match code {
         Some(0) => Login::LoggedIn(

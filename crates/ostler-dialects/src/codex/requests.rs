@@ -1,63 +1,63 @@
-//! The parameters of what Ostler asks of the app-server.
+//! Parameters of requests to the app-server.
 
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
-/// The greeting.
-pub(super) fn hello() -> RawJson {
+/// Returns the parameters of `initialize`.
+pub(super) fn initialize() -> RawJson {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Hello {
-        client_info: Client,
-        capabilities: Able,
+    struct InitializeParams {
+        client_info: ClientInfo,
+        capabilities: Capabilities,
     }
     #[derive(Serialize)]
-    struct Client {
+    struct ClientInfo {
         name: &'static str,
         title: &'static str,
         version: &'static str,
     }
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
-    struct Able {
-        /// Tools of the caller's are a part of it.
+    struct Capabilities {
+        /// Required for the caller's tools.
         experimental_api: bool,
     }
-    let client_info = Client {
+    let client_info = ClientInfo {
         name: "ostler",
         title: "Ostler",
         version: env!("CARGO_PKG_VERSION"),
     };
-    RawJson::of(&Hello {
+    RawJson::of(&InitializeParams {
         client_info,
-        capabilities: Able {
+        capabilities: Capabilities {
             experimental_api: true,
         },
     })
 }
 
-/// A turn that is to begin.
+/// Parameters of `turn/start`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct TurnStart<'a> {
     pub(super) thread_id: &'a str,
-    pub(super) input: [Text<'a>; 1],
+    pub(super) input: [TextInput<'a>; 1],
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) model: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) sandbox_policy: Option<Sandbox>,
+    pub(super) sandbox_policy: Option<SandboxSetting>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) output_schema: Option<&'a RawJson>,
 }
 
-/// Words of the user's.
+/// A text input of the user.
 #[derive(Serialize)]
-pub(super) struct Text<'a> {
+pub(super) struct TextInput<'a> {
     r#type: &'static str,
     text: &'a str,
 }
 
-impl<'a> Text<'a> {
+impl<'a> TextInput<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self {
             r#type: "text",
@@ -66,23 +66,23 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A message for the turn under way.
+/// Returns the parameters of `turn/steer`.
 pub(super) fn steer(thread_id: &str, expected_turn_id: &str, message: &str) -> RawJson {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
         thread_id: &'a str,
         expected_turn_id: &'a str,
-        input: [Text<'a>; 1],
+        input: [TextInput<'a>; 1],
     }
     RawJson::of(&Params {
         thread_id,
         expected_turn_id,
-        input: [Text::new(message)],
+        input: [TextInput::new(message)],
     })
 }
 
-/// The end of the turn under way.
+/// Returns the parameters of `turn/interrupt`.
 pub(super) fn interrupt(thread_id: &str, turn_id: &str) -> RawJson {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
@@ -93,8 +93,8 @@ pub(super) fn interrupt(thread_id: &str, turn_id: &str) -> RawJson {
     RawJson::of(&Params { thread_id, turn_id })
 }
 
-/// The end of the commands that still run.
-pub(super) fn clean(thread_id: &str) -> RawJson {
+/// Returns the parameters of the request that terminates running commands.
+pub(super) fn clean_terminals(thread_id: &str) -> RawJson {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Params<'a> {
@@ -103,16 +103,16 @@ pub(super) fn clean(thread_id: &str) -> RawJson {
     RawJson::of(&Params { thread_id })
 }
 
-/// A sandbox that is chosen in a session.
+/// A sandbox selected during a session.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Sandbox {
+pub(super) struct SandboxSetting {
     r#type: &'static str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     writable_roots: Vec<String>,
 }
 
-impl Sandbox {
+impl SandboxSetting {
     pub(super) fn of(mode: &str, roots: &[String]) -> Option<Self> {
         let (r#type, writable_roots) = match mode {
             "read-only" => ("readOnly", Vec::new()),

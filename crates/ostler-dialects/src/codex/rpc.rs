@@ -1,65 +1,65 @@
-//! Messages to the app-server: JSON-RPC, one message per line, without the field that names it.
+//! Messages to the app-server: JSON-RPC without the `jsonrpc` field, one message per line.
 
 use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
-/// Asks for something. The id says what, so that the answer needs no memory.
+/// Sends a request. The id names its purpose, so no pending requests need to be tracked.
 pub(super) fn request<T: Serialize + ?Sized>(
     (id, method): (&str, &str),
     params: &T,
     out: &mut Outbox,
 ) {
     #[derive(Serialize)]
-    struct Request<'a, T: ?Sized> {
+    struct RpcRequest<'a, T: ?Sized> {
         id: &'a str,
         method: &'a str,
         params: &'a T,
     }
-    write(&Request { id, method, params }, out);
+    write(&RpcRequest { id, method, params }, out);
 }
 
-/// Tells something.
-pub(super) fn note(method: &str, out: &mut Outbox) {
+/// Sends a notification.
+pub(super) fn notify(method: &str, out: &mut Outbox) {
     #[derive(Serialize)]
-    struct Note<'a> {
+    struct Notification<'a> {
         method: &'a str,
     }
-    write(&Note { method }, out);
+    write(&Notification { method }, out);
 }
 
-/// Answers a request of Codex's. `id` is JSON, as it came.
+/// Replies to a request of Codex. `id` is JSON, as received.
 pub(super) fn reply<T: Serialize + ?Sized>(id: &str, result: &T, out: &mut Outbox) {
     #[derive(Serialize)]
-    struct Reply<'a, T: ?Sized> {
+    struct RpcReply<'a, T: ?Sized> {
         id: RawJson,
         result: &'a T,
     }
     write(
-        &Reply {
-            id: raw(id),
+        &RpcReply {
+            id: parse_id(id),
             result,
         },
         out,
     );
 }
 
-/// Answers a request that is not understood here.
-pub(super) fn refuse(id: &str, message: &str, out: &mut Outbox) {
+/// Replies to an unsupported request with an error.
+pub(super) fn reply_error(id: &str, message: &str, out: &mut Outbox) {
     #[derive(Serialize)]
-    struct Refusal<'a> {
+    struct ErrorReply<'a> {
         id: RawJson,
-        error: Fault<'a>,
+        error: RpcError<'a>,
     }
     #[derive(Serialize)]
-    struct Fault<'a> {
+    struct RpcError<'a> {
         code: i32,
         message: &'a str,
     }
     write(
-        &Refusal {
-            id: raw(id),
-            error: Fault {
+        &ErrorReply {
+            id: parse_id(id),
+            error: RpcError {
                 code: -32601,
                 message,
             },
@@ -68,7 +68,7 @@ pub(super) fn refuse(id: &str, message: &str, out: &mut Outbox) {
     );
 }
 
-fn raw(id: &str) -> RawJson {
+fn parse_id(id: &str) -> RawJson {
     RawJson::parse(id).unwrap_or_else(|_| RawJson::null())
 }
 
@@ -78,21 +78,21 @@ fn write<T: Serialize>(message: &T, out: &mut Outbox) {
     ));
 }
 
-/// Returns true if a recording that begins with this text is of Codex's app server.
-pub(super) fn is_recorded(opening: &str) -> bool {
+/// Returns true if a recording that begins with this text is of Codex's app-server.
+pub(super) fn recognizes(opening: &str) -> bool {
     #[derive(serde::Deserialize)]
-    struct Introduced {
+    struct InitializeResponse {
         #[serde(rename = "result")]
-        _result: Introduction,
+        _result: InitializeResult,
     }
     #[derive(serde::Deserialize)]
-    struct Introduction {
+    struct InitializeResult {
         #[serde(rename = "userAgent")]
         _user_agent: serde::de::IgnoredAny,
         #[serde(rename = "codexHome")]
         _codex_home: serde::de::IgnoredAny,
     }
-    crate::recording::lines::<Introduced>(opening)
+    crate::recording::lines::<InitializeResponse>(opening)
         .next()
         .is_some()
 }

@@ -1,10 +1,10 @@
-//! Every setting of Codex: one flat table, and what to do instead of those that it has no word for.
+//! Settings of Codex, and alternatives for settings that it lacks.
 
 use ostler_core::spec::{Kind, Settings, SpecError, keys};
 
 use crate::settings::{self, Row};
 
-/// How long a system prompt may be.
+/// Maximum length of a system prompt.
 const PROMPT: usize = 2_000_000;
 
 pub(super) const TRANSPORT: &str = "transport";
@@ -13,9 +13,9 @@ pub(super) const EFFORT: &str = "effort";
 pub(super) const CONFIG: &str = "config";
 pub(super) const EPHEMERAL: &str = "ephemeral";
 
-/// The two languages.
+/// The two transports.
 pub(super) const TRANSPORTS: &[&str] = &["app-server", "exec"];
-/// The modes: Codex's sandboxes.
+/// Permission modes, which are Codex's sandboxes.
 pub(super) const MODES: &[&str] = &["read-only", "workspace-write", "danger-full-access"];
 const APPROVALS: &[&str] = &["untrusted", "on-request", "never"];
 
@@ -25,62 +25,81 @@ macro_rules! rows {
     };
 }
 
-/// The table.
+/// The settings table.
 pub(super) const TABLE: &[Row<()>] = rows! {
-    keys::MODEL, Kind::Word, None, false, "The model; else the one in Codex's config.toml.";
-    EFFORT, Kind::Word, None, false, "How hard the model thinks, in the model's own words: low, medium, high, xhigh, …";
-    keys::SYSTEM_PROMPT, Kind::Text(PROMPT), None, false, "Replaces Codex's instructions.";
-    keys::APPEND_SYSTEM_PROMPT, Kind::Text(PROMPT), None, false, "Is added to Codex's instructions. Not with transport=exec.";
-    keys::PERMISSION_MODE, Kind::OneOf(MODES), None, false, "Codex's sandbox for commands: read-only, workspace-write or danger-full-access; else as config.toml says.";
-    APPROVAL, Kind::OneOf(APPROVALS), None, false, "When Codex asks: untrusted (before every command), on-request (when the model wants out of the sandbox), never. With a policy always untrusted.";
-    keys::ADD_DIR, Kind::List, None, false, "A further directory that commands may write to in workspace-write; repeatable.";
-    keys::MCP_CONFIG, Kind::List, Some(servers), true, "MCP servers, as JSON: {\"mcpServers\": {…}}; repeatable. Not with transport=exec.";
-    keys::JSON_SCHEMA, Kind::Object, None, false, "The JSON schema of the answer. Every object in it needs \"additionalProperties\": false.";
-    keys::RESUME, Kind::Word, None, false, "The id of the session (thread) to resume.";
-    keys::FORK, Kind::Switch, None, false, "Go on with a copy of the resumed session.";
-    EPHEMERAL, Kind::Switch, None, false, "Do not keep the session on disk; it cannot be resumed then.";
-    CONFIG, Kind::List, Some(assignment), false, "An override of config.toml as key=value, the value in TOML; repeatable. It shows in the list of processes: no keys here.";
-    keys::INCLUDE_PARTIAL, Kind::Switch, None, false, "Stream text as it is written; on unless false.";
-    TRANSPORT, Kind::OneOf(TRANSPORTS), None, false, "app-server (the default), or exec: a process for each message, which asks nothing.";
+    keys::MODEL, Kind::Word, None, false, "Model to use (default: the one in Codex's config.toml).";
+    EFFORT, Kind::Word, None, false,
+        "Reasoning effort, as the model names it: low, medium, high, xhigh, …";
+    keys::SYSTEM_PROMPT, Kind::Text(PROMPT), None, false, "Replace Codex's instructions.";
+    keys::APPEND_SYSTEM_PROMPT, Kind::Text(PROMPT), None, false,
+        "Append text to Codex's instructions. Not supported with transport=exec.";
+    keys::PERMISSION_MODE, Kind::OneOf(MODES), None, false,
+        "Codex's sandbox for commands: read-only, workspace-write or danger-full-access (default: \
+         from config.toml).";
+    APPROVAL, Kind::OneOf(APPROVALS), None, false,
+        "When Codex asks: untrusted (before every command), on-request (when the model needs to \
+         leave the sandbox) or never. With a policy, always untrusted.";
+    keys::ADD_DIR, Kind::List, None, false,
+        "Allow commands to write to another directory in workspace-write. Repeatable.";
+    keys::MCP_CONFIG, Kind::List, Some(servers), true,
+        "MCP servers, as JSON such as {\"mcpServers\": {…}}. Repeatable. Not supported with \
+         transport=exec.";
+    keys::JSON_SCHEMA, Kind::Object, None, false,
+        "JSON schema for a structured answer. Every object in it needs \"additionalProperties\": \
+         false.";
+    keys::RESUME, Kind::Word, None, false, "Id of the session (thread) to resume.";
+    keys::FORK, Kind::Switch, None, false,
+        "Resume a copy of the session and leave the original unchanged.";
+    EPHEMERAL, Kind::Switch, None, false,
+        "Do not save the session to disk. It cannot be resumed later.";
+    CONFIG, Kind::List, Some(assignment), false,
+        "Override of config.toml as key=value, with the value in TOML. Repeatable. Visible in \
+         process listings: do not pass secrets.";
+    keys::INCLUDE_PARTIAL, Kind::Switch, None, false,
+        "Stream text as it is generated (default: true).";
+    TRANSPORT, Kind::OneOf(TRANSPORTS), None, false,
+        "Transport: app-server (the default), or exec, which starts one process per message and \
+         never asks.";
 };
 
-/// Settings of others, and what serves their purpose here.
-const INSTEAD: &[(&str, &str)] = &[
+/// Settings of other agents that Codex lacks, each with what to use instead.
+const UNSUPPORTED: &[(&str, &str)] = &[
     (
         keys::TOOLS,
-        "Codex has no list of tools; decide on them by rules (policy.toml, --permissions)",
+        "Codex has no tool list; control tools with a policy (policy.toml, --permissions)",
     ),
     (
         keys::ALLOWED_TOOLS,
-        "Codex has no list of tools; allow them by rules (policy.toml, --permissions)",
+        "Codex has no tool list; allow tools in a policy (policy.toml, --permissions)",
     ),
     (
         keys::DISALLOWED_TOOLS,
-        "Codex has no list of tools; forbid them by rules (policy.toml, --permissions)",
+        "Codex has no tool list; deny tools in a policy (policy.toml, --permissions)",
     ),
     (
         keys::MAX_TURNS,
-        "Codex does not count its steps; limit time (--max-time) or tokens (--budget-tokens) instead",
+        "Codex does not count steps; limit time (--max-time) or tokens (--budget-tokens) instead",
     ),
     (
         keys::MAX_BUDGET_USD,
-        "Codex does not say what it costs; limit tokens (--budget-tokens) instead",
+        "Codex does not report its cost; limit tokens (--budget-tokens) instead",
     ),
     (
         keys::SESSION_ID,
-        "Codex names its sessions itself; `started` says how (native_session)",
+        "Codex chooses its session ids; the event `started` reports the id (native_session)",
     ),
     (
         keys::STRICT_MCP,
-        "Codex adds the servers of its config.toml; point CODEX_HOME to a directory without them",
+        "Codex always adds the servers in its config.toml; set CODEX_HOME to a directory without \
+         them",
     ),
     (
         keys::WORKSPACE_TOOLS,
-        "Codex keeps to the workspace by its own sandbox: permission_mode=workspace-write",
+        "Codex has its own sandbox for the workspace; use permission_mode=workspace-write",
     ),
     (
         "profile",
-        "use config=key=value, or a CODEX_HOME of its own: the app-server knows no profiles",
+        "the app-server has no profiles; use config=key=value, or a separate CODEX_HOME",
     ),
     (
         "sandbox",
@@ -90,7 +109,7 @@ const INSTEAD: &[(&str, &str)] = &[
 
 /// Checks every setting.
 pub(super) fn check(settings: &Settings) -> Result<(), SpecError> {
-    for (key, why) in INSTEAD {
+    for (key, why) in UNSUPPORTED {
         if settings.get(key).is_some() {
             return Err(SpecError::new(
                 key,
@@ -101,19 +120,15 @@ pub(super) fn check(settings: &Settings) -> Result<(), SpecError> {
     }
     settings::check(TABLE, settings)?;
     if settings.is_on(keys::FORK) && settings.last(keys::RESUME).is_none() {
-        return Err(SpecError::new(
-            keys::FORK,
-            "true",
-            "needs resume: a copy of which session?",
-        ));
+        return Err(SpecError::new(keys::FORK, "true", "needs resume"));
     }
     Ok(())
 }
 
 fn assignment(value: &str) -> Result<(), String> {
-    let good = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     match value.split_once('=') {
-        Some((key, _)) if !key.is_empty() && key.chars().all(good) => Ok(()),
+        Some((key, _)) if !key.is_empty() && key.chars().all(allowed) => Ok(()),
         _ => Err("expected key=value, for example model_verbosity=low".into()),
     }
 }

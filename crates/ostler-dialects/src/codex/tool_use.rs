@@ -1,4 +1,5 @@
-//! What a call of one of Codex's tools would do, for rules to decide on; and the command in the words that Codex wraps it in.
+//! Effect of a call of Codex's tools, for the policy, and the command inside the shell invocation
+//! that Codex wraps it in.
 
 use ostler_core::permission::{Command, ToolKind, ToolUse};
 use ostler_core::raw_json::RawJson;
@@ -9,16 +10,17 @@ use super::wire::FileChange;
 use crate::lenient::{List, Node, Scalar, wire};
 use crate::surrogates;
 
-/// The tools as the model knows them. Items are named after them too.
+/// Names of the tools, as the model knows them. Items are named after them too.
 pub(super) const COMMAND: &str = "exec_command";
 pub(super) const PATCH: &str = "apply_patch";
 pub(super) const SEARCH: &str = "web_search";
 pub(super) const IMAGE: &str = "view_image";
-/// These two are no tools: a command wants to reach a host, the agent wants to be allowed more.
+/// These two are not tools: a command requests access to a host, or the agent requests more
+/// permissions.
 pub(super) const NETWORK: &str = "network";
 pub(super) const PERMISSIONS: &str = "request_permissions";
 
-/// What stands before the names of MCP tools.
+/// Prefix of the names of MCP tools.
 const MCP: &str = "mcp__";
 
 const TOOLS: &[(&str, ToolKind)] = &[
@@ -32,18 +34,18 @@ const TOOLS: &[(&str, ToolKind)] = &[
     (PERMISSIONS, ToolKind::Other),
 ];
 
-/// Whether a name stands for a tool of Codex's own or of an MCP server.
+/// Returns true if Codex or an MCP server has a tool with this name.
 pub(super) fn is_taken(name: &str) -> bool {
     name.starts_with(MCP) || TOOLS.iter().any(|(tool, _)| *tool == name)
 }
 
-/// The name of a tool of an MCP server.
+/// Returns the name of an MCP server's tool.
 pub(super) fn mcp(server: &str, tool: &str) -> String {
     format!("{MCP}{server}__{tool}")
 }
 
 wire! {
-    /// The arguments of a call, as events show them.
+    /// Arguments of a call, as shown in events.
     struct Input {
         cmd: Scalar<'a>,
         workdir: Scalar<'a>,
@@ -53,7 +55,7 @@ wire! {
     }
 }
 
-/// What a call would do.
+/// Describes what a call would do.
 pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
     let known = TOOLS
         .iter()
@@ -65,8 +67,8 @@ pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
         ToolKind::Other
     });
     let mut wants = ToolUse::of(tool, kind);
-    let mut room = String::new();
-    let read: Node<'_, Input<'_>> = surrogates::read(input.get(), &mut room);
+    let mut buffer = String::new();
+    let read: Node<'_, Input<'_>> = surrogates::read(input.get(), &mut buffer);
     let empty = Input::default();
     let read = read.map().unwrap_or(&empty);
     match kind {
@@ -74,7 +76,7 @@ pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
             wants.command = read
                 .cmd
                 .text()
-                .map(|line| located(line, read.workdir.text()))
+                .map(|line| with_workdir(line, read.workdir.text()))
         }
         ToolKind::Edit => {
             wants.paths = read
@@ -89,15 +91,15 @@ pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
     wants
 }
 
-/// A line of shell, with the way to where it runs when that is not where the session is.
-fn located(line: &str, cwd: Option<&str>) -> Command {
+/// Returns a shell command, preceded by a `cd` if it does not run in the session's directory.
+fn with_workdir(line: &str, cwd: Option<&str>) -> Command {
     match cwd {
         None => Command::Shell(line.to_owned()),
         Some(cwd) => Command::Shell(format!("cd '{}' && {line}", cwd.replace('\'', r"'\''"))),
     }
 }
 
-/// Every path of a list of changes: also where a file is moved to.
+/// Returns every path in a list of changes, including the targets of moves.
 pub(super) fn paths(changes: &str) -> Vec<String> {
     let changes: List<Node<'_, FileChange<'_>>> = serde_json::from_str(changes).unwrap_or_default();
     let of = |change: &FileChange<'_>| {
@@ -117,9 +119,10 @@ pub(super) fn paths(changes: &str) -> Vec<String> {
         .collect()
 }
 
-/// The arguments of a command, as the model writes them: the line, and where it runs when that is not where the session is.
+/// Arguments of a command, as the model writes them: the command, and its directory if that is not
+/// the session's.
 #[derive(Serialize)]
-struct Run<'a> {
+struct CommandInput<'a> {
     cmd: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     workdir: Option<&'a str>,
@@ -127,21 +130,22 @@ struct Run<'a> {
     reason: Option<&'a str>,
 }
 
-/// What is known of a command: the line as Codex wraps it, where it runs, and why it is asked about.
+/// Returns the arguments of a command: the line that Codex wraps, its directory, and the reason of
+/// the request.
 pub(super) fn command_input(
     command: &str,
-    (cwd, home): (Option<&str>, Option<&str>),
+    (cwd, session_dir): (Option<&str>, Option<&str>),
     reason: Option<&str>,
 ) -> RawJson {
-    let cwd = cwd.filter(|cwd| home.is_none_or(|home| home != *cwd));
-    RawJson::of(&Run {
-        cmd: &unwrapped(command),
+    let cwd = cwd.filter(|cwd| session_dir.is_none_or(|session_dir| session_dir != *cwd));
+    RawJson::of(&CommandInput {
+        cmd: &unwrap_shell(command),
         workdir: cwd,
         reason,
     })
 }
 
-/// The arguments of a change of files.
+/// Returns the arguments of a file change.
 pub(super) fn changes_input(changes: Option<&RawValue>) -> RawJson {
     #[derive(Serialize)]
     struct Changes<'a> {
@@ -150,12 +154,12 @@ pub(super) fn changes_input(changes: Option<&RawValue>) -> RawJson {
     RawJson::of(&Changes { changes })
 }
 
-/// The shells that Codex puts a line into, and the flags with which it does so.
+/// Shells that Codex wraps commands in, and the flags it uses.
 const SHELLS: &[&str] = &["bash", "sh", "zsh"];
 const FLAGS: &[&str] = &["-c", "-lc"];
 
-/// The line within `/bin/bash -lc '…'`; the whole when it is not wrapped like that.
-pub(super) fn unwrapped(command: &str) -> String {
+/// Returns the command inside `/bin/bash -lc '…'`, or the whole if it is not wrapped.
+pub(super) fn unwrap_shell(command: &str) -> String {
     let words = words(command);
     match words.as_deref() {
         Some([shell, flag, line]) if is_shell(shell) && FLAGS.contains(&flag.as_str()) => {
@@ -169,14 +173,14 @@ fn is_shell(program: &str) -> bool {
     SHELLS.contains(&program.rsplit('/').next().unwrap_or_default())
 }
 
-/// The words of a quoted command line; none when a quote is left open.
+/// Splits a quoted command line into words, or returns `None` if a quote is not closed.
 fn words(line: &str) -> Option<Vec<String>> {
     let (mut words, mut word, mut chars) = (Vec::new(), None::<String>, line.chars());
     while let Some(c) = chars.next() {
         match c {
             ' ' | '\t' | '\n' => words.extend(word.take()),
-            '\'' => single(&mut chars, word.get_or_insert_default())?,
-            '"' => double(&mut chars, word.get_or_insert_default())?,
+            '\'' => read_single_quoted(&mut chars, word.get_or_insert_default())?,
+            '"' => read_double_quoted(&mut chars, word.get_or_insert_default())?,
             '\\' => word.get_or_insert_default().push(chars.next()?),
             c => word.get_or_insert_default().push(c),
         }
@@ -185,8 +189,8 @@ fn words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// What stands between single quotes.
-fn single(chars: &mut std::str::Chars<'_>, word: &mut String) -> Option<()> {
+/// Reads up to the closing single quote.
+fn read_single_quoted(chars: &mut std::str::Chars<'_>, word: &mut String) -> Option<()> {
     loop {
         match chars.next()? {
             '\'' => return Some(()),
@@ -195,8 +199,8 @@ fn single(chars: &mut std::str::Chars<'_>, word: &mut String) -> Option<()> {
     }
 }
 
-/// What stands between double quotes.
-fn double(chars: &mut std::str::Chars<'_>, word: &mut String) -> Option<()> {
+/// Reads up to the closing double quote.
+fn read_double_quoted(chars: &mut std::str::Chars<'_>, word: &mut String) -> Option<()> {
     loop {
         match chars.next()? {
             '"' => return Some(()),
@@ -214,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_line_within_a_shell_is_found() {
+    fn wrapped_commands_are_unwrapped() {
         for (command, line) in [
             ("/bin/bash -lc ls", "ls"),
             ("/bin/bash -lc 'touch made'", "touch made"),
@@ -227,12 +231,12 @@ mod tests {
             ("/bin/bash -lc 'open", "/bin/bash -lc 'open"),
             ("bash", "bash"),
         ] {
-            assert_eq!(unwrapped(command), line, "{command}");
+            assert_eq!(unwrap_shell(command), line, "{command}");
         }
     }
 
     #[test]
-    fn every_path_and_every_command_is_there() {
+    fn every_path_and_command_is_extracted() {
         use ToolKind::{Edit, Execute, Mcp, Network, Other, Read};
         type Row = (
             &'static str,

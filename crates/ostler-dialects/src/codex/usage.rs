@@ -1,41 +1,43 @@
-//! Tokens: what Codex counts over a thread becomes what a turn used.
+//! Token usage: converts Codex's counters of a thread to the usage of a turn.
 
 use std::collections::BTreeMap;
 
 use ostler_core::usage::{Tokens, Usage};
 
-use super::wire::{Counts, TokenUsage};
+use super::wire::{TokenCounts, TokenUsage};
 
-/// The counters of a conversation. A sub-agent has a thread of its own; what it uses belongs to the turn as well.
+/// Counters of a conversation. A sub-agent has its own thread, whose usage also belongs to the
+/// turn.
 #[derive(Debug, Default)]
-pub(super) struct Spend {
+pub(super) struct UsageTracker {
     threads: BTreeMap<String, Thread>,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Thread {
-    /// What it had used when the turn began.
+    /// Usage at the start of the turn.
     before: Option<Tokens>,
     total: Tokens,
 }
 
-impl Spend {
-    /// A turn begins: what was used before is not its own.
-    pub(super) fn turn_began(&mut self) {
+impl UsageTracker {
+    /// Starts a turn. Earlier usage does not count towards it.
+    pub(super) fn begin_turn(&mut self) {
         self.threads
             .values_mut()
             .for_each(|thread| thread.before = Some(thread.total));
     }
 
-    /// Reads the counters of a thread. `in_turn` is false for what is repeated when a thread goes on.
-    pub(super) fn hear(&mut self, thread: &str, usage: &TokenUsage<'_>, in_turn: bool) {
+    /// Updates the counters of a thread. `in_turn` is false for counters that are repeated when a
+    /// thread is resumed.
+    pub(super) fn on_counts(&mut self, thread: &str, usage: &TokenUsage<'_>, in_turn: bool) {
         let Some(total) = usage.total.map().map(tokens) else {
             return;
         };
         let last = usage.last.map().map(tokens).unwrap_or_default();
         let known = self.threads.entry(thread.to_owned()).or_default();
         known.total = total;
-        // A thread that is heard for the first time in a turn had used before what is not of this call.
+        // For a thread first seen in a turn, everything except this call was used before the turn.
         known.before =
             Some(
                 known
@@ -44,16 +46,21 @@ impl Spend {
             );
     }
 
-    /// What the turn has used so far; none when nothing was heard.
-    pub(super) fn turn(&self, model: Option<&String>) -> Option<Usage> {
-        let own = |thread: &Thread| thread.total.since(&thread.before.unwrap_or_default());
-        let sum = self.threads.values().map(own).reduce(|a, b| a.plus(&b))?;
+    /// Returns the usage of the turn so far, or `None` if none was reported.
+    pub(super) fn turn_usage(&self, model: Option<&String>) -> Option<Usage> {
+        let in_turn = |thread: &Thread| thread.total.since(&thread.before.unwrap_or_default());
+        let sum = self
+            .threads
+            .values()
+            .map(in_turn)
+            .reduce(|a, b| a.plus(&b))?;
         (!sum.is_zero()).then(|| Usage::of(model.cloned(), sum))
     }
 }
 
-/// Codex's counters as disjoint ones: its input contains what came from the cache and what went there.
-pub(super) fn tokens(counts: &Counts<'_>) -> Tokens {
+/// Converts Codex's counters to disjoint ones: its input includes tokens read from and written to
+/// the cache.
+pub(super) fn tokens(counts: &TokenCounts<'_>) -> Tokens {
     let of = |it: &crate::lenient::Scalar<'_>| it.count().unwrap_or(0);
     let (cache_read, cache_write) = (
         of(&counts.cached_input_tokens),
@@ -74,41 +81,45 @@ pub(super) fn tokens(counts: &Counts<'_>) -> Tokens {
 mod tests {
     use super::*;
 
-    fn heard(spend: &mut Spend, thread: &str, (total, last): (u64, u64), in_turn: bool) {
+    fn report(tracker: &mut UsageTracker, thread: &str, (total, last): (u64, u64), in_turn: bool) {
         let text = format!(
             r#"{{"total":{{"inputTokens":{total},"cachedInputTokens":1}},"last":{{"inputTokens":{last},"cachedInputTokens":1}}}}"#
         );
-        spend.hear(thread, &serde_json::from_str(&text).unwrap(), in_turn);
+        tracker.on_counts(thread, &serde_json::from_str(&text).unwrap(), in_turn);
     }
 
-    fn input(spend: &Spend) -> Option<u64> {
-        spend.turn(None).and_then(|usage| usage.input)
+    fn input(tracker: &UsageTracker) -> Option<u64> {
+        tracker.turn_usage(None).and_then(|usage| usage.input)
     }
 
     #[test]
-    fn a_turn_has_only_its_own_tokens() {
-        let mut spend = Spend::default();
-        heard(&mut spend, "a", (500, 100), false);
+    fn turn_counts_only_its_own_tokens() {
+        let mut tracker = UsageTracker::default();
+        report(&mut tracker, "a", (500, 100), false);
         assert_eq!(
-            input(&spend),
+            input(&tracker),
             None,
-            "what a resumed thread repeats is no turn's"
+            "counters repeated on resume belong to no turn"
         );
-        spend.turn_began();
-        heard(&mut spend, "a", (600, 100), true);
-        heard(&mut spend, "a", (750, 150), true);
-        assert_eq!(input(&spend), Some(250));
-        heard(&mut spend, "child", (30, 30), true);
-        assert_eq!(input(&spend), Some(279), "a sub-agent's belong to the turn");
-        spend.turn_began();
-        assert_eq!(input(&spend), None);
+        tracker.begin_turn();
+        report(&mut tracker, "a", (600, 100), true);
+        report(&mut tracker, "a", (750, 150), true);
+        assert_eq!(input(&tracker), Some(250));
+        report(&mut tracker, "child", (30, 30), true);
+        assert_eq!(
+            input(&tracker),
+            Some(279),
+            "a sub-agent's tokens belong to the turn"
+        );
+        tracker.begin_turn();
+        assert_eq!(input(&tracker), None);
     }
 
     #[test]
-    fn a_thread_that_was_never_heard_of_has_used_before_what_is_not_of_this_call() {
-        let mut spend = Spend::default();
-        spend.turn_began();
-        heard(&mut spend, "a", (900, 100), true);
-        assert_eq!(input(&spend), Some(99), "less the cached one");
+    fn new_thread_counts_only_its_last_call() {
+        let mut tracker = UsageTracker::default();
+        tracker.begin_turn();
+        report(&mut tracker, "a", (900, 100), true);
+        assert_eq!(input(&tracker), Some(99), "without the cached one");
     }
 }

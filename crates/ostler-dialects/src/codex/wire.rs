@@ -1,30 +1,30 @@
-//! Codex's own words, as far as they are read: messages of its app-server, and lines of `codex exec --json`.
+//! Wire types of Codex: messages of its app-server, and lines of `codex exec --json`.
 //!
-//! Nearly every item comes in both: in camelCase from the one, in snake_case from the other.
+//! Nearly every item occurs in both: in camelCase in the one, in snake_case in the other.
 
 use serde_json::value::RawValue;
 
 use crate::lenient::{List, Node, Scalar, Table, wire};
 
 wire! {
-    /// A message of the app-server: a request, an answer or a note.
+    /// A message of the app-server: a request, a response or a notification.
     struct Message {
         id: Option<&'a RawValue>,
         method: Scalar<'a>,
         params: Node<'a, Params<'a>>,
-        result: Node<'a, Answer<'a>>,
-        error: Node<'a, Fault<'a>>,
+        result: Node<'a, Response<'a>>,
+        error: Node<'a, RpcError<'a>>,
     }
 
-    /// Why a request of ours was not carried out.
-    struct Fault {
+    /// Error of a failed request.
+    struct RpcError {
         code: Scalar<'a>,
         message: Scalar<'a>,
     }
 
-    /// What a request of ours brought.
+    /// Result of a request.
     #[serde(rename_all = "camelCase")]
-    struct Answer {
+    struct Response {
         user_agent: Scalar<'a>,
         thread: Node<'a, Thread<'a>>,
         model: Scalar<'a>,
@@ -32,12 +32,12 @@ wire! {
         turn: Node<'a, Turn<'a>>,
     }
 
-    /// A thread: what is a session elsewhere.
+    /// A thread, Codex's term for a session.
     struct Thread {
         id: Scalar<'a>,
     }
 
-    /// The parameters of requests and notes, all in one.
+    /// Parameters of all requests and notifications.
     #[serde(rename_all = "camelCase")]
     struct Params {
         thread_id: Scalar<'a>,
@@ -56,16 +56,16 @@ wire! {
         // mcpServer/startupStatus/updated
         name: Scalar<'a>,
         status: Scalar<'a>,
-        // questions
+        // approval requests
         command: Scalar<'a>,
         cwd: Scalar<'a>,
         reason: Scalar<'a>,
-        network_approval_context: Node<'a, Network<'a>>,
+        network_approval_context: Node<'a, NetworkContext<'a>>,
         grant_root: Scalar<'a>,
         permissions: Option<&'a RawValue>,
         server_name: Scalar<'a>,
         #[serde(rename = "_meta")]
-        meta: Node<'a, Meta<'a>>,
+        meta: Node<'a, ElicitationMeta<'a>>,
         // item/fileChange/patchUpdated
         changes: Option<&'a RawValue>,
         // item/tool/call
@@ -76,13 +76,13 @@ wire! {
         request_id: Option<&'a RawValue>,
     }
 
-    /// What a command wants of the network.
-    struct Network {
+    /// Network access that a command requests.
+    struct NetworkContext {
         host: Scalar<'a>,
     }
 
-    /// What Codex adds to a question that comes in the form of an MCP server's.
-    struct Meta {
+    /// Metadata of an approval request in the form of an MCP elicitation.
+    struct ElicitationMeta {
         codex_approval_kind: Scalar<'a>,
         tool_params: Option<&'a RawValue>,
     }
@@ -95,7 +95,7 @@ wire! {
         items: List<Node<'a, Item<'a>>>,
     }
 
-    /// What went wrong in a turn.
+    /// Error of a turn.
     #[serde(rename_all = "camelCase")]
     struct TurnError {
         message: Scalar<'a>,
@@ -103,21 +103,21 @@ wire! {
         additional_details: Scalar<'a>,
     }
 
-    /// The facts of an error.
+    /// Details of an error.
     #[serde(rename_all = "camelCase")]
-    struct ErrorFacts {
+    struct ErrorDetails {
         http_status_code: Scalar<'a>,
     }
 
-    /// Tokens of a thread.
+    /// Token usage of a thread.
     struct TokenUsage {
-        total: Node<'a, Counts<'a>>,
-        last: Node<'a, Counts<'a>>,
+        total: Node<'a, TokenCounts<'a>>,
+        last: Node<'a, TokenCounts<'a>>,
     }
 
-    /// Counters. The input contains what came from the cache and what went there.
+    /// Token counters. The input includes tokens read from and written to the cache.
     #[serde(rename_all = "camelCase")]
-    struct Counts {
+    struct TokenCounts {
         #[serde(alias = "input_tokens")]
         input_tokens: Scalar<'a>,
         #[serde(alias = "cached_input_tokens")]
@@ -130,7 +130,7 @@ wire! {
         reasoning_output_tokens: Scalar<'a>,
     }
 
-    /// Something the agent said or did.
+    /// An item: something the agent said or did.
     #[serde(rename_all = "camelCase")]
     struct Item {
         #[serde(rename = "type")]
@@ -159,19 +159,19 @@ wire! {
         result: Node<'a, McpResult<'a>>,
         error: Node<'a, TurnError<'a>>,
         #[serde(alias = "content_items")]
-        content_items: List<Node<'a, Piece<'a>>>,
+        content_items: List<Node<'a, ContentItem<'a>>>,
         success: Scalar<'a>,
         prompt: Scalar<'a>,
         query: Scalar<'a>,
     }
 
-    /// What a tool of an MCP server gave.
+    /// Result of an MCP server's tool.
     struct McpResult {
-        content: List<Node<'a, Piece<'a>>>,
+        content: List<Node<'a, ContentItem<'a>>>,
     }
 
-    /// A piece of a tool's result.
-    struct Piece {
+    /// A part of a tool's result.
+    struct ContentItem {
         text: Scalar<'a>,
     }
 
@@ -181,7 +181,7 @@ wire! {
         kind: Node<'a, ChangeKind<'a>>,
     }
 
-    /// How a file is changed.
+    /// Kind of a file change.
     #[serde(rename_all = "camelCase")]
     struct ChangeKind {
         #[serde(alias = "move_path")]
@@ -189,16 +189,16 @@ wire! {
     }
 
     /// A line of `codex exec --json`.
-    struct Line {
+    struct ExecLine {
         #[serde(rename = "type")]
         kind: Scalar<'a>,
         thread_id: Scalar<'a>,
         item: Node<'a, Item<'a>>,
-        usage: Node<'a, Counts<'a>>,
+        usage: Node<'a, TokenCounts<'a>>,
         error: Node<'a, TurnError<'a>>,
         message: Scalar<'a>,
     }
 }
 
-/// An error's facts by its word, when the word comes with facts.
-pub(super) type ErrorTable<'a> = Table<'a, Node<'a, ErrorFacts<'a>>>;
+/// Details of an error by its code, for codes that have details.
+pub(super) type ErrorTable<'a> = Table<'a, Node<'a, ErrorDetails<'a>>>;

@@ -1,21 +1,21 @@
-//! How a turn ended: Copilot's words for it become one cause, with a hint that a person can act on.
+//! Blame: maps Copilot's ways to end a turn to one cause, with an actionable hint.
 
 use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::Denials;
 
 use super::wire::Data;
-use crate::service;
+use crate::http_status;
 
-/// What went wrong, as `session.error` says it.
+/// Error reported by `session.error`.
 #[derive(Debug)]
-pub(super) struct Trouble {
+pub(super) struct SessionError {
     kind: String,
     message: String,
     status: Option<u16>,
 }
 
-impl Trouble {
+impl SessionError {
     pub(super) fn read(data: &Data<'_>) -> Self {
         Self {
             kind: data.error_type.or_empty().to_owned(),
@@ -40,44 +40,44 @@ impl Trouble {
     }
 }
 
-/// What is known about the end of a turn.
+/// Everything known about the end of a turn.
 #[derive(Debug)]
 pub(super) struct Ending<'a> {
     pub(super) interrupted: bool,
-    pub(super) trouble: Option<Trouble>,
-    /// Whether the agent calls it a failure.
+    pub(super) error: Option<SessionError>,
+    /// Whether the agent reported a failure.
     pub(super) failed: bool,
-    /// Why the model stopped, in its service's word.
+    /// The model API's finish reason.
     pub(super) finish: &'a str,
     pub(super) denied: Vec<String>,
     pub(super) denials: Denials,
 }
 
-/// The outcome of a turn.
+/// Determines the outcome of a turn.
 pub(super) fn of_turn(end: Ending<'_>) -> Outcome {
     if end.interrupted {
         return Outcome::new(Cause::Interrupted, "The turn was interrupted.")
             .with(|d| d.acknowledged = Some(true));
     }
-    if let Some(trouble) = end.trouble {
-        let cause = trouble.cause();
-        let special = by_text(&trouble.message)
+    if let Some(error) = end.error {
+        let cause = error.cause();
+        let specific = by_text(&error.message)
             .filter(|(by, _)| *by == cause)
             .map(|(_, hint)| hint);
-        return with_hint(Outcome::new(cause, trouble.message), special).with(|d| {
-            d.http_status = trouble.status;
-            d.native = Some(trouble.kind);
+        return with_hint(Outcome::new(cause, error.message), specific).with(|d| {
+            d.http_status = error.status;
+            d.native = Some(error.kind);
         });
     }
     let outcome = match end.finish {
         _ if end.failed => Outcome::new(
             Cause::Protocol,
-            "Copilot calls the turn a failure and does not say why.",
+            "Copilot reported a failure without a reason.",
         ),
         "content_filter" => Outcome::new(Cause::Refused, "The model refused to answer."),
         "length" => Outcome::new(
             Cause::OutputLimit,
-            "The answer reached the model's limit on output.",
+            "The answer reached the model's output limit.",
         ),
         _ if !end.denied.is_empty() && end.denials == Denials::Fail => {
             let message = format!("Tool calls were denied: {}.", end.denied.join(", "));
@@ -88,33 +88,33 @@ pub(super) fn of_turn(end: Ending<'_>) -> Outcome {
     with_hint(outcome, None)
 }
 
-/// Sentences of the program, on stderr or in an error without a status.
+/// Messages of the program, on stderr or in an error without a status.
 const SENTENCES: &[(&str, Cause, &str)] = &[
     (
         "No session, task, or name matched",
         Cause::BadRequest,
-        "There is no such session on this machine; leave out resume to begin a new one.",
+        "No such session exists on this machine; leave out resume to start a new one.",
     ),
     ("No authentication information found", Cause::Auth, ""),
     (
         "prompt budget",
         Cause::BadRequest,
-        "Shorten the prompt, or raise COPILOT_PROVIDER_MAX_PROMPT_TOKENS for a model of your own.",
+        "Shorten the prompt, or raise COPILOT_PROVIDER_MAX_PROMPT_TOKENS if you use a custom provider.",
     ),
     (
         "unexpected argument",
         Cause::BadRequest,
-        "This version of copilot does not have the option; update it (`copilot update`), or remove the setting or extra argument.",
+        "This version of copilot lacks the option; run `copilot update`, or remove the setting or extra argument.",
     ),
     (
         "invalid value",
         Cause::BadRequest,
-        "This version of copilot does not know the value; update it (`copilot update`), or choose another.",
+        "This version of copilot does not support the value; run `copilot update`, or choose another.",
     ),
     (
         "Custom agent",
         Cause::BadRequest,
-        "Check agent: `copilot` lists those that there are (/agent).",
+        "Check agent; run `copilot` and type /agent to list the available ones.",
     ),
     ("Could not connect to provider", Cause::Network, ""),
     (
@@ -134,7 +134,8 @@ fn by_text(text: &str) -> Option<(Cause, &'static str)> {
         .map(|(_, cause, hint)| (*cause, *hint))
 }
 
-/// The blame for a process that went before it said anything; none when its last words do not explain it.
+/// Determines the outcome of a process that exited before it produced output, or `None` if stderr
+/// does not explain it.
 pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
     if exit.signal.is_some() || exit.code == Some(0) {
         return None;
@@ -152,37 +153,37 @@ pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
     }))
 }
 
-fn with_hint(outcome: Outcome, special: Option<&'static str>) -> Outcome {
-    let usual = match outcome.cause {
+fn with_hint(outcome: Outcome, specific: Option<&'static str>) -> Outcome {
+    let default = match outcome.cause {
         Cause::Auth => {
-            "Log in (`copilot login`), set COPILOT_GITHUB_TOKEN, or, for a model of your own, check COPILOT_PROVIDER_API_KEY."
+            "Run `copilot login`, set COPILOT_GITHUB_TOKEN, or check COPILOT_PROVIDER_API_KEY if you use a custom provider."
         }
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
         Cause::Overloaded => {
-            "The model's service is overloaded; try again in a moment, or choose another model."
+            "The model API is overloaded; try again in a moment, or choose another model."
         }
-        Cause::ServerError => service::SERVER_ERROR_HINT,
+        Cause::ServerError => http_status::SERVER_ERROR_HINT,
         Cause::Network => {
             "Check the network, the proxy and COPILOT_PROVIDER_BASE_URL, then try again."
         }
         Cause::OutputLimit => "Ask for less at a time.",
         Cause::Refused => "Rephrase the request in a new session, or choose another model.",
         Cause::Denied => {
-            "Allow the tools (--allowed-tools, or rules: --permissions), choose another --permission-mode, or pass --tolerate-denials if the answer is good without them."
+            "Allow the tools (--allowed-tools, or a rule with --permissions), choose another --permission-mode, or pass --tolerate-denials to accept the answer anyway."
         }
         Cause::BadRequest => "Check the prompt, the model and the settings.",
-        Cause::Protocol => "Try again; `copilot` by itself may say more.",
+        Cause::Protocol => "Try again, or run `copilot` directly for more details.",
         _ => return outcome,
     };
-    outcome.hint(special.filter(|hint| !hint.is_empty()).unwrap_or(usual))
+    outcome.hint(specific.filter(|hint| !hint.is_empty()).unwrap_or(default))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn trouble(kind: &str, status: Option<u16>, message: &str) -> Cause {
-        Trouble {
+    fn error(kind: &str, status: Option<u16>, message: &str) -> Cause {
+        SessionError {
             kind: kind.to_owned(),
             message: message.to_owned(),
             status,
@@ -190,11 +191,11 @@ mod tests {
         .cause()
     }
 
-    // The sentences are those of 1.0.102.
+    // The messages are those of 1.0.102.
     #[test]
     fn every_error_has_its_cause() {
         assert_eq!(
-            trouble(
+            error(
                 "authentication",
                 Some(401),
                 "Authentication failed with provider"
@@ -202,24 +203,24 @@ mod tests {
             Cause::Auth
         );
         assert_eq!(
-            trouble("rate_limit", Some(429), "retried 5 times"),
+            error("rate_limit", Some(429), "retried 5 times"),
             Cause::RateLimit
         );
-        assert_eq!(trouble("query", Some(503), ""), Cause::Overloaded);
-        assert_eq!(trouble("query", Some(500), "500 boo"), Cause::ServerError);
+        assert_eq!(error("query", Some(503), ""), Cause::Overloaded);
+        assert_eq!(error("query", Some(500), "500 boo"), Cause::ServerError);
         assert_eq!(
-            trouble("query", Some(404), "Model 'x' not found on provider"),
+            error("query", Some(404), "Model 'x' not found on provider"),
             Cause::BadRequest
         );
         let budget = "Request exceeds the model's prompt budget after reserving output (1261319 tokens; limit 128000).";
-        assert_eq!(trouble("query", None, budget), Cause::BadRequest);
+        assert_eq!(error("query", None, budget), Cause::BadRequest);
         let cut = "Failed to get response from the AI model; retried 5 times (total retry wait time: 5.00 seconds)";
-        assert_eq!(trouble("query", None, cut), Cause::Network);
-        assert_eq!(trouble("query", None, "something new"), Cause::Protocol);
+        assert_eq!(error("query", None, cut), Cause::Network);
+        assert_eq!(error("query", None, "something new"), Cause::Protocol);
     }
 
     #[test]
-    fn last_words_explain_a_process_that_said_nothing() {
+    fn stderr_explains_a_failed_start() {
         let exit = |code, stderr: &str| Exit {
             code: Some(code),
             signal: None,

@@ -1,61 +1,63 @@
-//! One turn with the Copilot CLI: the prompt goes in, lines come out, and the last of them says how it went.
+//! One turn with the Copilot CLI: sends the prompt and handles its lines up to the `result`.
 //!
-//! Telemetry comes on the same stream (`launch.rs` says why), written through a descriptor of its own. When the pipe is full, a
-//! line of it can stand in the middle of another line; the two are told apart here.
+//! Telemetry arrives on the same stream (see `launch.rs`), written through a separate descriptor.
+//! When the pipe is full, a telemetry line can end up in the middle of another line; `extract_telemetry`
+//! separates the two.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver};
+use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult};
 use ostler_core::event::{Level, Notice, Started, Text, TextKind};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec, keys};
 use serde::de::IgnoredAny;
 
-use super::blame::{self, Trouble};
+use super::blame::{self, SessionError};
 use super::tools;
-use super::usage::Spend;
-use super::wire::{Data, Line};
+use super::usage::UsageTracker;
+use super::wire::{Data, CopilotLine};
 use crate::surrogates;
 
-/// The state of one conversation.
+/// State of one conversation.
 #[derive(Debug)]
 pub(super) struct CopilotConversation {
     pub(super) denials: Denials,
-    /// How the session is called, as far as it is known.
+    /// Id of Copilot's session, if known.
     native: Option<String>,
     model: Option<String>,
     cwd: Option<String>,
-    /// The tools that exist, where the caller said which; it does not say itself which it has.
-    exist: Vec<String>,
+    /// Tools named by the caller. Copilot itself does not report its tools.
+    named_tools: Vec<String>,
     started: bool,
-    /// Whether a turn is under way.
+    /// Whether a turn is in progress.
     open: bool,
-    /// Whether the caller wants the turn ended.
+    /// Whether the caller interrupted the turn.
     interrupted: bool,
-    /// Whether the agent says that it was.
+    /// Whether the agent acknowledged the interrupt.
     aborted: bool,
-    /// Messages and thoughts that came in pieces.
+    /// Ids of messages and thoughts that were streamed.
     streamed: BTreeSet<String>,
-    /// Tool calls: id and name.
+    /// Tool names by call id.
     pub(super) tools: BTreeMap<String, String>,
-    /// The tools whose calls were denied.
+    /// Names of the tools whose calls were denied.
     pub(super) denied: BTreeSet<String>,
-    /// What the agent said last, as a whole.
+    /// The agent's last complete message.
     answer: Option<String>,
-    trouble: Option<Trouble>,
-    spend: Spend,
-    /// Calls of the model that went well, and those whose tokens were told, before or after that.
+    error: Option<SessionError>,
+    usage: UsageTracker,
+    /// Number of successful model calls, and of those with reported tokens. Either can come first.
     calls: (usize, usize),
-    /// Set between the last line and the tokens that telemetry tells late: whether the agent calls it a failure.
-    waits: Option<bool>,
-    /// The first part of a line that telemetry stands in the middle of.
-    torn: Option<String>,
+    /// Set while waiting for late token telemetry after the `result`: whether the agent reported a
+    /// failure.
+    awaiting_usage: Option<bool>,
+    /// First part of a line that was split by telemetry.
+    split_line: Option<String>,
 }
 
-/// How lines of telemetry begin.
+/// Prefixes of telemetry lines.
 const TELEMETRY: [&str; 2] = ["{\"type\":\"span\",", "{\"type\":\"metric\","];
 
-/// Lines that come before the one that names the model (`session.tools_updated`), with telemetry between them.
+/// Lines before the one that names the model (`session.tools_updated`), with telemetry in between.
 const PRELUDE: &[&str] = &[
     "metric",
     "session.mcp_server_status_changed",
@@ -67,8 +69,8 @@ const PRELUDE: &[&str] = &[
     "session.tools_updated",
 ];
 
-/// Lines that only show that it is alive, or say what other lines say better.
-const SIGNS_OF_LIFE: &[&str] = &[
+/// Lines that are only heartbeats, or that other lines repeat in more detail.
+const HEARTBEATS: &[&str] = &[
     "abort_requested",
     "agent.interrupted",
     "assistant.idle",
@@ -109,7 +111,7 @@ impl CopilotConversation {
             native: setting(keys::RESUME).or_else(|| setting(keys::SESSION_ID)),
             model: setting(keys::MODEL),
             cwd: spec.dir.as_ref().map(|dir| dir.display().to_string()),
-            exist: spec.settings.get(keys::TOOLS).unwrap_or_default().to_vec(),
+            named_tools: spec.settings.get(keys::TOOLS).unwrap_or_default().to_vec(),
             started: false,
             open: false,
             interrupted: false,
@@ -118,47 +120,47 @@ impl CopilotConversation {
             tools: BTreeMap::new(),
             denied: BTreeSet::new(),
             answer: None,
-            trouble: None,
-            spend: Spend::default(),
+            error: None,
+            usage: UsageTracker::default(),
             calls: (0, 0),
-            waits: None,
-            torn: None,
+            awaiting_usage: None,
+            split_line: None,
         }
     }
 
-    fn take(&mut self, line: &Line<'_>, raw: &str, out: &mut Outbox) {
+    fn on_message(&mut self, line: &CopilotLine<'_>, raw: &str, out: &mut Outbox) {
         let empty = Data::default();
         let data = line.data.map().unwrap_or(&empty);
-        if self.is_still_coming_up(line, data) {
+        if self.is_starting(line, data) {
             return;
         }
-        self.say_hello(out);
+        self.start(out);
         match line.kind.or_empty() {
-            "assistant.message_delta" => self.piece(TextKind::Reply, data, out),
-            "assistant.reasoning_delta" => self.piece(TextKind::Thinking, data, out),
+            "assistant.message_delta" => self.on_delta(TextKind::Reply, data, out),
+            "assistant.reasoning_delta" => self.on_delta(TextKind::Thinking, data, out),
             "assistant.message" => {
-                self.whole(TextKind::Reply, data, out);
-                tools::requested(self, data, out);
+                self.on_text(TextKind::Reply, data, out);
+                tools::on_requests(self, data, out);
             }
-            "assistant.reasoning" => self.whole(TextKind::Thinking, data, out),
-            "tool.execution_start" => tools::began(self, data, out),
-            "tool.execution_complete" => tools::ended(self, data, out),
+            "assistant.reasoning" => self.on_text(TextKind::Thinking, data, out),
+            "tool.execution_start" => tools::on_start(self, data, out),
+            "tool.execution_complete" => tools::on_complete(self, data, out),
             "span" => {
                 if line
                     .attributes
                     .map()
-                    .is_some_and(|call| self.spend.hear(call, out))
+                    .is_some_and(|call| self.usage.on_model_call(call, out))
                 {
                     self.calls.1 += 1;
                 }
-                if let Some(failed) = self.waits.filter(|_| self.all_told()) {
-                    self.over(failed, out);
+                if let Some(failed) = self.awaiting_usage.filter(|_| self.all_tokens_known()) {
+                    self.end_turn(failed, out);
                 }
             }
             "model.call_finished" => {
                 self.calls.0 += usize::from(data.outcome.text() == Some("success"))
             }
-            "session.error" => self.trouble = Some(Trouble::read(data)),
+            "session.error" => self.error = Some(SessionError::read(data)),
             "model.call_failure" => {
                 let status = data
                     .status_code
@@ -166,7 +168,7 @@ impl CopilotConversation {
                     .map(|status| format!(" (HTTP status {status})"))
                     .unwrap_or_default();
                 let why = data.error_message.or_empty();
-                let message = format!("A call of the model failed{status}: {why}");
+                let message = format!("A model call failed{status}: {why}");
                 out.notice(
                     Level::Warning,
                     "model_call_failed",
@@ -177,15 +179,15 @@ impl CopilotConversation {
             "system.notification" => notified(data, out),
             "abort" => self.aborted = true,
             "result" => self.result(line, out),
-            kind if SIGNS_OF_LIFE.contains(&kind) => {}
+            kind if HEARTBEATS.contains(&kind) => {}
             _ if line.kind.text().is_none() => out.unreadable(raw, "a JSON object without a type"),
             other => unknown(raw, other, out),
         }
     }
 
-    /// What comes before the line that names the model only shows that the program comes up; the first other line shows that
-    /// the agent is there.
-    fn is_still_coming_up(&mut self, line: &Line<'_>, data: &Data<'_>) -> bool {
+    /// Returns true for lines before the one that names the model: they only show that the program
+    /// is starting. The first other line shows that the agent is ready.
+    fn is_starting(&mut self, line: &CopilotLine<'_>, data: &Data<'_>) -> bool {
         if self.started {
             return false;
         }
@@ -195,25 +197,25 @@ impl CopilotConversation {
         is_prelude
     }
 
-    fn say_hello(&mut self, out: &mut Outbox) {
+    fn start(&mut self, out: &mut Outbox) {
         if !std::mem::replace(&mut self.started, true) {
-            self.introduce(out);
-            out.push(FromConversation::TurnBegan);
+            self.emit_started(out);
+            out.push(FromConversation::TurnStarted);
         }
     }
 
-    fn introduce(&self, out: &mut Outbox) {
+    fn emit_started(&self, out: &mut Outbox) {
         out.event(Started {
             agent: "copilot".to_owned(),
             agent_version: None,
             native_session: self.native.clone(),
             model: self.model.clone(),
             cwd: self.cwd.clone(),
-            tools: self.exist.clone(),
+            tools: self.named_tools.clone(),
         });
     }
 
-    fn piece(&mut self, kind: TextKind, data: &Data<'_>, out: &mut Outbox) {
+    fn on_delta(&mut self, kind: TextKind, data: &Data<'_>, out: &mut Outbox) {
         let message = id_of(kind, data);
         if let Some(text) = data.delta_content.owned().filter(|text| !text.is_empty()) {
             self.streamed.extend(message.clone());
@@ -227,8 +229,8 @@ impl CopilotConversation {
         }
     }
 
-    /// A message as a whole. One that came in pieces is not repeated.
-    fn whole(&mut self, kind: TextKind, data: &Data<'_>, out: &mut Outbox) {
+    /// Emits a whole message, unless it was streamed.
+    fn on_text(&mut self, kind: TextKind, data: &Data<'_>, out: &mut Outbox) {
         let Some(text) = data.content.owned().filter(|text| !text.is_empty()) else {
             return;
         };
@@ -250,51 +252,51 @@ impl CopilotConversation {
         }
     }
 
-    /// The last line.
-    fn result(&mut self, line: &Line<'_>, out: &mut Outbox) {
+    /// Handles the last line.
+    fn result(&mut self, line: &CopilotLine<'_>, out: &mut Outbox) {
         let native = line.session_id.owned();
         if native.is_some() && native != self.native {
-            // It was resumed by its name, or nobody chose an id.
+            // The session was resumed by name, or no id was chosen.
             self.native = native;
-            self.introduce(out);
+            self.emit_started(out);
         }
         let failed = line.exit_code.count().is_some_and(|code| code != 0);
-        // The tokens of the last call can be told after the last line.
-        self.waits = Some(failed);
-        if self.all_told() {
-            self.over(failed, out);
+        // The tokens of the last call can be reported after the last line.
+        self.awaiting_usage = Some(failed);
+        if self.all_tokens_known() {
+            self.end_turn(failed, out);
         }
     }
 
-    fn all_told(&self) -> bool {
+    fn all_tokens_known(&self) -> bool {
         self.calls.1 >= self.calls.0
     }
 
-    fn over(&mut self, failed: bool, out: &mut Outbox) {
+    fn end_turn(&mut self, failed: bool, out: &mut Outbox) {
         if !std::mem::take(&mut self.open) {
             return;
         }
         let ending = blame::Ending {
             interrupted: self.interrupted || self.aborted,
-            trouble: self.trouble.take(),
+            error: self.error.take(),
             failed,
-            finish: self.spend.finish.as_deref().unwrap_or_default(),
+            finish: self.usage.finish.as_deref().unwrap_or_default(),
             denied: self.denied.iter().cloned().collect(),
             denials: self.denials,
         };
         let outcome = blame::of_turn(ending);
         let text = self.answer.take();
-        out.push(FromConversation::TurnOver(TurnOver {
+        out.push(FromConversation::TurnEnded(TurnResult {
             outcome,
             text,
             structured: None,
-            usage: self.spend.total(),
+            usage: self.usage.total(),
         }));
     }
 
-    /// Reads a line; gives it back when it cannot be read.
-    fn read(&mut self, raw: &str, out: &mut Outbox) -> Result<(), String> {
-        // Asked first, because serde would read a list as the fields of a struct in their order.
+    /// Parses a line and handles it. Returns the reason if it cannot be parsed.
+    fn parse_line(&mut self, raw: &str, out: &mut Outbox) -> Result<(), String> {
+        // Checked first, because serde would deserialize an array into a struct, field by field.
         if !raw.trim_start().starts_with('{') {
             let json = serde_json::from_str::<IgnoredAny>(raw);
             return Err(json.map_or_else(
@@ -303,19 +305,19 @@ impl CopilotConversation {
             ));
         }
         match serde_json::from_str(raw) {
-            Ok(line) => self.take(&line, raw, out),
+            Ok(line) => self.on_message(&line, raw, out),
             Err(error) => {
-                let mended = surrogates::mend(raw);
+                let repaired = surrogates::repair(raw);
                 let line =
-                    serde_json::from_str(&mended).map_err(|_| format!("not JSON: {error}"))?;
-                self.take(&line, &mended, out);
+                    serde_json::from_str(&repaired).map_err(|_| format!("not JSON: {error}"))?;
+                self.on_message(&line, &repaired, out);
             }
         }
         Ok(())
     }
 
-    /// Takes a line of telemetry out of the middle of another; false when there is none.
-    fn untangle(&mut self, raw: &str, out: &mut Outbox) -> bool {
+    /// Extracts a telemetry line from the middle of another line. Returns false if there is none.
+    fn extract_telemetry(&mut self, raw: &str, out: &mut Outbox) -> bool {
         let found = TELEMETRY
             .iter()
             .filter_map(|mark| raw.find(mark))
@@ -324,10 +326,10 @@ impl CopilotConversation {
         let Some((head, telemetry)) = found.map(|at| raw.split_at(at)) else {
             return false;
         };
-        if self.read(telemetry, out).is_err() {
+        if self.parse_line(telemetry, out).is_err() {
             return false;
         }
-        self.torn = Some(head.to_owned());
+        self.split_line = Some(head.to_owned());
         true
     }
 }
@@ -346,37 +348,37 @@ impl Conversation for CopilotConversation {
                 self.interrupted = true;
                 out.push(FromConversation::Terminate);
             }
-            // It takes nothing else while it works.
+            // Copilot accepts no other input during a turn.
             _ => {}
         }
     }
 
     fn on_line(&mut self, raw: &str, out: &mut Outbox) {
-        let whole = self.torn.take().map(|head| head + raw);
+        let whole = self.split_line.take().map(|head| head + raw);
         let raw = whole.as_deref().unwrap_or(raw);
-        if let Err(why) = self.read(raw, out)
-            && !self.untangle(raw, out)
+        if let Err(why) = self.parse_line(raw, out)
+            && !self.extract_telemetry(raw, out)
         {
             out.unreadable(raw, &why);
         }
     }
 
     fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
-        if let Some(torn) = self.torn.take() {
-            out.unreadable(&torn, "the line breaks off");
+        if let Some(split_line) = self.split_line.take() {
+            out.unreadable(&split_line, "the line is incomplete");
         }
         if !self.open {
             return;
         }
-        if let Some(failed) = self.waits {
-            return self.over(failed, out);
+        if let Some(failed) = self.awaiting_usage {
+            return self.end_turn(failed, out);
         }
-        if self.interrupted || self.aborted || self.trouble.is_some() {
-            return self.over(true, out);
+        if self.interrupted || self.aborted || self.error.is_some() {
+            return self.end_turn(true, out);
         }
         if let Some(outcome) = blame::of_exit(exit).filter(|_| !self.started) {
             self.open = false;
-            out.push(FromConversation::TurnOver(TurnOver::bare(outcome)));
+            out.push(FromConversation::TurnEnded(TurnResult::new(outcome)));
         }
     }
 }
@@ -388,7 +390,7 @@ fn id_of(kind: TextKind, data: &Data<'_>) -> Option<String> {
     }
 }
 
-/// What the agent says about itself. Its own word for it is the code.
+/// Emits information or a warning from the agent. The code is Copilot's own.
 fn note(data: &Data<'_>, out: &mut Outbox) {
     let (level, code) = match (data.info_type.text(), data.warning_type.text()) {
         (_, Some(code)) => (Level::Warning, code),
@@ -398,7 +400,8 @@ fn note(data: &Data<'_>, out: &mut Outbox) {
     out.notice(level, code, data.message.or_empty());
 }
 
-/// What the program tells its model, that a command which was left alone has ended, say. Its own word for it is the code.
+/// Emits a notification that the program sends to its model, such as the end of a background
+/// command. The code is Copilot's own.
 fn notified(data: &Data<'_>, out: &mut Outbox) {
     let code = data
         .kind
@@ -406,15 +409,15 @@ fn notified(data: &Data<'_>, out: &mut Outbox) {
         .and_then(|kind| kind.word.text())
         .unwrap_or("informational");
     let tags = ["<system_notification>", "</system_notification>"];
-    let said = tags
+    let text = tags
         .iter()
-        .fold(data.content.or_empty().to_owned(), |said, tag| {
-            said.replace(tag, "")
+        .fold(data.content.or_empty().to_owned(), |text, tag| {
+            text.replace(tag, "")
         });
-    out.notice(Level::Info, code, said.trim());
+    out.notice(Level::Info, code, text.trim());
 }
 
-/// Keeps a line that is not known here.
+/// Reports an unknown line as a notice that contains it.
 fn unknown(raw: &str, kind: &str, out: &mut Outbox) {
     out.event(Notice::unknown_message(
         "Copilot",

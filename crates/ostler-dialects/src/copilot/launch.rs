@@ -1,6 +1,7 @@
-//! What to start: arguments from the settings, and the variables the child sees.
+//! Launch: arguments from the settings, and environment variables of the child.
 //!
-//! The prompt is never an argument: without `-p` the program reads it from stdin, where it has no limit and no `ps` shows it.
+//! The prompt is never an argument. Without `-p` the program reads it from stdin, where it has no
+//! length limit and does not show up in `ps`.
 
 use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
 use ostler_core::spec::{Settings, Spec, SpecError, keys};
@@ -9,7 +10,7 @@ use super::settings::{MODES, Pass, TABLE};
 use crate::extra::{self, Values};
 use crate::settings;
 
-/// Always there.
+/// Arguments that are always passed.
 const ALWAYS: [&str; 5] = [
     "--output-format=json",
     "--stream=on",
@@ -18,14 +19,16 @@ const ALWAYS: [&str; 5] = [
     "--no-color",
 ];
 
-/// Makes the program write its telemetry to its own stdout, and nowhere else: the one place where it tells the tokens of each
-/// call. The file that `--usage-output-file` writes holds those of the whole session, however many turns ago it began.
+/// Makes the program write telemetry to its own stdout and nowhere else. Nothing else reports the
+/// tokens of each call: `--usage-output-file` contains those of the whole session, including
+/// earlier turns.
 const TELEMETRY: [(&str, &str); 2] = [
     ("COPILOT_OTEL_FILE_EXPORTER_PATH", "/dev/fd/1"),
     ("COPILOT_OTEL_EXPORTER_TYPE", "file"),
 ];
 
-/// What the child sees of the caller's environment. Where telemetry goes is Ostler's to say.
+/// Environment variables passed from the caller to the child. Ostler sets the telemetry destination
+/// itself.
 pub(super) const INHERITS: Inherits = Inherits {
     always: &[
         "COPILOT_*",
@@ -44,13 +47,13 @@ pub(super) const INHERITS: Inherits = Inherits {
     ],
 };
 
-/// Where it keeps sessions, settings and its login, and the package that it unpacks itself to.
+/// Where Copilot stores sessions, settings, its login and the package that it unpacks.
 const STATE: &[&str] = &["~/.copilot", "~/.cache/copilot", "$COPILOT_HOME"];
 
-/// Where the program itself is: the same, whatever it speaks.
+/// Locations of the native program, the same for every transport.
 pub(super) const NATIVES: &[&str] = crate::natives::COPILOT;
 
-/// Checks the spec and says what to start.
+/// Checks the spec and returns what to start.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(TABLE, &spec.settings)?;
     check_together(&spec.settings)?;
@@ -60,7 +63,7 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
         .map(|arg| Arg::Plain((*arg).to_owned()))
         .collect();
     for row in TABLE {
-        pass(
+        push_args(
             &row.pass,
             row.key,
             spec.settings.get(row.key).unwrap_or_default(),
@@ -83,9 +86,9 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     })
 }
 
-const TOO_LONG: &str = "longer than the 100 KiB that fit on a command line";
+const TOO_LONG: &str = "exceeds the command-line limit of 100 KiB";
 
-fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Result<(), SpecError> {
+fn push_args(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Result<(), SpecError> {
     if let Some(long) = values
         .iter()
         .find(|value| value.len() > ARG_CAP && !matches!(pass, Pass::Json(_)))
@@ -114,8 +117,8 @@ fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Resul
                 args.extend(flag.map(|flag| Arg::Plain(flag.to_owned())));
             }
             Pass::Deny => {
-                // A rule knows kinds of tools (shell), not tools (bash): denying bash denies nothing. Where a name can be
-                // either, it is taken for both.
+                // Rules match kinds of tools (shell), not tools (bash): denying bash denies
+                // nothing. A name that can be either is passed as both.
                 args.push(Arg::Plain(format!("--deny-tool={value}")));
                 if !value.contains('(') {
                     args.push(Arg::Plain(format!("--excluded-tools={value}")));
@@ -126,7 +129,7 @@ fn pass(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Resul
     Ok(())
 }
 
-/// What only holds between settings.
+/// Checks constraints between settings.
 fn check_together(settings: &Settings) -> Result<(), SpecError> {
     match (settings.last(keys::SESSION_ID), settings.last(keys::RESUME)) {
         (Some(id), Some(_)) => Err(SpecError::new(
@@ -138,7 +141,7 @@ fn check_together(settings: &Settings) -> Result<(), SpecError> {
     }
 }
 
-/// Arguments that would take the ground from under the conversation.
+/// Arguments that would break the conversation.
 const RESERVED: &[&str] = &[
     "-p",
     "--prompt",

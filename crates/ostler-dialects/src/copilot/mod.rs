@@ -1,6 +1,7 @@
-//! GitHub Copilot CLI: a process per turn that reads the prompt from stdin and prints JSON lines.
+//! GitHub Copilot CLI: one process per turn that reads the prompt from stdin and prints JSON lines.
 //!
-//! What is said here about the program was found by running version 1.0.102; `docs/agents/copilot.md` is the page for users.
+//! Everything stated here about the program was measured with version 1.0.102.
+//! `docs/agents/copilot.md` is the page for users.
 
 mod settings;
 mod launch;
@@ -23,7 +24,8 @@ use ostler_core::spec::{AfterTurn, Spec, SpecError};
 #[derive(Debug, Clone, Copy)]
 pub struct Copilot;
 
-/// Whether the spec asks for more than lines of JSON can do: further messages, questions, tools of the caller's.
+/// Returns true if the spec needs more than JSON lines can do: several turns, permission requests
+/// or the caller's tools.
 fn wants_acp(spec: &Spec) -> bool {
     match spec.settings.last(settings::TRANSPORT) {
         Some(transport) => transport == settings::ACP,
@@ -57,7 +59,7 @@ impl Dialect for Copilot {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        crate::settings::listed(settings::TABLE)
+        crate::settings::list(settings::TABLE)
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -66,7 +68,7 @@ impl Dialect for Copilot {
 
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
         if wants_acp(spec) {
-            crate::settings::need_acp(settings::TRANSPORT)?;
+            crate::settings::require_acp(settings::TRANSPORT)?;
         }
         launch::launch(spec)
     }
@@ -83,7 +85,7 @@ impl Dialect for Copilot {
         }
     }
 
-    fn names_sessions(&self) -> bool {
+    fn needs_session_id(&self) -> bool {
         true
     }
 
@@ -111,7 +113,7 @@ mod tests {
     use super::{settings, wants_acp};
 
     #[test]
-    fn what_lines_cannot_do_goes_over_acp_unless_the_caller_says_otherwise() {
+    fn acp_is_the_default_transport_if_jsonl_lacks_a_feature() {
         let waits = Spec {
             after_turn: AfterTurn::Wait,
             ..Spec::default()

@@ -1,11 +1,10 @@
-//! How to find out whether the Copilot CLI is there and new enough.
+//! Probe: whether the Copilot CLI is installed, recent enough and logged in.
 
 use ostler_core::dialect::{Login, LoginQuery, Probe, Version};
 use serde::Deserialize;
 
 use super::launch::{INHERITS, NATIVES};
 
-/// The probe.
 pub(super) const PROBE: Probe = Probe {
     program: "copilot",
     natives: NATIVES,
@@ -13,16 +12,16 @@ pub(super) const PROBE: Probe = Probe {
     version_args: &["--version"],
     read_version: Version::find,
     login: Some(LOGIN),
-    // A cautious floor, not a measured one: only 1.0.102 was run.
+    // A conservative minimum, not a measured one: only 1.0.102 was tested.
     minimum: Version(1, 0, 0),
     tested: Some(Version(1, 0, 102)),
     install_hint: "copilot CLI not found in PATH. Install it (npm install -g @github/copilot), then run `copilot login`.",
-    login_hint: "Run `copilot login`, set COPILOT_GITHUB_TOKEN, or name a model of your own with COPILOT_PROVIDER_BASE_URL.",
+    login_hint: "Run `copilot login`, set COPILOT_GITHUB_TOKEN, or set COPILOT_PROVIDER_BASE_URL to use a custom provider.",
     inherits: INHERITS,
 };
 
-/// Copilot has no command for its login state. Its ACP server has: `authenticate` succeeds only with a login or a provider of
-/// the user's own. It creates no session and calls no model.
+/// Copilot has no command for its login state, but its ACP server does: `authenticate` succeeds
+/// only with a login or a custom provider. It creates no session and calls no model.
 const LOGIN: LoginQuery = LoginQuery {
     args: &["--acp"],
     env: &[("COPILOT_AUTO_UPDATE", "false")],
@@ -35,10 +34,10 @@ const LOGIN: LoginQuery = LoginQuery {
     read: read_login,
 };
 
-/// The error code of ACP for a missing login.
+/// ACP error code for a missing login.
 const AUTH_REQUIRED: i64 = -32000;
 
-/// Reads the response to `authenticate`. Any other output, or none, proves nothing.
+/// Parses the response to `authenticate`. Any other output, or none, proves nothing.
 fn read_login(_: Option<i32>, stdout: &str) -> Login {
     #[derive(Deserialize)]
     struct Response<'a> {
@@ -80,7 +79,7 @@ mod tests {
 
     // S4-3
     #[test]
-    fn the_login_is_read_from_the_response_to_authenticate() {
+    fn login_is_parsed_from_the_authenticate_response() {
         let read = |line: &str| read_login(Some(0), &format!("{INITIALIZED}\n{line}\n"));
         let required = r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Authentication required"}}"#;
         assert_eq!(read(required), Login::LoggedOut);
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_is_two_lines_of_json() {
+    fn login_query_is_two_json_lines() {
         let lines: Vec<serde_json::Value> = LOGIN
             .input
             .lines()

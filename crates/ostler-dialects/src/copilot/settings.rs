@@ -1,30 +1,31 @@
-//! Every setting of the Copilot CLI: one flat table.
+//! Settings of the Copilot CLI, as one flat table.
 
 use ostler_core::spec::{Kind, keys};
 
 use crate::settings::Row;
 
-/// The setting that chooses the language.
+/// The setting that selects the transport.
 pub(super) const TRANSPORT: &str = "transport";
 
-/// The Agent Client Protocol, in that setting.
+/// Its value for the Agent Client Protocol.
 pub(super) const ACP: &str = "acp";
 
-/// How a setting becomes arguments. Values always go as `--flag=value`, so that none is taken for a flag.
+/// How a setting becomes arguments. Values are always passed as `--flag=value`, so that none is
+/// mistaken for a flag.
 pub(super) enum Pass {
     /// `--flag=value`.
     Value(&'static str),
     /// `--flag=value` for each value.
     Each(&'static str),
-    /// The flag when the switch is on.
+    /// The flag, if the switch is on.
     Switch(&'static str),
-    /// `--flag=@path`: JSON may hold secrets and goes into a private file.
+    /// `--flag=@path`: JSON may contain secrets and goes into a private file.
     Json(&'static str),
-    /// What may run without asking.
+    /// Permission mode.
     Mode,
-    /// What must not run: by the name of a tool, or by a rule.
+    /// Denied tools, by name or by rule.
     Deny,
-    /// Not for the program.
+    /// Not passed to the program.
     Ours,
 }
 
@@ -34,7 +35,7 @@ impl Pass {
     }
 }
 
-/// What the agent may do without asking, and the flag for it. Copilot itself has no word for its default.
+/// Permission modes and their flags. Copilot has no name for its default.
 pub(super) const MODES: &[(&str, Option<&str>)] = &[
     ("default", None),
     ("allow-tools", Some("--allow-all-tools")),
@@ -50,26 +51,27 @@ macro_rules! rows {
     };
 }
 
-/// The table. Arguments come in its order.
+/// The table. Arguments are passed in this order.
 pub(super) const TABLE: &[Row<Pass>] = rows! {
-    TRANSPORT, Kind::OneOf(&["jsonl", ACP]), None, Pass::Ours, "How Ostler talks to the agent: jsonl (a process per turn) or acp. Without it: acp when the session waits for further messages, has a policy or tools of the caller's.";
-    keys::MODEL, Kind::Word, None, Pass::Value("--model"), "The model; auto lets Copilot choose.";
-    "effort", Kind::OneOf(EFFORTS), None, Pass::Value("--reasoning-effort"), "How hard the model thinks: none, minimal, low, medium, high, xhigh or max.";
-    "agent", Kind::Word, None, Pass::Value("--agent"), "A custom agent.";
-    keys::TOOLS, Kind::List, Some(one_rule), Pass::Each("--available-tools"), "The tools that exist, one per value. That there are none at all cannot be said.";
-    keys::ALLOWED_TOOLS, Kind::List, Some(one_rule), Pass::Each("--allow-tool"), "Allowed without asking, one rule per value: shell(git:*), write, or the name of an MCP server.";
-    keys::DISALLOWED_TOOLS, Kind::List, Some(one_rule), Pass::Deny, "Never allowed, one per value: a tool, which is then gone, or a rule such as shell(git push).";
-    keys::PERMISSION_MODE, Kind::OneOf(MODE_NAMES), None, Pass::Mode, "What may run without asking: default (reading only), allow-tools (every tool), allow-all (also every path and address).";
-    keys::ADD_DIR, Kind::List, None, Pass::Each("--add-dir"), "A further directory the tools may use; repeatable.";
-    keys::MCP_CONFIG, Kind::List, None, Pass::Json("--additional-mcp-config="), "Further MCP servers: a file, or JSON; repeatable.";
-    keys::SESSION_ID, Kind::Uuid, None, Pass::Value("--session-id"), "The id of a new session: a UUID. Without it, Ostler chooses one.";
-    keys::RESUME, Kind::Text(500), None, Pass::Value("--resume"), "The id or name of the session to resume.";
-    "no_custom_instructions", Kind::Switch, None, Pass::Switch("--no-custom-instructions"), "Do not read AGENTS.md and its like.";
-    "no_builtin_mcps", Kind::Switch, None, Pass::Switch("--disable-builtin-mcps"), "Without Copilot's own MCP servers.";
-    "max_ai_credits", Kind::Amount, None, Pass::Value("--max-ai-credits"), "At most so many AI credits.";
+    TRANSPORT, Kind::OneOf(&["jsonl", ACP]), None, Pass::Ours, "Protocol between Ostler and the agent: jsonl (one process per turn) or acp. The default is acp if the session has several turns, a policy or bound tools, and jsonl otherwise.";
+    keys::MODEL, Kind::Word, None, Pass::Value("--model"), "Model to use. With auto, Copilot chooses.";
+    "effort", Kind::OneOf(EFFORTS), None, Pass::Value("--reasoning-effort"), "Reasoning effort: none, minimal, low, medium, high, xhigh or max.";
+    "agent", Kind::Word, None, Pass::Value("--agent"), "Custom agent to use.";
+    keys::TOOLS, Kind::List, Some(one_rule), Pass::Each("--available-tools"), "Enable only these tools, one per value. Disabling all tools is not possible.";
+    keys::ALLOWED_TOOLS, Kind::List, Some(one_rule), Pass::Each("--allow-tool"), "Allow a tool without a prompt, one rule per value: shell(git:*), write, or the name of an MCP server.";
+    keys::DISALLOWED_TOOLS, Kind::List, Some(one_rule), Pass::Deny, "Deny a tool, one per value: a name, which removes the tool, or a rule such as shell(git push).";
+    keys::PERMISSION_MODE, Kind::OneOf(MODE_NAMES), None, Pass::Mode, "Permission mode: default (read only), allow-tools (every tool) or allow-all (also every path and URL).";
+    keys::ADD_DIR, Kind::List, None, Pass::Each("--add-dir"), "Allow tools to access another directory. Repeatable.";
+    keys::MCP_CONFIG, Kind::List, None, Pass::Json("--additional-mcp-config="), "Additional MCP servers: a file or JSON. Repeatable.";
+    keys::SESSION_ID, Kind::Uuid, None, Pass::Value("--session-id"), "Id for a new session, as a UUID (default: generated by Ostler).";
+    keys::RESUME, Kind::Text(500), None, Pass::Value("--resume"), "Id or name of the session to resume.";
+    "no_custom_instructions", Kind::Switch, None, Pass::Switch("--no-custom-instructions"), "Do not load AGENTS.md and similar files.";
+    "no_builtin_mcps", Kind::Switch, None, Pass::Switch("--disable-builtin-mcps"), "Disable Copilot's built-in MCP servers.";
+    "max_ai_credits", Kind::Amount, None, Pass::Value("--max-ai-credits"), "Maximum number of AI credits.";
 };
 
-/// One tool or rule. A comma outside of parentheses would make two of it, and bring a permission along that nobody gave.
+/// Checks that a value is a single tool or rule. A comma outside parentheses would split it and add
+/// an unintended permission.
 fn one_rule(value: &str) -> Result<(), String> {
     let mut inside = false;
     for c in value.chars() {
@@ -83,7 +85,7 @@ fn one_rule(value: &str) -> Result<(), String> {
         }
     }
     if inside {
-        Err("a parenthesis is not closed".into())
+        Err("unclosed parenthesis".into())
     } else {
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What a call of one of Copilot's tools would do, for rules to decide on.
+//! Classifies calls of Copilot's tools for the permission policy.
 
 use ostler_core::permission::{Command, ToolKind, ToolUse};
 use ostler_core::raw_json::RawJson;
@@ -6,7 +6,7 @@ use ostler_core::raw_json::RawJson;
 use crate::lenient::{Scalar, Table};
 use crate::surrogates;
 
-/// The tools by their names. Whatever is not here may do anything.
+/// Tools by name. Any other tool may do anything.
 const TOOLS: &[(ToolKind, &[&str])] = &[
     (
         ToolKind::Execute,
@@ -38,7 +38,7 @@ const TOOLS: &[(ToolKind, &[&str])] = &[
     (ToolKind::Network, &["web_fetch", "web_search"]),
 ];
 
-/// What a call of a tool would do.
+/// Describes what a tool call would do.
 pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
     let known = TOOLS
         .iter()
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_commands_are_there() {
+    fn paths_and_commands_are_extracted() {
         let wants = |tool, input| tool_use(tool, &RawJson::parse(input).unwrap());
         let bash = wants("bash", r#"{"command":"rm x","description":"d"}"#);
         assert_eq!(
@@ -79,10 +79,10 @@ mod tests {
             wants("create", r#"{"path":"a","path":"b"}"#).paths,
             ["a", "b"]
         );
-        // Half a character is no way round a rule.
-        let torn = wants("bash", r#"{"command":"rm x \ud83d"}"#);
+        // An unpaired surrogate must not bypass a rule.
+        let unpaired = wants("bash", r#"{"command":"rm x \ud83d"}"#);
         assert_eq!(
-            torn.command,
+            unpaired.command,
             Some(Command::Shell("rm x \u{fffd}".to_owned()))
         );
         assert_eq!(wants("apply_patch", "{}").kind, ToolKind::Other);

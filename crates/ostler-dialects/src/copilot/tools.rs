@@ -1,4 +1,4 @@
-//! Tool calls and what came of them.
+//! Tool calls and their results.
 
 use ostler_core::dialect::Outbox;
 use ostler_core::event::{DecidedBy, Decision, Permission, ToolCall, ToolResult};
@@ -9,33 +9,34 @@ use super::conversation::CopilotConversation;
 use super::wire::Data;
 use crate::lenient::Node;
 
-/// The code of a call that was not allowed.
+/// Error code of a denied call.
 const DENIED: &str = "denied";
 
-/// The model's message names the calls that it wants.
-pub(super) fn requested(talk: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
+/// Emits the calls that the model's message requests.
+pub(super) fn on_requests(conversation: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
     for request in data.tool_requests.0.iter().filter_map(Node::map) {
         if let (Some(id), Some(name)) = (request.tool_call_id.owned(), request.name.owned()) {
-            call(talk, (id, name, request.arguments), data, out);
+            call(conversation, (id, name, request.arguments), data, out);
         }
     }
 }
 
-/// A tool begins to work. Its call was named before, unless it came from elsewhere.
-pub(super) fn began(talk: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
+/// Handles the start of a tool. Its call was emitted with the message, unless the model did not
+/// request it.
+pub(super) fn on_start(conversation: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
     if let (Some(id), Some(name)) = (data.tool_call_id.owned(), data.tool_name.owned()) {
-        call(talk, (id, name, data.arguments), data, out);
+        call(conversation, (id, name, data.arguments), data, out);
     }
 }
 
 fn call(
-    talk: &mut CopilotConversation,
+    conversation: &mut CopilotConversation,
     it: (String, String, Option<&RawValue>),
     data: &Data<'_>,
     out: &mut Outbox,
 ) {
     let (id, name, arguments) = it;
-    if talk.tools.insert(id.clone(), name.clone()).is_none() {
+    if conversation.tools.insert(id.clone(), name.clone()).is_none() {
         let input = arguments.map_or_else(RawJson::null, RawJson::keep);
         out.event(ToolCall {
             id,
@@ -46,12 +47,12 @@ fn call(
     }
 }
 
-/// A tool came to its end.
-pub(super) fn ended(talk: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
+/// Handles the end of a tool.
+pub(super) fn on_complete(conversation: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
     let Some(id) = data.tool_call_id.owned() else {
         return;
     };
-    let name = talk
+    let name = conversation
         .tools
         .get(&id)
         .cloned()
@@ -67,7 +68,7 @@ pub(super) fn ended(talk: &mut CopilotConversation, data: &Data<'_>, out: &mut O
     };
     if denied {
         let tool = name.clone().unwrap_or_default();
-        talk.denied.insert(tool.clone());
+        conversation.denied.insert(tool.clone());
         out.event(Permission {
             id: id.clone(),
             tool,
@@ -78,7 +79,7 @@ pub(super) fn ended(talk: &mut CopilotConversation, data: &Data<'_>, out: &mut O
             message: Some(output.to_owned()),
         });
     }
-    // A command that failed is a success to Copilot, because it ran.
+    // Copilot reports a failed command as a success, because it ran.
     let code = data
         .shell_execution
         .map()

@@ -1,4 +1,4 @@
-//! Tokens: each call of the model is told once, in a line of telemetry.
+//! Tokens: telemetry reports each model call once.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use ostler_core::usage::{Tokens, Usage};
 use super::wire::Attributes;
 use crate::lenient::Scalar;
 
-/// What the turn has used so far, per model.
+/// Usage of the turn so far, per model.
 #[derive(Debug, Default)]
-pub(super) struct Spend {
+pub(super) struct UsageTracker {
     models: BTreeMap<Option<String>, Tokens>,
-    /// Why the model stopped, last time.
+    /// Finish reason of the last model call.
     pub(super) finish: Option<String>,
 }
 
-impl Spend {
-    /// Reads what telemetry says about one call; true when it tells the tokens of one.
-    pub(super) fn hear(&mut self, call: &Attributes<'_>, out: &mut Outbox) -> bool {
+impl UsageTracker {
+    /// Handles the telemetry of one call. Returns true if it contains token counts.
+    pub(super) fn on_model_call(&mut self, call: &Attributes<'_>, out: &mut Outbox) -> bool {
         if call.operation.text() != Some("chat") {
             return false;
         }
@@ -34,7 +34,7 @@ impl Spend {
         );
         let model = call.answered.owned().or_else(|| call.asked.owned());
         let sum = self.models.entry(model.clone()).or_default();
-        // Its input contains what came from a cache and what went there.
+        // The input count includes cache reads and writes.
         sum.input += input.saturating_sub(read).saturating_sub(write);
         sum.cache_read += read;
         sum.cache_write += write;
@@ -46,7 +46,7 @@ impl Spend {
         true
     }
 
-    /// The sum of the turn, per model.
+    /// Returns the total usage of the turn, per model.
     pub(super) fn total(&self) -> Vec<Usage> {
         self.models
             .iter()

@@ -1,4 +1,4 @@
-//! What the Copilot CLI prints, borrowed from the line; what is not read here is passed over.
+//! Lines printed by the Copilot CLI, borrowed from the line. Other fields are ignored.
 
 use serde_json::value::RawValue;
 
@@ -7,7 +7,7 @@ use crate::lenient::{List, Node, Scalar, wire};
 wire! {
     /// One line.
     #[serde(rename_all = "camelCase")]
-    struct Line {
+    struct CopilotLine {
         #[serde(rename = "type")]
         kind: Scalar<'a>,
         data: Node<'a, Data<'a>>,
@@ -18,7 +18,7 @@ wire! {
         attributes: Node<'a, Attributes<'a>>,
     }
 
-    /// What a line is about.
+    /// Payload of a line.
     #[serde(rename_all = "camelCase")]
     struct Data {
         model: Scalar<'a>,
@@ -48,13 +48,13 @@ wire! {
         kind: Node<'a, NotificationKind<'a>>,
     }
 
-    /// What the model is told by the program.
+    /// Type of a notification to the model.
     struct NotificationKind {
         #[serde(rename = "type")]
         word: Scalar<'a>,
     }
 
-    /// A call of a tool, as the model wrote it.
+    /// A tool call as requested by the model.
     #[serde(rename_all = "camelCase")]
     struct ToolRequest {
         tool_call_id: Scalar<'a>,
@@ -62,24 +62,24 @@ wire! {
         arguments: Option<&'a RawValue>,
     }
 
-    /// What a tool gave.
+    /// Result of a tool.
     struct ToolOutput {
         content: Scalar<'a>,
     }
 
-    /// How a command ended.
+    /// Exit status of a command.
     #[serde(rename_all = "camelCase")]
     struct ShellExecution {
         exit_code: Scalar<'a>,
     }
 
-    /// Why a tool gave nothing.
+    /// Error of a tool.
     struct ToolError {
         message: Scalar<'a>,
         code: Scalar<'a>,
     }
 
-    /// What telemetry says about a call of the model.
+    /// Telemetry attributes of a model call.
     struct Attributes {
         #[serde(rename = "gen_ai.operation.name")]
         operation: Scalar<'a>,
@@ -102,7 +102,7 @@ wire! {
     }
 }
 
-/// Returns true if a recording that begins with this text is of Copilot.
+/// Returns true if the text looks like the beginning of a Copilot recording.
 pub(super) fn is_recorded(opening: &str) -> bool {
     #[derive(serde::Deserialize)]
     struct Head<'a> {

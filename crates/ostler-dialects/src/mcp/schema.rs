@@ -1,48 +1,51 @@
-//! The schema of a tool's arguments, as clients of MCP take it.
+//! JSON schemas of tool arguments, in the form that MCP clients accept.
 //!
-//! Seen with Claude Code 2.1.325: without a plain `"type": "object"` on top, or with properties or
-//! required names of another form, the server loses all its tools; with `anyOf`, `oneOf` or `allOf`
-//! on top that one tool is left out. Neither is told. What is below the top passes, references too.
-//! OpenAI's API refuses the same: the top of a function's parameters must be a plain object.
+//! Seen with Claude Code 2.1.325: unless the top level is a plain `"type": "object"` with
+//! well-formed properties and required names, the server loses all its tools. With `anyOf`, `oneOf`
+//! or `allOf` at the top level, that one tool is dropped. Neither is reported. Anything below the
+//! top level is accepted, references included. OpenAI's API has the same rule: the top level of a
+//! function's parameters must be a plain object.
 
 use ostler_core::raw_json::RawJson;
 use serde_json::{Map, Value, json};
 
 type Object = Map<String, Value>;
 
-/// How deep alternatives within alternatives are followed, and references to references.
+/// Maximum depth of nested alternatives and of references to references.
 const DEPTH: usize = 16;
 
-/// Brings a schema into a form that is taken: alternatives on top become one object with the properties of all.
+/// Rewrites a schema into an accepted form: alternatives at the top level become one object with
+/// the properties of all.
 pub(crate) fn adapt(parameters: &RawJson) -> RawJson {
     let Ok(Value::Object(root)) = serde_json::from_str(parameters.get()) else {
-        return RawJson::of(&plain());
+        return RawJson::of(&plain_object());
     };
-    let Some(mut schema) = flat(&root, &root, DEPTH) else {
-        return RawJson::of(&plain());
+    let Some(mut schema) = flatten(&root, &root, DEPTH) else {
+        return RawJson::of(&plain_object());
     };
     schema.remove("$schema");
     schema.insert("type".to_owned(), "object".into());
     RawJson::of(&schema)
 }
 
-fn plain() -> Value {
+fn plain_object() -> Value {
     json!({ "type": "object" })
 }
 
-/// The object that a schema describes, without reference or alternatives on top; none when it describes no object.
-fn flat(schema: &Object, root: &Object, depth: usize) -> Option<Object> {
+/// Returns the object that a schema describes, without a reference or alternatives at the top
+/// level, or `None` if the schema does not describe an object.
+fn flatten(schema: &Object, root: &Object, depth: usize) -> Option<Object> {
     let depth = depth.checked_sub(1)?;
     let mut schema = schema.clone();
     if let Some(target) = schema
         .remove("$ref")
         .as_ref()
-        .and_then(|it| follow(it, root))
+        .and_then(|it| resolve(it, root))
     {
-        let target = flat(target, root, depth)?;
+        let target = flatten(target, root, depth)?;
         merge(&mut schema, std::slice::from_ref(&target), true);
         for (key, value) in target {
-            schema.entry(key).or_insert(value); // what stands beside a reference wins
+            schema.entry(key).or_insert(value); // keys beside a reference win
         }
     }
     let is_object = match schema.get("type") {
@@ -57,7 +60,7 @@ fn flat(schema: &Object, root: &Object, depth: usize) -> Option<Object> {
         "properties" => value.is_object(),
         "required" => value
             .as_array()
-            .is_some_and(|names| names.iter().all(Value::is_string)),
+            .is_some_and(|required_names| required_names.iter().all(Value::is_string)),
         _ => true,
     });
     for (key, every) in [("allOf", true), ("anyOf", false), ("oneOf", false)] {
@@ -67,15 +70,15 @@ fn flat(schema: &Object, root: &Object, depth: usize) -> Option<Object> {
         let parts: Vec<Object> = parts
             .iter()
             .filter_map(Value::as_object)
-            .filter_map(|part| flat(part, root, depth))
+            .filter_map(|part| flatten(part, root, depth))
             .collect();
         merge(&mut schema, &parts, every);
     }
     Some(schema)
 }
 
-/// What a reference within the same document points at.
-fn follow<'a>(reference: &Value, root: &'a Object) -> Option<&'a Object> {
+/// Returns the target of a reference within the same document.
+fn resolve<'a>(reference: &Value, root: &'a Object) -> Option<&'a Object> {
     let mut path = reference
         .as_str()?
         .strip_prefix("#/")?
@@ -85,7 +88,7 @@ fn follow<'a>(reference: &Value, root: &'a Object) -> Option<&'a Object> {
     path.try_fold(first, |at, key| at.get(&key))?.as_object()
 }
 
-/// Puts parts into a whole: all of them hold, or one of them does.
+/// Merges parts into a whole: all of them apply (`every`), or one of them does.
 fn merge(whole: &mut Object, parts: &[Object], every: bool) {
     let mut properties = whole
         .get("properties")
@@ -105,9 +108,12 @@ fn merge(whole: &mut Object, parts: &[Object], every: bool) {
             }
         }
     }
-    let mut required = names(whole);
-    for name in parts.iter().flat_map(names) {
-        let wanted = every || parts.iter().all(|part| names(part).contains(&name));
+    let mut required = required_names(whole);
+    for name in parts.iter().flat_map(required_names) {
+        let wanted = every
+            || parts
+                .iter()
+                .all(|part| required_names(part).contains(&name));
         if wanted && !required.contains(&name) {
             required.push(name);
         }
@@ -115,18 +121,18 @@ fn merge(whole: &mut Object, parts: &[Object], every: bool) {
     if !every && parts.len() > 1 {
         let forms: Vec<String> = parts
             .iter()
-            .map(|part| format!("{{{}}}", names(part).join(", ")))
+            .map(|part| format!("{{{}}}", required_names(part).join(", ")))
             .collect();
-        let own = whole
+        let prefix = whole
             .get("description")
             .and_then(Value::as_str)
-            .map(|own| format!("{own}\n"))
+            .map(|text| format!("{text}\n"))
             .unwrap_or_default();
-        let told = format!(
-            "{own}The arguments must at least have one of these forms: {}.",
+        let description = format!(
+            "{prefix}The arguments must at least have one of these forms: {}.",
             forms.join(" or ")
         );
-        whole.insert("description".to_owned(), told.into());
+        whole.insert("description".to_owned(), description.into());
     }
     if !properties.is_empty() {
         whole.insert("properties".to_owned(), properties.into());
@@ -136,16 +142,19 @@ fn merge(whole: &mut Object, parts: &[Object], every: bool) {
     }
 }
 
-fn names(schema: &Object) -> Vec<String> {
-    let names = schema
+fn required_names(schema: &Object) -> Vec<String> {
+    let required_names = schema
         .get("required")
         .and_then(Value::as_array)
         .into_iter()
         .flatten();
-    names.filter_map(Value::as_str).map(str::to_owned).collect()
+    required_names
+        .filter_map(Value::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
-/// Two schemas of one property become one.
+/// Combines two schemas of one property.
 fn combine(known: &mut Value, other: &Value, how: &str) {
     if known == other {
         return;

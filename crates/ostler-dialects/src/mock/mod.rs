@@ -1,18 +1,19 @@
-//! The agent `mock`: its lines are Ostler's own events, played from a file. It tests what is built on Ostler.
+//! The agent `mock`: replays Ostler events from a file, to test programs built on Ostler.
 //!
-//! One JSON object per line, as in the event stream but without the envelope. `turn_ended` ends the turn; what only a
-//! session can say (`state`, `turn_started`, `ended`) is not accepted. Prompts go to it as `{"prompt":…}`, an interrupt as
-//! `{"interrupt":true}`. The body that plays a script file is not here.
+//! The script has one JSON object per line, as in the event stream but without the envelope.
+//! `turn_ended` ends the turn; events that only a session can emit (`state`, `turn_started`,
+//! `ended`) are rejected. Prompts are sent to it as `{"prompt":…}`, an interrupt as
+//! `{"interrupt":true}`. The code that plays the script is in the `ostler` crate.
 
 use ostler_core::dialect::{
     Capabilities, Conversation, Dialect, Exit, FromConversation, Inherits, Launch, Outbox, Probe,
-    Setting, ToAgent, TurnOver,
+    Setting, ToAgent, TurnResult,
 };
 use ostler_core::event::{EventKind, TurnEnded};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Kind, Spec, SpecError, keys};
 
-use crate::settings::{Row, check, listed};
+use crate::settings::{Row, check, list};
 
 /// The dialect of the mock agent.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +23,7 @@ const TABLE: &[Row<()>] = &[
     Row {
         key: "script",
         kind: Kind::Text(4096),
-        help: "The script to play: a file of events, one JSON object per line.",
+        help: "Script to play: a file of events, one JSON object per line.",
         rule: None,
         secret: false,
         pass: (),
@@ -30,7 +31,7 @@ const TABLE: &[Row<()>] = &[
     Row {
         key: keys::MODEL,
         kind: Kind::Word,
-        help: "The model's name to show.",
+        help: "Model name to report.",
         rule: None,
         secret: false,
         pass: (),
@@ -71,7 +72,7 @@ impl Dialect for Mock {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        listed(TABLE)
+        list(TABLE)
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -84,7 +85,7 @@ impl Dialect for Mock {
             return Err(SpecError::new(
                 "extra args",
                 arg,
-                "the mock agent takes none",
+                "the mock agent accepts none",
             ));
         }
         Ok(Launch {
@@ -103,7 +104,7 @@ impl Dialect for Mock {
     }
 }
 
-/// A conversation needs no memory: each line stands for itself.
+/// Stateless: each line is handled independently.
 struct MockConversation;
 
 impl Conversation for MockConversation {
@@ -115,7 +116,7 @@ impl Conversation for MockConversation {
                 format!("{{\"prompt\":{}}}\n", RawJson::string(&prompt).get())
             }
             ToAgent::Interrupt => "{\"interrupt\":true}\n".to_owned(),
-            // A script asks nothing, has no tools and no model.
+            // A script has no permission requests, tools or model.
             _ => return,
         };
         out.push(FromConversation::Write(line.into_bytes()));
@@ -123,12 +124,12 @@ impl Conversation for MockConversation {
 
     fn on_line(&mut self, line: &str, out: &mut Outbox) {
         match EventKind::from_json(line) {
-            Ok(EventKind::TurnEnded(ended)) => out.push(FromConversation::TurnOver(over(ended))),
+            Ok(EventKind::TurnEnded(ended)) => out.push(FromConversation::TurnEnded(turn_result(ended))),
             Ok(kind @ (EventKind::State(_) | EventKind::TurnStarted(_) | EventKind::Ended(_))) => {
                 out.unreadable(
                     line,
                     &format!(
-                        "{:?} is for the session to say, not for a script",
+                        "{:?} is reserved for the session; a script cannot use it",
                         kind.as_str()
                     ),
                 );
@@ -141,15 +142,15 @@ impl Conversation for MockConversation {
     fn on_exit(&mut self, _: &Exit, _: &mut Outbox) {}
 }
 
-/// An empty text stands for what was said in the turn.
-fn over(ended: TurnEnded) -> TurnOver {
+/// Converts the event. An empty text means the text of the turn.
+fn turn_result(ended: TurnEnded) -> TurnResult {
     let TurnEnded {
         outcome,
         text,
         structured,
         usage,
     } = ended;
-    TurnOver {
+    TurnResult {
         outcome,
         text: Some(text).filter(|text| !text.is_empty()),
         structured,

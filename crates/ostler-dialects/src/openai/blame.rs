@@ -1,25 +1,26 @@
-//! Why there is no answer: statuses, codes and words of many servers become one cause, with a hint that a person can act on.
+//! Blame: maps statuses, error codes and messages of many servers to one cause, with an actionable
+//! hint.
 
 use ostler_core::outcome::{Cause, Outcome};
 
-use super::chunk::{Chunk, Problem};
-use super::orders::{Failed, FailedKind};
-use super::reply::Reply;
-use crate::service;
+use super::chunk::{Chunk, ApiError};
+use super::runner_protocol::{Failed, FailedKind};
+use super::reply::PartialReply;
+use crate::http_status;
 
-/// The code of a script that has nothing to say.
-pub const SCRIPT: &str = "script_has_no_reply";
+/// Error code of a script without a matching reply.
+pub const NO_SCRIPTED_REPLY: &str = "script_has_no_reply";
 
-/// What a failed call comes to.
+/// Determines the outcome of a failed call.
 pub(super) fn of_failure(failed: &Failed) -> Outcome {
     if let Some(outcome) = &failed.ended {
         return (**outcome).clone();
     }
-    let problem = problem(&failed.body);
-    let cause = cause_of(failed, &problem);
-    let message = match (&problem.message, failed.status) {
-        (said, Some(status)) if !said.is_empty() => {
-            format!("The server answered with status {status}: {said}")
+    let api_error = api_error(&failed.body);
+    let cause = cause_of(failed, &api_error);
+    let message = match (&api_error.message, failed.status) {
+        (message, Some(status)) if !message.is_empty() => {
+            format!("The server answered with status {status}: {message}")
         }
         (_, Some(status)) => format!(
             "The server answered with status {status}: {}",
@@ -28,14 +29,14 @@ pub(super) fn of_failure(failed: &Failed) -> Outcome {
         (_, None) => failed.message.clone(),
     };
     let outcome = Outcome::new(cause, message);
-    let outcome = if problem.code == SCRIPT {
-        outcome.hint("Write a reply for it: docs/agents/scripted.md says how.")
+    let outcome = if api_error.code == NO_SCRIPTED_REPLY {
+        outcome.hint("Add a reply for it; see docs/agents/scripted.md.")
     } else {
-        hinted(outcome, failed.kind)
+        with_hint(outcome, failed.kind)
     };
     outcome.with(|detail| {
         detail.http_status = failed.status;
-        detail.native = native(&problem);
+        detail.native = native(&api_error);
         detail.resets_at = failed
             .resets_at
             .clone()
@@ -43,35 +44,35 @@ pub(super) fn of_failure(failed: &Failed) -> Outcome {
     })
 }
 
-/// What an error inside an answer comes to.
-pub(super) fn of_problem(problem: &Problem) -> Outcome {
-    let cause = by_words(problem)
-        .or_else(|| problem.code.parse().ok().and_then(by_status))
+/// Determines the outcome of an error inside an answer.
+pub(super) fn of_problem(api_error: &ApiError) -> Outcome {
+    let cause = by_code(api_error)
+        .or_else(|| api_error.code.parse().ok().and_then(by_status))
         .unwrap_or(Cause::ServerError);
-    let said = if problem.message.is_empty() {
-        "no reason was given"
+    let message = if api_error.message.is_empty() {
+        "no reason given"
     } else {
-        &problem.message
+        &api_error.message
     };
-    hinted(
-        Outcome::new(cause, format!("The server broke off its answer: {said}")),
+    with_hint(
+        Outcome::new(cause, format!("The server aborted its answer: {message}")),
         FailedKind::Status,
     )
-    .with(|detail| detail.native = native(problem))
+    .with(|detail| detail.native = native(api_error))
 }
 
-/// Why an answer that came to its end is none.
-pub(super) fn unfinished(reply: &Reply) -> Option<Outcome> {
-    if let Some(problem) = &reply.problem {
-        return Some(of_problem(problem));
+/// Determines the outcome of an answer that ended without content.
+pub(super) fn unfinished(reply: &PartialReply) -> Option<Outcome> {
+    if let Some(api_error) = &reply.api_error {
+        return Some(of_problem(api_error));
     }
-    if reply.is_whole() && reply.pieces > 0 {
+    if reply.is_whole() && reply.chunks > 0 {
         return None;
     }
     Some(of_failure(&if reply.is_blank() || reply.unreadable > 0 {
         let message = match reply.unreadable {
-            0 => "The server's answer holds nothing of an answer.".to_owned(),
-            n => format!("The server's answer could not be understood ({n} lines)."),
+            0 => "The server's response contains no answer.".to_owned(),
+            n => format!("The server's response could not be parsed ({n} lines)."),
         };
         Failed {
             kind: FailedKind::Invalid,
@@ -79,7 +80,7 @@ pub(super) fn unfinished(reply: &Reply) -> Option<Outcome> {
             ..Failed::default()
         }
     } else {
-        let message = "The answer broke off in the middle.".to_owned();
+        let message = "The answer ended prematurely.".to_owned();
         Failed {
             kind: FailedKind::Cut,
             message,
@@ -88,30 +89,30 @@ pub(super) fn unfinished(reply: &Reply) -> Option<Outcome> {
     }))
 }
 
-/// A budget that cannot be kept is not kept by going on.
+/// Returns the outcome for a budget that cannot be enforced.
 pub(super) fn unpriced() -> Outcome {
-    Outcome::new(Cause::Budget, "The budget cannot be kept: what the model costs is not known.")
-        .hint("Give the price in dollars per million tokens (--set price=INPUT/OUTPUT), or leave out the budget (--max-budget-usd).")
+    Outcome::new(Cause::Budget, "The budget cannot be enforced because the model's price is unknown.")
+        .hint("Set the price in dollars per million tokens (--set price=INPUT/OUTPUT), or remove the budget (--max-budget-usd).")
 }
 
-/// An ending in the model's own word.
-pub(super) fn ending(cause: Cause, message: &str, word: &str) -> Outcome {
+/// Creates an outcome with the model's own finish reason.
+pub(super) fn ending(cause: Cause, message: &str, code: &str) -> Outcome {
     Outcome::new(cause, message)
-        .with(|detail| detail.native = Some(word.to_owned()).filter(|word| !word.is_empty()))
+        .with(|detail| detail.native = Some(code.to_owned()).filter(|code| !code.is_empty()))
 }
 
-/// Whether another attempt can help.
+/// Returns true if another attempt can help.
 #[must_use]
 pub fn is_worth_retrying(failed: &Failed) -> bool {
     if let Some(outcome) = &failed.ended {
         return is_passing(outcome.cause);
     }
-    let problem = problem(&failed.body);
-    // A spent quota comes as 429 too; waiting does not fill it.
-    let quota = [&problem.code, &problem.kind]
+    let api_error = api_error(&failed.body);
+    // An exhausted quota is reported as 429 too, but waiting does not help.
+    let quota = [&api_error.code, &api_error.kind]
         .iter()
-        .any(|word| *word == "insufficient_quota");
-    let cause = cause_of(failed, &problem);
+        .any(|code| *code == "insufficient_quota");
+    let cause = cause_of(failed, &api_error);
     !quota && is_passing(cause) && failed.kind != FailedKind::Tls
 }
 
@@ -123,27 +124,27 @@ fn is_passing(cause: Cause) -> bool {
     )
 }
 
-/// Whether the conversation is too long for the model.
+/// Returns true if the conversation is too long for the model.
 pub(super) fn is_too_long(failed: &Failed) -> bool {
-    let problem = match &failed.ended {
-        Some(outcome) => Problem {
+    let api_error = match &failed.ended {
+        Some(outcome) => ApiError {
             message: outcome.message.clone(),
             code: outcome
                 .detail
                 .as_ref()
                 .and_then(|detail| detail.native.clone())
                 .unwrap_or_default(),
-            ..Problem::default()
+            ..ApiError::default()
         },
-        None => problem(&failed.body),
+        None => api_error(&failed.body),
     };
-    let said = problem.message.to_lowercase();
+    let message = api_error.message.to_lowercase();
     let refused = match &failed.ended {
         Some(outcome) => outcome.cause == Cause::BadRequest,
         None => matches!(failed.status, Some(400 | 413 | 422)),
     };
     refused
-        && (problem.code == "context_length_exceeded"
+        && (api_error.code == "context_length_exceeded"
             || [
                 "context length",
                 "context window",
@@ -153,38 +154,39 @@ pub(super) fn is_too_long(failed: &Failed) -> bool {
                 "exceeds the available context",
             ]
             .iter()
-            .any(|words| said.contains(words)))
+            .any(|words| message.contains(words)))
 }
 
-fn cause_of(failed: &Failed, problem: &Problem) -> Cause {
+fn cause_of(failed: &Failed, api_error: &ApiError) -> Cause {
     match failed.kind {
         FailedKind::NoKey => Cause::Auth,
         FailedKind::Connect | FailedKind::Tls | FailedKind::Cut => Cause::Network,
         FailedKind::Invalid => Cause::Protocol,
         FailedKind::Status => {
             let by_status = failed.status.and_then(by_status);
-            // A server in front of another one puts what happened behind it into words, and answers 500 or 400 itself.
+            // A proxy describes an upstream error in its message and answers with 500 or 400
+            // itself.
             let vague = matches!(failed.status, None | Some(400 | 500..=599));
-            let by_words = if vague { by_words(problem) } else { None };
-            by_words.or(by_status).unwrap_or(Cause::Protocol)
+            let by_code = if vague { by_code(api_error) } else { None };
+            by_code.or(by_status).unwrap_or(Cause::Protocol)
         }
     }
 }
 
 fn by_status(status: u16) -> Option<Cause> {
-    service::cause(status).or(match status {
+    http_status::cause(status).or(match status {
         407 => Some(Cause::Auth),
         300..=399 | 405 | 409..=426 => Some(Cause::BadRequest),
         _ => None,
     })
 }
 
-/// Codes and types that servers use beside the status.
-fn by_words(problem: &Problem) -> Option<Cause> {
-    [problem.code.as_str(), problem.kind.as_str()]
+/// Maps error codes and types that servers send along with the status.
+fn by_code(api_error: &ApiError) -> Option<Cause> {
+    [api_error.code.as_str(), api_error.kind.as_str()]
         .into_iter()
-        .find_map(|word| {
-            Some(match word {
+        .find_map(|code| {
+            Some(match code {
                 "invalid_api_key"
                 | "authentication_error"
                 | "permission_error"
@@ -213,50 +215,50 @@ fn by_words(problem: &Problem) -> Option<Cause> {
         })
 }
 
-fn native(problem: &Problem) -> Option<String> {
-    [&problem.code, &problem.kind]
+fn native(api_error: &ApiError) -> Option<String> {
+    [&api_error.code, &api_error.kind]
         .into_iter()
-        .find(|word| !word.is_empty())
+        .find(|code| !code.is_empty())
         .cloned()
 }
 
-/// What the server wrote about the error.
-fn problem(body: &str) -> Problem {
+/// Parses the server's error message.
+fn api_error(body: &str) -> ApiError {
     let body = body.trim();
-    // Some wrap it into a list of one.
+    // Some servers wrap it in a list.
     let body = body
         .strip_prefix('[')
         .and_then(|inner| inner.strip_suffix(']'))
         .unwrap_or(body);
     let chunk = serde_json::from_str::<Chunk<'_>>(body).ok();
-    chunk.and_then(|chunk| chunk.fault()).unwrap_or_else(|| {
+    chunk.and_then(|chunk| chunk.api_error()).unwrap_or_else(|| {
         let plain = if body.starts_with('<') { "" } else { body };
-        Problem {
+        ApiError {
             message: plain.chars().take(500).collect(),
-            ..Problem::default()
+            ..ApiError::default()
         }
     })
 }
 
-fn hinted(outcome: Outcome, kind: FailedKind) -> Outcome {
+fn with_hint(outcome: Outcome, kind: FailedKind) -> Outcome {
     let hint = match (outcome.cause, kind) {
         (Cause::Auth, _) => {
-            "Set OPENAI_API_KEY (or name another variable with --set api_key_env=NAME), and check that the key is for this server (--set base_url=…)."
+            "Set OPENAI_API_KEY (or another variable with --set api_key_env=NAME), and check that the key is for this server (--set base_url=…)."
         }
         (Cause::RateLimit, _) => "Wait, or check the plan and the quota of the account.",
-        (Cause::Overloaded, _) => "The server is busy: try again later, or use another model.",
-        (Cause::ServerError, _) => service::SERVER_ERROR_HINT,
+        (Cause::Overloaded, _) => "Try again later, or use another model.",
+        (Cause::ServerError, _) => http_status::SERVER_ERROR_HINT,
         (Cause::Network, FailedKind::Tls) => {
-            "The server's certificate is not trusted, or it does not speak TLS: check the base URL (http or https); SSL_CERT_FILE names further certificates."
+            "Check the base URL (http or https), or add the server's certificate with SSL_CERT_FILE."
         }
         (Cause::Network, _) => {
-            "Check that the server runs and that the base URL is right (--set base_url=…, OPENAI_BASE_URL)."
+            "Check that the server is running and the base URL is correct (--set base_url=…, OPENAI_BASE_URL)."
         }
         (Cause::BadRequest, _) => {
-            "Check the model's name (--model) and the base URL; `ostler doctor` asks the server which models it has."
+            "Check the model's name (--model) and the base URL; `ostler doctor` lists the server's models."
         }
         (Cause::Protocol, _) => {
-            "Is this an OpenAI-compatible server? The base URL usually ends with /v1."
+            "Check that the server is OpenAI-compatible; the base URL usually ends with /v1."
         }
         _ => return outcome,
     };
@@ -353,7 +355,7 @@ mod tests {
             assert_eq!(outcome.detail.and_then(|d| d.http_status), Some(*status));
             assert!(
                 outcome.hint.is_some(),
-                "{status}: a failure says what to do"
+                "{status}: every failure has a hint"
             );
         }
     }
@@ -377,12 +379,12 @@ mod tests {
             ),
         ] {
             let chunk: Chunk<'_> = serde_json::from_str(line).unwrap();
-            assert_eq!(of_problem(&chunk.fault().unwrap()).cause, cause, "{line}");
+            assert_eq!(of_problem(&chunk.api_error().unwrap()).cause, cause, "{line}");
         }
     }
 
     #[test]
-    fn a_conversation_that_is_too_long_is_told_apart() {
+    fn overlong_conversations_are_recognized() {
         assert!(is_too_long(&failed(
             400,
             r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#

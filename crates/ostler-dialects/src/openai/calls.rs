@@ -1,12 +1,13 @@
-//! Puts streamed tool calls together. Servers differ in what they leave out and repeat (pitfall P63): the id, the index, the
-//! name; an index can stand for two calls, and the arguments come in one piece, in many, or not at all.
+//! Assembles streamed tool calls. Servers differ in which fields they omit or repeat (pitfall P63):
+//! the id, the index, the name. One index can stand for two calls, and the arguments come in one
+//! piece, in many, or not at all.
 
 use ostler_core::raw_json::RawJson;
 use serde::de::IgnoredAny;
 
-use super::chunk::{CallPiece, arguments};
+use super::chunk::{CallChunk, arguments};
 
-/// A tool call as far as it has come.
+/// A tool call received so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Call {
     pub(super) id: String,
@@ -15,56 +16,56 @@ pub(super) struct Call {
     index: Option<u64>,
 }
 
-/// The tool calls of one answer, in the order in which they began.
+/// Tool calls of one answer, in order of their start.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     all: Vec<Call>,
-    /// The bytes of all arguments.
+    /// Total bytes of all arguments.
     size: usize,
-    /// Whether there was more than is taken.
+    /// Whether the limits were exceeded.
     pub(super) overflowed: bool,
 }
 
-/// The most bytes of arguments, and the most calls, in one answer.
-const MOST: (usize, usize) = (16 * 1024 * 1024, 1000);
+/// Maximum bytes of arguments and maximum number of calls in one answer.
+const LIMITS: (usize, usize) = (16 * 1024 * 1024, 1000);
 
 impl Calls {
-    /// Takes a piece.
-    pub(super) fn take(&mut self, piece: &CallPiece<'_>) {
-        let function = piece.function.map();
-        let name = function.map_or(piece.name.or_empty(), |f| f.name.or_empty());
-        let index = piece.index.count();
-        self.piece(&Call {
-            id: piece.id.or_empty().to_owned(),
+    /// Adds a chunk of a tool call.
+    pub(super) fn push(&mut self, chunk: &CallChunk<'_>) {
+        let function = chunk.function.map();
+        let name = function.map_or(chunk.name.or_empty(), |f| f.name.or_empty());
+        let index = chunk.index.count();
+        self.add(&Call {
+            id: chunk.id.or_empty().to_owned(),
             name: name.to_owned(),
-            arguments: arguments(function.map_or(piece.arguments, |f| f.arguments)),
+            arguments: arguments(function.map_or(chunk.arguments, |f| f.arguments)),
             index,
         });
     }
 
-    /// Takes a piece in the form from before tools: one call, without id and index.
-    pub(super) fn take_function(&mut self, name: &str, arguments: String) {
-        self.piece(&Call {
+    /// Adds a chunk in the legacy function format: one call without id and index.
+    pub(super) fn push_function(&mut self, name: &str, arguments: String) {
+        self.add(&Call {
             name: name.to_owned(),
             arguments,
             ..Call::default()
         });
     }
 
-    fn piece(&mut self, new: &Call) {
+    fn add(&mut self, new: &Call) {
         self.size += new.arguments.len();
-        let place = self.place(new);
-        self.overflowed |= self.size > MOST.0 || (place.is_none() && self.all.len() >= MOST.1);
-        match place {
+        let position = self.position(new);
+        self.overflowed |= self.size > LIMITS.0 || (position.is_none() && self.all.len() >= LIMITS.1);
+        match position {
             _ if self.overflowed => {}
-            Some(place) => self.all[place].join(new),
+            Some(position) => self.all[position].join(new),
             None => self.all.push(new.clone()),
         }
     }
 
-    /// The call that a piece belongs to; none when it begins another.
-    fn place(&self, new: &Call) -> Option<usize> {
-        // The same id is the same call, unless it has another index or begins anew.
+    /// Returns the call that a chunk belongs to, or `None` if it starts a new one.
+    fn position(&self, new: &Call) -> Option<usize> {
+        // The same id means the same call, unless the index differs or the call starts over.
         let same = |call: &Call| {
             call.id == new.id
                 && (call.index == new.index || call.index.is_none() || new.index.is_none())
@@ -75,7 +76,8 @@ impl Calls {
         {
             return Some(same);
         }
-        // The latest with that index: when two calls share one, the first is over once the second has begun.
+        // The latest with that index: if two calls share one, the first is complete once the second
+        // has started.
         let candidate = match new.index {
             Some(index) => self
                 .all
@@ -86,17 +88,18 @@ impl Calls {
         (!self.all[candidate].ended_by(new)).then_some(candidate)
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no calls.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
 
-    /// The calls. One without a name gets one that no tool has, so that the model is told.
+    /// Returns the calls. A call without a name gets one that no tool has, so that the model gets
+    /// an error.
     pub(super) fn finish(self) -> Vec<Call> {
         let is_something = |call: &Call| {
             !(call.name.is_empty() && call.id.is_empty() && call.arguments.is_empty())
         };
-        let named = |call: Call| {
+        let with_name = |call: Call| {
             if call.name.is_empty() {
                 Call {
                     name: "unnamed".into(),
@@ -109,13 +112,13 @@ impl Calls {
         self.all
             .into_iter()
             .filter(is_something)
-            .map(named)
+            .map(with_name)
             .collect()
     }
 }
 
 impl Call {
-    /// A call that is all there.
+    /// Creates a complete call.
     pub(super) fn of(id: &str, name: &str, arguments: &str) -> Self {
         Self {
             id: id.to_owned(),
@@ -125,21 +128,21 @@ impl Call {
         }
     }
 
-    /// Whether a piece that could belong to this call begins another one.
+    /// Returns true if a chunk that could belong to this call starts a new one.
     fn ended_by(&self, new: &Self) -> bool {
         if new.name.is_empty() {
             return false; // only arguments, or an id that comes late, or one that changes with every piece
         }
         let other_id = !new.id.is_empty() && !self.id.is_empty();
         let other_name = !self.name.is_empty() && new.name != self.name;
-        // The same name again is either a server that repeats it, or a second call of the same tool.
+        // A repeated name is either a server that repeats it, or a second call of the same tool.
         other_id || other_name || self.is_whole()
     }
 
-    /// The arguments: an object, or nothing at all, which stands for an empty one.
+    /// Parses the arguments: an object, or nothing, which means an empty one.
     ///
     /// # Errors
-    /// Why they are none.
+    /// Returns why they are not an object.
     pub(super) fn input(&self) -> Result<RawJson, String> {
         let text = self.arguments.trim();
         if text.is_empty() {
@@ -183,7 +186,7 @@ mod tests {
     const BOTH: &[(&str, &str, &str)] = &[("1", "read", A), ("2", "read", B)];
     const BOTH_WITHOUT_ID: &[(&str, &str, &str)] = &[("", "read", A), ("", "read", B)];
 
-    /// What servers send, and the calls (id, name, arguments) that it means.
+    /// Chunks that servers send, and the resulting calls (id, name, arguments).
     #[rustfmt::skip]
     const SHAPES: &[Shape] = &[
         ("the standard: id and name first, then pieces", &[
@@ -269,11 +272,11 @@ mod tests {
 
     // P63
     #[test]
-    fn every_shape_of_streamed_tool_calls_is_put_together() {
-        for (shape, pieces, wanted) in SHAPES {
+    fn every_form_of_streamed_tool_calls_is_assembled() {
+        for (shape, chunks, wanted) in SHAPES {
             let mut calls = Calls::default();
-            for piece in *pieces {
-                calls.take(&serde_json::from_str(piece).unwrap());
+            for chunk in *chunks {
+                calls.push(&serde_json::from_str(chunk).unwrap());
             }
             let calls = calls.finish();
             let found: Vec<_> = calls

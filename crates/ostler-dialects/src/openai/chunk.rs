@@ -1,47 +1,48 @@
-//! What a server sends: one piece of a streamed answer, or a whole one. Every field borrows, none is required.
+//! Response of a server: a chunk of a streamed answer, or a whole one. All fields are borrowed and
+//! optional.
 
 use serde_json::value::RawValue;
 
 use crate::lenient::{Content, List, Node, Scalar, wire};
 
 wire! {
-    /// One piece of an answer, or a whole answer.
+    /// A chunk of an answer, or a whole answer.
     struct Chunk {
         id: Scalar<'a>,
         model: Scalar<'a>,
         choices: List<Node<'a, Choice<'a>>>,
         usage: Node<'a, Tokens<'a>>,
-        // Groq says it here.
+        // Usage, as reported by Groq.
         x_groq: Node<'a, Extra<'a>>,
-        error: Node<'a, Fault<'a>>,
-        // Some servers put an error's fields at the top.
+        error: Node<'a, ErrorBody<'a>>,
+        // Some servers put the fields of an error at the top level.
         object: Scalar<'a>,
         message: Scalar<'a>,
         code: Scalar<'a>,
     }
 
-    /// One of the answers; only the first is asked for.
+    /// One of the answers; only the first is requested.
     struct Choice {
         index: Scalar<'a>,
         delta: Node<'a, Delta<'a>>,
-        // Instead of `delta` when the answer comes as a whole.
+        // Instead of `delta` if the answer is not streamed.
         message: Node<'a, Delta<'a>>,
         finish_reason: Scalar<'a>,
-        error: Node<'a, Fault<'a>>,
+        error: Node<'a, ErrorBody<'a>>,
     }
 
-    /// What came on top.
+    /// Increment of an answer.
     struct Delta {
         content: Content<'a, Node<'a, Part<'a>>>,
         reasoning_content: Scalar<'a>,
         reasoning: Scalar<'a>,
         refusal: Scalar<'a>,
-        tool_calls: List<Node<'a, CallPiece<'a>>>,
-        // The form from before tools.
+        tool_calls: List<Node<'a, CallChunk<'a>>>,
+        // Legacy function format.
         function_call: Node<'a, Function<'a>>,
     }
 
-    /// A part of a content that is a list.
+    /// Part of a content list.
     struct Part {
         #[serde(rename = "type")]
         kind: Scalar<'a>,
@@ -49,12 +50,12 @@ wire! {
         thinking: Content<'a, Node<'a, Part<'a>>>,
     }
 
-    /// A piece of a tool call.
-    struct CallPiece {
+    /// Chunk of a tool call.
+    struct CallChunk {
         index: Scalar<'a>,
         id: Scalar<'a>,
         function: Node<'a, Function<'a>>,
-        // Some servers leave `function` out.
+        // Some servers omit `function`.
         name: Scalar<'a>,
         arguments: Option<&'a RawValue>,
     }
@@ -65,7 +66,7 @@ wire! {
         arguments: Option<&'a RawValue>,
     }
 
-    /// Tokens.
+    /// Token counters.
     struct Tokens {
         prompt_tokens: Scalar<'a>,
         completion_tokens: Scalar<'a>,
@@ -73,30 +74,31 @@ wire! {
         completion_tokens_details: Node<'a, Details<'a>>,
         // DeepSeek
         prompt_cache_hit_tokens: Scalar<'a>,
-        // OpenRouter: what it cost, in dollars
+        // OpenRouter: cost in dollars
         cost: Scalar<'a>,
-        // Ostler itself, for a model that is asked in another way: what it probably cost, or at least, and that it is told later
+        // Ostler itself, for a model that is not an API: estimated cost, partial cost, and whether
+        // the usage is reported later
         estimated_cost: Scalar<'a>,
         partial_cost: Scalar<'a>,
         later: Scalar<'a>,
     }
 
-    /// Parts of the token counts.
+    /// Breakdown of the token counts.
     struct Details {
         cached_tokens: Scalar<'a>,
-        // OpenRouter: those that were written to a cache
+        // OpenRouter: tokens written to a cache
         cache_write_tokens: Scalar<'a>,
         reasoning_tokens: Scalar<'a>,
     }
 
-    /// What stands beside the standard.
+    /// Non-standard fields.
     struct Extra {
         usage: Node<'a, Tokens<'a>>,
         error: Scalar<'a>,
     }
 
-    /// What went wrong.
-    struct Fault {
+    /// Error of the server.
+    struct ErrorBody {
         message: Scalar<'a>,
         #[serde(rename = "type")]
         kind: Scalar<'a>,
@@ -106,23 +108,23 @@ wire! {
 }
 
 impl Chunk<'_> {
-    /// The error it carries instead of an answer.
-    pub(super) fn fault(&self) -> Option<Problem> {
+    /// Returns the error that the chunk carries instead of an answer.
+    pub(super) fn api_error(&self) -> Option<ApiError> {
         let choice = self.choices.0.first().and_then(Node::map);
         for node in [Some(&self.error), choice.map(|choice| &choice.error)]
             .into_iter()
             .flatten()
         {
             match node {
-                // Beside an answer, an error that says nothing is none.
-                Node::Map(fault)
-                    if Problem::of(fault) == Problem::default() && choice.is_some() => {}
+                // Next to an answer, an empty error does not count.
+                Node::Map(api_error)
+                    if ApiError::of(api_error) == ApiError::default() && choice.is_some() => {}
                 Node::Text(text) if text.is_empty() => {}
-                Node::Map(fault) => return Some(Problem::of(fault)),
+                Node::Map(api_error) => return Some(ApiError::of(api_error)),
                 Node::Text(text) => {
-                    return Some(Problem {
+                    return Some(ApiError {
                         message: text.to_string(),
-                        ..Problem::default()
+                        ..ApiError::default()
                     });
                 }
                 Node::None => {}
@@ -131,47 +133,48 @@ impl Chunk<'_> {
         let bare = self.object.text() == Some("error")
             || (self.choices.0.is_empty() && self.usage.map().is_none());
         let message = self.message.text().filter(|_| bare)?;
-        Some(Problem {
+        Some(ApiError {
             message: message.to_owned(),
-            code: word(&self.code),
-            ..Problem::default()
+            code: scalar_text(&self.code),
+            ..ApiError::default()
         })
     }
 }
 
-/// The longest message of an error, in characters.
+/// Maximum length of an error message, in characters.
 const MESSAGE: usize = 2000;
 
-/// An error as a server says it.
+/// Error reported by a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct ApiError {
     pub(super) message: String,
     pub(super) kind: String,
     pub(super) code: String,
 }
 
-impl Problem {
-    fn of(fault: &Fault<'_>) -> Self {
-        let code = [word(&fault.code), word(&fault.status)]
+impl ApiError {
+    fn of(api_error: &ErrorBody<'_>) -> Self {
+        let code = [scalar_text(&api_error.code), scalar_text(&api_error.status)]
             .into_iter()
             .find(|w| !w.is_empty())
             .unwrap_or_default();
         Self {
-            message: fault.message.or_empty().chars().take(MESSAGE).collect(),
-            kind: word(&fault.kind),
+            message: api_error.message.or_empty().chars().take(MESSAGE).collect(),
+            kind: scalar_text(&api_error.kind),
             code,
         }
     }
 }
 
-/// A word, or a number written as one: codes come as both.
-fn word(scalar: &Scalar<'_>) -> String {
+/// Returns a string, or a number as a string: codes come as both.
+fn scalar_text(scalar: &Scalar<'_>) -> String {
     scalar
         .count()
         .map_or_else(|| scalar.or_empty().to_owned(), |number| number.to_string())
 }
 
-/// The text of a tool call's arguments: they come as a string that holds JSON, or as the object itself.
+/// Returns the arguments of a tool call as text. They come as a string that contains JSON, or as an
+/// object.
 pub(super) fn arguments(raw: Option<&RawValue>) -> String {
     match raw.map(RawValue::get) {
         None | Some("null") => String::new(),

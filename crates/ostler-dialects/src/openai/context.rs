@@ -1,34 +1,34 @@
-//! Keeps a conversation within what the model can take in: old tool results are shortened first, then old messages are
-//! summarised. Never silently: whoever calls this says so.
+//! Keeps a conversation within the model's context window: shortens old tool results first, then
+//! summarizes old messages. The caller reports both.
 
 use super::history::{History, Message};
 
-/// About how many characters make a token. Used for what the server has not counted yet.
+/// Approximate number of characters per token, for text that the server has not counted yet.
 const CHARACTERS: u64 = 4;
 
-/// The share of the window that may be filled before something is done, in percent.
+/// Percentage of the context window that may be filled before compaction.
 const FULL: u64 = 80;
 
-/// The share of the window that is kept as it is when the rest is summarised, in percent.
+/// Percentage of the context window that stays unchanged when the rest is summarized.
 const KEEP: u64 = 30;
 
-/// The latest tool results are left whole: the model is working with them.
+/// Number of recent tool results that stay complete, because the model is working with them.
 const RECENT: usize = 2;
 
-/// Each half of a tool result that was shortened.
+/// Length of each half of a shortened tool result.
 const HALF: usize = 200;
 
-/// How full the window is.
+/// Estimates how full the context window is.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    /// What the server counted for the last request and its answer.
+    /// Tokens that the server counted for the last request and its answer.
     counted: u64,
-    /// The characters that were in the conversation then.
+    /// Characters in the conversation at that time.
     at: usize,
 }
 
 impl Meter {
-    /// The server counted `tokens` for the conversation as it is now.
+    /// Records that the server counted `tokens` for the current conversation.
     pub(super) fn note(&mut self, tokens: u64, history: &History) {
         *self = Self {
             counted: tokens,
@@ -36,13 +36,13 @@ impl Meter {
         };
     }
 
-    /// The conversation became another: nothing is counted.
+    /// Discards the count, because the conversation was replaced.
     pub(super) fn forget(&mut self) {
         *self = Self::default();
     }
 
-    /// About how many tokens the conversation takes. What the server counted is taken as counted; what came on top or went
-    /// since is estimated.
+    /// Estimates the tokens of the conversation: the server's count, plus or minus an estimate for
+    /// what changed since.
     pub(super) fn tokens(&self, history: &History) -> u64 {
         let now = size(history);
         let tokens = |characters: usize| characters as u64 / CHARACTERS;
@@ -52,7 +52,8 @@ impl Meter {
         }
     }
 
-    /// Whether the conversation, with `overhead` characters before it, is too long for the window.
+    /// Returns true if the conversation, with `overhead` additional characters, is too long for the
+    /// window.
     pub(super) fn is_full(&self, history: &History, overhead: usize, window: u64) -> bool {
         let overhead = if self.counted == 0 {
             overhead as u64 / CHARACTERS
@@ -67,10 +68,11 @@ fn size(history: &History) -> usize {
     history.0.iter().map(Message::size).sum()
 }
 
-/// Shortens old tool results, and what the model was told in the caller's place. Says how many, and how many characters went.
+/// Shortens old tool results and injected messages. Returns how many, and how many characters were
+/// removed.
 pub(super) fn shorten(history: &mut History) -> Option<(usize, usize)> {
     let old = history.0.iter_mut().filter_map(|message| match message {
-        Message::Tool { text, .. } | Message::Told(text) => Some(text),
+        Message::Tool { text, .. } | Message::Injected(text) => Some(text),
         _ => None,
     });
     let mut old: Vec<&mut String> = old.collect();
@@ -96,12 +98,13 @@ pub(super) fn shorten(history: &mut History) -> Option<(usize, usize)> {
     (count > 0).then_some((count, gone))
 }
 
-/// Where to cut: everything before is summarised. None when there is nothing worth it.
+/// Returns the index before which everything is to be summarized, or `None` if that is not
+/// worthwhile.
 pub(super) fn cut(history: &History, window: u64) -> Option<usize> {
     let room = usize::try_from(window / 100 * KEEP * CHARACTERS).unwrap_or(usize::MAX);
     let mut kept = 0;
     let mut cut = None;
-    // From the end backwards, as far as there is room; a tool's result stays with its call.
+    // Backwards from the end, as far as there is room. A tool result stays with its call.
     for (at, message) in history.0.iter().enumerate().rev() {
         kept += message.size();
         if kept > room && cut.is_some() {
@@ -114,7 +117,7 @@ pub(super) fn cut(history: &History, window: u64) -> Option<usize> {
     cut.filter(|at| *at > 0)
 }
 
-/// The request for a summary of what comes before the cut.
+/// Returns the prompt for a summary of everything before the cut.
 pub(super) fn question(history: &History, cut: usize, window: u64) -> String {
     let mut text = String::new();
     for message in &history.0[..cut] {
@@ -140,13 +143,13 @@ pub(super) fn question(history: &History, cut: usize, window: u64) -> String {
     )
 }
 
-/// How a summary begins.
+/// First line of a summary.
 const SUMMARY: &str = "[Summary of the conversation so far]";
 
-/// The longest message of the user's that is kept as it is.
+/// Maximum length of a user message that is kept verbatim.
 const TASK: usize = 16 * 1024;
 
-/// Puts the summary in place of what it stands for. What the user wanted last stays in the user's own words.
+/// Replaces the messages with the summary. The user's last request is kept verbatim.
 pub(super) fn replace(history: &mut History, cut: usize, summary: &str) {
     let task = history.0[..cut]
         .iter()
@@ -167,16 +170,16 @@ pub(super) fn replace(history: &mut History, cut: usize, summary: &str) {
     history.0.splice(..cut, [message]);
 }
 
-/// What stands between a summary and the user's own words.
+/// Separator between a summary and the user's last message.
 const LATEST: &str = "\n\n[The user's latest message before that]\n";
 
 #[cfg(test)]
 mod tests {
-    use super::super::history::Called;
+    use super::super::history::HistoryCall;
     use super::*;
 
     fn step(id: &str, size: usize) -> [Message; 2] {
-        let call = Called {
+        let call = HistoryCall {
             id: id.into(),
             name: "read_file".into(),
             arguments: "{}".into(),
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_results_stay_whole() {
+    fn recent_results_stay_complete() {
         let mut history = history(5, 1000);
         let (count, gone) = shorten(&mut history).unwrap();
         assert_eq!(count, 3);
@@ -222,11 +225,11 @@ mod tests {
                 && lengths[3..].iter().all(|len| *len == 1000),
             "{lengths:?}"
         );
-        assert_eq!(shorten(&mut history), None, "once is enough");
+        assert_eq!(shorten(&mut history), None, "results are shortened only once");
     }
 
     #[test]
-    fn a_cut_never_parts_a_result_from_its_call() {
+    fn cut_never_separates_a_result_from_its_call() {
         for window in [100, 500, 1000, 5000, 100_000] {
             let history = history(20, 300);
             if let Some(at) = cut(&history, window) {
@@ -244,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_counted_is_believed() {
+    fn token_count_of_the_server_is_trusted() {
         let mut meter = Meter::default();
         let mut history = history(2, 400);
         assert!(!meter.is_full(&history, 0, 1000));

@@ -1,11 +1,13 @@
-//! The tool loop, as pure thinking: what to ask the model, what its answer means, when a turn is over.
+//! The tool loop without I/O: what to request from the model, how to interpret its answer, and when
+//! a turn is over.
 //!
-//! The body that calls the model and runs tools is elsewhere; the two talk in [`orders`](super::orders).
+//! The runner that calls the model and runs tools is elsewhere; the two communicate through
+//! [`runner_protocol`](super::runner_protocol).
 
 mod ending;
-mod live;
-mod looping;
-mod room;
+mod steering;
+mod agent_loop;
+mod compaction;
 mod tools;
 
 use std::collections::{HashMap, HashSet};
@@ -18,106 +20,106 @@ use ostler_core::raw_json::RawJson;
 use super::calls::Call;
 use super::chunk::Chunk;
 use super::context::Meter;
-use super::history::{Called, History, Message};
-use super::orders::{Line, Order, Ready, Retrying, When, Word};
-use super::plan::Plan;
+use super::history::{HistoryCall, History, Message};
+use super::runner_protocol::{RunnerLine, RunnerCommand, Ready, Retrying, When, RunnerEvent};
+use super::config::LoopConfig;
 use super::prices::Price;
 use super::rebuild::codes;
-use super::reply::{Audience, Reply};
+use super::reply::{Audience, PartialReply};
 use super::request::Request;
-use super::usage::Bill;
+use super::usage::TurnUsage;
 use super::{blame, rebuild, structured, system};
-use looping::{ASKED, Next};
-use tools::{Approval, Asking};
+use agent_loop::{ASKED, Next};
+use tools::{Approval, UndecidedCalls};
 
-/// How often an answer that does not keep to the schema is sent back.
+/// Maximum number of retries for an answer that does not match the schema.
 const SCHEMA_TRIES: u32 = 2;
 
 /// One session with a model.
 pub(super) struct ModelConversation {
-    plan: Plan,
+    config: LoopConfig,
     ready: Option<Ready>,
-    /// Whether the body tried to say what is there, and could not.
-    unintroduced: bool,
+    /// Whether the runner failed to get ready.
+    not_ready: bool,
     system: String,
     history: History,
     meter: Meter,
     phase: Phase,
-    /// The model that the caller changed to.
+    /// Model selected by the caller during the session.
     model: Option<String>,
-    /// Messages for the turn under way that are in no request yet.
+    /// Steering messages that are not in a request yet.
     steered: Vec<String>,
     turn: Turn,
     turns: u64,
-    /// Calls that wait for a person's approval, and the message that may be it.
+    /// Calls that wait for a person's approval, and the message that may grant it.
     pending: Vec<Call>,
     answer: Option<String>,
-    /// Ids of tool calls that were used: servers exist that begin anew with each answer.
+    /// Ids of tool calls used so far: some servers restart their numbering with each answer.
     ids: HashSet<String>,
 }
 
-/// What is awaited.
+/// What the conversation is waiting for.
 enum Phase {
-    /// The next message.
+    /// The next prompt.
     Idle,
-    /// The body.
+    /// The runner.
     Waiting,
-    /// The model.
-    Answering(Box<Reply>),
-    /// Its summary of what comes before this message.
-    Summarising(Box<Reply>, usize),
-    /// Whether tools may run.
-    Asking(Asking),
-    /// Tools.
+    /// The model's answer.
+    Answering(Box<PartialReply>),
+    /// The model's summary of everything before this message.
+    Summarising(Box<PartialReply>, usize),
+    /// Permission to run tools.
+    Deciding(UndecidedCalls),
+    /// Tool results.
     Working(Vec<Call>),
     /// The caller's hooks.
     Hooked(Next),
-    /// The check of this answer.
+    /// Verification of this answer.
     Verifying(String, Option<RawJson>),
-    /// That the body leaves off, with the tools that were running.
+    /// The runner to cancel, along with these running tools.
     Cancelling(Vec<Call>),
 }
 
 impl Phase {
-    /// Whether an answer is awaited that is all there.
+    /// Returns true if an awaited answer is complete.
     fn is_whole(&self) -> bool {
-        matches!(self, Self::Answering(reply) if reply.is_whole() && reply.problem.is_none())
+        matches!(self, Self::Answering(reply) if reply.is_whole() && reply.api_error.is_none())
     }
 }
 
-/// What is kept for the length of a turn.
+/// State of a turn.
 #[derive(Default)]
 struct Turn {
     steps: u64,
-    bill: Bill,
+    usage: TurnUsage,
     denied: Vec<String>,
-    /// What the session did not allow: each call with what the model is told.
+    /// Calls denied by the session, with the message for the model.
     refused: HashMap<String, String>,
     schema_tries: u32,
-    /// The step before which the conversation was last summarised.
+    /// Step before which the conversation was last summarized.
     summarised: Option<u64>,
-    /// What was done about the server's word that the conversation is too long.
-    squeezed: Squeezed,
-    /// How many tools were called.
+    /// What was done after the server reported that the conversation is too long.
+    compaction: Compaction,
+    /// Number of tool calls.
     calls: u64,
-    /// How many steps in a row came to nothing.
+    /// Number of consecutive failed steps.
     errors: u32,
-    /// Whether a call of this step did what it was to do, and whether none did.
+    /// Whether a call of this step succeeded, and whether all of them failed.
     any_worked: bool,
     failed_step: bool,
-    /// What a person was asked, with nobody there.
+    /// Questions to a person in an unattended session.
     questions: Vec<String>,
-    /// The calls that a person approved.
+    /// Ids of calls that a person approved.
     approved: HashSet<String>,
-    /// Running tools that wait for a person's approval, by the question.
+    /// Running tools that wait for a person's approval, by request id.
     approvals: HashMap<String, Approval>,
-    /// The last step that was told.
-    told: u64,
+    /// Last step that was emitted.
+    emitted_step: u64,
 }
 
 /// What was done about a conversation that is too long.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Squeezed {
+enum Compaction {
     #[default]
     Not,
     Shortened,
@@ -125,10 +127,10 @@ enum Squeezed {
 }
 
 impl ModelConversation {
-    /// A conversation, or one that goes on with what these events say.
-    pub(super) fn new(plan: Plan, past: &[Event]) -> Self {
+    /// Creates a conversation, continuing from the given events.
+    pub(super) fn new(config: LoopConfig, past: &[Event]) -> Self {
         let history = History::rebuild(past.iter().map(|event| &event.kind));
-        // Ids and names go on too, so that none of them comes twice.
+        // Ids and names continue too, so that none is used twice.
         let call = |event: &Event| {
             if let EventKind::ToolCall(call) = &event.kind {
                 Some(call.id.clone())
@@ -138,10 +140,10 @@ impl ModelConversation {
         };
         let begins = |event: &&Event| matches!(event.kind, EventKind::TurnStarted(_));
         Self {
-            model: plan.model.clone(),
-            plan,
+            model: config.model.clone(),
+            config,
             ready: None,
-            unintroduced: false,
+            not_ready: false,
             system: String::new(),
             history,
             meter: Meter::default(),
@@ -155,14 +157,14 @@ impl ModelConversation {
         }
     }
 
-    // --- asking -------------------------------------------------------------------------------------------------
+    // --- Requests ---
 
-    /// Asks for the next answer, after making room for it where that is needed.
+    /// Requests the next answer, after making room in the context if necessary.
     fn ask(&mut self, out: &mut Outbox) {
         if self.ready.is_none() {
             self.phase = Phase::Waiting;
-            if std::mem::take(&mut self.unintroduced) {
-                order(&Order::Introduce, out);
+            if std::mem::take(&mut self.not_ready) {
+                order(&RunnerCommand::Introduce, out);
             }
             return;
         }
@@ -170,7 +172,7 @@ impl ModelConversation {
         if self.is_full() {
             self.shorten(out);
         }
-        // Once per step: if a summary does not help, another one does not either.
+        // Once per step: if one summary does not help, another will not either.
         if self.is_full() && self.turn.summarised != Some(self.turn.steps) && self.summarise(out) {
             return;
         }
@@ -179,9 +181,9 @@ impl ModelConversation {
 
     fn call_model(&mut self, out: &mut Outbox) {
         self.turn.steps += 1;
-        // Once, also when it is tried again with less.
-        if self.looping().is_some() && self.turn.told < self.turn.steps {
-            self.turn.told = self.turn.steps;
+        // Once per step, even if it is retried with a shorter conversation.
+        if self.agent_loop().is_some() && self.turn.emitted_step < self.turn.steps {
+            self.turn.emitted_step = self.turn.steps;
             out.notice(
                 Level::Debug,
                 "iteration",
@@ -192,8 +194,8 @@ impl ModelConversation {
         self.order_call(&self.history.0, true, out);
     }
 
-    fn reply(&self, audience: Audience) -> Reply {
-        Reply::new(
+    fn reply(&self, audience: Audience) -> PartialReply {
+        PartialReply::new(
             audience,
             format!("{}.{}", self.turns, self.turn.steps),
             self.model().to_owned(),
@@ -207,17 +209,17 @@ impl ModelConversation {
         } else {
             ("", &[][..])
         };
-        // A summary is no answer: the schema is not for it.
-        let plan = if with_tools {
-            self.plan.clone()
+        // The schema does not apply to a summary.
+        let config = if with_tools {
+            self.config.clone()
         } else {
-            Plan {
+            LoopConfig {
                 json_schema: None,
-                ..self.plan.clone()
+                ..self.config.clone()
             }
         };
         let body = Request {
-            plan: &plan,
+            config: &config,
             ready,
             model: self.model(),
             system,
@@ -225,28 +227,28 @@ impl ModelConversation {
             tools,
         }
         .to_json();
-        order(&Order::Call(body), out);
+        order(&RunnerCommand::Call(body), out);
     }
 
-    // --- the model's answer -------------------------------------------------------------------------------------
+    // --- Answers ---
 
-    fn piece(&mut self, line: &str, out: &mut Outbox) {
+    fn on_chunk(&mut self, line: &str, out: &mut Outbox) {
         if line.trim() == "[DONE]" {
             if let Phase::Answering(reply) | Phase::Summarising(reply, _) = &mut self.phase {
                 reply.done = true;
             }
             return;
         }
-        let mended = crate::surrogates::mend(line);
-        let chunk = serde_json::from_str::<Chunk<'_>>(&mended);
+        let repaired = crate::surrogates::repair(line);
+        let chunk = serde_json::from_str::<Chunk<'_>>(&repaired);
         if matches!(self.phase, Phase::Idle)
             && chunk
                 .as_ref()
                 .is_ok_and(|chunk| !chunk.choices.0.is_empty())
         {
-            // Only a recording goes on without being asked.
+            // Only a recording contains a chunk without a request.
             self.begin();
-            out.push(FromConversation::TurnBegan);
+            out.push(FromConversation::TurnStarted);
             self.turn.steps += 1;
             self.phase = Phase::Answering(Box::new(self.reply(Audience::Caller)));
         }
@@ -256,16 +258,16 @@ impl ModelConversation {
             }
             (Phase::Answering(reply) | Phase::Summarising(reply, _), Err(error)) => {
                 reply.unreadable += 1;
-                out.unreadable(line, &format!("not a piece of an answer: {error}"));
+                out.unreadable(line, &format!("not a chunk of an answer: {error}"));
             }
             (Phase::Cancelling(_), _) => {} // the rest of an answer that nobody wants any more
-            (_, Ok(_)) => out.unreadable(line, "nothing was asked"),
-            (_, Err(error)) => out.unreadable(line, &format!("not a piece of an answer: {error}")),
+            (_, Ok(_)) => out.unreadable(line, "no request is pending"),
+            (_, Err(error)) => out.unreadable(line, &format!("not a chunk of an answer: {error}")),
         }
     }
 
-    /// The answer came to its end.
-    fn over(&mut self, out: &mut Outbox) {
+    /// Handles the end of an answer.
+    fn on_answer_end(&mut self, out: &mut Outbox) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Answering(reply) => {
                 self.count(&reply, out);
@@ -286,12 +288,13 @@ impl ModelConversation {
         }
     }
 
-    /// Puts what an answer used on the bill. One that was called off before its first word is not counted.
-    fn charge(&mut self, reply: &Reply) {
+    /// Adds the usage of an answer to the turn. An answer cancelled before its first text is not
+    /// counted.
+    fn charge(&mut self, reply: &PartialReply) {
         if reply.later {
-            self.turn.bill.open = true;
+            self.turn.usage.open = true;
         }
-        if reply.pieces == 0 || reply.later {
+        if reply.chunks == 0 || reply.later {
             return;
         }
         let Some(ready) = &self.ready else { return };
@@ -309,43 +312,43 @@ impl ModelConversation {
             }
         };
         let price = self
-            .plan
+            .config
             .price
             .filter(|_| self.is_first(asked))
             .or_else(listed);
-        self.turn.bill.add(model, reply.spent, price);
+        self.turn.usage.add(model, reply.usage, price);
     }
 
-    /// The same, and takes note of how full the window is.
-    fn count(&mut self, reply: &Reply, out: &mut Outbox) {
+    /// Adds the usage of an answer to the turn and updates the context meter.
+    fn count(&mut self, reply: &PartialReply, out: &mut Outbox) {
         let missed =
-            self.ready.as_ref().is_some_and(|ready| !ready.uncounted) && !self.turn.bill.incomplete;
-        let covers_more = self.turn.bill.open || reply.later;
+            self.ready.as_ref().is_some_and(|ready| !ready.uncounted) && !self.turn.usage.incomplete;
+        let covers_more = self.turn.usage.open || reply.later;
         self.charge(reply);
         if covers_more {
-            // What several answers used together says nothing about the window.
-        } else if let Some(spent) = reply.spent.filter(|_| !reply.is_private()) {
-            let tokens = spent.tokens;
+            // The combined usage of several answers says nothing about the context window.
+        } else if let Some(usage) = reply.usage.filter(|_| !reply.is_private()) {
+            let tokens = usage.tokens;
             self.meter.note(
                 tokens.input + tokens.cache_read + tokens.output,
                 &self.history,
             );
-        } else if reply.spent.is_none() && missed && reply.pieces > 0 {
-            let message = "The server did not say how many tokens an answer took; the turn's usage is incomplete.";
+        } else if reply.usage.is_none() && missed && reply.chunks > 0 {
+            let message = "The server did not report the tokens of an answer; the turn's usage is incomplete.";
             out.notice(Level::Warning, "usage_missing", message);
         }
     }
 
-    /// An answer that is all there: tools to run, or the end of the turn.
-    fn answered(&mut self, reply: Reply, out: &mut Outbox) {
-        self.turn.squeezed = Squeezed::Not;
+    /// Handles a complete answer: runs its tools, or ends the turn.
+    fn answered(&mut self, reply: PartialReply, out: &mut Outbox) {
+        self.turn.compaction = Compaction::Not;
         let (finish, refused, flood) = (
             reply.finish.clone().unwrap_or_default(),
             reply.refused,
             reply.is_flood(),
         );
         let (text, mut calls) = reply.into_parts();
-        // Arguments that have not begun are cut too.
+        // Arguments that have not started are truncated too.
         let whole = |call: &Call| !call.arguments.trim().is_empty() && call.input().is_ok();
         let cut_short = finish == "length" && !calls.last().is_some_and(whole);
         let ending = if refused || finish == "content_filter" {
@@ -355,12 +358,12 @@ impl ModelConversation {
                 &finish,
             ))
         } else if cut_short || flood {
-            let message = "The answer reached the model's limit on output.";
+            let message = "The answer reached the model's output limit.";
             Some(
                 blame::ending(Cause::OutputLimit, message, &finish)
                     .hint("Allow more (--set max_tokens=…)."),
             )
-        } else if !calls.is_empty() && self.plan.budget && !self.turn.bill.is_priced() {
+        } else if !calls.is_empty() && self.config.budget && !self.turn.usage.is_priced() {
             Some(blame::unpriced())
         } else {
             None
@@ -371,7 +374,7 @@ impl ModelConversation {
         }
         self.name(&mut calls);
         self.keep(&text, &calls);
-        // Whatever `finish_reason` says: servers get it wrong.
+        // Ignores `finish_reason`, which servers get wrong.
         if calls.is_empty() {
             self.final_answer(text, out)
         } else {
@@ -389,17 +392,18 @@ impl ModelConversation {
         }
     }
 
-    /// Keeps what the model said for the requests to come.
+    /// Adds the model's answer to the history.
     fn keep(&mut self, text: &str, calls: &[Call]) {
         if text.is_empty() && calls.is_empty() {
             return;
         }
         let calls = calls.iter().map(|call| {
-            // Servers refuse a conversation in which arguments are not JSON, even those that wrote them.
+            // Servers reject a conversation with arguments that are not JSON, even if they wrote
+            // them.
             let arguments = call
                 .input()
                 .map_or_else(|_| "{}".to_owned(), |raw| raw.get().to_owned());
-            Called {
+            HistoryCall {
                 id: call.id.clone(),
                 name: call.name.clone(),
                 arguments,
@@ -414,9 +418,9 @@ impl ModelConversation {
     fn final_answer(&mut self, text: String, out: &mut Outbox) {
         self.turn.errors = 0;
         if !self.steered.is_empty() {
-            return self.go_on(text, out);
+            return self.continue_turn(text, out);
         }
-        let Some(schema) = self.plan.json_schema.clone() else {
+        let Some(schema) = self.config.json_schema.clone() else {
             return self.hook(When::After, Next::Finish(text, None), out);
         };
         let checked = structured::check(&schema, &text);
@@ -427,7 +431,7 @@ impl ModelConversation {
             Ok(value) => self.hook(When::After, Next::Finish(text, Some(value)), out),
             Err(why) if self.turn.schema_tries < SCHEMA_TRIES => {
                 self.turn.schema_tries += 1;
-                let message = format!("The answer does not keep to the schema: {why}.");
+                let message = format!("The answer does not match the schema: {why}.");
                 let question = format!(
                     "Your answer does not keep to the schema: {why}. Answer again, with nothing but JSON of this schema: {schema}"
                 );
@@ -436,12 +440,12 @@ impl ModelConversation {
                     raw,
                     ..Notice::new(Level::Warning, codes::SCHEMA_NOT_KEPT, message)
                 });
-                self.history.push(Message::Told(question));
-                self.tell_usage(out);
+                self.history.push(Message::Injected(question));
+                self.emit_usage(out);
                 self.ask(out);
             }
             Err(why) => {
-                let message = format!("The model's answer does not keep to the schema: {why}.");
+                let message = format!("The model's answer does not match the schema: {why}.");
                 let outcome = Outcome::new(Cause::Protocol, message)
                     .hint("Try a simpler schema, or another model.");
                 self.end(outcome, Some(text), out);
@@ -449,26 +453,26 @@ impl ModelConversation {
         }
     }
 
-    // --- what the body says -------------------------------------------------------------------------------------
+    // --- Runner events ---
 
     fn begin(&mut self) {
         self.turns += 1;
         self.turn = Turn::default();
     }
 
-    fn word(&mut self, word: Word, out: &mut Outbox) {
-        match word {
-            Word::Ready(ready) => self.ready(ready, out),
-            Word::Over => self.over(out),
-            Word::Failed(failed) => self.failed(&failed, out),
-            Word::Retrying(retrying) => out.notice(Level::Warning, "retrying", sentence(&retrying)),
-            Word::Alive => {}
-            Word::Progress(message) => out.notice(Level::Info, "tool_progress", message),
-            Word::Result(outcome) => self.result(outcome, out),
-            Word::Unanswered { id, question } => {
+    fn on_runner_event(&mut self, event: RunnerEvent, out: &mut Outbox) {
+        match event {
+            RunnerEvent::Ready(ready) => self.ready(ready, out),
+            RunnerEvent::Over => self.on_answer_end(out),
+            RunnerEvent::Failed(failed) => self.failed(&failed, out),
+            RunnerEvent::Retrying(retrying) => out.notice(Level::Warning, "retrying", sentence(&retrying)),
+            RunnerEvent::Alive => {}
+            RunnerEvent::Progress(message) => out.notice(Level::Info, "tool_progress", message),
+            RunnerEvent::Result(outcome) => self.result(outcome, out),
+            RunnerEvent::Unanswered { id, question } => {
                 self.turn.questions.push(question);
                 self.result(
-                    super::orders::Outcome {
+                    super::runner_protocol::ToolOutcome {
                         id,
                         ok: true,
                         denied: false,
@@ -477,13 +481,13 @@ impl ModelConversation {
                     out,
                 );
             }
-            Word::NeedsApproval { id, paths, output } => {
+            RunnerEvent::NeedsApproval { id, paths, output } => {
                 self.approval(Approval { id, paths, output }, out)
             }
-            Word::Flow(flow) => self.flow(flow, out),
-            Word::Verified(fault) => self.verified(fault, out),
-            Word::Cancelled if matches!(self.phase, Phase::Idle | Phase::Waiting) => {}
-            Word::Cancelled => {
+            RunnerEvent::Flow(flow) => self.flow(flow, out),
+            RunnerEvent::Verified(api_error) => self.verified(api_error, out),
+            RunnerEvent::Cancelled if matches!(self.phase, Phase::Idle | Phase::Waiting) => {}
+            RunnerEvent::Cancelled => {
                 self.interrupt(out); // in a recording nobody has
                 self.interrupted(out);
             }
@@ -494,9 +498,9 @@ impl ModelConversation {
         for tool in &mut ready.tools {
             tool.parameters = crate::mcp::adapt(&tool.parameters);
         }
-        self.system = system::prompt(&self.plan, &ready);
+        self.system = system::prompt(&self.config, &ready);
         out.event(Started {
-            agent: self.plan.agent.to_owned(),
+            agent: self.config.agent.to_owned(),
             agent_version: None,
             native_session: None,
             model: Some(self.model.as_ref().unwrap_or(&ready.model).clone())
@@ -510,12 +514,12 @@ impl ModelConversation {
             .for_each(|notice| out.event(notice.clone()));
         self.ready = Some(ready);
         if matches!(self.phase, Phase::Waiting) {
-            self.take_up(out);
+            self.start_turn(out);
         }
     }
 
-    /// Goes on with a message: it may be the answer to a question whether calls may be made.
-    fn take_up(&mut self, out: &mut Outbox) {
+    /// Starts a turn with a message, which may be the answer to an approval request.
+    fn start_turn(&mut self, out: &mut Outbox) {
         let answer = if self.ready.is_some() {
             self.answer.take()
         } else {
@@ -536,31 +540,31 @@ impl Conversation for ModelConversation {
                 self.begin();
                 self.history.push(Message::User(prompt.clone()));
                 self.answer = Some(prompt).filter(|_| !self.pending.is_empty());
-                self.take_up(out);
+                self.start_turn(out);
             }
             ToAgent::Steer(text) => self.steer(text, out),
             ToAgent::Interrupt => self.interrupt(out),
             ToAgent::Verdict { id, verdict } => self.verdict(&id, verdict, out),
             ToAgent::Change { id, change } => self.change(id, change, out),
-            // The body runs the caller's tools by itself: none was ordered.
+            // The runner runs the caller's tools itself; the session is never asked to.
             ToAgent::ToolDone { .. } | ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } => {}
         }
     }
 
     fn on_line(&mut self, line: &str, out: &mut Outbox) {
-        if !line.starts_with(Line::BEGINNING) {
-            return self.piece(line, out);
+        if !line.starts_with(RunnerLine::PREFIX) {
+            return self.on_chunk(line, out);
         }
-        match serde_json::from_str::<Line>(line) {
-            Ok(line) => self.word(line.ostler, out),
-            Err(error) => out.unreadable(line, &format!("not a word of the body: {error}")),
+        match serde_json::from_str::<RunnerLine>(line) {
+            Ok(line) => self.on_runner_event(line.ostler, out),
+            Err(error) => out.unreadable(line, &format!("not a runner event: {error}")),
         }
     }
 
     fn on_exit(&mut self, _: &Exit, _: &mut Outbox) {}
 }
 
-fn order(order: &Order, out: &mut Outbox) {
+fn order(order: &RunnerCommand, out: &mut Outbox) {
     out.push(FromConversation::Write(
         format!("{}\n", RawJson::of(order).get()).into_bytes(),
     ));
@@ -575,5 +579,5 @@ fn sentence(retrying: &Retrying) -> String {
     } = retrying;
     let seconds = *after_ms as f64 / 1000.0;
     let why = blame::of_failure(why).message;
-    format!("Attempt {attempt} of {of} failed, the next one is in {seconds:.1} s. {why}")
+    format!("Attempt {attempt} of {of} failed; retrying in {seconds:.1} s. {why}")
 }

@@ -1,6 +1,6 @@
-//! What was said so far, as the model is told it again with each request.
+//! History of the conversation, sent to the model with each request.
 //!
-//! It holds nothing that the session's events do not say, so that it can be rebuilt from them.
+//! It contains nothing beyond the session's events, so that it can be rebuilt from them.
 
 use std::fmt::Write as _;
 
@@ -13,43 +13,43 @@ use crate::plain;
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
-    /// The caller's.
+    /// A message from the user.
     User(String),
-    /// What the model is told in the caller's place: by a check, a hook, or Ostler itself.
-    Told(String),
-    /// The model's.
+    /// A message on behalf of the user: from verification, a hook or Ostler itself.
+    Injected(String),
+    /// A message from the model.
     Assistant {
-        /// What it said.
+        /// The text.
         text: String,
-        /// The tools it called.
-        calls: Vec<Called>,
+        /// Tool calls.
+        calls: Vec<HistoryCall>,
     },
-    /// What a tool gave.
+    /// Result of a tool call.
     Tool {
-        /// The call.
+        /// Id of the call.
         id: String,
-        /// What the model is told.
+        /// The result.
         text: String,
     },
 }
 
-/// A tool call that was made.
+/// A tool call in the history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Called {
-    /// Its id.
+pub struct HistoryCall {
+    /// Id of the call.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// Its arguments: JSON, always.
+    /// Arguments, always valid JSON.
     pub arguments: String,
 }
 
-/// A conversation.
+/// History of a conversation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct History(pub(super) Vec<Message>);
 
 impl History {
-    /// The messages, oldest first.
+    /// Returns the messages, oldest first.
     #[must_use]
     pub fn messages(&self) -> &[Message] {
         &self.0
@@ -59,7 +59,8 @@ impl History {
         self.0.push(message);
     }
 
-    /// Gives every tool call its result: servers refuse a conversation in which one is missing.
+    /// Adds a result to every open tool call: servers reject a conversation in which one is
+    /// missing.
     pub(super) fn settle(&mut self, why: &str) {
         let Some(at) = self
             .0
@@ -81,7 +82,7 @@ impl History {
             .map(|call| call.id.clone())
             .filter(|id| !answered(id))
             .collect();
-        // Behind the results that are there, and before anything else.
+        // After the existing results, and before anything else.
         let place = at
             + 1
             + self.0[at + 1..]
@@ -96,19 +97,19 @@ impl History {
     }
 }
 
-/// What a call without a result is told to have given: the words that the session's events have for it.
+/// Result of a call that got none, as in the session's events.
 pub(super) const LOST: &str = "no result: the turn ended";
 
 impl From<&Message> for plain::Message {
     fn from(message: &Message) -> Self {
-        let call = |call: &Called| plain::ToolRequest {
+        let call = |call: &HistoryCall| plain::ToolRequest {
             id: call.id.clone(),
             name: call.name.clone(),
             args: RawJson::parse(&call.arguments)
                 .unwrap_or_else(|_| RawJson::of(&serde_json::Map::new())),
         };
         match message {
-            Message::User(text) | Message::Told(text) => Self::user(text.as_str()),
+            Message::User(text) | Message::Injected(text) => Self::user(text.as_str()),
             Message::Tool { id, text } => Self::tool(id.as_str(), text.as_str()),
             Message::Assistant { text, calls } => Self::Assistant {
                 content: text.as_str().into(),
@@ -119,10 +120,10 @@ impl From<&Message> for plain::Message {
 }
 
 impl Message {
-    /// About how many characters it takes.
+    /// Returns the approximate number of characters.
     pub(super) fn size(&self) -> usize {
         match self {
-            Self::User(text) | Self::Told(text) => text.len(),
+            Self::User(text) | Self::Injected(text) => text.len(),
             Self::Tool { id, text } => id.len() + text.len(),
             Self::Assistant { text, calls } => {
                 text.len()
@@ -134,10 +135,10 @@ impl Message {
         }
     }
 
-    /// As plain text, for a summary.
+    /// Writes the message as plain text, for a summary.
     pub(super) fn write(&self, to: &mut String) {
         let _ = match self {
-            Self::User(text) | Self::Told(text) => writeln!(to, "USER: {text}"),
+            Self::User(text) | Self::Injected(text) => writeln!(to, "USER: {text}"),
             Self::Tool { text, .. } => writeln!(to, "TOOL RESULT: {text}"),
             Self::Assistant { text, calls } => {
                 let calls = calls
@@ -150,12 +151,12 @@ impl Message {
     }
 }
 
-/// As the API has it.
+/// Serialized in the format of the API.
 impl Serialize for Message {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_struct("Message", 3)?;
         match self {
-            Self::User(text) | Self::Told(text) => {
+            Self::User(text) | Self::Injected(text) => {
                 map.serialize_field("role", "user")?;
                 map.serialize_field("content", text)?;
             }
@@ -180,7 +181,7 @@ impl Serialize for Message {
     }
 }
 
-/// A call as the API has it.
+/// A call in the format of the API.
 #[derive(Serialize)]
 struct Wrapped<'a> {
     id: &'a str,
@@ -195,7 +196,7 @@ struct Function<'a> {
 }
 
 impl<'a> Wrapped<'a> {
-    fn of(call: &'a Called) -> Self {
+    fn of(call: &'a HistoryCall) -> Self {
         Self {
             id: &call.id,
             r#type: "function",

@@ -1,8 +1,9 @@
-//! Any model behind OpenAI's chat-completions interface, with a tool loop of Ostler's own.
+//! Any model behind OpenAI's chat-completions API, with Ostler's own tool loop.
 //!
-//! There is no program to start: a body inside Ostler calls the model and runs the tools. Everything that needs thought is
-//! here and pure. Types of our own, not those of a client library: one missing `index` or an unknown `finish_reason` must
-//! not lose an answer (pitfall P63; docs/design/decisions.md).
+//! There is no program to start: a runner inside Ostler calls the model and runs the tools. All
+//! decisions are made here, without I/O. The wire types are our own rather than a client library's:
+//! a missing `index` or an unknown `finish_reason` must not lose an answer (pitfall P63;
+//! docs/design/decisions.md).
 
 mod usage;
 mod blame;
@@ -11,7 +12,7 @@ mod chunk;
 mod context;
 mod conversation;
 mod history;
-mod plan;
+mod config;
 mod prices;
 mod rebuild;
 mod reply;
@@ -20,13 +21,13 @@ mod structured;
 mod system;
 mod tool_use;
 
-pub mod orders;
+pub mod runner_protocol;
 pub mod single;
 pub mod sse;
 
-pub use blame::{SCRIPT, is_worth_retrying};
-pub use history::{Called, History, Message};
-pub use rebuild::WAITS;
+pub use blame::{NO_SCRIPTED_REPLY, is_worth_retrying};
+pub use history::{HistoryCall, History, Message};
+pub use rebuild::AWAITING_APPROVAL;
 pub(crate) use tool_use::tool_use;
 
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Inherits, Launch, Probe, Setting};
@@ -34,16 +35,16 @@ use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Kind, Spec, SpecError, keys};
 
-use crate::settings::{Row, check, listed};
+use crate::settings::{Row, check, list};
 
 /// The dialect of OpenAI-compatible servers.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenAi;
 
-/// Where OpenAI's own server is.
+/// Base URL of OpenAI's own server.
 pub const OFFICIAL: &str = "https://api.openai.com/v1";
 
-/// How long a system prompt may be.
+/// Maximum length of a system prompt.
 const PROMPT: usize = 2_000_000;
 
 macro_rules! rows {
@@ -52,37 +53,37 @@ macro_rules! rows {
     };
 }
 
-/// What the server is told.
-const SERVER: [Row<()>; 4] = rows! {
-    "base_url", Kind::Word, Some(url), "Where the server is: what comes before /chat/completions. Else OPENAI_BASE_URL, else OpenAI's own.";
-    "api_key_env", Kind::Word, Some(variable), "The name of the variable that holds the key; else OPENAI_API_KEY.";
-    "organization", Kind::Word, None, "The organization to bill; else OPENAI_ORG_ID.";
-    "project", Kind::Word, None, "The project to bill; else OPENAI_PROJECT_ID.";
+/// Settings of the server.
+const SERVER_SETTINGS: [Row<()>; 4] = rows! {
+    "base_url", Kind::Word, Some(url), "Base URL of the server, without /chat/completions (default: OPENAI_BASE_URL, or OpenAI's server).";
+    "api_key_env", Kind::Word, Some(variable), "Environment variable with the API key (default: OPENAI_API_KEY).";
+    "organization", Kind::Word, None, "Organization to bill (default: OPENAI_ORG_ID).";
+    "project", Kind::Word, None, "Project to bill (default: OPENAI_PROJECT_ID).";
 };
 
-/// What the conversation keeps to.
-const TALK: [Row<()>; 18] = rows! {
-    "retries", Kind::OneOf(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]), None, "How often a call that failed before its first word is tried again; else 3, and 0 for a script.";
-    keys::MODEL, Kind::Word, None, "The model; else OPENAI_MODEL, else the only one that the server has.";
-    keys::SYSTEM_PROMPT, Kind::Text(PROMPT), None, "Replaces the system prompt, which describes the workspace, the tools and the limits.";
-    keys::APPEND_SYSTEM_PROMPT, Kind::Text(PROMPT), None, "Is added to the system prompt.";
-    keys::TOOLS, Kind::ListOrNone, None, "The tools that exist, one per value; a single empty value: none at all.";
-    keys::DISALLOWED_TOOLS, Kind::List, None, "Tools that do not exist, one per value.";
-    keys::JSON_SCHEMA, Kind::Object, Some(structured::check_schema), "The JSON schema of the answer. It is checked here too, and sent back at most twice.";
-    keys::MAX_TURNS, Kind::Count, None, "At most so many answers of the model in a turn; else 100.";
-    keys::MAX_BUDGET_USD, Kind::Amount, None, "At most so much money. Needs a price: OpenAI's own models have one, others by price=….";
-    "price", Kind::Word, Some(price), "Dollars per million tokens: input/output or input/cached/output.";
-    "max_tokens", Kind::Count, None, "At most so many tokens in one answer.";
-    "temperature", Kind::Word, Some(number), "How freely the model chooses its words, from 0 to 2.";
-    "reasoning_effort", Kind::Word, None, "How hard a reasoning model thinks, in the server's own words: low, medium, high, …";
-    "context_window", Kind::Count, None, "How many tokens the model takes in. Before it is full, old tool results are shortened and old messages summarised.";
-    "stream_usage", Kind::Switch, None, "Whether to ask for token counts in the stream (true); false for servers that refuse the question.";
-    keys::RESUME, Kind::Word, None, "The id of a session that Ostler kept: this one goes on where it ended.";
-    keys::FORK, Kind::Switch, None, "Go on with a copy: the session that is resumed stays as it is.";
-    "extra_body", Kind::Object, None, "Further fields of each request: a JSON object. They win over Ostler's.";
+/// Settings of the conversation.
+const CONVERSATION_SETTINGS: [Row<()>; 18] = rows! {
+    "retries", Kind::OneOf(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]), None, "Maximum number of retries for a call that failed before its first output (default: 3, or 0 for a script).";
+    keys::MODEL, Kind::Word, None, "Model to use (default: OPENAI_MODEL, or the server's only model).";
+    keys::SYSTEM_PROMPT, Kind::Text(PROMPT), None, "Replace the system prompt, which describes the workspace, the tools and the limits.";
+    keys::APPEND_SYSTEM_PROMPT, Kind::Text(PROMPT), None, "Append text to the system prompt.";
+    keys::TOOLS, Kind::ListOrNone, None, "Enable only these tools, one per value. An empty value disables all of them.";
+    keys::DISALLOWED_TOOLS, Kind::List, None, "Disable a tool, one per value.";
+    keys::JSON_SCHEMA, Kind::Object, Some(structured::check_schema), "JSON schema for the answer. Ostler validates it and asks the model to correct it at most twice.";
+    keys::MAX_TURNS, Kind::Count, None, "Maximum number of model answers per turn (default: 100).";
+    keys::MAX_BUDGET_USD, Kind::Amount, None, "Maximum cost in US dollars. Needs a price: built in for OpenAI's models, otherwise set with price.";
+    "price", Kind::Word, Some(price), "Price in US dollars per million tokens: input/output or input/cached/output.";
+    "max_tokens", Kind::Count, None, "Maximum number of output tokens per answer.";
+    "temperature", Kind::Word, Some(number), "Sampling temperature, from 0 to 2.";
+    "reasoning_effort", Kind::Word, None, "Reasoning effort, as named by the server: low, medium, high, …";
+    "context_window", Kind::Count, None, "Context window of the model in tokens. Before it is full, old tool results are shortened and old messages summarized.";
+    "stream_usage", Kind::Switch, None, "Request token counts in the stream (default: true). Set to false for servers that reject the option.";
+    keys::RESUME, Kind::Word, None, "Id of the session to resume, from Ostler's session log.";
+    keys::FORK, Kind::Switch, None, "Resume a copy of the session and leave the original unchanged.";
+    "extra_body", Kind::Object, None, "Additional fields for each request, as a JSON object. They override Ostler's.";
 };
 
-/// What an agent can do that has this conversation.
+/// Capabilities of every agent with this conversation.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     stream_text: true,
     thinking: true,
@@ -105,12 +106,12 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     long_prompts: true,
 };
 
-/// The settings of the conversation, and then those of a dialect's own.
-pub(crate) fn table(own: impl IntoIterator<Item = Row<()>>) -> Vec<Row<()>> {
-    TALK.into_iter().chain(own).collect()
+/// Returns the settings of the conversation, followed by the dialect's own.
+pub(crate) fn table(extra: impl IntoIterator<Item = Row<()>>) -> Vec<Row<()>> {
+    CONVERSATION_SETTINGS.into_iter().chain(extra).collect()
 }
 
-/// Checks a spec for an agent that has this conversation.
+/// Checks the spec of an agent with this conversation.
 pub(crate) fn launch(
     spec: &Spec,
     table: &[Row<()>],
@@ -118,14 +119,14 @@ pub(crate) fn launch(
 ) -> Result<Launch, SpecError> {
     check(table, &spec.settings)?;
     if let Some(arg) = spec.extra_args.first() {
-        let why = format!("{program} is no program: there is nothing to pass them to");
+        let why = format!("{program} is not an external program and takes no arguments");
         return Err(SpecError::new("extra args", arg, why));
     }
     if spec.settings.is_on(keys::FORK) && spec.settings.last(keys::RESUME).is_none() {
         return Err(SpecError::new(
             keys::FORK,
             "true",
-            "needs resume: a copy of which session?",
+            "needs resume",
         ));
     }
     Ok(Launch {
@@ -139,27 +140,27 @@ pub(crate) fn launch(
     })
 }
 
-/// Opens a conversation for an agent that has this one.
+/// Creates the conversation of an agent.
 pub(crate) fn converse(spec: &Spec, dialect: &dyn Dialect) -> Box<dyn Conversation> {
     Box::new(conversation::ModelConversation::new(
-        plan::Plan::of(spec, dialect, 1),
+        config::LoopConfig::of(spec, dialect, 1),
         &spec.past,
     ))
 }
 
-/// The same for a loop, in which a failure is not the end.
-pub(crate) fn converse_on(spec: &Spec, dialect: &dyn Dialect) -> Box<dyn Conversation> {
+/// Creates the conversation of a loop, which continues after a failure.
+pub(crate) fn converse_in_loop(spec: &Spec, dialect: &dyn Dialect) -> Box<dyn Conversation> {
     Box::new(conversation::ModelConversation::new(
-        plan::Plan::of(spec, dialect, 3),
+        config::LoopConfig::of(spec, dialect, 3),
         &spec.past,
     ))
 }
 
 const NAME: &str = "openai-api";
 
-fn own() -> impl IntoIterator<Item = Row<()>> {
-    let help = "A further header for the server, as Name: value; repeatable.";
-    // Its value may be a key.
+fn extra() -> impl IntoIterator<Item = Row<()>> {
+    let help = "Additional HTTP header, as Name: value. Repeatable.";
+    // The value may be an API key.
     let header = Row {
         key: "header",
         kind: Kind::List,
@@ -168,13 +169,13 @@ fn own() -> impl IntoIterator<Item = Row<()>> {
         secret: true,
         pass: (),
     };
-    SERVER.into_iter().chain([header])
+    SERVER_SETTINGS.into_iter().chain([header])
 }
 
-/// The introduction at the beginning of a recording of this conversation.
-pub(crate) fn introduced(opening: &str) -> Option<orders::Ready> {
-    crate::recording::lines::<orders::Line>(opening).find_map(|line| match line.ostler {
-        orders::Word::Ready(ready) => Some(ready),
+/// Finds the `ready` line at the beginning of a recording.
+pub(crate) fn find_ready(opening: &str) -> Option<runner_protocol::Ready> {
+    crate::recording::lines::<runner_protocol::RunnerLine>(opening).find_map(|line| match line.ostler {
+        runner_protocol::RunnerEvent::Ready(ready) => Some(ready),
         _ => None,
     })
 }
@@ -184,7 +185,7 @@ impl Dialect for OpenAi {
         NAME
     }
 
-    fn goes_on_from_events(&self) -> bool {
+    fn resumes_from_events(&self) -> bool {
         true
     }
 
@@ -197,7 +198,7 @@ impl Dialect for OpenAi {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        listed(&table(own()))
+        list(&table(extra()))
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -205,11 +206,11 @@ impl Dialect for OpenAi {
     }
 
     fn recognizes(&self, opening: &str) -> bool {
-        introduced(opening).is_some_and(|ready| !ready.uncounted && ready.looping.is_none())
+        find_ready(opening).is_some_and(|ready| !ready.uncounted && ready.looping.is_none())
     }
 
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        launch(spec, &table(own()), NAME)
+        launch(spec, &table(extra()), NAME)
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
@@ -221,10 +222,11 @@ impl Dialect for OpenAi {
     }
 }
 
-/// Whether a text can be the base URL of a server. The text is not in the error: it may hold a password.
+/// Checks that a text can be the base URL of a server. The error does not repeat the text, which
+/// may contain a password.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with the URL.
 pub fn url(value: &str) -> Result<(), String> {
     let known = value.starts_with("http://") || value.starts_with("https://");
     let credentials = value
@@ -233,9 +235,9 @@ pub fn url(value: &str) -> Result<(), String> {
     if !known {
         Err("expected a URL that begins with http:// or https://".into())
     } else if credentials {
-        Err("no user or password in the URL, please: keys go into OPENAI_API_KEY or header".into())
+        Err("the URL must not contain a user or password; put keys into OPENAI_API_KEY or header".into())
     } else if value.contains(['?', '#']) {
-        Err("expected what comes before /chat/completions, without ? and #; extra fields go into header or extra_body"
+        Err("expected the part before /chat/completions, without ? and #; put extra fields into header or extra_body"
             .into())
     } else {
         Ok(())
@@ -247,7 +249,7 @@ fn variable(value: &str) -> Result<(), String> {
     if value.chars().all(good) {
         Ok(())
     } else {
-        Err("expected the name of a variable, not a key".into())
+        Err("expected the name of an environment variable, not a key".into())
     }
 }
 

@@ -1,11 +1,12 @@
-//! What tokens cost, where it is known: the caller says it, or the list below does for OpenAI's own server.
+//! Token prices: set by the caller, or from the list below for OpenAI's own server.
 //!
-//! A list grows old. A model that is not on it has no price, and its cost is unknown, never guessed from a like name: only a
-//! name that is the listed one followed by a date counts as the same.
+//! The list goes out of date. A model that is not listed has no price, and its cost is unknown
+//! rather than guessed from a similar name. Only a listed name followed by a date counts as the
+//! same model.
 
 use ostler_core::usage::Tokens;
 
-/// Dollars per million tokens.
+/// Price in dollars per million tokens.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Price {
     input: f64,
@@ -13,7 +14,8 @@ pub(super) struct Price {
     output: f64,
 }
 
-/// OpenAI's list prices for text as of August 2025, in dollars per million tokens: input, cached input, output.
+/// OpenAI's list prices for text as of August 2025, in dollars per million tokens: input, cached
+/// input, output.
 const LIST: &[(&str, [f64; 3])] = &[
     ("gpt-5", [1.25, 0.125, 10.0]),
     ("gpt-5-mini", [0.25, 0.025, 2.0]),
@@ -27,7 +29,7 @@ const LIST: &[(&str, [f64; 3])] = &[
     ("o4-mini", [1.1, 0.275, 4.4]),
 ];
 
-/// Their context windows, in tokens, of the same date.
+/// Context windows of the models, in tokens, as of the same date.
 const WINDOWS: &[(&str, u64)] = &[
     ("gpt-5", 400_000),
     ("gpt-5-mini", 400_000),
@@ -42,7 +44,7 @@ const WINDOWS: &[(&str, u64)] = &[
 ];
 
 impl Price {
-    /// Reads `input/output` or `input/cached/output`.
+    /// Parses `input/output` or `input/cached/output`.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let number = |part: &str| {
             part.trim()
@@ -58,7 +60,7 @@ impl Price {
         }
     }
 
-    /// The list price of a model of OpenAI's.
+    /// Returns the list price of an OpenAI model.
     pub(super) fn listed(model: &str) -> Option<Self> {
         let [input, cached, output] = find(LIST, model)?;
         Some(Self {
@@ -68,7 +70,7 @@ impl Price {
         })
     }
 
-    /// What so many tokens cost.
+    /// Returns the cost of the tokens.
     #[expect(
         clippy::cast_precision_loss,
         reason = "token counts are far below 2^53"
@@ -81,7 +83,7 @@ impl Price {
     }
 }
 
-/// The context window of a model of OpenAI's.
+/// Returns the context window of an OpenAI model.
 pub(super) fn window(model: &str) -> Option<u64> {
     find(WINDOWS, model)
 }
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn cached_tokens_have_a_price_of_their_own() {
+    fn cached_tokens_have_a_separate_price() {
         let price = Price::parse("2/0.5/8").unwrap();
         let tokens = Tokens {
             input: 1_000_000,

@@ -1,6 +1,6 @@
-//! Puts a conversation together again from the events of a session, so that another session can go on with it.
+//! Rebuilds a conversation from the events of a session, so that another session can resume it.
 //!
-//! Whatever changes the conversation says so in an event, and is done here a second time in the same order.
+//! Everything that changes a conversation emits an event, and is repeated here in the same order.
 
 use ostler_core::event::{Event, EventKind, Notice, TextKind};
 use ostler_core::outcome::Cause;
@@ -9,39 +9,39 @@ use serde::{Deserialize, Serialize};
 
 use super::calls::Call;
 use super::context;
-use super::history::{Called, History, LOST, Message};
+use super::history::{HistoryCall, History, LOST, Message};
 
-/// Words of the notices by which a conversation is put together again.
+/// Codes of the notices needed to rebuild a conversation.
 pub(super) mod codes {
-    /// The session gave a message to the turn that is under way; the notice's message is that message.
+    /// A steering message for the current turn; it is the notice's message.
     pub(in crate::openai) const STEERED: &str = "steered";
-    /// The messages that were given so far are in the next request.
+    /// The steering messages so far are in the next request.
     pub(in crate::openai) const STEER_TAKEN: &str = "steer_taken";
     /// Old tool results were shortened.
     pub(in crate::openai) const SHORTENED: &str = "context_shortened";
     /// Old messages were replaced; `raw` is a [`Summary`](super::Summary).
     pub(in crate::openai) const SUMMARISED: &str = "context_summarised";
-    /// An answer went back; `raw` is what the model was told.
+    /// An answer was rejected; `raw` is the message to the model.
     pub(in crate::openai) const SCHEMA_NOT_KEPT: &str = "schema_not_kept";
-    /// A check of the result failed; `raw` is what the model was told.
+    /// A verification failed; `raw` is the message to the model.
     pub(in crate::openai) const NOT_VERIFIED: &str = "not_verified";
-    /// An answer came to nothing; `raw` is what the model was told, if it had said something.
+    /// An answer failed; `raw` is the message to the model, if the answer had any text.
     pub(in crate::openai) const ANSWER_FAILED: &str = "answer_failed";
-    /// A hook of the caller's said something; `raw` is what the model was told.
+    /// A hook returned a message; `raw` is the message to the model.
     pub(in crate::openai) const HOOK_SAID: &str = "hook_said";
 }
 
-/// What a summary stands for.
+/// A summary of old messages.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Summary {
-    /// How many messages, from the first on.
+    /// Number of messages replaced, from the first one.
     pub(super) replaced: usize,
-    /// What was put in their place.
+    /// The summary.
     pub(super) summary: String,
 }
 
 impl History {
-    /// Rebuilds a conversation from the events of a session, as far as they go.
+    /// Rebuilds a conversation from the events of a session.
     pub fn rebuild<'a>(events: impl IntoIterator<Item = &'a EventKind>) -> Self {
         let mut builder = Builder::default();
         for kind in events {
@@ -52,7 +52,7 @@ impl History {
     }
 }
 
-/// The calls that wait for a person's approval at the end of a session.
+/// Returns the calls that wait for a person's approval at the end of a session.
 pub(super) fn pending(past: &[Event]) -> Vec<Call> {
     let begins = past
         .iter()
@@ -62,7 +62,7 @@ pub(super) fn pending(past: &[Event]) -> Vec<Call> {
     let needs = |event: &Event| matches!(&event.kind, EventKind::TurnEnded(turn) if turn.outcome.cause == Cause::NeedsInput);
     let waits = |id: &str| {
         last.iter()
-            .any(|event| matches!(&event.kind, EventKind::ToolResult(result) if result.id == id && result.output == WAITS))
+            .any(|event| matches!(&event.kind, EventKind::ToolResult(result) if result.id == id && result.output == AWAITING_APPROVAL))
     };
     let call = |event: &Event| match &event.kind {
         EventKind::ToolCall(call) if waits(&call.id) => {
@@ -77,16 +77,16 @@ pub(super) fn pending(past: &[Event]) -> Vec<Call> {
     }
 }
 
-/// What the model is told of a call that waits for a person's approval: the output of its result.
-pub const WAITS: &str = "This call was not made: it waits for a person's approval.";
+/// Result of a call that waits for a person's approval, as seen by the model.
+pub const AWAITING_APPROVAL: &str = "This call was not made: it waits for a person's approval.";
 
-/// Puts a conversation together from events.
+/// Builds a conversation from events.
 #[derive(Debug, Default)]
 struct Builder {
     history: History,
-    /// Messages that came in between and are in no request yet.
+    /// Steering messages that are not in a request yet.
     steered: Vec<String>,
-    /// The message that the last text belonged to.
+    /// Id of the message that the last text belonged to.
     message: Option<String>,
     /// Whether the last assistant message can still grow.
     open: bool,
@@ -110,7 +110,7 @@ impl Builder {
             EventKind::ToolCall(call) if call.parent.is_none() => {
                 let input = call.input.get();
                 let arguments = if input.starts_with('{') { input } else { "{}" };
-                let called = Called {
+                let called = HistoryCall {
                     id: call.id.clone(),
                     name: call.name.clone(),
                     arguments: arguments.to_owned(),
@@ -143,13 +143,13 @@ impl Builder {
             | codes::HOOK_SAID => {
                 let question = raw.and_then(|raw| serde_json::from_str(raw).ok());
                 self.open = false;
-                self.history.0.extend(question.map(Message::Told));
+                self.history.0.extend(question.map(Message::Injected));
             }
             _ => {}
         }
     }
 
-    /// A turn is over, or ended without a word about it.
+    /// Ends a turn, including one without an end event.
     fn pause(&mut self) {
         self.history.settle(LOST);
         self.take_steered();
@@ -162,7 +162,7 @@ impl Builder {
             .extend(self.steered.drain(..).map(Message::User));
     }
 
-    /// A result stands behind its call: servers refuse any other order, and a result that nobody asked for.
+    /// Inserts a result after its call: servers reject any other order, and results without a call.
     fn result(&mut self, id: &str, output: &str) {
         self.open = false;
         let calls_it = |message: &Message| matches!(message, Message::Assistant { calls, .. } if calls.iter().any(|call| call.id == id));
@@ -188,15 +188,15 @@ impl Builder {
 
     fn summarised(&mut self, Summary { replaced, summary }: &Summary) {
         let mut cut = (*replaced).min(self.history.0.len());
-        // A log that lost something must not part a result from its call.
+        // An incomplete log must not separate a result from its call.
         while matches!(self.history.0.get(cut), Some(Message::Tool { .. })) {
             cut += 1;
         }
         context::replace(&mut self.history, cut, summary);
     }
 
-    /// The assistant message that is being said.
-    fn assistant(&mut self) -> (&mut String, &mut Vec<Called>) {
+    /// Returns the current assistant message.
+    fn assistant(&mut self) -> (&mut String, &mut Vec<HistoryCall>) {
         if !(self.open && matches!(self.history.0.last(), Some(Message::Assistant { .. }))) {
             self.history.push(Message::Assistant {
                 text: String::new(),

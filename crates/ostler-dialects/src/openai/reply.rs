@@ -1,4 +1,5 @@
-//! One answer of the model while it comes in: text and thoughts go out as events, tool calls are put together.
+//! An answer of the model as it arrives: emits text and thinking as events, and assembles tool
+//! calls.
 
 use ostler_core::clip::{Capped, OUTPUT_CAP};
 use ostler_core::dialect::Outbox;
@@ -6,58 +7,58 @@ use ostler_core::event::{Text, TextKind};
 use ostler_core::usage::Tokens;
 
 use super::calls::{Call, Calls};
-use super::chunk::{self, Chunk, Delta, Part, Problem};
+use super::chunk::{self, Chunk, Delta, Part, ApiError};
 use crate::lenient::{Content, Node};
 
-/// Whether what the model says is told to the caller.
+/// Whether the answer is emitted to the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Audience {
-    /// It is an answer.
+    /// A normal answer.
     Caller,
-    /// It is for Ostler itself: a summary of what was said.
-    Nobody,
+    /// For internal use: a summary of the conversation.
+    Internal,
 }
 
-/// One answer while it comes in.
+/// An answer as it arrives.
 #[derive(Debug)]
-pub(super) struct Reply {
+pub(super) struct PartialReply {
     audience: Audience,
-    /// What the events of this answer have in common.
+    /// Message id of the events of this answer.
     message: String,
     named: bool,
     text: Capped,
     calls: Calls,
     pub(super) finish: Option<String>,
     pub(super) refused: bool,
-    pub(super) problem: Option<Problem>,
-    /// The model that was asked, and the one that the server says has answered.
+    pub(super) api_error: Option<ApiError>,
+    /// Requested model, and the model reported by the server.
     pub(super) asked: String,
     pub(super) model: Option<String>,
-    pub(super) spent: Option<Spent>,
-    /// Whether what it used is told with a later answer.
+    pub(super) usage: Option<ReplyUsage>,
+    /// Whether its usage is reported with a later answer.
     pub(super) later: bool,
-    /// How many pieces were understood, and how many were not.
-    pub(super) pieces: u64,
+    /// Number of chunks that were parsed, and of those that were not.
+    pub(super) chunks: u64,
     pub(super) unreadable: u64,
     pub(super) done: bool,
 }
 
-/// What an answer used, as the server says it.
+/// Usage of an answer, as reported by the server.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Spent {
+pub(super) struct ReplyUsage {
     pub(super) tokens: Tokens,
-    /// Dollars, from servers that say it.
+    /// Cost in dollars, from servers that report it.
     pub(super) cost: Option<f64>,
-    /// Dollars, from a price list.
+    /// Cost in dollars, from a price list.
     pub(super) estimate: Option<f64>,
-    /// Dollars of a part; the rest is unknown.
+    /// Known part of the cost in dollars; the rest is unknown.
     pub(super) partial: Option<f64>,
-    /// Whether the tokens are known, and not only the cost.
+    /// Whether the tokens are known, in addition to the cost.
     pub(super) counted: bool,
 }
 
-impl Reply {
-    /// An answer that has not begun, of the model `asked`; `message` names it until the server does.
+impl PartialReply {
+    /// Creates an empty answer. `message` is its id until the server sends one.
     pub(super) fn new(audience: Audience, message: String, asked: String) -> Self {
         Self {
             audience,
@@ -67,25 +68,25 @@ impl Reply {
             calls: Calls::default(),
             finish: None,
             refused: false,
-            problem: None,
+            api_error: None,
             asked,
             model: None,
-            spent: None,
+            usage: None,
             later: false,
-            pieces: 0,
+            chunks: 0,
             unreadable: 0,
             done: false,
         }
     }
 
-    /// Takes a piece.
+    /// Adds a chunk.
     pub(super) fn take(&mut self, chunk: &Chunk<'_>, out: &mut Outbox) {
-        self.pieces += 1;
-        if let Some(problem) = chunk.fault() {
-            self.problem = Some(problem);
+        self.chunks += 1;
+        if let Some(api_error) = chunk.api_error() {
+            self.api_error = Some(api_error);
             return;
         }
-        // The step's own name stays in front: servers exist that give every answer the same id.
+        // The step's name stays as a prefix: some servers give every answer the same id.
         if let (false, Some(id)) = (self.named, chunk.id.text().filter(|id| !id.is_empty())) {
             self.message = format!("{}:{id}", self.message);
             self.named = true;
@@ -98,13 +99,13 @@ impl Reply {
             .map()
             .is_some_and(|usage| usage.later.text() == Some("true"));
         let extra = chunk.x_groq.map().and_then(|extra| extra.usage.map());
-        if let Some(tokens) = chunk.usage.map().or(extra).and_then(spent) {
-            self.spent = Some(tokens); // cumulative where it is said with every piece
+        if let Some(tokens) = chunk.usage.map().or(extra).and_then(usage) {
+            self.usage = Some(tokens); // cumulative where it is said with every piece
         }
-        // Only one answer is asked for; a server that sends more does not get them mixed up.
+        // Only one answer is requested; additional ones are ignored.
         let first = |choice: &&chunk::Choice<'_>| choice.index.count().unwrap_or(0) == 0;
         for choice in chunk.choices.0.iter().filter_map(Node::map).filter(first) {
-            // A whole message instead of pieces; behind pieces it only repeats them.
+            // A whole message instead of deltas. After deltas it only repeats them.
             let whole = choice.message.map().filter(|_| self.is_blank());
             for delta in choice.delta.map().into_iter().chain(whole) {
                 self.delta(delta, out);
@@ -133,10 +134,10 @@ impl Reply {
             self.say(TextKind::Reply, refusal, out);
         }
         for piece in delta.tool_calls.0.iter().filter_map(Node::map) {
-            self.calls.take(piece);
+            self.calls.push(piece);
         }
         if let Some(function) = delta.function_call.map() {
-            self.calls.take_function(
+            self.calls.push_function(
                 function.name.or_empty(),
                 chunk::arguments(function.arguments),
             );
@@ -179,34 +180,34 @@ impl Reply {
         }
     }
 
-    /// Whether it is for Ostler itself.
+    /// Returns true if the answer is for internal use.
     pub(super) fn is_private(&self) -> bool {
-        self.audience == Audience::Nobody
+        self.audience == Audience::Internal
     }
 
-    /// Whether the server said that this was all.
+    /// Returns true if the server reported the end of the answer.
     pub(super) fn is_whole(&self) -> bool {
         self.done || self.finish.is_some()
     }
 
-    /// Whether its tool calls were more than anybody can want.
+    /// Returns true if the tool calls exceeded the limits.
     pub(super) fn is_flood(&self) -> bool {
         self.calls.overflowed
     }
 
-    /// Whether nothing was said or called.
+    /// Returns true if the answer has neither text nor calls.
     pub(super) fn is_blank(&self) -> bool {
         self.text.is_empty() && self.calls.is_empty()
     }
 
-    /// The text and the calls.
+    /// Returns the text and the calls.
     pub(super) fn into_parts(self) -> (String, Vec<Call>) {
         (self.text.into_text(), self.calls.finish())
     }
 }
 
-/// Disjoint counters out of the server's, which contain each other.
-fn spent(tokens: &chunk::Tokens<'_>) -> Option<Spent> {
+/// Converts the server's counters, which overlap, to disjoint ones.
+fn usage(tokens: &chunk::Tokens<'_>) -> Option<ReplyUsage> {
     let (prompt, output) = (
         tokens.prompt_tokens.count(),
         tokens.completion_tokens.count(),
@@ -243,7 +244,7 @@ fn spent(tokens: &chunk::Tokens<'_>) -> Option<Spent> {
         output: output.unwrap_or(0).max(reasoning.unwrap_or(0)),
         reasoning,
     };
-    Some(Spent {
+    Some(ReplyUsage {
         tokens: counters,
         cost: tokens.cost.amount(),
         estimate: tokens.estimated_cost.amount(),

@@ -1,16 +1,16 @@
-//! The request for one answer.
+//! Request for one answer.
 
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::history::Message;
-use super::orders::{Ready, ToolOffer};
-use super::plan::Plan;
+use super::runner_protocol::{Ready, ToolOffer};
+use super::config::LoopConfig;
 
-/// What goes into a request.
+/// Contents of a request.
 pub(super) struct Request<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) config: &'a LoopConfig,
     pub(super) ready: &'a Ready,
     pub(super) model: &'a str,
     pub(super) system: &'a str,
@@ -44,7 +44,7 @@ struct StreamOptions {
     include_usage: bool,
 }
 
-/// The system prompt, then the conversation.
+/// System prompt, followed by the conversation.
 struct Messages<'a> {
     system: &'a str,
     rest: &'a [Message],
@@ -92,17 +92,17 @@ struct Schema {
 }
 
 impl Request<'_> {
-    /// The request as JSON.
+    /// Serializes the request.
     pub(super) fn to_json(&self) -> RawJson {
         let Self {
-            plan,
+            config,
             ready,
             model,
             system,
             messages,
             tools,
         } = self;
-        let schema = plan
+        let schema = config
             .json_schema
             .as_deref()
             .and_then(|text| RawJson::parse(text).ok());
@@ -113,7 +113,7 @@ impl Request<'_> {
                 rest: messages,
             },
             stream: true,
-            stream_options: plan.stream_usage.then_some(StreamOptions {
+            stream_options: config.stream_usage.then_some(StreamOptions {
                 include_usage: true,
             }),
             tools: tools
@@ -130,22 +130,22 @@ impl Request<'_> {
                     schema,
                 },
             }),
-            max_tokens: plan.max_tokens.filter(|_| !ready.official),
-            max_completion_tokens: plan.max_tokens.filter(|_| ready.official),
-            temperature: plan
+            max_tokens: config.max_tokens.filter(|_| !ready.official),
+            max_completion_tokens: config.max_tokens.filter(|_| ready.official),
+            temperature: config
                 .temperature
                 .as_deref()
                 .and_then(|t| serde_json::from_str(t).ok()),
-            reasoning_effort: plan.reasoning_effort.as_deref(),
+            reasoning_effort: config.reasoning_effort.as_deref(),
         };
         let raw = RawJson::of(&body);
-        plan.extra_body
+        config.extra_body
             .as_deref()
             .map_or(raw.clone(), |extra| merged(&raw, extra))
     }
 }
 
-/// The caller's own fields win: that is what they are for.
+/// Merges the caller's additional fields, which take precedence.
 fn merged(body: &RawJson, extra: &str) -> RawJson {
     type Fields = serde_json::Map<String, serde_json::Value>;
     match (

@@ -1,5 +1,6 @@
-//! One question to a model and its answer, for whoever keeps the conversation: messages become a request, the pieces of the
-//! answer a reply. And the other way round, for a model that is asked in some other way and is to look like a server.
+//! A single request to a model, for callers that manage the conversation themselves: messages
+//! become a request, and the chunks of the response a reply. Also the reverse, for a model that is
+//! not an API but must look like one.
 
 use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::{EventKind, Text};
@@ -13,32 +14,32 @@ use serde_json::json;
 
 use super::blame;
 use super::chunk::Chunk;
-use super::orders::Failed;
+use super::runner_protocol::Failed;
 use super::prices::Price;
-use super::reply::{Audience, Reply};
+use super::reply::{Audience, PartialReply};
 use crate::plain::{self, Content, Message, Stop, ToolRequest};
 
-/// A question: the conversation so far, and the tools that there are.
+/// A request: the conversation so far and the available tools.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Question<'a> {
-    /// The model that is asked.
+pub struct ModelRequest<'a> {
+    /// Name of the model.
     pub model: &'a str,
-    /// What was said.
+    /// The conversation.
     #[serde(serialize_with = "messages")]
     pub messages: &'a [Message],
-    /// The tools that the model may ask for.
+    /// Tools that the model may call.
     #[serde(serialize_with = "offers", skip_serializing_if = "<[_]>::is_empty")]
     pub tools: &'a [ToolOffer],
 }
 
-impl Question<'_> {
-    /// The request for a server.
+impl ModelRequest<'_> {
+    /// Serializes the request for a server.
     #[must_use]
     pub fn request(&self) -> String {
         #[derive(Serialize)]
         struct Streamed<'a> {
             #[serde(flatten)]
-            question: &'a Question<'a>,
+            question: &'a ModelRequest<'a>,
             stream: bool,
             stream_options: Options,
         }
@@ -75,7 +76,7 @@ fn offers<S: Serializer>(tools: &[ToolOffer], serializer: S) -> Result<S::Ok, S:
     }))
 }
 
-/// A message as the interface has it.
+/// A message in the format of the API.
 struct Written<'a>(&'a Message);
 
 impl Serialize for Written<'_> {
@@ -98,7 +99,7 @@ impl Serialize for Written<'_> {
             map.serialize_entry("tool_call_id", tool_call_id)?;
         }
         match self.0.content() {
-            // Parts are a list; what is structured in any other way is no content that a server takes.
+            // A list of parts. Servers accept no other structured content.
             Content::Structured(raw) if raw.get().starts_with('[') => {
                 map.serialize_entry("content", raw)?
             }
@@ -120,20 +121,20 @@ fn wrapped(call: &ToolRequest) -> serde_json::Value {
     json!({"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.args.get()}})
 }
 
-/// The answer to a question, while it comes in.
+/// Parser for the response to a request.
 #[derive(Debug)]
-pub struct Answering {
-    reply: Reply,
+pub struct ReplyParser {
+    reply: PartialReply,
     out: Outbox,
-    /// Whether OpenAI's own server answers: its prices are known.
+    /// Whether the server is OpenAI's own, whose prices are known.
     official: bool,
 }
 
-impl Answering {
-    /// The answer of this model.
+impl ReplyParser {
+    /// Creates a parser for the response of this model.
     #[must_use]
     pub fn new(model: &str, official: bool) -> Self {
-        let reply = Reply::new(Audience::Caller, String::new(), model.to_owned());
+        let reply = PartialReply::new(Audience::Caller, String::new(), model.to_owned());
         Self {
             reply,
             out: Outbox::default(),
@@ -141,8 +142,8 @@ impl Answering {
         }
     }
 
-    /// Takes a payload of the server's, and says what it adds to the answer.
-    pub fn hear(&mut self, payload: &str) -> Vec<Text> {
+    /// Parses a payload from the server and returns the text it adds.
+    pub fn push(&mut self, payload: &str) -> Vec<Text> {
         match serde_json::from_str::<Chunk<'_>>(payload) {
             _ if payload.trim() == "[DONE]" => self.reply.done = true,
             Ok(chunk) => self.reply.take(&chunk, &mut self.out),
@@ -158,23 +159,23 @@ impl Answering {
         self.out.drain().filter_map(text).collect()
     }
 
-    /// The whole answer.
+    /// Returns the complete reply.
     ///
     /// # Errors
-    /// Why it is none, and what it used all the same.
+    /// Returns why there is no reply, and its usage.
     pub fn finish(self) -> Result<plain::Reply, (Outcome, Vec<Usage>)> {
         let Self {
             reply, official, ..
         } = self;
         let model = reply.model.clone().unwrap_or_else(|| reply.asked.clone());
-        let usage = reply.spent.map(|spent| {
-            let usage = Usage::of(Some(model.clone()), spent.tokens);
+        let usage = reply.usage.map(|usage_chunk| {
+            let usage = Usage::of(Some(model.clone()), usage_chunk.tokens);
             let listed = || {
                 Price::listed(&model)
                     .filter(|_| official)
-                    .map(|price| price.of(&spent.tokens))
+                    .map(|price| price.of(&usage_chunk.tokens))
             };
-            match (spent.cost, spent.partial, spent.estimate.or_else(listed)) {
+            match (usage_chunk.cost, usage_chunk.partial, usage_chunk.estimate.or_else(listed)) {
                 (Some(cost), ..) => usage.reported(cost),
                 (None, Some(partial), _) => usage.partial(partial),
                 (None, None, Some(estimate)) => usage.estimated(estimate),
@@ -194,7 +195,7 @@ impl Answering {
             } else {
                 call.id.clone()
             };
-            // What is no object is passed on as it came: the tool says what is wrong with it.
+            // Arguments that are not an object are passed on, so that the tool reports the error.
             let args = call
                 .input()
                 .unwrap_or_else(|_| RawJson::string(&call.arguments));
@@ -220,35 +221,35 @@ impl Answering {
     }
 }
 
-/// What a failed call comes to.
+/// Determines the outcome of a failed call.
 #[must_use]
 pub fn outcome_of(failed: &Failed) -> Outcome {
     blame::of_failure(failed)
 }
 
-/// A question as Ostler's own conversation wrote it.
+/// A request written by Ostler's own conversation.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Asked {
-    /// What was said.
+pub struct ParsedRequest {
+    /// The conversation.
     pub messages: Vec<Message>,
-    /// The tools that there are.
+    /// The available tools.
     pub tools: Vec<ToolOffer>,
 }
 
-impl Asked {
-    /// Reads a request.
+impl ParsedRequest {
+    /// Parses a request.
     ///
     /// # Errors
-    /// The parser's words. The request is Ostler's own, so it is a fault in Ostler.
+    /// Returns the parser's error. The request is Ostler's own, so this is a bug in Ostler.
     pub fn of(request: &str) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Request {
-            messages: Vec<Line>,
+            messages: Vec<RawMessage>,
             #[serde(default)]
             tools: Vec<Offer>,
         }
         #[derive(Deserialize)]
-        struct Line {
+        struct RawMessage {
             role: String,
             #[serde(default)]
             name: Option<String>,
@@ -282,7 +283,7 @@ impl Asked {
                 RawJson::parse(&arguments).unwrap_or_else(|_| RawJson::of(&serde_json::Map::new()));
             ToolRequest { id, name, args }
         };
-        let message = |line: Line| {
+        let message = |line: RawMessage| {
             let content = line.content.unwrap_or_default();
             match &*line.role {
                 "system" => Message::System { content },
@@ -315,9 +316,9 @@ impl Asked {
     }
 }
 
-/// A piece of an answer, as a server would send it.
+/// Formats text as a chunk, as a server would send it.
 #[must_use]
-pub fn piece(text: &Text) -> String {
+pub fn text_chunk(text: &Text) -> String {
     let key = match text.kind {
         ostler_core::event::TextKind::Reply => "content",
         ostler_core::event::TextKind::Thinking => "reasoning_content",
@@ -325,9 +326,9 @@ pub fn piece(text: &Text) -> String {
     json!({"choices": [{"index": 0, "delta": {key: text.text}}]}).to_string()
 }
 
-/// What follows the text of an answer: its tool calls, how it ended, what it used.
+/// Formats the chunks after the text of a reply: tool calls, finish reason and usage.
 #[must_use]
-pub fn pieces_behind(reply: &plain::Reply) -> Vec<String> {
+pub fn final_chunks(reply: &plain::Reply) -> Vec<String> {
     let calls = reply.tool_calls.iter().enumerate().map(|(index, call)| {
         let mut call = wrapped(call);
         call["index"] = json!(index);
@@ -340,12 +341,12 @@ pub fn pieces_behind(reply: &plain::Reply) -> Vec<String> {
         Stop::Refused => "content_filter",
     };
     let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}).to_string();
-    calls.chain([end]).chain(spent(&reply.usage)).collect()
+    calls.chain([end]).chain(usage_chunk(&reply.usage)).collect()
 }
 
-/// What an answer used. Several models become one sum: an answer of a server has one model.
+/// Formats usage as a chunk. Several models are combined, because a server's answer has one model.
 #[must_use]
-pub fn spent(usage: &[Usage]) -> Option<String> {
+pub fn usage_chunk(usage: &[Usage]) -> Option<String> {
     let mut sum = usage.first()?.clone();
     usage[1..].iter().for_each(|other| sum.add(other));
     let input = [sum.input, sum.cache_read, sum.cache_write]
@@ -353,7 +354,7 @@ pub fn spent(usage: &[Usage]) -> Option<String> {
         .flatten()
         .reduce(u64::saturating_add);
     let mut tokens = serde_json::Map::new();
-    // What is not known is left out, and not said to be nothing.
+    // Unknown counts are omitted rather than reported as zero.
     if let Some(input) = input {
         tokens.insert("prompt_tokens".into(), json!(input));
         let (read, written) = (sum.cache_read.unwrap_or(0), sum.cache_write.unwrap_or(0));
@@ -384,13 +385,13 @@ pub fn spent(usage: &[Usage]) -> Option<String> {
     Some(last.to_string())
 }
 
-/// What is said in its place when it is told with a later answer.
+/// Formats the placeholder for usage that is reported with a later answer.
 #[must_use]
-pub fn spent_later() -> String {
+pub fn usage_later_chunk() -> String {
     json!({"choices": [], "usage": {"later": "true"}}).to_string()
 }
 
-/// The failure that has this outcome.
+/// Creates a failure with this outcome.
 #[must_use]
 pub fn failed_with(outcome: Outcome) -> Failed {
     Failed {

@@ -1,87 +1,89 @@
-//! Server-sent events: what a streamed answer is wrapped in. Only the payloads matter here.
+//! Parser for server-sent events, the framing of a streamed answer. Only payloads matter here.
 
 use ostler_core::lines::{Line, Lines};
 
-/// Takes bytes as they come and gives the payload of each event.
+/// Incremental parser: takes bytes and emits the payload of each event.
 #[derive(Debug, Default)]
-pub struct Events {
+pub struct SseParser {
     lines: Lines,
     data: String,
 }
 
-/// What was in the stream.
+/// An item of the stream.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Seen<'a> {
-    /// The payload of an event, on one line.
+pub enum SseItem<'a> {
+    /// Payload of an event, on one line.
     Data(&'a str),
-    /// A comment: the connection lives.
+    /// A comment, which shows that the connection is alive.
     Comment,
-    /// A line that is no part of any event, such as an error page.
+    /// A line outside any event, such as part of an error page.
     Stray(&'a str),
 }
 
-/// What a server says when it has said everything.
+/// Payload that marks the end of the stream.
 const DONE: &str = "[DONE]";
 
-/// The longest payload of several lines.
+/// Maximum length of a payload of several lines.
 const CAP: usize = 16 * 1024 * 1024;
 
-impl Events {
-    /// A stream from which nothing was read.
+impl SseParser {
+    /// Creates a parser at the start of a stream.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the next bytes.
-    pub fn push(&mut self, bytes: &[u8], mut see: impl FnMut(Seen<'_>)) {
+    /// Parses the next bytes.
+    pub fn push(&mut self, bytes: &[u8], mut emit: impl FnMut(SseItem<'_>)) {
         let Self { lines, data } = self;
-        lines.push(bytes, |line| take(data, &line, &mut see));
+        lines.push(bytes, |line| on_line(data, &line, &mut emit));
     }
 
-    /// The stream came to its end. What was begun is given too: servers forget the last empty line.
-    pub fn finish(&mut self, mut see: impl FnMut(Seen<'_>)) {
+    /// Ends the stream. An incomplete event is emitted too, because servers forget the last empty
+    /// line.
+    pub fn finish(&mut self, mut emit: impl FnMut(SseItem<'_>)) {
         let Self { lines, data } = self;
-        lines.finish(|line| take(data, &line, &mut see));
-        flush(data, &mut see);
+        lines.finish(|line| on_line(data, &line, &mut emit));
+        flush(data, &mut emit);
     }
 }
 
-fn take(data: &mut String, line: &Line<'_>, see: &mut impl FnMut(Seen<'_>)) {
+fn on_line(data: &mut String, line: &Line<'_>, emit: &mut impl FnMut(SseItem<'_>)) {
     let line = match line {
         Line::Text { text, .. } => text.as_ref(),
         Line::Oversize { head, .. } => head.as_str(),
     };
     let line = line.trim_end_matches('\r');
     if line.is_empty() {
-        return flush(data, see);
+        return flush(data, emit);
     }
     match line.split_once(':') {
-        Some(("", _)) => see(Seen::Comment),
+        Some(("", _)) => emit(SseItem::Comment),
         Some(("data", payload)) => {
             let payload = payload.strip_prefix(' ').unwrap_or(payload);
-            // Some servers leave out the empty line between two payloads, and a flood of lines must end somewhere.
+            // Some servers omit the empty line between payloads, and the length must be limited.
             let begins = payload.starts_with("{\"") || payload == DONE;
             if begins || data.len() + payload.len() > CAP {
-                flush(data, see);
+                flush(data, emit);
             }
-            // A payload of several lines is JSON with line breaks in it; a space does as well there.
+            // A payload of several lines is JSON with line breaks, where a space works just as
+            // well.
             if !data.is_empty() {
                 data.push(' ');
             }
             data.push_str(payload);
             if data == DONE {
-                flush(data, see);
+                flush(data, emit);
             }
         }
         Some(("event" | "id" | "retry", _)) => {}
-        _ => see(Seen::Stray(line)),
+        _ => emit(SseItem::Stray(line)),
     }
 }
 
-fn flush(data: &mut String, see: &mut impl FnMut(Seen<'_>)) {
+fn flush(data: &mut String, emit: &mut impl FnMut(SseItem<'_>)) {
     if !data.is_empty() {
-        see(Seen::Data(data));
+        emit(SseItem::Data(data));
         data.clear();
     }
 }
@@ -90,19 +92,19 @@ fn flush(data: &mut String, see: &mut impl FnMut(Seen<'_>)) {
 mod tests {
     use super::*;
 
-    fn seen(stream: &[u8], chunk: usize) -> Vec<String> {
-        let mut events = Events::new();
+    fn items(stream: &[u8], chunk: usize) -> Vec<String> {
+        let mut events = SseParser::new();
         let mut all = Vec::new();
-        let mut see = |seen: Seen<'_>| all.push(format!("{seen:?}"));
-        for piece in stream.chunks(chunk) {
-            events.push(piece, &mut see);
+        let mut emit = |items: SseItem<'_>| all.push(format!("{items:?}"));
+        for bytes in stream.chunks(chunk) {
+            events.push(bytes, &mut emit);
         }
-        events.finish(&mut see);
+        events.finish(&mut emit);
         all
     }
 
     #[test]
-    fn payloads_come_out_however_the_stream_is_cut_and_written() {
+    fn payloads_are_parsed_for_every_split() {
         let stream = ": hello\r\n\r\nevent: x\r\ndata: {\"a\":\"ä\"}\r\n\r\ndata:{\"b\":1}\n\nid: 3\ndata: {\"c\":\ndata: 2}\n\ndata: [DONE]\n";
         let wanted = [
             "Comment",
@@ -112,22 +114,22 @@ mod tests {
             "Data(\"[DONE]\")",
         ];
         for chunk in 1..stream.len() {
-            assert_eq!(seen(stream.as_bytes(), chunk), wanted, "cut at {chunk}");
+            assert_eq!(items(stream.as_bytes(), chunk), wanted, "cut at {chunk}");
         }
     }
 
     #[test]
-    fn what_is_no_event_is_not_lost() {
+    fn lines_outside_events_are_reported() {
         assert_eq!(
-            seen(b"<html>\n<p>: no\n", 7),
+            items(b"<html>\n<p>: no\n", 7),
             ["Stray(\"<html>\")", "Stray(\"<p>: no\")"]
         );
         assert_eq!(
-            seen(b"data: {\"a\":1}\ndata: {\"b\":2}\n", 5),
+            items(b"data: {\"a\":1}\ndata: {\"b\":2}\n", 5),
             ["Data(\"{\\\"a\\\":1}\")", "Data(\"{\\\"b\\\":2}\")"]
         );
         assert_eq!(
-            seen(b"data: {\"half\":1}", 4),
+            items(b"data: {\"half\":1}", 4),
             ["Data(\"{\\\"half\\\":1}\")"]
         );
     }

@@ -1,12 +1,13 @@
-//! Whether an answer keeps to the caller's schema. The server was asked to see to it; some do not (pitfall P64).
+//! Validates an answer against the caller's schema. The server was asked to do so, but some do not
+//! (pitfall P64).
 
 use ostler_core::raw_json::RawJson;
 use serde_json::Value;
 
-/// Checks an answer, and gives the value in it.
+/// Checks an answer and returns its value.
 ///
 /// # Errors
-/// What is wrong, in words that the model can act on.
+/// Returns what is wrong, in a form that the model can act on.
 pub(super) fn check(schema: &str, answer: &str) -> Result<RawJson, String> {
     let text = unfenced(answer);
     let value: Value =
@@ -27,10 +28,10 @@ pub(super) fn check(schema: &str, answer: &str) -> Result<RawJson, String> {
     }
 }
 
-/// Whether a schema is one.
+/// Checks that a schema is valid.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with it.
 pub(super) fn check_schema(schema: &str) -> Result<(), String> {
     let schema: Value = serde_json::from_str(schema).map_err(|error| error.to_string())?;
     jsonschema::validator_for(&schema)
@@ -38,7 +39,7 @@ pub(super) fn check_schema(schema: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())
 }
 
-/// The answer without the fence that some models put around JSON.
+/// Removes the fence that some models put around JSON.
 fn unfenced(answer: &str) -> &str {
     let text = answer.trim();
     let inner = text
@@ -59,7 +60,7 @@ mod tests {
 
     // P64
     #[test]
-    fn an_answer_is_checked_whatever_the_server_promised() {
+    fn answer_is_validated_locally() {
         assert_eq!(check(SCHEMA, "{\"n\": 1}").unwrap().get(), "{\"n\": 1}");
         assert_eq!(
             check(SCHEMA, "```json\n{\"n\":1}\n```").unwrap().get(),

@@ -1,22 +1,22 @@
-//! What the model is told before anything else: where it is, what it can use, where the boundaries are.
+//! The system prompt: workspace, tools and boundaries.
 
-use super::orders::Ready;
-use super::plan::Plan;
+use super::runner_protocol::Ready;
+use super::config::LoopConfig;
 
-/// The system prompt.
-pub(super) fn prompt(plan: &Plan, ready: &Ready) -> String {
-    let own = plan
+/// Builds the system prompt.
+pub(super) fn prompt(config: &LoopConfig, ready: &Ready) -> String {
+    let base = config
         .system_prompt
         .clone()
-        .unwrap_or_else(|| standard(plan, ready));
-    // A server is told the schema in its own way; a model that is asked in another way is not.
-    let schema = plan
+        .unwrap_or_else(|| standard(config, ready));
+    // A server gets the schema in the request; a model that is not an API needs it in the prompt.
+    let schema = config
         .json_schema
         .as_ref()
         .filter(|_| ready.looping.is_some());
     let schema = schema
         .map(|schema| format!("Your last answer is nothing but JSON of this schema: {schema}"));
-    let parts = [Some(own), plan.append_system_prompt.clone(), schema]
+    let parts = [Some(base), config.append_system_prompt.clone(), schema]
         .into_iter()
         .flatten();
     parts
@@ -25,7 +25,7 @@ pub(super) fn prompt(plan: &Plan, ready: &Ready) -> String {
         .join("\n\n")
 }
 
-fn standard(plan: &Plan, ready: &Ready) -> String {
+fn standard(config: &LoopConfig, ready: &Ready) -> String {
     let asks = ready.looping.as_ref().is_some_and(|looping| looping.asks);
     let alone = if asks {
         "."
@@ -57,7 +57,7 @@ fn standard(plan: &Plan, ready: &Ready) -> String {
         }
         text.push_str(&format!(
             "\nLimits: at most {} steps for this task.\n",
-            plan.max_turns
+            config.max_turns
         ));
     }
     text.push_str("\nWhen you are done, say in a few sentences what you did and what you found.");

@@ -1,14 +1,15 @@
-//! What a call of one of Ostler's own tools would do, for rules to decide on.
+//! Classifies calls of Ostler's own tools for the permission policy.
 
 use ostler_core::permission::{Command, ToolKind, ToolUse};
 use ostler_core::raw_json::RawJson;
 
 use crate::lenient::{Content, Scalar, Table};
 
-/// The tool that runs commands.
+/// Name of the tool that runs commands.
 pub(super) const RUN_COMMAND: &str = "run_command";
 
-/// The tools by their names, as the body offers them. Whatever is not here is a tool of the caller's, and nobody knows.
+/// Tools by name, as offered by the runner. Any other tool belongs to the caller, and its effects
+/// are unknown.
 const TOOLS: &[(&str, ToolKind)] = &[
     ("read_file", ToolKind::Read),
     ("list_files", ToolKind::Read),
@@ -22,17 +23,17 @@ const TOOLS: &[(&str, ToolKind)] = &[
     (RUN_COMMAND, ToolKind::Execute),
 ];
 
-/// The arguments that are paths.
+/// Arguments that are paths.
 const PATHS: &[&str] = &["path", "from", "to"];
 
-/// What a call of a tool would do.
+/// Describes what a tool call would do.
 pub(crate) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
     let kind = TOOLS
         .iter()
         .find(|(name, _)| *name == tool)
         .map_or(ToolKind::Other, |(_, kind)| *kind);
     let mut wants = ToolUse::of(tool, kind);
-    // Every value of a key that is there twice: the tool refuses that, but no rule should overlook it.
+    // All values of a repeated key: the tool rejects repetitions, but no rule should miss one.
     let table: Table<'_, Content<'_, Scalar<'_>>> =
         serde_json::from_str(input.get()).unwrap_or_default();
     let fields = table.0.unwrap_or_default();
@@ -53,7 +54,7 @@ pub(crate) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
     wants
 }
 
-/// The command and its arguments.
+/// Returns the command and its arguments.
 fn words<K: AsRef<str>>(fields: &[(K, Content<'_, Scalar<'_>>)]) -> Vec<String> {
     let of = |wanted: &'static str| {
         fields
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_and_every_word_is_there() {
+    fn every_path_and_argument_is_extracted() {
         use ToolKind::{Edit, Execute, Other, Read};
         type Case<'a> = (&'a str, &'a str, ToolKind, &'a [&'a str], &'a [&'a str]);
         let table: &[Case<'_>] = &[

@@ -1,19 +1,19 @@
-//! What a turn has used so far, per model.
+//! Usage of a turn, per model.
 
 use ostler_core::usage::{Tokens, Usage};
 
 use super::prices::Price;
-use super::reply::Spent;
+use super::reply::ReplyUsage;
 
-/// What a turn has used so far.
+/// Usage of a turn so far.
 #[derive(Debug, Default)]
-pub(super) struct Bill {
+pub(super) struct TurnUsage {
     models: Vec<Part>,
-    /// Whether an answer came without its counts.
+    /// Whether an answer came without token counts.
     pub(super) incomplete: bool,
-    /// Whether what an answer used is told with a later one.
+    /// Whether usage of an answer is still to be reported with a later one.
     pub(super) open: bool,
-    /// Whether an answer said what it cost, and not its tokens.
+    /// Whether an answer reported its cost but not its tokens.
     uncounted: bool,
 }
 
@@ -24,12 +24,12 @@ struct Part {
     cost: Cost,
 }
 
-/// A sum of money, or the reason why there is none.
+/// A cost, or why it is not known.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cost {
     Reported(f64),
     Estimated(f64),
-    /// The sum of what is known; another part is not.
+    /// Sum of the known parts; another part is unknown.
     Partial(f64),
     Unknown,
 }
@@ -46,7 +46,7 @@ impl Cost {
         }
     }
 
-    /// The part that is known.
+    /// Returns the known part.
     fn known(self) -> Option<f64> {
         match self {
             Self::Reported(cost) | Self::Estimated(cost) | Self::Partial(cost) => Some(cost),
@@ -54,22 +54,22 @@ impl Cost {
         }
     }
 
-    /// Returns true if nothing is missing from it.
+    /// Returns true if no part is unknown.
     fn is_whole(self) -> bool {
         matches!(self, Self::Reported(_) | Self::Estimated(_))
     }
 }
 
-impl Bill {
+impl TurnUsage {
     /// Adds one answer.
-    pub(super) fn add(&mut self, model: &str, spent: Option<Spent>, price: Option<Price>) {
-        let Some(Spent {
+    pub(super) fn add(&mut self, model: &str, usage: Option<ReplyUsage>, price: Option<Price>) {
+        let Some(ReplyUsage {
             tokens,
             cost,
             estimate,
             partial,
             counted,
-        }) = spent
+        }) = usage
         else {
             self.incomplete = true;
             return;
@@ -81,7 +81,7 @@ impl Bill {
             partial,
             estimate.or(price.map(|price| price.of(&tokens))),
         ) {
-            (Some(said), ..) => Cost::Reported(said),
+            (Some(cost_usd), ..) => Cost::Reported(cost_usd),
             (None, Some(partial), _) => Cost::Partial(partial),
             (None, None, Some(estimate)) => Cost::Estimated(estimate),
             (None, None, None) => Cost::Unknown,
@@ -99,17 +99,17 @@ impl Bill {
         }
     }
 
-    /// Whether what it has cost is known.
+    /// Returns true if the cost is known.
     pub(super) fn is_priced(&self) -> bool {
         !self.incomplete && !self.open && self.models.iter().all(|part| part.cost.is_whole())
     }
 
-    /// Whether tokens are missing from it.
+    /// Returns true if tokens are missing.
     pub(super) fn is_uncounted(&self) -> bool {
         self.incomplete || self.open || self.uncounted
     }
 
-    /// What it has cost, if that is known.
+    /// Returns the cost, if known.
     pub(super) fn cost(&self) -> Option<f64> {
         self.is_priced().then(|| {
             self.models
@@ -119,21 +119,21 @@ impl Bill {
         })
     }
 
-    /// The tokens that went in and came out.
+    /// Returns the input and output tokens.
     pub(super) fn tokens(&self) -> (u64, u64) {
         self.models.iter().fold((0, 0), |(input, output), part| {
             let Tokens {
                 input: new,
                 cache_read,
                 cache_write,
-                output: said,
+                output: cost_usd,
                 ..
             } = part.tokens;
-            (input + new + cache_read + cache_write, output + said)
+            (input + new + cache_read + cache_write, output + cost_usd)
         })
     }
 
-    /// The turn's usage per model.
+    /// Returns the usage per model.
     pub(super) fn usage(&self) -> Vec<Usage> {
         self.models
             .iter()
@@ -141,7 +141,7 @@ impl Bill {
                 let usage = Usage::of(Some(part.model.clone()), part.tokens);
                 match (part.cost, part.cost.known()) {
                     (_, None) => usage,
-                    // What an answer without counts has cost is not in the sum.
+                    // The sum lacks the cost of answers without counts.
                     (_, Some(known)) if self.incomplete || self.open => usage.partial(known),
                     (Cost::Reported(_), Some(cost)) => usage.reported(cost),
                     (Cost::Estimated(_), Some(cost)) => usage.estimated(cost),

@@ -1,15 +1,15 @@
-//! How a turn ended: OpenClaw's words for it become one cause, with a hint that a person can act on.
+//! Blame: maps OpenClaw's ways to end a turn to one cause, with an actionable hint.
 
 use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
 
 use super::document::Document;
-use crate::service;
+use crate::http_status;
 
-/// The exit code of a turn that took longer than OpenClaw's own limit.
+/// Exit code of a turn that exceeded OpenClaw's own time limit.
 const TIMEOUT: i32 = 2;
 
-/// The outcome that a document tells.
+/// Determines the outcome from the document.
 pub(super) fn of_document(document: &Document<'_>, exit: Option<&Exit>) -> Outcome {
     let code = exit.and_then(|exit| exit.code);
     let error = document.error.map();
@@ -24,14 +24,14 @@ pub(super) fn of_document(document: &Document<'_>, exit: Option<&Exit>) -> Outco
     if !failed && code.is_none_or(|code| code == 0) {
         return Outcome::completed();
     }
-    // The kind of an error tells no status: but for a timeout it is always `exception`.
-    let status = service::status_after(message, &["HTTP "]);
+    // The kind of an error says little: except for a timeout, it is always `exception`.
+    let status = http_status::status_after(message, &["HTTP "]);
     let cause = status
-        .and_then(service::cause)
+        .and_then(http_status::cause)
         .or_else(|| by_text(message))
         .unwrap_or(Cause::Protocol);
     let message = if message.is_empty() {
-        "OpenClaw calls the turn a failure and does not say why."
+        "OpenClaw reported a failure without a reason."
     } else {
         message
     };
@@ -39,7 +39,7 @@ pub(super) fn of_document(document: &Document<'_>, exit: Option<&Exit>) -> Outco
 }
 
 fn with_native(outcome: Outcome, kind: &str) -> Outcome {
-    let outcome = hinted(outcome);
+    let outcome = with_hint(outcome);
     if kind.is_empty() {
         outcome
     } else {
@@ -48,52 +48,53 @@ fn with_native(outcome: Outcome, kind: &str) -> Outcome {
 }
 
 fn timed_out(message: &str) -> Outcome {
-    let usual = "The turn took longer than OpenClaw allows.";
+    let default = "The turn exceeded OpenClaw's time limit.";
     Outcome::new(
         Cause::WallLimit,
-        if message.is_empty() { usual } else { message },
+        if message.is_empty() { default } else { message },
     )
 }
 
-/// The caller wanted the turn ended.
+/// Returns the outcome of a turn that the caller interrupted.
 pub(super) fn interrupted() -> Outcome {
     Outcome::new(Cause::Interrupted, "The turn was interrupted.")
         .with(|d| d.acknowledged = Some(true))
 }
 
-/// More was printed than is gathered.
-pub(super) fn too_much() -> Outcome {
+/// Returns the outcome of a turn whose output exceeded the limit.
+pub(super) fn output_too_large() -> Outcome {
     Outcome::new(
         Cause::OutputLimit,
-        "OpenClaw printed more than 16 MiB, which is too much for an answer.",
+        "OpenClaw printed more than 16 MiB, the limit for an answer.",
     )
     .hint("Ask for less at a time, or for a file.")
 }
 
-/// The blame for a process that printed no document; none when its exit does not explain it.
+/// Determines the outcome of a process that printed no document, or `None` if its exit does not
+/// explain it.
 pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
     let outcome = match exit.code {
         Some(TIMEOUT) => timed_out(""),
         Some(code) if code != 0 => {
-            // Its stderr is noisy when all is well, too: only what is said last counts.
-            let said: Vec<&str> = exit
+            // stderr is noisy even on success: only the last matching line counts.
+            let lines: Vec<&str> = exit
                 .stderr
                 .lines()
                 .filter(|line| by_text(line).is_some())
                 .collect();
-            let why = said.last()?;
+            let why = lines.last()?;
             Outcome::new(by_text(why)?, why.trim())
         }
         _ => return None,
     };
-    Some(hinted(outcome).with(|d| {
+    Some(with_hint(outcome).with(|d| {
         d.exit_code = exit.code;
         d.stderr = (!exit.stderr.is_empty()).then(|| exit.stderr.clone());
     }))
 }
 
-/// Words in sentences, in small letters, the telling ones first. Only some sentences hold the status.
-const WORDS: &[(Cause, &[&str])] = &[
+/// Lowercase phrases in messages, most specific first. Only some messages contain the status.
+const PHRASES: &[(Cause, &[&str])] = &[
     (
         Cause::Auth,
         &["authentication", "api key", "unauthorized", "credential"],
@@ -110,7 +111,7 @@ const WORDS: &[(Cause, &[&str])] = &[
         ],
     ),
     (Cause::Overloaded, &["overloaded"]),
-    // What it adds to the words of a limited provider, which can be any.
+    // OpenClaw appends this to the message of a rate-limited provider, which can be anything.
     (Cause::RateLimit, &["retry-after:"]),
     (Cause::WallLimit, &["timed out"]),
     (
@@ -140,30 +141,30 @@ const WORDS: &[(Cause, &[&str])] = &[
 
 fn by_text(text: &str) -> Option<Cause> {
     let small = text.to_lowercase();
-    WORDS
+    PHRASES
         .iter()
         .find(|(_, words)| words.iter().any(|word| small.contains(word)))
         .map(|(cause, _)| *cause)
 }
 
-fn hinted(outcome: Outcome) -> Outcome {
+fn with_hint(outcome: Outcome) -> Outcome {
     let hint = match outcome.cause {
         Cause::Auth => {
-            "Log in (`openclaw configure`) or set the key of the model's provider. A rejected key is not tried again for about a minute."
+            "Run `openclaw configure`, or set the API key of the model's provider. A rejected key is not retried for about a minute."
         }
         Cause::RateLimit => "Wait until the limit resets, or use another model (fallback).",
         Cause::Overloaded => {
-            "The model's service is overloaded; try again in a moment, or set fallback."
+            "The model API is overloaded; try again in a moment, or set fallback."
         }
         Cause::WallLimit => "Raise timeout, or give a smaller task.",
-        Cause::ServerError => service::SERVER_ERROR_HINT,
+        Cause::ServerError => http_status::SERVER_ERROR_HINT,
         Cause::Network => {
-            "Check the network, the proxy and the provider's address in OpenClaw's configuration."
+            "Check the network, the proxy and the provider's URL in OpenClaw's configuration."
         }
         Cause::BadRequest => {
             "Check the prompt (at most 4 MiB), the model (provider/model), the configuration and the settings."
         }
-        Cause::Protocol => "Try again; `openclaw` by itself may say more.",
+        Cause::Protocol => "Try again, or run `openclaw` directly for more details.",
         _ => return outcome,
     };
     outcome.hint(hint)

@@ -1,27 +1,27 @@
-//! One turn with OpenClaw: the prompt goes in, and the document at the end says everything.
+//! One turn with OpenClaw: sends the prompt and reads the document printed at the end.
 
-use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnOver};
+use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult};
 use ostler_core::event::{Level, Started, Text, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, keys};
 use ostler_core::usage::{Tokens, Usage};
 
 use super::blame;
-use super::document::{Document, Gathered, Progress};
+use super::document::{Document, OutputBuffer, Progress};
 use crate::lenient::{Node, Scalar};
 
-/// The state of one conversation.
+/// State of one conversation.
 #[derive(Debug)]
 pub(super) struct OpenClawConversation {
     model: Option<String>,
     cwd: Option<String>,
-    gathered: Gathered,
-    /// Whether a turn is under way.
+    output: OutputBuffer,
+    /// Whether a turn is in progress.
     open: bool,
     interrupted: bool,
 }
 
-/// How much of what stands before the document is told.
+/// Maximum number of characters reported of the output before the document.
 const NOISE: usize = 4 * 1024;
 
 impl OpenClawConversation {
@@ -29,25 +29,25 @@ impl OpenClawConversation {
         Self {
             model: spec.settings.last(keys::MODEL).map(str::to_owned),
             cwd: spec.dir.as_ref().map(|dir| dir.display().to_string()),
-            gathered: Gathered::default(),
+            output: OutputBuffer::default(),
             open: false,
             interrupted: false,
         }
     }
 
-    /// Tells what the document says; false when there is none.
-    fn told(&mut self, exit: Option<&Exit>, out: &mut Outbox) -> bool {
-        let gathered = std::mem::take(&mut self.gathered);
-        let Some(document) = gathered.read() else {
-            self.gathered = gathered;
+    /// Emits the events of the document. Returns false if there is none.
+    fn emit_document(&mut self, exit: Option<&Exit>, out: &mut Outbox) -> bool {
+        let output = std::mem::take(&mut self.output);
+        let Some(document) = output.read() else {
+            self.output = output;
             return false;
         };
         self.open = false;
-        if !gathered.before.trim().is_empty() {
-            let noise: String = gathered.before.trim().chars().take(NOISE).collect();
+        if !output.before.trim().is_empty() {
+            let noise: String = output.before.trim().chars().take(NOISE).collect();
             out.notice(Level::Debug, "stdout_noise", noise);
         }
-        self.introduce(document.session_id.owned(), full_model(&document), out);
+        self.emit_started(document.session_id.owned(), full_model(&document), out);
         let message = document.session_id.owned();
         let text = answer(&document);
         if let Some(text) = text.clone() {
@@ -65,8 +65,8 @@ impl OpenClawConversation {
         } else {
             blame::of_document(&document, exit)
         };
-        let usage = spent(&document).into_iter().collect();
-        out.push(FromConversation::TurnOver(TurnOver {
+        let usage = usage(&document).into_iter().collect();
+        out.push(FromConversation::TurnEnded(TurnResult {
             outcome,
             text,
             structured: None,
@@ -75,7 +75,7 @@ impl OpenClawConversation {
         true
     }
 
-    fn introduce(&self, native_session: Option<String>, model: Option<String>, out: &mut Outbox) {
+    fn emit_started(&self, native_session: Option<String>, model: Option<String>, out: &mut Outbox) {
         out.event(Started {
             agent: "openclaw".to_owned(),
             agent_version: None,
@@ -96,16 +96,17 @@ impl Conversation for OpenClawConversation {
                 self.open = true;
                 out.push(FromConversation::Write(prompt.into_bytes()));
                 out.push(FromConversation::EndInput);
-                // It introduces itself only at its end, which may never come. What is known goes first, as with any agent.
-                self.introduce(None, None, out);
-                let message = "OpenClaw works in silence: it says nothing until it is done.";
+                // OpenClaw identifies itself only at the end, if at all. As with any agent, what is
+                // known is emitted first.
+                self.emit_started(None, None, out);
+                let message = "OpenClaw prints nothing until the turn is over.";
                 out.notice(Level::Info, "silent_until_done", message);
             }
             ToAgent::Interrupt => {
                 self.interrupted = true;
                 out.push(FromConversation::Terminate);
             }
-            // It takes nothing else while it works.
+            // OpenClaw accepts no other input during a turn.
             _ => {}
         }
     }
@@ -114,19 +115,19 @@ impl Conversation for OpenClawConversation {
         if !self.open {
             return out.unreadable(line, "printed after the document");
         }
-        match self.gathered.push(line) {
+        match self.output.push(line) {
             Progress::More => {}
             Progress::Complete => {
-                // Without a verdict of its own it is the exit code that says how it went.
+                // Without a verdict in the document, the exit code determines the outcome.
                 let has_verdict = |it: Document<'_>| it.ok.is_true() || it.status.text().is_some();
-                if self.gathered.read().is_some_and(has_verdict) {
-                    self.told(None, out);
+                if self.output.read().is_some_and(has_verdict) {
+                    self.emit_document(None, out);
                 }
             }
             Progress::TooMuch => {
                 self.open = false;
-                out.push(FromConversation::TurnOver(
-                    TurnOver::bare(blame::too_much()),
+                out.push(FromConversation::TurnEnded(
+                    TurnResult::new(blame::output_too_large()),
                 ));
                 out.push(FromConversation::Terminate);
             }
@@ -134,12 +135,12 @@ impl Conversation for OpenClawConversation {
     }
 
     fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
-        if !self.open || self.told(Some(exit), out) {
+        if !self.open || self.emit_document(Some(exit), out) {
             return;
         }
         self.open = false;
-        // No document: what it printed is what it said, line by line.
-        let text = Some(self.gathered.text()).filter(|text| !text.is_empty());
+        // Without a document, the printed lines are the answer.
+        let text = Some(self.output.text()).filter(|text| !text.is_empty());
         if let Some(text) = text.clone() {
             out.event(Text {
                 kind: TextKind::Reply,
@@ -156,25 +157,25 @@ impl Conversation for OpenClawConversation {
                 out.notice(
                     Level::Warning,
                     "not_json",
-                    "OpenClaw printed no JSON document; its lines are the answer.",
+                    "OpenClaw printed no JSON document; its output is used as the answer.",
                 );
                 Outcome::completed()
             }
             None if exit.code == Some(0) => {
-                Outcome::new(Cause::Protocol, "OpenClaw ended well and said nothing.")
-                    .hint("Try again; run it by hand to see more.")
+                Outcome::new(Cause::Protocol, "OpenClaw exited successfully without output.")
+                    .hint("Try again, or run `openclaw` directly for more details.")
             }
             None => return,
         };
-        out.push(FromConversation::TurnOver(TurnOver {
+        out.push(FromConversation::TurnEnded(TurnResult {
             text,
-            ..TurnOver::bare(outcome)
+            ..TurnResult::new(outcome)
         }));
     }
 }
 
 fn answer(document: &Document<'_>) -> Option<String> {
-    // An error comes dressed up as a part of the answer; it is none.
+    // Errors are formatted as parts of the answer and must be skipped.
     let parts = || {
         document
             .payloads
@@ -185,12 +186,12 @@ fn answer(document: &Document<'_>) -> Option<String> {
     };
     let texts: Vec<&str> = parts().filter_map(|part| part.text.text()).collect();
     let media = parts().filter_map(|part| part.media_url.text());
-    let said = document
+    let text = document
         .answer
         .owned()
         .filter(|text| !text.is_empty())
         .unwrap_or_else(|| texts.join("\n\n"));
-    let whole = std::iter::once(said.as_str())
+    let whole = std::iter::once(text.as_str())
         .chain(media)
         .filter(|part| !part.is_empty())
         .collect::<Vec<_>>()
@@ -198,7 +199,7 @@ fn answer(document: &Document<'_>) -> Option<String> {
     (!whole.is_empty()).then_some(whole)
 }
 
-/// Its tools are only counted.
+/// Reports the number of tool calls; OpenClaw gives no details.
 fn tools(document: &Document<'_>, out: &mut Outbox) {
     let Some(summary) = document.tool_summary.map() else {
         return;
@@ -223,7 +224,7 @@ fn full_model(document: &Document<'_>) -> Option<String> {
     ))
 }
 
-fn spent(document: &Document<'_>) -> Option<Usage> {
+fn usage(document: &Document<'_>) -> Option<Usage> {
     let tokens = document.usage.map()?;
     let count = |counter: &Scalar<'_>| counter.count().unwrap_or(0);
     let sum = Tokens {

@@ -1,4 +1,5 @@
-//! The document that OpenClaw prints at its end, gathered line by line; whatever is absent is not there.
+//! The JSON document that OpenClaw prints at the end, collected line by line. Every field is
+//! optional.
 
 use crate::lenient::{List, Node, Scalar, wire};
 
@@ -28,7 +29,7 @@ wire! {
         is_error: Scalar<'a>,
     }
 
-    /// Counters.
+    /// Token counters.
     #[serde(rename_all = "camelCase")]
     struct Tokens {
         input: Scalar<'a>,
@@ -38,57 +39,57 @@ wire! {
         cost: Node<'a, Cost<'a>>,
     }
 
-    /// Money.
+    /// Cost of the turn.
     struct Cost {
         total: Scalar<'a>,
     }
 
-    /// How much the tools did.
+    /// Summary of the tool calls.
     struct ToolSummary {
         calls: Scalar<'a>,
         failures: Scalar<'a>,
         tools: List<Scalar<'a>>,
     }
 
-    /// What went wrong.
+    /// Error of the turn.
     struct Failure {
         message: Scalar<'a>,
         kind: Scalar<'a>,
     }
 }
 
-/// How much is gathered at most. An answer of that size is not one.
+/// Maximum number of bytes collected. No sensible answer is that large.
 const CAP: usize = 16 * 1024 * 1024;
 
-/// How often it is tried whether the document is complete before its end is awaited: each try reads all of it.
+/// Maximum number of attempts to parse the document before the exit: each attempt parses all of it.
 const TRIES: u32 = 8;
 
-/// What was printed so far.
+/// Output collected so far.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
-    /// Everything before the document: all of it when there is no document.
+pub(super) struct OutputBuffer {
+    /// Everything before the document, or all output if there is no document.
     pub(super) before: String,
     json: String,
-    /// Whether that is a single line so far, and whole.
+    /// Whether the document so far is a single complete line.
     one_line: bool,
     tries: u32,
 }
 
-/// What a line made of it.
+/// State of the document after a line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     More,
-    /// It may be complete.
+    /// The document may be complete.
     Complete,
     TooMuch,
 }
 
-impl Gathered {
+impl OutputBuffer {
     /// Adds a line.
     pub(super) fn push(&mut self, line: &str) -> Progress {
         if self.one_line && line.starts_with('{') {
-            // It has no verdict, and another begins: it was a line of a log.
-            self.set_aside();
+            // It has no verdict and another object begins, so it was a log line.
+            self.discard_json();
         }
         let begins = self.json.is_empty() && line.starts_with('{');
         let into = if begins || !self.json.is_empty() {
@@ -102,12 +103,12 @@ impl Gathered {
             *self = Self::default();
             return Progress::TooMuch;
         }
-        // It is printed with indentation: only its last line begins with its closing brace.
+        // The document is indented: only its last line begins with the closing brace.
         let ends = !self.json.is_empty()
             && (line.starts_with('}') || begins && line.trim_end().ends_with('}'));
         self.one_line = begins && ends;
         if self.one_line && self.read().is_none() {
-            self.set_aside();
+            self.discard_json();
             return Progress::More;
         }
         if ends && self.tries < TRIES {
@@ -117,13 +118,13 @@ impl Gathered {
         Progress::More
     }
 
-    /// What was taken for the document is none.
-    fn set_aside(&mut self) {
+    /// Moves text that turned out not to be the document to `before`.
+    fn discard_json(&mut self) {
         self.before.push_str(&std::mem::take(&mut self.json));
         self.one_line = false;
     }
 
-    /// The document, when it is one. Braces alone can be anything.
+    /// Parses the document. Returns `None` if it has none of the known fields.
     pub(super) fn read(&self) -> Option<Document<'_>> {
         let document: Document<'_> = serde_json::from_str(&self.json).ok()?;
         let known =
@@ -132,13 +133,14 @@ impl Gathered {
         known.then_some(document)
     }
 
-    /// Everything, for an answer that is no document.
+    /// Returns all output, as the answer if there is no document.
     pub(super) fn text(&self) -> String {
         format!("{}{}", self.before, self.json).trim().to_owned()
     }
 }
 
-/// Returns true if a recording that begins with this text is of OpenClaw. Its document is one object over many lines.
+/// Returns true if the text looks like the beginning of an OpenClaw recording. Its document is one
+/// object over many lines.
 pub(super) fn is_recorded(opening: &str) -> bool {
     const KEYS: [&str; 4] = ["\"ok\":", "\"status\":", "\"final\":", "\"payloads\":"];
     let keys = opening
@@ -156,15 +158,15 @@ pub(super) fn is_recorded(opening: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn gather(text: &str) -> (Gathered, Vec<Progress>) {
-        let mut gathered = Gathered::default();
-        let progress = text.lines().map(|line| gathered.push(line)).collect();
-        (gathered, progress)
+    fn gather(text: &str) -> (OutputBuffer, Vec<Progress>) {
+        let mut output = OutputBuffer::default();
+        let progress = text.lines().map(|line| output.push(line)).collect();
+        (output, progress)
     }
 
     #[test]
     fn a_document_is_complete_with_its_last_brace() {
-        let (gathered, progress) = gather("a warning\n{\n  \"ok\": true,\n  \"usage\": {\n  }\n}");
+        let (output, progress) = gather("a warning\n{\n  \"ok\": true,\n  \"usage\": {\n  }\n}");
         assert_eq!(
             progress
                 .iter()
@@ -173,39 +175,39 @@ mod tests {
             1
         );
         assert_eq!(progress.last(), Some(&Progress::Complete));
-        assert!(gathered.read().is_some());
-        assert_eq!(gathered.before, "a warning\n");
+        assert!(output.read().is_some());
+        assert_eq!(output.before, "a warning\n");
         assert!(gather(r#"{"status":"error"}"#).0.read().is_some());
     }
 
     #[test]
-    fn what_is_no_document_is_text() {
+    fn output_without_a_document_is_text() {
         for text in ["Hello\nyou", "{\n  not: json\n}", "{\"a\": 1}"] {
-            let (gathered, _) = gather(text);
-            assert!(gathered.read().is_none(), "{text}");
-            assert_eq!(gathered.text(), text);
+            let (output, _) = gather(text);
+            assert!(output.read().is_none(), "{text}");
+            assert_eq!(output.text(), text);
         }
     }
 
     #[test]
-    fn a_log_in_json_is_no_document() {
+    fn json_log_lines_are_not_the_document() {
         let log = "{\"level\":\"warn\"}\nplain words\n{brace} yourself {x}\n{\"error\":{\"message\":\"retried\"}}\n";
         for document in ["{\n  \"ok\": true\n}", r#"{"status":"ok"}"#] {
-            let (gathered, progress) = gather(&format!("{log}{document}"));
+            let (output, progress) = gather(&format!("{log}{document}"));
             assert_eq!(progress.last(), Some(&Progress::Complete));
-            let read = gathered.read().unwrap();
+            let read = output.read().unwrap();
             assert!(read.ok.is_true() || read.status.text().is_some());
-            assert_eq!(gathered.before, log);
+            assert_eq!(output.before, log);
         }
     }
 
     #[test]
     fn memory_and_tries_are_bounded() {
-        let mut gathered = Gathered::default();
+        let mut output = OutputBuffer::default();
         let line = "x".repeat(1024 * 1024);
-        let last = (0..16).map(|_| gathered.push(&line)).last();
+        let last = (0..16).map(|_| output.push(&line)).last();
         assert_eq!(last, Some(Progress::TooMuch));
-        assert_eq!(gathered.text(), "", "nothing is kept");
+        assert_eq!(output.text(), "", "nothing is retained");
         let (_, progress) = gather(&format!("{{\n{}", "}\n".repeat(1000)));
         assert_eq!(
             progress

@@ -1,4 +1,5 @@
-//! What to start: arguments from the settings, and the variables the child sees. The prompt goes to stdin.
+//! Launch: arguments from the settings, and environment variables of the child. The prompt goes to
+//! stdin.
 
 use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
 use ostler_core::spec::{Spec, SpecError, keys};
@@ -7,7 +8,8 @@ use super::settings::{CONFIG, FALLBACK, ISOLATED, Pass, TABLE};
 use crate::extra::{self, Values};
 use crate::settings;
 
-/// What the child sees of the caller's environment: its own variables, and the keys of the providers that it can use.
+/// Environment variables passed from the caller to the child: OpenClaw's own, and the API keys of
+/// its providers.
 pub(super) const INHERITS: Inherits = Inherits {
     always: &[
         "OPENCLAW_*",
@@ -24,10 +26,10 @@ pub(super) const INHERITS: Inherits = Inherits {
     never: &[],
 };
 
-/// Where it keeps its configuration and state.
+/// Where OpenClaw stores its configuration and state.
 const STATE: &[&str] = &["~/.openclaw", "$OPENCLAW_STATE_DIR", "$OPENCLAW_HOME"];
 
-/// Arguments that would take the ground from under the conversation.
+/// Arguments that would break the conversation.
 const RESERVED: &[&str] = &[
     "--json",
     "--cwd",
@@ -41,14 +43,14 @@ const RESERVED: &[&str] = &[
     "--",
 ];
 
-/// Checks the spec and says what to start.
+/// Checks the spec and returns what to start.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     settings::check(TABLE, &spec.settings)?;
     if let (Some(config), true) = (spec.settings.last(CONFIG), spec.settings.is_on(ISOLATED)) {
         return Err(SpecError::new(
             CONFIG,
             config,
-            "not with isolated, which means: without a configuration",
+            "conflicts with isolated, which disables the configuration",
         ));
     }
     if let (Some(fallback), None) = (
@@ -58,7 +60,7 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
         return Err(SpecError::new(
             FALLBACK,
             fallback,
-            "needs model: OpenClaw takes a fallback only for a model that is named",
+            "needs model: OpenClaw accepts a fallback only for an explicit model",
         ));
     }
     let plain = |arg: &str| Arg::Plain(arg.to_owned());
@@ -76,7 +78,7 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
                     return Err(SpecError::new(
                         row.key,
                         value,
-                        "longer than the 100 KiB that fit on a command line",
+                        "exceeds the command-line limit of 100 KiB",
                     ));
                 }
                 Pass::Each(flag) => args.push(Arg::Plain(format!("{flag}={value}"))),
@@ -126,9 +128,9 @@ mod tests {
             .collect())
     }
 
-    // S2-14: `openclaw run --dir --output` does not exist; this is what does the same.
+    // S2-14: `openclaw run --dir --output` does not exist; these arguments are the equivalent.
     #[test]
-    fn settings_become_arguments_and_the_prompt_none() {
+    fn settings_become_arguments_but_the_prompt_does_not() {
         let given = args(&[
             ("model", "mock/gpt"),
             ("timeout", "60"),

@@ -1,6 +1,8 @@
-//! OpenClaw: a process per turn that reads the prompt from stdin, works in silence and prints one JSON document at its end.
+//! OpenClaw: one process per turn that reads the prompt from stdin and prints a single JSON
+//! document at the end.
 //!
-//! What is said here about the program was found by running version 2026.9.6; `docs/agents/openclaw.md` is the page for users.
+//! Everything stated here about the program was measured with version 2026.9.6.
+//! `docs/agents/openclaw.md` is the page for users.
 
 mod settings;
 mod launch;
@@ -16,7 +18,8 @@ use ostler_core::spec::{Spec, SpecError};
 #[derive(Debug, Clone, Copy)]
 pub struct OpenClaw;
 
-/// Never by itself: that needs a gateway of the user's, which must be running.
+/// Returns true if the caller chose ACP. It is never the default, because it needs a running
+/// gateway.
 fn wants_acp(spec: &Spec) -> bool {
     spec.settings.last(settings::TRANSPORT) == Some(settings::ACP)
 }
@@ -27,7 +30,7 @@ impl Dialect for OpenClaw {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // A prompt has at most 4 MiB.
+        // A prompt is limited to 4 MiB.
         Capabilities {
             cost: true,
             freeze: true,
@@ -42,7 +45,7 @@ impl Dialect for OpenClaw {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        crate::settings::listed(settings::TABLE)
+        crate::settings::list(settings::TABLE)
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -51,7 +54,7 @@ impl Dialect for OpenClaw {
 
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
         if wants_acp(spec) {
-            crate::settings::need_acp(settings::TRANSPORT)?;
+            crate::settings::require_acp(settings::TRANSPORT)?;
         }
         launch::launch(spec)
     }

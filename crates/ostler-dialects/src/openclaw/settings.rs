@@ -1,29 +1,30 @@
-//! Every setting of OpenClaw: one flat table.
+//! Settings of OpenClaw, as one flat table.
 
 use ostler_core::spec::{Kind, keys};
 
 use crate::settings::Row;
 
-/// The setting that chooses the language.
+/// The setting that selects the transport.
 pub(super) const TRANSPORT: &str = "transport";
 
-/// The Agent Client Protocol, in that setting.
+/// Its value for the Agent Client Protocol.
 pub(super) const ACP: &str = "acp";
 
-/// Models for when the first fails.
+/// Fallback models.
 pub(super) const FALLBACK: &str = "fallback";
 
-/// A configuration of the program's own, and the absence of any.
+/// The setting for a configuration file, and the one to use none.
 pub(super) const CONFIG: &str = "config";
 pub(super) const ISOLATED: &str = "isolated";
 
-/// How a setting becomes arguments. Values always go as `--flag=value`, so that none is taken for a flag.
+/// How a setting becomes arguments. Values are always passed as `--flag=value`, so that none is
+/// mistaken for a flag.
 pub(super) enum Pass {
     /// `--flag=value` for each value.
     Each(&'static str),
-    /// The flag when the switch is on.
+    /// The flag, if the switch is on.
     Switch(&'static str),
-    /// Not for the program.
+    /// Not passed to the program.
     Ours,
 }
 
@@ -33,14 +34,14 @@ macro_rules! rows {
     };
 }
 
-/// The table. Arguments come in its order.
+/// The table. Arguments are passed in this order.
 pub(super) const TABLE: &[Row<Pass>] = rows! {
-    TRANSPORT, Kind::OneOf(&["exec", ACP]), Pass::Ours, "How Ostler talks to the agent: exec (a process per turn, one document at its end) or acp. Without it: exec. acp needs a gateway that runs (openclaw gateway run).";
-    keys::MODEL, Kind::Word, Pass::Each("--model"), "The model, as provider/model.";
-    FALLBACK, Kind::List, Pass::Each("--fallback"), "A model to use when the first fails; repeatable.";
-    "thinking", Kind::Word, Pass::Each("--thinking"), "How hard the model thinks.";
-    "timeout", Kind::Count, Pass::Each("--timeout"), "OpenClaw's own limit on the time of a turn, in seconds.";
-    CONFIG, Kind::Text(4096), Pass::Each("--config"), "A file with OpenClaw's configuration.";
-    ISOLATED, Kind::Switch, Pass::Switch("--isolated"), "Without the user's configuration and state.";
-    "state_dir", Kind::Text(4096), Pass::Each("--state-dir"), "The directory that OpenClaw keeps its state in.";
+    TRANSPORT, Kind::OneOf(&["exec", ACP]), Pass::Ours, "Protocol between Ostler and the agent: exec (one process per turn, one document at the end) or acp (default: exec). acp needs a running gateway (openclaw gateway run).";
+    keys::MODEL, Kind::Word, Pass::Each("--model"), "Model to use, as provider/model.";
+    FALLBACK, Kind::List, Pass::Each("--fallback"), "Fallback model if the first one fails. Repeatable.";
+    "thinking", Kind::Word, Pass::Each("--thinking"), "Reasoning effort of the model.";
+    "timeout", Kind::Count, Pass::Each("--timeout"), "OpenClaw's own time limit for a turn, in seconds.";
+    CONFIG, Kind::Text(4096), Pass::Each("--config"), "OpenClaw configuration file.";
+    ISOLATED, Kind::Switch, Pass::Switch("--isolated"), "Ignore the user's configuration and state.";
+    "state_dir", Kind::Text(4096), Pass::Each("--state-dir"), "Directory for OpenClaw's state.";
 };

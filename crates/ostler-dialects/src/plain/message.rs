@@ -1,4 +1,4 @@
-//! The messages that go to a model, and the reply that comes back.
+//! Messages to a model and its reply.
 
 use std::borrow::Cow;
 
@@ -7,18 +7,18 @@ use ostler_core::usage::Usage;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
-/// What a message says: text, or something with structure.
+/// Content of a message: text or structured data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// Words.
+    /// Plain text.
     Text(String),
-    /// Anything else, as JSON: a list of parts, for example.
+    /// Any other JSON, such as a list of parts.
     Structured(RawJson),
 }
 
 impl Content {
-    /// As text: words as they are, anything else as JSON.
+    /// Returns the content as text, with structured data as JSON.
     #[must_use]
     pub fn as_text(&self) -> Cow<'_, str> {
         match self {
@@ -28,7 +28,8 @@ impl Content {
     }
 }
 
-/// By hand, since what is kept as it was written cannot be read through a copy, which is how untagged forms are told apart.
+/// Implemented by hand, because raw JSON cannot be deserialized through the buffer that serde uses
+/// for untagged enums.
 impl<'de> Deserialize<'de> for Content {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = RawJson::deserialize(deserializer)?;
@@ -67,44 +68,44 @@ impl From<RawJson> for Content {
 
 /// One message of a conversation with a model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "role", rename_all = "snake_case", try_from = "Line")]
+#[serde(tag = "role", rename_all = "snake_case", try_from = "RawMessage")]
 pub enum Message {
-    /// What holds for the whole conversation.
+    /// Instructions for the whole conversation.
     System {
-        /// What it says.
+        /// The content.
         content: Content,
     },
-    /// The user's.
+    /// A message from the user.
     User {
-        /// What it says.
+        /// The content.
         content: Content,
     },
-    /// The model's.
+    /// A message from the model.
     Assistant {
-        /// What it says.
+        /// The content.
         content: Content,
-        /// The tools it called.
+        /// Tool calls requested by the model.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         tool_calls: Vec<ToolRequest>,
     },
-    /// What a tool gave.
+    /// Result of a tool call.
     Tool {
-        /// The call that it answers.
+        /// Id of the tool call.
         tool_call_id: String,
-        /// What it gave.
+        /// The result.
         content: Content,
     },
-    /// Anybody else's.
+    /// A message from another participant.
     Other {
-        /// Whose.
+        /// Name of the participant.
         name: String,
-        /// What it says.
+        /// The content.
         content: Content,
     },
 }
 
 impl Message {
-    /// A message of the system's.
+    /// Creates a system message.
     #[must_use]
     pub fn system(content: impl Into<Content>) -> Self {
         Self::System {
@@ -112,7 +113,7 @@ impl Message {
         }
     }
 
-    /// A message of the user's.
+    /// Creates a user message.
     #[must_use]
     pub fn user(content: impl Into<Content>) -> Self {
         Self::User {
@@ -120,7 +121,7 @@ impl Message {
         }
     }
 
-    /// A message of the model's, without tool calls.
+    /// Creates an assistant message without tool calls.
     #[must_use]
     pub fn assistant(content: impl Into<Content>) -> Self {
         Self::Assistant {
@@ -129,7 +130,7 @@ impl Message {
         }
     }
 
-    /// What a tool gave.
+    /// Creates a tool result.
     #[must_use]
     pub fn tool(call: impl Into<String>, content: impl Into<Content>) -> Self {
         Self::Tool {
@@ -138,7 +139,7 @@ impl Message {
         }
     }
 
-    /// What it says.
+    /// Returns the content.
     #[must_use]
     pub fn content(&self) -> &Content {
         match self {
@@ -151,9 +152,9 @@ impl Message {
     }
 }
 
-/// A message as it is written.
+/// Serialized form of a message.
 #[derive(Deserialize)]
-struct Line {
+struct RawMessage {
     role: String,
     #[serde(default)]
     content: Content,
@@ -165,11 +166,11 @@ struct Line {
     name: String,
 }
 
-impl TryFrom<Line> for Message {
+impl TryFrom<RawMessage> for Message {
     type Error = String;
 
-    fn try_from(line: Line) -> Result<Self, String> {
-        let Line {
+    fn try_from(line: RawMessage) -> Result<Self, String> {
+        let RawMessage {
             role,
             content,
             tool_calls,
@@ -189,38 +190,39 @@ impl TryFrom<Line> for Message {
             }),
             "other" => Ok(Self::Other { name, content }),
             _ => Err(format!(
-                "no message has the role {role:?}; there are: system, user, assistant, tool, other"
+                "unknown role {role:?}; expected system, user, assistant, tool or other"
             )),
         }
     }
 }
 
-/// A tool that the model wants run. Whoever asked the model runs it, and tells it the result with the next messages.
+/// A tool call requested by the model. The caller runs it and passes the result with the next
+/// messages.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolRequest {
-    /// The call: its result carries it.
+    /// Id of the call, repeated in its result.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// Its arguments: a JSON object.
+    /// Arguments, as a JSON object.
     pub args: RawJson,
 }
 
-/// What a model answered.
+/// A model's reply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reply {
-    /// What it says; empty when it only calls tools.
+    /// Text of the reply; empty if it only calls tools.
     pub content: String,
-    /// The tools that it wants run, in its order.
+    /// Requested tool calls, in order.
     pub tool_calls: Vec<ToolRequest>,
-    /// Tokens and cost of this answer, per model; empty when nobody said.
+    /// Tokens and cost of this reply, per model; empty if not reported.
     pub usage: Vec<Usage>,
-    /// Why it ended here.
+    /// Why the reply ended.
     pub stop: Stop,
 }
 
 impl Reply {
-    /// The reply as a message for the next request.
+    /// Converts the reply to a message for the next request.
     #[must_use]
     pub fn to_message(&self) -> Message {
         Message::Assistant {
@@ -230,16 +232,16 @@ impl Reply {
     }
 }
 
-/// Why a reply ended.
+/// Reason why a reply ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// The model said all it wanted to say.
+    /// The model finished.
     End,
-    /// It waits for tools.
+    /// The model waits for tool results.
     ToolCalls,
-    /// Its limit on output: what is there is only a part.
+    /// The output limit was reached; the reply is incomplete.
     Length,
-    /// It refused.
+    /// The model refused to answer.
     Refused,
 }

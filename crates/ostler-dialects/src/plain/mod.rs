@@ -1,7 +1,8 @@
-//! Any agent as a plain model: messages become one prompt, and tool calls come back as a block of JSON in its answer.
+//! Any agent as a plain model: messages become one prompt, and tool calls are returned as a JSON
+//! block in the answer.
 //!
-//! Document 000 describes the convention: labels such as `[User]` before each message, the tools as a list, and one fenced
-//! block of JSON as the way to call them. What is written here is read back here ([`write_reply`], [`read_reply`]).
+//! The convention: each message has a label such as `[User]`, the tools are listed, and one fenced
+//! JSON block calls them. [`write_reply`] writes that format and [`read_reply`] parses it.
 
 mod gate;
 mod message;
@@ -12,7 +13,7 @@ mod tolerant;
 pub use gate::Gate;
 pub use message::{Content, Message, Reply, Stop, ToolRequest};
 pub use prompt::{tool_preamble, write_messages, write_reply};
-pub use read::{Said, read_reply};
+pub use read::{ParsedReply, read_reply};
 
 #[cfg(test)]
 mod tests;

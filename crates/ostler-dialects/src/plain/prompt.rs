@@ -1,4 +1,4 @@
-//! Writes messages and tools as one prompt.
+//! Formats messages and tools as one prompt.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::message::{Message, ToolRequest};
 
-/// How the model calls a tool.
+/// Instructions for calling a tool.
 const FORMAT: &str = "To use tools, answer with one fenced block of JSON in exactly this form, and nothing after it:\n\
 ```json\n\
 {\"tool_calls\": [{\"name\": \"<the tool>\", \"id\": \"<a new id>\", \"args\": {<its arguments>}}]}\n\
@@ -15,14 +15,16 @@ const FORMAT: &str = "To use tools, answer with one fenced block of JSON in exac
 Calls that do not depend on each other can stand in one list. The results come with the next message. \
 These are the only tools there are. If you need none, answer in plain text without such a block.";
 
-/// What stands before the conversation when there are tools: the list, and how to call them.
+/// Returns the text placed before the conversation if there are tools: the list, and how to call
+/// them.
 #[must_use]
 pub fn tool_preamble(tools: &[ToolOffer]) -> String {
     let list = serde_json::to_string_pretty(tools).unwrap_or_default();
     format!("Available tools:\n{list}\n\n{FORMAT}")
 }
 
-/// The conversation as one text: each message with a label above it, a blank line between two.
+/// Formats the conversation as one text: each message with a label above it, separated by blank
+/// lines.
 #[must_use]
 pub fn write_messages(messages: &[Message]) -> String {
     let mut text = String::new();
@@ -30,7 +32,7 @@ pub fn write_messages(messages: &[Message]) -> String {
         if !text.is_empty() {
             text.push_str("\n\n");
         }
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = match message {
             Message::System { .. } => write!(text, "[System]"),
             Message::User { .. } => write!(text, "[User]"),
@@ -50,7 +52,7 @@ pub fn write_messages(messages: &[Message]) -> String {
     text
 }
 
-/// A reply as the model is asked to write it.
+/// Formats a reply the way the model is asked to write it.
 #[must_use]
 pub fn write_reply(content: &str, calls: &[ToolRequest]) -> String {
     #[derive(Serialize)]

@@ -1,4 +1,4 @@
-//! Reads a reply: what of it is words, and what is a tool call.
+//! Parses a reply into text and tool calls.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,63 +11,65 @@ use serde_json::value::RawValue;
 use super::message::ToolRequest;
 use super::tolerant;
 
-/// What a reply says.
+/// A parsed reply.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Said {
-    /// The words around the block.
+pub struct ParsedReply {
+    /// Text outside the blocks.
     pub content: String,
-    /// The calls of the first block that has any.
+    /// Tool calls of the first block that has any.
     pub calls: Vec<ToolRequest>,
-    /// How many further blocks with calls there were. They are neither run nor left in the words.
+    /// Number of further blocks with calls. They are neither run nor part of the text.
     pub ignored: usize,
 }
 
-/// Reads a reply to a prompt with tools. `id` makes up an id for a call that has none, or one that another call has.
+/// Parses a reply to a prompt with tools. `id` generates an id for a call that has none or a
+/// duplicate one.
 ///
-/// Nothing here fails: what is no block of tool calls is plain text.
-pub fn read_reply(text: &str, mut id: impl FnMut() -> String) -> Said {
+/// This never fails: anything that is not a block of tool calls is plain text.
+pub fn read_reply(text: &str, mut id: impl FnMut() -> String) -> ParsedReply {
     let text = text.trim();
-    let mut said = Said::default();
+    let mut reply = ParsedReply::default();
     let mut at = 0;
     for Block { place, calls } in blocks(text) {
-        said.content.push_str(&text[at..place.start]);
+        reply.content.push_str(&text[at..place.start]);
         at = place.end;
         if calls.is_empty() {
             continue;
         }
-        if said.calls.is_empty() {
-            said.calls = named(calls, &mut id);
+        if reply.calls.is_empty() {
+            reply.calls = with_unique_ids(calls, &mut id);
         } else {
-            said.ignored += 1;
+            reply.ignored += 1;
         }
     }
-    said.content.push_str(&text[at..]);
-    said.content = said.content.trim().to_owned();
-    said
+    reply.content.push_str(&text[at..]);
+    reply.content = reply.content.trim().to_owned();
+    reply
 }
 
 /// A block of tool calls.
 struct Block {
-    /// Where it is, fences included.
+    /// Byte range in the text, including fences.
     place: Range<usize>,
     calls: Vec<ToolRequest>,
 }
 
-/// How many places are looked at: an answer with more of them was not meant to be read.
-const PLACES: usize = 500;
+/// Maximum number of candidates examined. An answer with more of them is not meant to be parsed.
+const MAX_CANDIDATES: usize = 500;
 
-/// The blocks of tool calls in a text, in their order. A line that begins with such an object needs no fence.
+/// Finds the blocks of tool calls in a text, in order. An object at the start of a line needs no
+/// fence.
 fn blocks(text: &str) -> Vec<Block> {
     let mut found = Vec::new();
     let mut at = 0;
-    for _ in 0..PLACES {
-        let Some((place, kind)) = first_place(&text[at..], at == 0) else {
+    for _ in 0..MAX_CANDIDATES {
+        let Some((place, kind)) = find_block_start(&text[at..], at == 0) else {
             break;
         };
         let place = at + place;
         let block = match kind {
-            Place::Fence(length) => block_at(text, place, length),
-            Place::Brace => calls_at(&text[place..]).map(|(length, calls)| Block {
+            BlockStart::Fence(length) => block_at(text, place, length),
+            BlockStart::Brace => calls_at(&text[place..]).map(|(length, calls)| Block {
                 place: place..place + length,
                 calls,
             }),
@@ -77,25 +79,27 @@ fn blocks(text: &str) -> Vec<Block> {
                 at = block.place.end;
                 found.push(block);
             }
-            // A fence that opens nothing of ours may close something, or stand in front of one that does.
-            (None, Place::Fence(length)) => at = place + length,
-            (None, Place::Brace) => at = place + 1,
+            // This fence opens no block. It may close something, or precede a fence that does open
+            // one.
+            (None, BlockStart::Fence(length)) => at = place + length,
+            (None, BlockStart::Brace) => at = place + 1,
         }
     }
     found
 }
 
-/// Where a block may begin.
+/// Candidate for the start of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
-    /// At a fence of so many characters.
+pub(super) enum BlockStart {
+    /// A fence of this many characters.
     Fence(usize),
-    /// At a brace that begins a line.
+    /// A brace at the start of a line.
     Brace,
 }
 
-/// The first place at which a block may begin; `blank` when nothing but white space was in the line before `text`.
-pub(super) fn first_place(text: &str, mut blank: bool) -> Option<(usize, Place)> {
+/// Finds the first candidate for the start of a block. `blank` is true if only whitespace precedes
+/// `text` on its line.
+pub(super) fn find_block_start(text: &str, mut blank: bool) -> Option<(usize, BlockStart)> {
     let bytes = text.as_bytes();
     let mut at = 0;
     while at < bytes.len() {
@@ -106,12 +110,12 @@ pub(super) fn first_place(text: &str, mut blank: bool) -> Option<(usize, Place)>
                     .take_while(|byte| **byte == fence)
                     .count();
                 if length >= 3 {
-                    return Some((at, Place::Fence(length)));
+                    return Some((at, BlockStart::Fence(length)));
                 }
                 at += length - 1;
                 blank = false;
             }
-            b'{' if blank => return Some((at, Place::Brace)),
+            b'{' if blank => return Some((at, BlockStart::Brace)),
             b'\n' => blank = true,
             byte => blank &= byte.is_ascii_whitespace(),
         }
@@ -120,8 +124,9 @@ pub(super) fn first_place(text: &str, mut blank: bool) -> Option<(usize, Place)>
     None
 }
 
-/// The block that this fence opens. The JSON itself says where it ends: a fence within one of its strings does not. What stands
-/// behind it up to the closing fence is a part of the block.
+/// Parses the block that this fence opens. The JSON itself determines its end: a fence inside one
+/// of its strings does not count. Anything between the JSON and the closing fence belongs to the
+/// block.
 fn block_at(text: &str, at: usize, length: usize) -> Option<Block> {
     let (fence, label) = text[at..].split_at(length);
     let word = label
@@ -140,7 +145,7 @@ fn block_at(text: &str, at: usize, length: usize) -> Option<Block> {
         Some(closing) => {
             closing + rest[closing..].len() - rest[closing..].trim_start_matches(&fence[..1]).len()
         }
-        // The model forgot to close it; what it says behind is no part of it.
+        // The model forgot to close the fence; the following text is not part of the block.
         None => 0,
     };
     Some(Block {
@@ -149,7 +154,7 @@ fn block_at(text: &str, at: usize, length: usize) -> Option<Block> {
     })
 }
 
-/// The length of the object that `text` begins with, and its list of calls, if it has one.
+/// Returns the length of the object at the start of `text` and its list of calls, if it has one.
 fn calls_at(text: &str) -> Option<(usize, Vec<ToolRequest>)> {
     #[derive(Deserialize)]
     struct Calls<'a> {
@@ -167,21 +172,22 @@ fn calls_at(text: &str) -> Option<(usize, Vec<ToolRequest>)> {
     ))
 }
 
-/// Gives every call an id of its own.
-fn named(calls: Vec<ToolRequest>, id: &mut impl FnMut() -> String) -> Vec<ToolRequest> {
-    let mut named: Vec<ToolRequest> = Vec::new();
+/// Gives every call a unique id.
+fn with_unique_ids(calls: Vec<ToolRequest>, id: &mut impl FnMut() -> String) -> Vec<ToolRequest> {
+    let mut with_unique_ids: Vec<ToolRequest> = Vec::new();
     for mut call in calls {
-        while call.id.is_empty() || named.iter().any(|other| other.id == call.id) {
+        while call.id.is_empty() || with_unique_ids.iter().any(|other| other.id == call.id) {
             call.id = id();
         }
-        named.push(call);
+        with_unique_ids.push(call);
     }
-    named
+    with_unique_ids
 }
 
-/// A call as models write it: some put it into `function`, some have other names for the arguments.
+/// A tool call as models write it: some nest it in `function`, some use other names for the
+/// arguments.
 #[derive(Default, Deserialize)]
-struct Written<'a> {
+struct WrittenCall<'a> {
     #[serde(default)]
     name: Value,
     #[serde(default)]
@@ -198,7 +204,7 @@ struct Written<'a> {
     function: Option<&'a RawValue>,
 }
 
-impl<'a> Written<'a> {
+impl<'a> WrittenCall<'a> {
     fn args(&self) -> Option<&'a RawValue> {
         self.args
             .or(self.arguments)
@@ -207,10 +213,11 @@ impl<'a> Written<'a> {
     }
 }
 
-/// The call that was written. One without a name gets one that no tool has, so that the model is told.
+/// Converts a written call. Without a name it gets one that no tool has, so that the model gets an
+/// error.
 fn request(call: &str) -> ToolRequest {
-    let outer: Written<'_> = serde_json::from_str(call).unwrap_or_default();
-    let inner: Written<'_> = outer
+    let outer: WrittenCall<'_> = serde_json::from_str(call).unwrap_or_default();
+    let inner: WrittenCall<'_> = outer
         .function
         .and_then(|inner| serde_json::from_str(inner.get()).ok())
         .unwrap_or_default();
@@ -232,7 +239,8 @@ fn request(call: &str) -> ToolRequest {
     }
 }
 
-/// Arguments: an object, or a string that holds one. What is neither is passed on, so that the tool says what is wrong with it.
+/// Parses arguments: an object, or a string that contains one. Anything else is passed on, so that
+/// the tool reports the error.
 fn arguments(written: &RawValue) -> RawJson {
     let text = match serde_json::from_str::<Cow<'_, str>>(written.get()) {
         Ok(text) if text.trim().is_empty() => return empty(),

@@ -1,4 +1,4 @@
-//! The convention of document 000: what is written, what is read, and that the two belong together.
+//! Tests of the prompt convention: writing, parsing, and the round trip.
 
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::ToolOffer;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn read(text: &str) -> Said {
+fn read(text: &str) -> ParsedReply {
     let mut n = 0;
     read_reply(text, || {
         n += 1;
@@ -47,7 +47,7 @@ fn each_message_has_its_label() {
     assert_eq!(write_messages(&[]), "");
 }
 
-// A thread can be kept and gone on with.
+// A thread can be saved and resumed.
 #[test]
 fn messages_are_written_and_read_as_json() {
     let messages = vec![
@@ -99,7 +99,7 @@ fn tools_are_listed_with_the_way_to_call_them() {
     }
 }
 
-/// A reply, the words in it, the calls in it.
+/// Name, reply, expected text and expected calls.
 type Case = (
     &'static str,
     &'static str,
@@ -122,7 +122,7 @@ const CASES: &[Case] = &[
     ("an id that is a number", "```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":7}]}\n```", "", &[("7", "add", "{}")]),
     ("not JSON", "```json\n{\"tool_calls\": [oops\n```", "```json\n{\"tool_calls\": [oops\n```", &[]),
     ("JSON of another kind", "```json\n{\"answer\": 42}\n```", "```json\n{\"answer\": 42}\n```", &[]),
-    ("calls that are no list", "```json\n{\"tool_calls\": \"add\"}\n```", "```json\n{\"tool_calls\": \"add\"}\n```", &[]),
+    ("calls that are not a list", "```json\n{\"tool_calls\": \"add\"}\n```", "```json\n{\"tool_calls\": \"add\"}\n```", &[]),
     ("an empty list", "All done.\n```json\n{\"tool_calls\": []}\n```", "All done.", &[]),
     ("another block before it", "```json\n{\"answer\": 42}\n```\n```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\n```", "```json\n{\"answer\": 42}\n```", ADD),
     ("a broken block before it", "```json\n{\"tool_calls\": [\n```\n```json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\n```", "```json\n{\"tool_calls\": [\n```", ADD),
@@ -136,7 +136,7 @@ const CASES: &[Case] = &[
     ("no label", "```\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\n```", "", ADD),
     ("no fence", "{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}", "", ADD),
     ("no fence, and words behind", "{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]} That is it.", "That is it.", ADD),
-    ("no fence, in a line of its own", "I add.\n  {\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\nSo be it.", "I add.\n  \nSo be it.", ADD),
+    ("no fence, on a separate line", "I add.\n  {\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\nSo be it.", "I add.\n  \nSo be it.", ADD),
     ("an object in the middle of a line is text", "The form is {\"tool_calls\":[{\"name\":\"add\"}]}.", "The form is {\"tool_calls\":[{\"name\":\"add\"}]}.", &[]),
     ("four backticks", "````json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\n````\nend", "end", ADD),
     ("tildes", "~~~json\n{\"tool_calls\":[{\"name\":\"add\",\"id\":\"1\",\"args\":{\"a\":1}}]}\n~~~", "", ADD),
@@ -154,35 +154,35 @@ const CASES: &[Case] = &[
 #[test]
 fn replies_are_read() {
     for (kind, text, content, calls) in CASES {
-        let said = read(text);
-        let found: Vec<_> = said
+        let reply = read(text);
+        let found: Vec<_> = reply
             .calls
             .iter()
             .map(|c| (&*c.id, &*c.name, c.args.get()))
             .collect();
-        assert_eq!((&*said.content, &found[..]), (*content, *calls), "{kind}");
-        assert_eq!(said.ignored, 0, "{kind}");
+        assert_eq!((&*reply.content, &found[..]), (*content, *calls), "{kind}");
+        assert_eq!(reply.ignored, 0, "{kind}");
     }
 }
 
 // S0-19
 #[test]
-fn the_first_block_counts_and_none_stays() {
+fn only_the_first_block_counts_and_all_are_removed() {
     let block = |name: &str| format!("```json\n{{\"tool_calls\":[{{\"name\":\"{name}\"}}]}}\n```");
-    let said = read(&format!("one {} two {} three", block("add"), block("sub")));
+    let reply = read(&format!("one {} two {} three", block("add"), block("sub")));
     assert_eq!(
         (
-            &*said.content,
-            said.calls.len(),
-            &*said.calls[0].name,
-            said.ignored
+            &*reply.content,
+            reply.calls.len(),
+            &*reply.calls[0].name,
+            reply.ignored
         ),
         ("one  two  three", 1, "add", 1)
     );
 }
 
 #[test]
-fn a_hostile_reply_does_no_harm() {
+fn hostile_replies_are_handled() {
     for text in [
         "```json\n{".repeat(20_000),
         format!("```json\n{}", "{\"a\":[".repeat(50_000)),
@@ -192,7 +192,7 @@ fn a_hostile_reply_does_no_harm() {
     }
 }
 
-fn words() -> impl Strategy<Value = String> {
+fn text_strategy() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         any::<String>(),
         Just("```json\n".to_owned()),
@@ -207,29 +207,29 @@ fn words() -> impl Strategy<Value = String> {
 fn call() -> impl Strategy<Value = (String, String)> {
     (
         "[a-z_]{1,12}",
-        prop::collection::btree_map("[a-z\"}{`]{0,6}", words(), 0..4),
+        prop::collection::btree_map("[a-z\"}{`]{0,6}", text_strategy(), 0..4),
     )
         .prop_map(|(name, args)| (name, serde_json::to_string(&args).unwrap()))
 }
 
-/// Everything that a gate lets through, and the words of the reply.
-fn told(text: &str, cuts: &[usize]) -> (String, String) {
+/// Returns the text that a gate passes, and the text of the reply.
+fn passed(text: &str, cuts: &[usize]) -> (String, String) {
     let mut gate = Gate::default();
-    let mut told = String::new();
+    let mut passed = String::new();
     let mut rest = text;
     for cut in cuts {
         let at = rest.floor_char_boundary(*cut);
-        told.extend(gate.pass(&rest[..at]));
+        passed.extend(gate.pass(&rest[..at]));
         rest = &rest[at..];
     }
-    told.extend(gate.pass(rest));
+    passed.extend(gate.pass(rest));
     let content = read(text).content;
-    told.push_str(gate.rest(&content));
-    (told, content)
+    passed.push_str(gate.rest(&content));
+    (passed, content)
 }
 
 #[test]
-fn text_is_told_while_it_comes_and_blocks_are_not() {
+fn gate_passes_text_immediately_and_holds_back_blocks() {
     let mut gate = Gate::default();
     let pieces = [
         "  Hello",
@@ -239,11 +239,11 @@ fn text_is_told_while_it_comes_and_blocks_are_not() {
         "`json\n{\"tool_calls\":",
         "[]}\n```",
     ];
-    let told: Vec<_> = pieces
+    let passed: Vec<_> = pieces
         .iter()
         .map(|piece| gate.pass(piece).unwrap_or_default())
         .collect();
-    assert_eq!(told, ["Hello", " there", " you.", "", "", ""]);
+    assert_eq!(passed, ["Hello", " there", " you.", "", "", ""]);
     let mut gate = Gate::default();
     assert_eq!(
         (gate.pass("{\"tool"), gate.pass("_calls\":[]}")),
@@ -252,36 +252,36 @@ fn text_is_told_while_it_comes_and_blocks_are_not() {
 }
 
 proptest! {
-    // Whatever the pieces: what is told is what the reply says, and nothing of a block.
+    // However the text is split, the gate passes exactly the text of the reply, without blocks.
     #[test]
-    fn what_is_told_is_what_is_said(text in words(), calls in prop::collection::vec(call(), 0..2),
+    fn gate_passes_exactly_the_text_of_the_reply(text in text_strategy(), calls in prop::collection::vec(call(), 0..2),
                                     cuts in prop::collection::vec(0usize..20, 0..8)) {
         let calls: Vec<_> = calls.iter().map(|(name, args)| request("c", name, args)).collect();
-        let (told, content) = told(&write_reply(&text, &calls), &cuts);
-        prop_assert_eq!(told, content);
+        let (passed, content) = passed(&write_reply(&text, &calls), &cuts);
+        prop_assert_eq!(passed, content);
     }
 
-    // S0-20: what is written is read back: the same calls, the same words, and nothing of the block
-    // in them.
+    // S0-20: a reply that was written is parsed back to the same calls and the same text, without
+    // the block.
     #[test]
-    fn what_is_written_is_read_back(content in words(), calls in prop::collection::vec(call(), 1..4)) {
-        // Words that are calls themselves are read as such, which is another matter.
+    fn written_replies_round_trip(content in text_strategy(), calls in prop::collection::vec(call(), 1..4)) {
+        // Text that itself contains calls is parsed as such and is not the subject here.
         prop_assume!(read(&content).calls.is_empty());
         let calls: Vec<_> = calls.iter().enumerate().map(|(n, (name, args))| request(&format!("c{n}"), name, args)).collect();
-        let said = read(&write_reply(&content, &calls));
-        prop_assert_eq!(&said.calls, &calls);
-        prop_assert_eq!(said.content, read(&content).content);
+        let reply = read(&write_reply(&content, &calls));
+        prop_assert_eq!(&reply.calls, &calls);
+        prop_assert_eq!(reply.content, read(&content).content);
     }
 
-    // Whatever a model writes around them: calls that are made are not in the words.
+    // Whatever text surrounds them, parsed calls do not remain in the text.
     #[test]
-    fn no_call_stays_in_the_words(before in words(), after in "[^`~{]*", calls in prop::collection::vec(call(), 1..3)) {
+    fn parsed_calls_are_removed_from_the_text(before in text_strategy(), after in "[^`~{]*", calls in prop::collection::vec(call(), 1..3)) {
         prop_assume!(!before.contains("tool_calls"));
         let calls: Vec<_> = calls.iter().map(|(name, args)| request("c", name, args)).collect();
         prop_assume!(calls.iter().all(|call| !call.args.get().contains("tool_calls")));
-        let said = read(&format!("{before}\n\n{}\n{after}", write_reply("", &calls)));
-        prop_assert!(!said.calls.is_empty());
-        prop_assert!(!said.content.contains("tool_calls"), "{}", said.content);
+        let reply = read(&format!("{before}\n\n{}\n{after}", write_reply("", &calls)));
+        prop_assert!(!reply.calls.is_empty());
+        prop_assert!(!reply.content.contains("tool_calls"), "{}", reply.content);
     }
 
     #[test]

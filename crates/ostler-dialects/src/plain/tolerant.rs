@@ -1,4 +1,5 @@
-//! JSON as models write it: with comments, trailing commas, or single quotes. What is right is read as it is.
+//! Tolerant JSON parser for model output: accepts comments, trailing commas and single quotes.
+//! Valid JSON is returned unchanged.
 
 use std::borrow::Cow;
 
@@ -6,7 +7,7 @@ use jsonc_parser::{ParseOptions, parse_to_serde_value};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-/// The object that `text` begins with, as right JSON, and how long it is in `text`.
+/// Returns the object at the start of `text` as valid JSON, and its length in `text`.
 pub(super) fn object(text: &str) -> Option<(usize, Cow<'_, str>)> {
     if !text.starts_with('{') {
         return None;
@@ -22,11 +23,11 @@ pub(super) fn object(text: &str) -> Option<(usize, Cow<'_, str>)> {
     Some((length, Cow::Owned(serde_json::to_string(&object).ok()?)))
 }
 
-/// The deepest that anything is nested: what goes deeper was not meant to be read.
+/// Maximum nesting depth. Anything deeper is not meant to be parsed.
 const DEPTH: usize = 100;
 
-/// Where the object ends that `text` begins with: at the brace that closes the first one. Braces in strings and comments do
-/// not count.
+/// Returns the end of the object at the start of `text`: the brace that closes the first one.
+/// Braces in strings and comments do not count.
 fn extent(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let (mut depth, mut at) = (0usize, 0usize);
@@ -52,7 +53,7 @@ fn extent(text: &str) -> Option<usize> {
     None
 }
 
-/// Where the closing quote of the string is that begins at `at`.
+/// Returns the position of the closing quote of the string that begins at `at`.
 fn string_end(bytes: &[u8], at: usize, quote: u8) -> Option<usize> {
     let mut at = at + 1;
     while at < bytes.len() {

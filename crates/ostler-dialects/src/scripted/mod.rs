@@ -1,6 +1,7 @@
-//! The agent `scripted`: the tool loop over a model that reads its answers from a file. It needs nothing and nobody.
+//! The agent `scripted`: the tool loop with a model whose answers come from a file. It needs no
+//! network and no account.
 //!
-//! The body that plays the model is not here; the conversation is that of [`openai`].
+//! The code that plays the model is in the `ostler` crate; the conversation is that of [`openai`].
 
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
 use ostler_core::permission::ToolUse;
@@ -8,7 +9,7 @@ use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Kind, Spec, SpecError};
 
 use crate::openai;
-use crate::settings::{Row, listed};
+use crate::settings::{Row, list};
 
 /// The dialect of the scripted agent.
 #[derive(Debug, Clone, Copy)]
@@ -16,10 +17,10 @@ pub struct Scripted;
 
 const NAME: &str = "scripted";
 
-const SCRIPT: Row<()> = Row {
+const NO_SCRIPTED_REPLY: Row<()> = Row {
     key: "script",
     kind: Kind::Text(4096),
-    help: "The file that says what the model answers; else .ostler/script.toml in the directory, else a demonstration.",
+    help: "File with the model's answers (default: .ostler/script.toml in the directory, or a demonstration).",
     rule: None,
     secret: false,
     pass: (),
@@ -30,12 +31,12 @@ impl Dialect for Scripted {
         NAME
     }
 
-    fn goes_on_from_events(&self) -> bool {
+    fn resumes_from_events(&self) -> bool {
         true
     }
 
     fn capabilities(&self) -> Capabilities {
-        // The script says what is answered, whatever the model is called.
+        // The script determines the answers, whatever the model is called.
         Capabilities {
             set_model: false,
             ..openai::CAPABILITIES
@@ -47,7 +48,7 @@ impl Dialect for Scripted {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        listed(&openai::table([SCRIPT]))
+        list(&openai::table([NO_SCRIPTED_REPLY]))
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -55,11 +56,11 @@ impl Dialect for Scripted {
     }
 
     fn recognizes(&self, opening: &str) -> bool {
-        openai::introduced(opening).is_some_and(|ready| ready.uncounted && ready.looping.is_none())
+        openai::find_ready(opening).is_some_and(|ready| ready.uncounted && ready.looping.is_none())
     }
 
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        openai::launch(spec, &openai::table([SCRIPT]), NAME)
+        openai::launch(spec, &openai::table([NO_SCRIPTED_REPLY]), NAME)
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {

@@ -1,6 +1,7 @@
-//! The agent `loop`: the tool loop around any model, with conditions that stop it, a check of its result and a person to ask.
+//! The agent `loop`: the tool loop around any model, with stop conditions, verification of its
+//! result and a person to ask.
 //!
-//! The body that asks the model is not here; the conversation is that of [`openai`].
+//! The code that calls the model is in the `ostler` crate; the conversation is that of [`openai`].
 
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
 use ostler_core::permission::ToolUse;
@@ -8,16 +9,16 @@ use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Kind, Spec, SpecError, keys};
 
 use crate::openai;
-use crate::settings::{Row, listed};
+use crate::settings::{Row, list};
 
-/// The dialect of the outer loop.
+/// The dialect of the tool loop.
 #[derive(Debug, Clone, Copy)]
-pub struct Outer;
+pub struct ToolLoop;
 
-/// The name of the agent.
+/// Name of the agent.
 pub const NAME: &str = "loop";
 
-/// The settings that the loop has in common with a model behind a server; the others are about the server.
+/// Settings that the loop shares with the `openai-api` agent; its others are about the server.
 const SHARED: [&str; 12] = [
     "retries",
     keys::SYSTEM_PROMPT,
@@ -40,12 +41,12 @@ macro_rules! rows {
 }
 
 const OWN: [Row<()>; 6] = rows! {
-    "mode", Kind::OneOf(&["auto", "plan", "approve"]), "What the loop does by itself: auto (all that it may), plan (look, change nothing), approve (a person approves what changes something).";
-    "max_tool_calls", Kind::Count, "At most so many tool calls in a turn.";
-    "max_input_tokens", Kind::Count, "At most so many tokens in, all answers of a turn together.";
-    "max_output_tokens", Kind::Count, "At most so many tokens out, all answers of a turn together.";
-    "max_errors", Kind::Count, "How many steps in a row may come to nothing before the loop gives up; else 3.";
-    "tool_timeout", Kind::Count, "The longest that one tool may take, in seconds.";
+    "mode", Kind::OneOf(&["auto", "plan", "approve"]), "Autonomy of the loop: auto (everything allowed), plan (read only) or approve (a person approves every change).";
+    "max_tool_calls", Kind::Count, "Maximum number of tool calls per turn.";
+    "max_input_tokens", Kind::Count, "Maximum number of input tokens per turn, over all model calls.";
+    "max_output_tokens", Kind::Count, "Maximum number of output tokens per turn, over all model calls.";
+    "max_errors", Kind::Count, "Number of consecutive failed steps before the loop gives up (default: 3).";
+    "tool_timeout", Kind::Count, "Timeout for a tool call, in seconds.";
 };
 
 fn table() -> Vec<Row<()>> {
@@ -59,17 +60,17 @@ fn is_own(key: &str) -> bool {
     OWN.iter().any(|row| row.key == key)
 }
 
-impl Dialect for Outer {
+impl Dialect for ToolLoop {
     fn name(&self) -> &'static str {
         NAME
     }
 
-    fn goes_on_from_events(&self) -> bool {
+    fn resumes_from_events(&self) -> bool {
         true
     }
 
     fn capabilities(&self) -> Capabilities {
-        // The model is the loop's, and says what it costs if it can.
+        // The model belongs to the loop and reports its cost if it can.
         Capabilities {
             set_model: false,
             ..openai::CAPABILITIES
@@ -81,7 +82,7 @@ impl Dialect for Outer {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        listed(&table())
+        list(&table())
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -89,7 +90,7 @@ impl Dialect for Outer {
     }
 
     fn recognizes(&self, opening: &str) -> bool {
-        openai::introduced(opening).is_some_and(|ready| ready.looping.is_some())
+        openai::find_ready(opening).is_some_and(|ready| ready.looping.is_some())
     }
 
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
@@ -97,7 +98,7 @@ impl Dialect for Outer {
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        openai::converse_on(spec, self)
+        openai::converse_in_loop(spec, self)
     }
 
     fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {

@@ -264,8 +264,8 @@ impl Follower {
     fn see(&mut self, out: &mut Outbox) {
         for item in out.drain() {
             match item {
-                FromConversation::TurnBegan => self.open = true,
-                FromConversation::TurnOver(_) => assert!(
+                FromConversation::TurnStarted => self.open = true,
+                FromConversation::TurnEnded(_) => assert!(
                     std::mem::take(&mut self.open),
                     "a turn ended that was not open"
                 ),
@@ -344,7 +344,7 @@ fn the_last_word_ends_the_turn() {
     let over = |text: &str| {
         replay_as(codex(), &[text.as_bytes()])
             .into_iter()
-            .filter(|out| matches!(out, FromConversation::TurnOver(_)))
+            .filter(|out| matches!(out, FromConversation::TurnEnded(_)))
             .count()
     };
     assert_eq!(
@@ -624,7 +624,7 @@ fn a_sub_agents_change_of_files_is_judged_by_its_own_item() {
         );
         talk.on_line(LAST, &mut out);
         let cause = |out: FromConversation| {
-            if let FromConversation::TurnOver(over) = out {
+            if let FromConversation::TurnEnded(over) = out {
                 Some(over.outcome.cause)
             } else {
                 None
@@ -711,7 +711,7 @@ fn a_sub_agents_denial_does_not_fall_on_a_call_of_ours() {
             assert_eq!(denied, Some(false), "{method}");
             talk.on_line(LAST, &mut out);
             let cause = |out: FromConversation| {
-                if let FromConversation::TurnOver(over) = out {
+                if let FromConversation::TurnEnded(over) = out {
                     Some(over.outcome.cause)
                 } else {
                     None
@@ -744,7 +744,7 @@ fn exec_is_interrupted_by_its_end() {
         &mut out,
     );
     let cause = |out: FromConversation| {
-        if let FromConversation::TurnOver(over) = out {
+        if let FromConversation::TurnEnded(over) = out {
             Some(over.outcome.cause)
         } else {
             None

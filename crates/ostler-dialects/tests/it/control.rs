@@ -1,4 +1,4 @@
-//! The control channel of Claude Code: who may do what, what is changed, what is said into a turn.
+//! Claude Code's control channel: permissions, changes and steering.
 
 use ostler_core::dialect::{Change, Conversation, FromConversation, Outbox, ToAgent};
 use ostler_core::event::{Decision, EventKind};
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::stage::{claude, offer};
 
-/// A conversation as it is after its prompt, with all that came before.
-pub(crate) fn begun(spec: &Spec) -> (Box<dyn Conversation>, Vec<Value>) {
-    let (mut talk, mut out) = (claude().converse(spec), Outbox::default());
-    talk.on_start(&mut out);
+/// Returns a conversation after its prompt, and the messages sent before it.
+pub(crate) fn started(spec: &Spec) -> (Box<dyn Conversation>, Vec<Value>) {
+    let (mut conversation, mut out) = (claude().converse(spec), Outbox::default());
+    conversation.on_start(&mut out);
     let first = writes(&out.drain().collect::<Vec<_>>());
-    talk.send(ToAgent::Prompt("hello".into()), &mut out);
-    (talk, first)
+    conversation.send(ToAgent::Prompt("hello".into()), &mut out);
+    (conversation, first)
 }
 
 pub(crate) fn writes(outs: &[FromConversation]) -> Vec<Value> {
@@ -31,21 +31,21 @@ pub(crate) fn writes(outs: &[FromConversation]) -> Vec<Value> {
         .collect()
 }
 
-pub(crate) fn heard(talk: &mut dyn Conversation, line: &Value) -> Vec<FromConversation> {
+pub(crate) fn feed(conversation: &mut dyn Conversation, line: &Value) -> Vec<FromConversation> {
     let mut out = Outbox::default();
-    talk.on_line(&line.to_string(), &mut out);
+    conversation.on_line(&line.to_string(), &mut out);
     out.drain().collect()
 }
 
-pub(crate) fn said(talk: &mut dyn Conversation, say: ToAgent) -> Vec<FromConversation> {
+pub(crate) fn send(conversation: &mut dyn Conversation, say: ToAgent) -> Vec<FromConversation> {
     let mut out = Outbox::default();
-    talk.send(say, &mut out);
+    conversation.send(say, &mut out);
     out.drain().collect()
 }
 
-fn verdict(talk: &mut dyn Conversation, id: &str, verdict: Verdict) -> Vec<Value> {
-    writes(&said(
-        talk,
+fn verdict(conversation: &mut dyn Conversation, id: &str, verdict: Verdict) -> Vec<Value> {
+    writes(&send(
+        conversation,
         ToAgent::Verdict {
             id: id.to_owned(),
             verdict,
@@ -53,7 +53,7 @@ fn verdict(talk: &mut dyn Conversation, id: &str, verdict: Verdict) -> Vec<Value
     ))
 }
 
-fn ruled() -> Spec {
+fn with_policy() -> Spec {
     Spec {
         policy: Some(Policy::default()),
         attendance: Attendance::Attended,
@@ -61,7 +61,7 @@ fn ruled() -> Spec {
     }
 }
 
-fn asks() -> Spec {
+fn attended() -> Spec {
     Spec {
         attendance: Attendance::Attended,
         ..Spec::default()
@@ -85,9 +85,9 @@ fn hooked(decision: &str) -> Value {
     json!({"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": decision}})
 }
 
-// P45: every call is put before the rules; nothing is announced that nobody needs.
+// P45: every call is checked against the policy; hooks and tools are announced only if needed.
 #[test]
-fn hooks_and_tools_are_announced_when_there_are_any() {
+fn hooks_and_tools_are_announced_only_if_needed() {
     let hooks =
         json!({"PreToolUse": [{"hookCallbackIds": ["ostler-policy"], "timeout": 2_000_000}]});
     let initialize = |more: Value| {
@@ -106,28 +106,29 @@ fn hooks_and_tools_are_announced_when_there_are_any() {
     };
     let both = Spec {
         tools: vec![offer("add", "{}")],
-        ..ruled()
+        ..with_policy()
     };
-    assert_eq!(begun(&Spec::default()).1, [Value::Null; 0]);
-    assert_eq!(begun(&asks()).1, [Value::Null; 0]);
-    assert_eq!(begun(&ruled()).1, initialize(json!({"hooks": hooks})));
+    assert_eq!(started(&Spec::default()).1, [Value::Null; 0]);
+    assert_eq!(started(&attended()).1, [Value::Null; 0]);
+    assert_eq!(started(&with_policy()).1, initialize(json!({"hooks": hooks})));
     assert_eq!(
-        begun(&tools).1,
+        started(&tools).1,
         initialize(json!({"sdkMcpServers": ["ostler"]}))
     );
     assert_eq!(
-        begun(&both).1,
+        started(&both).1,
         initialize(json!({"hooks": hooks, "sdkMcpServers": ["ostler"]}))
     );
 }
 
-// P44: several at once, answered in any order, each once; a late answer writes nothing.
+// P44: several concurrent requests, answered in any order, each once; a late verdict writes
+// nothing.
 #[test]
-fn questions_are_asked_and_each_answer_finds_its_own() {
-    let (mut talk, _) = begun(&asks());
-    let talk = &mut *talk;
+fn verdicts_are_matched_to_their_requests() {
+    let (mut conversation, _) = started(&attended());
+    let conversation = &mut *conversation;
     for (id, call) in [("q1", "t1"), ("q2", "t2"), ("q3", "t3")] {
-        let outs = heard(talk, &can(id, call, "ls"));
+        let outs = feed(conversation, &can(id, call, "ls"));
         let [FromConversation::Ask(ask)] = &outs[..] else {
             panic!("{outs:?}")
         };
@@ -142,89 +143,89 @@ fn questions_are_asked_and_each_answer_finds_its_own() {
     }
     let deny = |why: &str| json!({"behavior": "deny", "message": why});
     assert_eq!(
-        verdict(talk, "q2", Verdict::Deny("no".into())),
+        verdict(conversation, "q2", Verdict::Deny("no".into())),
         [success("q2", &deny("no"))]
     );
     let yes = json!({"behavior": "allow", "updatedInput": {"command": "ls"}});
-    assert_eq!(verdict(talk, "q1", Verdict::Allow), [success("q1", &yes)]);
+    assert_eq!(verdict(conversation, "q1", Verdict::Allow), [success("q1", &yes)]);
     assert_eq!(
-        verdict(talk, "q1", Verdict::Allow),
+        verdict(conversation, "q1", Verdict::Allow),
         [Value::Null; 0],
         "answered already"
     );
     assert_eq!(
-        verdict(talk, "q9", Verdict::Allow),
+        verdict(conversation, "q9", Verdict::Allow),
         [Value::Null; 0],
-        "nobody asked"
+        "no such request"
     );
     let cancel = json!({"type": "control_cancel_request", "request_id": "q3"});
     assert_eq!(
-        heard(talk, &cancel),
+        feed(conversation, &cancel),
         [FromConversation::Withdraw("q3".into())]
     );
-    assert_eq!(heard(talk, &cancel), [], "once");
+    assert_eq!(feed(conversation, &cancel), [], "once");
     assert_eq!(
-        verdict(talk, "q3", Verdict::Allow),
+        verdict(conversation, "q3", Verdict::Allow),
         [Value::Null; 0],
         "withdrawn"
     );
-    heard(talk, &can("q4", "t4", "ls"));
-    let answer = &verdict(talk, "q4", Verdict::Undecided)[0]["response"]["response"];
-    assert_eq!(answer["behavior"], "deny", "no decision is no yes");
+    feed(conversation, &can("q4", "t4", "ls"));
+    let answer = &verdict(conversation, "q4", Verdict::Undecided)[0]["response"]["response"];
+    assert_eq!(answer["behavior"], "deny", "no decision is not an approval");
 }
 
-// P45, P48: the hook asks before anything runs, and says nothing where no rule does.
+// P45, P48: the hook is asked before anything runs, and makes no decision if no rule does.
 #[test]
-fn a_hook_is_asked_first_and_its_answer_holds() {
-    let (mut talk, _) = begun(&ruled());
-    let talk = &mut *talk;
-    let outs = heard(talk, &hook("h1", "t1", "ls"));
+fn hook_decides_first_and_its_decision_is_reused() {
+    let (mut conversation, _) = started(&with_policy());
+    let conversation = &mut *conversation;
+    let outs = feed(conversation, &hook("h1", "t1", "ls"));
     assert!(
         matches!(&outs[..], [FromConversation::Ask(ask)] if ask.otherwise == Otherwise::Agent && ask.call.as_deref() == Some("t1"))
     );
     assert_eq!(
-        verdict(talk, "h1", Verdict::Allow),
+        verdict(conversation, "h1", Verdict::Allow),
         [success("h1", &hooked("allow"))]
     );
-    // A rule of Claude Code's own asks all the same: no second question, no second event.
+    // A rule of Claude Code itself asks again: no second request, no second event.
     let yes = json!({"behavior": "allow", "updatedInput": {"command": "ls"}});
     assert_eq!(
-        writes(&heard(talk, &can("q1", "t1", "ls"))),
+        writes(&feed(conversation, &can("q1", "t1", "ls"))),
         [success("q1", &yes)]
     );
     assert!(
         matches!(
-            &heard(talk, &can("q2", "t1", "rm -r /"))[..],
+            &feed(conversation, &can("q2", "t1", "rm -r /"))[..],
             [FromConversation::Ask(_)]
         ),
-        "another input is another question"
+        "another input is another request"
     );
-    heard(talk, &hook("h2", "t2", "rm"));
+    feed(conversation, &hook("h2", "t2", "rm"));
     let mut denied = hooked("deny");
     denied["hookSpecificOutput"]["permissionDecisionReason"] = "a rule".into();
     assert_eq!(
-        verdict(talk, "h2", Verdict::Deny("a rule".into())),
+        verdict(conversation, "h2", Verdict::Deny("a rule".into())),
         [success("h2", &denied)]
     );
     let result = json!({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t2", "is_error": true, "content": "x"}]}});
     assert!(
-        matches!(&heard(talk, &result)[..], [FromConversation::Event(EventKind::ToolResult(it))] if it.denied)
+        matches!(&feed(conversation, &result)[..], [FromConversation::Event(EventKind::ToolResult(it))] if it.denied)
     );
-    heard(talk, &hook("h3", "t3", "ls"));
+    feed(conversation, &hook("h3", "t3", "ls"));
     assert_eq!(
-        verdict(talk, "h3", Verdict::Undecided),
+        verdict(conversation, "h3", Verdict::Undecided),
         [success("h3", &json!({}))]
     );
     assert!(
-        matches!(&heard(talk, &can("q3", "t3", "ls"))[..], [FromConversation::Ask(ask)] if ask.otherwise == Otherwise::Person)
+        matches!(&feed(conversation, &can("q3", "t3", "ls"))[..], [FromConversation::Ask(ask)] if ask.otherwise == Otherwise::Person)
     );
     let other = json!({"type": "control_request", "request_id": "h4", "request": {"subtype": "hook_callback", "callback_id": "not-ours", "input": {}}});
-    assert_eq!(writes(&heard(talk, &other)), [success("h4", &json!({}))]);
+    assert_eq!(writes(&feed(conversation, &other)), [success("h4", &json!({}))]);
 }
 
-// P46: an error would be taken for an empty answer, and the tool would run.
+// P46: an error would count as an empty answer, and the tool would run.
 #[test]
-fn what_does_not_say_what_it_is_about_is_denied_at_once() {
+fn malformed_requests_are_denied_immediately() {
     let request =
         |request: Value| json!({"type": "control_request", "request_id": "q", "request": request});
     let ours = |input: Value| {
@@ -240,7 +241,7 @@ fn what_does_not_say_what_it_is_about_is_denied_at_once() {
         ours(json!({"tool_input": {}})),
         ours(json!({"tool_name": "Bash", "tool_input": null})),
     ] {
-        let outs = heard(&mut *begun(&ruled()).0, &line);
+        let outs = feed(&mut *started(&with_policy()).0, &line);
         let [
             FromConversation::Write(_),
             FromConversation::Event(EventKind::Permission(it)),
@@ -256,77 +257,77 @@ fn what_does_not_say_what_it_is_about_is_denied_at_once() {
         ];
         assert!(decision.contains(&&json!("deny")), "{line}: {answer}");
     }
-    let (mut talk, _) = begun(&asks());
+    let (mut conversation, _) = started(&attended());
     let mut nameless = can("q", "t", "ls");
     nameless["request_id"] = Value::Null;
-    assert!(writes(&heard(&mut *talk, &nameless)).is_empty());
-    heard(&mut *talk, &can("q", "t", "ls"));
-    let twice = heard(&mut *talk, &can("q", "t2", "rm"));
+    assert!(writes(&feed(&mut *conversation, &nameless)).is_empty());
+    feed(&mut *conversation, &can("q", "t", "ls"));
+    let twice = feed(&mut *conversation, &can("q", "t2", "rm"));
     assert!(
         matches!(&twice[..], [FromConversation::Event(EventKind::Notice(it))] if it.code == "control_malformed"),
         "{twice:?}"
     );
 }
 
-// P47: whoever of its sub-agents asks, it is asked.
+// P47: requests of sub-agents are handled too.
 #[test]
-fn a_sub_agent_s_question_is_one_too() {
-    let (mut talk, _) = begun(&asks());
+fn requests_of_sub_agents_are_handled() {
+    let (mut conversation, _) = started(&attended());
     let mut line = can("q", "t", "ls");
     line["session_id"] = "another".into();
     line["parent_tool_use_id"] = "parent".into();
     line["request"]["agent_id"] = "a1".into();
     assert!(matches!(
-        &heard(&mut *talk, &line)[..],
+        &feed(&mut *conversation, &line)[..],
         [FromConversation::Ask(_)]
     ));
-    heard(
-        &mut *talk,
+    feed(
+        &mut *conversation,
         &json!({"type": "result", "subtype": "success", "result": "x"}),
     );
     assert_eq!(
-        verdict(&mut *talk, "q", Verdict::Allow).len(),
+        verdict(&mut *conversation, "q", Verdict::Allow).len(),
         1,
-        "also when the turn is over and it works on"
+        "even if the turn is over and it continues"
     );
 }
 
 #[test]
-fn changes_are_asked_for_and_answered() {
-    let (mut talk, _) = begun(&Spec::default());
-    let ask = |talk: &mut dyn Conversation, id, change| {
-        writes(&said(talk, ToAgent::Change { id, change })).remove(0)
+fn changes_are_requested_and_confirmed() {
+    let (mut conversation, _) = started(&Spec::default());
+    let ask = |conversation: &mut dyn Conversation, id, change| {
+        writes(&send(conversation, ToAgent::Change { id, change })).remove(0)
     };
-    let model = ask(&mut *talk, 7, Change::Model("haiku".into()));
+    let model = ask(&mut *conversation, 7, Change::Model("haiku".into()));
     assert_eq!(
         model["request"],
         json!({"subtype": "set_model", "model": "haiku"})
     );
-    let mode = ask(&mut *talk, 8, Change::PermissionMode("plan".into()));
+    let mode = ask(&mut *conversation, 8, Change::PermissionMode("plan".into()));
     assert_eq!(
         mode["request"],
         json!({"subtype": "set_permission_mode", "mode": "plan"})
     );
     let answer = |request: &Value, subtype: &str| json!({"type": "control_response", "response": {"subtype": subtype, "request_id": request["request_id"], "error": "no such model"}});
     assert_eq!(
-        heard(&mut *talk, &answer(&mode, "success")),
+        feed(&mut *conversation, &answer(&mode, "success")),
         [FromConversation::Changed { id: 8, error: None }]
     );
     let error = Some("no such model".to_owned());
     assert_eq!(
-        heard(&mut *talk, &answer(&model, "error")),
+        feed(&mut *conversation, &answer(&model, "error")),
         [FromConversation::Changed { id: 7, error }]
     );
 }
 
-// Rules that cannot be enforced: the turn does not go on as if they were.
+// Without the hook the policy cannot be enforced, so the turn must not continue.
 #[test]
 fn a_refused_handshake_ends_the_turn() {
-    let (mut talk, _) = begun(&ruled());
-    heard(&mut *talk, &init("11111111-1111-4111-8111-111111111111"));
+    let (mut conversation, _) = started(&with_policy());
+    feed(&mut *conversation, &init("11111111-1111-4111-8111-111111111111"));
     let refused = json!({"type": "control_response", "response": {"subtype": "error", "request_id": "ostler-initialize", "error": "x"}});
     assert_eq!(
-        writes(&heard(&mut *talk, &refused))[0]["request"]["subtype"],
+        writes(&feed(&mut *conversation, &refused))[0]["request"]["subtype"],
         "interrupt"
     );
 }
@@ -344,8 +345,8 @@ const RESULT: &str = r#"{"type":"result","subtype":"success","result":"x"}"#;
 fn shape(outs: &[FromConversation]) -> Vec<&'static str> {
     let word = |out: &FromConversation| match out {
         FromConversation::Write(_) => "write",
-        FromConversation::TurnBegan => "began",
-        FromConversation::TurnOver(_) => "over",
+        FromConversation::TurnStarted => "began",
+        FromConversation::TurnEnded(_) => "over",
         FromConversation::Background(0) => "background 0",
         FromConversation::Background(_) => "background",
         _ => "other",
@@ -356,96 +357,96 @@ fn shape(outs: &[FromConversation]) -> Vec<&'static str> {
         .collect()
 }
 
-// P36: a message that comes too late for its turn gets one of its own, and no other turn is taken for it.
+// P36: a message that misses its turn gets a separate one, which is not mistaken for another turn.
 #[test]
-fn a_message_for_the_turn_reaches_it_or_gets_its_own() {
-    let steer = |talk: &mut dyn Conversation| writes(&said(talk, ToAgent::Steer("more".into())));
+fn steering_message_reaches_its_turn_or_gets_a_separate_one() {
+    let steer = |conversation: &mut dyn Conversation| writes(&send(conversation, ToAgent::Steer("more".into())));
     let (seed, result) = (
         "11111111-1111-4111-8111-111111111111",
         serde_json::from_str::<Value>(RESULT).unwrap(),
     );
     let start = || {
-        let (mut talk, _) = begun(&Spec::default());
+        let (mut conversation, _) = started(&Spec::default());
         assert!(
-            steer(&mut *talk).is_empty(),
-            "before the agent is heard it would become a part of the prompt"
+            steer(&mut *conversation).is_empty(),
+            "before any output it would become part of the prompt"
         );
-        let line = writes(&heard(&mut *talk, &init(seed))).remove(0);
+        let line = writes(&feed(&mut *conversation, &init(seed))).remove(0);
         assert_eq!(line["message"]["content"], "more");
         let uuid = line["uuid"].clone();
-        assert_ne!(uuid, steer(&mut *talk)[0]["uuid"]);
-        heard(
-            &mut *talk,
+        assert_ne!(uuid, steer(&mut *conversation)[0]["uuid"]);
+        feed(
+            &mut *conversation,
             &lifecycle(&"11111111-1111-4111-8111-000000000002".into(), "completed"),
         );
-        heard(&mut *talk, &lifecycle(&uuid, "queued"));
-        (talk, uuid)
+        feed(&mut *conversation, &lifecycle(&uuid, "queued"));
+        (conversation, uuid)
     };
     // It reached the model.
-    let (mut talk, uuid) = start();
-    heard(&mut *talk, &lifecycle(&uuid, "started"));
-    assert_eq!(shape(&heard(&mut *talk, &result)), ["over"]);
-    // It did not: something is still to come, and then a turn of the agent's.
-    let (mut talk, uuid) = start();
-    assert_eq!(shape(&heard(&mut *talk, &result)), ["background", "over"]);
+    let (mut conversation, uuid) = start();
+    feed(&mut *conversation, &lifecycle(&uuid, "started"));
+    assert_eq!(shape(&feed(&mut *conversation, &result)), ["over"]);
+    // It did not: work is pending, and then the agent starts a turn.
+    let (mut conversation, uuid) = start();
+    assert_eq!(shape(&feed(&mut *conversation, &result)), ["background", "over"]);
     assert_eq!(
-        shape(&heard(&mut *talk, &lifecycle(&uuid, "started"))),
+        shape(&feed(&mut *conversation, &lifecycle(&uuid, "started"))),
         [""; 0]
     );
     assert_eq!(
-        shape(&heard(&mut *talk, &init(seed))),
+        shape(&feed(&mut *conversation, &init(seed))),
         ["began", "background 0"]
     );
-    assert_eq!(shape(&heard(&mut *talk, &result)), ["over"]);
-    // The next prompt waits for that turn, whose end is not its own.
-    let (mut talk, uuid) = start();
-    heard(&mut *talk, &result);
-    assert_eq!(said(&mut *talk, ToAgent::Prompt("next".into())), []);
-    heard(&mut *talk, &lifecycle(&uuid, "started"));
+    assert_eq!(shape(&feed(&mut *conversation, &result)), ["over"]);
+    // The next prompt waits for that turn, whose end is not the prompt's.
+    let (mut conversation, uuid) = start();
+    feed(&mut *conversation, &result);
+    assert_eq!(send(&mut *conversation, ToAgent::Prompt("next".into())), []);
+    feed(&mut *conversation, &lifecycle(&uuid, "started"));
     assert_eq!(
-        shape(&heard(&mut *talk, &init(seed))),
+        shape(&feed(&mut *conversation, &init(seed))),
         ["began", "background 0"]
     );
     let mut failed = result.clone();
     failed["is_error"] = true.into();
-    let outs = heard(&mut *talk, &failed);
+    let outs = feed(&mut *conversation, &failed);
     assert_eq!(shape(&outs), ["write"]);
     assert!(outs.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Notice(it)) if it.code == "steer_failed")));
-    assert_eq!(shape(&heard(&mut *talk, &result)), ["over"]);
-    // Unless that turn is interrupted: then there is nothing to wait for any more.
-    let (mut talk, _) = start();
-    heard(&mut *talk, &result);
-    said(&mut *talk, ToAgent::Prompt("next".into()));
-    heard(&mut *talk, &init(seed));
-    said(&mut *talk, ToAgent::Interrupt);
+    assert_eq!(shape(&feed(&mut *conversation, &result)), ["over"]);
+    // If that turn is interrupted, there is nothing left to wait for.
+    let (mut conversation, _) = start();
+    feed(&mut *conversation, &result);
+    send(&mut *conversation, ToAgent::Prompt("next".into()));
+    feed(&mut *conversation, &init(seed));
+    send(&mut *conversation, ToAgent::Interrupt);
     let mut interrupted = failed;
     interrupted["terminal_reason"] = "aborted_streaming".into();
-    assert!(shape(&heard(&mut *talk, &interrupted)).contains(&"over"));
-    // It was dropped: nothing is still to come, and the prompt goes out.
-    let (mut talk, uuid) = start();
-    heard(&mut *talk, &result);
-    said(&mut *talk, ToAgent::Prompt("next".into()));
+    assert!(shape(&feed(&mut *conversation, &interrupted)).contains(&"over"));
+    // It was dropped: no work is pending, and the prompt is sent.
+    let (mut conversation, uuid) = start();
+    feed(&mut *conversation, &result);
+    send(&mut *conversation, ToAgent::Prompt("next".into()));
     assert_eq!(
-        shape(&heard(&mut *talk, &lifecycle(&uuid, "cancelled"))),
+        shape(&feed(&mut *conversation, &lifecycle(&uuid, "cancelled"))),
         ["background 0", "write"]
     );
-    // An interrupt takes it along.
-    let (mut talk, _) = start();
+    // An interrupt cancels it.
+    let (mut conversation, _) = start();
     assert_eq!(
-        writes(&said(&mut *talk, ToAgent::Interrupt))[0]["request"],
+        writes(&send(&mut *conversation, ToAgent::Interrupt))[0]["request"],
         json!({"subtype": "interrupt", "cancel_queued": true})
     );
-    // An agent that does not tell what becomes of it is not waited for.
-    let (mut talk, _) = begun(&Spec::default());
-    heard(
-        &mut *talk,
+    // An agent that does not report progress is not waited for.
+    let (mut conversation, _) = started(&Spec::default());
+    feed(
+        &mut *conversation,
         &json!({"type": "system", "subtype": "init", "uuid": seed}),
     );
     assert_eq!(
-        steer(&mut *talk),
+        steer(&mut *conversation),
         [json!({"type": "user", "message": {"role": "user", "content": "more"}})]
     );
-    assert_eq!(shape(&heard(&mut *talk, &result)), ["over"]);
+    assert_eq!(shape(&feed(&mut *conversation, &result)), ["over"]);
 }
 
 fn odd() -> impl Strategy<Value = Value> {
@@ -508,23 +509,23 @@ fn control_line() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    // P46: whatever comes, nothing is allowed to which nobody said yes.
+    // P46: whatever arrives, nothing is allowed without an explicit approval.
     #[test]
-    fn nothing_is_allowed_without_a_yes(lines in proptest::collection::vec(control_line(), 1..20), ruled_too in any::<bool>()) {
-        let mut spec = if ruled_too { ruled() } else { asks() };
+    fn nothing_is_allowed_without_approval(lines in proptest::collection::vec(control_line(), 1..20), ruled_too in any::<bool>()) {
+        let mut spec = if ruled_too { with_policy() } else { attended() };
         spec.tools.push(offer("add", "{}"));
-        let (mut talk, _) = begun(&spec);
+        let (mut conversation, _) = started(&spec);
         let yes = |values: &[Value]| {
             let said = values.iter().map(|value| &value["response"]["response"]);
             let words = |it: &Value| [it["behavior"].clone(), it["hookSpecificOutput"]["permissionDecision"].clone()];
             said.flat_map(words).any(|word| word == "allow")
         };
         for line in &lines {
-            let outs = heard(&mut *talk, line);
+            let outs = feed(&mut *conversation, line);
             prop_assert!(!yes(&writes(&outs)), "{}", line);
             for out in outs {
                 if let FromConversation::Ask(ask) = out {
-                    prop_assert!(!yes(&verdict(&mut *talk, &ask.id, Verdict::Deny("no".into()))));
+                    prop_assert!(!yes(&verdict(&mut *conversation, &ask.id, Verdict::Deny("no".into()))));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Copilot's lines when telemetry gets in their way, or comes late.
+//! Copilot's lines with interleaved or late telemetry.
 
 use ostler_core::dialect::{Exit, FromConversation, Outbox, ToAgent};
 use ostler_core::event::EventKind;
@@ -11,13 +11,13 @@ const CALLED: &str = r#"{"type":"model.call_finished","data":{"outcome":"success
 const SAID: &str = r#"{"type":"assistant.message","data":{"messageId":"1","content":"Hello you"}}"#;
 const RESULT: &str = r#"{"type":"result","sessionId":"s","exitCode":0}"#;
 
-fn heard(lines: &[&str], exit: bool) -> Vec<FromConversation> {
-    let mut talk = find("copilot").unwrap().converse(&Spec::default());
+fn outputs(lines: &[&str], exit: bool) -> Vec<FromConversation> {
+    let mut conversation = find("copilot").unwrap().converse(&Spec::default());
     let mut out = Outbox::default();
-    talk.send(ToAgent::Prompt("hello".into()), &mut Outbox::default());
-    lines.iter().for_each(|line| talk.on_line(line, &mut out));
+    conversation.send(ToAgent::Prompt("hello".into()), &mut Outbox::default());
+    lines.iter().for_each(|line| conversation.on_line(line, &mut out));
     if exit {
-        talk.on_exit(
+        conversation.on_exit(
             &Exit {
                 code: Some(0),
                 ..Exit::default()
@@ -30,18 +30,18 @@ fn heard(lines: &[&str], exit: bool) -> Vec<FromConversation> {
 
 fn tokens(all: &[FromConversation]) -> Vec<u64> {
     let over = all.iter().filter_map(|out| {
-        if let FromConversation::TurnOver(over) = out {
+        if let FromConversation::TurnEnded(result) = out {
             Some(over)
         } else {
             None
         }
     });
-    over.map(|over| over.usage.iter().filter_map(|usage| usage.output).sum())
+    over.map(|over| result.usage.iter().filter_map(|usage| usage.output).sum())
         .collect()
 }
 
 #[test]
-fn telemetry_in_the_middle_of_a_line_is_taken_out() {
+fn telemetry_inside_a_line_is_extracted() {
     let (head, tail) = SAID.split_at(40);
     for torn in [
         vec![format!("{head}{SPAN}"), tail.to_owned()],
@@ -54,19 +54,19 @@ fn telemetry_in_the_middle_of_a_line_is_taken_out() {
         let mut lines: Vec<&str> = vec![CALLED];
         lines.extend(torn.iter().map(String::as_str));
         lines.push(RESULT);
-        let all = heard(&lines, false);
+        let all = outputs(&lines, false);
         assert!(
             !all.iter()
                 .any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(_)))),
             "{all:#?}"
         );
-        let Some(FromConversation::TurnOver(over)) = all.last() else {
+        let Some(FromConversation::TurnEnded(result)) = all.last() else {
             panic!("{all:#?}")
         };
-        assert_eq!(over.text.as_deref(), Some("Hello you"));
+        assert_eq!(result.text.as_deref(), Some("Hello you"));
         assert_eq!(tokens(&all), [25 * (torn.len() as u64 - 1)]);
     }
-    let broken = heard(&[&format!("{head}{SPAN}")], true);
+    let broken = outputs(&[&format!("{head}{SPAN}")], true);
     assert!(
         broken
             .iter()
@@ -75,27 +75,27 @@ fn telemetry_in_the_middle_of_a_line_is_taken_out() {
 }
 
 #[test]
-fn tokens_that_come_after_the_last_line_still_belong_to_the_turn() {
-    assert_eq!(tokens(&heard(&[CALLED, SAID, SPAN, RESULT], false)), [25]);
+fn tokens_after_the_last_line_belong_to_the_turn() {
+    assert_eq!(tokens(&outputs(&[CALLED, SAID, SPAN, RESULT], false)), [25]);
     assert_eq!(
-        tokens(&heard(&[CALLED, SAID, RESULT], false)),
+        tokens(&outputs(&[CALLED, SAID, RESULT], false)),
         [0; 0],
-        "the tokens are awaited"
+        "waits for the tokens"
     );
-    assert_eq!(tokens(&heard(&[CALLED, SAID, RESULT, SPAN], false)), [25]);
+    assert_eq!(tokens(&outputs(&[CALLED, SAID, RESULT, SPAN], false)), [25]);
     assert_eq!(
-        tokens(&heard(&[CALLED, SAID, RESULT], true)),
+        tokens(&outputs(&[CALLED, SAID, RESULT], true)),
         [0],
-        "and not for ever"
+        "but not forever"
     );
 }
 
 #[test]
 fn an_interrupt_ends_the_process() {
-    let mut talk = find("copilot").unwrap().converse(&Spec::default());
+    let mut conversation = find("copilot").unwrap().converse(&Spec::default());
     let mut out = Outbox::default();
-    talk.send(ToAgent::Prompt("hello".into()), &mut out);
-    talk.send(ToAgent::Interrupt, &mut out);
+    conversation.send(ToAgent::Prompt("hello".into()), &mut out);
+    conversation.send(ToAgent::Interrupt, &mut out);
     let all: Vec<FromConversation> = out.drain().collect();
     assert_eq!(
         all,
@@ -105,7 +105,7 @@ fn an_interrupt_ends_the_process() {
             FromConversation::Terminate
         ]
     );
-    talk.on_exit(
+    conversation.on_exit(
         &Exit {
             code: None,
             signal: Some(15),
@@ -113,15 +113,15 @@ fn an_interrupt_ends_the_process() {
         },
         &mut out,
     );
-    let Some(FromConversation::TurnOver(over)) = out.drain().next() else {
+    let Some(FromConversation::TurnEnded(result)) = out.drain().next() else {
         panic!("no ending")
     };
-    assert_eq!(over.outcome.cause, Cause::Interrupted);
+    assert_eq!(result.outcome.cause, Cause::Interrupted);
 }
 
-// A command that takes half a minute is left alone, and its end is told later.
+// Copilot moves a command that runs for half a minute to the background and reports its end later.
 #[test]
-fn what_the_program_tells_its_model_is_a_notice() {
+fn system_notifications_become_notices() {
     let line = r#"{"type":"system.notification","data":{"content":"<system_notification>\nIt has completed.\n</system_notification>","kind":{"type":"shell_completed","exitCode":0}}}"#;
     let notices = |line: &str| -> Vec<(String, String)> {
         let notice = |out: FromConversation| {
@@ -131,7 +131,7 @@ fn what_the_program_tells_its_model_is_a_notice() {
                 None
             }
         };
-        heard(&[CALLED, line], false)
+        outputs(&[CALLED, line], false)
             .into_iter()
             .filter_map(notice)
             .collect()

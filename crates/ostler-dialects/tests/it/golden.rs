@@ -1,4 +1,5 @@
-//! Every fixture, line for line: `UPDATE_GOLDEN=1` writes what is found, for a person to read and to commit.
+//! Compares the events of every fixture with its golden file. `UPDATE_GOLDEN=1` rewrites the golden
+//! files, for a person to review and commit.
 
 use ostler_core::dialect::FromConversation;
 use ostler_core::outcome::Cause;
@@ -8,19 +9,19 @@ use ostler_dialects::find;
 
 use crate::stage::{fixtures, recordings, replay_scene};
 
-/// Events as their JSON; what else the conversation wants, as an object with `out`.
+/// Serializes an output: events as their JSON, anything else as an object with `out`.
 pub(crate) fn written(out: &FromConversation) -> String {
     match out {
         FromConversation::Event(kind) => serde_json::to_string(kind).unwrap(),
         FromConversation::Write(bytes) => json!({"out": "write", "text": String::from_utf8_lossy(bytes)}).to_string(),
-        FromConversation::TurnBegan => json!({"out": "turn_began"}).to_string(),
+        FromConversation::TurnStarted => json!({"out": "turn_began"}).to_string(),
         FromConversation::Background(running) => json!({"out": "background", "running": running}).to_string(),
-        FromConversation::TurnOver(over) => json!({
+        FromConversation::TurnEnded(result) => json!({
             "out": "turn_over",
-            "outcome": value(&over.outcome),
-            "text": over.text,
-            "structured": value(&over.structured),
-            "usage": over.usage.iter().map(value).collect::<Vec<_>>(),
+            "outcome": value(&result.outcome),
+            "text": result.text,
+            "structured": value(&result.structured),
+            "usage": result.usage.iter().map(value).collect::<Vec<_>>(),
         })
         .to_string(),
         FromConversation::Ask(ask) => {
@@ -32,7 +33,7 @@ pub(crate) fn written(out: &FromConversation) -> String {
             json!({"out": "tool", "id": order.id, "call": order.call, "name": order.name, "input": value(&order.input)})
                 .to_string()
         }
-        FromConversation::ToolOff(id) => json!({"out": "tool_off", "id": id}).to_string(),
+        FromConversation::CancelTool(id) => json!({"out": "tool_off", "id": id}).to_string(),
         FromConversation::Changed { id, error } => json!({"out": "changed", "id": id, "error": error}).to_string(),
         FromConversation::File(order) => json!({"out": "file", "order": format!("{order:?}")}).to_string(),
         FromConversation::WriteBridge { to, line } => {
@@ -48,7 +49,7 @@ fn value<T: serde::Serialize>(it: &T) -> serde_json::Value {
     serde_json::from_str(&serde_json::to_string(it).unwrap()).unwrap()
 }
 
-/// Every recording of every agent.
+/// Returns every recording of every agent.
 fn all() -> impl Iterator<Item = (&'static str, String, Vec<u8>)> {
     let of = |agent| {
         recordings(agent)
@@ -85,7 +86,8 @@ fn every_scenario_yields_its_events() {
     );
 }
 
-/// How each scenario ends, told apart from the golden files so that rewriting them cannot hide a change of cause.
+/// Expected causes per scenario, separate from the golden files so that rewriting those cannot hide
+/// a changed cause.
 type Endings = &'static [(&'static str, &'static [Cause])];
 
 const CLAUDE: Endings = &[
@@ -207,7 +209,7 @@ const COPILOT: Endings = &[
     ("cut", &[Cause::Network]),
     ("hello", &[Cause::Completed]),
     ("interrupted", &[Cause::Interrupted]),
-    // It went without its last line; that is said when the process is gone.
+    // It ended without its last line; the outcome follows when the process exits.
     ("interrupted_in_tool", &[]),
     ("output_limit", &[Cause::OutputLimit]),
     ("refused", &[Cause::Refused]),
@@ -217,7 +219,7 @@ const COPILOT: Endings = &[
     ("unauthorized", &[Cause::Auth]),
 ];
 
-/// The agents that have recordings, and how each of them ends.
+/// Agents with recordings, and the expected causes of each.
 const AGENTS: &[(&str, Endings)] = &[
     ("claude", CLAUDE),
     ("codex", CODEX),
@@ -227,7 +229,7 @@ const AGENTS: &[(&str, Endings)] = &[
 
 // S1-23…S1-27, P43
 #[test]
-fn every_scenario_ends_as_it_should() {
+fn every_scenario_ends_with_the_expected_causes() {
     for (agent, endings) in AGENTS {
         let recorded = recordings(agent);
         let names: Vec<_> = recorded.iter().map(|(name, _)| name.as_str()).collect();
@@ -239,8 +241,8 @@ fn every_scenario_ends_as_it_should() {
             let found: Vec<_> = replay_scene(find(agent).unwrap(), name, stdout)
                 .into_iter()
                 .filter_map(|out| {
-                    if let FromConversation::TurnOver(over) = out {
-                        Some(over.outcome.cause)
+                    if let FromConversation::TurnEnded(result) = out {
+                        Some(result.outcome.cause)
                     } else {
                         None
                     }

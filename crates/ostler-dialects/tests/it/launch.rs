@@ -1,4 +1,4 @@
-//! What is started: one line per setting, the combinations, and everything that is refused.
+//! Launch of Claude Code: one case per setting, combinations, and everything that is rejected.
 
 use ostler_core::dialect::{ARG_CAP, Arg, Launch};
 use ostler_core::spec::{Spec, SpecError};
@@ -19,7 +19,7 @@ fn launch(settings: &[(&str, &str)]) -> Result<Launch, SpecError> {
     claude().launch(&spec(settings))
 }
 
-/// The arguments after those that are always there.
+/// Returns the arguments after those that are always passed.
 fn args(settings: &[(&str, &str)]) -> String {
     let plain = |arg: &Arg| match arg {
         Arg::Plain(text) => text.clone(),
@@ -37,7 +37,7 @@ fn args(settings: &[(&str, &str)]) -> String {
     );
     assert!(
         all[4..].iter().all(|arg| arg.starts_with("--")),
-        "nothing can be taken for a prompt: {all:?}"
+        "no argument can be mistaken for a prompt: {all:?}"
     );
     all[4..]
         .iter()
@@ -96,7 +96,7 @@ fn every_key_becomes_its_argument() {
 }
 
 #[test]
-fn lists_repeat_their_flag_and_combinations_keep_the_order_of_the_table() {
+fn lists_repeat_their_flag_and_arguments_follow_table_order() {
     insta::assert_snapshot!(
         args(&[("allowed_tools", "Bash(file-tools *)"), ("allowed_tools", "Read"), ("tools", "Bash"), ("tools", "Read"), ("model", "opus"), ("add_dir", "/x"), ("add_dir", "/y")]),
         @r"
@@ -109,7 +109,8 @@ fn lists_repeat_their_flag_and_combinations_keep_the_order_of_the_table() {
     --add-dir=/y
     "
     );
-    // S1-10: a resumed session is sent its system prompt as given; the program keeps the one it recorded.
+    // S1-10: a resumed session is passed the system prompt as given; the program uses the one it
+    // recorded.
     insta::assert_snapshot!(args(&[("resume", UUID), ("system_prompt", "x")]), @r"
     --system-prompt-file=<file of 1 bytes>
     --resume=123e4567-e89b-42d3-a456-426614174000
@@ -122,13 +123,13 @@ fn lists_repeat_their_flag_and_combinations_keep_the_order_of_the_table() {
     assert_eq!(
         args(&[("tools", "")]),
         "--tools=",
-        "a single empty value: no tools at all"
+        "an empty value disables all tools"
     );
 }
 
 // S1-11
 #[test]
-fn the_preset_holds_for_one_workspace_and_in_modes_that_keep_to_it() {
+fn preset_is_limited_to_one_workspace_and_safe_modes() {
     let preset = |dir: &str, mode: Option<&str>| {
         let mut spec = spec(&[("workspace_tools", "file-tools")]);
         spec.dir = Some(dir.into());
@@ -157,7 +158,7 @@ fn the_preset_holds_for_one_workspace_and_in_modes_that_keep_to_it() {
 
 // S3-15
 #[test]
-fn text_is_streamed_unless_the_caller_says_no() {
+fn text_is_streamed_unless_disabled() {
     let partial = |settings: &[(&str, &str)]| {
         launch(settings)
             .unwrap()
@@ -168,7 +169,7 @@ fn text_is_streamed_unless_the_caller_says_no() {
     assert!(!partial(&[("include_partial", "false")]));
 }
 
-// Everybody can read a command line: what may hold a secret is not on it.
+// Anyone can read a command line, so it must not contain anything that may be a secret.
 #[test]
 fn secrets_are_not_on_the_command_line() {
     let json = r#" {"mcpServers":{"a":{"env":{"KEY":"hunter2"}}}}"#;
@@ -231,7 +232,8 @@ fn secrets_are_not_in_errors() {
     assert_eq!(launch(&[("settings", &path)]).unwrap_err().value, "");
 }
 
-// P28: a system prompt of one megabyte goes through a file; what cannot is refused, not cut.
+// P28: a system prompt of one megabyte goes through a file; a value that cannot is rejected, not
+// truncated.
 #[test]
 fn long_values_go_into_files() {
     let long = "x".repeat(1024 * 1024);
@@ -259,7 +261,7 @@ fn long_values_go_into_files() {
     );
 }
 
-// P29, S3-17: every refusal names the key, the value and what is allowed.
+// P29, S3-17: every error names the key, the value and what is allowed.
 #[test]
 fn wrong_values_start_nothing() {
     let table: &[&[(&str, &str)]] = &[
@@ -332,7 +334,7 @@ fn extra_arguments_pass_unless_they_break_the_contract() {
 
 // P31, S3-16, S2-6
 #[test]
-fn the_environment_is_the_agents_own() {
+fn environment_is_limited_to_the_agents_variables() {
     let launch = launch(&[]).unwrap();
     assert_eq!(launch.program, "claude");
     assert_eq!(
@@ -359,12 +361,12 @@ fn the_environment_is_the_agents_own() {
     );
     assert!(
         claude().launch(&spec).unwrap().env.is_empty(),
-        "the caller's word counts"
+        "the caller's value takes precedence"
     );
 }
 
 #[test]
-fn the_page_of_the_agent_lists_every_setting() {
+fn documentation_lists_every_setting() {
     let page = include_str!("../../../../docs/agents/claude.md");
     for setting in ostler_dialects::find("claude").unwrap().settings() {
         assert!(

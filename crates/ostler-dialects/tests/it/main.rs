@@ -14,7 +14,7 @@ mod openai;
 mod openclaw;
 mod recognition;
 mod robust;
-mod sayings;
+mod claude_input;
 mod schemas;
 
 mod session;

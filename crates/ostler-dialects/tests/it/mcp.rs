@@ -135,11 +135,11 @@ fn a_call_is_ordered_and_answered_once() {
     for (id, off) in [("m3", message("n", &note)), ("m4", cancel)] {
         heard(talk, &message(id, &call("add")));
         assert!(
-            heard(talk, &off).contains(&FromConversation::ToolOff(id.into())),
+            heard(talk, &off).contains(&FromConversation::CancelTool(id.into())),
             "{id}"
         );
         assert!(
-            !heard(talk, &off).contains(&FromConversation::ToolOff(id.into())),
+            !heard(talk, &off).contains(&FromConversation::CancelTool(id.into())),
             "{id}"
         );
         assert_eq!(said(talk, done(id, true)), []);
@@ -192,7 +192,7 @@ fn names_are_the_caller_s() {
     );
     let line = json!({"type": "result", "subtype": "success", "result": "x", "permission_denials": [{"tool_name": native}]});
     let outs = heard(talk, &line);
-    assert!(outs.iter().any(|out| matches!(out, FromConversation::TurnOver(over) if over.outcome.message.contains("look up!"))));
+    assert!(outs.iter().any(|out| matches!(out, FromConversation::TurnEnded(over) if over.outcome.message.contains("look up!"))));
 }
 
 // Only what the caller bound is the caller's: a server of another's can have the same name, and a tool the name of Bash.

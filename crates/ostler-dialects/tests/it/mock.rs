@@ -1,4 +1,4 @@
-//! The mock agent's language.
+//! The protocol of the mock agent.
 
 use ostler_core::dialect::{FromConversation, Outbox, ToAgent};
 use ostler_core::event::EventKind;
@@ -6,36 +6,36 @@ use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
 use ostler_dialects::find;
 
-fn heard(lines: &str) -> Vec<FromConversation> {
-    let mut talk = find("mock").unwrap().converse(&Spec::default());
+fn outputs(lines: &str) -> Vec<FromConversation> {
+    let mut conversation = find("mock").unwrap().converse(&Spec::default());
     let mut out = Outbox::default();
     for line in lines.lines() {
-        talk.on_line(line, &mut out);
+        conversation.on_line(line, &mut out);
     }
     out.drain().collect()
 }
 
 #[test]
 fn lines_are_events_and_turn_ended_ends_the_turn() {
-    let out = heard(concat!(
+    let out = outputs(concat!(
         r#"{"type":"text","kind":"reply","text":"Hi","delta":true,"message":"m1"}"#,
         "\n",
         r#"{"type":"turn_ended","outcome":{"status":"success","cause":"completed","message":"ok"},"text":""}"#,
         "\n",
     ));
     assert!(matches!(&out[0], FromConversation::Event(EventKind::Text(text)) if text.text == "Hi"));
-    let FromConversation::TurnOver(over) = &out[1] else {
+    let FromConversation::TurnEnded(result) = &out[1] else {
         panic!("{out:?}")
     };
     assert_eq!(
-        (over.outcome.cause, over.text.as_deref(), over.usage.len()),
+        (result.outcome.cause, result.text.as_deref(), result.usage.len()),
         (Cause::Completed, None, 0)
     );
 }
 
 #[test]
-fn what_only_a_session_says_is_unreadable() {
-    let out = heard(concat!(
+fn events_reserved_for_the_session_are_unreadable() {
+    let out = outputs(concat!(
         r#"{"type":"turn_started","origin":"caller"}"#,
         "\n",
         r#"{"type":"state","from":"idle","to":"working"}"#,
@@ -53,11 +53,11 @@ fn what_only_a_session_says_is_unreadable() {
 }
 
 #[test]
-fn it_is_told_in_json() {
-    let mut talk = find("mock").unwrap().converse(&Spec::default());
+fn input_is_written_as_json() {
+    let mut conversation = find("mock").unwrap().converse(&Spec::default());
     let mut out = Outbox::default();
-    talk.send(ToAgent::Prompt("say \"hi\"\n".into()), &mut out);
-    talk.send(ToAgent::Interrupt, &mut out);
+    conversation.send(ToAgent::Prompt("say \"hi\"\n".into()), &mut out);
+    conversation.send(ToAgent::Interrupt, &mut out);
     let written: Vec<_> = out.drain().collect();
     assert_eq!(
         written[0],
@@ -70,7 +70,7 @@ fn it_is_told_in_json() {
 }
 
 #[test]
-fn its_settings_are_checked() {
+fn settings_are_checked() {
     let dialect = find("mock").unwrap();
     let mut spec = Spec::default();
     spec.settings.set("script", "demo.jsonl");

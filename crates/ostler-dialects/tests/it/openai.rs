@@ -1,9 +1,9 @@
 //! The tool loop of the model agents.
 
 mod any_order;
-mod asking;
+mod permissions;
 mod context;
 mod rebuild;
-mod stage;
+mod harness;
 mod steering;
 mod turns;

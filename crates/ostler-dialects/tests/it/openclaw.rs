@@ -1,4 +1,4 @@
-//! OpenClaw's one document, and what comes in its place.
+//! OpenClaw's document, and output without one.
 
 use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent};
 use ostler_core::event::{EventKind, TextKind};
@@ -9,19 +9,19 @@ use ostler_dialects::find;
 use crate::stage::fixtures;
 
 fn asked() -> (Box<dyn Conversation>, Outbox) {
-    let mut talk = find("openclaw").unwrap().converse(&Spec::default());
+    let mut conversation = find("openclaw").unwrap().converse(&Spec::default());
     let mut out = Outbox::default();
-    talk.send(ToAgent::Prompt("hello".into()), &mut out);
-    (talk, out)
+    conversation.send(ToAgent::Prompt("hello".into()), &mut out);
+    (conversation, out)
 }
 
-/// Everything that comes of these lines and this exit.
-fn heard(text: &str, code: i32, stderr: &str) -> Vec<FromConversation> {
-    let (mut talk, mut out) = asked();
+/// Returns all output for these lines and this exit.
+fn outputs(text: &str, code: i32, stderr: &str) -> Vec<FromConversation> {
+    let (mut conversation, mut out) = asked();
     text.lines()
         .filter(|line| !line.is_empty())
-        .for_each(|line| talk.on_line(line, &mut out));
-    talk.on_exit(
+        .for_each(|line| conversation.on_line(line, &mut out));
+    conversation.on_exit(
         &Exit {
             code: Some(code),
             signal: None,
@@ -33,18 +33,18 @@ fn heard(text: &str, code: i32, stderr: &str) -> Vec<FromConversation> {
 }
 
 fn ending(all: &[FromConversation]) -> (Cause, Option<&str>) {
-    let overs: Vec<_> = all
+    let results: Vec<_> = all
         .iter()
         .filter_map(|out| {
-            if let FromConversation::TurnOver(over) = out {
+            if let FromConversation::TurnEnded(result) = out {
                 Some(over)
             } else {
                 None
             }
         })
         .collect();
-    assert_eq!(overs.len(), 1, "one ending: {all:#?}");
-    (overs[0].outcome.cause, overs[0].text.as_deref())
+    assert_eq!(results.len(), 1, "one ending: {all:#?}");
+    (results[0].outcome.cause, results[0].text.as_deref())
 }
 
 fn notices(all: &[FromConversation], code: &str) -> usize {
@@ -52,7 +52,7 @@ fn notices(all: &[FromConversation], code: &str) -> usize {
 }
 
 #[test]
-fn the_prompt_goes_to_stdin_and_the_silence_is_announced() {
+fn prompt_goes_to_stdin_and_silence_is_announced() {
     let (_, mut out) = asked();
     let all: Vec<FromConversation> = out.drain().collect();
     assert_eq!(
@@ -68,7 +68,7 @@ fn the_prompt_goes_to_stdin_and_the_silence_is_announced() {
 #[test]
 fn a_document_is_a_turn() {
     let text = std::fs::read_to_string(fixtures("openclaw").join("hello/stdout.json")).unwrap();
-    let all = heard(
+    let all = outputs(
         &format!("a warning\n{text}"),
         0,
         "noise\n".repeat(1000).as_str(),
@@ -78,7 +78,7 @@ fn a_document_is_a_turn() {
         (Cause::Completed, Some("Hello from the mock model."))
     );
     assert_eq!(notices(&all, "stdout_noise"), 1);
-    // What is known goes first; what only the document tells comes with it.
+    // Known fields come first; those from the document follow with it.
     let started: Vec<_> = all
         .iter()
         .filter_map(|out| {
@@ -99,10 +99,10 @@ fn a_document_is_a_turn() {
         started.unwrap().native_session.as_deref(),
         Some("7bc0ba01-532d-4189-b07a-57974b0cb6e2")
     );
-    let Some(FromConversation::TurnOver(over)) = all.last() else {
+    let Some(FromConversation::TurnEnded(result)) = all.last() else {
         panic!("{all:#?}")
     };
-    let usage = &over.usage[0];
+    let usage = &result.usage[0];
     assert_eq!(
         (usage.input, usage.cache_read, usage.output),
         (Some(89), Some(11), Some(25))
@@ -112,8 +112,8 @@ fn a_document_is_a_turn() {
 
 // S2-14
 #[test]
-fn what_is_no_json_is_the_answer_line_by_line() {
-    let all = heard("Hello,\nthis is it.", 0, "");
+fn output_without_json_is_the_answer() {
+    let all = outputs("Hello,\nthis is it.", 0, "");
     assert_eq!(
         ending(&all),
         (Cause::Completed, Some("Hello,\nthis is it."))
@@ -125,7 +125,7 @@ fn what_is_no_json_is_the_answer_line_by_line() {
 
 #[test]
 fn failures_have_their_causes() {
-    // Its own documents.
+    // Documents printed by OpenClaw.
     for (name, code, cause) in [
         ("unauthorized", 1, Cause::Auth),
         ("bad_request", 1, Cause::BadRequest),
@@ -134,37 +134,37 @@ fn failures_have_their_causes() {
         let text =
             std::fs::read_to_string(fixtures("openclaw").join(name).join("stdout.json")).unwrap();
         assert_eq!(
-            ending(&heard(&text, code, "")),
+            ending(&outputs(&text, code, "")),
             (cause, None),
-            "{name}: an error is no answer"
+            "{name}: an error is not an answer"
         );
     }
     assert_eq!(
-        ending(&heard(
+        ending(&outputs(
             "{\n  \"status\": \"timeout\",\n  \"final\": \"half\"\n}",
             2,
             ""
         )),
         (Cause::WallLimit, Some("half"))
     );
-    assert_eq!(ending(&heard("", 2, "")).0, Cause::WallLimit);
-    assert_eq!(ending(&heard("", 0, "")).0, Cause::Protocol);
+    assert_eq!(ending(&outputs("", 2, "")).0, Cause::WallLimit);
+    assert_eq!(ending(&outputs("", 0, "")).0, Cause::Protocol);
     assert_eq!(
-        ending(&heard("", 1, "(node:1) warning\nError: Unknown model: a/b")).0,
+        ending(&outputs("", 1, "(node:1) warning\nError: Unknown model: a/b")).0,
         Cause::BadRequest
     );
-    // A document without a verdict of its own waits for the exit code.
+    // A document without a verdict waits for the exit code.
     assert_eq!(
-        ending(&heard(r#"{"final": "x"}"#, 2, "")).0,
+        ending(&outputs(r#"{"final": "x"}"#, 2, "")).0,
         Cause::WallLimit
     );
 }
 
 #[test]
-fn killed_in_the_middle_it_is_for_others_to_say() {
-    let (mut talk, mut out) = asked();
-    talk.on_line("{", &mut out);
-    talk.on_exit(
+fn killed_process_leaves_the_outcome_to_the_session() {
+    let (mut conversation, mut out) = asked();
+    conversation.on_line("{", &mut out);
+    conversation.on_exit(
         &Exit {
             code: None,
             signal: Some(9),
@@ -174,12 +174,12 @@ fn killed_in_the_middle_it_is_for_others_to_say() {
     );
     assert!(
         !out.drain()
-            .any(|out| matches!(out, FromConversation::TurnOver(_)))
+            .any(|out| matches!(out, FromConversation::TurnEnded(_)))
     );
-    let (mut talk, mut out) = asked();
-    talk.send(ToAgent::Interrupt, &mut out);
+    let (mut conversation, mut out) = asked();
+    conversation.send(ToAgent::Interrupt, &mut out);
     assert!(out.drain().any(|out| out == FromConversation::Terminate));
-    talk.on_exit(
+    conversation.on_exit(
         &Exit {
             code: None,
             signal: Some(15),
@@ -194,9 +194,9 @@ fn killed_in_the_middle_it_is_for_others_to_say() {
 }
 
 #[test]
-fn a_log_before_the_document_changes_nothing() {
+fn log_lines_before_the_document_are_ignored() {
     let text = std::fs::read_to_string(fixtures("openclaw").join("hello/stdout.json")).unwrap();
-    let all = heard(
+    let all = outputs(
         &format!("{{\"level\":\"warn\",\"msg\":\"x\"}}\n{text}"),
         0,
         "",
@@ -208,7 +208,7 @@ fn a_log_before_the_document_changes_nothing() {
     assert_eq!(notices(&all, "stdout_noise"), 1);
 }
 
-// OpenClaw itself refuses this with its help.
+// OpenClaw itself rejects this and prints its help.
 #[test]
 fn a_fallback_needs_a_model() {
     let launch = |settings: &[(&str, &str)]| {

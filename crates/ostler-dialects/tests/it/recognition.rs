@@ -1,4 +1,4 @@
-//! Recordings are recognized by how they begin.
+//! Recordings are recognized by their beginning.
 
 use std::path::{Path, PathBuf};
 
@@ -8,12 +8,12 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures")
 }
 
-/// The name and the transport of what a file is recognized as.
+/// Returns the name of the recognized dialect, and whether its transport supports several turns.
 fn recognized(opening: &str) -> Option<(&'static str, bool)> {
     recognize(opening).map(|dialect| (dialect.name(), dialect.capabilities().many_turns))
 }
 
-/// What an agent printed in a conversation that was recorded with both sides.
+/// Returns the agent's output from a recording of both directions.
 fn printed(file: &Path) -> String {
     let text = std::fs::read_to_string(file).unwrap();
     let lines = text
@@ -98,7 +98,7 @@ fn anything_else_is_not_recognized() {
 }
 
 #[test]
-fn a_line_that_is_cut_off_does_not_matter() {
+fn truncated_last_line_is_ignored() {
     let text = std::fs::read_to_string(fixtures().join("claude/hello/stdout.jsonl")).unwrap();
     let opening = &text[..text.floor_char_boundary(text.len() - 10)];
     assert_eq!(recognized(opening).map(|found| found.0), Some("claude"));

@@ -1,4 +1,4 @@
-//! Whatever comes: no panic, no line lost, no event changed.
+//! Robustness: no input causes a panic, loses a line or changes an event.
 
 use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::EventKind;
@@ -7,7 +7,8 @@ use proptest::prelude::*;
 
 use crate::stage::{asked, recordings, replay, replay_as, scenario, scenarios};
 
-// P17, P24: any split gives the same events. Every byte of the short recordings, some forty places of the long ones.
+// P17, P24: every split gives the same events. Every byte of the short recordings, about forty
+// positions of the long ones.
 #[test]
 fn every_split_of_a_recording_gives_the_same_events() {
     for (name, stdout) in scenarios() {
@@ -41,23 +42,23 @@ fn every_split_of_a_recording_gives_the_same_events() {
     assert_eq!(replay(&bytes), replay(&[stdout.as_bytes()]), "byte by byte");
 }
 
-const STRANGERS: [&str; 4] = [
+const UNKNOWN_LINES: [&str; 4] = [
     r#"{"type":"brand_new","session_id":"other","payload":[1,{"a":null}]}"#,
     r#"{"type":"system","subtype":"brand_new"}"#,
     r#"{"type":"stream_event","event":{"type":"brand_new"}}"#,
     "plain words, \u{1b}[31mred\u{1b}[0m",
 ];
 
-// P22, S3-29, S3-30: unknown lines at every position change nothing but notices.
+// P22, S3-29, S3-30: unknown lines at every position add only notices.
 #[test]
-fn strangers_change_nothing() {
+fn unknown_lines_add_only_notices() {
     let known = |outs: Vec<FromConversation>| -> Vec<FromConversation> {
-        let stranger = |out: &FromConversation| match out {
+        let unknown_line = |out: &FromConversation| match out {
             FromConversation::Event(EventKind::Notice(notice)) => notice.code == "unknown_message",
             FromConversation::Event(EventKind::Unreadable(_)) => true,
             _ => false,
         };
-        outs.into_iter().filter(|out| !stranger(out)).collect()
+        outs.into_iter().filter(|out| !unknown_line(out)).collect()
     };
     for name in [
         "think",
@@ -71,13 +72,13 @@ fn strangers_change_nothing() {
         let lines: Vec<&str> = text.lines().collect();
         let whole = known(replay(&[text.as_bytes()]));
         for at in 0..=lines.len() {
-            for stranger in STRANGERS {
+            for unknown_line in UNKNOWN_LINES {
                 let mut with = lines.clone();
-                with.insert(at, stranger);
+                with.insert(at, unknown_line);
                 assert_eq!(
                     known(replay(&[with.join("\n").as_bytes()])),
                     whole,
-                    "{name} at {at}: {stranger}"
+                    "{name} at {at}: {unknown_line}"
                 );
             }
         }
@@ -85,7 +86,7 @@ fn strangers_change_nothing() {
 }
 
 #[test]
-fn strangers_change_nothing_in_a_model_s_answer() {
+fn unknown_lines_do_not_affect_a_model_answer() {
     let openai = find("openai-api").unwrap();
     let known = |outs: Vec<FromConversation>| -> Vec<FromConversation> {
         outs.into_iter()
@@ -104,13 +105,13 @@ fn strangers_change_nothing_in_a_model_s_answer() {
         let lines: Vec<&str> = text.lines().collect();
         let whole = known(replay_as(openai, &[text.as_bytes()]));
         for at in 0..=lines.len() {
-            for stranger in STRANGERS {
+            for unknown_line in UNKNOWN_LINES {
                 let mut with = lines.clone();
-                with.insert(at, stranger);
+                with.insert(at, unknown_line);
                 assert_eq!(
                     known(replay_as(openai, &[with.join("\n").as_bytes()])),
                     whole,
-                    "{name} at {at}: {stranger}"
+                    "{name} at {at}: {unknown_line}"
                 );
             }
         }
@@ -119,7 +120,7 @@ fn strangers_change_nothing_in_a_model_s_answer() {
 
 // P18
 #[test]
-fn a_damaged_line_is_kept_and_the_next_one_heard() {
+fn damaged_line_is_preserved_and_the_next_one_parsed() {
     let outs =
         replay(&[b"{\"type\":\"assistant\",\xff\n{\"type\":\"result\",\"subtype\":\"success\",\"result\":\"ok\"}\n"]);
     assert!(
@@ -127,13 +128,13 @@ fn a_damaged_line_is_kept_and_the_next_one_heard() {
             .any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(it)) if it.lossy && it.raw.contains('\u{fffd}')))
     );
     assert!(
-        matches!(outs.last(), Some(FromConversation::TurnOver(over)) if over.text.as_deref() == Some("ok"))
+        matches!(outs.last(), Some(FromConversation::TurnEnded(result)) if result.text.as_deref() == Some("ok"))
     );
 }
 
-// A program that counts in UTF-16 can cut a character in two; the line is heard all the same.
+// A program that counts UTF-16 units can split a character; the line is handled anyway.
 #[test]
-fn half_characters_are_mended_wherever_they_are() {
+fn unpaired_surrogates_are_repaired() {
     let delta = r#"{"type":"stream_event","event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"a\ud83d"}}}"#;
     let late = r#"{"event":{"type":"content_block_delta","delta":{"type":"text_delta","text":"a\ud83d"}},"type":"stream_event"}"#;
     for line in [delta, late] {
@@ -145,7 +146,7 @@ fn half_characters_are_mended_wherever_they_are() {
     }
 }
 
-/// Words that the dialect looks for, so that random objects come close to real lines.
+/// Strings that the dialect looks for, so that random objects resemble real lines.
 fn word() -> impl Strategy<Value = String> {
     prop_oneof![
         proptest::sample::select(vec![
@@ -221,47 +222,47 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
 const LAST: &str =
     r#"{"type":"result","subtype":"success","is_error":false,"result":"the last word"}"#;
 
-/// Hears the lines, then a result that must come through.
-fn hears_the_last_word(lines: &[String]) -> bool {
-    let (mut talk, mut out) = (asked(), Outbox::default());
+/// Returns true if a result after these lines is still recognized.
+fn result_is_recognized_after(lines: &[String]) -> bool {
+    let (mut conversation, mut out) = (asked(), Outbox::default());
     for line in lines {
-        talk.on_line(line, &mut out);
+        conversation.on_line(line, &mut out);
     }
     out.drain().count();
-    talk.on_line(LAST, &mut out);
+    conversation.on_line(LAST, &mut out);
     let outs: Vec<FromConversation> = out.drain().collect();
-    matches!(&outs[..], [FromConversation::TurnOver(over)] if over.text.as_deref() == Some("the last word"))
+    matches!(&outs[..], [FromConversation::TurnEnded(result)] if result.text.as_deref() == Some("the last word"))
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn any_bytes_are_heard(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_are_handled(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
         let line = [&bytes[..], b"\n", LAST.as_bytes()].concat();
         let outs = replay(&[&line]);
-        prop_assert!(matches!(outs.last(), Some(FromConversation::TurnOver(_))));
+        prop_assert!(matches!(outs.last(), Some(FromConversation::TurnEnded(_))));
     }
 
     #[test]
-    fn any_json_is_heard(values in proptest::collection::vec(any_json(), 1..6)) {
+    fn arbitrary_json_is_handled(values in proptest::collection::vec(any_json(), 1..6)) {
         let lines: Vec<String> = values.iter().map(ToString::to_string).collect();
-        prop_assert!(hears_the_last_word(&lines), "{:?}", lines);
+        prop_assert!(result_is_recognized_after(&lines), "{:?}", lines);
     }
 
-    // A known line whose fields have other types still says what it is, or is kept; it never ends the reading.
+    // A known line with fields of other types is recognized or preserved, and parsing continues.
     #[test]
-    fn known_lines_with_odd_fields_are_heard(
+    fn known_lines_with_odd_fields_are_handled(
         kind in proptest::sample::select(vec!["assistant", "user", "system", "result", "stream_event", "control_request", "control_response", "rate_limit_event"]),
         fields in proptest::collection::vec((word(), any_json()), 0..8),
     ) {
         let mut object: serde_json::Map<String, serde_json::Value> = fields.into_iter().collect();
         object.insert("type".into(), kind.into());
         let line = serde_json::Value::Object(object).to_string();
-        let (mut talk, mut out) = (asked(), Outbox::default());
-        talk.on_line(&line, &mut out);
+        let (mut conversation, mut out) = (asked(), Outbox::default());
+        conversation.on_line(&line, &mut out);
         let unreadable = out.drain().any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(_))));
-        prop_assert!(!unreadable, "a field of another type must not cost the line: {}", line);
-        prop_assert!(hears_the_last_word(&[line]));
+        prop_assert!(!unreadable, "a field of another type must not lose the line: {}", line);
+        prop_assert!(result_is_recognized_after(&[line]));
     }
 }

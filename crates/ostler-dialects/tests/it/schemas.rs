@@ -1,5 +1,4 @@
-//! The schemas of the caller's tools as each agent is offered them: one golden file per agent in
-//! `schemas/`.
+//! Schemas of the caller's tools as offered to each agent: one golden file per agent in `schemas/`.
 
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::stage::offer;
 
-/// Shapes that agents were seen to rewrite or to reject: a plain object, one behind references,
+/// Schema forms that agents were seen to rewrite or reject: a plain object, references,
 /// alternatives, a list type, none.
 fn offers() -> Vec<ToolOffer> {
     let schemas = [
@@ -38,8 +37,8 @@ fn offers() -> Vec<ToolOffer> {
         .collect()
 }
 
-/// Returns the tools that a conversation offers, wherever it writes them: in a request, over the
-/// bridge, on the control channel.
+/// Returns the tools that a conversation offers: in a request, over the bridge or on the control
+/// channel.
 fn offered(dialect: &dyn Dialect) -> Option<Value> {
     let bridge = Some(Bridge {
         program: "/bin/ostler".into(),
@@ -50,22 +49,22 @@ fn offered(dialect: &dyn Dialect) -> Option<Value> {
         bridge,
         ..Spec::default()
     };
-    let (mut talk, mut out) = (dialect.converse(&spec), Outbox::default());
+    let (mut conversation, mut out) = (dialect.converse(&spec), Outbox::default());
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     let control = json!({"type": "control_request", "request_id": "c", "request": {"subtype": "mcp_message", "server_name": "ostler", "message": list}});
-    // A model's tools are those that its body has.
+    // A model's tools are those of its runner.
     let ready = json!({"ostler": {"ready": {"model": "m", "cwd": "/work", "tools": spec.tools}}});
-    talk.on_start(&mut out);
+    conversation.on_start(&mut out);
     for line in [
         control,
         ready,
         json!({"id": "initialize", "result": {}}),
         json!({"jsonrpc": "2.0", "id": 1, "result": {}}),
     ] {
-        talk.on_line(&line.to_string(), &mut out);
+        conversation.on_line(&line.to_string(), &mut out);
     }
-    talk.on_bridge_line(1, &list.to_string(), &mut out);
-    talk.send(ToAgent::Prompt("hello".into()), &mut out);
+    conversation.on_bridge_line(1, &list.to_string(), &mut out);
+    conversation.send(ToAgent::Prompt("hello".into()), &mut out);
     let lines = out.drain().filter_map(|out| match out {
         FromConversation::Write(line) | FromConversation::WriteBridge { line, .. } => {
             serde_json::from_slice::<Value>(&line).ok()

@@ -1,4 +1,5 @@
-//! Recordings through the session machine: every turn ends once, tools are paired, the sums are right.
+//! Recordings through the session machine: every turn ends once, tool calls are paired with
+//! results, and totals are correct.
 
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use ostler_core::usage::CostSource;
 
 use crate::stage::{replay, scenario, scenarios};
 
-/// The events of a session that hears this, asked once per turn that the agent did not begin by itself.
+/// Returns the events of a session with this output. A prompt is sent for each turn that the agent
+/// did not start itself.
 fn session(stdout: &[u8], after: AfterTurn) -> Vec<EventKind> {
     let (mut machine, mut fx) = (Machine::new(Limits::default(), after), Vec::new());
     let now = Duration::ZERO;
@@ -20,9 +22,9 @@ fn session(stdout: &[u8], after: AfterTurn) -> Vec<EventKind> {
     }
     for out in replay(&[stdout]) {
         let input = match out {
-            FromConversation::Event(kind) => Input::Heard(kind),
-            FromConversation::TurnBegan => Input::TurnBegan,
-            FromConversation::TurnOver(over) => Input::TurnOver(over),
+            FromConversation::Event(kind) => Input::Event(kind),
+            FromConversation::TurnStarted => Input::TurnStarted,
+            FromConversation::TurnEnded(result) => Input::TurnEnded(result),
             FromConversation::Background(running) => Input::Background(running),
             _ => continue,
         };
@@ -92,9 +94,10 @@ fn every_turn_ends_once_and_every_tool_call_is_paired() {
     }
 }
 
-// P21, S3-26, S3-39: thinking, text and tool_use of one message id, told by several lines, count once.
+// P21, S3-26, S3-39: thinking, text and tool_use with one message id, spread over several lines,
+// count once.
 #[test]
-fn totals_are_those_of_the_result() {
+fn totals_match_the_result() {
     for (name, tokens, cost) in [
         ("think", (100, 11, 7, 25), 0.000_937_2),
         ("partial", (100, 11, 7, 25), 0.000_937_2),
@@ -114,7 +117,7 @@ fn totals_are_those_of_the_result() {
             (tokens, Some(cost), CostSource::Reported),
             "{name}"
         );
-        // What is told while the turn runs comes to the same, but for the cost.
+        // The usage emitted during the turn is the same, except for the cost.
         let live = events
             .iter()
             .find_map(|kind| {
@@ -130,7 +133,7 @@ fn totals_are_those_of_the_result() {
 }
 
 #[test]
-fn a_turns_usage_is_its_own_in_every_version() {
+fn turn_usage_excludes_earlier_turns_in_every_version() {
     for name in ["control_channel", "three_turns"] {
         let events = session(scenario(name).as_bytes(), AfterTurn::Wait);
         let costs: Vec<f64> = turns(&events)
@@ -145,7 +148,7 @@ fn a_turns_usage_is_its_own_in_every_version() {
         assert_eq!(
             costs.len(),
             expected.len(),
-            "{name}: the interrupted turn used nothing"
+            "{name}: the interrupted turn has no usage"
         );
         assert!(
             costs
@@ -172,7 +175,7 @@ fn a_turns_usage_is_its_own_in_every_version() {
     );
 }
 
-// S3-25, design 4: text of the answer is told once, and thinking is no part of it.
+// S3-25, design 4: the text of the answer is emitted once, and does not include thinking.
 #[test]
 fn streamed_text_is_not_repeated() {
     for name in ["partial", "think", "hello"] {
@@ -207,7 +210,8 @@ fn streamed_text_is_not_repeated() {
     }
 }
 
-// P35: a result under a running background task does not end the session; the turn that follows is heard.
+// P35: a result while a background task is running does not end the session; the following turn is
+// handled.
 #[test]
 fn background_tasks_keep_the_session_open() {
     for name in ["background_task", "background_agent"] {
@@ -224,7 +228,7 @@ fn background_tasks_keep_the_session_open() {
 
 // S1-27
 #[test]
-fn a_denied_turn_names_its_tools_and_keeps_its_text() {
+fn denied_turn_names_its_tools_and_retains_its_text() {
     let events = session(scenario("tool_denied").as_bytes(), AfterTurn::End);
     let ended = turns(&events)[0];
     assert_eq!(
@@ -248,7 +252,7 @@ fn a_denied_turn_names_its_tools_and_keeps_its_text() {
     );
 }
 
-// S1-20: the service's error is not an answer.
+// S1-20: an API error is not an answer.
 #[test]
 fn an_error_text_is_not_the_answer() {
     for name in ["not_logged_in", "overloaded", "unknown_model"] {
@@ -261,10 +265,10 @@ fn an_error_text_is_not_the_answer() {
     }
 }
 
-// S1-18: the content of the block is the output. Claude Code joins both streams of a command in it;
-// its `tool_use_result` repeats that, and its `stderr` is empty in every recording.
+// S1-18: the content of the block is the output. Claude Code combines both streams of a command in
+// it; its `tool_use_result` repeats that, and its `stderr` is empty in every recording.
 #[test]
-fn the_output_of_a_tool_is_the_content_of_its_block() {
+fn tool_output_is_the_content_of_its_block() {
     let line = r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t1","content":"out\nerr","is_error":false}]},"tool_use_result":{"stdout":"out\nerr","stderr":"","interrupted":false}}"#;
     let outs = replay(&[line.as_bytes(), b"\n"]);
     let [FromConversation::Event(EventKind::ToolResult(result))] = &outs[..] else {
@@ -282,7 +286,7 @@ fn the_output_of_a_tool_is_the_content_of_its_block() {
                 commands += 1;
                 assert_eq!(
                     stderr, "",
-                    "{name}: it is apart now, and should be told apart"
+                    "{name}: stderr is separate now and should be reported separately"
                 );
             }
         }

@@ -136,13 +136,13 @@ fn reaction(name: &str, out: &FromConversation, turns: usize) -> Vec<ToAgent> {
             ok: true,
             output: "5".to_owned(),
         }],
-        FromConversation::TurnBegan if name == "host_steer_interrupted" => {
+        FromConversation::TurnStarted if name == "host_steer_interrupted" => {
             vec![ToAgent::Steer("STEERED".to_owned()), ToAgent::Interrupt]
         }
-        FromConversation::TurnBegan if name.starts_with("host_steer") && turns == 0 => {
+        FromConversation::TurnStarted if name.starts_with("host_steer") && turns == 0 => {
             vec![ToAgent::Steer("STEERED".to_owned())]
         }
-        FromConversation::TurnOver(_) if name == "host_changes" && turns == 0 => {
+        FromConversation::TurnEnded(_) if name == "host_changes" && turns == 0 => {
             let changes = ["haiku", "no-such-model"].map(|model| Change::Model(model.to_owned()));
             let modes = ["acceptEdits", "bypassPermissions"]
                 .map(|mode| Change::PermissionMode(mode.to_owned()));
@@ -179,7 +179,7 @@ pub(crate) fn replay_scene(
                 reaction(name, &item, turns)
                     .into_iter()
                     .for_each(|say| talk.send(say, out));
-                turns += usize::from(matches!(item, FromConversation::TurnOver(_)));
+                turns += usize::from(matches!(item, FromConversation::TurnEnded(_)));
                 all.push(item);
             }
         }

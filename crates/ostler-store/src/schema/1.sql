@@ -1,10 +1,10 @@
--- Which Ostler made the newest step of this schema.
+-- The version of Ostler that applied the last migration.
 CREATE TABLE meta (
     key TEXT PRIMARY KEY,
     value TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- The numbers are never used again (AUTOINCREMENT): what is appended to a pruned session must not land in another.
+-- Keys are never reused (AUTOINCREMENT): events for a pruned session must not end up in another.
 CREATE TABLE sessions (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
     session TEXT NOT NULL UNIQUE,
@@ -54,7 +54,7 @@ CREATE TABLE permissions (
     PRIMARY KEY (session, id)
 ) WITHOUT ROWID;
 
--- With a rowid: an event is often larger than a key should be.
+-- With a rowid, since events are often too large for a WITHOUT ROWID table.
 CREATE TABLE events (
     session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
     seq INTEGER NOT NULL,

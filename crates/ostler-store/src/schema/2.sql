@@ -1,4 +1,4 @@
--- The first words of the first prompt, for lists; and what lists and --continue look for.
+-- The start of the first prompt, for lists; and indexes for lists and --continue.
 ALTER TABLE sessions ADD COLUMN prompt TEXT;
 
 UPDATE sessions SET prompt = (

@@ -1,4 +1,4 @@
--- What agents said that Ostler does not know, counted by its kind: `ostler doctor` tells of it.
+-- Messages of agents that Ostler does not know, counted by kind, for `ostler doctor`.
 CREATE TABLE unknown_messages (
     session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
     kind TEXT NOT NULL,

@@ -1,4 +1,4 @@
--- Tokens and cost of each turn by model; a turn of an earlier format has no row here, only its sum in `turns`.
+-- Tokens and cost of each turn by model. Turns of earlier formats have only their total in `turns`.
 CREATE TABLE model_usage (
     session INTEGER NOT NULL REFERENCES sessions (key) ON DELETE CASCADE,
     turn INTEGER NOT NULL,

@@ -1,4 +1,4 @@
-//! Several processes at once, a process that is killed, a disk that is full. The test program plays the other processes.
+//! Several processes at once, a killed process, a full disk. The test binary acts as the others.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use ostler_store::{Filter, Log, Store};
 
-use crate::rig::{append, mode, opening, texts};
+use crate::rig::{append, mode, new_session, texts};
 
-/// Names the part that this process plays for another test, and the directory.
-const PART: &str = "OSTLER_STORE_TEST_PART";
+/// Environment variable with the role of this process in another test, and the directory.
+const ROLE: &str = "OSTLER_STORE_TEST_ROLE";
 
-fn play(part: &str, dir: &Path) -> Command {
+fn spawn_as(role: &str, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "processes::another_process", "--nocapture"]);
     command
-        .env(PART, format!("{part}:{}", dir.display()))
+        .env(ROLE, format!("{role}:{}", dir.display()))
         .stdin(Stdio::null())
         .stderr(Stdio::null());
     command
 }
 
-/// The same after a shell has changed something of the process.
+/// Wraps a command in a shell that first changes the process, such as its umask.
 fn in_shell(change: &str, other: &Command) -> Command {
     let mut shell = Command::new("/bin/sh");
     shell
@@ -40,34 +40,34 @@ fn in_shell(change: &str, other: &Command) -> Command {
     shell
 }
 
-/// No test by itself: what the other processes do.
+/// Not a test by itself: the entry point of the other processes.
 #[test]
 fn another_process() {
-    let Ok(part) = std::env::var(PART) else {
+    let Ok(role) = std::env::var(ROLE) else {
         return;
     };
-    let (part, dir) = part.split_once(':').unwrap();
+    let (role, dir) = role.split_once(':').unwrap();
     let store = Store::open(Path::new(dir)).unwrap();
-    match part {
+    match role {
         "endless" => write_until_killed(&store),
         "some" => write_some(&store),
         _ => write_until_full(&store),
     }
 }
 
-/// Three sessions at a time, in appends of one to nine, and each is told on stdout when it is kept.
+/// Writes three sessions in parallel, one to nine events at a time, and prints each completed append.
 fn write_until_killed(store: &Store) {
     std::thread::scope(|scope| {
         for n in 0..3 {
             scope.spawn(move || {
                 let session = format!("{n}-{}", std::process::id());
-                store.open(&opening(&session, 1)).unwrap();
+                store.open(&new_session(&session, 1)).unwrap();
                 let mut next = 1;
                 loop {
                     let count = 1 + next % 9;
                     append(store, texts(&session, next, count)).unwrap();
                     next += count;
-                    println!("kept {session} {}", next - 1);
+                    println!("stored {session} {}", next - 1);
                 }
             });
         }
@@ -77,16 +77,16 @@ fn write_until_killed(store: &Store) {
 fn write_some(store: &Store) {
     for n in 0..2 {
         let session = format!("{n}-{}", std::process::id());
-        store.open(&opening(&session, 1)).unwrap();
+        store.open(&new_session(&session, 1)).unwrap();
         for next in (1..=500).step_by(5) {
             append(store, texts(&session, next, 5)).unwrap();
         }
     }
 }
 
-/// Prints the error; and that everything that comes after it fails too, at once.
+/// Writes until an error, checks that later appends fail with the same one, and prints it.
 fn write_until_full(store: &Store) {
-    store.open(&opening("full", 1)).unwrap();
+    store.open(&new_session("full", 1)).unwrap();
     let mut next = 1;
     let error = loop {
         match append(store, texts("full", next, 50)) {
@@ -98,12 +98,12 @@ fn write_until_full(store: &Store) {
     assert_eq!(
         store.read("full", 1, usize::MAX).unwrap().len() as u64,
         next - 1,
-        "what was kept can be read"
+        "stored events can be read"
     );
     println!("after {next}: {error}");
 }
 
-/// How many events each session has; they are 1, 2, 3 … without a gap.
+/// Returns the number of events of each session, after checking that they have no gap.
 fn counts(store: &Store) -> HashMap<String, u64> {
     let rows = store.sessions(&Filter::default()).unwrap();
     let count = |session: String| {
@@ -119,17 +119,17 @@ fn counts(store: &Store) -> HashMap<String, u64> {
 #[test]
 fn several_processes_lose_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    // They even make the database at the same time.
+    // They also create the database at the same time.
     let mut others: Vec<_> = (0..4)
         .map(|_| {
-            play("some", dir.path())
+            spawn_as("some", dir.path())
                 .stdout(Stdio::null())
                 .spawn()
                 .unwrap()
         })
         .collect();
     let store = Store::open(dir.path()).unwrap();
-    store.open(&opening("own", 1)).unwrap();
+    store.open(&new_session("own", 1)).unwrap();
     for next in 1..=200 {
         append(&store, texts("own", next, 1)).unwrap();
         assert_eq!(store.read("own", next, 1).unwrap().len(), 1);
@@ -137,27 +137,27 @@ fn several_processes_lose_nothing() {
     for other in &mut others {
         assert!(other.wait().unwrap().success());
     }
-    let mut kept: Vec<u64> = counts(&store).into_values().collect();
-    kept.sort_unstable();
-    assert_eq!(kept, [200, 500, 500, 500, 500, 500, 500, 500, 500]);
+    let mut stored: Vec<u64> = counts(&store).into_values().collect();
+    stored.sort_unstable();
+    assert_eq!(stored, [200, 500, 500, 500, 500, 500, 500, 500, 500]);
 }
 
 #[test]
-fn a_killed_process_leaves_whole_appends_and_keeps_its_promises() {
+fn a_killed_process_leaves_whole_appends_and_loses_no_completed_one() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..12 {
-        let mut other = play("endless", dir.path())
+        let mut other = spawn_as("endless", dir.path())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(other.stdout.take().unwrap()).lines();
-        let mut told: HashMap<String, u64> = HashMap::new();
+        let mut completed: HashMap<String, u64> = HashMap::new();
         for (at, line) in lines.map_while(Result::ok).enumerate() {
             let words: Vec<&str> = line.split(' ').collect();
-            if let ["kept", session, seq] = words[..] {
-                told.insert(session.to_owned(), seq.parse().unwrap());
+            if let ["stored", session, seq] = words[..] {
+                completed.insert(session.to_owned(), seq.parse().unwrap());
             }
-            // Somewhere in the middle, another place each round.
+            // Kill it in the middle, at another point each round.
             if at == 40 + round * 97 {
                 std::thread::sleep(Duration::from_micros(u64::from(
                     std::process::id() % 7 * 150,
@@ -166,27 +166,30 @@ fn a_killed_process_leaves_whole_appends_and_keeps_its_promises() {
             }
         }
         other.wait().unwrap();
-        let kept = counts(&Store::open(dir.path()).unwrap());
+        let stored = counts(&Store::open(dir.path()).unwrap());
         assert!(
-            told.len() == 3 && told.iter().all(|(session, seq)| kept[session] >= *seq),
-            "{told:?} {kept:?}"
+            completed.len() == 3
+                && completed
+                    .iter()
+                    .all(|(session, seq)| stored[session] >= *seq),
+            "{completed:?} {stored:?}"
         );
-        // Appends of n % 9 + 1 events are there whole.
-        for (session, count) in &kept {
-            let mut whole = 0;
-            while whole < *count {
-                whole += 1 + (whole + 1) % 9;
+        // Appends of n % 9 + 1 events are stored completely.
+        for (session, count) in &stored {
+            let mut whole_session = 0;
+            while whole_session < *count {
+                whole_session += 1 + (whole_session + 1) % 9;
             }
-            assert_eq!(whole, *count, "{session}");
+            assert_eq!(whole_session, *count, "{session}");
         }
     }
 }
 
 #[test]
-fn a_full_disk_is_told_and_nothing_hangs() {
+fn a_full_disk_is_reported_and_nothing_hangs() {
     let dir = tempfile::tempdir().unwrap();
-    // No file may grow beyond this; the signal that goes with it is ignored, so that the write fails.
-    let done = in_shell("trap '' XFSZ; ulimit -f 600", &play("full", dir.path()))
+    // Limits the file size, and ignores the signal so that the write fails instead.
+    let done = in_shell("trap '' XFSZ; ulimit -f 600", &spawn_as("full", dir.path()))
         .output()
         .unwrap();
     let out = String::from_utf8_lossy(&done.stdout);
@@ -195,21 +198,22 @@ fn a_full_disk_is_told_and_nothing_hangs() {
         "{out}{}",
         String::from_utf8_lossy(&done.stderr)
     );
-    let said = out.lines().find(|line| line.contains("after ")).unwrap();
+    let message = out.lines().find(|line| line.contains("after ")).unwrap();
     assert!(
-        said.contains("sessions.db: ") && (said.contains("is full") || said.contains("I/O error")),
-        "{said}"
+        message.contains("sessions.db: ")
+            && (message.contains("is full") || message.contains("I/O error")),
+        "{message}"
     );
     let store = Store::open(dir.path()).unwrap();
-    assert!(counts(&store)["full"] > 0, "{said}");
+    assert!(counts(&store)["full"] > 0, "{message}");
 }
 
 #[test]
-fn no_umask_opens_or_closes_the_files() {
+fn file_modes_do_not_depend_on_the_umask() {
     for umask in ["000", "277"] {
         let dir = tempfile::tempdir().unwrap();
         let state = dir.path().join("state");
-        let done = in_shell(&format!("umask {umask}"), &play("some", &state))
+        let done = in_shell(&format!("umask {umask}"), &spawn_as("some", &state))
             .output()
             .unwrap();
         assert!(

@@ -1,10 +1,10 @@
-//! What goes, and what stays: by age, by size, never what is under way.
+//! Pruning: by age and by size, but never a running session.
 
 use ostler_core::event::At;
 use ostler_core::log::older_raw;
-use ostler_store::{Filter, Keep, Log, Pruned, Store, StoreError};
+use ostler_store::{Filter, Log, PruneLimits, Pruned, Store, StoreError};
 
-use crate::rig::{append, keep_whole, opening, texts};
+use crate::rig::{append, new_session, store_whole, texts};
 
 fn ids(store: &Store) -> Vec<String> {
     store
@@ -16,35 +16,35 @@ fn ids(store: &Store) -> Vec<String> {
         .collect()
 }
 
-/// Three that ended (the second with raw output), one abandoned, one live; each begun a hundred after the one before.
-fn filled(dir: &std::path::Path) -> Store {
+/// Three ended sessions (the second with raw output), an abandoned one, and a live one.
+fn filled_store(dir: &std::path::Path) -> Store {
     let store = Store::open(dir).unwrap();
     for (at, session) in [(100, "old"), (200, "raw"), (300, "new")] {
-        keep_whole(&store, session, at);
+        store_whole(&store, session, at);
     }
-    // Raw output near its limit is in two files; both count, and both go.
+    // Raw output near its limit is in two files. Both count, and both are removed.
     std::fs::write(store.raw("raw").unwrap(), vec![b'x'; 400_000]).unwrap();
     std::fs::write(older_raw(&store.raw("raw").unwrap()), vec![b'x'; 600_000]).unwrap();
-    let mut gone = opening("gone", 50);
+    let mut gone = new_session("gone", 50);
     gone.pid = u32::MAX;
     Log::open(&store, &gone).unwrap();
-    Log::open(&store, &opening("live", 10)).unwrap();
+    Log::open(&store, &new_session("live", 10)).unwrap();
     store.flush();
     store
 }
 
 #[test]
-fn by_age_and_by_size_the_oldest_first() {
-    let old = |at| Keep {
+fn sessions_are_removed_by_age_and_by_size_oldest_first() {
+    let old = |at| PruneLimits {
         older_than: Some(At(at)),
-        ..Keep::default()
+        ..PruneLimits::default()
     };
-    let large = |bytes| Keep {
+    let large = |bytes| PruneLimits {
         larger_than_bytes: Some(bytes),
-        ..Keep::default()
+        ..PruneLimits::default()
     };
-    for (keep, want) in [
-        (Keep::default(), &[][..]),
+    for (limits, expected) in [
+        (PruneLimits::default(), &[][..]),
         (old(100), &["gone"]),
         (old(101), &["gone"]), // the last event of "old" is from 101
         (old(102), &["gone", "old"]),
@@ -53,7 +53,7 @@ fn by_age_and_by_size_the_oldest_first() {
         (large(1_000_000), &["gone", "old", "raw"]),
         (large(0), &["gone", "old", "raw", "new"]),
         (
-            Keep {
+            PruneLimits {
                 larger_than_bytes: Some(0),
                 ..old(1)
             },
@@ -61,47 +61,50 @@ fn by_age_and_by_size_the_oldest_first() {
         ),
     ] {
         let dir = tempfile::tempdir().unwrap();
-        let store = filled(dir.path());
+        let store = filled_store(dir.path());
         let before = ids(&store);
-        let planned = store.prune(&keep, true).unwrap();
+        let planned = store.prune(&limits, true).unwrap();
         assert_eq!(
             (planned.sessions.as_slice(), ids(&store)),
             (
-                &want.iter().map(|id| (*id).to_owned()).collect::<Vec<_>>()[..],
+                &expected
+                    .iter()
+                    .map(|id| (*id).to_owned())
+                    .collect::<Vec<_>>()[..],
                 before.clone()
             ),
-            "{keep:?}"
+            "{limits:?}"
         );
-        assert_eq!(store.prune(&keep, false).unwrap(), planned);
+        assert_eq!(store.prune(&limits, false).unwrap(), planned);
         let left: Vec<String> = before
             .into_iter()
-            .filter(|id| !want.contains(&id.as_str()))
+            .filter(|id| !expected.contains(&id.as_str()))
             .collect();
-        assert_eq!(ids(&store), left, "{keep:?}");
+        assert_eq!(ids(&store), left, "{limits:?}");
         assert_eq!(
             planned.bytes > 1_000_000,
-            want.contains(&"raw"),
+            expected.contains(&"raw"),
             "{planned:?}"
         );
         let raw = store.raw("raw").unwrap();
         assert_eq!(
             (raw.exists(), older_raw(&raw).exists()),
-            (!want.contains(&"raw"), !want.contains(&"raw"))
+            (!expected.contains(&"raw"), !expected.contains(&"raw"))
         );
         assert_eq!(
-            store.prune(&keep, false).unwrap(),
+            store.prune(&limits, false).unwrap(),
             Pruned::default(),
-            "nothing is left to do"
+            "nothing is left to remove"
         );
     }
 }
 
 #[test]
-fn room_is_given_back_and_what_is_live_goes_on() {
+fn pruning_shrinks_the_file_and_a_live_session_continues() {
     let dir = tempfile::tempdir().unwrap();
-    let store = filled(dir.path());
+    let store = filled_store(dir.path());
     append(&store, texts("live", 1, 20_000)).unwrap();
-    Log::open(&store, &opening("large", 20)).unwrap();
+    Log::open(&store, &new_session("large", 20)).unwrap();
     append(&store, texts("large", 1, 20_000)).unwrap();
     let db = rusqlite::Connection::open(dir.path().join("sessions.db")).unwrap();
     db.execute(
@@ -122,15 +125,15 @@ fn room_is_given_back_and_what_is_live_goes_on() {
             .sum::<u64>()
     };
     let before = size();
-    // Raw output that no session owns goes too, when it is old.
+    // Old raw output without a session is removed, too.
     let orphan = dir.path().join("raw/orphan.log");
     std::fs::write(&orphan, "x").unwrap();
     std::fs::write(older_raw(&orphan), "x").unwrap();
     let pruned = store
         .prune(
-            &Keep {
+            &PruneLimits {
                 older_than: Some(At(2_000_000)),
-                ..Keep::default()
+                ..PruneLimits::default()
             },
             false,
         )
@@ -143,9 +146,9 @@ fn room_is_given_back_and_what_is_live_goes_on() {
     assert!(orphan.exists(), "it is new");
     store
         .prune(
-            &Keep {
+            &PruneLimits {
                 older_than: Some(At(i64::MAX / 2_000_000)),
-                ..Keep::default()
+                ..PruneLimits::default()
             },
             false,
         )
@@ -159,7 +162,7 @@ fn room_is_given_back_and_what_is_live_goes_on() {
 #[test]
 fn one_session_is_removed_with_its_raw_output_unless_it_is_running() {
     let dir = tempfile::tempdir().unwrap();
-    let store = filled(dir.path());
+    let store = filled_store(dir.path());
     let raw = store.raw("raw").unwrap();
     assert!(store.remove("raw").unwrap() > 1_000_000);
     assert_eq!(ids(&store), ["live", "gone", "old", "new"]);

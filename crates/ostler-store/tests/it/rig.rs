@@ -1,4 +1,4 @@
-//! Sessions made up for tests, and a way to wait for a future without a runtime.
+//! Test support: invented sessions, and an executor without a runtime.
 
 use std::future::Future;
 use std::path::Path;
@@ -11,7 +11,7 @@ use ostler_core::event::{
 };
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{Tokens, Usage};
-use ostler_store::{Entry, Log, LogError, Opening, Store};
+use ostler_store::{Log, LogEntry, LogError, NewSession, Store};
 
 struct Unpark(std::thread::Thread);
 
@@ -21,7 +21,7 @@ impl Wake for Unpark {
     }
 }
 
-/// Waits for a future on this thread: the store needs no runtime.
+/// Blocks on a future without a runtime, since the store needs none.
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut future = pin!(future);
@@ -33,8 +33,8 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-pub(crate) fn opening(session: &str, at: i64) -> Opening {
-    Opening {
+pub(crate) fn new_session(session: &str, at: i64) -> NewSession {
+    NewSession {
         session: session.into(),
         agent: "one".into(),
         dir: "/work".into(),
@@ -44,9 +44,9 @@ pub(crate) fn opening(session: &str, at: i64) -> Opening {
     }
 }
 
-pub(crate) fn entry(session: &str, seq: u64, kind: impl Into<EventKind>) -> Entry {
+pub(crate) fn entry(session: &str, seq: u64, kind: impl Into<EventKind>) -> LogEntry {
     let at = At(1_000_000 + i64::try_from(seq).unwrap());
-    Entry {
+    LogEntry {
         event: Event {
             seq,
             at,
@@ -68,18 +68,18 @@ pub(crate) fn text(words: &str) -> Text {
     }
 }
 
-pub(crate) fn texts(session: &str, from: u64, count: u64) -> Vec<Entry> {
+pub(crate) fn texts(session: &str, from: u64, count: u64) -> Vec<LogEntry> {
     (from..from + count)
         .map(|seq| entry(session, seq, text("some words of a reply")))
         .collect()
 }
 
-pub(crate) fn append(store: &Store, entries: Vec<Entry>) -> Result<(), LogError> {
+pub(crate) fn append(store: &Store, entries: Vec<LogEntry>) -> Result<(), LogError> {
     wait(store.append(Arc::new(entries)))
 }
 
-/// A session from its beginning to its end, one turn, so many words.
-pub(crate) fn whole(session: &str, prompt: &str, words: &str) -> Vec<Entry> {
+/// Returns the events of a session with one turn, from start to end.
+pub(crate) fn whole_session(session: &str, prompt: &str, words: &str) -> Vec<LogEntry> {
     let started = Started {
         agent: "one".into(),
         agent_version: Some("1.2".into()),
@@ -132,17 +132,17 @@ pub(crate) fn whole(session: &str, prompt: &str, words: &str) -> Vec<Entry> {
     ]
 }
 
-/// Opens a session and keeps it whole.
-pub(crate) fn keep_whole(store: &Store, session: &str, at: i64) {
-    store.open(&opening(session, at)).unwrap();
-    let mut entries = whole(session, "a task", "words");
+/// Opens a session and stores all of its events.
+pub(crate) fn store_whole(store: &Store, session: &str, at: i64) {
+    store.open(&new_session(session, at)).unwrap();
+    let mut entries = whole_session(session, "a task", "words");
     entries
         .iter_mut()
         .for_each(|entry| entry.event.at = At(at + 1));
     append(store, entries).unwrap();
 }
 
-/// The mode of a file, its permissions alone.
+/// Returns the permission bits of a file.
 pub(crate) fn mode(path: &Path) -> u32 {
     std::os::unix::fs::PermissionsExt::mode(&path.metadata().unwrap().permissions()) & 0o777
 }

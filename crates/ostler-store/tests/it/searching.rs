@@ -1,12 +1,12 @@
-//! Sessions are found by what was said in them.
+//! Full-text search of sessions.
 
 use ostler_core::event::{At, ToolCall};
 use ostler_core::raw_json::RawJson;
 use ostler_store::{Filter, Log, Speaker, Store};
 
-use crate::rig::{append, entry, opening, whole};
+use crate::rig::{append, entry, new_session, whole_session};
 
-fn filled(dir: &std::path::Path) -> Store {
+fn filled_store(dir: &std::path::Path) -> Store {
     let store = Store::open(dir).unwrap();
     for (at, session, prompt, answer) in [
         (
@@ -18,10 +18,10 @@ fn filled(dir: &std::path::Path) -> Store {
         (2, "s-2", "write tests for the lexer", "Straße"),
         (3, "s-3", "100% of _that_", "nothing"),
     ] {
-        store.open(&opening(session, at)).unwrap();
-        append(&store, whole(session, prompt, answer)).unwrap();
+        store.open(&new_session(session, at)).unwrap();
+        append(&store, whole_session(session, prompt, answer)).unwrap();
     }
-    let mut other = opening("s-4", 4);
+    let mut other = new_session("s-4", 4);
     other.agent = "two".into();
     other.pid = u32::MAX;
     store.open(&other).unwrap();
@@ -37,9 +37,9 @@ fn filled(dir: &std::path::Path) -> Store {
 }
 
 #[test]
-fn prompts_answers_and_commands_are_searched_newest_session_first() {
+fn prompts_replies_and_commands_are_searched_newest_session_first() {
     let dir = tempfile::tempdir().unwrap();
-    let store = filled(dir.path());
+    let store = filled_store(dir.path());
     let found = |text: &str, filter: &Filter| -> Vec<(String, Speaker, String)> {
         let hits = store.search(text, filter).unwrap();
         hits.into_iter()
@@ -76,11 +76,15 @@ fn prompts_answers_and_commands_are_searched_newest_session_first() {
     assert_eq!(
         found("parser\nand \"Quote\"", &all),
         [quoted],
-        "as it was said, not as JSON writes it"
+        "the text, not its JSON encoding"
     );
-    assert_eq!(found("STRASSE", &all), [], "letters, not spellings");
+    assert_eq!(
+        found("STRASSE", &all),
+        [],
+        "case folding does not expand letters"
+    );
     assert_eq!(found("straße", &all).len(), 1);
-    // What SQL takes for a pattern is text.
+    // Wildcards of SQL are plain text.
     assert_eq!(
         (
             found("0% of _", &all).len(),

@@ -1,11 +1,11 @@
-//! Tokens and costs: of a session whose parts are not all known, and of many, summed up.
+//! Tokens and costs: of one session with unknown parts, and summed up over many.
 
 use ostler_core::event::{At, Ended, EventKind, Origin, Started, TurnEnded, TurnStarted};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{CostSource, Scope, Tokens, Usage};
-use ostler_store::{Entry, Log, Store, UsageKey, UsageQuery};
+use ostler_store::{Log, LogEntry, Store, UsageKey, UsageQuery};
 
-use crate::rig::{append, entry, opening};
+use crate::rig::{append, entry, new_session};
 
 const DAY: i64 = 86_400_000;
 
@@ -20,15 +20,15 @@ fn tokens(model: &str, input: u64, output: u64) -> Usage {
     )
 }
 
-/// Events of one session, with numbers and times.
-struct Story(&'static str, Vec<Entry>, u32);
+/// Builder of a session's events: id, events, current turn.
+struct SessionBuilder(&'static str, Vec<LogEntry>, u32);
 
-impl Story {
+impl SessionBuilder {
     fn open(store: &Store, session: &'static str, agent: &str, at: i64) -> Self {
-        let mut opening = opening(session, at);
-        opening.agent = agent.into();
-        opening.dir = format!("/work/{agent}").into();
-        store.open(&opening).unwrap();
+        let mut new_session = new_session(session, at);
+        new_session.agent = agent.into();
+        new_session.dir = format!("/work/{agent}").into();
+        store.open(&new_session).unwrap();
         Self(session, Vec::new(), 0)
     }
 
@@ -38,8 +38,8 @@ impl Story {
         self.1.push(entry);
     }
 
-    /// A turn, what was heard of its usage meanwhile, and its sum.
-    fn turn(&mut self, at: i64, heard: &[Usage], usage: Option<Usage>) {
+    /// Adds a turn with interim usage reports and its total.
+    fn turn(&mut self, at: i64, interim: &[Usage], usage: Option<Usage>) {
         self.2 += 1;
         self.push(
             at,
@@ -48,7 +48,7 @@ impl Story {
                 prompt: Some("go".into()),
             },
         );
-        heard.iter().for_each(|part| self.push(at, part.clone()));
+        interim.iter().for_each(|part| self.push(at, part.clone()));
         let outcome = Outcome::new(Cause::Completed, "done");
         self.push(
             at,
@@ -62,14 +62,14 @@ impl Story {
     }
 }
 
-// One turn whose cost nobody knows leaves the others' as a lower bound.
+// With one turn of unknown cost, the cost of the others is a lower bound.
 #[test]
 fn a_turn_without_a_cost_does_not_erase_the_cost_of_a_session() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let mut story = Story::open(&store, "s-1", "one", 1);
-    story.turn(1, &[], Some(tokens("m", 3, 4).reported(0.012)));
-    append(&store, std::mem::take(&mut story.1)).unwrap();
+    let mut session = SessionBuilder::open(&store, "s-1", "one", 1);
+    session.turn(1, &[], Some(tokens("m", 3, 4).reported(0.012)));
+    append(&store, std::mem::take(&mut session.1)).unwrap();
     let cost = || {
         let row = store.session("s-1").unwrap().unwrap();
         (row.cost_usd, row.cost_source)
@@ -115,15 +115,15 @@ fn a_turn_without_a_cost_does_not_erase_the_cost_of_a_session() {
     assert_eq!(store.session("s-1").unwrap().unwrap().tokens, Some(18));
 }
 
-fn filled(dir: &std::path::Path) -> Store {
+fn filled_store(dir: &std::path::Path) -> Store {
     let store = Store::open(dir).unwrap();
-    let mut one = Story::open(&store, "s-1", "one", 1);
+    let mut one = SessionBuilder::open(&store, "s-1", "one", 1);
     one.turn(
         2 * DAY,
         &[tokens("m", 1, 0)],
         Some(tokens("m", 10, 1).reported(0.5)),
     );
-    // Heard under a name that the account at the end does not know.
+    // An interim report under a name that the final report does not have.
     let parts = [
         tokens("m-preview", 7, 0),
         tokens("m", 100, 2).reported(0.25),
@@ -133,10 +133,10 @@ fn filled(dir: &std::path::Path) -> Store {
     sum.add(&parts[2]);
     one.turn(3 * DAY, &parts, Some(sum));
     append(&store, one.1).unwrap();
-    let mut failed = Story::open(&store, "s-0", "none", 1);
+    let mut failed = SessionBuilder::open(&store, "s-0", "none", 1);
     failed.turn(3 * DAY, &[], None);
     append(&store, failed.1).unwrap();
-    let mut two = Story::open(&store, "s-2", "two", 1);
+    let mut two = SessionBuilder::open(&store, "s-2", "two", 1);
     let started = Started {
         agent: "two".into(),
         agent_version: None,
@@ -169,7 +169,7 @@ type Row = (
 #[test]
 fn usage_is_summed_by_agent_model_day_and_directory() {
     let dir = tempfile::tempdir().unwrap();
-    let store = filled(dir.path());
+    let store = filled_store(dir.path());
     let report = |by, since| store.usage(&UsageQuery { by, since }).unwrap();
     let groups = |by, since| -> Vec<Row> {
         let groups = report(by, since).groups.into_iter();
@@ -216,7 +216,7 @@ fn usage_is_summed_by_agent_model_day_and_directory() {
                 CostSource::Estimated
             ),
             (key("helper"), 1, 1, Some(1_000), Some(0.125), Reported),
-            (None, 1, 1, None, None, CostSource::Unknown), // nothing was said of that turn
+            (None, 1, 1, None, None, CostSource::Unknown), // the agent reported no usage for that turn
         ]
     );
     assert_eq!(
@@ -261,7 +261,7 @@ fn usage_is_summed_by_agent_model_day_and_directory() {
     );
 }
 
-// Turns of an earlier format have their sum, and the model of their session.
+// Turns of an earlier format have a total, and the model of their session.
 #[test]
 fn turns_of_an_old_database_count_too() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,41 +1,42 @@
-//! Arguments that look like paths: they stay inside the workspace, and away from what the rules about files keep closed.
+//! Arguments that look like paths: they must stay inside the workspace and not name denied files.
 
 use std::path::{Component, Path, PathBuf};
 
 use super::matching::{cluster, matches};
-use super::{CommandRule, Place};
+use super::{CommandContext, CommandRule};
 use crate::{Code, ToolError};
 
-/// Addresses on a network are no paths; whether they can be reached is decided elsewhere.
+/// Schemes of network addresses, which are not paths. Whether they can be reached is decided
+/// elsewhere.
 const REMOTE: [&str; 7] = ["http", "https", "ssh", "git", "ftp", "ftps", "git+ssh"];
 
-/// An argument that could be read as more paths than this is none that anybody needs.
-const MOST_CANDIDATES: usize = 64;
+/// Maximum number of paths in one argument; no legitimate argument could be read as more.
+const MAX_CANDIDATES: usize = 64;
 
-/// No system opens a longer path.
-const LONGEST_PATH: usize = 4096;
+/// Maximum length of a path that a system opens.
+const MAX_PATH_BYTES: usize = 4096;
 
-/// How far arguments may lead.
+/// Where path arguments may lead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
-    /// Nowhere outside of the workspace.
+pub(super) enum PathScope {
+    /// Nowhere outside the workspace.
     Workspace,
-    /// Wherever the sandbox lets the command go; text that looks like a path is no path then. Only files of the workspace that
-    /// the rules about files keep closed cannot be named.
+    /// Anywhere the sandbox allows, so text that looks like a path is accepted. Only denied files
+    /// of the workspace cannot be named.
     Sandbox,
 }
 
-/// Checks every argument that may be a path, or hold one.
+/// Checks every argument that may be or contain a path.
 pub(super) fn check(
     rule: &CommandRule,
     args: &[String],
-    place: &Place<'_>,
-    reach: Reach,
+    context: &CommandContext<'_>,
+    scope: PathScope,
 ) -> Result<(), ToolError> {
     let mut is_text = false;
-    let real = place.root.canonicalize().ok();
+    let real = context.root.canonicalize().ok();
     let root = Root {
-        given: place.root,
+        given: context.root,
         real: real.as_deref(),
     };
     for arg in args {
@@ -43,24 +44,24 @@ pub(super) fn check(
             continue;
         }
         match text_option(rule, args, arg) {
-            Text::Here => continue,
-            Text::Next => is_text = true,
-            Text::No => {}
+            TextValue::Here => continue,
+            TextValue::Next => is_text = true,
+            TextValue::No => {}
         }
         let mut candidates = candidates(arg);
-        if reach == Reach::Sandbox {
-            candidates.truncate(MOST_CANDIDATES);
+        if scope == PathScope::Sandbox {
+            candidates.truncate(MAX_CANDIDATES);
         }
-        if candidates.len() > MOST_CANDIDATES {
+        if candidates.len() > MAX_CANDIDATES {
             let start = ostler_core::clip::plain(&arg.chars().take(40).collect::<String>());
             let message =
                 format!("the argument that begins with {start:?} could be read as too many paths");
             return Err(ToolError::new(Code::DeniedByPolicy, message));
         }
         for path in candidates {
-            match check_path((path, arg), &root, place) {
+            match check_path((path, arg), &root, context) {
                 Err(error)
-                    if error.code == Code::PathOutsideWorkspace && reach == Reach::Sandbox => {}
+                    if error.code == Code::PathOutsideWorkspace && scope == PathScope::Sandbox => {}
                 checked => checked?,
             }
         }
@@ -68,15 +69,15 @@ pub(super) fn check(
     Ok(())
 }
 
-/// Where the text of an option stands.
-enum Text {
+/// Position of an option's text.
+enum TextValue {
     No,
     Here,
     Next,
 }
 
-/// Whether an argument is an option whose value is text, such as the message of a commit.
-fn text_option(rule: &CommandRule, args: &[String], arg: &str) -> Text {
+/// Returns whether an argument is an option whose value is text, such as a commit message.
+fn text_option(rule: &CommandRule, args: &[String], arg: &str) -> TextValue {
     let sub_command = args.iter().find(|arg| !arg.starts_with('-'));
     let options = rule.text.iter().filter_map(|words| match &words[..] {
         [option] => Some(option),
@@ -86,28 +87,32 @@ fn text_option(rule: &CommandRule, args: &[String], arg: &str) -> Text {
     for option in options {
         let (is_short, given) = (!option.starts_with("--"), arg.len() > option.len());
         if is_short && arg.starts_with(option.as_str()) {
-            return if given { Text::Here } else { Text::Next };
+            return if given {
+                TextValue::Here
+            } else {
+                TextValue::Next
+            };
         }
         if is_short
             && option
                 .strip_prefix('-')
                 .is_some_and(|letter| cluster(arg).ends_with(letter))
         {
-            return Text::Next;
+            return TextValue::Next;
         }
         if !is_short && matches(option, arg) {
             return if arg.contains('=') {
-                Text::Here
+                TextValue::Here
             } else {
-                Text::Next
+                TextValue::Next
             };
         }
     }
-    Text::No
+    TextValue::No
 }
 
-/// Every part of an argument that a program may take for a path: the whole, what stands after `=`, `:`, `,` or `@`, and the value
-/// that is glued to a short option.
+/// Returns every part of an argument that a program may treat as a path: the whole, the text after
+/// `=`, `:`, `,` or `@`, and the value attached to a short option.
 fn candidates(arg: &str) -> Vec<&str> {
     let mut found = Vec::new();
     if !arg.starts_with('-') {
@@ -132,7 +137,7 @@ fn candidates(arg: &str) -> Vec<&str> {
     found
 }
 
-/// The workspace's root as it was given, and where it really is if it is there at all.
+/// The workspace's root as given, and its real path if it exists.
 struct Root<'a> {
     given: &'a Path,
     real: Option<&'a Path>,
@@ -141,7 +146,7 @@ struct Root<'a> {
 fn check_path(
     (path, arg): (&str, &str),
     root: &Root<'_>,
-    place: &Place<'_>,
+    context: &CommandContext<'_>,
 ) -> Result<(), ToolError> {
     let outside = || {
         let message = format!(
@@ -155,16 +160,16 @@ fn check_path(
     let Some(relative) = relative(path, root.given) else {
         return outside();
     };
-    // Its letters were looked at all the same: a program may shorten them before it opens anything.
-    if relative.as_os_str().is_empty() || relative.as_os_str().len() > LONGEST_PATH {
+    // The text was checked all the same: a program may shorten it before it opens anything.
+    if relative.as_os_str().is_empty() || relative.as_os_str().len() > MAX_PATH_BYTES {
         return Ok(());
     }
     if root.real.is_some_and(|real| leads_out(&relative, real)) {
         return outside();
     }
-    if (place.is_denied)(&relative) {
+    if (context.is_denied)(&relative) {
         let message = format!(
-            "the rules about files keep {} closed (argument {arg:?})",
+            "the file rules deny {} (argument {arg:?})",
             relative.display()
         );
         return Err(ToolError::new(Code::DeniedByPolicy, message));
@@ -172,22 +177,25 @@ fn check_path(
     Ok(())
 }
 
-/// The path below `root`, by its letters alone; none when it leads out.
+/// Returns the path below `root`, by its text alone, or `None` if it leads out.
 fn relative(path: &str, root: &Path) -> Option<PathBuf> {
     if path == "~" || path.starts_with("~/") {
         return None;
     }
     let path = Path::new(path);
     let below = if path.is_absolute() {
-        plain(path)?.strip_prefix(plain(root)?).ok()?.to_owned()
+        normalize(path)?
+            .strip_prefix(normalize(root)?)
+            .ok()?
+            .to_owned()
     } else {
         path.to_owned()
     };
-    plain(&below)
+    normalize(&below)
 }
 
-/// A path without `.` and `..`; none when it would climb above its beginning.
-fn plain(path: &Path) -> Option<PathBuf> {
+/// Returns the path without `.` and `..`, or `None` if it would climb above its start.
+fn normalize(path: &Path) -> Option<PathBuf> {
     let mut out = PathBuf::new();
     for component in path.components() {
         match component {
@@ -200,7 +208,8 @@ fn plain(path: &Path) -> Option<PathBuf> {
     Some(out)
 }
 
-/// Whether a link on the way leads out of the workspace. What does not exist is looked at as far as it does.
+/// Returns true if a link on the path leads out of the workspace. A missing path is checked as far
+/// as it exists.
 fn leads_out(relative: &Path, root: &Path) -> bool {
     let real = relative
         .ancestors()

@@ -1,13 +1,13 @@
-//! The rules that hold where a workspace says nothing.
+//! Default rules, used where a workspace defines none.
 
 use serde::Deserialize;
 
 use super::CommandRule;
 
-/// Written as a workspace would write them, examples included.
+/// Default rules, in the form a workspace would write them, with examples.
 const TEXT: &str = include_str!("defaults.toml");
 
-/// The same for tools that only read.
+/// Rules for read-only tools.
 const TOOLS: &str = include_str!("tools.toml");
 
 #[derive(Deserialize)]
@@ -15,14 +15,14 @@ struct Rules {
     command: Vec<CommandRule>,
 }
 
-/// The default rules. That their examples hold is proved by a test, not looked at each time.
+/// Returns the default rules. A test checks their examples, so they are not checked on every load.
 pub(super) fn rules() -> Result<Vec<CommandRule>, String> {
     toml::from_str::<Rules>(TEXT)
         .map(|rules| rules.command)
         .map_err(|error| error.to_string())
 }
 
-/// Rules for tools that only read, of those that need any.
+/// Returns the rules for those read-only tools that need one.
 pub(super) fn tool_rules() -> Result<Vec<CommandRule>, String> {
     toml::from_str::<Rules>(TOOLS)
         .map(|rules| rules.command)
@@ -35,7 +35,7 @@ mod tests {
 
     // S2-26
     #[test]
-    fn the_defaults_hold_their_own_examples() {
+    fn default_rules_satisfy_their_own_examples() {
         let rules = rules().unwrap();
         for rule in &rules {
             rule.check().unwrap();

@@ -1,7 +1,7 @@
-//! What git gets told besides its arguments, so that a repository's own settings do not run programs or ask questions.
+//! Environment for git that prevents a repository's settings from running programs or prompting.
 
-/// Settings that beat those of the repository and of the user. Identity and aliases stay the user's: an alias cannot stand in
-/// for a sub-command of git's own, and no other is allowed.
+/// Settings that override those of the repository and the user. Identity and aliases remain the
+/// user's: an alias cannot replace a built-in sub-command, and no other is allowed.
 const SETTINGS: &[(&str, &str)] = &[
     ("core.hooksPath", "/dev/null"),
     ("core.fsmonitor", "false"),
@@ -12,16 +12,17 @@ const SETTINGS: &[(&str, &str)] = &[
     ("credential.helper", ""),
     ("protocol.ext.allow", "never"),
     ("protocol.fd.allow", "never"),
-    // What another repository of this machine has in its settings would be run on the way.
+    // Fetching from another repository on this machine would run what its settings name.
     ("protocol.file.allow", "never"),
-    // Else files of the workspace that look like a repository would be one, with settings of the model's making.
+    // Otherwise files of the workspace that look like a repository would be one, with settings
+    // written by the model.
     ("safe.bareRepository", "explicit"),
-    // Signing needs keys that a command does not see.
+    // Signing needs keys that are hidden from commands.
     ("commit.gpgSign", "false"),
     ("tag.gpgSign", "false"),
-    // Else `git clean` without -f would delete.
+    // Otherwise `git clean` without -f would delete.
     ("clean.requireForce", "true"),
-    // What would be left running.
+    // Would be left running in the background.
     ("gc.autoDetach", "false"),
     ("maintenance.autoDetach", "false"),
     ("maintenance.auto", "false"),
@@ -36,7 +37,7 @@ const VARIABLES: &[(&str, &str)] = &[
     ("GIT_ASKPASS", ""),
     ("SSH_ASKPASS", ""),
     ("GIT_OPTIONAL_LOCKS", "0"),
-    // A new repository begins without hooks.
+    // New repositories start without hooks.
     ("GIT_TEMPLATE_DIR", ""),
 ];
 

@@ -1,12 +1,16 @@
-//! Finding the program that a command means, and never one that the model could have put there.
+//! Program lookup for commands. Never returns a program that the model could have placed there.
 
 use std::path::{Path, PathBuf};
 
-use super::Place;
+use super::CommandContext;
 use crate::{Code, ToolError};
 
-/// The program of a command that is allowed as it stands: also by its path, absolute or below the workspace.
-pub(super) fn find_named(command: &str, place: &Place<'_>) -> Result<PathBuf, ToolError> {
+/// Returns the program of a command allowed as given: also by path, absolute or below the
+/// workspace.
+pub(super) fn find_named(
+    command: &str,
+    context: &CommandContext<'_>,
+) -> Result<PathBuf, ToolError> {
     let file = Path::new(command);
     if file.is_absolute() {
         return match is_program(file) {
@@ -18,17 +22,18 @@ pub(super) fn find_named(command: &str, place: &Place<'_>) -> Result<PathBuf, To
         };
     }
     match command.contains('/') && !command.starts_with("./") {
-        true => find(&format!("./{command}"), place),
-        false => find(command, place),
+        true => find(&format!("./{command}"), context),
+        false => find(command, context),
     }
 }
 
-/// The program of a command: on PATH outside the workspace, or the workspace's own script for `./name`.
-pub(super) fn find(command: &str, place: &Place<'_>) -> Result<PathBuf, ToolError> {
-    let root = place
+/// Returns the program of a command: on PATH outside the workspace, or the workspace's script for
+/// `./name`.
+pub(super) fn find(command: &str, context: &CommandContext<'_>) -> Result<PathBuf, ToolError> {
+    let root = context
         .root
         .canonicalize()
-        .unwrap_or_else(|_| place.root.to_owned());
+        .unwrap_or_else(|_| context.root.to_owned());
     let missing = |why: String| Err(ToolError::new(Code::FileNotFound, why));
     if let Some(script) = command.strip_prefix("./") {
         let file = root.join(script);
@@ -43,14 +48,15 @@ pub(super) fn find(command: &str, place: &Place<'_>) -> Result<PathBuf, ToolErro
         };
     }
     let mut planted = None;
-    for dir in std::env::split_paths(place.path).filter(|dir| dir.is_absolute()) {
+    for dir in std::env::split_paths(context.path).filter(|dir| dir.is_absolute()) {
         let file = dir.join(command);
         if !is_program(&file) {
             continue;
         }
-        // A program below the workspace may be the model's own, however its directory came to be on PATH.
+        // A program below the workspace may be the model's own, however its directory got onto
+        // PATH.
         let real = file.canonicalize().unwrap_or_else(|_| file.clone());
-        if real.starts_with(&root) || file.starts_with(&root) || file.starts_with(place.root) {
+        if real.starts_with(&root) || file.starts_with(&root) || file.starts_with(context.root) {
             planted.get_or_insert(file);
             continue;
         }
@@ -60,7 +66,7 @@ pub(super) fn find(command: &str, place: &Place<'_>) -> Result<PathBuf, ToolErro
         Some(file) => Err(ToolError::new(
             Code::DeniedByPolicy,
             format!(
-                "{command} was found only at {}, inside the workspace; such a program is not run",
+                "{command} was found only at {}, inside the workspace; programs there are not run",
                 file.display()
             ),
         )),

@@ -1,11 +1,12 @@
-//! What a rule says to a list of arguments, whatever the order and the spelling of its options.
+//! Matching of arguments against a rule, independent of the order and spelling of options.
 
 use ostler_core::permission::is_same_option;
 
 use super::CommandRule;
 use super::words::is_like;
 
-/// Whether the rule lets the arguments through; if not, why, and what to use instead where the rule says so.
+/// Checks the arguments against the rule. The error gives the reason and, if the rule has one, a
+/// hint about the alternative.
 pub(super) fn judge(rule: &CommandRule, args: &[String]) -> Result<(), String> {
     decide(rule, args).map_err(|why| {
         let (_, sub_command) = sub_command(args);
@@ -28,7 +29,7 @@ fn decide(rule: &CommandRule, args: &[String]) -> Result<(), String> {
         }
         if let Some(word) = sub_command.filter(|word| !allow.iter().any(|known| known == word)) {
             return Err(format!(
-                "{name} {word} is not allowed. Allowed are: {}",
+                "{name} {word} is not allowed. Allowed sub-commands: {}",
                 allow.join(", ")
             ));
         }
@@ -36,7 +37,7 @@ fn decide(rule: &CommandRule, args: &[String]) -> Result<(), String> {
     blocked(rule, args)
 }
 
-/// Whether the rule blocks the arguments, whatever it allows; if so, why.
+/// Checks the arguments against the rule's blocks only. The error gives the reason.
 pub(super) fn blocked(rule: &CommandRule, args: &[String]) -> Result<(), String> {
     let name = &rule.name;
     if let Some(words) = rule
@@ -49,7 +50,11 @@ pub(super) fn blocked(rule: &CommandRule, args: &[String]) -> Result<(), String>
             words.join(" ")
         ));
     }
-    if let Some(options) = rule.needs.iter().find_map(|words| unmet(words, args)) {
+    if let Some(options) = rule
+        .needs
+        .iter()
+        .find_map(|words| missing_option(words, args))
+    {
         let word = sub_command(args).1.unwrap_or_default();
         return Err(format!(
             "{name} {word} is only allowed with one of: {}",
@@ -59,12 +64,12 @@ pub(super) fn blocked(rule: &CommandRule, args: &[String]) -> Result<(), String>
     match rule
         .block_args
         .iter()
-        .find(|pattern| holds(rule, pattern, args))
+        .find(|pattern| contains(rule, pattern, args))
     {
         Some(pattern) => {
             let arg = args
                 .iter()
-                .find(|arg| is(rule, &split(pattern)[0], arg))
+                .find(|arg| is_match(rule, &split(pattern)[0], arg))
                 .unwrap_or(pattern);
             Err(format!(
                 "{name}: the argument {arg:?} is blocked by the rule for {name}"
@@ -74,7 +79,7 @@ pub(super) fn blocked(rule: &CommandRule, args: &[String]) -> Result<(), String>
     }
 }
 
-/// The options in front of the first word that is none, and that word.
+/// Returns the options before the first word that is not an option, and that word.
 fn sub_command(args: &[String]) -> (&[String], Option<&str>) {
     let at = args
         .iter()
@@ -83,9 +88,9 @@ fn sub_command(args: &[String]) -> (&[String], Option<&str>) {
     (&args[..at], args.get(at).map(String::as_str))
 }
 
-/// The options of which the sub-command needs one and has none. An abbreviation, a cluster or a word after `--` does not count:
-/// it may be the value of another option, or a path.
-fn unmet<'w>(words: &'w [String], args: &[String]) -> Option<&'w [String]> {
+/// Returns the options of which the sub-command needs one but has none. An abbreviation, a cluster
+/// or a word after `--` does not count: it may be the value of another option, or a path.
+fn missing_option<'w>(words: &'w [String], args: &[String]) -> Option<&'w [String]> {
     let (needing, options) = words.split_first()?;
     let (before, sub_command) = sub_command(args);
     let mut given = args
@@ -96,37 +101,38 @@ fn unmet<'w>(words: &'w [String], args: &[String]) -> Option<&'w [String]> {
     (sub_command == Some(needing) && !given.any(|arg| options.contains(arg))).then_some(options)
 }
 
-/// Whether all of `words` are there. Where the rule lists sub-commands, the first word is one; elsewhere it may be any argument,
-/// since nobody knows which of the options before it take a value.
+/// Returns true if all of `words` occur. If the rule lists sub-commands, the first word is one.
+/// Otherwise it may be any argument, because it is unknown which options before it take a value.
 fn is_blocked(rule: &CommandRule, words: &[String], args: &[String]) -> bool {
     let Some((first, rest)) = words.split_first() else {
         return false;
     };
     let is_sub_command = rule.allow.is_some() && !first.starts_with('-');
     if !is_sub_command {
-        return words.iter().all(|word| holds(rule, word, args));
+        return words.iter().all(|word| contains(rule, word, args));
     }
     let (before, sub_command) = sub_command(args);
     let after = args.get(before.len() + 1..).unwrap_or_default();
     sub_command.is_some_and(|word| is_like(first, word))
-        && rest.iter().all(|word| holds(rule, word, after))
+        && rest.iter().all(|word| contains(rule, word, after))
 }
 
-/// Returns true if the arguments hold what a word of a rule means. The letters of `-rf` may be spread over several arguments.
-fn holds(rule: &CommandRule, word: &str, args: &[String]) -> bool {
+/// Returns true if the arguments contain a word of a rule. The letters of `-rf` may be spread over
+/// several arguments.
+fn contains(rule: &CommandRule, word: &str, args: &[String]) -> bool {
     split(word)
         .iter()
-        .all(|word| args.iter().any(|arg| is(rule, word, arg)))
+        .all(|word| args.iter().any(|arg| is_match(rule, word, arg)))
 }
 
-/// Returns true if an argument is what a word means, in any spelling that is known for the program.
-fn is(rule: &CommandRule, word: &str, arg: &str) -> bool {
-    // The rule for git lists its spellings itself: they differ from one sub-command to the next.
+/// Returns true if an argument matches a word, in any spelling known for the program.
+fn is_match(rule: &CommandRule, word: &str, arg: &str) -> bool {
+    // The rule for git lists its spellings itself, because they differ between sub-commands.
     let is_listed = rule.name == "git" || !word.starts_with('-');
     matches(word, arg) || (!is_listed && is_same_option(&rule.name, word, arg))
 }
 
-/// Short options written as one, each on its own. A letter that comes twice is a sign of a name, such as `-exec`.
+/// Splits combined short options. A repeated letter indicates a name, such as `-exec`.
 fn split(word: &str) -> Vec<String> {
     let letters = word.strip_prefix('-').unwrap_or_default();
     let is_repeated = |(at, letter): (usize, char)| letters[..at].contains(letter);
@@ -138,8 +144,8 @@ fn split(word: &str) -> Vec<String> {
     }
 }
 
-/// Whether an argument is what a word of a rule means: a long option in any of its spellings, a short option on its own or
-/// among others, or a pattern for what is no option.
+/// Returns true if an argument matches a word of a rule: a long option in any of its spellings, a
+/// short option alone or combined, or a pattern for anything that is not an option.
 pub(super) fn matches(word: &str, arg: &str) -> bool {
     if word.starts_with("--") {
         return is_long(word, arg);
@@ -153,7 +159,8 @@ pub(super) fn matches(word: &str, arg: &str) -> bool {
     }
 }
 
-/// `--force` is also `--force=x`, and `--forc`, which many programs take for it; `--force*` is also whatever begins so.
+/// `--force` also matches `--force=x` and `--forc`, which many programs accept; `--force*` also
+/// matches any option with that prefix.
 fn is_long(word: &str, arg: &str) -> bool {
     let name = arg.split_once('=').map_or(arg, |(name, _)| name);
     if !name.starts_with("--") || name.len() < 3 {
@@ -170,7 +177,7 @@ fn single(letters: &str) -> Option<char> {
     chars.next().filter(|_| chars.next().is_none())
 }
 
-/// The letters of short options written as one: `fd` of `-fd`, `o` of `-o=x`.
+/// Returns the letters of combined short options: `fd` of `-fd`, `o` of `-o=x`.
 pub(super) fn cluster(arg: &str) -> &str {
     match arg.strip_prefix('-') {
         Some(letters) if !letters.starts_with('-') => {
@@ -187,7 +194,7 @@ pub(super) fn cluster(arg: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn judged(name: &str, block: &[&[&str]], block_args: &[&str], args: &[&str]) -> bool {
+    fn is_allowed(name: &str, block: &[&[&str]], block_args: &[&str], args: &[&str]) -> bool {
         let own = |words: &[&str]| {
             words
                 .iter()
@@ -216,19 +223,32 @@ mod tests {
             &["--recursive", "--force", "x"],
             &["--rec", "-f"],
         ] {
-            assert!(!judged("rm", &[&["-rf"]], &[], args), "{args:?}");
-            assert!(!judged("rm", &[&["-r", "--force"]], &[], args), "{args:?}");
-            assert!(!judged("rm", &[], &["-rf"], args), "{args:?}");
+            assert!(!is_allowed("rm", &[&["-rf"]], &[], args), "{args:?}");
+            assert!(
+                !is_allowed("rm", &[&["-r", "--force"]], &[], args),
+                "{args:?}"
+            );
+            assert!(!is_allowed("rm", &[], &["-rf"], args), "{args:?}");
         }
         for args in [&["-r", "x"][..], &["-f"], &["x"], &["--force"]] {
-            assert!(judged("rm", &[&["-rf"]], &["-fr"], args), "{args:?}");
+            assert!(is_allowed("rm", &[&["-rf"]], &["-fr"], args), "{args:?}");
         }
-        assert!(!judged("find", &[], &["-exec"], &[".", "-exec", "x"]));
-        assert!(judged("find", &[], &["-exec"], &[".", "-newerxy", "-cmin"]));
-        assert!(!judged("frob", &[&["go", "-xy"]], &[], &["-y", "go", "-x"]));
+        assert!(!is_allowed("find", &[], &["-exec"], &[".", "-exec", "x"]));
+        assert!(is_allowed(
+            "find",
+            &[],
+            &["-exec"],
+            &[".", "-newerxy", "-cmin"]
+        ));
+        assert!(!is_allowed(
+            "frob",
+            &[&["go", "-xy"]],
+            &[],
+            &["-y", "go", "-x"]
+        ));
         assert!(
-            judged("frob", &[&["go", "-x"]], &[], &["go", "--extract"]),
-            "nobody knows this program"
+            is_allowed("frob", &[&["go", "-x"]], &[], &["go", "--extract"]),
+            "spellings of an unknown program are not guessed"
         );
     }
 }

@@ -1,17 +1,18 @@
-//! Presets: how many commands a model may run where no rule names them.
+//! Presets: which commands a model may run without a rule that names them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Which commands a model may run besides those that rules name. Ordered from the fewest commands to the most.
+/// Commands a model may run in addition to those that rules name. Ordered from the fewest commands
+/// to the most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandPreset {
-    /// Only what rules name: `git`, `just`, `fest`, `camp`, and those of the policy.
+    /// Only commands that rules name: `git`, `just`, `fest`, `camp`, and those of the policy.
     Strict,
-    /// Also the build and test tools of the project, and tools that only read.
+    /// Also the build and test tools of the project, and read-only tools.
     Build,
     /// Every program on PATH.
     Any,
@@ -21,7 +22,7 @@ impl CommandPreset {
     /// Every preset, from the fewest commands to the most.
     pub const ALL: [Self; 3] = [Self::Strict, Self::Build, Self::Any];
 
-    /// The name in files and on the command line.
+    /// Returns the name used in files and on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -44,17 +45,18 @@ impl FromStr for CommandPreset {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let known = Self::ALL.into_iter().find(|preset| preset.as_str() == text);
         known.ok_or_else(|| {
-            format!("{text:?} is not a preset of commands; expected strict, build or any")
+            format!("{text:?} is not a command preset; expected strict, build or any")
         })
     }
 }
 
-/// Which commands a model may run, as whoever starts Ostler says it.
+/// Command choice of the user who starts Ostler.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CommandChoice {
-    /// The preset, in place of that of the policy.
+    /// Preset that overrides the one of the policy.
     pub preset: Option<CommandPreset>,
-    /// Commands that are allowed as they stand, with any further arguments: each a program and its first arguments.
+    /// Commands allowed as given, with any further arguments: each a program and its first
+    /// arguments.
     pub allowed: Vec<Vec<String>>,
 }
 

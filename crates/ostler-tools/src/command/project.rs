@@ -1,11 +1,11 @@
-//! Build and test tools of a project, recognised by the files at its root.
+//! Build and test tools of a project, detected by the files at its root.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::words::is_like;
 
-/// File names that tell what a project is made of, and the tools that build and test it.
+/// File names that identify the kind of a project, and the tools that build and test it.
 const MARKERS: &[(&str, &str)] = &[
     (
         "Cargo.toml",
@@ -97,17 +97,18 @@ const MARKERS: &[(&str, &str)] = &[
     ("gleam.toml", "gleam"),
 ];
 
-/// Tools that read, compare and print. Those with options that run or write something have rules in `tools.toml`.
+/// Tools that read, compare and print. Those with options that run or write something have rules in
+/// `tools.toml`.
 const READERS: &str = "\
     ls cat head tail wc grep egrep fgrep rg find fd fdfind sort cut tr diff cmp comm join paste nl fold column stat file tree du df \
     pwd echo printf true false test which date jq basename dirname realpath readlink sha256sum sha1sum md5sum cksum xxd od hexdump \
     strings tac rev seq expr uname nproc";
 
-/// How many entries of a directory are looked at, and in how many directories below the root.
-const MOST_ENTRIES: usize = 2_000;
-const MOST_DIRECTORIES: usize = 200;
+/// Maximum number of entries examined per directory, and of directories below the root.
+const MAX_ENTRIES: usize = 2_000;
+const MAX_DIRECTORIES: usize = 200;
 
-/// The tools of a project with files of these names.
+/// Returns the tools of a project with files of these names.
 #[must_use]
 pub fn tools<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'static str> {
     let mut found = BTreeSet::new();
@@ -121,37 +122,37 @@ pub fn tools<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'static 
     found
 }
 
-/// Tools that only read.
+/// Returns the read-only tools.
 pub(super) fn readers() -> impl Iterator<Item = &'static str> {
     READERS.split(' ')
 }
 
-/// The names of files at a workspace's root and one level below.
+/// Returns the names of files at a workspace's root and one level below.
 #[must_use]
 pub fn names(root: &Path) -> Vec<String> {
     let (mut names, directories) = entries(root);
-    let is_foreign = |name: &str| {
+    let is_skipped = |name: &str| {
         name.starts_with('.')
             || ["node_modules", "target", "vendor", "dist", "build"].contains(&name)
     };
     for directory in directories
         .iter()
-        .filter(|name| !is_foreign(name))
-        .take(MOST_DIRECTORIES)
+        .filter(|name| !is_skipped(name))
+        .take(MAX_DIRECTORIES)
     {
         names.extend(entries(&root.join(directory)).0);
     }
     names
 }
 
-/// The names of files in a directory, and of directories. Links are followed by neither.
+/// Returns the names of files and of directories in a directory. Links are skipped.
 fn entries(directory: &Path) -> (Vec<String>, Vec<String>) {
     let (mut files, mut directories) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(directory)
         .into_iter()
         .flatten()
         .flatten()
-        .take(MOST_ENTRIES)
+        .take(MAX_ENTRIES)
     {
         let (Ok(kind), Ok(name)) = (entry.file_type(), entry.file_name().into_string()) else {
             continue;
@@ -170,8 +171,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_project_is_known_by_its_files() {
-        for (files, wanted, unwanted) in [
+    fn project_tools_are_detected_by_files() {
+        for (files, expected, unexpected) in [
             (
                 "Cargo.toml README.md",
                 "cargo rustc rustfmt",
@@ -203,18 +204,18 @@ mod tests {
             ("README.md LICENSE", "", "cargo node python3 make bash"),
         ] {
             let found = tools(files.split(' '));
-            for tool in wanted.split(' ').filter(|tool| !tool.is_empty()) {
+            for tool in expected.split(' ').filter(|tool| !tool.is_empty()) {
                 assert!(found.contains(tool), "{files}: {tool}");
             }
-            for tool in unwanted.split(' ').filter(|tool| !tool.is_empty()) {
+            for tool in unexpected.split(' ').filter(|tool| !tool.is_empty()) {
                 assert!(!found.contains(tool), "{files}: {tool}");
             }
         }
     }
 
-    // Whatever a project is made of, a shell, or a program that starts any other, is not among its tools.
+    // No project's tools include a shell, or a program that starts any other.
     #[test]
-    fn no_marker_brings_a_shell() {
+    fn no_marker_adds_a_shell() {
         let shells = "sh bash zsh dash fish env xargs sudo ssh curl wget docker nc eval tee dd rm mv cp chmod sed awk perl";
         let all: BTreeSet<&str> = MARKERS
             .iter()
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_looked_for_at_the_root_and_one_level_below() {
+    fn files_are_found_at_the_root_and_one_level_below() {
         let dir = tempfile::tempdir().unwrap();
         for place in ["web", "a/b", "node_modules", ".hidden"] {
             std::fs::create_dir_all(dir.path().join(place)).unwrap();

@@ -1,7 +1,9 @@
-//! Files through which a command could act later, outside of its confinement: they are as before when it has ended.
+//! Protected files: files through which a command could act later, outside its confinement. They
+//! are restored when it has ended.
 //!
-//! A command may write anywhere in the workspace, and the kernel has no way to take a part of a directory out again. So what
-//! would widen the policy of the next command, or have git run a program for the user, is remembered and put back.
+//! A command may write anywhere in the workspace, and the kernel cannot exclude a part of a
+//! writable directory. So files that would widen the policy of the next command, or make git run a
+//! program for the user, are saved before the command and restored after it.
 
 mod config;
 mod discard;
@@ -16,50 +18,51 @@ use std::path::{Path, PathBuf};
 
 use cap_std::fs::{Dir, OpenOptions};
 
-use self::entries::{Entries, Entry, Trouble, collect, is_absent};
-use self::scan::{Before, Seen};
+use self::entries::{CollectError, SavedEntries, SavedEntry, collect, is_absent};
+use self::scan::{RepositoriesAfter, RepositoriesBefore};
 use crate::names::quoted;
 use crate::repository::UserGitConfig;
-use crate::repository::steering::{HOOK_NAMES, Look, Reason};
+use crate::repository::references::{HOOK_NAMES, ReferenceReason, ReferenceScan};
 use crate::{Code, ToolError};
 
-/// How much is remembered at most; nothing runs where there is more.
-const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// Maximum bytes of saved content; no command runs where there is more.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// Git's own directory: of what is in it, only what is listed is ours to touch.
+/// Git's directory; only the listed parts of it are ever touched.
 const GIT: &str = ".git";
 
-/// Git's settings, of which git itself may write a little: `git push -u` does.
+/// Git's settings. Git itself may write some of them: `git push -u` does.
 const CONFIG: &str = ".git/config";
 
-/// Ostler's policy and settings, git's directory, and where git finds its settings. What is in another comes after it.
-const ALWAYS: [&str; 3] = [".ostler", "ostler.toml", GIT];
+/// Ostler's policy and settings, and git's directory. A path comes after the directory that
+/// contains it.
+const PROTECTED: [&str; 3] = [".ostler", "ostler.toml", GIT];
 
-/// Of a git directory: where it finds its settings, and the programs it runs by itself.
-const OF_GIT: [&str; 4] = ["commondir", "hooks", "config", "config.worktree"];
+/// Parts of a git directory that name its settings, and the programs it runs automatically.
+const GIT_PARTS: [&str; 4] = ["commondir", "hooks", "config", "config.worktree"];
 
-/// What git is in the middle of: `git rebase --continue` runs programs that are named there.
-const NOT_BY_GIT: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
+/// State of a git operation in progress: `git rebase --continue` runs programs named there.
+const OPERATION_STATE: [&str; 3] = ["rebase-merge", "rebase-apply", "sequencer"];
 
-/// The protected files of a workspace as they were.
+/// The saved state of a workspace's protected files.
 #[derive(Debug)]
 pub struct Snapshot {
-    at: PathBuf,
+    real_root: PathBuf,
     root: Dir,
     is_git: bool,
     protected: Vec<Protected>,
-    seen: Before,
-    index: gitlinks::Before,
+    seen: RepositoriesBefore,
+    index: gitlinks::IndexBefore,
 }
 
-/// A protected path and what was there.
+/// A protected path and its saved content.
 #[derive(Debug)]
 struct Protected {
     path: PathBuf,
     extent: Extent,
-    /// The nested git directory that it belongs to; if that is gone, there is nothing to protect.
-    of: Option<PathBuf>,
-    before: Entries,
+    /// Nested git directory it belongs to. If that is gone, there is nothing to protect.
+    owner: Option<PathBuf>,
+    before: SavedEntries,
 }
 
 /// How much of a path is protected.
@@ -67,29 +70,30 @@ struct Protected {
 enum Extent {
     /// Everything below it.
     Tree,
-    /// Only itself: that it is a directory, and its mode.
+    /// Only the path itself: that it is a directory, and its mode.
     Itself,
 }
 
-/// What had to be done so that protected files are as before.
+/// Result of restoring the protected files.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// What was changed, made or removed, and is as before again; and what a new repository held that git would have run.
+    /// Paths that were changed, created or removed and are restored, and parts of new repositories
+    /// that git would have run.
     pub put_back: Vec<String>,
-    /// What is not as before, and why.
+    /// Paths that could not be restored, with the reason.
     pub failed: Vec<String>,
 }
 
 impl Snapshot {
-    /// Remembers what must not change while `command` runs.
+    /// Saves the files that must not change while `command` runs.
     ///
     /// # Errors
-    /// When it cannot be read, or is too large to be remembered.
+    /// A file cannot be read, or there is too much to save.
     pub fn take(root: &Path, command: &str) -> Result<Self, ToolError> {
         Self::take_with(root, command, &UserGitConfig::default())
     }
 
-    /// The same, where the user's own git settings count, too.
+    /// As [`Snapshot::take`], also considering the user's git settings.
     ///
     /// # Errors
     /// As [`Snapshot::take`].
@@ -101,39 +105,39 @@ impl Snapshot {
         let io = |error: io::Error| {
             ToolError::new(Code::Io, format!("the workspace cannot be read: {error}"))
         };
-        let at = root.canonicalize().map_err(io)?;
+        let real_root = root.canonicalize().map_err(io)?;
         let root = Dir::open_ambient_dir(root, cap_std::ambient_authority()).map_err(io)?;
         let is_git = command == "git";
-        let seen = Before::of(&root).map_err(io)?;
-        if !seen.is_whole {
+        let seen = RepositoriesBefore::of(&root).map_err(io)?;
+        if !seen.is_complete {
             return Err(too_large("the workspace"));
         }
-        let index = gitlinks::Before::of(&root).ok_or_else(|| too_large(".git/index"))?;
+        let index = gitlinks::IndexBefore::of(&root).ok_or_else(|| too_large(".git/index"))?;
         let mut snapshot = Self {
-            at,
+            real_root,
             root,
             is_git,
             protected: Vec::new(),
             seen,
             index,
         };
-        snapshot.protect_own()?;
+        snapshot.protect_workspace()?;
         snapshot.protect_nested()?;
-        snapshot.protect_steered(user_git)?;
+        snapshot.protect_referenced(user_git)?;
         let bytes: usize = snapshot
             .protected
             .iter()
             .flat_map(|known| known.before.values())
-            .map(Entry::size)
+            .map(SavedEntry::size)
             .sum();
-        if bytes > MOST_BYTES {
+        if bytes > MAX_BYTES {
             return Err(too_large("the repositories of the workspace"));
         }
         Ok(snapshot)
     }
 
-    fn protect_own(&mut self) -> Result<(), ToolError> {
-        for path in ALWAYS {
+    fn protect_workspace(&mut self) -> Result<(), ToolError> {
+        for path in PROTECTED {
             let extent = if path == GIT {
                 Extent::Itself
             } else {
@@ -144,17 +148,20 @@ impl Snapshot {
         self.protect_parts(Path::new(GIT), None)
     }
 
-    /// The parts of a git directory through which it makes git run programs.
-    fn protect_parts(&mut self, git: &Path, of: Option<&Path>) -> Result<(), ToolError> {
-        let parts = OF_GIT
-            .iter()
-            .chain(if self.is_git { &[] } else { &NOT_BY_GIT[..] });
+    /// Protects the parts of a git directory that can make git run programs.
+    fn protect_parts(&mut self, git: &Path, owner: Option<&Path>) -> Result<(), ToolError> {
+        let parts = GIT_PARTS.iter().chain(if self.is_git {
+            &[]
+        } else {
+            &OPERATION_STATE[..]
+        });
         parts
             .into_iter()
-            .try_for_each(|part| self.protect(&git.join(part), Extent::Tree, of))
+            .try_for_each(|part| self.protect(&git.join(part), Extent::Tree, owner))
     }
 
-    /// Repositories other than that of the workspace: inside of it, and the modules and worktrees of all.
+    /// Protects repositories other than the workspace's: those inside it, and the modules and
+    /// worktrees of all.
     fn protect_nested(&mut self) -> Result<(), ToolError> {
         let (directories, files) = (
             self.seen.git_directories.clone(),
@@ -166,39 +173,42 @@ impl Snapshot {
             self.protect(&git.join("gitdir"), Extent::Tree, Some(git))?;
         }
         for file in files.iter().filter(|file| **file != Path::new(GIT)) {
-            let of = file.parent().filter(|above| !above.as_os_str().is_empty());
-            self.protect(file, Extent::Tree, of)?;
+            let owner = file.parent().filter(|above| !above.as_os_str().is_empty());
+            self.protect(file, Extent::Tree, owner)?;
         }
         Ok(())
     }
 
-    /// What the settings of these repositories, and of those above, lead to in the workspace.
-    fn protect_steered(&mut self, user_git: &UserGitConfig) -> Result<(), ToolError> {
-        let at = self.at.clone();
-        let mut look = Look::new(&at, user_git);
-        at.ancestors().for_each(|top| look.working_tree(top));
+    /// Protects the files in the workspace that the settings of these repositories, and of those
+    /// above, reference.
+    fn protect_referenced(&mut self, user_git: &UserGitConfig) -> Result<(), ToolError> {
+        let real_root = self.real_root.clone();
+        let mut references = ReferenceScan::new(&real_root, user_git);
+        real_root
+            .ancestors()
+            .for_each(|top| references.working_tree(top));
         for git in &self.seen.git_directories {
             let top = if git.file_name().is_some_and(|name| name == GIT) {
                 git.parent()
             } else {
                 None
             };
-            look.git_directory(&at.join(git), &at.join(top.unwrap_or(git)));
+            references.git_directory(&real_root.join(git), &real_root.join(top.unwrap_or(git)));
         }
         for file in &self.seen.git_files {
-            look.working_tree(&at.join(file.parent().unwrap_or(Path::new(""))));
+            references.working_tree(&real_root.join(file.parent().unwrap_or(Path::new(""))));
         }
-        for (path, reason) in look.found() {
+        for (path, reason) in references.found() {
             let is_known = self
                 .protected
                 .iter()
                 .any(|known| known.extent == Extent::Tree && path.starts_with(&known.path));
-            // What lies behind a link is protected where it is, and the link as a link.
-            if is_known || self.leads_through_a_link(&path) {
+            // A path behind a link is protected at its real location, and the link as a link.
+            if is_known || self.passes_through_link(&path) {
                 continue;
             }
             match self.protect(&path, Extent::Tree, None) {
-                Err(error) if error.code == Code::TooLarge && reason == Reason::Hooks => {
+                Err(error) if error.code == Code::TooLarge && reason == ReferenceReason::Hooks => {
                     HOOK_NAMES
                         .iter()
                         .try_for_each(|name| self.protect(&path.join(name), Extent::Tree, None))?;
@@ -209,7 +219,7 @@ impl Snapshot {
         Ok(())
     }
 
-    fn leads_through_a_link(&self, path: &Path) -> bool {
+    fn passes_through_link(&self, path: &Path) -> bool {
         path.ancestors().skip(1).any(|above| {
             self.root
                 .symlink_metadata(above)
@@ -217,32 +227,38 @@ impl Snapshot {
         })
     }
 
-    fn protect(&mut self, path: &Path, extent: Extent, of: Option<&Path>) -> Result<(), ToolError> {
-        let before = collect(&self.root, path, extent).map_err(|trouble| match trouble {
-            Trouble::Io(error) => ToolError::new(
+    fn protect(
+        &mut self,
+        path: &Path,
+        extent: Extent,
+        owner: Option<&Path>,
+    ) -> Result<(), ToolError> {
+        let before = collect(&self.root, path, extent).map_err(|error_kind| match error_kind {
+            CollectError::Io(error) => ToolError::new(
                 Code::Io,
                 format!("{} cannot be read: {error}", path.display()),
             ),
-            Trouble::TooMuch => too_large(&path.display().to_string()),
+            CollectError::TooLarge => too_large(&path.display().to_string()),
         })?;
         self.protected.push(Protected {
             path: path.to_owned(),
             extent,
-            of: of.map(Path::to_owned),
+            owner: owner.map(Path::to_owned),
             before,
         });
         Ok(())
     }
 
-    /// Puts back what was changed, made or removed, and names it. Everything that could change it again must have ended.
+    /// Restores everything that was changed, created or removed, and lists it. Every process that
+    /// could change it again must have ended.
     #[must_use]
     pub fn restore(&self) -> Restored {
         let mut restored = Restored::default();
-        discard::open_up_root(&self.at, &self.root);
+        discard::restore_access_to_root(&self.real_root, &self.root);
         for known in &self.protected {
             self.restore_one(known, &mut restored);
         }
-        self.look_for_new(&mut restored);
+        self.check_new_repositories(&mut restored);
         self.restore_index(&mut restored);
         restored.put_back.sort();
         restored.put_back.dedup();
@@ -253,26 +269,29 @@ impl Snapshot {
         let Protected {
             path,
             extent,
-            of,
+            owner,
             before,
         } = known;
-        if of.as_ref().is_some_and(|of| !self.is_there(of)) {
+        if owner
+            .as_ref()
+            .is_some_and(|owner| !self.is_reachable(owner))
+        {
             return;
         }
-        let in_the_way = if of.is_none() {
-            self.clear_the_way(path, !before.is_empty())
+        let replaced = if owner.is_none() {
+            self.restore_parents(path, !before.is_empty())
         } else {
             Ok(None)
         };
-        match in_the_way {
+        match replaced {
             Ok(Some(moved)) => restored.put_back.push(quoted(&moved.to_string_lossy())),
             Ok(None) => {}
             Err(error) => return restored.failed.push(format!("{}: {error}", path.display())),
         }
-        let after = self.now(path, *extent);
+        let after = self.current(path, *extent);
         if after
             .as_ref()
-            .is_some_and(|after| after == before || self.is_fine(path, before, after))
+            .is_some_and(|after| after == before || self.is_allowed_change(path, before, after))
         {
             return;
         }
@@ -281,16 +300,16 @@ impl Snapshot {
             None => restored.put_back.push(quoted(&path.to_string_lossy())),
         }
         match self.put_back(known) {
-            Ok(()) if self.now(path, *extent).as_ref() == Some(before) => {}
+            Ok(()) if self.current(path, *extent).as_ref() == Some(before) => {}
             Ok(()) => restored
                 .failed
-                .push(format!("{}: it is not as before", path.display())),
+                .push(format!("{}: it could not be restored", path.display())),
             Err(error) => restored.failed.push(format!("{}: {error}", path.display())),
         }
     }
 
-    /// Whether there is still something at a path, reached without links.
-    fn is_there(&self, path: &Path) -> bool {
+    /// Returns true if a path still exists and is reached without links.
+    fn is_reachable(&self, path: &Path) -> bool {
         let is_directory = |above: &Path| {
             self.root
                 .symlink_metadata(above)
@@ -303,8 +322,9 @@ impl Snapshot {
             && self.root.symlink_metadata(path).is_ok()
     }
 
-    /// Makes the directories above a path real ones again, where something has to be put into them. Names what was in the way.
-    fn clear_the_way(&self, path: &Path, is_wanted: bool) -> io::Result<Option<PathBuf>> {
+    /// Replaces anything that is not a directory above a path by a directory, where one is needed.
+    /// Returns the path that was replaced.
+    fn restore_parents(&self, path: &Path, is_needed: bool) -> io::Result<Option<PathBuf>> {
         let mut above: Vec<&Path> = path
             .ancestors()
             .skip(1)
@@ -327,7 +347,7 @@ impl Snapshot {
                 Err(error) if is_absent(&error) => {}
                 Err(error) => return Err(error),
             }
-            if !is_wanted {
+            if !is_needed {
                 break;
             }
             self.root.create_dir(directory)?;
@@ -335,14 +355,14 @@ impl Snapshot {
         Ok(moved)
     }
 
-    /// Looks for repositories that were not there before.
-    fn look_for_new(&self, restored: &mut Restored) {
-        let mut seen = Seen::after(&self.seen, &self.at);
-        match crate::tree::walk(&self.root, scan::MOST_ENTRIES, &mut seen) {
-            Ok(walked) if walked.is_whole => {}
-            Ok(_) => seen.failed.push(
-                "the workspace became too large to be checked for new repositories".to_owned(),
-            ),
+    /// Removes dangerous parts of repositories that did not exist before.
+    fn check_new_repositories(&self, restored: &mut Restored) {
+        let mut seen = RepositoriesAfter::after(&self.seen, &self.real_root);
+        match crate::tree::walk(&self.root, scan::MAX_ENTRIES, &mut seen) {
+            Ok(walked) if walked.is_complete => {}
+            Ok(_) => seen
+                .failed
+                .push("the workspace became too large to check for new repositories".to_owned()),
             Err(error) => seen.failed.push(format!(
                 "the workspace could not be checked for new repositories: {error}"
             )),
@@ -352,7 +372,8 @@ impl Snapshot {
         restored.failed.append(&mut seen.failed);
     }
 
-    /// A nested repository in the index makes `git status` look into it, and follow its settings.
+    /// Restores the index. A nested repository in the index makes `git status` look into it and
+    /// follow its settings.
     fn restore_index(&self, restored: &mut Restored) {
         let before = &self.index;
         if !before.has_new_links(&self.root) {
@@ -363,7 +384,7 @@ impl Snapshot {
         let known = Protected {
             path: index.clone(),
             extent: Extent::Tree,
-            of: None,
+            owner: None,
             before: entries,
         };
         restored.put_back.push(index.display().to_string());
@@ -374,31 +395,32 @@ impl Snapshot {
         }
     }
 
-    /// What is there; none when it cannot be read, or is too much.
-    fn now(&self, path: &Path, extent: Extent) -> Option<Entries> {
+    /// Returns the current content, or `None` if it cannot be read or is too large.
+    fn current(&self, path: &Path, extent: Extent) -> Option<SavedEntries> {
         collect(&self.root, path, extent).ok()
     }
 
-    /// Whether a difference is one that git may make: a new repository, and what it notes about branches.
-    fn is_fine(&self, path: &Path, before: &Entries, after: &Entries) -> bool {
+    /// Returns true if a difference is one that git may make: a new repository, or branch settings.
+    fn is_allowed_change(&self, path: &Path, before: &SavedEntries, after: &SavedEntries) -> bool {
         let is_config = path.file_name().is_some_and(|name| name == "config");
         match (before.get(path), after.get(path)) {
-            (None, Some(Entry::Directory { .. })) => path == Path::new(GIT) && self.is_git,
-            (None, Some(Entry::File { bytes, .. })) => {
+            (None, Some(SavedEntry::Directory { .. })) => path == Path::new(GIT) && self.is_git,
+            (None, Some(SavedEntry::File { bytes, .. })) => {
                 path == Path::new(CONFIG) && self.is_git && config::is_new(bytes)
             }
             (
-                Some(Entry::File { bytes: old, mode }),
-                Some(Entry::File {
+                Some(SavedEntry::File { bytes: old, mode }),
+                Some(SavedEntry::File {
                     bytes: new,
-                    mode: now,
+                    mode: current,
                 }),
-            ) => is_config && self.is_git && mode == now && config::is_fine(old, new),
+            ) => is_config && self.is_git && mode == current && config::is_allowed_change(old, new),
             _ => false,
         }
     }
 
-    /// First away with what is there, by its name alone, so that nothing in it can stand in the way; then the old is written.
+    /// Moves the current content away by its name alone, so that nothing in it can interfere, and
+    /// then writes the saved content.
     fn put_back(&self, known: &Protected) -> io::Result<()> {
         let Protected {
             path,
@@ -406,7 +428,7 @@ impl Snapshot {
             before,
             ..
         } = known;
-        let was_directory = matches!(before.get(path), Some(Entry::Directory { .. }));
+        let was_directory = matches!(before.get(path), Some(SavedEntry::Directory { .. }));
         let is_directory = self
             .root
             .symlink_metadata(path)
@@ -422,29 +444,30 @@ impl Snapshot {
         written
     }
 
-    fn write_all(&self, before: &Entries) -> io::Result<()> {
-        // Parents come before what is in them; their modes, which may forbid to write, after it.
-        for (at, entry) in before {
+    fn write_all(&self, before: &SavedEntries) -> io::Result<()> {
+        // Parents are written before their entries. Their modes, which may forbid writing, are set
+        // afterwards.
+        for (path, entry) in before {
             match entry {
-                Entry::Directory { .. } if self.root.is_dir(at) => {}
-                Entry::Directory { .. } => self.root.create_dir(at)?,
-                Entry::Link(target) => self.root.symlink_contents(target, at)?,
-                Entry::File { bytes, mode } => self.write(at, bytes, *mode)?,
-                Entry::Other => {}
+                SavedEntry::Directory { .. } if self.root.is_dir(path) => {}
+                SavedEntry::Directory { .. } => self.root.create_dir(path)?,
+                SavedEntry::Link(target) => self.root.symlink_contents(target, path)?,
+                SavedEntry::File { bytes, mode } => self.write(path, bytes, *mode)?,
+                SavedEntry::Other => {}
             }
         }
-        for (at, entry) in before.iter().rev() {
-            if let Entry::Directory { mode } = entry {
-                discard::set_mode(&self.root, at, *mode)?;
+        for (path, entry) in before.iter().rev() {
+            if let SavedEntry::Directory { mode } = entry {
+                discard::set_mode(&self.root, path, *mode)?;
             }
         }
         Ok(())
     }
 
-    fn write(&self, at: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    fn write(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
         let mut file = self
             .root
-            .open_with(at, OpenOptions::new().write(true).create_new(true))?;
+            .open_with(path, OpenOptions::new().write(true).create_new(true))?;
         file.write_all(bytes)?;
         #[cfg(unix)]
         file.set_permissions(cap_std::fs::PermissionsExt::from_mode(mode))?;
@@ -454,44 +477,52 @@ impl Snapshot {
     }
 }
 
-fn differences(before: &Entries, after: &Entries) -> Vec<String> {
+fn differences(before: &SavedEntries, after: &SavedEntries) -> Vec<String> {
     let gone_or_other = before
         .iter()
-        .filter(|(at, entry)| after.get(*at) != Some(*entry))
-        .map(|(at, _)| at);
-    let new = after.keys().filter(|at| !before.contains_key(*at));
+        .filter(|(path, entry)| after.get(*path) != Some(*entry))
+        .map(|(path, _)| path);
+    let new = after.keys().filter(|path| !before.contains_key(*path));
     gone_or_other
         .chain(new)
-        .map(|at| quoted(&at.to_string_lossy()))
+        .map(|path| quoted(&path.to_string_lossy()))
         .collect()
 }
 
-/// Existing paths of a workspace that a confined agent or command must not change: hooks and what git's settings lead to, Ostler's
-/// own policy and settings. Absolute. `.git/config` is not among them, since git itself replaces it.
+/// Returns the existing paths of a workspace that a confined agent or command must not change:
+/// hooks, files referenced by git's settings, and Ostler's policy and settings. Absolute.
+/// `.git/config` is not included, because git itself replaces it.
 #[must_use]
 pub fn protected_paths(root: &Path) -> Vec<PathBuf> {
     protected_paths_with(root, &UserGitConfig::default())
 }
 
-/// The same, where the user's own git settings count, too.
+/// As [`protected_paths`], also considering the user's git settings.
 #[must_use]
 pub fn protected_paths_with(root: &Path, user_git: &UserGitConfig) -> Vec<PathBuf> {
-    let Ok(at) = root.canonicalize() else {
+    let Ok(real_root) = root.canonicalize() else {
         return Vec::new();
     };
-    let mut look = Look::new(&at, user_git);
-    at.ancestors().for_each(|top| look.working_tree(top));
+    let mut references = ReferenceScan::new(&real_root, user_git);
+    real_root
+        .ancestors()
+        .for_each(|top| references.working_tree(top));
     let mut paths: Vec<PathBuf> = [".ostler", "ostler.toml"]
         .iter()
-        .map(|path| at.join(path))
+        .map(|path| real_root.join(path))
         .collect();
-    let git =
-        crate::repository::steering::git_directory_of(&at).and_then(|git| git.canonicalize().ok());
+    let git = crate::repository::references::git_directory_of(&real_root)
+        .and_then(|git| git.canonicalize().ok());
     paths.extend(
-        git.filter(|git| git.starts_with(&at))
+        git.filter(|git| git.starts_with(&real_root))
             .map(|git| git.join("hooks")),
     );
-    paths.extend(look.found().into_keys().map(|path| at.join(path)));
+    paths.extend(
+        references
+            .found()
+            .into_keys()
+            .map(|path| real_root.join(path)),
+    );
     paths.retain(|path| path.symlink_metadata().is_ok());
     paths.sort();
     paths.dedup();
@@ -499,9 +530,8 @@ pub fn protected_paths_with(root: &Path, user_git: &UserGitConfig) -> Vec<PathBu
 }
 
 fn too_large(what: &str) -> ToolError {
-    let message = format!(
-        "{what} holds more than can be protected; commands are not run in such a workspace"
-    );
+    let message =
+        format!("{what} is too large to protect; commands are not run in such a workspace");
     ToolError::new(Code::TooLarge, message)
 }
 

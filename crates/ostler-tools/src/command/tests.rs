@@ -1,4 +1,4 @@
-//! Rules as a whole: what is loaded, what is said about a call that no rule knows.
+//! Loading of rules, and checks of calls.
 
 use super::*;
 
@@ -52,14 +52,14 @@ fn a_rule_of_the_same_name_replaces_the_default() {
         ["camp", "cargo", "fest", "git", "just"]
     );
     assert_eq!(commands.added(), ["git", "cargo"]);
-    let place = Place {
+    let context = CommandContext {
         root: Path::new("/"),
         path: OsStr::new("/usr/bin:/bin"),
         is_denied: &|_| false,
     };
     assert_eq!(
         commands
-            .check("git", &["log".into()], &place)
+            .check("git", &["log".into()], &context)
             .unwrap_err()
             .code,
         Code::DeniedByPolicy
@@ -67,7 +67,7 @@ fn a_rule_of_the_same_name_replaces_the_default() {
 }
 
 #[test]
-fn the_description_names_what_is_allowed() {
+fn description_lists_allowed_commands() {
     let text = describe(&Commands::new(&[]).unwrap(), &|_| true);
     assert!(
         text.contains("- git: status, diff")
@@ -84,17 +84,17 @@ fn words(line: &str) -> (String, Vec<String>) {
     (words.remove(0), args)
 }
 
-/// What the rules say to a line, apart from whether the program is installed.
+/// Returns whether the rules allow a call, regardless of whether the program is installed.
 fn allows(commands: &Commands, line: &str) -> bool {
     let root = tempfile::tempdir().unwrap();
     let is_denied = |path: &Path| path.starts_with(".env");
-    let place = Place {
+    let context = CommandContext {
         root: root.path(),
         path: OsStr::new("/usr/bin:/bin"),
         is_denied: &is_denied,
     };
     let (command, args) = words(line);
-    match commands.check(&command, &args, &place) {
+    match commands.check(&command, &args, &context) {
         Ok(_) => true,
         Err(error) => error.code == Code::FileNotFound,
     }
@@ -109,7 +109,7 @@ fn preset(preset: CommandPreset, files: &[&str]) -> Commands {
 
 // Issue 14, "Commands a model may run".
 #[test]
-fn the_build_preset_has_the_projects_tools_and_readers() {
+fn build_preset_allows_project_tools_and_read_only_tools() {
     let build = preset(CommandPreset::Build, &["Cargo.toml"]);
     for line in [
         "cargo test",
@@ -168,7 +168,7 @@ fn the_build_preset_has_the_projects_tools_and_readers() {
     }
 }
 
-// A rule of the policy counts for more than a preset.
+// A rule of the policy takes precedence over a preset.
 #[test]
 fn a_policys_rule_narrows_a_preset() {
     let rules = [
@@ -186,7 +186,7 @@ fn a_policys_rule_narrows_a_preset() {
 }
 
 #[test]
-fn a_command_is_allowed_as_it_stands() {
+fn listed_command_is_allowed_with_further_arguments() {
     let rules = [rule(
         "name = \"make\"\nblock_args = [\"-B\"]\nallow = [\"all\"]",
     )];
@@ -233,15 +233,18 @@ fn a_command_is_allowed_as_it_stands() {
 }
 
 #[test]
-fn a_refusal_says_what_is_allowed_and_who_can_allow_more() {
+fn refusal_lists_allowed_commands_and_how_to_allow_more() {
     let commands = preset(CommandPreset::Build, &["Cargo.toml"])
         .allowing([vec!["make".to_owned(), "all".to_owned()]]);
-    let place = Place {
+    let context = CommandContext {
         root: Path::new("/"),
         path: OsStr::new("/usr/bin:/bin"),
         is_denied: &|_| false,
     };
-    let error = commands.check("npm test", &[], &place).unwrap_err().message;
+    let error = commands
+        .check("npm test", &[], &context)
+        .unwrap_err()
+        .message;
     for part in [
         "cargo",
         "git",
@@ -258,7 +261,7 @@ fn a_refusal_says_what_is_allowed_and_who_can_allow_more() {
         "{text}"
     );
     assert!(
-        text.contains("tools that only read: ") && text.contains("\"make all\""),
+        text.contains("read-only tools: ") && text.contains("\"make all\""),
         "{text}"
     );
 }

@@ -1,6 +1,6 @@
-//! Examples of commands, written as one would type them.
+//! Splitting of example commands into words, and wildcard patterns.
 
-/// Splits a line into words: at spaces, unless they stand in single or double quotes.
+/// Splits a line into words at spaces, except within single or double quotes.
 pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -23,7 +23,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, String> {
     Ok(words)
 }
 
-/// Whether `text` looks like `pattern`, in which `*` stands for anything.
+/// Returns true if `text` matches `pattern`, in which `*` matches any text.
 pub(super) fn is_like(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == text;
@@ -31,7 +31,7 @@ pub(super) fn is_like(pattern: &str, text: &str) -> bool {
     let Some(text) = text.strip_prefix(head) else {
         return false;
     };
-    // The first place at which the next piece fits is as good as any other.
+    // The first position at which the next piece fits is as good as any other.
     let cuts = text.char_indices().map(|(at, _)| at).chain([text.len()]);
     cuts.into_iter().any(|at| is_like(rest, &text[at..]))
 }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_quotes() {
+    fn line_is_split_at_unquoted_spaces() {
         assert_eq!(
             split("git  commit -m 'a b' \"\" x\"y z\"").unwrap(),
             ["git", "commit", "-m", "a b", "", "xy z"]
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn stars_stand_for_anything() {
+    fn star_matches_any_text() {
         for (pattern, text, like) in [
             ("*", "", true),
             ("+*", "+main", true),

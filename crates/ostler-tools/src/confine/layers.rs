@@ -1,17 +1,17 @@
-//! The layers of a confinement: which of them a process has entered, and which it must enter before it may run.
+//! Layers of a confinement: those a process has entered, and those it must enter before exec.
 
 use serde::{Deserialize, Serialize};
 
 use super::Network;
 
-/// The layers that a process has really entered, as it reports them itself before exec.
+/// Layers that a process has entered, as it reports them itself before exec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layers(u8);
 
 impl Layers {
     /// Landlock rules for files.
     pub const LANDLOCK: Self = Self(1);
-    /// A mount namespace that is read-only outside of the writable places.
+    /// A mount namespace that is read-only outside the writable paths.
     pub const MOUNTS: Self = Self(1 << 1);
     /// An empty network namespace.
     pub const NETWORK: Self = Self(1 << 2);
@@ -21,54 +21,54 @@ impl Layers {
     pub const SECCOMP: Self = Self(1 << 4);
     /// A user namespace, in which processes are counted from zero.
     pub const USERS: Self = Self(1 << 5);
-    /// A `/proc` that shows the processes of the pid namespace only.
+    /// A `/proc` that shows only the processes of the pid namespace.
     pub const PROC: Self = Self(1 << 6);
 
     /// A private `/dev/shm`, in place of the one that all processes share.
     pub const SHARED_MEMORY: Self = Self(1 << 7);
 
-    /// These layers and those of `other`.
+    /// Returns these layers and those of `other`.
     #[must_use]
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether all layers of `other` are among these.
+    /// Returns true if all layers of `other` are among these.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// The layers as one byte.
+    /// Returns the layers as one byte.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The layers of one byte.
+    /// Returns the layers encoded in one byte.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits)
     }
 
-    /// Whether reading and writing of files is confined. The first versions of Landlock do not cover truncation; read-only
-    /// mounts do.
+    /// Returns true if reading and writing of files is confined. The first versions of Landlock do
+    /// not cover truncation; read-only mounts do.
     #[must_use]
     pub const fn confine_files(self, landlock: u8) -> bool {
         self.has(Self::LANDLOCK) && (landlock >= TRUNCATION || self.has(Self::MOUNTS))
     }
 }
 
-/// The version of Landlock that covers truncation.
+/// First version of Landlock that covers truncation.
 const TRUNCATION: u8 = 3;
 
-/// Which layers a process must have entered; without them it is not executed.
+/// Layers that a process must have entered before exec.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Required {
-    /// None: it runs with whatever the machine has.
+    /// None: it runs with whatever the machine provides.
     Nothing,
-    /// Its files must be confined.
+    /// The layers that confine files.
     #[default]
     Files,
     /// All of them.
@@ -76,7 +76,8 @@ pub enum Required {
 }
 
 impl Required {
-    /// Whether a process that entered `layers` may run. `landlock` is the kernel's version of Landlock.
+    /// Returns true if a process that entered `layers` may run. `landlock` is the kernel's version
+    /// of Landlock.
     #[must_use]
     pub const fn is_met(self, layers: Layers, landlock: u8, network: Network) -> bool {
         match self {
@@ -103,7 +104,7 @@ mod tests {
         .with(Layers::SECCOMP);
 
     #[test]
-    fn a_process_runs_only_with_the_layers_that_are_required() {
+    fn process_runs_only_with_the_required_layers() {
         use Required::{Everything, Files, Nothing};
         let none = Layers::default();
         let table = [
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_survive_the_pipe() {
+    fn layers_round_trip_through_a_byte() {
         assert_eq!(Layers::from_bits(ALL.bits()), ALL);
         assert!(ALL.has(Layers::PIDS) && !ALL.has(Layers::PROC));
     }

@@ -1,38 +1,40 @@
-//! The section `[sandbox]` of a policy: what a command may do while it runs.
+//! The section `[sandbox]` of a policy: limits of a running command.
 
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 
-use super::variables::fault;
-use super::{Home, Network, Required, expand, secrets};
+use super::variables::refusal_reason;
+use super::{HostPaths, Network, Required, expand, secrets};
 
-/// What a command may do while it runs, as a policy file says it.
+/// Limits of a running command, as written in a policy file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandLimits {
-    /// Paths that it may change besides the workspace and its temporary files: absolute, below `~`, or relative to the workspace.
+    /// Paths it may change in addition to the workspace and its temporary files: absolute, below
+    /// `~`, or relative to the workspace.
     pub write: Vec<PathBuf>,
-    /// Paths that it may read besides the system and its tools.
+    /// Paths it may read in addition to the system and its tools.
     pub read: Vec<PathBuf>,
-    /// Whom it may talk to.
+    /// Network access.
     pub network: Network,
-    /// The longest it may take.
+    /// Time limit.
     pub timeout_seconds: u64,
-    /// Seconds of computing, for each process.
+    /// CPU seconds per process.
     pub cpu_seconds: u64,
-    /// The longest file it may write.
+    /// Maximum file size.
     pub file_size_mb: u64,
-    /// Processes at once.
+    /// Maximum number of concurrent processes.
     pub processes: u64,
-    /// Open files, for each process.
+    /// Maximum number of open files per process.
     pub open_files: u64,
-    /// Memory: of all its processes together where a cgroup counts them, and the private data of each; when absent, 4 GiB or
-    /// half of the machine's, whichever is less.
+    /// Maximum memory: of all its processes together where a cgroup counts them, and the private
+    /// data of each. Defaults to 4 GiB or half of the machine's, whichever is less.
     pub memory_mb: Option<u64>,
-    /// Names of variables that it gets besides the usual ones.
+    /// Names of variables it gets in addition to the default ones.
     pub env: Vec<String>,
-    /// What must hold for a command to run: `true` for every layer, `false` for none; when absent, its files must be confined.
+    /// Layers without which no command runs: `true` for every layer, `false` for none. By default
+    /// its files must be confined.
     #[serde(deserialize_with = "required")]
     pub required: Required,
 }
@@ -65,34 +67,34 @@ fn required<'de, D: Deserializer<'de>>(from: D) -> Result<Required, D::Error> {
     })
 }
 
-/// The most memory that commands get without a word about it.
-const MEMORY: u64 = 4 * 1024 * 1024 * 1024;
+/// Maximum of the default memory limit.
+const MAX_DEFAULT_MEMORY: u64 = 4 * 1024 * 1024 * 1024;
 
-/// The memory that commands get when the policy does not say: 4 GiB or half of the machine's, whichever is less.
+/// Returns the default memory limit: 4 GiB or half of the machine's, whichever is less.
 pub(crate) fn default_memory() -> u64 {
     #[cfg(target_os = "linux")]
     {
-        let about = rustix::system::sysinfo();
-        let all = about.totalram.saturating_mul(u64::from(about.mem_unit));
+        let info = rustix::system::sysinfo();
+        let all = info.totalram.saturating_mul(u64::from(info.mem_unit));
         if all > 0 {
-            return MEMORY.min(all / 2);
+            return MAX_DEFAULT_MEMORY.min(all / 2);
         }
     }
-    MEMORY
+    MAX_DEFAULT_MEMORY
 }
 
-/// The same in MiB.
+/// Returns the default memory limit in MiB.
 pub(crate) fn default_memory_mb() -> u64 {
     default_memory() / (1024 * 1024)
 }
 
-/// What no policy makes writable.
+/// Directories that no policy makes writable.
 const SYSTEM: [&str; 11] = [
     "/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/boot", "/proc", "/sys", "/dev", "/run",
 ];
 
 impl CommandLimits {
-    /// Whether the section makes sense.
+    /// Checks that the section is valid.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.check_counts()?;
         if let Some(path) = self
@@ -104,7 +106,11 @@ impl CommandLimits {
                 "sandbox: write = {path:?}: the whole file system or home cannot be made writable"
             ));
         }
-        match self.env.iter().find_map(|name| Some((name, fault(name)?))) {
+        match self
+            .env
+            .iter()
+            .find_map(|name| Some((name, refusal_reason(name)?)))
+        {
             Some((name, why)) => Err(format!("sandbox: env: {name:?}: {why}")),
             None => Ok(()),
         }
@@ -128,16 +134,17 @@ impl CommandLimits {
         }
     }
 
-    /// Whether what it makes writable is neither the system, nor a home, nor where keys are kept, wherever links lead.
+    /// Checks that no writable path is, or leads by a link to, the system, a home, or a directory
+    /// of keys.
     ///
     /// # Errors
     /// Names the path.
-    pub fn check_here(&self, home: &Home<'_>) -> Result<(), String> {
-        let secrets = secrets(home);
-        let real_home = home.home.and_then(|home| home.canonicalize().ok());
-        let is_precious = |path: &Path| {
+    pub fn check_here(&self, host: &HostPaths<'_>) -> Result<(), String> {
+        let secrets = secrets(host);
+        let real_home = host.home.and_then(|home| home.canonicalize().ok());
+        let is_protected = |path: &Path| {
             SYSTEM.iter().any(|dir| path.starts_with(dir))
-                || [home.home, real_home.as_deref()]
+                || [host.home, real_home.as_deref()]
                     .iter()
                     .flatten()
                     .any(|home| home.starts_with(path))
@@ -145,22 +152,22 @@ impl CommandLimits {
                     .iter()
                     .any(|secret| secret.starts_with(path) || path.starts_with(secret))
         };
-        for asked in &self.write {
-            let real = expand(asked, home).and_then(|path| path.canonicalize().ok());
-            if real.is_some_and(|real| real.parent().is_none() || is_precious(&real)) {
-                let why = "it is the system's, or holds a home or keys";
+        for requested in &self.write {
+            let real = expand(requested, host).and_then(|path| path.canonicalize().ok());
+            if real.is_some_and(|real| real.parent().is_none() || is_protected(&real)) {
+                let why = "it belongs to the system, or contains a home or keys";
                 return Err(format!(
-                    "sandbox: write = {asked:?} cannot be made writable: {why}"
+                    "sandbox: write = {requested:?} cannot be made writable: {why}"
                 ));
             }
         }
         Ok(())
     }
 
-    /// What the section allows that the defaults do not, one sentence each.
+    /// Returns everything the section allows beyond the defaults, one sentence each.
     #[must_use]
     pub fn beyond_defaults(&self) -> Vec<String> {
-        let usual = Self::default();
+        let defaults = Self::default();
         let list = |paths: &[PathBuf]| {
             paths
                 .iter()
@@ -188,18 +195,17 @@ impl CommandLimits {
             (
                 "timeout_seconds",
                 self.timeout_seconds,
-                usual.timeout_seconds,
+                defaults.timeout_seconds,
             ),
-            ("cpu_seconds", self.cpu_seconds, usual.cpu_seconds),
-            ("file_size_mb", self.file_size_mb, usual.file_size_mb),
-            ("processes", self.processes, usual.processes),
-            ("open_files", self.open_files, usual.open_files),
+            ("cpu_seconds", self.cpu_seconds, defaults.cpu_seconds),
+            ("file_size_mb", self.file_size_mb, defaults.file_size_mb),
+            ("processes", self.processes, defaults.processes),
+            ("open_files", self.open_files, defaults.open_files),
         ];
-        let raised = raised.iter().filter(|(_, now, usual)| now > usual);
-        all.extend(
-            raised
-                .map(|(name, now, usual)| format!("{name} is {now}, more than the usual {usual}")),
-        );
+        let raised = raised.iter().filter(|(_, now, defaults)| now > defaults);
+        all.extend(raised.map(|(name, now, default)| {
+            format!("{name} is {now}, more than the default {default}")
+        }));
         all
     }
 }
@@ -215,7 +221,7 @@ mod tests {
 
     // S2-27
     #[test]
-    fn a_policy_cannot_ask_for_secrets_or_for_everything() {
+    fn policy_cannot_request_secrets_or_everything() {
         for text in [
             "env = [\"GITHUB_TOKEN\"]",
             "env = [\"my_api_key\"]",
@@ -235,9 +241,9 @@ mod tests {
         assert!(read("env = [\"JAVA_HOME\"]\nwrite = [\"~/.cache/x\"]\nnetwork = \"all\"").is_ok());
     }
 
-    // A policy may come with somebody else's repository.
+    // A policy may come with an untrusted repository.
     #[test]
-    fn a_policy_cannot_open_homes_keys_or_the_system() {
+    fn policy_cannot_make_homes_keys_or_the_system_writable() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
         for name in ["work", "home/.ssh", "home/.cache/x"] {
@@ -245,7 +251,7 @@ mod tests {
         }
         std::os::unix::fs::symlink(at("home/.ssh"), at("work/link")).unwrap();
         let (work, user) = (at("work"), at("home"));
-        let home = Home {
+        let home = HostPaths {
             workspace: &work,
             temp: &work,
             home: Some(&user),
@@ -254,7 +260,7 @@ mod tests {
             secrets: &[],
             exempt: &[],
         };
-        let ask = |path: &str| {
+        let check_write = |path: &str| {
             CommandLimits {
                 write: vec![path.into()],
                 ..CommandLimits::default()
@@ -274,25 +280,25 @@ mod tests {
             "../home/.ssh",
             "/proc/self/root",
         ] {
-            assert!(ask(bad).is_err(), "{bad}");
+            assert!(check_write(bad).is_err(), "{bad}");
         }
         for good in ["~/.cache/x", ".", "not-there", "/dev/null/x"] {
-            assert_eq!(ask(good), Ok(()), "{good}");
+            assert_eq!(check_write(good), Ok(()), "{good}");
         }
     }
 
     #[test]
-    fn what_goes_beyond_the_defaults_is_told() {
+    fn permissions_beyond_the_defaults_are_listed() {
         assert_eq!(read("").unwrap().beyond_defaults(), [""; 0]);
         assert_eq!(
             read("timeout_seconds = 5").unwrap().beyond_defaults(),
             [""; 0]
         );
-        let told =
+        let beyond =
             read("network = \"all\"\nwrite = [\"/x\"]\nread = [\"/y\"]\nenv = [\"Z_HOME\"]\nprocesses = 1000").unwrap();
-        let told = told.beyond_defaults().join("; ");
+        let beyond = beyond.beyond_defaults().join("; ");
         for word in ["/x", "/y", "network", "Z", "1000"] {
-            assert!(told.contains(word), "{told}");
+            assert!(beyond.contains(word), "{beyond}");
         }
     }
 }

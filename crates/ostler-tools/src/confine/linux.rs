@@ -1,12 +1,13 @@
-//! The layers of Linux: Landlock, seccomp, namespaces, capabilities, resource limits, cgroups.
+//! Confinement layers on Linux: Landlock, seccomp, namespaces, capabilities, resource limits,
+//! cgroups.
 
 #[cfg(any(test, not(feature = "sandbox")))]
-mod absent;
+mod not_built;
 pub mod attempts;
 mod capabilities;
 mod cgroup;
 #[cfg(feature = "sandbox")]
-mod files;
+mod landlock_rules;
 mod namespaces;
 mod pid_namespace;
 mod resources;
@@ -18,28 +19,31 @@ use std::os::fd::OwnedFd;
 
 use super::{Confinement, Layers, Machine, Network, Required};
 #[cfg(not(feature = "sandbox"))]
-use absent::{files, syscalls};
+use not_built::{landlock_rules, syscalls};
 
-/// A confinement that a child can enter between fork and exec: everything that allocates memory or opens files is done.
+/// A confinement that a child can enter between fork and exec: all allocation and opening of files
+/// is done.
 #[derive(Debug)]
-pub struct Ready {
-    files: files::Fence,
+pub struct PreparedConfinement {
+    files: landlock_rules::LandlockRuleset,
     syscalls: syscalls::Filters,
     namespaces: Option<namespaces::Plan>,
     resources: resources::Plan,
-    cgroup: cgroup::Entry,
+    cgroup: cgroup::CgroupEntry,
     report: OwnedFd,
     required: Required,
     network: Network,
     landlock: u8,
 }
 
-impl Ready {
-    /// Confines the calling thread and whatever it starts, and reports the layers that it entered. With a pid namespace two more
-    /// processes come of it; this returns in the one that goes on to exec. Async-signal-safe: it only makes system calls.
+impl PreparedConfinement {
+    /// Confines the calling thread and its descendants, and reports the entered layers. With a pid
+    /// namespace this forks two more processes, and returns in the one that proceeds to exec.
+    /// Async-signal-safe: it only makes system calls.
     ///
     /// # Errors
-    /// When a layer that is required is missing, or one could not be entered as a whole; the child must not go on then.
+    /// A required layer is missing, or one could not be entered completely. The child must not exec
+    /// then.
     pub fn enter(&self) -> io::Result<()> {
         close_on_exec();
         be_killed_first();
@@ -62,32 +66,33 @@ impl Ready {
     }
 }
 
-/// What the layers begin with in a report.
+/// First byte of the entered layers in a report.
 const ENTERED: u8 = b'L';
 
-/// What the parent holds of a confinement: the report of the child, and what goes once everything confined has ended.
+/// The parent's side of a confinement: the report of the child, and resources released once
+/// everything confined has ended.
 #[derive(Debug)]
-pub struct Held {
+pub struct ConfinementHandle {
     report: OwnedFd,
-    cgroup: cgroup::Kept,
+    cgroup: cgroup::CgroupGuard,
 }
 
-/// What a child has reported.
+/// Report of a child.
 #[derive(Debug, Default)]
-pub struct Reported {
-    /// The layers that it has entered; none if it failed before it could say.
+pub struct ChildReport {
+    /// Layers it entered; `None` if it failed before it could report.
     pub layers: Option<Layers>,
     /// Its process tree, if it has a pid namespace.
     pub tree: Option<ProcessTree>,
 }
 
-impl Held {
-    /// Reads what the child has reported, once it was spawned or has failed.
+impl ConfinementHandle {
+    /// Reads the child's report, once it was spawned or has failed.
     #[must_use]
-    pub fn read_report(&self) -> Reported {
+    pub fn read_report(&self) -> ChildReport {
         let mut bytes = [0; 16];
         let length = rustix::io::read(&self.report, &mut bytes).unwrap_or(0);
-        let (mut rest, mut reported) = (&bytes[..length], Reported::default());
+        let (mut rest, mut reported) = (&bytes[..length], ChildReport::default());
         loop {
             match rest {
                 [ENTERED, bits, more @ ..] => {
@@ -103,30 +108,32 @@ impl Held {
         }
     }
 
-    /// Kills everything that is still in its cgroup, whatever it did to its group, session and environment.
+    /// Kills everything that is still in its cgroup, whatever its process group, session and
+    /// environment.
     pub fn clear(&self) {
         self.cgroup.clear();
     }
 
-    /// Whether the kernel counts processes, in a cgroup.
+    /// Returns true if the kernel counts processes, in a cgroup.
     #[must_use]
     pub fn counts_processes(&self) -> bool {
         self.cgroup.counts_processes()
     }
 
-    /// Whether the kernel killed a process for the memory that all of them had together.
+    /// Returns true if the kernel killed a process because of the memory of all of them together.
     #[must_use]
     pub fn ran_out_of_memory(&self) -> bool {
         self.cgroup.ran_out_of_memory()
     }
 }
 
-/// A pid namespace, held by its first process: with it everything in it ends.
+/// A pid namespace, identified by its first process: when that ends, everything in it ends.
 #[derive(Debug)]
 pub struct ProcessTree(OwnedFd);
 
 impl ProcessTree {
-    /// None where the kernel has no descriptors for processes (before Linux 5.3), or it is gone already.
+    /// Returns `None` where the kernel has no pidfds (before Linux 5.3), or if the process has
+    /// already ended.
     fn of(first: i32) -> Option<Self> {
         let first = rustix::process::Pid::from_raw(first)?;
         rustix::process::pidfd_open(first, rustix::process::PidfdFlags::empty())
@@ -134,12 +141,13 @@ impl ProcessTree {
             .map(Self)
     }
 
-    /// Kills all of it.
+    /// Kills the whole tree.
     pub fn kill(&self) {
         let _ = rustix::process::pidfd_send_signal(&self.0, rustix::process::Signal::KILL);
     }
 
-    /// Whether all of it has ended: the kernel tells of the end of the first process only after that of all others.
+    /// Returns true if the whole tree has ended: the kernel reports the end of the first process
+    /// only after that of all others.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -152,57 +160,58 @@ impl ProcessTree {
     }
 }
 
-/// Opens what a confinement needs and builds its filters.
+/// Opens the files that a confinement needs and builds its filters.
 ///
 /// # Errors
-/// When a layer that exists cannot be built. A missing layer is not an error; the child reports it.
-pub fn prepare(confinement: &Confinement) -> io::Result<(Ready, Held)> {
+/// An available layer cannot be built. A missing layer is not an error; the child reports it.
+pub fn prepare(confinement: &Confinement) -> io::Result<(PreparedConfinement, ConfinementHandle)> {
     use rustix::pipe::{PipeFlags, pipe_with};
-    let (cgroup, kept) = cgroup::make(&confinement.limits);
+    let (cgroup, guard) = cgroup::create(&confinement.limits);
     let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
-    let ready = Ready {
-        files: files::Fence::build(confinement)?,
+    let ready = PreparedConfinement {
+        files: landlock_rules::LandlockRuleset::build(confinement)?,
         syscalls: syscalls::Filters::build(confinement.network)?,
         namespaces: namespaces::plan(confinement),
-        resources: resources::Plan::new(&confinement.limits, kept.limits_memory()),
+        resources: resources::Plan::new(&confinement.limits, guard.limits_memory()),
         cgroup,
         report: write,
         required: confinement.required,
         network: confinement.network,
-        landlock: files::abi(),
+        landlock: landlock_rules::abi(),
     };
     Ok((
         ready,
-        Held {
+        ConfinementHandle {
             report: read,
-            cgroup: kept,
+            cgroup: guard,
         },
     ))
 }
 
-/// What decides about confinements on this machine besides the layers that a process enters.
+/// Returns the properties of this machine that affect confinements, besides the layers a process
+/// enters.
 #[must_use]
 pub fn machine() -> Machine {
     Machine {
-        landlock: files::abi(),
+        landlock: landlock_rules::abi(),
         root: capabilities::is_root(),
         cgroup: cgroup::is_available(),
     }
 }
 
-/// Gives way to whoever guards this process: a machine that is busy with it must still be able to end it.
+/// Lowers the priority of this process, so that the supervisor can still kill it on a busy machine.
 fn yield_priority() {
     #[expect(
         unsafe_code,
         reason = "there is no safe wrapper that may be called between fork and exec"
     )]
-    // SAFETY: the call takes a number only.
+    // SAFETY: the call takes only a number.
     unsafe {
-        libc::nice(LESS);
+        libc::nice(NICENESS);
     }
 }
 
-/// Has the kernel kill this process before others when memory runs out.
+/// Makes the kernel kill this process before others when memory runs out.
 fn be_killed_first() {
     use rustix::fs::{Mode, OFlags, open};
     if let Ok(file) = open(
@@ -214,14 +223,15 @@ fn be_killed_first() {
     }
 }
 
-/// How much less a confined process gets than its guard.
-const LESS: libc::c_int = 5;
+/// How much lower the priority of a confined process is.
+const NICENESS: libc::c_int = 5;
 
-/// Descriptors that were left open by whoever started us do not reach the command. Failing is no harm: ours close anyway.
+/// Prevents descriptors inherited from our parent from reaching the command. Failure is harmless:
+/// our own are close-on-exec anyway.
 fn close_on_exec() {
     const CLOEXEC: libc::c_uint = 4;
     #[expect(unsafe_code, reason = "there is no safe wrapper; it touches no memory")]
-    // SAFETY: the call only marks descriptors, and takes numbers.
+    // SAFETY: the call only marks descriptors, and takes only numbers.
     unsafe {
         libc::syscall(
             libc::SYS_close_range,
@@ -232,7 +242,7 @@ fn close_on_exec() {
     }
 }
 
-/// The result of a system call as a result.
+/// Converts the return value of a system call into a result.
 fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 {
         Err(io::Error::last_os_error())

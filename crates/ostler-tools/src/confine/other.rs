@@ -1,8 +1,8 @@
-//! Confinement on other systems than Linux: none.
+//! Confinement on systems other than Linux: none.
 
 use super::Machine;
 
-/// What decides about confinements on this machine: nothing can be enforced.
+/// Returns the properties of this machine that affect confinements: nothing can be enforced.
 #[must_use]
 pub fn machine() -> Machine {
     Machine::default()

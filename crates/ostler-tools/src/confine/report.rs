@@ -1,32 +1,32 @@
-//! What is enforced on this machine, and by what.
+//! Report of what is enforced on this machine, and by what.
 
 use serde::Serialize;
 
 use super::{Confinement, Layers, Network, Rlimits};
 
-/// One thing that is kept from happening, and what keeps it.
+/// A protection, and what enforces it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Layer {
-    /// What it is about: `files`, `attributes`, `network`, `signals`, `process_tree`, `system_calls`, `privileges`,
-    /// `processes`, `limits`.
+    /// Name of the protection: `files`, `attributes`, `network`, `signals`, `process_tree`,
+    /// `system_calls`, `privileges`, `processes`, `limits`.
     pub name: &'static str,
-    /// What enforces it; or, where nothing does, why not.
+    /// Mechanism that enforces it or, if none does, the reason.
     pub by: String,
-    /// Whether all of it is enforced.
+    /// Whether it is enforced completely.
     pub enforced: bool,
 }
 
-/// Every layer of a confinement.
+/// All protections of a confinement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// In the order in which they matter.
+    /// Protections, in the order of importance.
     pub layers: Vec<Layer>,
 }
 
-/// What else decides about a confinement besides the layers that a process entered.
+/// Properties of a machine that affect a confinement, besides the layers a process entered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Machine {
-    /// The kernel's version of Landlock; 0 for none.
+    /// Kernel's version of Landlock; 0 for none.
     pub landlock: u8,
     /// Whether commands run as root.
     pub root: bool,
@@ -35,12 +35,12 @@ pub struct Machine {
 }
 
 impl Report {
-    /// The layers that are missing, or not whole.
+    /// Returns the protections that are missing or incomplete.
     pub fn gaps(&self) -> impl Iterator<Item = &Layer> {
         self.layers.iter().filter(|layer| !layer.enforced)
     }
 
-    /// The gaps in one line: each with its reason.
+    /// Returns the gaps on one line, each with its reason.
     #[must_use]
     pub fn gaps_line(&self) -> String {
         self.gaps()
@@ -49,7 +49,7 @@ impl Report {
             .join("; ")
     }
 
-    /// Describes what a process is kept from that has entered `layers`.
+    /// Describes the protections of a process that has entered `layers`.
     #[must_use]
     pub fn new(confinement: &Confinement, layers: Layers, machine: Machine) -> Self {
         let mut all = vec![
@@ -103,7 +103,8 @@ fn attributes(layers: Layers) -> Layer {
         false => layer(
             "attributes",
             false,
-            "no mount namespace: owner, mode and times of files outside can change (a container's profile may forbid it)",
+            "no mount namespace: owner, mode and times of files outside can change (a container's \
+             profile may forbid it)",
         ),
     }
 }
@@ -131,13 +132,13 @@ fn network(network: Network, layers: Layers, Machine { landlock, .. }: Machine) 
     ];
     let by: Vec<String> = parts
         .into_iter()
-        .filter(|(there, _)| *there)
+        .filter(|(is_entered, _)| *is_entered)
         .map(|(_, by)| by)
         .collect();
     match (filters, by.is_empty()) {
         (true, _) => layer("network", true, by.join(", ")),
         (false, true) => layer("network", false, "nothing"),
-        // A server's local socket is a file, which neither of these guards.
+        // A server's local socket is a file, which neither of these protects.
         (false, false) => layer(
             "network",
             false,
@@ -156,7 +157,7 @@ fn signals(layers: Layers, Machine { landlock, .. }: Machine) -> Layer {
         (false, false) => layer(
             "signals",
             false,
-            "neither a pid namespace nor Landlock for it (since Linux 6.12)",
+            "neither a pid namespace nor Landlock 6 (Linux 6.12)",
         ),
     }
 }
@@ -172,7 +173,7 @@ fn process_tree(layers: Layers) -> Layer {
         (false, _) => layer(
             "process_tree",
             false,
-            "no pid namespace: left-over processes are searched for and killed",
+            "no pid namespace: leftover processes are found and killed",
         ),
     }
 }
@@ -197,13 +198,13 @@ fn missing(on_this_machine: &'static str) -> &'static str {
     }
 }
 
-/// What holds the number of processes.
+/// Returns the mechanism that limits the number of processes.
 fn processes(layers: Layers, machine: Machine) -> &'static str {
     match (machine.root, machine.cgroup, layers.has(Layers::USERS)) {
         (true, true, _) => "pids cgroup",
-        (true, false, _) => "a watch that kills all when there are too many",
+        (true, false, _) => "a watchdog that kills all when there are too many",
         (false, _, true) => "rlimit in a user namespace",
-        (false, _, false) => "rlimit for the user, and a watch",
+        (false, _, false) => "rlimit for the user, and a watchdog",
     }
 }
 
@@ -227,7 +228,7 @@ mod tests {
 
     // A layer that a process did not enter is a gap, whatever the machine's settings promise.
     #[test]
-    fn gaps_follow_what_was_entered() {
+    fn gaps_follow_the_entered_layers() {
         let all = Layers::LANDLOCK
             .with(Layers::MOUNTS)
             .with(Layers::NETWORK)

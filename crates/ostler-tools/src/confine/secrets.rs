@@ -1,21 +1,22 @@
-//! Secrets: files that hold keys, tokens and passwords, which neither commands nor sandboxed agents may read.
+//! Secrets: files with keys, tokens and passwords, which neither commands nor sandboxed agents may
+//! read.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::Home;
-use super::reading::named;
+use super::HostPaths;
+use super::readable_paths::named;
 
-/// Places below a home: one per line, with a comment per group.
+/// Paths of secrets below a home: one per line, with a comment per group.
 const IN_HOME: &str = include_str!("secrets.txt");
 
-/// Places directly below a directory of tools, wherever that is.
+/// Names of secrets directly below a directory of tools.
 const BESIDE_TOOLS: &str = "\
     credentials credentials.toml .npmrc .pypirc .netrc gradle.properties settings.xml auth.json";
 
-/// Places of the system. Only root could read most of them; but commands may run as root.
-const OF_SYSTEM: &str = "\
+/// Paths of secrets of the system. Only root can read most of them, but commands may run as root.
+const SYSTEM: &str = "\
     /etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/sudoers /etc/sudoers.d /etc/ssh \
     /etc/ssl/private /etc/pki/tls/private /etc/kubernetes /etc/rancher /etc/docker /etc/wireguard \
     /etc/openvpn /etc/letsencrypt /etc/NetworkManager/system-connections /etc/krb5.keytab /run/secrets \
@@ -23,14 +24,14 @@ const OF_SYSTEM: &str = "\
     /var/lib/kubelet /var/lib/rancher /var/lib/NetworkManager /var/lib/sss /var/lib/samba/private \
     /var/backups /var/spool/cron /var/spool/mail /var/mail";
 
-/// Directories of settings, in which every file that is not for everybody is a secret.
+/// Directories of settings, in which every file that is not world-readable is a secret.
 const SETTINGS: [&str; 2] = ["/etc", "/usr/local/etc"];
 
 /// Variables that name the file or directory of a secret, or several separated by colons.
 const VARIABLES: &str = include_str!("secret_variables.txt");
 
-/// Variables that move directories in which some files are secrets, and the files' places there.
-const MOVED: &[(&str, &[&str])] = &[
+/// Variables that relocate directories with secrets, and the paths of the secrets in them.
+const RELOCATED: &[(&str, &[&str])] = &[
     ("CARGO_HOME", &["credentials", "credentials.toml"]),
     ("COMPOSER_HOME", &["auth.json"]),
     ("GRADLE_USER_HOME", &["gradle.properties"]),
@@ -42,7 +43,7 @@ const MOVED: &[(&str, &[&str])] = &[
     ("IPYTHONDIR", &["profile_default/history.sqlite"]),
 ];
 
-/// Directories below a home that a variable moves.
+/// Directories below a home that a variable relocates.
 const XDG: [(&str, &str); 4] = [
     ("XDG_CONFIG_HOME", ".config"),
     ("XDG_DATA_HOME", ".local/share"),
@@ -50,18 +51,20 @@ const XDG: [(&str, &str); 4] = [
     ("XDG_CACHE_HOME", ".cache"),
 ];
 
-/// How many entries of a directory of settings are looked at, and how deep. What comes after that is hidden.
-const MOST_ENTRIES: usize = 50_000;
-const DEEPEST: usize = 12;
+/// Maximum number of entries examined in a directory of settings, and maximum depth. Anything
+/// beyond is hidden.
+const MAX_ENTRIES: usize = 50_000;
+const MAX_DEPTH: usize = 12;
 
-/// The places of secrets below a home.
-pub fn secret_places() -> impl Iterator<Item = &'static str> {
+/// Returns the paths of secrets relative to a home.
+pub fn secret_paths() -> impl Iterator<Item = &'static str> {
     IN_HOME
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// The places of secrets that variables name. Relative paths are left out: nobody knows what they are relative to.
+/// Returns the paths of secrets that variables name. Relative paths are skipped: their base is
+/// unknown.
 #[must_use]
 pub fn named_secrets(var: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     let dir = |name: &str| {
@@ -74,7 +77,7 @@ pub fn named_secrets(var: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
         .filter_map(var)
         .flat_map(|value| std::env::split_paths(&value).collect::<Vec<_>>())
         .collect();
-    for (name, files) in MOVED {
+    for (name, files) in RELOCATED {
         all.extend(
             dir(name)
                 .into_iter()
@@ -83,40 +86,41 @@ pub fn named_secrets(var: &dyn Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     }
     for (name, usual) in XDG {
         let Some(dir) = dir(name) else { continue };
-        let below = secret_places().filter_map(|place| Path::new(place).strip_prefix(usual).ok());
-        all.extend(below.map(|place| dir.join(place)));
+        let below = secret_paths().filter_map(|path| Path::new(path).strip_prefix(usual).ok());
+        all.extend(below.map(|path| dir.join(path)));
     }
     // `/` or a whole home would hide everything.
     all.retain(|path| path.is_absolute() && path.parent().is_some());
     all
 }
 
-/// What is not read even where all the rest may be: what exists of it.
+/// Returns the existing paths that are never readable, even where everything else is.
 #[must_use]
-pub fn secrets(home: &Home<'_>) -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = OF_SYSTEM.split(' ').map(PathBuf::from).collect();
-    // Root could read those of others.
+pub fn secrets(host: &HostPaths<'_>) -> Vec<PathBuf> {
+    let mut all: Vec<PathBuf> = SYSTEM.split(' ').map(PathBuf::from).collect();
+    // Root could read the secrets of other users.
     let others = std::fs::read_dir("/home")
         .into_iter()
         .flatten()
         .flatten()
         .map(|entry| entry.path());
-    let homes = home
+    let homes = host
         .home
         .map(Path::to_owned)
         .into_iter()
         .chain([PathBuf::from("/root")])
         .chain(others);
-    all.extend(homes.flat_map(|home| secret_places().map(move |secret| home.join(secret))));
+    all.extend(homes.flat_map(|home| secret_paths().map(move |secret| home.join(secret))));
     all.extend(
-        named(home).flat_map(|dir| BESIDE_TOOLS.split(' ').map(move |secret| dir.join(secret))),
+        named(host).flat_map(|dir| BESIDE_TOOLS.split(' ').map(move |secret| dir.join(secret))),
     );
-    // A home, or what holds one, is no secret as a whole, whatever a variable says.
-    let holds_home = |path: &Path| home.home.is_some_and(|home| home.starts_with(path));
+    // A home, or a directory that contains one, is never a secret as a whole, whatever a variable
+    // says.
+    let contains_home = |path: &Path| host.home.is_some_and(|home| home.starts_with(path));
     all.extend(
-        home.secrets
+        host.secrets
             .iter()
-            .filter(|path| !holds_home(path))
+            .filter(|path| !contains_home(path))
             .cloned(),
     );
     all.retain(|path| path.exists());
@@ -125,7 +129,7 @@ pub fn secrets(home: &Home<'_>) -> Vec<PathBuf> {
             .iter()
             .flat_map(|dir| private_files(Path::new(dir))),
     );
-    let exempt: Vec<PathBuf> = home
+    let exempt: Vec<PathBuf> = host
         .exempt
         .iter()
         .filter_map(|path| path.canonicalize().ok())
@@ -140,22 +144,23 @@ pub fn secrets(home: &Home<'_>) -> Vec<PathBuf> {
     all
 }
 
-/// Returns true if a file or directory of this mode is not meant for everybody.
+/// Returns true if a file or directory with this mode is not world-readable.
 fn is_private(mode: u32, is_directory: bool) -> bool {
     let needed = if is_directory { 0o005 } else { 0o004 };
     mode & needed != needed
 }
 
-/// The files and directories below a directory of settings that are not for everybody, where links lead.
+/// Returns the real paths of files and directories below a directory of settings that are not
+/// world-readable.
 #[cfg(unix)]
 fn private_files(dir: &Path) -> Vec<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
-    let mut left: Vec<(PathBuf, usize)> = vec![(dir.to_owned(), 0)];
+    let mut pending: Vec<(PathBuf, usize)> = vec![(dir.to_owned(), 0)];
     let mut entries = 0;
-    while let Some((dir, depth)) = left.pop() {
-        if entries > MOST_ENTRIES || depth > DEEPEST {
+    while let Some((dir, depth)) = pending.pop() {
+        if entries > MAX_ENTRIES || depth > MAX_DEPTH {
             found.push(dir);
             continue;
         }
@@ -173,7 +178,7 @@ fn private_files(dir: &Path) -> Vec<PathBuf> {
             if is_private(meta.permissions().mode(), meta.is_dir()) {
                 found.extend(path.canonicalize());
             } else if meta.is_dir() && path.canonicalize().is_ok_and(|real| seen.insert(real)) {
-                left.push((path, depth + 1));
+                pending.push((path, depth + 1));
             }
         }
     }
@@ -193,10 +198,9 @@ mod tests {
 
     // Issue 14, break 9.
     #[test]
-    fn the_list_has_what_agents_keep() {
-        let listed =
-            |place: &str| secret_places().any(|secret| Path::new(place).starts_with(secret));
-        for place in [
+    fn list_contains_credentials_of_agents() {
+        let listed = |path: &str| secret_paths().any(|secret| Path::new(path).starts_with(secret));
+        for path in [
             ".claude/.credentials.json",
             ".claude.json",
             ".codex/auth.json",
@@ -210,19 +214,17 @@ mod tests {
             ".config/ostler/policy.toml",
             ".local/state/ostler/x",
         ] {
-            assert!(listed(place), "{place}");
+            assert!(listed(path), "{path}");
         }
-        let mut sorted: Vec<_> = secret_places().collect();
+        let mut sorted: Vec<_> = secret_paths().collect();
         sorted.sort_unstable();
         sorted.dedup();
-        assert_eq!(sorted.len(), secret_places().count(), "each place once");
-        assert!(
-            secret_places().all(|place| Path::new(place).is_relative() && !place.ends_with('/'))
-        );
+        assert_eq!(sorted.len(), secret_paths().count(), "each place once");
+        assert!(secret_paths().all(|path| Path::new(path).is_relative() && !path.ends_with('/')));
     }
 
     #[test]
-    fn a_mode_says_who_may_read() {
+    fn mode_decides_whether_a_file_is_private() {
         for (mode, is_directory, private) in [
             (0o644, false, false),
             (0o600, false, true),
@@ -240,7 +242,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn private_settings_are_found_where_links_lead() {
+    fn private_settings_are_found_through_links() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().canonicalize().unwrap().join(name);
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_move_secrets() {
+    fn variables_relocate_secrets() {
         let vars = [
             ("XDG_CONFIG_HOME", "/x/conf"),
             ("CODEX_HOME", "/x/codex"),
@@ -284,7 +286,7 @@ mod tests {
                 .map(|(_, value)| OsString::from(value))
         };
         let found = named_secrets(&var);
-        for place in [
+        for path in [
             "/x/conf/gh",
             "/x/conf/ostler",
             "/x/codex",
@@ -292,7 +294,7 @@ mod tests {
             "/x/k2",
             "/x/cargo/credentials.toml",
         ] {
-            assert!(found.contains(&PathBuf::from(place)), "{place}");
+            assert!(found.contains(&PathBuf::from(path)), "{path}");
         }
         assert!(
             !found
@@ -301,7 +303,7 @@ mod tests {
         );
     }
 
-    // An agent needs its own login, and nobody else's.
+    // An agent needs its own login and no other.
     #[test]
     fn the_running_agents_own_state_is_exempt() {
         let dir = tempfile::tempdir().unwrap();
@@ -311,7 +313,7 @@ mod tests {
             fs::write(at(name), "").unwrap();
         }
         let (home, own) = (at(""), [at(".claude")]);
-        let place = Home {
+        let path = HostPaths {
             workspace: &home,
             temp: &home,
             home: Some(&home),
@@ -320,12 +322,12 @@ mod tests {
             secrets: &[],
             exempt: &own,
         };
-        let found = secrets(&place);
+        let found = secrets(&path);
         assert!(found.contains(&at(".codex")) && !found.contains(&at(".claude/.credentials.json")));
         assert!(
-            secrets(&Home {
+            secrets(&HostPaths {
                 exempt: &[],
-                ..place
+                ..path
             })
             .contains(&at(".claude/.credentials.json"))
         );

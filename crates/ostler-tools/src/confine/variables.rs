@@ -1,7 +1,8 @@
 //! Environment variables that a policy file may pass to commands.
 //!
-//! A policy may come with a repository, so it can name only variables that are known to hold no secret, by a list of names and
-//! of shapes of names. Whatever else a command needs, the user passes with `--env`.
+//! A policy may come with a repository, so it can name only variables known to contain no secret,
+//! by a list of names and of name patterns. Whatever else a command needs, the user passes with
+//! `--env`.
 
 /// Names that a policy may pass.
 const NAMES: &str = "\
@@ -12,23 +13,24 @@ const NAMES: &str = "\
     CC CXX CPP AR AS LD NM RANLIB STRIP OBJCOPY FC CROSS_COMPILE ARCH TARGET PROFILE JOBS NUM_JOBS PORT SOURCE_DATE_EPOCH \
     MANPATH INFOPATH TEXINPUTS ZIG_GLOBAL_CACHE_DIR";
 
-/// Ends of names that a policy may pass.
+/// Suffixes of names that a policy may pass.
 const ENDS: &str = "\
     _HOME _DIR _ROOT _PATH _PREFIX FLAGS _LOG _LOG_LEVEL _LEVEL _ENV _JOBS _THREADS _VERSION _FEATURES _BACKTRACE _COLOR _DEBUG \
     _ENABLED _DISABLED _TIMEOUT _SEED _BUILD_TYPE _GENERATOR _TARGET _ARCH _LOCALE";
 
-/// Parts of names by which variables are known that hold secrets, or lead to them.
+/// Substrings of names that indicate secrets, or paths to them.
 const SECRET: &str = "\
     KEY TOKEN SECRET PASS PWD CRED AUTH COOKIE SESSION WEBHOOK DSN CONN PRIVATE SIGN CERT OTP PIN_ URL URI ACCOUNT LOGIN USERNAME \
     BEARER OAUTH JWT SALT LICENSE PHRASE NETRC KUBE VAULT SENTRY";
 
-/// Beginnings of names that are not for a policy to pass: Ostler's own, the loader's, git's, and those of clouds and agents.
+/// Prefixes of names that a policy may not pass: those of Ostler, the loader, git, clouds and
+/// agents.
 const RESERVED: &str = "\
     OSTLER_ LD_ DYLD_ GIT_ BASH_ SSH_ GPG_ GNUPG AWS_ AZURE_ GOOGLE_ GCP_ GCLOUD_ DOCKER_ DATABASE_ DB_ PG MYSQL REDIS_ MONGO \
     OPENAI_ ANTHROPIC_ NPM_CONFIG_ npm_config_ PIP_ TWINE_";
 
-/// Returns why a policy may not pass a variable, or `None` if it may.
-pub(crate) fn fault(name: &str) -> Option<String> {
+/// Returns the reason why a policy may not pass a variable, or `None` if it may.
+pub(crate) fn refusal_reason(name: &str) -> Option<String> {
     let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.is_empty();
     if !is_name {
         return Some("expected the name of a variable".to_owned());
@@ -41,19 +43,18 @@ pub(crate) fn fault(name: &str) -> Option<String> {
     let is_secret =
         any(SECRET, &|part| upper.contains(part)) && !any(NAMES, &|known| known == name);
     let why = match () {
-        () if is_reserved => "this variable is not for a policy to pass",
-        () if is_secret => "a variable that may hold a secret is not for a policy to pass",
+        () if is_reserved => "a policy cannot pass this variable",
+        () if is_secret => "a policy cannot pass a variable that may contain a secret",
         () if !is_known => {
-            "a policy can pass only variables that are known to hold no secret, such as JAVA_HOME or RUST_LOG"
+            "a policy can only pass variables known to contain no secret, such as JAVA_HOME or \
+             RUST_LOG"
         }
         () => return None,
     };
-    Some(format!(
-        "{why}; whoever starts Ostler can, with --env {name}"
-    ))
+    Some(format!("{why}; pass it yourself with --env {name}"))
 }
 
-/// Returns true if a value looks like a credential, whatever its variable is called.
+/// Returns true if a value looks like a credential, whatever the name of its variable.
 #[must_use]
 pub fn looks_secret(value: &str) -> bool {
     const TOKENS: &str = "\
@@ -85,7 +86,7 @@ mod tests {
 
     // Issue 14, break 9: an allow-list, not seven parts of names.
     #[test]
-    fn a_policy_passes_only_what_is_known_to_be_harmless() {
+    fn policy_passes_only_known_harmless_variables() {
         for name in [
             "JAVA_HOME",
             "MY_TOOL_HOME",
@@ -103,12 +104,12 @@ mod tests {
             "SOURCE_DATE_EPOCH",
             "XDG_CONFIG_HOME",
         ] {
-            assert_eq!(fault(name), None, "{name}");
+            assert_eq!(refusal_reason(name), None, "{name}");
         }
     }
 
     #[test]
-    fn a_policy_passes_nothing_that_may_hold_or_lead_to_a_secret() {
+    fn policy_passes_no_variable_that_may_lead_to_a_secret() {
         for name in [
             "",
             "A=B",
@@ -158,17 +159,17 @@ mod tests {
             "NPM_CONFIG_USERCONFIG",
             "Z",
         ] {
-            assert!(fault(name).is_some(), "{name}");
+            assert!(refusal_reason(name).is_some(), "{name}");
         }
         assert!(
-            fault("DATABASE_URL")
+            refusal_reason("DATABASE_URL")
                 .unwrap()
                 .contains("--env DATABASE_URL")
         );
     }
 
     #[test]
-    fn values_that_are_credentials_are_known() {
+    fn credential_values_are_recognized() {
         for value in [
             "postgres://me:pw@db/x",
             "https://token@example.org/x",

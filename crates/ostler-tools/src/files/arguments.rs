@@ -1,4 +1,4 @@
-//! What a model hands to a tool: its schema, and errors that name the argument that is wrong.
+//! Tool arguments: JSON schemas, and errors that name the faulty argument.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -7,12 +7,13 @@ use serde_json::{Map, Value};
 
 use crate::{Code, ToolError};
 
-/// The JSON schema of a tool's arguments, in the plain form that every model server takes.
+/// Returns the JSON schema of a tool's arguments, in the plain form that every model server
+/// accepts.
 pub(crate) fn schema_of<T: JsonSchema>() -> String {
     plain_schema::<T>().to_string()
 }
 
-/// Reads a tool's arguments. Nothing at all counts as no arguments.
+/// Parses a tool's arguments. Empty input counts as no arguments.
 pub(crate) fn parse<T: DeserializeOwned + JsonSchema>(
     tool: &str,
     input: &str,
@@ -30,7 +31,7 @@ pub(crate) fn parse<T: DeserializeOwned + JsonSchema>(
             }
             Ok(other) => bad(format!(
                 "{tool}: the arguments must be a JSON object, not {}",
-                name_of(&other)
+                type_name(&other)
             )),
             Err(error) => bad(format!("{tool}: the arguments are not JSON: {error}")),
         }
@@ -46,12 +47,13 @@ fn plain_schema<T: JsonSchema>() -> Value {
         .into_generator()
         .into_root_schema_for::<T>()
         .to_value();
-    plain(&mut schema);
+    strip_noise(&mut schema);
     schema
 }
 
-/// Takes out what says nothing to a model: titles, number formats, and `null` for what can be left out.
-fn plain(schema: &mut Value) {
+/// Removes parts that mean nothing to a model: titles, number formats, and `null` for optional
+/// arguments.
+fn strip_noise(schema: &mut Value) {
     let Value::Object(object) = schema else {
         return;
     };
@@ -67,14 +69,16 @@ fn plain(schema: &mut Value) {
     }
     for (key, value) in object.iter_mut() {
         match (key.as_str(), value) {
-            // Here the keys are the names of arguments, and `title` may be one.
-            ("properties", Value::Object(properties)) => properties.values_mut().for_each(plain),
-            (_, value) => plain(value),
+            // These keys are names of arguments, and `title` may be one.
+            ("properties", Value::Object(properties)) => {
+                properties.values_mut().for_each(strip_noise)
+            }
+            (_, value) => strip_noise(value),
         }
     }
 }
 
-/// What is wrong with an object, by its schema; `None` if nothing is found.
+/// Returns what is wrong with an object according to its schema, or `None` if nothing is found.
 fn fault(prefix: &str, given: &Map<String, Value>, schema: &Value) -> Option<String> {
     let properties = schema.get("properties")?.as_object()?;
     let names = || {
@@ -86,7 +90,7 @@ fn fault(prefix: &str, given: &Map<String, Value>, schema: &Value) -> Option<Str
     };
     if let Some(unknown) = given.keys().find(|name| !properties.contains_key(*name)) {
         return Some(format!(
-            "there is no argument `{prefix}{unknown}`; there are {}",
+            "there is no argument `{prefix}{unknown}`; the arguments are {}",
             names()
         ));
     }
@@ -98,12 +102,14 @@ fn fault(prefix: &str, given: &Map<String, Value>, schema: &Value) -> Option<Str
         .filter_map(Value::as_str);
     for name in required.clone() {
         if !given.contains_key(name) {
-            let about = properties
+            let description = properties
                 .get(name)?
                 .get("description")
                 .and_then(Value::as_str)
                 .unwrap_or_default();
-            return Some(format!("the argument `{prefix}{name}` is missing: {about}"));
+            return Some(format!(
+                "the argument `{prefix}{name}` is missing: {description}"
+            ));
         }
     }
     let is_required = |name: &str| required.clone().any(|required| required == name);
@@ -116,8 +122,8 @@ fn fault(prefix: &str, given: &Map<String, Value>, schema: &Value) -> Option<Str
 }
 
 fn value_fault(name: &str, value: &Value, schema: &Value) -> Option<String> {
-    let wanted = schema.get("type")?.as_str()?;
-    let is_right = match wanted {
+    let expected = schema.get("type")?.as_str()?;
+    let is_valid = match expected {
         "string" => value.is_string(),
         "boolean" => value.is_boolean(),
         "integer" => value.is_u64(),
@@ -125,15 +131,18 @@ fn value_fault(name: &str, value: &Value, schema: &Value) -> Option<String> {
         "object" => value.is_object(),
         _ => true,
     };
-    if !is_right {
-        let wanted = match wanted {
+    if !is_valid {
+        let expected = match expected {
             "integer" => "a whole number, 0 or more",
             "boolean" => "true or false",
             "array" => "a list",
             "object" => "an object",
             other => other,
         };
-        return Some(format!("`{name}` must be {wanted}, not {}", name_of(value)));
+        return Some(format!(
+            "`{name}` must be {expected}, not {}",
+            type_name(value)
+        ));
     }
     match value {
         Value::Array(items) => {
@@ -148,7 +157,7 @@ fn value_fault(name: &str, value: &Value, schema: &Value) -> Option<String> {
     }
 }
 
-fn name_of(value: &Value) -> &'static str {
+fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "true or false",

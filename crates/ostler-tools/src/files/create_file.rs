@@ -1,24 +1,24 @@
-//! `create_file`: a new file, never over one that exists.
+//! `create_file`: creates a new file, never overwriting an existing one.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::atomic_write::{IfExists, WriteResult, write};
 use super::root::Root;
-use super::store::{Present, Stored, write};
 use crate::ToolError;
 
-/// What to create.
+/// Arguments of `create_file`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CreateFile {
-    /// The new file, relative to the workspace. Directories that are missing are made.
+    /// The new file, relative to the workspace. Missing directories are created.
     path: String,
-    /// What the file shall hold.
+    /// The content of the file.
     content: String,
 }
 
-/// Creates.
-pub(crate) fn run(root: &Root, args: &CreateFile) -> Result<Stored, ToolError> {
+/// Creates the file.
+pub(crate) fn run(root: &Root, args: &CreateFile) -> Result<WriteResult, ToolError> {
     let CreateFile { path, content } = args;
-    write(root, path, content, Present::Refuse)
+    write(root, path, content, IfExists::Refuse)
 }

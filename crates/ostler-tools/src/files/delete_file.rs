@@ -1,19 +1,19 @@
-//! `delete_file`: a file, a link or an empty directory.
+//! `delete_file`: deletes a file, a link or an empty directory.
 
 use std::io::ErrorKind;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Answer;
+use super::Render;
 use super::open::not_a_file;
-use super::resolve::{Kind, Links};
+use super::resolve::{FileKind, LinkMode};
 use super::root::Root;
 use super::rules::Access;
 use crate::names::quoted;
 use crate::{Code, ToolError};
 
-/// What to delete.
+/// Arguments of `delete_file`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeleteFile {
@@ -21,46 +21,46 @@ pub(crate) struct DeleteFile {
     path: String,
 }
 
-/// What was deleted.
+/// Result of `delete_file`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Deleted {
     path: String,
     deleted: &'static str,
 }
 
-impl Answer for Deleted {
+impl Render for Deleted {
     fn text(&self) -> String {
         format!("deleted the {} {}", self.deleted, quoted(&self.path))
     }
 }
 
-/// Deletes. A link is deleted itself; what it points to stays.
+/// Deletes the entry. A link itself is deleted; its target stays.
 pub(crate) fn run(root: &Root, args: &DeleteFile) -> Result<Deleted, ToolError> {
-    let given = root.given(&args.path, Access::Write)?;
+    let given = root.parse_path(&args.path, Access::Write)?;
     if given.is_root() {
         return Err(ToolError::new(
             Code::BadArguments,
             "the workspace itself cannot be deleted",
         ));
     }
-    let place = root.place(&given, Links::Keep)?;
-    place.check(root, Access::Write)?;
-    let (removed, deleted) = match place.kind() {
-        None => return Err(place.missing()),
-        Some(Kind::Other) => return Err(not_a_file(&place)),
-        Some(Kind::Directory) => (place.dir.remove_dir(&place.name), "directory"),
-        Some(Kind::File) => (place.dir.remove_file(&place.name), "file"),
-        Some(Kind::Link) => (place.dir.remove_file(&place.name), "link"),
+    let resolved = root.resolve(&given, LinkMode::NoFollow)?;
+    resolved.check(root, Access::Write)?;
+    let (removed, deleted) = match resolved.kind() {
+        None => return Err(resolved.missing()),
+        Some(FileKind::Other) => return Err(not_a_file(&resolved)),
+        Some(FileKind::Directory) => (resolved.dir.remove_dir(&resolved.name), "directory"),
+        Some(FileKind::File) => (resolved.dir.remove_file(&resolved.name), "file"),
+        Some(FileKind::Link) => (resolved.dir.remove_file(&resolved.name), "link"),
     };
     removed.map_err(|error| match error.kind() {
-        ErrorKind::DirectoryNotEmpty => place.error(
+        ErrorKind::DirectoryNotEmpty => resolved.error(
             Code::IsDirectory,
-            "is a directory that is not empty: delete what is in it first",
+            "is a directory that is not empty: delete its entries first",
         ),
-        _ => place.told(&error),
+        _ => resolved.io_error(&error),
     })?;
     Ok(Deleted {
-        path: place.real.to_string_lossy().into_owned(),
+        path: resolved.real.to_string_lossy().into_owned(),
         deleted,
     })
 }

@@ -1,32 +1,34 @@
-//! What a write changed: a unified diff that is never long.
+//! Bounded unified diffs of writes.
 
 use std::time::Duration;
 
 use similar::TextDiff;
 
-use super::cut::cut;
 use super::limits::{DIFF_BYTES, DIFF_INPUT_BYTES, DIFF_LINES};
+use super::truncate::truncate;
 use crate::names::quoted;
 
-/// A diff, and a note if it is not whole.
+/// A diff, and a note if it is incomplete.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Diff {
     pub(super) text: String,
     pub(super) note: Option<&'static str>,
 }
 
-/// After this the diff is right but not the smallest.
-const LONGEST: Duration = Duration::from_millis(200);
+/// Time limit for the minimal diff; after it, the diff is correct but not the smallest.
+const DIFF_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// The difference between two texts of a file.
+/// Returns the difference between two versions of a file.
 pub(super) fn diff(path: &str, old: &str, new: &str) -> Diff {
     if old.len().max(new.len()) > DIFF_INPUT_BYTES {
         return Diff {
             text: String::new(),
-            note: Some("no diff: the file is too large for one"),
+            note: Some("no diff: the file is too large"),
         };
     }
-    let diff = TextDiff::configure().timeout(LONGEST).diff_lines(old, new);
+    let diff = TextDiff::configure()
+        .timeout(DIFF_TIMEOUT)
+        .diff_lines(old, new);
     let mut text = String::new();
     let mut lines = 0;
     for hunk in diff.unified_diff().context_radius(3).iter_hunks() {
@@ -39,10 +41,10 @@ pub(super) fn diff(path: &str, old: &str, new: &str) -> Diff {
             if lines > DIFF_LINES || text.len() + line.len().min(DIFF_BYTES / 4) > DIFF_BYTES {
                 return Diff {
                     text,
-                    note: Some("the diff goes on: it is cut here"),
+                    note: Some("the diff is truncated here"),
                 };
             }
-            text.push_str(&cut(line.trim_end_matches('\n')));
+            text.push_str(&truncate(line.trim_end_matches('\n')));
             text.push('\n');
         }
     }
@@ -54,11 +56,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_diff_says_what_changed() {
-        let found = diff("a.txt", "one\ntwo\nthree\n", "one\n2\nthree\n");
+    fn diff_shows_the_changes() {
+        let result = diff("a.txt", "one\ntwo\nthree\n", "one\n2\nthree\n");
         let text = "--- a/a.txt\n+++ b/a.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n";
         assert_eq!(
-            found,
+            result,
             Diff {
                 text: text.to_owned(),
                 note: None
@@ -72,13 +74,17 @@ mod tests {
     }
 
     #[test]
-    fn a_diff_is_never_long() {
+    fn diff_is_bounded() {
         let many = "a\n".repeat(5_000);
-        let found = diff("a", "", &many);
-        assert!(found.text.lines().count() <= DIFF_LINES + 2 && found.note.is_some());
+        let result = diff("a", "", &many);
+        assert!(result.text.lines().count() <= DIFF_LINES + 2 && result.note.is_some());
         let wide = format!("{}\n", "w".repeat(500_000)).repeat(2);
-        let found = diff("a", "x\n", &wide);
-        assert!(found.text.len() <= DIFF_BYTES + 200, "{}", found.text.len());
+        let result = diff("a", "x\n", &wide);
+        assert!(
+            result.text.len() <= DIFF_BYTES + 200,
+            "{}",
+            result.text.len()
+        );
         let huge = "x".repeat(DIFF_INPUT_BYTES + 1);
         assert_eq!(diff("a", "", &huge).text, "");
     }

@@ -1,56 +1,57 @@
-//! `edit_file`: texts in a file replaced by others, all of them or none.
+//! `edit_file`: replaces text in a file, all edits or none.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::hard_links::Twins;
+use super::atomic_write::{WriteResult, check_size, check_writable, write_over};
+use super::hard_links::DeniedHardLinks;
 use super::limits::WRITE_BYTES;
-use super::nearest;
 use super::open::{open_at, read_text};
-use super::resolve::{Links, Place};
+use super::resolve::{LinkMode, ResolvedPath};
 use super::root::Root;
 use super::rules::Access;
-use super::store::{Stored, check_size, check_writable, write_over};
+use super::suggestions;
 use crate::{Code, ToolError};
 
-/// What to edit: either `find` and `replace`, or several of them as `edits`.
+/// Arguments of `edit_file`: either `find` and `replace`, or several of them as `edits`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct EditFile {
     /// The file, relative to the workspace.
     path: String,
-    /// The exact text to replace, with its white space. It must be in the file exactly once, so take enough lines.
+    /// The exact text to replace, including white space. It must occur exactly once, so include
+    /// enough lines.
     find: Option<String>,
-    /// What to put in its place; empty to remove it.
+    /// The replacement text; empty to remove `find`.
     replace: Option<String>,
-    /// Replace every place where `find` is, instead of the only one.
+    /// Replace every occurrence of `find`, instead of exactly one.
     all: Option<bool>,
-    /// Several replacements at once, instead of `find` and `replace`. Done in order, each on the result of the one before;
-    /// if one fails the file stays as it was.
-    edits: Option<Vec<OneOfEdits>>,
+    /// Several replacements at once, instead of `find` and `replace`. Applied in order, each to the
+    /// result of the one before; if one fails, the file is unchanged.
+    edits: Option<Vec<EditArguments>>,
 }
 
-/// One replacement.
+/// A replacement.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct OneOfEdits {
-    /// The exact text to replace. It must be in the file exactly once.
+struct EditArguments {
+    /// The exact text to replace. It must occur exactly once.
     find: String,
-    /// What to put in its place; empty to remove it.
+    /// The replacement text; empty to remove `find`.
     replace: String,
-    /// Replace every place where `find` is.
+    /// Replace every occurrence of `find`.
     all: Option<bool>,
 }
 
-/// Edits.
-pub(crate) fn run(root: &Root, args: &EditFile) -> Result<Stored, ToolError> {
+/// Edits the file.
+pub(crate) fn run(root: &Root, args: &EditFile) -> Result<WriteResult, ToolError> {
     let edits = edits_of(args)?;
-    let given = root.given(&args.path, Access::Write)?;
-    let place = root.place(&given, Links::Follow)?;
-    place.check(root, Access::Write)?;
-    let (mut file, about) = open_at(root, &place, &Twins::default())?;
-    check_writable(&place, &about)?;
-    let old = read_text(&mut file, WRITE_BYTES, &place)?;
+    let given = root.parse_path(&args.path, Access::Write)?;
+    let resolved = root.resolve(&given, LinkMode::Follow)?;
+    resolved.check(root, Access::Write)?;
+    let (mut file, metadata) = open_at(root, &resolved, &DeniedHardLinks::default())?;
+    check_writable(&resolved, &metadata)?;
+    let old = read_text(&mut file, WRITE_BYTES, &resolved)?;
     let mut new = old.clone();
     for (at, edit) in edits.iter().enumerate() {
         let label = if edits.len() == 1 {
@@ -60,23 +61,23 @@ pub(crate) fn run(root: &Root, args: &EditFile) -> Result<Stored, ToolError> {
         };
         let labelled =
             |error: ToolError| ToolError::new(error.code, format!("{label}{}", error.message));
-        new = apply(&new, edit, &place).map_err(labelled)?;
+        new = apply(&new, edit, &resolved).map_err(labelled)?;
     }
-    write_over(&place, &old, &new)
+    write_over(&resolved, &old, &new)
 }
 
-/// The two forms of the arguments, as one.
+/// Converts the two forms of the arguments into one list.
 fn edits_of(args: &EditFile) -> Result<Vec<Edit<'_>>, ToolError> {
     let bad = |message: &str| Err(ToolError::new(Code::BadArguments, message));
     match (&args.find, &args.replace, &args.edits) {
         (Some(find), Some(replace), None) => Ok(vec![Edit {
             find,
             replace,
-            is_of_all: args.all == Some(true),
+            replaces_all: args.all == Some(true),
         }]),
         (None, None, Some(edits)) if edits.is_empty() => bad("`edits` is empty: give at least one"),
         (None, None, Some(_)) if args.all.is_some() => {
-            bad("`all` belongs into each of the `edits` that it is meant for")
+            bad("set `all` inside each of the `edits` it applies to")
         }
         (None, None, Some(edits)) => Ok(edits.iter().map(Edit::from).collect()),
         (Some(_), None, None) => {
@@ -88,28 +89,28 @@ fn edits_of(args: &EditFile) -> Result<Vec<Edit<'_>>, ToolError> {
     }
 }
 
-/// One replacement, ready to be done.
+/// A replacement to apply.
 struct Edit<'a> {
     find: &'a str,
     replace: &'a str,
-    is_of_all: bool,
+    replaces_all: bool,
 }
 
-impl<'a> From<&'a OneOfEdits> for Edit<'a> {
-    fn from(edit: &'a OneOfEdits) -> Self {
+impl<'a> From<&'a EditArguments> for Edit<'a> {
+    fn from(edit: &'a EditArguments) -> Self {
         Self {
             find: &edit.find,
             replace: &edit.replace,
-            is_of_all: edit.all == Some(true),
+            replaces_all: edit.all == Some(true),
         }
     }
 }
 
-fn apply(text: &str, edit: &Edit<'_>, place: &Place) -> Result<String, ToolError> {
+fn apply(text: &str, edit: &Edit<'_>, resolved: &ResolvedPath) -> Result<String, ToolError> {
     let Edit {
         find,
         replace,
-        is_of_all,
+        replaces_all,
     } = *edit;
     if find.is_empty() {
         return Err(ToolError::new(
@@ -125,18 +126,18 @@ fn apply(text: &str, edit: &Edit<'_>, place: &Place) -> Result<String, ToolError
     }
     let count = text.matches(find).count();
     if count == 0 {
-        return Err(not_found(text, find, place));
+        return Err(not_found(text, find, resolved));
     }
-    if !is_of_all && occurs_twice(text, find) {
-        return Err(not_unique(text, find, place));
+    if !replaces_all && occurs_twice(text, find) {
+        return Err(not_unique(text, find, resolved));
     }
-    // Before the memory is taken: a short text put in many places can become endless.
+    // Checked before allocating: a short text replaced in many places can grow without bound.
     let size = text.len() - count * find.len() + count.saturating_mul(replace.len());
-    check_size(size, &place.shown)?;
+    check_size(size, &resolved.display)?;
     Ok(text.replace(find, replace))
 }
 
-/// Whether a text is there more than once, also if the places overlap.
+/// Returns true if a text occurs more than once, including overlapping occurrences.
 fn occurs_twice(text: &str, find: &str) -> bool {
     let Some(first) = text.find(find) else {
         return false;
@@ -148,27 +149,28 @@ fn occurs_twice(text: &str, find: &str) -> bool {
     text[next..].contains(find)
 }
 
-fn not_found(text: &str, find: &str, place: &Place) -> ToolError {
+fn not_found(text: &str, find: &str, resolved: &ResolvedPath) -> ToolError {
     let hint = if find.contains('\n')
         && !find.contains('\r')
         && text.contains(&find.replace('\n', "\r\n"))
     {
-        "; it is there with line ends \\r\\n: write them so in `find` and `replace`".to_owned()
-    } else if let Some((number, line)) = nearest::line(text, find) {
+        "; it occurs with \\r\\n line endings: use them in `find` and `replace`".to_owned()
+    } else if let Some((number, line)) = suggestions::line(text, find) {
         let line: String = line.chars().take(200).collect();
         format!(
-            "; the closest is line {number}: `{line}` (white space counts; read the file again if it changed)"
+            "; the closest match is line {number}: `{line}` (white space counts; read the file \
+             again if it changed)"
         )
     } else {
-        "; nothing in the file is close to it: read the file again".to_owned()
+        "; nothing in the file is similar: read the file again".to_owned()
     };
-    place.error(
+    resolved.error(
         Code::FindNotFound,
-        &format!("does not hold the text of `find`{hint}"),
+        &format!("does not contain the text of `find`{hint}"),
     )
 }
 
-fn not_unique(text: &str, find: &str, place: &Place) -> ToolError {
+fn not_unique(text: &str, find: &str, resolved: &ResolvedPath) -> ToolError {
     const SHOWN: usize = 10;
     let mut numbers: Vec<String> = Vec::new();
     let (mut line, mut from) = (1, 0);
@@ -179,10 +181,11 @@ fn not_unique(text: &str, find: &str, place: &Place) -> ToolError {
     }
     let count = text.matches(find).count();
     let more = if count > SHOWN { ", …" } else { "" };
-    let says = format!(
-        "holds the text of `find` {} times (lines {}{more}): add lines around it until it is unique, or set `all`",
+    let message = format!(
+        "contains the text of `find` {} times (lines {}{more}): add surrounding lines until it \
+         is unique, or set `all`",
         count.max(2),
         numbers.join(", ")
     );
-    place.error(Code::FindNotUnique, &says)
+    resolved.error(Code::FindNotUnique, &message)
 }

@@ -1,16 +1,17 @@
-//! Files that other programs of the user act on without being asked: the one list of them is `guarded.toml`.
+//! Guarded files: files that other programs act on without asking the user. The list is
+//! `guarded.toml`.
 
 use serde::Deserialize;
 
 const TEXT: &str = include_str!("guarded.toml");
 
-/// Files of one kind, and why they are on the list.
+/// Guarded files of one kind.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Group {
-    /// What is in them; completes "`x` holds …".
+    /// Description of their content; completes "`x` contains …".
     pub(super) reason: String,
-    /// Globs, as in the rules; each holds for everything below what it names.
+    /// Globs, as in the rules; each also covers everything below a match.
     pub(super) globs: Vec<String>,
 }
 
@@ -20,7 +21,7 @@ struct List {
     group: Vec<Group>,
 }
 
-/// The list.
+/// Parses the list of guarded files.
 pub(super) fn groups() -> Result<Vec<Group>, String> {
     toml::from_str::<List>(TEXT)
         .map(|list| list.group)
@@ -31,7 +32,7 @@ pub(super) fn groups() -> Result<Vec<Group>, String> {
 mod tests {
     use super::*;
 
-    /// The list as the table of the page about file tools.
+    /// Renders the list as the table in docs/file-tools.md.
     fn table() -> String {
         let row = |group: &Group| {
             let globs: Vec<String> = group.globs.iter().map(|glob| format!("`{glob}`")).collect();
@@ -41,11 +42,11 @@ mod tests {
     }
 
     #[test]
-    fn the_documented_list_is_the_list() {
+    fn documentation_lists_every_guarded_file() {
         let page = include_str!("../../../../docs/file-tools.md");
         assert!(
             page.contains(&table()),
-            "docs/file-tools.md should hold:\n{}",
+            "docs/file-tools.md should contain:\n{}",
             table()
         );
     }

@@ -1,4 +1,4 @@
-//! Hard links: a file that is kept from a model stays so under its other names.
+//! Hard links: a file denied to the model stays denied under its other names.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -10,40 +10,43 @@ use cap_std::fs::Metadata;
 use super::limits::{PATH_BYTES, WALK_ENTRIES};
 use super::root::Root;
 use super::rules::Rules;
-use crate::tree::{EntryKind, Listed, Visitor, walk};
+use crate::tree::{EntryKind, VisitedDir, Visitor, walk};
 use crate::{Code, ToolError};
 
-/// The files that are kept from a model and have more than one name. Found out once per call, and only if it matters.
+/// Denied files that have more than one name. Collected once per call, and only when needed.
 #[derive(Debug, Default)]
-pub(super) struct Twins {
-    secret: OnceCell<Option<HashSet<(u64, u64)>>>,
+pub(super) struct DeniedHardLinks {
+    denied: OnceCell<Option<HashSet<(u64, u64)>>>,
 }
 
-impl Twins {
-    /// Refuses a file that is kept from a model under another name.
+impl DeniedHardLinks {
+    /// Refuses a file that is denied under another name.
     pub(super) fn check(
         &self,
         root: &Root,
-        about: &Metadata,
-        shown: &str,
+        metadata: &Metadata,
+        display: &str,
     ) -> Result<(), ToolError> {
-        if about.nlink() <= 1 {
+        if metadata.nlink() <= 1 {
             return Ok(());
         }
-        let message = match self.secret.get_or_init(|| find(root)) {
-            Some(secret) if !secret.contains(&(about.dev(), about.ino())) => return Ok(()),
+        let message = match self.denied.get_or_init(|| find(root)) {
+            Some(denied) if !denied.contains(&(metadata.dev(), metadata.ino())) => return Ok(()),
             Some(_) => {
-                format!("{shown} is another name of a file that is kept from you: work without it")
+                format!(
+                    "{display} is another name of a file that the policy denies: work without it"
+                )
             }
             None => format!(
-                "{shown} has several names, and the workspace is too large to make sure that none of them is kept from you"
+                "{display} has several names, and the workspace is too large to check that the policy \
+                 denies none of them"
             ),
         };
         Err(ToolError::new(Code::DeniedByPolicy, message))
     }
 }
 
-/// All of them; `None` if there is too much to look at.
+/// Collects the denied files, or returns `None` if the workspace is too large.
 fn find(root: &Root) -> Option<HashSet<(u64, u64)>> {
     let mut finder = Finder {
         rules: &root.rules,
@@ -51,32 +54,33 @@ fn find(root: &Root) -> Option<HashSet<(u64, u64)>> {
         found: HashSet::new(),
         matched_bytes: 0,
     };
-    let walked = walk(&root.dir, WALK_ENTRIES, &mut finder).ok()?;
-    walked.is_whole.then_some(finder.found)
+    let summary = walk(&root.dir, WALK_ENTRIES, &mut finder).ok()?;
+    summary.is_complete.then_some(finder.found)
 }
 
-/// Looks for files with several names that the rules keep from a model.
+/// Tree visitor that collects files with several names of which one is denied.
 struct Finder<'r> {
     rules: &'r Rules,
-    /// For the directory that is looked at and each above it: whether the rules keep everything in it.
+    /// For the current directory and each above it: whether the rules deny everything in it.
     trees: Vec<bool>,
     found: HashSet<(u64, u64)>,
-    /// How much of paths was compared with rules.
+    /// Bytes of paths compared with rules.
     matched_bytes: usize,
 }
 
 impl Finder<'_> {
-    /// Whether everything in a directory is kept: by its own path, or by what it is in.
+    /// Returns true if everything in a directory is denied, by its own path or by a directory above
+    /// it.
     fn enter(&mut self, path: &Path, depth: usize) -> bool {
         self.trees.truncate(depth);
         let is_in = self.trees.last().copied().unwrap_or_default();
-        let is_kept =
+        let is_denied =
             is_in || (depth > 0 && self.is_too_deep(path)) || self.rules.is_secret_tree(path);
-        self.trees.push(is_kept);
-        is_kept
+        self.trees.push(is_denied);
+        is_denied
     }
 
-    /// Nothing opens a path of such a length, so no rule is asked about it: it counts as kept.
+    /// No tool opens a path this long, so it counts as denied without consulting the rules.
     fn is_too_deep(&mut self, path: &Path) -> bool {
         let length = path.as_os_str().len();
         let is_too_deep = length > PATH_BYTES;
@@ -86,27 +90,28 @@ impl Finder<'_> {
 }
 
 impl Visitor for Finder<'_> {
-    fn visit(&mut self, listed: &mut Listed<'_>) {
-        let is_kept = self.enter(listed.path, listed.depth);
-        for entry in listed
+    fn visit(&mut self, visited: &mut VisitedDir<'_>) {
+        let is_denied = self.enter(visited.path, visited.depth);
+        for entry in visited
             .entries
             .iter()
             .filter(|entry| entry.kind == EntryKind::File)
         {
-            let Ok(about) = listed.dir.symlink_metadata(&entry.name) else {
+            let Ok(metadata) = visited.dir.symlink_metadata(&entry.name) else {
                 continue;
             };
-            if !about.is_file() || about.nlink() <= 1 {
+            if !metadata.is_file() || metadata.nlink() <= 1 {
                 continue;
             }
-            let path = listed.path.join(&entry.name);
-            if self.is_too_deep(&path) || self.rules.is_secret_file(&path, is_kept) {
-                self.found.insert((about.dev(), about.ino()));
+            let path = visited.path.join(&entry.name);
+            if self.is_too_deep(&path) || self.rules.is_secret_file(&path, is_denied) {
+                self.found.insert((metadata.dev(), metadata.ino()));
             }
         }
     }
 
-    // A file in a directory that cannot be opened cannot be read there; under another name it is the system's to refuse.
+    // A file in a directory that cannot be opened cannot be read there either. Under another name,
+    // access is the system's decision.
     fn unopened(&mut self, _path: &Path) {}
 }
 
@@ -117,7 +122,8 @@ mod tests {
     use super::*;
     use crate::files::FileRules;
 
-    /// What a search for hard links costs in a chain of directories: opens, and bytes of paths compared with rules.
+    /// Cost of a search for hard links in a chain of directories: opens, and bytes of paths
+    /// compared with rules.
     fn cost(depth: usize) -> (usize, usize, usize) {
         let temp = tempfile::tempdir().unwrap();
         fs::write(temp.path().join(".env"), "KEY=1\n").unwrap();
@@ -135,12 +141,13 @@ mod tests {
             found: HashSet::new(),
             matched_bytes: 0,
         };
-        let walked = walk(&root.dir, WALK_ENTRIES, &mut finder).unwrap();
-        assert!(walked.is_whole);
-        (walked.opened, finder.matched_bytes, finder.found.len())
+        let summary = walk(&root.dir, WALK_ENTRIES, &mut finder).unwrap();
+        assert!(summary.is_complete);
+        (summary.opened, finder.matched_bytes, finder.found.len())
     }
 
-    // It used to open and match the whole path of every entry: the cost grew with the square of the depth, and more.
+    // The search used to open and match the whole path of every entry, so its cost grew at least
+    // quadratically with depth.
     #[test]
     fn a_hard_link_in_a_deep_tree_costs_one_open_per_directory() {
         let (opened, bytes, found) = cost(1_500);
@@ -149,12 +156,12 @@ mod tests {
         assert_eq!(twice, 2 * 3_000 + 1);
         assert_eq!(
             more, bytes,
-            "what is deeper than any path is not compared with rules"
+            "paths beyond the length limit are not compared with rules"
         );
     }
 
     #[test]
-    fn a_hard_link_deeper_than_any_path_counts_as_kept() {
+    fn hard_link_beyond_the_path_limit_counts_as_denied() {
         let temp = tempfile::tempdir().unwrap();
         let root = Root::open(temp.path(), &FileRules::default()).unwrap();
         let mut dir = root.dir.try_clone().unwrap();
@@ -166,8 +173,16 @@ mod tests {
             dir = dir.open_dir("a-name-of-20-letters").unwrap();
         }
         root.dir.hard_link("plain", &dir, "hidden").unwrap();
-        let about = |name: &str| root.dir.symlink_metadata(name).unwrap();
-        assert!(Twins::default().check(&root, &about("plain"), "").is_err());
-        assert!(Twins::default().check(&root, &about("other"), "").is_ok());
+        let metadata = |name: &str| root.dir.symlink_metadata(name).unwrap();
+        assert!(
+            DeniedHardLinks::default()
+                .check(&root, &metadata("plain"), "")
+                .is_err()
+        );
+        assert!(
+            DeniedHardLinks::default()
+                .check(&root, &metadata("other"), "")
+                .is_ok()
+        );
     }
 }

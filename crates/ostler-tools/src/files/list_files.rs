@@ -1,57 +1,58 @@
-//! `list_files`: what is in a directory, or what matches a glob below it.
+//! `list_files`: lists a directory, or the paths below it that match a glob.
 
 use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Answer;
+use super::Render;
 use super::limits::{LIST_ENTRIES, WALK_ENTRIES};
 use super::pattern::Pattern;
-use super::resolve::Kind;
+use super::resolve::FileKind;
 use super::root::Root;
 use super::rules::Access;
-use super::walk::{Entry, Met, Walk, Walked};
+use super::walk::{ListedDir, Walk, WalkEntry, WalkScope};
 use crate::ToolError;
 use crate::names::quoted;
 
-/// What to list.
+/// Arguments of `list_files`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListFiles {
-    /// The directory, relative to the workspace; the workspace itself if left out.
+    /// The directory, relative to the workspace; the workspace itself if omitted.
     path: Option<String>,
-    /// A glob: then everything below the directory that matches is listed, at any depth. `*.rs` matches names anywhere,
-    /// `src/**/*.rs` matches paths from the directory on. Without it, only the directory's own entries are listed.
+    /// A glob. With it, everything below the directory that matches is listed, at any depth. `*.rs`
+    /// matches names anywhere, `src/**/*.rs` matches paths relative to the directory. Without it,
+    /// only the directory's own entries are listed.
     pattern: Option<String>,
     /// Whether to list names that begin with a dot.
     hidden: Option<bool>,
 }
 
-/// What there is.
+/// Result of `list_files`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Listed {
+pub(crate) struct Listing {
     path: String,
-    entries: Vec<Shown>,
+    entries: Vec<ListingEntry>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
-struct Shown {
+struct ListingEntry {
     path: String,
     kind: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
-    /// Whether a rule keeps it from being read.
+    /// Whether a rule denies reading it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     denied: bool,
 }
 
-impl Answer for Listed {
+impl Render for Listing {
     fn text(&self) -> String {
         let mut text = String::new();
-        for Shown {
+        for ListingEntry {
             path, kind, denied, ..
         } in &self.entries
         {
@@ -62,10 +63,10 @@ impl Answer for Listed {
                 "other" => " (not a file)",
                 _ => "",
             });
-            text.push_str(if *denied { " (kept from you)\n" } else { "\n" });
+            text.push_str(if *denied { " (denied)\n" } else { "\n" });
         }
         if self.entries.is_empty() {
-            text.push_str("(nothing)\n");
+            text.push_str("(empty)\n");
         }
         for note in &self.notes {
             text.push_str(&format!("[{note}]\n"));
@@ -74,9 +75,9 @@ impl Answer for Listed {
     }
 }
 
-/// Lists.
-pub(crate) fn run(root: &Root, args: &ListFiles) -> Result<Listed, ToolError> {
-    let given = root.given(args.path.as_deref().unwrap_or("."), Access::Read)?;
+/// Lists the entries.
+pub(crate) fn run(root: &Root, args: &ListFiles) -> Result<Listing, ToolError> {
+    let given = root.parse_path(args.path.as_deref().unwrap_or("."), Access::Read)?;
     let pattern = args
         .pattern
         .as_deref()
@@ -84,34 +85,34 @@ pub(crate) fn run(root: &Root, args: &ListFiles) -> Result<Listed, ToolError> {
         .transpose()?;
     let start = root.directory(&given)?;
     let real = start.real.clone();
-    let walked = if args.hidden == Some(true) {
-        Walked::Sources
+    let scope = if args.hidden == Some(true) {
+        WalkScope::Sources
     } else {
-        Walked::Visible
+        WalkScope::Visible
     };
-    let mut walk = Walk::new(root, start, walked);
+    let mut walk = Walk::new(root, start, scope);
     let mut entries = Vec::new();
     let mut is_full = false;
-    for met in &mut walk {
-        let meant = |entry: &&Entry| {
+    for dir in &mut walk {
+        let is_match = |entry: &&WalkEntry| {
             pattern
                 .as_ref()
                 .is_none_or(|pattern| pattern.matches(below(&entry.path, &real)))
         };
-        for entry in met.entries.iter().filter(meant) {
+        for entry in dir.entries.iter().filter(is_match) {
             if entries.len() == LIST_ENTRIES {
                 is_full = true;
                 break;
             }
-            entries.push(shown(root, &met, entry));
+            entries.push(listing_entry(root, &dir, entry));
         }
         if is_full || pattern.is_none() {
             break;
         }
     }
-    entries.sort_by(|one: &Shown, other| Path::new(&one.path).cmp(Path::new(&other.path)));
+    entries.sort_by(|one: &ListingEntry, other| Path::new(&one.path).cmp(Path::new(&other.path)));
     let notes = notes(&walk, is_full);
-    Ok(Listed {
+    Ok(Listing {
         path: path_or_dot(&real),
         entries,
         notes,
@@ -122,23 +123,23 @@ fn notes(walk: &Walk<'_>, is_full: bool) -> Vec<String> {
     let mut notes = Vec::new();
     if is_full {
         notes.push(format!(
-            "only the first {LIST_ENTRIES}: give a narrower `path` or `pattern`"
+            "only the first {LIST_ENTRIES} entries: give a narrower `path` or `pattern`"
         ));
     }
-    if walk.is_cut_short() {
+    if walk.is_truncated() {
         notes.push(format!(
-            "not everything was looked at, only {WALK_ENTRIES} entries: give a narrower `path`"
+            "incomplete, only {WALK_ENTRIES} entries were examined: give a narrower `path`"
         ));
     }
     if walk.hidden > 0 {
         notes.push(format!(
-            "{} left out whose names begin with a dot: set `hidden` to see them",
+            "{} omitted whose names begin with a dot: set `hidden` to see them",
             walk.hidden
         ));
     }
     if walk.ignored > 0 {
         notes.push(format!(
-            "{} left out that git ignores: give such a directory as `path` to see into it",
+            "{} omitted because git ignores them: give an ignored directory as `path` to list it",
             walk.ignored
         ));
     }
@@ -148,22 +149,22 @@ fn notes(walk: &Walk<'_>, is_full: bool) -> Vec<String> {
     notes
 }
 
-fn shown(root: &Root, met: &Met, entry: &Entry) -> Shown {
+fn listing_entry(root: &Root, dir: &ListedDir, entry: &WalkEntry) -> ListingEntry {
     let kind = match entry.kind {
-        Kind::File => "file",
-        Kind::Directory => "directory",
-        Kind::Link => "link",
-        Kind::Other => "other",
+        FileKind::File => "file",
+        FileKind::Directory => "directory",
+        FileKind::Link => "link",
+        FileKind::Other => "other",
     };
-    let denied = root.rules.is_secret(&entry.path, entry.kind.sort());
-    let has_size = entry.kind == Kind::File && !denied;
-    let about = has_size
-        .then(|| met.dir.symlink_metadata(&entry.name).ok())
+    let denied = root.rules.is_secret(&entry.path, entry.kind.target_kind());
+    let has_size = entry.kind == FileKind::File && !denied;
+    let metadata = has_size
+        .then(|| dir.dir.symlink_metadata(&entry.name).ok())
         .flatten();
-    Shown {
+    ListingEntry {
         path: entry.path.to_string_lossy().into_owned(),
         kind,
-        size: about.map(|about| about.len()),
+        size: metadata.map(|metadata| metadata.len()),
         denied,
     }
 }

@@ -1,63 +1,66 @@
-//! `make_directory`: a directory and those above it.
+//! `make_directory`: creates a directory and its missing parents.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Answer;
+use super::Render;
 use super::root::Root;
 use super::rules::Access;
 use crate::names::quoted;
 use crate::{Code, ToolError};
 
-/// What to make.
+/// Arguments of `make_directory`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MakeDirectory {
-    /// The directory, relative to the workspace. Those above it that are missing are made too.
+    /// The directory, relative to the workspace. Missing parents are created too.
     path: String,
 }
 
-/// What was made.
+/// Result of `make_directory`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Made {
+pub(crate) struct MadeDirectory {
     path: String,
-    /// How many directories are new; none if it was there already.
+    /// Number of directories created; 0 if the directory already existed.
     created: usize,
 }
 
-impl Answer for Made {
+impl Render for MadeDirectory {
     fn text(&self) -> String {
         match self.created {
-            0 => format!("the directory {} was there already", quoted(&self.path)),
-            _ => format!("made the directory {}", quoted(&self.path)),
+            0 => format!("the directory {} already exists", quoted(&self.path)),
+            _ => format!("created the directory {}", quoted(&self.path)),
         }
     }
 }
 
-/// Makes the directory.
-pub(crate) fn run(root: &Root, args: &MakeDirectory) -> Result<Made, ToolError> {
-    let given = root.given(&args.path, Access::Read)?;
-    let made = match root.open_dir(&given.path) {
+/// Creates the directory.
+pub(crate) fn run(root: &Root, args: &MakeDirectory) -> Result<MadeDirectory, ToolError> {
+    let given = root.parse_path(&args.path, Access::Read)?;
+    let created = match root.open_dir(&given.path) {
         Ok(_) => 0,
         Err(_) => {
             given.check_new()?;
-            root.make_directories(&given.path, &given.shown)
+            root.make_directories(&given.path, &given.display)
                 .map_err(in_the_way)?
-                .keep()
+                .commit()
         }
     };
-    Ok(Made {
-        path: root.would_be(&given)?.to_string_lossy().into_owned(),
-        created: made,
+    Ok(MadeDirectory {
+        path: root
+            .prospective_path(&given)?
+            .to_string_lossy()
+            .into_owned(),
+        created: created,
     })
 }
 
-/// What keeps a directory from being made is something else of its name.
+/// Turns the error about a file in the way into `exists`.
 fn in_the_way(error: ToolError) -> ToolError {
     match error.code {
         Code::NotADirectory => ToolError::new(
             Code::Exists,
-            format!("{}: take another name, or move it away", error.message),
+            format!("{}: choose another name, or move the file", error.message),
         ),
         _ => error,
     }

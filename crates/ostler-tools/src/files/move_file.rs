@@ -1,4 +1,4 @@
-//! `move_file`: another name for a file or directory, inside the workspace.
+//! `move_file`: moves or renames a file or directory inside the workspace.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -6,33 +6,34 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Answer;
-use super::bare;
-use super::given::Given;
+use super::Render;
+use super::atomic_write::rename_new;
+use super::bare_repository;
+use super::given_path::GivenPath;
 use super::open::not_a_file;
-use super::resolve::{Kind, Links, Made, Place};
+use super::resolve::{CreatedDirs, FileKind, LinkMode, ResolvedPath};
 use super::root::Root;
-use super::rules::{Access, Sort};
-use super::steered::in_git_directory;
-use super::store::rename_new;
-use super::walk::{Walk, Walked};
+use super::rules::{Access, TargetKind};
+use super::walk::{Walk, WalkScope};
+use super::write_checks::in_git_directory;
 use crate::names::quoted;
 use crate::repository::directory::is_git_directory;
 use crate::{Code, ToolError};
 
-/// What to move.
+/// Arguments of `move_file`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MoveFile {
     /// The file or directory, relative to the workspace.
     from: String,
-    /// Its new path, with the name, relative to the workspace. Directories that are missing are made.
+    /// The full new path, including the name, relative to the workspace. Missing directories are
+    /// created.
     to: String,
     /// Whether a file at the new path may be replaced.
     overwrite: Option<bool>,
 }
 
-/// What was moved.
+/// Result of `move_file`.
 #[derive(Debug, Serialize)]
 pub(crate) struct Moved {
     from: String,
@@ -40,10 +41,10 @@ pub(crate) struct Moved {
     replaced: bool,
 }
 
-impl Answer for Moved {
+impl Render for Moved {
     fn text(&self) -> String {
         let replaced = if self.replaced {
-            ", replacing what was there"
+            ", replacing the existing file"
         } else {
             ""
         };
@@ -55,42 +56,42 @@ impl Answer for Moved {
     }
 }
 
-/// Moves. A link is moved itself; what it points to stays.
+/// Moves the entry. A link itself is moved; its target stays.
 pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
-    let from = root.given(&args.from, Access::Write)?;
-    let to = root.given(&args.to, Access::Write)?;
+    let from = root.parse_path(&args.from, Access::Write)?;
+    let to = root.parse_path(&args.to, Access::Write)?;
     if from.is_root() || to.is_root() {
         return Err(ToolError::new(
             Code::BadArguments,
-            "the workspace itself is neither moved nor replaced",
+            "the workspace itself cannot be moved or replaced",
         ));
     }
     to.check_new()?;
-    let source = root.place(&from, Links::Keep)?;
+    let source = root.resolve(&from, LinkMode::NoFollow)?;
     let kind = source.kind();
     root.rules.check(
         &source.real,
         Access::Write,
-        kind.map_or(Sort::File, Kind::sort),
+        kind.map_or(TargetKind::File, FileKind::target_kind),
     )?;
     root.check_git(&source.real)?;
-    let (kind, sort) = match kind {
+    let (kind, target_kind) = match kind {
         None => return Err(source.missing()),
-        Some(Kind::Other) => return Err(not_a_file(&source)),
-        Some(kind) => (kind, kind.sort()),
+        Some(FileKind::Other) => return Err(not_a_file(&source)),
+        Some(kind) => (kind, kind.target_kind()),
     };
-    let new = root.would_be_named(&to)?;
+    let new = root.prospective_entry(&to)?;
     let mut guarded = vec![source.real.clone(), new.clone()];
-    if sort == Sort::Directory {
+    if target_kind == TargetKind::Directory {
         guarded.extend(check_tree(root, (&from, &new), &source)?);
-    } else if kind == Kind::Link {
+    } else if kind == FileKind::Link {
         root.check_link(&new)?;
     }
     root.check_approved(&guarded.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     let may_replace = args.overwrite == Some(true);
-    let (target, made) = target(root, &to, sort)?;
-    let replaced = check_target(&target, sort, may_replace)?;
-    bare::check(&target.dir, &target.name, &target.shown)?;
+    let (target, created) = target(root, &to, target_kind)?;
+    let replaced = check_target(&target, target_kind, may_replace)?;
+    bare_repository::check(&target.dir, &target.name, &target.display)?;
     let renamed = if replaced {
         source.dir.rename(&source.name, &target.dir, &target.name)
     } else {
@@ -99,17 +100,17 @@ pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
     renamed.map_err(|error| match error.kind() {
         ErrorKind::InvalidInput => source.error(
             Code::BadArguments,
-            "cannot be moved into itself: give a path outside of it",
+            "cannot be moved into itself: give a path outside it",
         ),
         ErrorKind::CrossesDevices => {
             source.error(Code::Io, "and the new path are on different file systems")
         }
-        _ => target.told(&error),
+        _ => target.io_error(&error),
     })?;
-    if let Some(made) = made {
-        made.keep();
+    if let Some(created) = created {
+        created.commit();
     }
-    let name = |place: &Place| place.real.to_string_lossy().into_owned();
+    let name = |resolved: &ResolvedPath| resolved.real.to_string_lossy().into_owned();
     Ok(Moved {
         from: name(&source),
         to: name(&target),
@@ -117,47 +118,48 @@ pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
     })
 }
 
-/// A directory is only moved if nothing in it is kept from a model or from being changed: under a new name, a rule that
-/// names its path would no longer find it. Nor may anything in it be that at the new path. Returns what a person has to approve.
+/// Checks that nothing in a directory is denied or read-only, at the old path or the new one: after
+/// a move, a rule that names the old path would no longer match. Returns the paths that a person
+/// has to approve.
 fn check_tree(
     root: &Root,
-    (from, new): (&Given, &Path),
-    source: &Place,
+    (from, new): (&GivenPath, &Path),
+    source: &ResolvedPath,
 ) -> Result<Vec<PathBuf>, ToolError> {
     let directory = root.directory(from)?;
     if directory.real != source.real {
-        return Err(source.error(Code::Io, "changed while it was looked at: try again"));
+        return Err(source.error(Code::Io, "changed during the check: try again"));
     }
-    let as_a_whole = |error: ToolError| {
+    let cannot_move = |error: ToolError| {
         ToolError::new(
             error.code,
             format!(
                 "{} cannot be moved as a whole: {}",
-                source.shown, error.message
+                source.display, error.message
             ),
         )
     };
     let mut guarded: Vec<PathBuf> = Vec::new();
-    let mut walk = Walk::new(root, directory, Walked::Everything);
-    for met in &mut walk {
-        let has_head = met
+    let mut walk = Walk::new(root, directory, WalkScope::Everything);
+    for dir in &mut walk {
+        let has_head = dir
             .entries
             .iter()
             .any(|entry| entry.name.eq_ignore_ascii_case("HEAD"));
-        if has_head && is_git_directory(&met.dir, Path::new("")) {
-            return Err(as_a_whole(in_git_directory(&source.real)));
+        if has_head && is_git_directory(&dir.dir, Path::new("")) {
+            return Err(cannot_move(in_git_directory(&source.real)));
         }
-        for entry in &met.entries {
+        for entry in &dir.entries {
             let below = entry.path.strip_prefix(&source.real).unwrap_or(&entry.path);
             let paths = [entry.path.clone(), new.join(below)];
             for path in &paths {
                 root.rules
-                    .check(path, Access::Write, entry.kind.sort())
-                    .map_err(as_a_whole)?;
-                root.check_steered(path).map_err(as_a_whole)?;
+                    .check(path, Access::Write, entry.kind.target_kind())
+                    .map_err(cannot_move)?;
+                root.check_referenced(path).map_err(cannot_move)?;
             }
-            if entry.kind == Kind::Link {
-                root.check_link(&paths[1]).map_err(as_a_whole)?;
+            if entry.kind == FileKind::Link {
+                root.check_link(&paths[1]).map_err(cannot_move)?;
             }
             let is_known = |path: &PathBuf| guarded.iter().any(|known| path.starts_with(known));
             let more: Vec<PathBuf> = paths
@@ -167,49 +169,58 @@ fn check_tree(
             guarded.extend(more);
         }
     }
-    if walk.is_cut_short() || walk.unopened > 0 {
+    if walk.is_truncated() || walk.unopened > 0 {
         return Err(source.error(
             Code::DeniedByPolicy,
-            "holds more than can be checked against the rules: move parts",
+            "contains more than can be checked against the rules: move parts of it",
         ));
     }
     Ok(guarded)
 }
 
-/// Where it goes, once the directories are made. The rules are asked before anything is made.
-fn target(root: &Root, to: &Given, sort: Sort) -> Result<(Place, Option<Made>), ToolError> {
-    let (place, made) = match root.place(to, Links::Keep) {
+/// Resolves the target and creates its missing directories. The rules are checked before anything
+/// is created.
+fn target(
+    root: &Root,
+    to: &GivenPath,
+    target_kind: TargetKind,
+) -> Result<(ResolvedPath, Option<CreatedDirs>), ToolError> {
+    let (resolved, created) = match root.resolve(to, LinkMode::NoFollow) {
         Err(error) if error.code == Code::FileNotFound => {
-            root.check(&root.would_be_named(to)?, Access::Write, sort)?;
+            root.check(&root.prospective_entry(to)?, Access::Write, target_kind)?;
             let Some(parent) = to.path.parent() else {
                 return Err(error);
             };
-            let made = root.make_directories(parent, &to.shown)?;
-            (root.place(to, Links::Keep)?, Some(made))
+            let created = root.make_directories(parent, &to.display)?;
+            (root.resolve(to, LinkMode::NoFollow)?, Some(created))
         }
-        place => (place?, None),
+        resolved => (resolved?, None),
     };
-    root.check(&place.real, Access::Write, sort)?;
-    place.check(root, Access::Write)?;
-    Ok((place, made))
+    root.check(&resolved.real, Access::Write, target_kind)?;
+    resolved.check(root, Access::Write)?;
+    Ok((resolved, created))
 }
 
-/// Whether something is replaced, if it may be.
-fn check_target(target: &Place, sort: Sort, may_replace: bool) -> Result<bool, ToolError> {
+/// Returns whether something is replaced, or an error if it may not be.
+fn check_target(
+    target: &ResolvedPath,
+    target_kind: TargetKind,
+    may_replace: bool,
+) -> Result<bool, ToolError> {
     match target.kind() {
         None => Ok(false),
-        Some(Kind::Directory) => Err(target.error(
+        Some(FileKind::Directory) => Err(target.error(
             Code::Exists,
-            "is a directory that exists: give the whole new path, with the name",
+            "is an existing directory: give the full new path, including the name",
         )),
-        Some(Kind::Other) => Err(not_a_file(target)),
-        Some(Kind::File | Kind::Link) if sort == Sort::Directory => {
+        Some(FileKind::Other) => Err(not_a_file(target)),
+        Some(FileKind::File | FileKind::Link) if target_kind == TargetKind::Directory => {
             Err(target.error(Code::Exists, "is a file: a directory cannot take its place"))
         }
-        Some(Kind::File | Kind::Link) if may_replace => Ok(true),
-        Some(Kind::File | Kind::Link) => Err(target.error(
+        Some(FileKind::File | FileKind::Link) if may_replace => Ok(true),
+        Some(FileKind::File | FileKind::Link) => Err(target.error(
             Code::Exists,
-            "exists already: set `overwrite` to replace it, or take another name",
+            "already exists: set `overwrite` to replace it, or choose another name",
         )),
     }
 }

@@ -1,4 +1,5 @@
-//! The globs that a model gives: at any depth if they name no directory, else from where the tool starts.
+//! Globs in tool arguments: they match at any depth if they name no directory, otherwise from the
+//! tool's starting directory.
 
 use std::path::Path;
 
@@ -7,18 +8,18 @@ use globset::{GlobBuilder, GlobSet};
 use super::limits::PATTERN_BYTES;
 use crate::{Code, ToolError};
 
-/// How much is told of why a glob is none.
-const WHY_BYTES: usize = 200;
+/// Maximum length of the reason given for an invalid glob.
+const REASON_BYTES: usize = 200;
 
-/// A glob, ready to be asked.
+/// A compiled glob.
 #[derive(Debug)]
 pub(super) struct Pattern {
     glob: GlobSet,
-    is_of_names: bool,
+    matches_names: bool,
 }
 
 impl Pattern {
-    /// Reads a glob; `field` is what the argument is called.
+    /// Parses a glob; `field` is the name of the argument.
     pub(super) fn new(text: &str, field: &str) -> Result<Self, ToolError> {
         check_length(text, field)?;
         let body = text
@@ -26,32 +27,32 @@ impl Pattern {
             .or_else(|| text.strip_prefix('/'))
             .unwrap_or(text);
         if body.is_empty() {
-            let message = format!(
-                "`{field}` is empty: give a glob such as `*.rs` or `src/**`, or leave it out"
-            );
+            let message =
+                format!("`{field}` is empty: give a glob such as `*.rs` or `src/**`, or omit it");
             return Err(ToolError::new(Code::BadArguments, message));
         }
-        // As a set, since that is an error when it cannot be compiled; a single glob panics.
+        // Built as a set, because that returns an error when it cannot be compiled; a single glob
+        // panics.
         let glob = GlobBuilder::new(body)
             .literal_separator(true)
             .build()
             .and_then(|glob| GlobSet::new([glob]));
         let glob = glob.map_err(|error| {
-            let mut why = error.kind().to_string();
-            why.truncate(why.floor_char_boundary(WHY_BYTES));
+            let mut reason = error.kind().to_string();
+            reason.truncate(reason.floor_char_boundary(REASON_BYTES));
             let message =
-                format!("`{field}` is not a glob: {why} (such as `*.rs`, `src/**/*.{{js,ts}}`)");
+                format!("`{field}` is not a glob: {reason} (such as `*.rs`, `src/**/*.{{js,ts}}`)");
             ToolError::new(Code::BadArguments, message)
         })?;
         Ok(Self {
             glob,
-            is_of_names: !text.contains('/'),
+            matches_names: !text.contains('/'),
         })
     }
 
-    /// Whether a path, relative to where the tool starts, is meant.
+    /// Returns true if a path, relative to the tool's starting directory, matches.
     pub(super) fn matches(&self, path: &Path) -> bool {
-        if self.is_of_names {
+        if self.matches_names {
             path.file_name()
                 .is_some_and(|name| self.glob.is_match(name))
         } else {
@@ -60,7 +61,7 @@ impl Pattern {
     }
 }
 
-/// Refuses a pattern that is too long to be meant.
+/// Refuses an overlong pattern.
 pub(super) fn check_length(text: &str, field: &str) -> Result<(), ToolError> {
     if text.len() > PATTERN_BYTES {
         let message = format!("`{field}` has more than {PATTERN_BYTES} bytes: give a shorter one");
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_glob_without_a_directory_holds_at_any_depth() {
+    fn glob_without_a_directory_matches_at_any_depth() {
         for (glob, path, expected) in [
             ("*.rs", "a.rs", true),
             ("*.rs", "src/a.rs", true),
@@ -90,7 +91,7 @@ mod tests {
         }
     }
     #[test]
-    fn a_glob_that_is_too_deep_is_an_error() {
+    fn deeply_nested_glob_is_an_error() {
         for depth in [150, 1_000] {
             let glob = format!("{}{}", "{a,".repeat(depth), "}".repeat(depth));
             let error = Pattern::new(&glob, "pattern").unwrap_err();

@@ -1,4 +1,4 @@
-//! `read_file`: a text file or some of its lines, never more than a model can take.
+//! `read_file`: reads a text file or some of its lines, up to a fixed limit.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Seek};
@@ -6,39 +6,39 @@ use std::io::{BufRead, BufReader, Read as _, Seek};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Answer;
-use super::cut::marked;
-use super::hard_links::Twins;
+use super::Render;
+use super::hard_links::DeniedHardLinks;
 use super::limits::{HEAD_BYTES, LINE_CHARS, READ_BYTES, READ_LINES, SCAN_BYTES};
 use super::open::{binary, open_at};
-use super::resolve::{Links, Place};
+use super::resolve::{LinkMode, ResolvedPath};
 use super::root::Root;
 use super::rules::Access;
+use super::truncate::with_marker;
 use crate::{Code, ToolError};
 
-/// What to read.
+/// Arguments of `read_file`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ReadFile {
     /// The file, relative to the workspace.
     path: String,
-    /// The first line to give, counted from 1.
+    /// The first line to return, counted from 1.
     offset: Option<u64>,
-    /// How many lines to give.
+    /// The number of lines to return.
     limit: Option<u64>,
-    /// Whether to put its number before each line.
+    /// Whether to prefix each line with its number.
     line_numbers: Option<bool>,
 }
 
-/// What was read.
+/// Result of `read_file`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Read {
+pub(crate) struct ReadResult {
     path: String,
     content: String,
-    /// The number of the first line of the content.
+    /// Number of the first line of the content.
     first_line: u64,
     lines: u64,
-    /// How many lines the file has, if its end was reached.
+    /// Number of lines in the file, if its end was reached.
     #[serde(skip_serializing_if = "Option::is_none")]
     total_lines: Option<u64>,
     size: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Read {
     note: Option<String>,
 }
 
-impl Answer for Read {
+impl Render for ReadResult {
     fn text(&self) -> String {
         match &self.note {
             None if self.content.is_empty() => "(the file is empty)".to_owned(),
@@ -63,8 +63,8 @@ impl Answer for Read {
     }
 }
 
-/// Reads.
-pub(crate) fn run(root: &Root, args: &ReadFile) -> Result<Read, ToolError> {
+/// Reads the file.
+pub(crate) fn run(root: &Root, args: &ReadFile) -> Result<ReadResult, ToolError> {
     for (name, number) in [("offset", args.offset), ("limit", args.limit)] {
         if number == Some(0) {
             return Err(ToolError::new(
@@ -73,59 +73,63 @@ pub(crate) fn run(root: &Root, args: &ReadFile) -> Result<Read, ToolError> {
             ));
         }
     }
-    let given = root.given(&args.path, Access::Read)?;
-    let place = root.place(&given, Links::Follow)?;
-    let (mut file, about) = open_at(root, &place, &Twins::default())?;
-    let size = about.len();
-    check_head(&mut file, &place)?;
+    let given = root.parse_path(&args.path, Access::Read)?;
+    let resolved = root.resolve(&given, LinkMode::Follow)?;
+    let (mut file, metadata) = open_at(root, &resolved, &DeniedHardLinks::default())?;
+    let size = metadata.len();
+    check_head(&mut file, &resolved)?;
     if args.offset.is_none() && args.limit.is_none() && size > READ_BYTES {
-        let says = format!(
-            "has {size} bytes, more than the {READ_BYTES} of one read: read a part of it with `offset` and `limit` \
-             (lines), or look for what you need with search_files"
+        let message = format!(
+            "has {size} bytes, more than the {READ_BYTES} of one read: read a part with `offset` \
+             and `limit` (lines), or find what you need with search_files"
         );
-        return Err(place.error(Code::TooLarge, &says));
+        return Err(resolved.error(Code::TooLarge, &message));
     }
     let first_line = args.offset.unwrap_or(1);
-    let mut lines = Lines::new(BufReader::new(file), &place);
+    let mut lines = LineReader::new(BufReader::new(file), &resolved);
     for skipped in 1..first_line {
-        if !lines.skip()? {
-            return Err(past_the_end(&place, skipped - 1));
+        if !lines.skip_line()? {
+            return Err(past_the_end(&resolved, skipped - 1));
         }
     }
     let mut read = collect(&mut lines, args, first_line)?;
     if read.lines == 0 && first_line > 1 {
-        return Err(past_the_end(&place, first_line - 1));
+        return Err(past_the_end(&resolved, first_line - 1));
     }
     read.size = size;
     Ok(read)
 }
 
-fn past_the_end(place: &Place, lines: u64) -> ToolError {
-    place.error(
+fn past_the_end(resolved: &ResolvedPath, lines: u64) -> ToolError {
+    resolved.error(
         Code::BadArguments,
         &format!("has only {lines} lines: give a smaller `offset`"),
     )
 }
 
-/// A file that is no text is told from the beginning of it.
-pub(super) fn check_head(file: &mut File, place: &Place) -> Result<(), ToolError> {
+/// Refuses a file whose beginning shows that it is not text.
+pub(super) fn check_head(file: &mut File, resolved: &ResolvedPath) -> Result<(), ToolError> {
     let mut head = Vec::new();
     let read = (&*file)
         .take(HEAD_BYTES)
         .read_to_end(&mut head)
         .and_then(|_| file.rewind());
-    read.map_err(|error| place.told(&error))?;
+    read.map_err(|error| resolved.io_error(&error))?;
     if head.contains(&0) {
-        Err(binary(place))
+        Err(binary(resolved))
     } else {
         Ok(())
     }
 }
 
-fn collect(lines: &mut Lines<'_>, args: &ReadFile, first_line: u64) -> Result<Read, ToolError> {
-    let most = args.limit.unwrap_or(READ_LINES);
-    let mut read = Read {
-        path: lines.place.real.to_string_lossy().into_owned(),
+fn collect(
+    lines: &mut LineReader<'_>,
+    args: &ReadFile,
+    first_line: u64,
+) -> Result<ReadResult, ToolError> {
+    let max = args.limit.unwrap_or(READ_LINES);
+    let mut read = ReadResult {
+        path: lines.resolved.real.to_string_lossy().into_owned(),
         content: String::new(),
         first_line,
         lines: 0,
@@ -133,13 +137,13 @@ fn collect(lines: &mut Lines<'_>, args: &ReadFile, first_line: u64) -> Result<Re
         size: 0,
         note: None,
     };
-    while read.lines < most {
-        let Some(line) = lines.next()? else {
+    while read.lines < max {
+        let Some(line) = lines.next_line()? else {
             read.total_lines = Some(first_line - 1 + read.lines);
             return Ok(read);
         };
         if read.lines > 0 && (read.content.len() + line.len()) as u64 > READ_BYTES {
-            read.note = Some(goes_on(&read));
+            read.note = Some(more_follows(&read));
             return Ok(read);
         }
         if args.line_numbers == Some(true) {
@@ -152,85 +156,87 @@ fn collect(lines: &mut Lines<'_>, args: &ReadFile, first_line: u64) -> Result<Re
     if lines.is_at_end()? {
         read.total_lines = Some(first_line - 1 + read.lines);
     } else {
-        read.note = Some(goes_on(&read));
+        read.note = Some(more_follows(&read));
     }
     Ok(read)
 }
 
-fn goes_on(read: &Read) -> String {
-    let next = read.first_line + read.lines;
+fn more_follows(read: &ReadResult) -> String {
+    let next_line = read.first_line + read.lines;
     format!(
-        "lines {} to {}; the file goes on: read on with offset {next}",
+        "lines {} to {}; there is more: continue with offset {next_line}",
         read.first_line,
-        next - 1
+        next_line - 1
     )
 }
 
-/// The lines of a file, one after the other; no more of one is held than is shown.
-pub(super) struct Lines<'p> {
-    from: BufReader<File>,
-    place: &'p Place,
+/// Reader of a file's lines, one after the other. Holds no more of a line than is shown.
+pub(super) struct LineReader<'p> {
+    reader: BufReader<File>,
+    resolved: &'p ResolvedPath,
     seen: u64,
 }
 
-impl<'p> Lines<'p> {
-    pub(super) fn new(from: BufReader<File>, place: &'p Place) -> Self {
+impl<'p> LineReader<'p> {
+    pub(super) fn new(reader: BufReader<File>, resolved: &'p ResolvedPath) -> Self {
         Self {
-            from,
-            place,
+            reader,
+            resolved,
             seen: 0,
         }
     }
 
-    /// The next line with its end, cut if it is long.
-    fn next(&mut self) -> Result<Option<String>, ToolError> {
-        // Enough for the characters that are shown, whatever their size, and for one that is cut through.
-        let mut kept = Vec::new();
-        let Some(bytes) = self.pass(LINE_CHARS * 4 + 4, &mut kept)? else {
+    /// Returns the next line with its line ending, truncated if it is long.
+    fn next_line(&mut self) -> Result<Option<String>, ToolError> {
+        // Enough for the characters that are shown, whatever their size, and for one that is split.
+        let mut start = Vec::new();
+        let Some(bytes) = self.consume_line(LINE_CHARS * 4 + 4, &mut start)? else {
             return Ok(None);
         };
-        let is_whole = bytes == kept.len();
-        let text = match std::str::from_utf8(&kept) {
+        let is_whole = bytes == start.len();
+        let text = match std::str::from_utf8(&start) {
             Ok(text) => text,
-            // A character may be cut through where we stopped to keep; anywhere else this is no text.
+            // A character may be split at the point of truncation; anywhere else, invalid UTF-8
+            // means binary.
             Err(error) if !is_whole && error.error_len().is_none() => {
-                std::str::from_utf8(&kept[..error.valid_up_to()]).unwrap_or_default()
+                std::str::from_utf8(&start[..error.valid_up_to()]).unwrap_or_default()
             }
-            Err(_) => return Err(binary(self.place)),
+            Err(_) => return Err(binary(self.resolved)),
         };
         let body = text.trim_end_matches(['\r', '\n']);
         match body.char_indices().nth(LINE_CHARS) {
             None if is_whole => Ok(Some(text.to_owned())),
-            None => Ok(Some(marked(body, bytes - body.len()) + "\n")),
-            Some((at, _)) => Ok(Some(marked(&body[..at], bytes - at) + "\n")),
+            None => Ok(Some(with_marker(body, bytes - body.len()) + "\n")),
+            Some((at, _)) => Ok(Some(with_marker(&body[..at], bytes - at) + "\n")),
         }
     }
 
-    /// Goes past a line; false at the end of the file.
-    pub(super) fn skip(&mut self) -> Result<bool, ToolError> {
-        Ok(self.pass(0, &mut Vec::new())?.is_some())
+    /// Skips a line; returns false at the end of the file.
+    pub(super) fn skip_line(&mut self) -> Result<bool, ToolError> {
+        Ok(self.consume_line(0, &mut Vec::new())?.is_some())
     }
 
     fn is_at_end(&mut self) -> Result<bool, ToolError> {
         let rest = self
-            .from
+            .reader
             .fill_buf()
-            .map_err(|error| self.place.told(&error))?;
+            .map_err(|error| self.resolved.io_error(&error))?;
         Ok(rest.is_empty())
     }
 
-    /// Goes past a line, keeps its beginning while no more than `most` is kept, and says how long it was.
-    pub(super) fn pass(
+    /// Consumes a line, appends its beginning until `start` holds `max` bytes, and returns its full
+    /// length.
+    pub(super) fn consume_line(
         &mut self,
-        most: usize,
-        kept: &mut Vec<u8>,
+        max: usize,
+        start: &mut Vec<u8>,
     ) -> Result<Option<usize>, ToolError> {
         let mut bytes = 0;
         loop {
             let buffer = self
-                .from
+                .reader
                 .fill_buf()
-                .map_err(|error| self.place.told(&error))?;
+                .map_err(|error| self.resolved.io_error(&error))?;
             if buffer.is_empty() {
                 return Ok((bytes > 0).then_some(bytes));
             }
@@ -239,16 +245,16 @@ impl<'p> Lines<'p> {
                 .position(|byte| *byte == b'\n')
                 .map(|at| at + 1);
             let taken = end.unwrap_or(buffer.len());
-            let room = most.saturating_sub(kept.len()).min(taken);
-            kept.extend_from_slice(&buffer[..room]);
-            self.from.consume(taken);
+            let room = max.saturating_sub(start.len()).min(taken);
+            start.extend_from_slice(&buffer[..room]);
+            self.reader.consume(taken);
             bytes += taken;
             self.seen += taken as u64;
             if self.seen > SCAN_BYTES {
-                let says = format!(
-                    "is too large to be read as far as that: no more than {SCAN_BYTES} bytes are"
+                let message = format!(
+                    "is too large to read that far: at most {SCAN_BYTES} bytes are scanned"
                 );
-                return Err(self.place.error(Code::TooLarge, &says));
+                return Err(self.resolved.error(Code::TooLarge, &message));
             }
             if end.is_some() {
                 return Ok(Some(bytes));

@@ -1,4 +1,5 @@
-//! Where a path leads: an opened directory and a name in it. What happens there happens to that name, never to a path.
+//! Path resolution: an opened directory and a name in it. Operations act on that name, never on a
+//! path.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
@@ -7,42 +8,42 @@ use std::path::{Path, PathBuf};
 use cap_fs_ext::DirExt;
 use cap_std::fs::{Dir, FileType, Metadata};
 
-use super::bare;
-use super::given::Given;
+use super::bare_repository;
+use super::given_path::GivenPath;
+use super::io_errors::{display_path, io_error, outside};
 use super::limits::{LINKS, PATH_BYTES};
-use super::nearest;
 use super::root::{Directory, Root};
-use super::rules::{Access, Sort};
-use super::system::{outside, shown as quoted, told};
+use super::rules::{Access, TargetKind};
+use super::suggestions;
 use crate::{Code, ToolError};
 
-/// A name in a directory.
+/// A resolved path: a name in an opened directory.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ResolvedPath {
     /// The directory.
     pub(super) dir: Dir,
-    /// The name in it.
+    /// Name in the directory.
     pub(super) name: OsString,
-    /// Where it really is, relative to the workspace.
+    /// Real path, relative to the workspace.
     pub(super) real: PathBuf,
-    /// What is there, if anything.
-    pub(super) about: Option<Metadata>,
-    /// How messages name it.
-    pub(super) shown: String,
+    /// Metadata of the entry, if it exists.
+    pub(super) metadata: Option<Metadata>,
+    /// The path as messages show it.
+    pub(super) display: String,
 }
 
-/// What is done with a link at the end of a path.
+/// Treatment of a link at the end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Links {
-    /// What it points to is meant.
+pub(super) enum LinkMode {
+    /// The link is followed.
     Follow,
-    /// The link itself is meant.
-    Keep,
+    /// The link itself is used.
+    NoFollow,
 }
 
-/// What is at a name.
+/// Type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FileKind {
     /// A regular file.
     File,
     /// A directory.
@@ -53,170 +54,187 @@ pub(super) enum Kind {
     Other,
 }
 
-impl Kind {
-    pub(super) fn of(sort: FileType) -> Self {
-        match sort {
-            sort if sort.is_file() => Self::File,
-            sort if sort.is_dir() => Self::Directory,
-            sort if sort.is_symlink() => Self::Link,
+impl FileKind {
+    pub(super) fn of(file_type: FileType) -> Self {
+        match file_type {
+            file_type if file_type.is_file() => Self::File,
+            file_type if file_type.is_dir() => Self::Directory,
+            file_type if file_type.is_symlink() => Self::Link,
             _ => Self::Other,
         }
     }
 
-    pub(super) fn sort(self) -> Sort {
+    pub(super) fn target_kind(self) -> TargetKind {
         if self == Self::Directory {
-            Sort::Directory
+            TargetKind::Directory
         } else {
-            Sort::File
+            TargetKind::File
         }
     }
 }
 
-impl Place {
-    /// What is there, if anything.
-    pub(super) fn kind(&self) -> Option<Kind> {
-        self.about.as_ref().map(|about| Kind::of(about.file_type()))
+impl ResolvedPath {
+    /// Returns the type of the entry, if it exists.
+    pub(super) fn kind(&self) -> Option<FileKind> {
+        self.metadata
+            .as_ref()
+            .map(|metadata| FileKind::of(metadata.file_type()))
     }
 
-    /// Refuses what the rules forbid.
+    /// Refuses accesses that the rules forbid.
     pub(super) fn check(&self, root: &Root, access: Access) -> Result<(), ToolError> {
         root.check(
             &self.real,
             access,
-            self.kind().map_or(Sort::File, Kind::sort),
+            self.kind().map_or(TargetKind::File, FileKind::target_kind),
         )
     }
 
-    /// An error of the system, about this place.
-    pub(super) fn told(&self, error: &io::Error) -> ToolError {
-        told(error, &self.shown)
+    /// Converts a system error about this path.
+    pub(super) fn io_error(&self, error: &io::Error) -> ToolError {
+        io_error(error, &self.display)
     }
 
-    /// An error about this place: its name and a sentence after it.
-    pub(super) fn error(&self, code: Code, says: &str) -> ToolError {
-        ToolError::new(code, format!("{} {says}", self.shown))
+    /// Returns an error about this path: its name, followed by `message`.
+    pub(super) fn error(&self, code: Code, message: &str) -> ToolError {
+        ToolError::new(code, format!("{} {message}", self.display))
     }
 
-    /// There is nothing here: what else there is.
+    /// Returns the error for a missing entry, with similar names.
     pub(super) fn missing(&self) -> ToolError {
-        let hint = nearest::names(&self.dir, &self.name);
+        let hint = suggestions::names(&self.dir, &self.name);
         self.error(Code::FileNotFound, &format!("does not exist{hint}"))
     }
 }
 
 impl Root {
-    /// Where a path leads. Its directory must exist.
-    pub(super) fn place(&self, given: &Given, links: Links) -> Result<Place, ToolError> {
+    /// Resolves a path. Its directory must exist.
+    pub(super) fn resolve(
+        &self,
+        given: &GivenPath,
+        links: LinkMode,
+    ) -> Result<ResolvedPath, ToolError> {
         let mut path = given.path.clone();
         for _ in 0..LINKS {
-            // Only a link gets here with `..` at its end, and the workspace itself without any name.
+            // Only a link can end in `..` here, and only the workspace itself has no name.
             let Some(name) = path.file_name().map(OsStr::to_owned) else {
                 self.open_dir(&path)
-                    .map_err(|error| told(&error, &given.shown))?;
-                let message = format!("{} is a directory: name a file in it", given.shown);
+                    .map_err(|error| io_error(&error, &given.display))?;
+                let message = format!("{} is a directory: name a file in it", given.display);
                 return Err(ToolError::new(Code::IsDirectory, message));
             };
             let parent = path.parent().unwrap_or(Path::new(""));
             let directory = self
                 .open_dir(parent)
-                .map_err(|error| self.no_directory(&error, parent, &given.shown))?;
-            let about = match directory.dir.symlink_metadata(&name) {
-                Ok(about) => Some(about),
+                .map_err(|error| self.directory_error(&error, parent, &given.display))?;
+            let metadata = match directory.dir.symlink_metadata(&name) {
+                Ok(metadata) => Some(metadata),
                 Err(error) if error.kind() == ErrorKind::NotFound => None,
-                Err(error) => return Err(told(&error, &given.shown)),
+                Err(error) => return Err(io_error(&error, &given.display)),
             };
-            let is_link = about.as_ref().is_some_and(Metadata::is_symlink);
-            if !is_link || links == Links::Keep {
+            let is_link = metadata.as_ref().is_some_and(Metadata::is_symlink);
+            if !is_link || links == LinkMode::NoFollow {
                 let real = directory.real.join(&name);
-                return Ok(Place {
+                return Ok(ResolvedPath {
                     dir: directory.dir,
                     name,
                     real,
-                    about,
-                    shown: given.shown.clone(),
+                    metadata,
+                    display: given.display.clone(),
                 });
             }
             let target = directory
                 .dir
                 .read_link_contents(&name)
-                .map_err(|error| told(&error, &given.shown))?;
+                .map_err(|error| io_error(&error, &given.display))?;
             if target.has_root() {
-                return Err(outside(&given.shown));
+                return Err(outside(&given.display));
             }
             if target.as_os_str().len() > PATH_BYTES {
                 let message = format!(
-                    "{}: a link on it is longer than {PATH_BYTES} bytes",
-                    given.shown
+                    "{}: the target of a link on this path is longer than {PATH_BYTES} bytes",
+                    given.display
                 );
                 return Err(ToolError::new(Code::BadArguments, message));
             }
             path = directory.real.join(target);
         }
-        let message = format!("{}: its symbolic links go in a circle", given.shown);
+        let message = format!("{}: its symbolic links form a loop", given.display);
         Err(ToolError::new(Code::FileNotFound, message))
     }
 
-    /// Opens a directory that a tool was given.
-    pub(super) fn directory(&self, given: &Given) -> Result<Directory, ToolError> {
+    /// Opens a directory given as an argument.
+    pub(super) fn directory(&self, given: &GivenPath) -> Result<Directory, ToolError> {
         let opened = self.open_dir(&given.path);
         let directory =
-            opened.map_err(|error| self.no_directory(&error, &given.path, &given.shown))?;
+            opened.map_err(|error| self.directory_error(&error, &given.path, &given.display))?;
         self.rules
-            .check(&directory.real, Access::Read, Sort::Directory)?;
+            .check(&directory.real, Access::Read, TargetKind::Directory)?;
         Ok(directory)
     }
 
-    /// Makes the directories of a path that are missing.
-    pub(super) fn make_directories(&self, path: &Path, shown: &str) -> Result<Made, ToolError> {
-        let told = |error: &io::Error| told(error, shown);
-        let (mut directory, missing) = self.deepest(path).map_err(|error| told(&error))?;
-        let mut made = Made {
+    /// Creates the missing directories of a path.
+    pub(super) fn make_directories(
+        &self,
+        path: &Path,
+        display: &str,
+    ) -> Result<CreatedDirs, ToolError> {
+        let io_error = |error: &io::Error| io_error(error, display);
+        let (mut directory, missing) = self
+            .deepest_existing(path)
+            .map_err(|error| io_error(&error))?;
+        let mut created = CreatedDirs {
             directories: Vec::new(),
-            is_kept: false,
+            is_committed: false,
         };
         self.check(
             &joined(&directory.real, &missing),
             Access::Write,
-            Sort::Directory,
+            TargetKind::Directory,
         )?;
         for name in missing.components() {
-            bare::check(&directory.dir, name.as_os_str(), shown)?;
+            bare_repository::check(&directory.dir, name.as_os_str(), display)?;
             match directory.dir.create_dir(name.as_os_str()) {
                 Ok(()) => {
-                    let above = directory.dir.try_clone().map_err(|error| told(&error))?;
-                    made.directories.push((above, name.as_os_str().to_owned()));
+                    let above = directory
+                        .dir
+                        .try_clone()
+                        .map_err(|error| io_error(&error))?;
+                    created
+                        .directories
+                        .push((above, name.as_os_str().to_owned()));
                 }
-                // Made by someone else in the meantime, or a link that leads nowhere: opening it tells.
+                // Created concurrently, or a dangling link: opening it shows which.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(told(&error)),
+                Err(error) => return Err(io_error(&error)),
             }
             directory.dir = directory
                 .dir
                 .open_dir_nofollow(name.as_os_str())
-                .map_err(|error| told(&error))?;
+                .map_err(|error| io_error(&error))?;
         }
-        Ok(made)
+        Ok(created)
     }
 
-    /// Where a path would really be, whether or not it exists.
-    pub(super) fn would_be(&self, given: &Given) -> Result<PathBuf, ToolError> {
+    /// Returns the real path that a path has or would have, whether or not it exists.
+    pub(super) fn prospective_path(&self, given: &GivenPath) -> Result<PathBuf, ToolError> {
         let (directory, missing) = self
-            .deepest(&given.path)
-            .map_err(|error| told(&error, &given.shown))?;
+            .deepest_existing(&given.path)
+            .map_err(|error| io_error(&error, &given.display))?;
         Ok(joined(&directory.real, &missing))
     }
 
-    /// Where a name would really be: links in its directory count, one at its end is itself meant.
-    pub(super) fn would_be_named(&self, given: &Given) -> Result<PathBuf, ToolError> {
+    /// Returns the real path of a name: links in its directory are followed, one at its end is not.
+    pub(super) fn prospective_entry(&self, given: &GivenPath) -> Result<PathBuf, ToolError> {
         let parent = given.path.parent().unwrap_or(Path::new(""));
         let (directory, missing) = self
-            .deepest(parent)
-            .map_err(|error| told(&error, &given.shown))?;
+            .deepest_existing(parent)
+            .map_err(|error| io_error(&error, &given.display))?;
         Ok(joined(&directory.real, &missing).join(given.path.file_name().unwrap_or_default()))
     }
 
-    /// The deepest directory of a path that exists, and what is missing below it.
-    fn deepest(&self, path: &Path) -> io::Result<(Directory, PathBuf)> {
+    /// Returns the deepest existing directory of a path, and the missing part below it.
+    fn deepest_existing(&self, path: &Path) -> io::Result<(Directory, PathBuf)> {
         for there in path.ancestors() {
             match self.open_dir(there) {
                 Ok(directory) => {
@@ -233,60 +251,63 @@ impl Root {
         Err(ErrorKind::NotFound.into())
     }
 
-    /// A directory could not be opened: which part of it is missing. What is in a directory that is kept from a model is
-    /// not told, not even by its absence.
-    fn no_directory(&self, error: &io::Error, path: &Path, shown: &str) -> ToolError {
-        let told = told(error, shown);
+    /// Returns the error for a directory that could not be opened, naming the missing part. The
+    /// content of a denied directory is not revealed, not even by its absence.
+    fn directory_error(&self, error: &io::Error, path: &Path, display: &str) -> ToolError {
+        let io_error = io_error(error, display);
         if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) {
-            return told;
+            return io_error;
         }
-        let Ok((directory, missing)) = self.deepest(path) else {
-            return told;
+        let Ok((directory, missing)) = self.deepest_existing(path) else {
+            return io_error;
         };
         if let Err(denied) = self
             .rules
-            .check(&directory.real, Access::Read, Sort::Directory)
+            .check(&directory.real, Access::Read, TargetKind::Directory)
         {
             return denied;
         }
         match missing.components().next() {
-            Some(first) if told.code == Code::FileNotFound => {
-                let hint = nearest::names(&directory.dir, first.as_os_str());
-                let name = quoted(&directory.real.join(first).to_string_lossy());
-                ToolError::new(told.code, format!("{shown}: there is no {name}{hint}"))
+            Some(first) if io_error.code == Code::FileNotFound => {
+                let hint = suggestions::names(&directory.dir, first.as_os_str());
+                let name = display_path(&directory.real.join(first).to_string_lossy());
+                ToolError::new(
+                    io_error.code,
+                    format!("{display}: {name} does not exist{hint}"),
+                )
             }
-            _ => told,
+            _ => io_error,
         }
     }
 }
 
-/// A path below another, which may be no longer than it.
+/// Joins two paths, of which the second may be empty.
 fn joined(above: &Path, below: &Path) -> PathBuf {
     above.components().chain(below.components()).collect()
 }
 
-/// Directories that were made for something; they go again if it fails.
+/// Directories created for an operation; removed again on drop unless committed.
 #[derive(Debug)]
-pub(super) struct Made {
+pub(super) struct CreatedDirs {
     directories: Vec<(Dir, OsString)>,
-    is_kept: bool,
+    is_committed: bool,
 }
 
-impl Made {
-    /// They stay. Says how many they are.
-    pub(super) fn keep(mut self) -> usize {
-        self.is_kept = true;
+impl CreatedDirs {
+    /// Retains the directories and returns their number.
+    pub(super) fn commit(mut self) -> usize {
+        self.is_committed = true;
         self.directories.len()
     }
 }
 
-impl Drop for Made {
+impl Drop for CreatedDirs {
     fn drop(&mut self) {
-        if self.is_kept {
+        if self.is_committed {
             return;
         }
         for (dir, name) in self.directories.iter().rev() {
-            // Only empty ones go; what someone else put there stays.
+            // Only empty directories are removed; entries added by others stay.
             if dir.remove_dir(name).is_err() {
                 return;
             }

@@ -1,4 +1,4 @@
-//! The workspace as a directory handle: every path is opened below it by the system, which lets none out.
+//! Workspace root: a directory handle. The system opens every path below it, so none leads out.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -9,34 +9,34 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 
 use super::FileRules;
-use super::git;
-use super::given::Given;
-use super::regular::open_regular;
-use super::rules::{Access, Rules, Sort, check_root};
-use super::steered::Steered;
-use super::system::{shown, told};
+use super::git_link;
+use super::given_path::GivenPath;
+use super::io_errors::{display_path, io_error};
+use super::regular_file::open_regular;
+use super::rules::{Access, Rules, TargetKind, check_root};
+use super::write_checks::FoldedReferences;
 use crate::names::unquoted;
 use crate::repository::UserGitConfig;
 use crate::{Code, ToolError};
 
-/// A directory, its real path, and the rules about what is below it.
+/// A directory, its real path, and the rules for everything below it.
 #[derive(Debug)]
 pub(crate) struct Root {
     pub(super) dir: Dir,
     pub(super) rules: Arc<Rules>,
     real: PathBuf,
-    named: PathBuf,
+    path_as_given: PathBuf,
     user_git: Arc<UserGitConfig>,
-    steered: OnceLock<Steered>,
-    /// Files that a person has approved the change of.
+    references: OnceLock<FoldedReferences>,
+    /// Files whose change a person has approved.
     approved: Vec<PathBuf>,
 }
 
-/// A directory below the workspace that was opened.
+/// An opened directory below the workspace.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) dir: Dir,
-    /// Where it really is, relative to the workspace.
+    /// Real path, relative to the workspace.
     pub(super) real: PathBuf,
 }
 
@@ -47,36 +47,36 @@ impl Root {
         let git = git_directory(&dir, &real)?;
         let rules = Rules::new(rules, git.as_deref())
             .map_err(|why| ToolError::new(Code::BadArguments, why))?;
-        let named = path.to_owned();
+        let path_as_given = path.to_owned();
         Ok(Self {
             dir,
             rules: Arc::new(rules),
             real,
-            named,
+            path_as_given,
             user_git: Arc::default(),
-            steered: OnceLock::new(),
+            references: OnceLock::new(),
             approved: Vec::new(),
         })
     }
 
-    /// The same workspace for one call, in which a person has approved the change of these files. Git's settings are looked at
-    /// anew.
+    /// Returns the same workspace for one call in which a person has approved changes to these
+    /// files. Git's settings are read anew.
     pub(crate) fn for_call(&self, approved: &[String]) -> Result<Self, ToolError> {
         Ok(Self {
             dir: self
                 .dir
                 .try_clone()
-                .map_err(|error| told(&error, "the workspace"))?,
+                .map_err(|error| io_error(&error, "the workspace"))?,
             rules: self.rules.clone(),
             real: self.real.clone(),
-            named: self.named.clone(),
+            path_as_given: self.path_as_given.clone(),
             user_git: self.user_git.clone(),
-            steered: OnceLock::new(),
+            references: OnceLock::new(),
             approved: approved.iter().map(PathBuf::from).collect(),
         })
     }
 
-    /// Counts the user's own git settings, too.
+    /// Sets the user's git settings.
     pub(crate) fn set_user_git(&mut self, user_git: UserGitConfig) {
         self.user_git = Arc::new(user_git);
     }
@@ -85,48 +85,51 @@ impl Root {
         &self.user_git
     }
 
-    pub(super) fn steered_cell(&self) -> &OnceLock<Steered> {
-        &self.steered
+    pub(super) fn references_cell(&self) -> &OnceLock<FoldedReferences> {
+        &self.references
     }
 
     pub(super) fn is_approved(&self, path: &Path) -> bool {
-        // Directories are made for a file, and moved with what is in them.
+        // Directories are created for a file, and moved with their content.
         self.approved
             .iter()
             .any(|approved| path.starts_with(approved) || approved.starts_with(path))
     }
 
-    /// Its real path.
+    /// Returns the real path.
     pub(crate) fn path(&self) -> &Path {
         &self.real
     }
 
-    /// Whether a file of that path, relative to the workspace, is kept from a model altogether.
+    /// Returns true if the file at this path, relative to the workspace, is denied to the model.
     pub(crate) fn is_denied(&self, path: &Path) -> bool {
-        // The system opens nothing of such a length; to compare it with the rules would take very long.
-        path.as_os_str().len() > LONGEST || self.rules.is_secret(path, Sort::File)
+        // The system cannot open a path this long, and comparing it with the rules would be slow.
+        path.as_os_str().len() > MAX_PATH_BYTES || self.rules.is_secret(path, TargetKind::File)
     }
 
-    /// Reads a path that a tool was given, and refuses at once what the rules forbid by its text.
-    pub(super) fn given(&self, text: &str, access: Access) -> Result<Given, ToolError> {
-        let given = self.meant(text)?;
-        self.rules.check(&given.path, access, Sort::Directory)?;
+    /// Parses a path argument, and refuses at once what the rules forbid by its text.
+    pub(super) fn parse_path(&self, text: &str, access: Access) -> Result<GivenPath, ToolError> {
+        let given = self.parse_or_unquote(text)?;
+        self.rules
+            .check(&given.path, access, TargetKind::Directory)?;
         Ok(given)
     }
 
-    /// The path as it is written, or, if there is nothing of that name, the one that a listing writes like this.
-    fn meant(&self, text: &str) -> Result<Given, ToolError> {
-        let roots = [&*self.real, &*self.named];
-        let given = Given::new(text, roots)?;
+    /// Parses the path as written or, if it does not exist, the name that a listing quotes like
+    /// this.
+    fn parse_or_unquote(&self, text: &str) -> Result<GivenPath, ToolError> {
+        let roots = [&*self.real, &*self.path_as_given];
+        let given = GivenPath::new(text, roots)?;
         match unquoted(text) {
             Some(name) if self.dir.symlink_metadata(&given.path).is_err() => {
-                Given::new(&name, roots)
+                GivenPath::new(&name, roots)
             }
             _ => Ok(given),
         }
     }
 
-    /// Opens a directory and finds out where it really is. Only the system follows links here, and never out.
+    /// Opens a directory and determines its real path. Only the system follows links here, and
+    /// never out of the workspace.
     pub(super) fn open_dir(&self, path: &Path) -> io::Result<Directory> {
         let path = if path.as_os_str().is_empty() {
             Path::new(".")
@@ -138,14 +141,15 @@ impl Root {
         Ok(Directory { dir, real })
     }
 
-    /// Where an opened directory is: asked of the handle, so that no link can be put in between.
+    /// Returns the real path of an opened directory. It is read from the handle, so that no link
+    /// can be swapped in.
     fn real_path(&self, dir: &Dir, path: &Path) -> io::Result<PathBuf> {
         real_below(&self.dir, dir, path)
     }
 }
 
-/// The longest path that is compared with the rules, in bytes.
-const LONGEST: usize = 64 * 1024;
+/// Maximum length of a path that is compared with the rules, in bytes.
+const MAX_PATH_BYTES: usize = 64 * 1024;
 
 fn real_below(root: &Dir, dir: &Dir, path: &Path) -> io::Result<PathBuf> {
     if let (Some(root), Some(real)) = (path_of(root), path_of(dir)) {
@@ -168,10 +172,10 @@ fn real_below(root: &Dir, dir: &Dir, path: &Path) -> io::Result<PathBuf> {
     })
 }
 
-/// The directory inside the workspace that git uses, if it is not `.git` itself.
+/// Returns the directory inside the workspace that git uses, if it is not `.git` itself.
 fn git_directory(dir: &Dir, real: &Path) -> Result<Option<PathBuf>, ToolError> {
-    let written = git::written(dir).map_err(|error| told(&error, "`.git`"))?;
-    let Some(path) = written.and_then(|path| git::below(real, &path)) else {
+    let written = git_link::git_target(dir).map_err(|error| io_error(&error, "`.git`"))?;
+    let Some(path) = written.and_then(|path| git_link::below(real, &path)) else {
         return Ok(None);
     };
     let path = if path.as_os_str().is_empty() {
@@ -179,82 +183,83 @@ fn git_directory(dir: &Dir, real: &Path) -> Result<Option<PathBuf>, ToolError> {
     } else {
         &path
     };
-    // One that cannot be opened below the workspace is outside, or not there.
+    // A directory that cannot be opened below the workspace is outside it, or does not exist.
     let Ok(opened) = dir.open_dir(path) else {
         return Ok(None);
     };
-    let found = real_below(dir, &opened, path).map_err(|error| told(&error, "`.git`"))?;
+    let found = real_below(dir, &opened, path).map_err(|error| io_error(&error, "`.git`"))?;
     if found.as_os_str().is_empty() {
         let message =
-            "the workspace is itself the directory that `.git` leads to: take another one";
+            "the workspace is the directory that `.git` points to: choose another workspace";
         return Err(ToolError::new(Code::DeniedByPolicy, message));
     }
     Ok(Some(found))
 }
 
-/// Reads a file of the workspace that is no link and is in a directory that is none: what decides about a model must
-/// not be where the model can write.
+/// Reads a regular file of the workspace whose path contains no links: a file that decides about a
+/// model must not be where the model can write.
 pub(crate) fn read_own_file(
     root: &Path,
     file: &Path,
-    most: u64,
+    max_bytes: u64,
 ) -> Result<Option<String>, ToolError> {
     let mut dir = Dir::open_ambient_dir(root, ambient_authority())
-        .map_err(|error| not_opened(root, &error))?;
-    let shown = shown(&file.to_string_lossy());
-    let none_or = |error: io::Error| match error.kind() {
+        .map_err(|error| open_error(root, &error))?;
+    let display = display_path(&file.to_string_lossy());
+    let missing_or_error = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Ok(None),
         _ => {
-            let message =
-                format!("{shown} must be a plain file in a plain directory, not a link: {error}");
+            let message = format!(
+                "{display} must be a regular file in a regular directory, not a link: {error}"
+            );
             Err(ToolError::new(Code::NotAFile, message))
         }
     };
     for part in file.parent().into_iter().flat_map(Path::components) {
         match dir.open_dir_nofollow(part.as_os_str()) {
             Ok(below) => dir = below,
-            Err(error) => return none_or(error),
+            Err(error) => return missing_or_error(error),
         }
     }
     let name = file.file_name().unwrap_or_default();
-    let (file, about) = match open_regular(&dir, name) {
+    let (file, metadata) = match open_regular(&dir, name) {
         Ok(Some(opened)) => opened,
-        Ok(None) => return none_or(io::Error::other("it is something else")),
-        Err(error) => return none_or(error),
+        Ok(None) => return missing_or_error(io::Error::other("not a regular file")),
+        Err(error) => return missing_or_error(error),
     };
-    if about.len() > most {
-        let message = format!("{shown} has more than {most} bytes");
+    if metadata.len() > max_bytes {
+        let message = format!("{display} has more than {max_bytes} bytes");
         return Err(ToolError::new(Code::TooLarge, message));
     }
     let mut text = String::new();
-    let read = file.take(most).read_to_string(&mut text);
-    read.map_err(|error| told(&error, &shown))?;
+    let read = file.take(max_bytes).read_to_string(&mut text);
+    read.map_err(|error| io_error(&error, &display))?;
     Ok(Some(text))
 }
 
-fn not_opened(path: &Path, error: &io::Error) -> ToolError {
-    let told = told(error, &shown(&path.to_string_lossy()));
+fn open_error(path: &Path, error: &io::Error) -> ToolError {
+    let io_error = io_error(error, &display_path(&path.to_string_lossy()));
     ToolError::new(
-        told.code,
-        format!("the workspace cannot be opened: {}", told.message),
+        io_error.code,
+        format!("the workspace cannot be opened: {}", io_error.message),
     )
 }
 
 fn open_root(path: &Path) -> Result<(Dir, PathBuf), ToolError> {
-    let trouble = |error: io::Error| not_opened(path, &error);
-    let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(trouble)?;
+    let to_error = |error: io::Error| open_error(path, &error);
+    let dir = Dir::open_ambient_dir(path, ambient_authority()).map_err(to_error)?;
     let real = path_of(&dir)
         .map_or_else(|| path.canonicalize(), Ok)
-        .map_err(trouble)?;
+        .map_err(to_error)?;
     check_root(&real).map_err(|rule| {
         let message =
-            format!("the workspace cannot be in `{rule}`, which is kept from you: take the one you were given");
+            format!("the workspace cannot be in `{rule}`, which is off limits: use the given one");
         ToolError::new(Code::DeniedByPolicy, message)
     })?;
     Ok((dir, real))
 }
 
-/// The path of a handle, where the system tells.
+/// Returns the path of a handle, where the system provides it.
 #[cfg(target_os = "linux")]
 fn path_of(dir: &Dir) -> Option<PathBuf> {
     use std::os::fd::AsRawFd;

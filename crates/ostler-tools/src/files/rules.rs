@@ -1,4 +1,4 @@
-//! Which files a model may see and change: the defaults and the rules of the workspace, compiled.
+//! File access rules: the defaults and the rules of the workspace, compiled.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -7,11 +7,11 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::FileRules;
 use super::guarded;
+use super::io_errors::display_path;
 use super::limits::PATTERN_BYTES;
-use super::system::shown;
 use crate::{Code, ToolError};
 
-/// Settings that often hold secrets, by their file names. A trusted workspace may open them.
+/// File names of settings that often contain secrets. A trusted workspace may open them.
 const SECRET_SETTINGS: &[&str] = &[
     ".env",
     ".env.*",
@@ -22,7 +22,7 @@ const SECRET_SETTINGS: &[&str] = &[
     "secrets.toml",
 ];
 
-/// Private keys and credentials, by their file names. A directory of such a name is an ordinary one.
+/// File names of private keys and credentials. A directory with such a name is an ordinary one.
 const CREDENTIAL_FILES: &[&str] = &[
     "*.pem",
     "*.key",
@@ -54,10 +54,10 @@ const CREDENTIAL_FILES: &[&str] = &[
     "**/.config/gh/hosts.yml",
 ];
 
-/// Directories that hold secrets: nothing in them is seen.
+/// Directories of secrets: nothing in them is visible.
 const SECRET_TREES: &[&str] = &[".ssh", ".aws", ".azure", ".gnupg", "**/.config/gcloud"];
 
-/// What only looks like a secret.
+/// Files that only look like secrets.
 const HARMLESS: &[&str] = &[
     ".env.example",
     ".env.sample",
@@ -68,7 +68,8 @@ const HARMLESS: &[&str] = &[
     "id_ed25519*.pub",
 ];
 
-/// What no workspace opens besides [`CREDENTIAL_FILES`], trusted or not: tokens of agents, and everything in [`SECRET_TREES`].
+/// Files that no workspace opens, trusted or not, in addition to [`CREDENTIAL_FILES`]: tokens of
+/// agents, and everything in [`SECRET_TREES`].
 const NEVER_OPENED: &[&str] = &[
     ".credentials.json",
     "auth.json",
@@ -80,14 +81,14 @@ const NEVER_OPENED: &[&str] = &[
     "**/.config/gcloud/**",
 ];
 
-/// Compiles what no workspace opens.
+/// Compiles the globs of files that no workspace opens.
 fn sealed() -> Result<Globs, String> {
     Globs::new(&[CREDENTIAL_FILES, NEVER_OPENED].concat(), &[])
 }
 
-/// What no rule of a workspace makes writable: git's hooks and configuration, and Ostler's own policy and settings. Some file
-/// systems also know them by a short name.
-const KEPT_TREES: &[&str] = &[
+/// Paths that no rule of a workspace makes writable: git's hooks and configuration, and Ostler's
+/// own policy and settings. Some file systems also know them by a short name.
+const READ_ONLY_TREES: &[&str] = &[
     ".git",
     "git~[0-9]",
     ".ostler",
@@ -95,46 +96,47 @@ const KEPT_TREES: &[&str] = &[
     "ostler~[0-9]*",
 ];
 
-/// Directories that a workspace is never in.
-const KEPT_ABOVE: &[&str] = &[".git", ".ostler"];
+/// Directories that a workspace can never be in.
+const FORBIDDEN_PARENTS: &[&str] = &[".git", ".ostler"];
 
-/// What is done to a file.
+/// Type of access to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Access {
-    /// It is seen.
+    /// Reading it, or learning that it exists.
     Read,
-    /// It is made, changed, moved or removed.
+    /// Creating, changing, moving or removing it.
     Write,
 }
 
-/// What is at a path, as far as the rules care.
+/// Type of a path, as far as the rules care.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sort {
-    /// A file, a link, or nothing yet.
+pub(super) enum TargetKind {
+    /// A file, a link, or a path that does not exist yet.
     File,
     /// A directory.
     Directory,
 }
 
-/// The rules of a workspace.
+/// The compiled rules of a workspace.
 #[derive(Debug)]
 pub(super) struct Rules {
     secret_files: Globs,
     secret_trees: Globs,
     harmless: Globs,
-    kept_trees: Globs,
+    read_only_trees: Globs,
     guarded: Globs,
     groups: Vec<guarded::Group>,
-    /// What the workspace allows, without the defaults.
+    /// Exceptions of the user and the workspace, without the defaults.
     allowed: Globs,
-    /// Exceptions from the deny-list that a workspace asked for and the user trusts.
+    /// Exceptions to the deny-list that a workspace requested and the user trusts.
     granted: Globs,
-    /// What `granted` does not open.
+    /// Paths that `granted` does not open.
     sealed: Globs,
 }
 
 impl Rules {
-    /// The defaults and the rules of a workspace, and the directory that git uses in it if that is not `.git`.
+    /// Compiles the defaults and the rules of a workspace. `git` is the directory that git uses in
+    /// it, if that is not `.git`.
     pub(super) fn new(own: &FileRules, git: Option<&Path>) -> Result<Self, String> {
         let own_globs = |list: &[String]| -> Result<(), String> {
             list.iter().try_for_each(|glob| check_glob(glob))
@@ -164,7 +166,7 @@ impl Rules {
             )?,
             secret_trees: Globs::new(SECRET_TREES, &own.deny)?,
             harmless: Globs::new(HARMLESS, &own.allow)?,
-            kept_trees: Globs::new(KEPT_TREES, &kept)?,
+            read_only_trees: Globs::new(READ_ONLY_TREES, &kept)?,
             guarded: Globs::new(&[], &guarded)?,
             groups,
             allowed: Globs::new(&[], &[&own.allow[..], &own.workspace_allow].concat())?,
@@ -173,24 +175,34 @@ impl Rules {
         })
     }
 
-    /// Whether a path is an exception from the deny-list. The exceptions are exact: only the plain name counts.
-    fn is_exempt(&self, plain: &str, bare: &str) -> bool {
-        let is_sealed = || self.sealed.hit(plain).is_some() || self.sealed.hit(bare).is_some();
-        self.harmless.hit(plain).is_some() || (self.granted.hit(plain).is_some() && !is_sealed())
+    /// Returns true if a path is an exception to the deny-list. Exceptions are exact: only the
+    /// folded name counts.
+    fn is_exempt(&self, folded: &str, lenient: &str) -> bool {
+        let is_sealed = || {
+            self.sealed.first_match(folded).is_some() || self.sealed.first_match(lenient).is_some()
+        };
+        self.harmless.first_match(folded).is_some()
+            || (self.granted.first_match(folded).is_some() && !is_sealed())
     }
 
-    /// Refuses what the rules forbid. The path is the real one, relative to the workspace.
-    pub(super) fn check(&self, path: &Path, access: Access, sort: Sort) -> Result<(), ToolError> {
-        let names = Names::new(path);
-        let message = if let Some(glob) = self.secret(&names, sort) {
+    /// Refuses accesses that the rules forbid. The path is the real one, relative to the workspace.
+    pub(super) fn check(
+        &self,
+        path: &Path,
+        access: Access,
+        target_kind: TargetKind,
+    ) -> Result<(), ToolError> {
+        let names = FoldedPath::new(path);
+        let message = if let Some(glob) = self.secret(&names, target_kind) {
             format!(
-                "{} is kept from you (rule `{glob}`): work without it; the user can allow it in .ostler/sandbox.toml",
-                shown(&path.to_string_lossy())
+                "{} is denied (rule `{glob}`): work without it; the user can allow it in \
+                 .ostler/sandbox.toml",
+                display_path(&path.to_string_lossy())
             )
         } else if let (Access::Write, Some(glob)) = (access, self.kept(&names)) {
             format!(
-                "{} can be read but not changed (rule `{glob}`): leave it as it is",
-                shown(&path.to_string_lossy())
+                "{} is read-only (rule `{glob}`): leave it unchanged",
+                display_path(&path.to_string_lossy())
             )
         } else {
             return Ok(());
@@ -198,65 +210,78 @@ impl Rules {
         Err(ToolError::new(Code::DeniedByPolicy, message))
     }
 
-    /// Whether a file is kept from a model altogether.
-    pub(super) fn is_secret(&self, path: &Path, sort: Sort) -> bool {
-        self.secret(&Names::new(path), sort).is_some()
+    /// Returns true if a path is denied to the model altogether.
+    pub(super) fn is_secret(&self, path: &Path, target_kind: TargetKind) -> bool {
+        self.secret(&FoldedPath::new(path), target_kind).is_some()
     }
 
-    /// Whether everything in a directory is kept because of its own path; those above it are not looked at.
+    /// Returns true if everything in a directory is denied because of its own path. Directories
+    /// above it are not considered.
     pub(super) fn is_secret_tree(&self, path: &Path) -> bool {
-        let names = Names::new(path);
-        let (Some(plain), Some(bare)) = (names.plain.whole(), names.bare.whole()) else {
+        let names = FoldedPath::new(path);
+        let (Some(folded), Some(lenient)) = (names.folded.whole(), names.lenient.whole()) else {
             return false;
         };
-        let is_hit =
-            self.secret_trees.hit(plain).is_some() || self.secret_trees.hit(bare).is_some();
-        is_hit && !self.is_exempt(plain, bare)
+        let matches_tree = self.secret_trees.first_match(folded).is_some()
+            || self.secret_trees.first_match(lenient).is_some();
+        matches_tree && !self.is_exempt(folded, lenient)
     }
 
-    /// Whether a file is kept from a model, where it is known whether the directory it is in is.
+    /// Returns true if a file is denied, given whether its directory is.
     pub(super) fn is_secret_file(&self, path: &Path, is_in_secret_tree: bool) -> bool {
-        let names = Names::new(path);
-        let (Some(plain), Some(bare)) = (names.plain.whole(), names.bare.whole()) else {
+        let names = FoldedPath::new(path);
+        let (Some(folded), Some(lenient)) = (names.folded.whole(), names.lenient.whole()) else {
             return false;
         };
-        let hits = |globs: &Globs| globs.hit(plain).is_some() || globs.hit(bare).is_some();
-        !self.is_exempt(plain, bare)
-            && (is_in_secret_tree || hits(&self.secret_files) || hits(&self.secret_trees))
+        let matches_any = |globs: &Globs| {
+            globs.first_match(folded).is_some() || globs.first_match(lenient).is_some()
+        };
+        !self.is_exempt(folded, lenient)
+            && (is_in_secret_tree
+                || matches_any(&self.secret_files)
+                || matches_any(&self.secret_trees))
     }
 
-    fn secret(&self, names: &Names, sort: Sort) -> Option<&str> {
-        let plain = names.plain.whole()?;
-        // Only the name of the file itself counts, not that of a directory it is in.
-        if self.is_exempt(plain, names.bare.whole()?) {
+    fn secret(&self, names: &FoldedPath, target_kind: TargetKind) -> Option<&str> {
+        let folded = names.folded.whole()?;
+        // Only the name of the file itself counts, not that of a directory above it.
+        if self.is_exempt(folded, names.lenient.whole()?) {
             return None;
         }
-        let whole = |globs: &'_ Globs| globs.hit(plain).or_else(|| globs.hit(names.bare.whole()?));
-        if sort == Sort::File
+        let whole = |globs: &'_ Globs| {
+            globs
+                .first_match(folded)
+                .or_else(|| globs.first_match(names.lenient.whole()?))
+        };
+        if target_kind == TargetKind::File
             && let Some(at) = whole(&self.secret_files)
         {
-            return self.secret_files.words.get(at).map(String::as_str);
+            return self.secret_files.sources.get(at).map(String::as_str);
         }
-        let tree = names.pairs().find_map(|(plain, bare)| {
+        let tree = names.pairs().find_map(|(folded, lenient)| {
             let at = self
                 .secret_trees
-                .hit(plain)
-                .or_else(|| self.secret_trees.hit(bare))?;
-            (!self.is_exempt(plain, bare)).then_some(at)
+                .first_match(folded)
+                .or_else(|| self.secret_trees.first_match(lenient))?;
+            (!self.is_exempt(folded, lenient)).then_some(at)
         })?;
-        self.secret_trees.words.get(tree).map(String::as_str)
+        self.secret_trees.sources.get(tree).map(String::as_str)
     }
 
-    fn kept(&self, names: &Names) -> Option<&str> {
-        let at = self.kept_trees.first_of(names)?;
-        self.kept_trees.words.get(at).map(String::as_str)
+    fn kept(&self, names: &FoldedPath) -> Option<&str> {
+        let at = self.read_only_trees.first_match_in(names)?;
+        self.read_only_trees.sources.get(at).map(String::as_str)
     }
 
-    /// Why a person has to approve a write, if other programs act on the file and no rule allows it.
+    /// Returns the reason why a person has to approve a write: other programs act on the file, and
+    /// no rule allows it.
     pub(super) fn guarded(&self, path: &Path) -> Option<&str> {
-        let names = Names::new(path);
-        let glob = self.guarded.words.get(self.guarded.first_of(&names)?)?;
-        if self.allowed.hit(names.plain.whole()?).is_some() {
+        let names = FoldedPath::new(path);
+        let glob = self
+            .guarded
+            .sources
+            .get(self.guarded.first_match_in(&names)?)?;
+        if self.allowed.first_match(names.folded.whole()?).is_some() {
             return None;
         }
         let group = self
@@ -267,69 +292,72 @@ impl Rules {
     }
 }
 
-/// Whether a glob names private keys or credentials, which no workspace opens.
+/// Returns true if a glob names private keys or credentials, which no workspace opens.
 pub(crate) fn is_sealed(glob: &str) -> bool {
-    let names = Names::new(Path::new(
+    let names = FoldedPath::new(Path::new(
         glob.trim_start_matches(['/', '.'])
             .trim_start_matches("**/"),
     ));
-    let whole = Names::new(Path::new(glob));
+    let whole = FoldedPath::new(Path::new(glob));
     sealed().is_ok_and(|sealed| {
         [
-            names.plain.whole(),
-            names.bare.whole(),
-            whole.plain.whole(),
-            whole.bare.whole(),
+            names.folded.whole(),
+            names.lenient.whole(),
+            whole.folded.whole(),
+            whole.lenient.whole(),
         ]
         .into_iter()
         .flatten()
-        .any(|name| sealed.hit(name).is_some())
+        .any(|name| sealed.first_match(name).is_some())
     })
 }
 
-/// Refuses a workspace that is itself in a directory kept from a model, or from being changed.
+/// Refuses a workspace that is itself in a denied or read-only directory.
 pub(super) fn check_root(real: &Path) -> Result<(), String> {
     let inside = real
         .components()
         .filter(|part| matches!(part, std::path::Component::Normal(_)));
-    let names = Names::new(&inside.collect::<std::path::PathBuf>());
+    let names = FoldedPath::new(&inside.collect::<std::path::PathBuf>());
     let own: Vec<String> = SECRET_TREES.iter().map(|tree| (*tree).to_owned()).collect();
-    let globs = Globs::new(KEPT_ABOVE, &own)?;
-    match globs.first_of(&names) {
-        Some(at) => Err(globs.words.get(at).cloned().unwrap_or_default()),
+    let globs = Globs::new(FORBIDDEN_PARENTS, &own)?;
+    match globs.first_match_in(&names) {
+        Some(at) => Err(globs.sources.get(at).cloned().unwrap_or_default()),
         None => Ok(()),
     }
 }
 
-/// A path and the directories it is in, outermost first, in the two ways that rules look at them.
-pub(super) struct Names {
+/// A path and the directories above it, outermost first, in the two forms that rules are matched
+/// against.
+pub(super) struct FoldedPath {
     /// Folded to one case.
-    plain: Prefixes,
-    /// Also without what some file systems do not tell apart: dots and spaces at the end of a name, streams, and
-    /// characters that are not seen.
-    bare: Prefixes,
+    folded: Prefixes,
+    /// Also without the differences that some file systems ignore: trailing dots and spaces,
+    /// streams, and invisible characters.
+    lenient: Prefixes,
 }
 
-impl Names {
+impl FoldedPath {
     pub(super) fn new(path: &Path) -> Self {
         let mut names = Self {
-            plain: Prefixes::default(),
-            bare: Prefixes::default(),
+            folded: Prefixes::default(),
+            lenient: Prefixes::default(),
         };
         for part in path.components() {
-            names.bare.push(&bare_name(part.as_os_str()));
-            names.plain.push(&fold(&part.as_os_str().to_string_lossy()));
+            names.lenient.push(&lenient_name(part.as_os_str()));
+            names
+                .folded
+                .push(&fold(&part.as_os_str().to_string_lossy()));
         }
         names
     }
 
-    /// The path and each directory it is in, folded; and the same as the laxest file system takes it.
+    /// Returns the path and each directory above it in both forms.
     pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.plain.each().zip(self.bare.each())
+        self.folded.prefixes().zip(self.lenient.prefixes())
     }
 }
 
-/// A path, and where each of its parts ends: all the directories it is in, without a copy of each.
+/// A path and the end of each of its components: all its ancestors, without a copy of each.
 #[derive(Default)]
 struct Prefixes {
     text: String,
@@ -345,7 +373,7 @@ impl Prefixes {
         self.ends.push(self.text.len());
     }
 
-    fn each(&self) -> impl Iterator<Item = &str> {
+    fn prefixes(&self) -> impl Iterator<Item = &str> {
         self.ends.iter().filter_map(|end| self.text.get(..*end))
     }
 
@@ -354,10 +382,11 @@ impl Prefixes {
     }
 }
 
-/// A name as the laxest file system takes it: folded, and without what some do not tell apart.
-pub(super) fn bare_name(name: &OsStr) -> String {
+/// Returns a name as the most lenient file system compares it: folded, and without ignored
+/// characters.
+pub(super) fn lenient_name(name: &OsStr) -> String {
     let name = fold(&name.to_string_lossy());
-    let seen: String = name.chars().filter(|char| !is_unseen(*char)).collect();
+    let seen: String = name.chars().filter(|char| !is_ignored(*char)).collect();
     seen.split(':')
         .next()
         .unwrap_or_default()
@@ -365,66 +394,72 @@ pub(super) fn bare_name(name: &OsStr) -> String {
         .to_owned()
 }
 
-/// One case for all: up and down again, so that letters with two lower forms (ſ, K) become one.
+/// Folds to one case, upper and then lower, so that letters with two lower forms (ſ, K) become one.
 fn fold(text: &str) -> String {
     text.to_uppercase().to_lowercase()
 }
 
-/// Characters that HFS+ leaves out when it compares names.
-fn is_unseen(char: char) -> bool {
-    matches!(char, '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}')
+/// Returns true for characters that HFS+ ignores when it compares names.
+fn is_ignored(char: char) -> bool {
+    matches!(
+        char,
+        '\u{200c}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
+            | '\u{206a}'..='\u{206f}'
+            | '\u{feff}'
+    )
 }
 
-/// A set of globs, and how each is written.
+/// A set of globs and their source texts.
 #[derive(Debug)]
 struct Globs {
     set: GlobSet,
-    words: Vec<String>,
+    sources: Vec<String>,
 }
 
 impl Globs {
     fn new(defaults: &[&str], own: &[String]) -> Result<Self, String> {
         let mut set = GlobSetBuilder::new();
-        let mut words = Vec::new();
-        for word in defaults
+        let mut sources = Vec::new();
+        for source in defaults
             .iter()
             .copied()
             .chain(own.iter().map(String::as_str))
         {
-            for form in forms(word) {
+            for form in forms(source) {
                 let glob = GlobBuilder::new(&form)
                     .literal_separator(true)
                     .backslash_escape(true)
                     .build();
                 set.add(
-                    glob.map_err(|error| {
-                        format!("the glob `{word}` is not one: {}", error.kind())
-                    })?,
+                    glob.map_err(|error| format!("invalid glob `{source}`: {}", error.kind()))?,
                 );
-                words.push(word.to_owned());
+                sources.push(source.to_owned());
             }
         }
         let set = set
             .build()
-            .map_err(|error| format!("the globs are too much together: {error}"))?;
-        Ok(Self { set, words })
+            .map_err(|error| format!("the globs are too large together: {error}"))?;
+        Ok(Self { set, sources })
     }
 
-    /// The first glob that matches the path, or a directory that it is in.
-    fn first_of(&self, names: &Names) -> Option<usize> {
-        names
-            .pairs()
-            .find_map(|(plain, bare)| self.hit(plain).or_else(|| self.hit(bare)))
+    /// Returns the first glob that matches the path or a directory above it.
+    fn first_match_in(&self, names: &FoldedPath) -> Option<usize> {
+        names.pairs().find_map(|(folded, lenient)| {
+            self.first_match(folded)
+                .or_else(|| self.first_match(lenient))
+        })
     }
 
-    fn hit(&self, path: &str) -> Option<usize> {
+    fn first_match(&self, path: &str) -> Option<usize> {
         self.set.matches(path).into_iter().next()
     }
 }
 
-/// How a rule is matched: at any depth if it names no directory, and for what it names itself if it ends in `/**`.
-fn forms(word: &str) -> Vec<String> {
-    let folded = fold(word);
+/// Returns the globs of a rule: at any depth if it names no directory, and also its base if it ends
+/// in `/**`.
+fn forms(source: &str) -> Vec<String> {
+    let folded = fold(source);
     let anchored = folded
         .strip_prefix("./")
         .or_else(|| folded.strip_prefix('/'));
@@ -449,14 +484,14 @@ fn forms(word: &str) -> Vec<String> {
 fn check_glob(glob: &str) -> Result<(), String> {
     let body = glob.trim_matches('/');
     if body.is_empty() || body == "." {
-        return Err(format!("the glob `{glob}` names nothing"));
+        return Err(format!("the glob `{glob}` matches nothing"));
     }
     if glob.len() > PATTERN_BYTES {
-        return Err(format!("a glob of more than {PATTERN_BYTES} bytes"));
+        return Err(format!("a glob has more than {PATTERN_BYTES} bytes"));
     }
     if body.split('/').any(|part| part == "..") {
         return Err(format!(
-            "the glob `{glob}` holds `..`: globs are relative to the workspace"
+            "the glob `{glob}` contains `..`: globs are relative to the workspace"
         ));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! `search_files`: lines that match, in the files that matter.
+//! `search_files`: finds lines that match a pattern.
 
 use std::path::{Path, PathBuf};
 
@@ -6,58 +6,59 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Answer;
-use super::hard_links::Twins;
+use super::Render;
+use super::hard_links::DeniedHardLinks;
 use super::limits::{
     REGEX_BYTES, SEARCH_BYTES, SEARCH_CONTEXT, SEARCH_FILE_BYTES, SEARCH_MATCHES,
     SEARCH_MATCHES_DEFAULT, WALK_ENTRIES,
 };
 use super::open::open_at;
 use super::pattern::{Pattern, check_length};
-use super::regular::open_regular;
-use super::resolve::{Kind, Links};
+use super::regular_file::open_regular;
+use super::resolve::{FileKind, LinkMode};
 use super::root::Root;
-use super::rules::{Access, Sort};
-use super::walk::{Entry, Met, Walk, Walked};
+use super::rules::{Access, TargetKind};
+use super::walk::{ListedDir, Walk, WalkEntry, WalkScope};
 use crate::{Code, ToolError};
 
-mod found;
+mod matches;
 
-use found::{Found, Line};
+use matches::{MatchLine, Matches};
 
-/// What to look for.
+/// Arguments of `search_files`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SearchFiles {
-    /// What to look for in each line: a regular expression (Rust syntax), or plain text with `literal`.
+    /// What to look for in each line: a regular expression (Rust syntax), or plain text with
+    /// `literal`.
     pattern: String,
-    /// The directory or file to search, relative to the workspace; the workspace itself if left out.
+    /// The directory or file to search, relative to the workspace; the workspace itself if omitted.
     path: Option<String>,
     /// Whether `pattern` is plain text instead of a regular expression.
     literal: Option<bool>,
-    /// Whether upper and lower case are the same.
+    /// Whether to ignore case.
     ignore_case: Option<bool>,
-    /// Only files that match this glob, such as `*.rs` or `src/**/*.ts`.
+    /// Only search files that match this glob, such as `*.rs` or `src/**/*.ts`.
     glob: Option<String>,
-    /// How many lines to give before and after each match.
+    /// The number of lines to return before and after each match.
     context: Option<u64>,
-    /// How many matches to give at most.
+    /// The maximum number of matches to return.
     max: Option<u64>,
 }
 
-/// What was found.
+/// Result of `search_files`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Searched {
-    matches: Vec<Line>,
+pub(crate) struct SearchResult {
+    matches: Vec<MatchLine>,
     match_count: u64,
     files_searched: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
 }
 
-impl Answer for Searched {
+impl Render for SearchResult {
     fn text(&self) -> String {
-        let mut text = found::text(&self.matches);
+        let mut text = matches::text(&self.matches);
         if self.matches.is_empty() {
             text.push_str(&format!("(no match in {} files)\n", self.files_searched));
         }
@@ -68,9 +69,9 @@ impl Answer for Searched {
     }
 }
 
-/// Searches.
-pub(crate) fn run(root: &Root, args: &SearchFiles) -> Result<Searched, ToolError> {
-    let given = root.given(args.path.as_deref().unwrap_or("."), Access::Read)?;
+/// Searches the files.
+pub(crate) fn run(root: &Root, args: &SearchFiles) -> Result<SearchResult, ToolError> {
+    let given = root.parse_path(args.path.as_deref().unwrap_or("."), Access::Read)?;
     let matcher = matcher(args)?;
     let glob = args
         .glob
@@ -85,31 +86,31 @@ pub(crate) fn run(root: &Root, args: &SearchFiles) -> Result<Searched, ToolError
         usize::try_from(args.context.unwrap_or(0).min(SEARCH_CONTEXT)).unwrap_or_default();
     let mut search = Search {
         root,
-        found: Found::new(matcher, most, context),
-        twins: Twins::default(),
+        matches: Matches::new(matcher, most, context),
+        hard_links: DeniedHardLinks::default(),
         skipped: Skipped::default(),
     };
     match root.directory(&given) {
         Ok(start) => {
             let real = start.real.clone();
-            let mut walk = Walk::new(root, start, Walked::Sources);
-            for met in &mut walk {
-                search.directory(&met, &real, glob.as_ref());
-                if search.is_over() {
+            let mut walk = Walk::new(root, start, WalkScope::Sources);
+            for dir in &mut walk {
+                search.directory(&dir, &real, glob.as_ref());
+                if search.is_done() {
                     break;
                 }
             }
-            search.skipped.is_cut_short |= walk.is_cut_short();
+            search.skipped.is_truncated |= walk.is_truncated();
             search.skipped.unopened += walk.unopened as u64;
         }
         Err(error) if error.code == Code::NotADirectory => {
-            let place = root.place(&given, Links::Follow)?;
-            let (file, about) = open_at(root, &place, &search.twins)?;
-            search.file(&place.real, &file, about.len());
+            let resolved = root.resolve(&given, LinkMode::Follow)?;
+            let (file, metadata) = open_at(root, &resolved, &search.hard_links)?;
+            search.file(&resolved.real, &file, metadata.len());
         }
         Err(error) => return Err(error),
     }
-    Ok(search.done())
+    Ok(search.finish())
 }
 
 fn matcher(args: &SearchFiles) -> Result<RegexMatcher, ToolError> {
@@ -132,68 +133,72 @@ fn matcher(args: &SearchFiles) -> Result<RegexMatcher, ToolError> {
         .fixed_strings(args.literal == Some(true));
     builder.build(&args.pattern).or_else(|error| {
         let hint = if args.pattern.contains('\n') || args.pattern.contains("\\n") {
-            "files are searched line by line: leave out the line end"
+            "files are searched line by line: omit the line ending"
         } else {
             "for plain text set `literal`"
         };
         bad(format!(
-            "`pattern` is not a regular expression that can be used: {error} ({hint})"
+            "`pattern` is not a valid regular expression: {error} ({hint})"
         ))
     })
 }
 
-/// What was not searched, and why.
+/// Counts of files that were not searched, by reason.
 #[derive(Debug, Default)]
 struct Skipped {
     denied: u64,
     large: u64,
     unopened: u64,
-    is_cut_short: bool,
+    is_truncated: bool,
     bytes: u64,
 }
 
 struct Search<'r> {
     root: &'r Root,
-    found: Found,
-    twins: Twins,
+    matches: Matches,
+    hard_links: DeniedHardLinks,
     skipped: Skipped,
 }
 
 impl Search<'_> {
-    fn directory(&mut self, met: &Met, start: &PathBuf, glob: Option<&Pattern>) {
-        let below = |entry: &Entry| {
+    fn directory(&mut self, dir: &ListedDir, start: &PathBuf, glob: Option<&Pattern>) {
+        let below = |entry: &WalkEntry| {
             entry
                 .path
                 .strip_prefix(start)
                 .unwrap_or(&entry.path)
                 .to_owned()
         };
-        for entry in met.entries.iter().filter(|entry| entry.kind == Kind::File) {
+        for entry in dir
+            .entries
+            .iter()
+            .filter(|entry| entry.kind == FileKind::File)
+        {
             if glob.is_some_and(|glob| !glob.matches(&below(entry))) {
                 continue;
             }
-            self.entry(met, entry);
-            if self.is_over() {
+            self.entry(dir, entry);
+            if self.is_done() {
                 return;
             }
         }
     }
 
-    fn entry(&mut self, met: &Met, entry: &Entry) {
-        if self.root.rules.is_secret(&entry.path, Sort::File) {
+    fn entry(&mut self, dir: &ListedDir, entry: &WalkEntry) {
+        if self.root.rules.is_secret(&entry.path, TargetKind::File) {
             self.skipped.denied += 1;
             return;
         }
-        // A file that went, or was swapped for something else, is no news.
-        let Ok(Some((file, about))) = open_regular(&met.dir, &entry.name) else {
+        // The file was removed or replaced in the meantime.
+        let Ok(Some((file, metadata))) = open_regular(&dir.dir, &entry.name) else {
             self.skipped.unopened += 1;
             return;
         };
-        if self.twins.check(self.root, &about, "").is_err() {
+        if self.hard_links.check(self.root, &metadata, "").is_err() {
             self.skipped.denied += 1;
             return;
         }
-        self.file(&entry.path, &file, about.len());
+        self.file(&entry.path, &file, metadata.len());
     }
 
     fn file(&mut self, path: &Path, file: &std::fs::File, size: u64) {
@@ -202,46 +207,48 @@ impl Search<'_> {
             return;
         }
         self.skipped.bytes += size;
-        if !self.found.search(path, file) {
+        if !self.matches.search(path, file) {
             self.skipped.unopened += 1;
         }
     }
 
-    fn is_over(&self) -> bool {
-        self.found.is_full() || self.skipped.bytes > SEARCH_BYTES
+    fn is_done(&self) -> bool {
+        self.matches.is_full() || self.skipped.bytes > SEARCH_BYTES
     }
 
-    fn done(self) -> Searched {
+    fn finish(self) -> SearchResult {
         let Skipped {
             denied,
             large,
             unopened,
-            is_cut_short,
+            is_truncated,
             bytes,
         } = self.skipped;
         let mut notes = Vec::new();
-        if self.found.is_full() {
+        if self.matches.is_full() {
             notes.push(format!(
                 "only the first {} matches: narrow `pattern`, `path` or `glob`",
-                self.found.count
+                self.matches.count
             ));
         }
-        if is_cut_short || bytes > SEARCH_BYTES {
-            notes.push(format!("not everything was searched (at most {WALK_ENTRIES} entries): give a narrower `path`"));
+        if is_truncated || bytes > SEARCH_BYTES {
+            notes.push(format!(
+                "incomplete, at most {WALK_ENTRIES} entries are searched: give a narrower `path`"
+            ));
         }
-        for (count, why) in [
-            (denied, "kept from you by a rule"),
-            (large, "too large to be searched"),
+        for (count, reason) in [
+            (denied, "denied by a rule"),
+            (large, "too large to search"),
             (unopened, "that could not be read"),
         ] {
             if count > 0 {
-                notes.push(format!("left out {count} {why}"));
+                notes.push(format!("skipped {count} {reason}"));
             }
         }
-        Searched {
-            match_count: self.found.count,
-            files_searched: self.found.files,
-            matches: self.found.lines,
+        SearchResult {
+            match_count: self.matches.count,
+            files_searched: self.matches.files,
+            matches: self.matches.lines,
             notes,
         }
     }

@@ -1,4 +1,5 @@
-//! Walking through a workspace, directory by directory, each opened below the root. Links are not followed.
+//! Workspace walk: visits directory by directory, each opened below the root, without following
+//! links.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -10,91 +11,92 @@ use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
 use super::limits::{GITIGNORE_BYTES, WALK_ENTRIES};
-use super::regular::open_regular;
-use super::resolve::Kind;
+use super::regular_file::open_regular;
+use super::resolve::FileKind;
 use super::root::{Directory, Root};
-use super::rules::Sort;
+use super::rules::TargetKind;
 
-/// What a walk looks at.
+/// Entries that a walk visits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Walked {
-    /// All there is, for the rules.
+pub(super) enum WalkScope {
+    /// Everything, to check it against the rules.
     Everything,
-    /// What is neither ignored by git nor git's own.
+    /// Everything except files that git ignores and git's own files.
     Sources,
-    /// The same without names that begin with a dot.
+    /// As `Sources`, without names that begin with a dot.
     Visible,
 }
 
-/// An entry of a directory.
+/// A directory entry.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct WalkEntry {
     pub(super) name: OsString,
-    /// Where it is, relative to the workspace.
+    /// Path relative to the workspace.
     pub(super) path: PathBuf,
-    pub(super) kind: Kind,
+    pub(super) kind: FileKind,
 }
 
-/// A directory that was come to.
+/// A directory and its entries.
 #[derive(Debug)]
-pub(super) struct Met {
+pub(super) struct ListedDir {
     pub(super) dir: Dir,
-    /// What is in it, sorted by name.
-    pub(super) entries: Vec<Entry>,
+    /// Entries, sorted by name.
+    pub(super) entries: Vec<WalkEntry>,
 }
 
-/// The way through a workspace. Gives one directory after the other, the files of each before the directories in it.
+/// Iterator over the directories of a workspace. Yields a directory before its subdirectories.
 #[derive(Debug)]
 pub(super) struct Walk<'r> {
     root: &'r Root,
-    walked: Walked,
+    scope: WalkScope,
     start: Option<Directory>,
-    ahead: Vec<(PathBuf, Option<Rc<Level>>)>,
-    left: usize,
-    /// How many entries were left out because their names begin with a dot.
+    pending: Vec<(PathBuf, Option<Rc<IgnoreLevel>>)>,
+    remaining: usize,
+    /// Number of entries omitted because their names begin with a dot.
     pub(super) hidden: usize,
-    /// How many entries were left out because git ignores them.
+    /// Number of entries omitted because git ignores them.
     pub(super) ignored: usize,
-    /// How many directories could not be opened.
+    /// Number of directories that could not be opened.
     pub(super) unopened: usize,
 }
 
-/// The `.gitignore` of a directory, and those above it.
+/// The `.gitignore` of a directory, chained to those above it.
 #[derive(Debug)]
-struct Level {
+struct IgnoreLevel {
     at: PathBuf,
     ignored: Gitignore,
-    above: Option<Rc<Level>>,
+    above: Option<Rc<IgnoreLevel>>,
 }
 
 impl<'r> Walk<'r> {
-    /// A walk from a directory down.
-    pub(super) fn new(root: &'r Root, start: Directory, walked: Walked) -> Self {
-        let above = if walked == Walked::Everything {
+    /// Creates a walk that starts at a directory.
+    pub(super) fn new(root: &'r Root, start: Directory, scope: WalkScope) -> Self {
+        let above = if scope == WalkScope::Everything {
             None
         } else {
-            levels_above(root, &start)
+            ignore_levels_above(root, &start)
         };
-        let ahead = vec![(start.real.clone(), above)];
+        let pending = vec![(start.real.clone(), above)];
         let start = Some(start);
         Self {
             root,
-            walked,
+            scope,
             start,
-            ahead,
-            left: WALK_ENTRIES,
+            pending,
+            remaining: WALK_ENTRIES,
             hidden: 0,
             ignored: 0,
             unopened: 0,
         }
     }
 
-    /// Whether there was more than a walk looks at.
-    pub(super) fn is_cut_short(&self) -> bool {
-        self.left == 0
+    /// Returns true if the walk stopped at its limit.
+    pub(super) fn is_truncated(&self) -> bool {
+        self.remaining == 0
     }
 
-    /// Opens the next directory. If its real path is not the one it was met at, a link was put in its place.
+    /// Opens the next directory. If its real path differs from the listed one, a link was put in
+    /// its place.
     fn open(&mut self, path: &PathBuf) -> Option<Directory> {
         if let Some(start) = self.start.take() {
             return Some(start);
@@ -108,45 +110,51 @@ impl<'r> Walk<'r> {
         opened
     }
 
-    /// Neither git's own directory nor one that is kept from a model is looked into for it.
-    fn goes_into(&self, entry: &Entry) -> bool {
-        let is_free =
-            || entry.name != ".git" && !self.root.rules.is_secret(&entry.path, Sort::Directory);
-        entry.kind == Kind::Directory && (self.walked == Walked::Everything || is_free())
+    /// Returns true if the walk enters a directory. Git's own directory and denied ones are only
+    /// entered to check the rules.
+    fn enters(&self, entry: &WalkEntry) -> bool {
+        let is_allowed = || {
+            entry.name != ".git"
+                && !self
+                    .root
+                    .rules
+                    .is_secret(&entry.path, TargetKind::Directory)
+        };
+        entry.kind == FileKind::Directory && (self.scope == WalkScope::Everything || is_allowed())
     }
 
-    fn entries(&mut self, directory: &Directory) -> Vec<Entry> {
+    fn entries(&mut self, directory: &Directory) -> Vec<WalkEntry> {
         let mut entries = Vec::new();
         let Ok(listed) = directory.dir.entries() else {
             self.unopened += 1;
             return entries;
         };
         for entry in listed.flatten() {
-            if self.left == 0 {
+            if self.remaining == 0 {
                 break;
             }
-            self.left -= 1;
+            self.remaining -= 1;
             let name = entry.file_name();
-            let Ok(sort) = entry.file_type() else {
+            let Ok(file_type) = entry.file_type() else {
                 continue;
             };
-            entries.push(Entry {
+            entries.push(WalkEntry {
                 path: directory.real.join(&name),
                 name,
-                kind: Kind::of(sort),
+                kind: FileKind::of(file_type),
             });
         }
         entries.sort_by(|one, other| one.name.cmp(&other.name));
         entries
     }
 
-    fn leave_out(&mut self, entries: &mut Vec<Entry>, level: Option<&Rc<Level>>) {
-        if self.walked == Walked::Everything {
+    fn remove_omitted(&mut self, entries: &mut Vec<WalkEntry>, level: Option<&Rc<IgnoreLevel>>) {
+        if self.scope == WalkScope::Everything {
             return;
         }
         let (mut hidden, mut ignored) = (0, 0);
         entries.retain(|entry| {
-            let is_hidden = self.walked == Walked::Visible
+            let is_hidden = self.scope == WalkScope::Visible
                 && entry.name.as_encoded_bytes().first() == Some(&b'.');
             let is_ignored = !is_hidden && is_ignored(level, entry);
             hidden += usize::from(is_hidden);
@@ -159,29 +167,29 @@ impl<'r> Walk<'r> {
 }
 
 impl Iterator for Walk<'_> {
-    type Item = Met;
+    type Item = ListedDir;
 
-    fn next(&mut self) -> Option<Met> {
-        while let Some((path, above)) = self.ahead.pop() {
-            if self.left == 0 {
+    fn next(&mut self) -> Option<ListedDir> {
+        while let Some((path, above)) = self.pending.pop() {
+            if self.remaining == 0 {
                 return None;
             }
             let Some(directory) = self.open(&path) else {
                 continue;
             };
             let mut entries = self.entries(&directory);
-            let level = if self.walked == Walked::Everything {
+            let level = if self.scope == WalkScope::Everything {
                 None
             } else {
                 level(&directory, above)
             };
-            self.leave_out(&mut entries, level.as_ref());
-            let below = entries.iter().rev().filter(|entry| self.goes_into(entry));
+            self.remove_omitted(&mut entries, level.as_ref());
+            let below = entries.iter().rev().filter(|entry| self.enters(entry));
             let below: Vec<_> = below
                 .map(|entry| (entry.path.clone(), level.clone()))
                 .collect();
-            self.ahead.extend(below);
-            return Some(Met {
+            self.pending.extend(below);
+            return Some(ListedDir {
                 dir: directory.dir,
                 entries,
             });
@@ -190,8 +198,8 @@ impl Iterator for Walk<'_> {
     }
 }
 
-/// The levels of the directories above one, which hold for it too.
-fn levels_above(root: &Root, directory: &Directory) -> Option<Rc<Level>> {
+/// Returns the ignore levels of the directories above one, which also apply to it.
+fn ignore_levels_above(root: &Root, directory: &Directory) -> Option<Rc<IgnoreLevel>> {
     let mut above = None;
     let mut ancestors: Vec<_> = directory.real.ancestors().skip(1).collect();
     ancestors.reverse();
@@ -203,21 +211,22 @@ fn levels_above(root: &Root, directory: &Directory) -> Option<Rc<Level>> {
     above
 }
 
-/// The level of a directory: its own if it has a `.gitignore`, else the one above.
-fn level(directory: &Directory, above: Option<Rc<Level>>) -> Option<Rc<Level>> {
+/// Returns the ignore level of a directory: its own if it has a `.gitignore`, otherwise the one
+/// above.
+fn level(directory: &Directory, above: Option<Rc<IgnoreLevel>>) -> Option<Rc<IgnoreLevel>> {
     let Some(text) = gitignore(&directory.dir) else {
         return above;
     };
-    // The root is `.`, since the paths are made relative before they are asked about.
+    // The root is `.`, because paths are made relative before they are matched.
     let mut builder = GitignoreBuilder::new(".");
     for line in text.lines() {
-        // A line that is no glob is passed over, as git does.
+        // Lines that are not globs are ignored, as in git.
         if builder.add_line(None, line).is_err() {
             continue;
         }
     }
     match builder.build() {
-        Ok(ignored) => Some(Rc::new(Level {
+        Ok(ignored) => Some(Rc::new(IgnoreLevel {
             at: directory.real.clone(),
             ignored,
             above,
@@ -233,10 +242,13 @@ fn gitignore(dir: &Dir) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn is_ignored(mut level: Option<&Rc<Level>>, entry: &Entry) -> bool {
+fn is_ignored(mut level: Option<&Rc<IgnoreLevel>>, entry: &WalkEntry) -> bool {
     while let Some(here) = level {
         if let Ok(path) = entry.path.strip_prefix(&here.at) {
-            match here.ignored.matched(path, entry.kind == Kind::Directory) {
+            match here
+                .ignored
+                .matched(path, entry.kind == FileKind::Directory)
+            {
                 Match::Ignore(_) => return true,
                 Match::Whitelist(_) => return false,
                 Match::None => {}

@@ -1,24 +1,24 @@
-//! `write_file`: the whole content of a file, new or not.
+//! `write_file`: writes the whole content of a file, new or existing.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::atomic_write::{IfExists, WriteResult, write};
 use super::root::Root;
-use super::store::{Present, Stored, write};
 use crate::ToolError;
 
-/// What to write.
+/// Arguments of `write_file`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WriteFile {
-    /// The file, relative to the workspace. Directories that are missing are made.
+    /// The file, relative to the workspace. Missing directories are created.
     path: String,
-    /// All that the file shall hold.
+    /// The complete new content of the file.
     content: String,
 }
 
-/// Writes.
-pub(crate) fn run(root: &Root, args: &WriteFile) -> Result<Stored, ToolError> {
+/// Writes the file.
+pub(crate) fn run(root: &Root, args: &WriteFile) -> Result<WriteResult, ToolError> {
     let WriteFile { path, content } = args;
-    write(root, path, content, Present::Replace)
+    write(root, path, content, IfExists::Replace)
 }

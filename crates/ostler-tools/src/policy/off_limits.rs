@@ -1,13 +1,13 @@
-//! Places and variables that no workspace is granted, whether it is trusted or not.
+//! Paths and variables that no workspace is granted, trusted or not.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use super::Request;
-use crate::confine::{Home, expand, refuse_variable, secrets};
+use crate::confine::{HostPaths, expand, refuse_variable, secrets};
 use crate::files::is_sealed;
 
-/// System directories: programs, settings, services, and what they spool or store.
+/// System directories: programs, settings, services, and their spool and state.
 const SYSTEM: [&str; 36] = [
     "/usr",
     "/bin",
@@ -47,19 +47,20 @@ const SYSTEM: [&str; 36] = [
     "/private/etc",
 ];
 
-/// Directories of homes: another user's home is not a workspace's to have.
+/// Parents of home directories. A workspace is never granted another user's home.
 const HOMES: [&str; 2] = ["/home", "/Users"];
 
-/// Shared directories that are granted only in part, never as a whole.
+/// Shared directories of which only parts are granted, never the whole.
 const SHARED: [&str; 4] = ["/tmp", "/var/tmp", "/var/cache", "/private/tmp"];
 
-/// Names in a home that do not begin with a dot, but whose files other programs run or obey.
-const OF_HOME: [&str; 2] = ["Library", "AppData"];
+/// Directories in a home that do not start with a dot, but whose files other programs run or load.
+const HOME_DIRECTORIES: [&str; 2] = ["Library", "AppData"];
 
-/// The one hidden directory of a home in which a workspace can have a directory.
+/// The only hidden directory of a home in which a workspace can be granted a directory.
 const CACHE: &str = ".cache";
 
-/// Parts of names by which variables are known that hold credentials or lead to them, besides those that no policy passes on.
+/// Substrings of variable names that indicate credentials, in addition to the variables that no
+/// policy passes on.
 const CREDENTIALS: [&str; 22] = [
     "URL",
     "URI",
@@ -85,53 +86,64 @@ const CREDENTIALS: [&str; 22] = [
     "GOOGLE_",
 ];
 
-/// The places of one machine and one user that no workspace is granted.
+/// Paths of one machine and one user that no workspace is granted.
 #[derive(Debug, Clone, Default)]
 pub struct OffLimits {
     home: Option<PathBuf>,
-    /// Neither these, nor what is in them, nor what holds them.
+    /// Not writable: these paths, anything inside them, and anything that contains them.
     protected: Vec<(PathBuf, &'static str)>,
-    /// The same, and they are not read either.
+    /// As `protected`, and not readable either.
     private: Vec<PathBuf>,
-    /// Neither these nor what is in them is read; commands do not see them below a directory that they may read.
+    /// Not readable, nor is anything inside them. They are hidden from commands that may read a
+    /// directory above them.
     secrets: Vec<PathBuf>,
 }
 
 impl OffLimits {
-    /// Collects the places of this machine. `private` are directories and files of the caller's: settings, state, and
-    /// credentials of agents.
+    /// Collects the paths of this machine. `private` lists the caller's own files and directories:
+    /// settings, state, and credentials of agents.
     #[must_use]
-    pub fn here(home: &Home<'_>, private: &[PathBuf]) -> Self {
-        let both = |path: &Path| {
+    pub fn here(host: &HostPaths<'_>, private: &[PathBuf]) -> Self {
+        let with_real_path = |path: &Path| {
             [Some(path.to_owned()), path.canonicalize().ok()]
                 .into_iter()
                 .flatten()
         };
         let system = SYSTEM
             .iter()
-            .flat_map(|dir| both(Path::new(dir)))
+            .flat_map(|dir| with_real_path(Path::new(dir)))
             .map(|dir| (dir, "it belongs to the system"));
-        let on_path = programs(home)
+        let on_path = programs(host)
             .into_iter()
-            .map(|place| (place, "it is on PATH, or holds a program that is"));
-        let private: Vec<PathBuf> = private.iter().flat_map(|place| both(place)).collect();
-        let own = private
+            .map(|path| (path, "it is on PATH, or contains a program that is"));
+        let private: Vec<PathBuf> = private
+            .iter()
+            .flat_map(|path| with_real_path(path))
+            .collect();
+        let private_paths = private
             .iter()
             .cloned()
-            .map(|place| (place, "it holds settings, sessions or credentials"));
-        let secrets: Vec<PathBuf> = secrets(home).iter().flat_map(|place| both(place)).collect();
-        let keys = secrets
+            .map(|path| (path, "it contains settings, sessions or credentials"));
+        let secrets: Vec<PathBuf> = secrets(host)
+            .iter()
+            .flat_map(|path| with_real_path(path))
+            .collect();
+        let secret_paths = secrets
             .iter()
             .cloned()
-            .map(|place| (place, "it holds keys or passwords"));
-        let user = home
+            .map(|path| (path, "it contains keys or passwords"));
+        let user = host
             .home
             .map(|home| home.canonicalize().unwrap_or_else(|_| home.to_owned()));
-        // Root's own home has the rules of any home.
+        // Root's home follows the rules of any home.
         let root = Path::new("/root");
         let is_root = user.as_ref().is_some_and(|user| user.starts_with(root));
-        let system = system.filter(|(place, _)| !is_root || place != root);
-        let protected = system.chain(on_path).chain(own).chain(keys).collect();
+        let system = system.filter(|(path, _)| !is_root || path != root);
+        let protected = system
+            .chain(on_path)
+            .chain(private_paths)
+            .chain(secret_paths)
+            .collect();
         Self {
             home: user,
             protected,
@@ -140,27 +152,27 @@ impl OffLimits {
         }
     }
 
-    /// Judges a request of a trusted workspace: returns it with the path resolved, or why it is never granted.
+    /// Evaluates a request of a trusted workspace. Returns the request with its path resolved.
     ///
     /// # Errors
-    /// Says why no workspace is granted this.
+    /// Returns the reason why no workspace is granted this.
     pub fn judge(
         &self,
         request: &Request,
-        home: &Home<'_>,
+        host: &HostPaths<'_>,
         value: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Request, String> {
         let refused = |why: Option<&'static str>| why.map_or(Ok(()), |why| Err(why.to_owned()));
-        // A command has all of the workspace anyway.
-        let is_inside = |real: &Path| real.starts_with(home.workspace);
+        // Commands may access everything in the workspace anyway.
+        let is_inside = |real: &Path| real.starts_with(host.workspace);
         match request {
-            Request::Write(asked) => {
-                let real = resolve(asked, home)?;
+            Request::Write(requested) => {
+                let real = resolve(requested, host)?;
                 refused(self.refuse_write(&real).filter(|_| !is_inside(&real)))?;
                 Ok(Request::Write(real))
             }
-            Request::Read(asked) => {
-                let real = resolve(asked, home)?;
+            Request::Read(requested) => {
+                let real = resolve(requested, host)?;
                 refused(self.refuse_read(&real).filter(|_| !is_inside(&real)))?;
                 Ok(Request::Read(real))
             }
@@ -169,9 +181,9 @@ impl OffLimits {
                 None => Ok(request.clone()),
             },
             Request::Files(glob) if is_sealed(glob) => {
-                Err("it holds a private key or credentials".to_owned())
+                Err("it contains a private key or credentials".to_owned())
             }
-            Request::Unconfined => Err("only you can do without the sandbox".to_owned()),
+            Request::Unconfined => Err("only the user can turn the sandbox off".to_owned()),
             Request::Network
             | Request::Limit { .. }
             | Request::Files(_)
@@ -181,26 +193,28 @@ impl OffLimits {
         }
     }
 
-    /// Returns why this path is never made writable for a workspace. The path is absolute and resolved.
+    /// Returns the reason why this path is never made writable for a workspace, if any. The path is
+    /// absolute and resolved.
     #[must_use]
     pub fn refuse_write(&self, real: &Path) -> Option<&'static str> {
         if real.parent().is_none() {
             return Some("it is the whole file system");
         }
-        // Of the system's variable data only temporary files and caches are anybody's.
+        // In the system's variable data, only temporary files and caches may be granted.
         let is_in = |dir: &str| real.starts_with(dir);
         if is_in("/var") && !is_in("/var/tmp") && !is_in("/var/cache") {
             return Some("it belongs to the system");
         }
-        let overlaps = |place: &Path| real.starts_with(place) || place.starts_with(real);
-        let protected = self.protected.iter().find(|(place, _)| overlaps(place));
+        let overlaps = |path: &Path| real.starts_with(path) || path.starts_with(real);
+        let protected = self.protected.iter().find(|(path, _)| overlaps(path));
         protected
             .map(|(_, why)| *why)
             .or_else(|| self.refuse_shared(real))
             .or_else(|| self.refuse_in_home(real))
     }
 
-    /// Returns why this path is never made readable for a workspace. The path is absolute and resolved.
+    /// Returns the reason why this path is never made readable for a workspace, if any. The path is
+    /// absolute and resolved.
     #[must_use]
     pub fn refuse_read(&self, real: &Path) -> Option<&'static str> {
         if real.parent().is_none()
@@ -209,14 +223,14 @@ impl OffLimits {
                 .as_ref()
                 .is_some_and(|home| home.starts_with(real))
         {
-            return Some("it holds your home as a whole");
+            return Some("it contains your whole home directory");
         }
         let private = self
             .private
             .iter()
-            .any(|place| real.starts_with(place) || place.starts_with(real));
-        if private || self.secrets.iter().any(|place| real.starts_with(place)) {
-            return Some("it holds settings, sessions or credentials");
+            .any(|path| real.starts_with(path) || path.starts_with(real));
+        if private || self.secrets.iter().any(|path| real.starts_with(path)) {
+            return Some("it contains settings, sessions or credentials");
         }
         self.refuse_shared(real)
     }
@@ -232,13 +246,13 @@ impl OffLimits {
         SHARED
             .iter()
             .any(|shared| Path::new(shared).starts_with(real))
-            .then_some("it is shared by all programs")
+            .then_some("all programs share it")
     }
 
     fn refuse_in_home(&self, real: &Path) -> Option<&'static str> {
         let home = self.home.as_ref()?;
         if home.starts_with(real) {
-            return Some("it holds your home as a whole");
+            return Some("it contains your whole home directory");
         }
         let below = real.strip_prefix(home).ok()?;
         let mut names = below.components().map(Component::as_os_str);
@@ -247,36 +261,36 @@ impl OffLimits {
             return names
                 .next()
                 .is_none()
-                .then_some("it is the cache of all programs: name a directory in it");
+                .then_some("all programs share this cache: name a directory inside it");
         }
         let is_hidden = first.as_encoded_bytes().starts_with(b".");
-        let is_of_home = OF_HOME.iter().any(|name| first == *name);
-        (is_hidden || is_of_home)
-            .then_some("hidden files of your home are obeyed by other programs")
+        let is_home_directory = HOME_DIRECTORIES.iter().any(|name| first == *name);
+        (is_hidden || is_home_directory)
+            .then_some("other programs load hidden files in your home directory")
     }
 }
 
-/// Returns why this variable is never passed on for a workspace.
+/// Returns the reason why this variable is never passed on for a workspace, if any.
 fn refuse_env(name: &str, value: Option<&str>) -> Option<String> {
     let upper = name.to_ascii_uppercase();
-    let named = CREDENTIALS.iter().any(|part| upper.contains(part))
+    let has_credential_name = CREDENTIALS.iter().any(|part| upper.contains(part))
         || upper == "PAT"
         || upper.ends_with("_PAT");
-    // A connection string has the password in it: scheme://user:password@host.
-    let holds = value.is_some_and(|value| {
+    // A connection string contains the password: scheme://user:password@host.
+    let has_credential_value = value.is_some_and(|value| {
         value
             .split_once("://")
             .is_some_and(|(_, rest)| rest.contains('@'))
     });
-    if named || holds {
-        return Some("it may hold credentials".to_owned());
+    if has_credential_name || has_credential_value {
+        return Some("it may contain credentials".to_owned());
     }
     refuse_variable(name)
 }
 
-/// The absolute path that a request means, with links followed as far as the path exists.
-fn resolve(asked: &Path, home: &Home<'_>) -> Result<PathBuf, String> {
-    let path = expand(asked, home).ok_or("there is no home")?;
+/// Returns the absolute path of a request, with links followed as far as the path exists.
+fn resolve(requested: &Path, host: &HostPaths<'_>) -> Result<PathBuf, String> {
+    let path = expand(requested, host).ok_or("no home directory is set")?;
     let path = std::path::absolute(&path).map_err(|error| error.to_string())?;
     let (existing, real) = path
         .ancestors()
@@ -298,25 +312,25 @@ fn resolve(asked: &Path, home: &Home<'_>) -> Result<PathBuf, String> {
     })
 }
 
-/// The directories of PATH and of tools, and the directories that their programs really are in.
-fn programs(home: &Home<'_>) -> BTreeSet<PathBuf> {
-    let mut places = BTreeSet::new();
-    for dir in std::env::split_paths(home.path).filter(|dir| dir.is_absolute()) {
-        places.extend(dir.canonicalize());
+/// Returns the directories on PATH and of tools, and the real locations of their programs.
+fn programs(host: &HostPaths<'_>) -> BTreeSet<PathBuf> {
+    let mut paths = BTreeSet::new();
+    for dir in std::env::split_paths(host.path).filter(|dir| dir.is_absolute()) {
+        paths.extend(dir.canonicalize());
         let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
         let links = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_symlink()));
-        places.extend(links.filter_map(|entry| entry.path().canonicalize().ok()));
-        places.insert(dir);
+        paths.extend(links.filter_map(|entry| entry.path().canonicalize().ok()));
+        paths.insert(dir);
     }
-    places.extend(
-        home.tools
+    paths.extend(
+        host.tools
             .iter()
             .filter(|dir| dir.is_absolute())
             .filter_map(|dir| dir.canonicalize().ok()),
     );
-    // What lies in the workspace can be written anyway.
-    places.retain(|place| !place.starts_with(home.workspace));
-    places
+    // Paths in the workspace can be written anyway.
+    paths.retain(|path| !path.starts_with(host.workspace));
+    paths
 }
 
 #[cfg(test)]

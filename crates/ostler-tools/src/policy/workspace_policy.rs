@@ -1,4 +1,5 @@
-//! A workspace's own policy file over the policy below it: narrowing parts are applied, everything else is a request.
+//! A workspace's policy file, merged onto the base policy: narrowing parts are applied, everything
+//! else is a request.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,15 +10,15 @@ use crate::command::{CommandPreset, CommandRule, Commands};
 use crate::confine::{CommandLimits, Network, Required, default_memory_mb};
 use crate::{Code, ToolError};
 
-/// A workspace's policy file as written: the policy, and the names of the limits that it sets.
+/// A workspace's policy file as written: the policy and the names of the limits it sets.
 #[derive(Debug, Clone, Default)]
 pub struct WorkspacePolicy {
     policy: SandboxPolicy,
-    given: BTreeSet<String>,
+    set_limits: BTreeSet<String>,
 }
 
-/// One thing that a workspace's file asks for beyond the policy below it. It displays as a plain clause, with control
-/// characters escaped.
+/// A permission that a workspace's file requests beyond the base policy. Displays as a plain
+/// clause, with control characters escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// Commands may write this path.
@@ -28,44 +29,45 @@ pub enum Request {
     Network,
     /// Commands get this environment variable.
     Env(String),
-    /// A limit is raised.
+    /// Raise a limit.
     Limit {
-        /// The name of the limit in the file.
+        /// Name of the limit in the file.
         name: &'static str,
-        /// The value that the file asks for.
+        /// Requested value.
         asked: u64,
-        /// The value without the file; `None` for no limit.
+        /// Value without the file; `None` for no limit.
         held: Option<u64>,
     },
-    /// Commands run although layers of the sandbox are missing.
+    /// Commands run even if layers of the sandbox are missing.
     Unconfined,
-    /// The file tools open files that match this glob, although the defaults deny or protect them.
+    /// The file tools may open files that match this glob, although the defaults deny or protect
+    /// them.
     Files(String),
-    /// A command that has no rule otherwise may run.
+    /// A command without a rule may run.
     Command(String),
-    /// The rule for a command is replaced by one that allows more.
+    /// The rule for a command is replaced by a more permissive one.
     Rule(String),
-    /// The commands of a wider preset may run.
+    /// Commands of a wider preset may run.
     Preset(CommandPreset),
 }
 
-/// A policy with only the narrowing parts of a workspace's file, and the requests that were left out.
+/// A policy with only the narrowing parts of a workspace's file, and the requests left out.
 #[derive(Debug, Clone)]
 pub struct Narrowed {
-    /// The policy: it allows nothing that the one below did not.
+    /// The resulting policy. It allows nothing that the base policy does not.
     pub policy: SandboxPolicy,
     /// Everything in the file that would have widened it.
     pub left_out: Vec<Request>,
 }
 
-/// A policy with the requests of a trusted workspace that can be granted.
+/// A policy with the grantable requests of a trusted workspace.
 #[derive(Debug, Clone)]
 pub struct Granted {
-    /// The policy.
+    /// The resulting policy.
     pub policy: SandboxPolicy,
-    /// The requests that were granted.
+    /// Granted requests.
     pub opened: Vec<Request>,
-    /// The requests that no workspace is granted, and why.
+    /// Refused requests, with the reason.
     pub refused: Vec<(Request, String)>,
 }
 
@@ -73,7 +75,7 @@ impl WorkspacePolicy {
     /// Parses a workspace's file and checks each rule against its own examples.
     ///
     /// # Errors
-    /// Names the line or the rule that is wrong. A request that cannot be granted is not an error.
+    /// Names the faulty line or rule. A request that cannot be granted is not an error.
     pub fn parse(text: &str) -> Result<Self, ToolError> {
         let bad = |why: String| ToolError::new(Code::BadArguments, format!("{POLICY_FILE}: {why}"));
         let policy: SandboxPolicy = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
@@ -86,15 +88,15 @@ impl WorkspacePolicy {
             .map_err(bad)?;
         let table: toml::Table = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
         let sandbox = table.get("sandbox").and_then(toml::Value::as_table);
-        let given = sandbox
+        let set_limits = sandbox
             .into_iter()
             .flat_map(|section| section.keys().cloned())
             .collect();
-        Ok(Self { policy, given })
+        Ok(Self { policy, set_limits })
     }
 
-    fn gives(&self, name: &str) -> bool {
-        self.given.contains(name)
+    fn sets(&self, name: &str) -> bool {
+        self.set_limits.contains(name)
     }
 }
 
@@ -130,7 +132,7 @@ impl SandboxPolicy {
             );
         }
         policy.narrowing.extend(asked.commands.iter().cloned());
-        // Without a preset in the policy below, the widest that is chosen by itself is `build`.
+        // Without a preset in the base policy, the widest preset chosen automatically is `build`.
         let held = self.preset.unwrap_or(CommandPreset::Build);
         match asked.preset {
             Some(preset) if preset > held => left_out.push(Request::Preset(preset)),
@@ -140,8 +142,8 @@ impl SandboxPolicy {
         Narrowed { policy, left_out }
     }
 
-    /// Applies all of a trusted workspace's file but for the requests that `judge` refuses. `judge` returns the request to
-    /// grant, which may be more exact than the one that was made.
+    /// Applies a trusted workspace's file, except for requests that `judge` refuses. `judge`
+    /// returns the request to grant, which may be more precise than the original.
     #[must_use]
     pub fn granting(
         &self,
@@ -202,7 +204,8 @@ impl SandboxPolicy {
     }
 }
 
-/// The request that a workspace's rule for a command makes, if it allows more than the rule below it.
+/// Returns the request that a workspace's command rule amounts to, if it allows more than the base
+/// rule.
 fn request_of(rule: &CommandRule, below: Option<&Commands>) -> Option<Request> {
     match below.and_then(|below| below.rule(&rule.name)) {
         None => Some(Request::Command(rule.name.clone())),
@@ -210,15 +213,15 @@ fn request_of(rule: &CommandRule, below: Option<&Commands>) -> Option<Request> {
     }
 }
 
-/// A limit that is a number.
+/// A numeric limit.
 enum Count<'a> {
     Always(&'a mut u64),
     Optional(&'a mut Option<u64>),
 }
 
-/// The limits that are numbers, by their names in the file.
+/// Returns the numeric limits by their names in the file.
 fn counts(limits: &mut CommandLimits) -> [(&'static str, Count<'_>); 6] {
-    // Every field by name, so that a new one cannot be forgotten here.
+    // Destructured by name, so that a new field cannot be forgotten here.
     let CommandLimits {
         timeout_seconds,
         cpu_seconds,
@@ -269,14 +272,14 @@ fn narrow_limits(held: &mut CommandLimits, workspace: &WorkspacePolicy) -> Vec<R
             .cloned()
             .map(Request::Env),
     );
-    if workspace.gives("network") {
+    if workspace.sets("network") {
         match (asked.network, held.network) {
             (Network::None, _) => held.network = Network::None,
             (Network::All, Network::None) => left_out.push(Request::Network),
             (Network::All, Network::All) => {}
         }
     }
-    if workspace.gives("required") {
+    if workspace.sets("required") {
         match asked.required {
             Required::Nothing if held.required > Required::Nothing => {
                 left_out.push(Request::Unconfined)
@@ -289,7 +292,7 @@ fn narrow_limits(held: &mut CommandLimits, workspace: &WorkspacePolicy) -> Vec<R
             Count::Always(count) => Some(*count),
             Count::Optional(count) => *count,
         };
-        let Some(asked) = asked.filter(|_| workspace.gives(name)) else {
+        let Some(asked) = asked.filter(|_| workspace.sets(name)) else {
             continue;
         };
         match held {
@@ -314,7 +317,7 @@ fn narrow_limits(held: &mut CommandLimits, workspace: &WorkspacePolicy) -> Vec<R
     left_out
 }
 
-/// Returns true if `asked` could let a call through that `held` refuses.
+/// Returns true if `asked` could allow a call that `held` refuses.
 fn allows_more(held: &CommandRule, asked: &CommandRule) -> bool {
     let within = |some: &[String], all: &[String]| some.iter().all(|one| all.contains(one));
     let sub_commands = match (&held.allow, &asked.allow) {
@@ -324,7 +327,8 @@ fn allows_more(held: &CommandRule, asked: &CommandRule) -> bool {
             !within(list, held_list) || !within(&asked.before, &held.before)
         }
     };
-    // A rule with a list of sub-commands takes the first word of a block for one of them; without a list, for any argument.
+    // With a list of sub-commands, the first word of a block matches a sub-command; without one,
+    // any argument.
     let read_differently = held.allow.is_some() != asked.allow.is_some() && !held.block.is_empty();
     let unblocked = held.block.iter().any(|words| !asked.block.contains(words));
     let unblocked = unblocked || !within(&held.block_args, &asked.block_args);
@@ -351,7 +355,9 @@ impl fmt::Display for Request {
                 asked,
                 held: None,
             } => write!(f, "{name} is {asked}"),
-            Self::Unconfined => f.write_str("commands run where layers of the sandbox are missing"),
+            Self::Unconfined => {
+                f.write_str("commands run even if layers of the sandbox are missing")
+            }
             Self::Files(glob) => write!(f, "the file tools open {}", glob.escape_debug()),
             Self::Command(name) => write!(f, "the command {} may run", name.escape_debug()),
             Self::Rule(name) => write!(

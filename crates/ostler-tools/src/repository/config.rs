@@ -1,31 +1,32 @@
-//! Git's configuration files: a parser that reads what git reads, and passes over what git would reject.
+//! Parser for git's configuration files. Reads what git reads, and skips what git would reject.
 
-/// One setting of a configuration file.
+/// A setting of a configuration file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Setting {
-    /// The section, in lower case.
+    /// Section, in lower case.
     pub(crate) section: String,
-    /// The part of the section's name in quotation marks.
+    /// Quoted part of the section's name.
     pub(crate) subsection: Option<String>,
-    /// The key, in lower case.
+    /// Key, in lower case.
     pub(crate) key: String,
-    /// The value; `None` for a key without one, which git takes for true.
+    /// Value; `None` for a key without one, which git treats as true.
     pub(crate) value: Option<String>,
 }
 
 impl Setting {
-    /// Whether it is this setting, whatever its subsection.
+    /// Returns true if this is the given setting, in any subsection.
     pub(crate) fn is(&self, section: &str, key: &str) -> bool {
         self.section == section && self.key == key
     }
 
-    /// The value, or an empty text.
+    /// Returns the value, or an empty string.
     pub(crate) fn text(&self) -> &str {
         self.value.as_deref().unwrap_or_default()
     }
 }
 
-/// Parses a configuration file. A line that is not one is passed over: where git gives up, this reads on, and so finds no less.
+/// Parses a configuration file. Invalid lines are skipped: where git gives up, this reads on, so it
+/// finds no less.
 pub(crate) fn parse(text: &str) -> Vec<Setting> {
     let text = text
         .strip_prefix('\u{feff}')
@@ -99,7 +100,7 @@ impl Reader {
         }
     }
 
-    /// `[section]`, `[section.sub]` or `[section "sub"]`.
+    /// Parses `[section]`, `[section.sub]` or `[section "sub"]`.
     fn header(&mut self) -> Option<(String, Option<String>)> {
         self.at += 1;
         let mut name = String::new();
@@ -145,7 +146,7 @@ impl Reader {
         key
     }
 
-    /// What comes after a key; the outer `None` if it is not a value.
+    /// Parses the value after a key. The outer `None` means that the text is not a value.
     #[expect(
         clippy::option_option,
         reason = "a setting without a value is not a line without a setting"
@@ -189,7 +190,8 @@ impl Reader {
     }
 }
 
-/// Blanks count once something comes after them.
+/// Appends a character, preceded by the pending blanks: blanks only count if something follows
+/// them.
 fn push(value: &mut String, blanks: &mut String, char: char) {
     value.push_str(blanks);
     blanks.clear();
@@ -200,7 +202,7 @@ fn push(value: &mut String, blanks: &mut String, char: char) {
 mod tests {
     use super::*;
 
-    fn shown(text: &str) -> Vec<String> {
+    fn listing(text: &str) -> Vec<String> {
         let one = |setting: Setting| {
             let sub = setting
                 .subsection
@@ -242,11 +244,11 @@ mod tests {
             ("[a]\nb = \"open\nc = 1\n", &["a.b=open", "a.c=1"]),
             ("[a]\nb=  lead\"  in  \"trail  \n", &["a.b=lead  in  trail"]),
         ] {
-            assert_eq!(shown(text), expected, "{text:?}");
+            assert_eq!(listing(text), expected, "{text:?}");
         }
     }
 
-    // What this reads is what git says it reads.
+    // The parser agrees with git's own listing.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "git itself is the measure")]
     fn the_parser_agrees_with_git() {
@@ -261,7 +263,7 @@ mod tests {
             .arg(&file)
             .output()
             .unwrap();
-        let said = String::from_utf8(output.stdout).unwrap();
-        assert_eq!(shown(text), said.lines().collect::<Vec<_>>());
+        let output_text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(listing(text), output_text.lines().collect::<Vec<_>>());
     }
 }

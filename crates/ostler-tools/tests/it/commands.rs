@@ -1,7 +1,7 @@
-//! Commands that a model may not run, however it spells them; nothing is started here.
+//! Commands that a model may not run, in any spelling. Nothing is started here.
 
 mod attacks;
-mod places;
+mod path_arguments;
 mod repositories;
 
 use std::ffi::OsStr;
@@ -9,10 +9,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use ostler_tools::command::{Approved, Commands, Place};
+use ostler_tools::command::{ApprovedCommand, Commands, CommandContext};
 use ostler_tools::{SandboxPolicy, ToolError, Workspace};
 
-/// A workspace below a directory that holds what must not be touched; programs stand in for those that may not be installed.
+/// A workspace next to files that must not be touched. Stub programs replace those that may not be
+/// installed.
 struct Scene {
     dir: tempfile::TempDir,
     policy: SandboxPolicy,
@@ -39,34 +40,34 @@ impl Scene {
         self.dir.path().canonicalize().unwrap().join(name)
     }
 
-    /// What the rules say, with `path` as PATH.
-    fn ask(&self, path: &OsStr, command: &str, args: &[&str]) -> Result<Approved, ToolError> {
+    /// Checks a call against the rules, with `path` as PATH.
+    fn check_with_path(&self, path: &OsStr, command: &str, args: &[&str]) -> Result<ApprovedCommand, ToolError> {
         let workspace = Workspace::open(&self.at("work"), &self.policy.files).unwrap();
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let is_denied = |path: &Path| workspace.is_denied(path);
-        let place = Place {
+        let context = CommandContext {
             root: workspace.root(),
             path,
             is_denied: &is_denied,
         };
         Commands::new(&self.policy.commands)
             .unwrap()
-            .check(command, &args, &place)
+            .check(command, &args, &context)
     }
 
-    fn check(&self, command: &str, args: &[&str]) -> Result<Approved, ToolError> {
-        self.ask(self.at("bin").as_os_str(), command, args)
+    fn check(&self, command: &str, args: &[&str]) -> Result<ApprovedCommand, ToolError> {
+        self.check_with_path(self.at("bin").as_os_str(), command, args)
     }
 
-    /// The code of a refusal.
+    /// Returns the code of a refusal.
     fn refused(&self, command: &str, args: &[&str]) -> &'static str {
-        let said = self.check(command, args);
+        let result = self.check(command, args);
         assert!(
-            said.is_err(),
-            "{command} {:?} was let through",
+            result.is_err(),
+            "{command} {:?} was allowed",
             args.get(..9).unwrap_or(args)
         );
-        said.unwrap_err().code.as_str()
+        result.unwrap_err().code.as_str()
     }
 }
 

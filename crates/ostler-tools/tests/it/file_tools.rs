@@ -1,4 +1,4 @@
-//! The program `file-tools`: what it prints and how it exits.
+//! The program `file-tools`: its output and exit codes.
 
 use std::fs;
 use std::io::Write;
@@ -29,7 +29,7 @@ fn run(ws: &Path, args: &[&str], stdin: &str) -> Output {
 }
 
 #[track_caller]
-fn done(ws: &Path, args: &[&str], stdin: &str) -> Value {
+fn succeeds(ws: &Path, args: &[&str], stdin: &str) -> Value {
     let output = run(ws, args, stdin);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(
@@ -41,7 +41,7 @@ fn done(ws: &Path, args: &[&str], stdin: &str) -> Value {
 }
 
 #[track_caller]
-fn failed(ws: &Path, args: &[&str], stdin: &str) -> (String, String) {
+fn fails(ws: &Path, args: &[&str], stdin: &str) -> (String, String) {
     let output = run(ws, args, stdin);
     assert_eq!(output.status.code(), Some(1), "{args:?}");
     assert!(output.stderr.is_empty());
@@ -58,16 +58,16 @@ fn workspace() -> tempfile::TempDir {
 
 // S1-11
 #[test]
-fn every_verb_does_its_work() {
+fn every_verb_works() {
     let temp = workspace();
     let ws = temp.path();
-    assert_eq!(done(ws, &["read", "a.txt"], "")["content"], "one\ntwo\n");
+    assert_eq!(succeeds(ws, &["read", "a.txt"], "")["content"], "one\ntwo\n");
     assert_eq!(
-        done(ws, &["read", "a.txt", "--offset", "2", "--limit=1"], "")["content"],
+        succeeds(ws, &["read", "a.txt", "--offset", "2", "--limit=1"], "")["content"],
         "two\n"
     );
     assert_eq!(
-        done(ws, &["write", "b.txt", "-"], "from stdin\n")["result"],
+        succeeds(ws, &["write", "b.txt", "-"], "from stdin\n")["result"],
         "created"
     );
     assert_eq!(
@@ -75,40 +75,40 @@ fn every_verb_does_its_work() {
         "from stdin\n"
     );
     assert_eq!(
-        done(ws, &["write", "b.txt", "--content", "x\n"], "")["result"],
+        succeeds(ws, &["write", "b.txt", "--content", "x\n"], "")["result"],
         "replaced"
     );
     assert_eq!(
-        done(ws, &["create", "d/c.txt", "--content", "c\n"], "")["bytes"],
+        succeeds(ws, &["create", "d/c.txt", "--content", "c\n"], "")["bytes"],
         2
     );
-    done(
+    succeeds(
         ws,
         &["patch", "a.txt", "--find", "two", "--replace", "2"],
         "",
     );
-    done(
+    succeeds(
         ws,
         &["patch", "a.txt", "--edits", "-"],
         r#"[{"find":"one","replace":"1"},{"find":"2","replace":"zwei"}]"#,
     );
     assert_eq!(fs::read_to_string(ws.join("a.txt")).unwrap(), "1\nzwei\n");
     assert_eq!(
-        done(ws, &["list", "--pattern", "*.txt"], "")["entries"]
+        succeeds(ws, &["list", "--pattern", "*.txt"], "")["entries"]
             .as_array()
             .unwrap()
             .len(),
         3
     );
     assert_eq!(
-        done(ws, &["search", "zwei"], "")["matches"],
+        succeeds(ws, &["search", "zwei"], "")["matches"],
         json!([{"path": "a.txt", "line": 2, "text": "zwei"}])
     );
-    assert_eq!(done(ws, &["move", "b.txt", "e.txt"], "")["to"], "e.txt");
-    assert_eq!(done(ws, &["delete", "e.txt"], "")["deleted"], "file");
-    assert_eq!(done(ws, &["mkdir", "x/y"], "")["created"], 2);
-    done(ws, &["write", "--content", "dash", "--", "-rf"], "");
-    assert_eq!(done(ws, &["read", "--", "-rf"], "")["content"], "dash");
+    assert_eq!(succeeds(ws, &["move", "b.txt", "e.txt"], "")["to"], "e.txt");
+    assert_eq!(succeeds(ws, &["delete", "e.txt"], "")["deleted"], "file");
+    assert_eq!(succeeds(ws, &["mkdir", "x/y"], "")["created"], 2);
+    succeeds(ws, &["write", "--content", "dash", "--", "-rf"], "");
+    assert_eq!(succeeds(ws, &["read", "--", "-rf"], "")["content"], "dash");
 }
 
 #[test]
@@ -116,17 +116,17 @@ fn a_request_can_be_json() {
     let temp = workspace();
     let ws = temp.path();
     assert_eq!(
-        done(ws, &[r#"{"tool":"read","path":"a.txt","limit":1}"#], "")["content"],
+        succeeds(ws, &[r#"{"tool":"read","path":"a.txt","limit":1}"#], "")["content"],
         "one\n"
     );
     assert_eq!(
-        done(ws, &[r#"{"verb":"list_files"}"#], "")["entries"]
+        succeeds(ws, &[r#"{"verb":"list_files"}"#], "")["entries"]
             .as_array()
             .unwrap()
             .len(),
         1
     );
-    done(
+    succeeds(
         ws,
         &["-"],
         r#"{"tool":"edit_file","path":"a.txt","edits":[{"find":"one","replace":"1"}]}"#,
@@ -162,11 +162,11 @@ fn errors_are_json_and_exit_1() {
             "bad_arguments",
         ),
     ] {
-        assert_eq!(failed(ws, args, "").0, code, "{args:?}");
+        assert_eq!(fails(ws, args, "").0, code, "{args:?}");
     }
-    let (code, message) = failed(Path::new("read"), &["a.txt"], "");
+    let (code, message) = fails(Path::new("read"), &["a.txt"], "");
     assert_eq!(code, "unknown_tool", "{message}");
-    let (code, message) = failed(Path::new("read"), &["list"], "");
+    let (code, message) = fails(Path::new("read"), &["list"], "");
     assert!(
         code == "file_not_found" && message.contains("the first argument is the workspace"),
         "{message}"
@@ -174,7 +174,7 @@ fn errors_are_json_and_exit_1() {
 }
 
 #[test]
-fn help_is_there_wherever_it_is_asked_for() {
+fn help_is_shown_in_every_position() {
     let temp = workspace();
     let help = |args: &[&str]| {
         let output = Command::new(PROGRAM).args(args).output().unwrap();
@@ -215,7 +215,7 @@ fn help_is_there_wherever_it_is_asked_for() {
 
 // S2-25
 #[test]
-fn the_policy_of_the_workspace_holds() {
+fn workspace_policy_applies() {
     let temp = workspace();
     let ws = temp.path();
     fs::create_dir(ws.join(".ostler")).unwrap();
@@ -224,9 +224,9 @@ fn the_policy_of_the_workspace_holds() {
         "[files]\ndeny = [\"a.txt\"]\n",
     )
     .unwrap();
-    assert_eq!(failed(ws, &["read", "a.txt"], "").0, "denied_by_policy");
+    assert_eq!(fails(ws, &["read", "a.txt"], "").0, "denied_by_policy");
     assert_eq!(
-        failed(ws, &["write", ".ostler/sandbox.toml", "--content", ""], "").0,
+        fails(ws, &["write", ".ostler/sandbox.toml", "--content", ""], "").0,
         "denied_by_policy"
     );
     fs::write(
@@ -234,7 +234,7 @@ fn the_policy_of_the_workspace_holds() {
         "[files]\ndeny = \"a.txt\"\n",
     )
     .unwrap();
-    let (code, message) = failed(ws, &["list"], "");
+    let (code, message) = fails(ws, &["list"], "");
     assert!(
         code == "bad_arguments" && message.contains(".ostler/sandbox.toml"),
         "{message}"
@@ -243,7 +243,7 @@ fn the_policy_of_the_workspace_holds() {
 
 // S2-25
 #[test]
-fn a_workspace_in_a_directory_that_is_kept_is_refused() {
+fn workspace_inside_a_denied_directory_is_refused() {
     let temp = workspace();
     for dir in [".git/hooks", ".ostler", ".ssh", "sub/.aws"] {
         let ws = temp.path().join(dir);
@@ -254,7 +254,7 @@ fn a_workspace_in_a_directory_that_is_kept_is_refused() {
             &["list"],
         ] {
             assert_eq!(
-                failed(&ws, args, "").0,
+                fails(&ws, args, "").0,
                 "denied_by_policy",
                 "{dir} {args:?}"
             );
@@ -270,13 +270,13 @@ fn a_workspace_in_a_directory_that_is_kept_is_refused() {
     }
     std::os::unix::fs::symlink(".git", temp.path().join("plain")).unwrap();
     assert_eq!(
-        failed(&temp.path().join("plain"), &["list"], "").0,
+        fails(&temp.path().join("plain"), &["list"], "").0,
         "denied_by_policy"
     );
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_fault() {
+fn closed_stdout_is_not_an_error() {
     let temp = workspace();
     fs::write(
         temp.path().join("large.txt"),
@@ -303,11 +303,11 @@ fn a_reader_that_goes_away_is_no_fault() {
     assert_eq!(output.status.code(), Some(0));
 }
 
-/// A disk without room: the old file stays, and nothing is left beside it.
+/// A full disk: the old file stays, and nothing is left beside it.
 #[test]
 fn a_full_disk_changes_nothing() {
     let temp = tempfile::tempdir().unwrap();
-    // Asked apart from what is tried, so that no fault of the program looks like a machine without mounts.
+    // Probed separately, so that no fault of the program looks like a machine without mounts.
     let mount = "mount -t tmpfs -o size=64k none \"$1\"";
     let probe = Command::new("unshare")
         .args(["-m", "sh", "-c", mount, "sh"])

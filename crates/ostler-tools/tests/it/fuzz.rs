@@ -1,6 +1,8 @@
-//! A fuzz campaign without nightly: random inputs that know the grammar, mutated from seeds, checked against invariants.
+//! Fuzz campaign on stable Rust: random inputs based on a grammar and mutated from seeds, checked
+//! against invariants.
 //!
-//! Each target runs for a second among the usual tests. `cargo xtask fuzz` gives them ten minutes; CONTRIBUTING.md says more.
+//! Each target runs for a second among the regular tests. `cargo xtask fuzz` gives them ten
+//! minutes; see CONTRIBUTING.md.
 
 mod harness;
 mod lines;

@@ -1,4 +1,4 @@
-//! The tools against attacks, and against honest use.
+//! Tests of the tools: attacks and normal use.
 
 #![expect(
     clippy::disallowed_methods,

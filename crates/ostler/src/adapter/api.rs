@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use ostler_core::outcome::Outcome;
 use ostler_core::spec::{Spec, SpecError, ToolOffer};
-use ostler_dialects::openai::single::{Answering, Question, outcome_of};
+use ostler_dialects::openai::single::{ReplyParser, ModelRequest, outcome_of};
 use ostler_dialects::plain::{Message, Reply};
 
 use super::{ModelAdapter, ModelError, ReplyFuture, Update, Updates, too_late};
@@ -64,18 +64,18 @@ impl ApiModel {
             return Err(ModelError::new(nothing));
         }
         let model = self.model.name().await.map_err(failed)?;
-        let request = Question {
+        let request = ModelRequest {
             model: &model,
             messages,
             tools: &self.tools,
         }
         .request();
         let mut answer = self.model.call(&request).await.map_err(failed)?;
-        let mut answering = Answering::new(&model, self.model.is_official());
+        let mut answering = ReplyParser::new(&model, self.model.is_official());
         while let Some(piece) = answer.next().await {
             match piece.map_err(failed)? {
                 Piece::Payload(payload) => answering
-                    .hear(&payload)
+                    .push(&payload)
                     .into_iter()
                     .for_each(|text| updates.text(text)),
                 Piece::Alive => updates.tell(&Update::Alive),

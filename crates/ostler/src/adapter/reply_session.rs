@@ -11,7 +11,7 @@ use ostler_dialects::plain::{Gate, Message, Reply, Stop, ToolRequest};
 use tempfile::TempDir;
 
 use super::{ModelError, Update, Updates, too_late};
-use crate::session::{Session, Submitted};
+use crate::session::{Session, SubmittedResult};
 
 /// How long an agent that has called a tool is listened to for further calls. They belong to the same reply, so that the caller
 /// can run them at once; those that come later come with the next one.
@@ -339,7 +339,7 @@ fn results(
     answered: &[Message],
     messages: &[Message],
     waiting: &[ToolRequest],
-) -> Option<Vec<Submitted>> {
+) -> Option<Vec<SubmittedResult>> {
     let [Message::Assistant { tool_calls, .. }, rest @ ..] = messages.strip_prefix(answered)?
     else {
         return None;
@@ -357,7 +357,7 @@ fn results(
             Message::Tool {
                 tool_call_id,
                 content,
-            } if *tool_call_id == call.id => Some(Submitted {
+            } if *tool_call_id == call.id => Some(SubmittedResult {
                 id: call.id.clone(),
                 ok: true,
                 output: content.as_text().into_owned(),

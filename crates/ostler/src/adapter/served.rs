@@ -8,9 +8,9 @@ use std::sync::Arc;
 use futures_util::{FutureExt, StreamExt};
 use ostler_core::event::{Text, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_dialects::openai::orders::{Failed, FailedKind};
+use ostler_dialects::openai::runner_protocol::{Failed, FailedKind};
 use ostler_dialects::openai::single::{
-    Asked, failed_with, piece, pieces_behind, spent, spent_later,
+    ParsedRequest, failed_with, final_chunks, text_chunk, usage_chunk, usage_later_chunk,
 };
 use tokio::sync::mpsc;
 
@@ -38,7 +38,7 @@ impl Served {
     }
 
     async fn answer(&self, request: &str) -> Result<Answer, Failed> {
-        let Asked { messages, tools } = Asked::of(request).map_err(|error| {
+        let ParsedRequest { messages, tools } = ParsedRequest::of(request).map_err(|error| {
             let message =
                 format!("A request could not be read: {error}; this is a fault in Ostler.");
             Failed {
@@ -81,8 +81,8 @@ impl Served {
                     let waits = reply.usage.is_empty()
                         && !reply.tool_calls.is_empty()
                         && adapter.counts_at_the_end();
-                    let mut behind = pieces_behind(&reply);
-                    behind.extend(waits.then(spent_later));
+                    let mut behind = final_chunks(&reply);
+                    behind.extend(waits.then(usage_later_chunk));
                     Said {
                         content: reply.content,
                         behind,
@@ -92,7 +92,7 @@ impl Served {
                 // What it has used all the same counts.
                 Err(error) => Said {
                     content: String::new(),
-                    behind: spent(&error.usage).into_iter().collect(),
+                    behind: usage_chunk(&error.usage).into_iter().collect(),
                     failed: Some(failed_with(*error.outcome)),
                 },
             }
@@ -150,7 +150,7 @@ async fn next(stage: Stage) -> Option<(Result<Piece, Failed>, Stage)> {
                     last.push(told_piece(update, &mut said));
                 }
                 let rest = content.strip_prefix(&*said).filter(|rest| !rest.is_empty());
-                let rest = rest.map(|rest| piece(&delta(TextKind::Reply, rest.to_owned())));
+                let rest = rest.map(|rest| text_chunk(&delta(TextKind::Reply, rest.to_owned())));
                 let done = failed.is_none().then(|| "[DONE]".to_owned());
                 let payloads = rest.into_iter().chain(behind).chain(done).map(Piece::Payload);
                 let all: Vec<_> = last.into_iter().chain(payloads).map(Ok).chain(failed.map(Err)).collect();
@@ -166,9 +166,9 @@ fn told_piece(update: Update, said: &mut String) -> Piece {
     match update {
         Update::Text(text) => {
             said.push_str(&text);
-            Piece::Payload(piece(&delta(TextKind::Reply, text)))
+            Piece::Payload(text_chunk(&delta(TextKind::Reply, text)))
         }
-        Update::Thinking(text) => Piece::Payload(piece(&delta(TextKind::Thinking, text))),
+        Update::Thinking(text) => Piece::Payload(text_chunk(&delta(TextKind::Thinking, text))),
         Update::Alive => Piece::Alive,
     }
 }

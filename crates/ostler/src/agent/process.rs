@@ -14,7 +14,7 @@ use ostler_core::spec::{Spec, SpecError, keys};
 
 use super::{Agent, check, directory, earlier, prepare, session_id};
 use crate::clock;
-use crate::host::{Found, Host};
+use crate::host::{Lookup, Host};
 use crate::probe::{self, Probed};
 use crate::process::PreparedCommand;
 use crate::resume::{self, Asked, Checked, ResumeProblem};
@@ -60,12 +60,12 @@ impl Agent for ProcessAgent {
     }
 
     fn is_found(&self, host: &Host) -> bool {
-        self.0.probe().is_some_and(|p| matches!(host.find(Path::new(p.program)), Found::At(_)))
+        self.0.probe().is_some_and(|p| matches!(host.find(Path::new(p.program)), Lookup::Lookup(_)))
     }
 
     fn is_found_for(&self, host: &Host, spec: &Spec) -> bool {
         match &spec.program {
-            Some(program) => matches!(host.find(program), Found::At(_)),
+            Some(program) => matches!(host.find(program), Lookup::Lookup(_)),
             None => self.is_found(host),
         }
     }
@@ -78,8 +78,8 @@ impl Agent for ProcessAgent {
         let dialect = self.0.select_transport(spec).unwrap_or(self.0);
         let needs = dialect.launch(spec).map_or(&[][..], |launch| launch.needs);
         let missing = needs.iter().find_map(|helper| match host.find_helper(helper) {
-            Found::At(_) => None,
-            Found::Nowhere(searched) => Some((helper, searched)),
+            Lookup::Lookup(_) => None,
+            Lookup::NotFound(searched) => Some((helper, searched)),
         });
         match missing {
             Some((helper, searched)) => {

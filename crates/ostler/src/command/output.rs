@@ -1,6 +1,6 @@
 //! What a command came to, for a program and in words for a model.
 
-use ostler_tools::catalog::Reply;
+use ostler_tools::catalog::ToolOutput;
 use ostler_tools::{Code, ToolError};
 use serde::Serialize;
 
@@ -58,7 +58,7 @@ impl KilledFor {
 
 impl CommandOutput {
     /// The answer for a model. A command that failed, or took too long, is a tool that did not do what it was asked.
-    pub(super) fn reply(&self) -> Result<Reply, ToolError> {
+    pub(super) fn reply(&self) -> Result<ToolOutput, ToolError> {
         let text = self.text();
         match (self.killed_for, self.exit_code) {
             (Some(KilledFor::Time), _) => return Err(ToolError::new(Code::TimedOut, text)),
@@ -67,7 +67,7 @@ impl CommandOutput {
         }
         let json = serde_json::to_string(self)
             .map_err(|error| ToolError::new(Code::Io, error.to_string()))?;
-        Ok(Reply { text, json })
+        Ok(ToolOutput { text, json })
     }
 
     /// What it came to, in words for a model.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ostler_core::clip::HeadTail;
-use ostler_tools::command::{Approved, Snapshot};
+use ostler_tools::command::{ApprovedCommand, Snapshot};
 use ostler_tools::confine::Network;
 use ostler_tools::{Code, ToolError};
 use tokio::io::{AsyncRead, AsyncReadExt};
@@ -23,7 +23,7 @@ const LAST: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(
     runner: &CommandRunner,
-    approved: Approved,
+    approved: ApprovedCommand,
     timeout: Duration,
 ) -> Result<CommandOutput, ToolError> {
     if runner.broken.load(Ordering::SeqCst) {
@@ -69,7 +69,7 @@ pub(super) async fn run(
     output
 }
 
-fn prepare(runner: &CommandRunner, approved: Approved) -> Result<PreparedCommand, ToolError> {
+fn prepare(runner: &CommandRunner, approved: ApprovedCommand) -> Result<PreparedCommand, ToolError> {
     let io = |error: std::io::Error| {
         ToolError::new(Code::Io, format!("no room for temporary files: {error}"))
     };

@@ -487,7 +487,7 @@ fn errors_one_by_one() {
         ),
         (
             "agents.openai-api.args = [\"x\"]",
-            "own:1: agents.openai-api.args: openai-api is no program: there is nothing to pass them to",
+            "own:1: agents.openai-api.args: openai-api is not an external program and takes no arguments",
         ),
         (
             "agents.openai-api.command = \"x\"",

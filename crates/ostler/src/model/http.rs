@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use ostler_core::event::At;
 use ostler_core::spec::{Spec, SpecError, keys};
-use ostler_dialects::openai::orders::{Failed, FailedKind};
-use ostler_dialects::openai::sse::{Events, Seen};
+use ostler_dialects::openai::runner_protocol::{Failed, FailedKind};
+use ostler_dialects::openai::sse::{SseParser, SseItem};
 use ostler_dialects::openai::{self, OFFICIAL};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, NoProxy, Proxy, Response, StatusCode};
@@ -182,9 +182,9 @@ fn pieces_of(text: &str) -> Vec<Piece> {
     if text.trim_start().starts_with(['{', '[']) {
         return vec![one_line(text), done()];
     }
-    let (mut events, mut all) = (Events::new(), Vec::new());
-    let mut see = |seen: Seen<'_>| {
-        if let Seen::Data(payload) | Seen::Stray(payload) = seen {
+    let (mut events, mut all) = (SseParser::new(), Vec::new());
+    let mut see = |seen: SseItem<'_>| {
+        if let SseItem::Data(payload) | SseItem::Stray(payload) = seen {
             all.push(one_line(payload));
         }
     };
@@ -423,14 +423,14 @@ async fn capped(mut response: Response, cap: usize) -> reqwest::Result<String> {
 fn streamed(response: Response) -> Answer {
     struct Reading {
         response: Response,
-        events: Events,
+        events: SseParser,
         waiting: VecDeque<Piece>,
         strays: String,
         over: bool,
     }
     let reading = Reading {
         response,
-        events: Events::new(),
+        events: SseParser::new(),
         waiting: VecDeque::new(),
         strays: String::new(),
         over: false,
@@ -453,17 +453,17 @@ fn streamed(response: Response) -> Answer {
                 if *over {
                     return None;
                 }
-                let mut see = |seen: Seen<'_>| match seen {
-                    Seen::Data(payload) => {
+                let mut see = |seen: SseItem<'_>| match seen {
+                    SseItem::Data(payload) => {
                         waiting.push_back(Piece::Payload(payload.replace(['\n', '\r'], " ")))
                     }
-                    Seen::Comment => waiting.push_back(Piece::Alive),
+                    SseItem::Comment => waiting.push_back(Piece::Alive),
                     // An error page, or JSON without its frame: shown as it is, once it is known that nothing else comes.
-                    Seen::Stray(line) if strays.len() + line.len() < ERROR_CAP => {
+                    SseItem::Stray(line) if strays.len() + line.len() < ERROR_CAP => {
                         strays.push_str(line);
                         strays.push(' ');
                     }
-                    Seen::Stray(_) => {}
+                    SseItem::Stray(_) => {}
                 };
                 match response.chunk().await {
                     Ok(Some(bytes)) => events.push(&bytes, &mut see),

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use ostler_core::spec::{Spec, SpecError};
-use ostler_dialects::openai::orders::Failed;
+use ostler_dialects::openai::runner_protocol::Failed;
 
 use super::{Answer, Model};
 use crate::host::Host;

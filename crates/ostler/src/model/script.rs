@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_dialects::openai;
-use ostler_dialects::openai::orders::{Failed, FailedKind};
+use ostler_dialects::openai::runner_protocol::{Failed, FailedKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -177,7 +177,7 @@ impl Scripted {
             kind: FailedKind::Status,
             status: Some(400),
             message: "no reply of the script fits".to_owned(),
-            body: json!({"error": {"message": seen.describe(), "code": openai::SCRIPT}})
+            body: json!({"error": {"message": seen.describe(), "code": openai::NO_SCRIPTED_REPLY}})
                 .to_string(),
             ..Failed::default()
         })?;

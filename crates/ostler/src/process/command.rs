@@ -11,7 +11,7 @@ use ostler_core::spec::Spec;
 use ostler_tools::confine::Confinement;
 
 use super::SpawnError;
-use crate::host::{Found, GuardProgram, Host, SESSION_VARIABLE, executable};
+use crate::host::{Lookup, GuardProgram, Host, SESSION_VARIABLE, executable};
 
 /// A command that is ready to start.
 #[derive(Debug)]
@@ -193,9 +193,9 @@ fn reach(
     env: &mut BTreeMap<OsString, OsString>,
 ) -> Result<(), SpawnError> {
     let found = match host.find_helper(helper) {
-        Found::At(path) if executable(&path) => path,
-        Found::At(path) => return Err(SpawnError::NotExecutable(path)),
-        Found::Nowhere(searched) => {
+        Lookup::Lookup(path) if executable(&path) => path,
+        Lookup::Lookup(path) => return Err(SpawnError::NotExecutable(path)),
+        Lookup::NotFound(searched) => {
             return Err(SpawnError::Missing {
                 program: helper.to_owned(),
                 searched,
@@ -216,13 +216,13 @@ fn reach(
 
 fn find(host: &Host, program: &Path, natives: &[&str]) -> Result<PathBuf, SpawnError> {
     match host.find_native(program, natives) {
-        Found::At(path) if !executable(&path) => Err(SpawnError::NotExecutable(path)),
-        Found::At(path) if !is_program(&path) => Err(SpawnError::BadFormat(path)),
-        Found::At(path) => Ok(path),
-        Found::Nowhere(_) if program.components().count() > 1 => {
+        Lookup::Lookup(path) if !executable(&path) => Err(SpawnError::NotExecutable(path)),
+        Lookup::Lookup(path) if !is_program(&path) => Err(SpawnError::BadFormat(path)),
+        Lookup::Lookup(path) => Ok(path),
+        Lookup::NotFound(_) if program.components().count() > 1 => {
             Err(SpawnError::NoSuchFile(program.to_owned()))
         }
-        Found::Nowhere(searched) => Err(SpawnError::Missing {
+        Lookup::NotFound(searched) => Err(SpawnError::Missing {
             program: program.display().to_string(),
             searched,
         }),

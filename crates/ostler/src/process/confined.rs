@@ -4,17 +4,17 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use ostler_tools::confine::{Confinement, Held, Layers, Namespaces, Ready, Required, prepare};
+use ostler_tools::confine::{Confinement, ConfinementHandle, Layers, Namespaces, PreparedConfinement, Required, prepare};
 
 /// Has `command` confined between fork and exec. What is returned is to be held until everything has ended.
-pub(super) fn confine(command: &mut Command, confinement: &Confinement) -> io::Result<Held> {
+pub(super) fn confine(command: &mut Command, confinement: &Confinement) -> io::Result<ConfinementHandle> {
     let (ready, held) = prepare(confinement)?;
     enter_before_exec(command, ready);
     Ok(held)
 }
 
 /// The last thing that happens before exec: with a pid namespace, whatever came later would happen in another process.
-pub(super) fn enter_before_exec(command: &mut Command, ready: Ready) {
+pub(super) fn enter_before_exec(command: &mut Command, ready: PreparedConfinement) {
     #[expect(
         unsafe_code,
         reason = "there is no safe way to run code between fork and exec"
@@ -81,11 +81,11 @@ impl Crowd {
     /// A watch, if the confinement has a limit and neither a cgroup nor a user namespace counts.
     pub(super) fn of(
         confinement: Option<&Confinement>,
-        held: Option<&Held>,
+        held: Option<&ConfinementHandle>,
         layers: Layers,
     ) -> Option<Self> {
         let most = confinement?.limits.processes?;
-        if held.is_some_and(Held::counts_processes) || layers.has(Layers::USERS) {
+        if held.is_some_and(ConfinementHandle::counts_processes) || layers.has(Layers::USERS) {
             return None;
         }
         Some(Self {
@@ -116,7 +116,7 @@ fn tasks() -> u64 {
 
 /// Puts a child under a confinement from within `process-wrap`, after what its other wrappers do before exec.
 #[derive(Debug)]
-pub(super) struct Confine(pub(super) Option<Ready>);
+pub(super) struct Confine(pub(super) Option<PreparedConfinement>);
 
 impl process_wrap::tokio::CommandWrapper for Confine {
     fn pre_spawn(

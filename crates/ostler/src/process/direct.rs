@@ -65,7 +65,7 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     #[cfg(target_os = "linux")]
     let reported = held
         .as_ref()
-        .map(ostler_tools::confine::Held::read_report)
+        .map(ostler_tools::confine::ConfinementHandle::read_report)
         .unwrap_or_default();
     #[cfg(target_os = "linux")]
     if let (Err(_), Some(confinement), Some(layers)) = (&spawned, &confinement, reported.layers)
@@ -189,7 +189,7 @@ struct Direct {
     #[cfg(target_os = "linux")]
     tree: Option<ostler_tools::confine::ProcessTree>,
     #[cfg(target_os = "linux")]
-    held: Option<ostler_tools::confine::Held>,
+    held: Option<ostler_tools::confine::ConfinementHandle>,
     _files: Vec<tempfile::NamedTempFile>,
     _temp: Option<super::PrivateDirectory>,
 }
@@ -251,7 +251,7 @@ impl Direct {
         {
             self.held
                 .iter()
-                .for_each(ostler_tools::confine::Held::clear);
+                .for_each(ostler_tools::confine::ConfinementHandle::clear);
             // A process that is just becoming another program has no environment for a moment: what was killed in the middle of
             // its work is gone when nothing of it was seen twice.
             let (mut quiet, enough) = (
@@ -330,7 +330,7 @@ impl Control for Direct {
         self.kill();
         self.held
             .iter()
-            .for_each(ostler_tools::confine::Held::clear);
+            .for_each(ostler_tools::confine::ConfinementHandle::clear);
         let mut quiet = 0;
         for _ in 0..LAST_LOOKS {
             let left = match &self.tree {
@@ -371,7 +371,7 @@ impl Control for Direct {
                 status.out_of_memory = self
                     .held
                     .as_ref()
-                    .is_some_and(ostler_tools::confine::Held::ran_out_of_memory);
+                    .is_some_and(ostler_tools::confine::ConfinementHandle::ran_out_of_memory);
             }
             self.ended = Some(status);
             status

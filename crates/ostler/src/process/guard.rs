@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use ostler_tools::confine::{Confinement, Held, ProcessTree};
+use ostler_tools::confine::{Confinement, ConfinementHandle, ProcessTree};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open};
 
@@ -105,7 +105,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
         Ok(held) => (command.spawn(), held),
         Err(error) => (Err(error), None),
     };
-    let reported = held.as_ref().map(Held::read_report).unwrap_or_default();
+    let reported = held.as_ref().map(ConfinementHandle::read_report).unwrap_or_default();
     if let Some(layers) = reported.layers {
         let _ = writeln!(socket, "{LAYERS} {}", layers.bits());
     }
@@ -135,7 +135,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     if !tree.end(SWEEP_GRACE) {
         let _ = writeln!(socket, "{LEFT} 0");
     }
-    if held.as_ref().is_some_and(Held::ran_out_of_memory) {
+    if held.as_ref().is_some_and(ConfinementHandle::ran_out_of_memory) {
         let _ = writeln!(socket, "{MEMORY} 0");
     }
     drop(held);

@@ -6,7 +6,7 @@ use ostler_core::dialect::Launch;
 use ostler_core::event::{Level, Notice};
 use ostler_core::spec::{Sandbox, Spec, keys};
 use ostler_tools::command::protected_paths;
-use ostler_tools::confine::{self, Confinement, Home, Report, Required};
+use ostler_tools::confine::{self, Confinement, HostPaths, Report, Required};
 
 use super::{PreparedCommand, SpawnError};
 use crate::host::Host;
@@ -78,7 +78,7 @@ pub(crate) fn confine(
         );
         write.extend(workspaces.iter().cloned());
     }
-    let around = Home {
+    let around = HostPaths {
         workspace: &workspace,
         temp: temp.path(),
         home: home.as_deref(),

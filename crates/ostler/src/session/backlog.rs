@@ -1,177 +1,187 @@
-//! The events of a session as its readers find them: the newest in memory, older ones in the log or in a file of their own.
+//! Backlog: a session's published events. The newest are in memory, older ones in the log or, without
+//! a log, in a spill file.
 //!
-//! There is one writer, the session's task, which never waits for a reader. A reader is a place in the sequence. One that is
-//! so slow that its place is no longer in memory is told of the gap, and can fetch what it missed.
+//! There is one writer, the session's driver, which never waits for a reader. A reader is a position
+//! in the sequence. One that falls so far behind that its position is no longer in memory gets a gap
+//! and can fetch what it missed.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_core::event::Event;
-use ostler_core::log::{Entry, Log, LogError, PAGE_BYTES};
+use ostler_core::log::{LogEntry, Log, LogError, PAGE_BYTES};
 use tokio::sync::{Notify, watch};
 
 use super::spill::Spill;
 
 /// In-memory backlog limits: number of events, and their size in bytes.
-const EVENTS: u64 = 1024;
-const BYTES: usize = 2 * 1024 * 1024;
+const MAX_EVENTS: u64 = 1024;
+const MAX_BYTES: usize = 2 * 1024 * 1024;
 
-/// How many events are fetched at once at most: nobody waits long for the lock.
+/// Maximum number of events per fetch, so that the lock is never held for long.
 const PAGE: usize = 1000;
 
-/// Events that were told together.
-pub(super) type Batch = Arc<Vec<Entry>>;
+/// Events that were published together.
+pub(super) type Batch = Arc<Vec<LogEntry>>;
 
-/// What the task tells and the readers read.
+/// The published events of a session, shared by its driver and its readers.
 pub(super) struct Backlog {
-    kept: Mutex<Kept>,
-    /// The last event that was told, and whether more will come.
-    told: watch::Sender<Told>,
-    /// The session's own reader has come along.
-    came: Notify,
+    retained: Mutex<Retained>,
+    published: watch::Sender<Published>,
+    /// Notified when the session's own reader advances.
+    advanced: Notify,
 }
 
+/// How far the session has been published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct Published {
+    /// Number of the last published event.
     pub(super) last: u64,
-    pub(super) over: bool,
+    /// Whether the session has ended and nothing will follow.
+    pub(super) closed: bool,
 }
 
-struct Kept {
+/// The events in memory, and where to find older ones.
+struct Retained {
     batches: VecDeque<(Batch, usize)>,
-    /// The first event in memory.
+    /// Number of the first event in memory.
     first: u64,
-    /// The last one.
+    /// Number of the last event in memory.
     last: u64,
     bytes: usize,
     log: Option<Arc<dyn Log>>,
-    /// The last event that the log has, once it failed.
-    log_ends: Option<u64>,
-    /// Where events go that leave the memory, when no log has them.
+    /// Number of the last event in the log, once the log has failed.
+    log_end: Option<u64>,
+    /// Holds events that are evicted from memory and are not in the log.
     spill: Spill,
     session: Arc<str>,
-    /// How far the session's own reader has come.
-    own: u64,
+    /// Number of the last event that the session's own reader has taken; 0 before the first.
+    own_cursor: u64,
 }
 
-/// What a reader finds at its place.
-pub(super) enum Found {
+/// What a reader finds at its position.
+pub(super) enum ReadResult {
+    /// A batch, and the index of the event in it.
     Batch(Batch, usize),
-    /// Its place is not in memory any more; this is the first that is.
+    /// The position is no longer in memory; this is the first that is.
     Behind(u64),
-    /// Nothing yet.
-    Nothing,
+    /// The event is not published yet.
+    NotYet,
 }
 
 impl Backlog {
     pub(super) fn new(session: Arc<str>, log: Option<Arc<dyn Log>>, temp: PathBuf) -> Arc<Self> {
-        let kept = Kept {
+        let retained = Retained {
             batches: VecDeque::new(),
             first: 1,
             last: 0,
             bytes: 0,
             log,
-            log_ends: None,
+            log_end: None,
             spill: Spill::new(temp),
             session,
-            own: 0,
+            own_cursor: 0,
         };
-        let told = watch::Sender::new(Told {
+        let published = watch::Sender::new(Published {
             last: 0,
-            over: false,
+            closed: false,
         });
         Arc::new(Self {
-            kept: Mutex::new(kept),
-            told,
-            came: Notify::new(),
+            retained: Mutex::new(retained),
+            published,
+            advanced: Notify::new(),
         })
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Retained> {
+        self.retained.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes events, of this size in memory, to the readers.
+    /// Publishes a batch of the given size to the readers.
     pub(super) fn publish(&self, batch: Batch, bytes: usize) {
         let Some(last) = batch.last().map(|entry| entry.event.seq) else {
             return;
         };
-        let mut kept = self.kept();
-        kept.last = last;
-        kept.bytes += bytes;
-        kept.batches.push_back((batch, bytes));
-        kept.evict();
-        drop(kept);
-        self.told.send_replace(Told { last, over: false });
+        let mut retained = self.lock();
+        retained.last = last;
+        retained.bytes += bytes;
+        retained.batches.push_back((batch, bytes));
+        retained.evict();
+        drop(retained);
+        let closed = false;
+        self.published.send_replace(Published { last, closed });
     }
 
-    /// Nothing more will come.
-    pub(super) fn finish(&self) {
-        self.told.send_modify(|told| told.over = true);
+    /// Marks the session as ended: nothing more will be published.
+    pub(super) fn close(&self) {
+        self.published
+            .send_modify(|published| published.closed = true);
     }
 
-    /// The log failed: what it does not have is kept in a file. What it has can still be read.
-    pub(super) fn forget_log(&self) {
-        let mut kept = self.kept();
-        kept.log_ends = Some(kept.last);
+    /// Stops relying on a log that failed: later events are spilled to a file. Earlier ones are still
+    /// read from the log.
+    pub(super) fn disable_log(&self) {
+        let mut retained = self.lock();
+        retained.log_end = Some(retained.last);
     }
 
-    /// Whether more can be told without losing anything.
+    /// Returns true if more events can be published without losing any.
     pub(super) fn has_room(&self) -> bool {
-        let kept = self.kept();
-        kept.is_logged() || !kept.spill.is_full() || kept.own >= kept.last || !kept.is_read()
+        let retained = self.lock();
+        retained.is_logged() || !retained.spill.is_full() || retained.own_cursor >= retained.last || !retained.is_read()
     }
 
-    /// Resolves when the session's own reader has come along.
-    pub(super) async fn room(&self) {
-        self.came.notified().await;
+    /// Waits until the session's own reader advances.
+    pub(super) async fn reader_advanced(&self) {
+        self.advanced.notified().await;
     }
 
-    pub(super) fn at(&self, place: u64) -> Found {
-        let kept = self.kept();
-        if place < kept.first {
-            return Found::Behind(kept.first);
+    /// Looks up the event with this number.
+    pub(super) fn at(&self, position: u64) -> ReadResult {
+        let retained = self.lock();
+        if position < retained.first {
+            return ReadResult::Behind(retained.first);
         }
         let seq = |batch: &Batch| batch.first().map_or(0, |entry| entry.event.seq);
-        let after = kept
+        let after = retained
             .batches
-            .partition_point(|(batch, _)| seq(batch) <= place);
-        match after.checked_sub(1).and_then(|at| kept.batches.get(at)) {
-            Some((batch, _)) if place <= kept.last => {
-                let at = usize::try_from(place - seq(batch)).unwrap_or(0);
-                Found::Batch(batch.clone(), at)
+            .partition_point(|(batch, _)| seq(batch) <= position);
+        match after.checked_sub(1).and_then(|at| retained.batches.get(at)) {
+            Some((batch, _)) if position <= retained.last => {
+                let at = usize::try_from(position - seq(batch)).unwrap_or(0);
+                ReadResult::Batch(batch.clone(), at)
             }
-            _ => Found::Nothing,
+            _ => ReadResult::NotYet,
         }
     }
 
-    /// The session's own reader has everything up to this event.
-    pub(super) fn read_by_owner(&self, seq: u64) {
-        let mut kept = self.kept();
-        kept.own = seq;
-        kept.evict();
-        drop(kept);
-        self.came.notify_one();
+    /// Records that the session's own reader has taken everything up to this event.
+    pub(super) fn advance_owner(&self, seq: u64) {
+        let mut retained = self.lock();
+        retained.own_cursor = seq;
+        retained.evict();
+        drop(retained);
+        self.advanced.notify_one();
     }
 
-    /// The first event from `from` on that can still be had.
+    /// Returns the first event from `from` on that is still available.
     pub(super) fn first_from(&self, from: u64) -> u64 {
-        let kept = self.kept();
-        kept.spill.first_from(from).unwrap_or(kept.first)
+        let retained = self.lock();
+        retained.spill.first_from(from).unwrap_or(retained.first)
     }
 
-    pub(super) fn subscribe(&self) -> watch::Receiver<Told> {
-        self.told.subscribe()
+    pub(super) fn subscribe(&self) -> watch::Receiver<Published> {
+        self.published.subscribe()
     }
 
-    /// A page of events from `from` on, within the bounds of [`Log::read`]. It may block for a moment.
-    pub(super) fn fetch(&self, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
-        let (from, most) = (from.max(1), most.min(PAGE));
-        let mut kept = self.kept();
-        if from >= kept.first {
-            let entries = kept.batches.iter().flat_map(|(batch, _)| batch.iter());
-            let wanted = entries.filter(|entry| entry.event.seq >= from).take(most);
+    /// Returns a page of events from `from` on, with the same limits as [`Log::read`]. May block.
+    pub(super) fn fetch(&self, from: u64, limit: usize) -> Result<Vec<Event>, LogError> {
+        let (from, limit) = (from.max(1), limit.min(PAGE));
+        let mut retained = self.lock();
+        if from >= retained.first {
+            let entries = retained.batches.iter().flat_map(|(batch, _)| batch.iter());
+            let wanted = entries.filter(|entry| entry.event.seq >= from).take(limit);
             let mut bytes = 0;
             let page = wanted.enumerate().take_while(|(n, entry)| {
                 bytes += entry.event.weight();
@@ -179,56 +189,56 @@ impl Backlog {
             });
             return Ok(page.map(|(_, entry)| entry.event.clone()).collect());
         }
-        if kept.spill.holds(from) {
-            return kept.spill.read(from, most);
+        if retained.spill.holds(from) {
+            return retained.spill.read(from, limit);
         }
-        let end = kept
-            .log_ends
-            .map_or(kept.first - 1, |end| end.min(kept.first - 1));
-        let Some(log) = kept.log.clone().filter(|_| from <= end) else {
-            return Err(LogError(format!("event {from} is not kept any more")));
+        let end = retained
+            .log_end
+            .map_or(retained.first - 1, |end| end.min(retained.first - 1));
+        let Some(log) = retained.log.clone().filter(|_| from <= end) else {
+            return Err(LogError(format!("event {from} is no longer available")));
         };
-        let session = kept.session.clone();
-        drop(kept);
+        let session = retained.session.clone();
+        drop(retained);
         log.read(
             &session,
             from,
-            most.min(usize::try_from(end - from + 1).unwrap_or(most)),
+            limit.min(usize::try_from(end - from + 1).unwrap_or(limit)),
         )
     }
 }
 
-impl Kept {
-    /// Whether the log keeps what is told.
+impl Retained {
+    /// Returns true if the log has every published event.
     fn is_logged(&self) -> bool {
-        self.log.is_some() && self.log_ends.is_none()
+        self.log.is_some() && self.log_end.is_none()
     }
 
-    /// Whether the session's own reader reads at all; some callers only have other readers.
+    /// Returns true if the session's own reader has read anything. Some callers only use other readers.
     fn is_read(&self) -> bool {
-        self.own > 0
+        self.own_cursor > 0
     }
 
-    /// Drops the oldest batches while there are too many. The last one stays as long as the session's own reader is about
-    /// to read it, or none has read at all: one that is far behind gets it from the log.
+    /// Evicts the oldest batches while the limits are exceeded. The last batch stays if the session's
+    /// own reader reads it next or has not read at all; a reader further behind uses the log.
     fn evict(&mut self) {
-        let too_many = |kept: &Self| kept.last + 1 - kept.first > EVENTS || kept.bytes > BYTES;
+        let is_over = |retained: &Self| retained.last + 1 - retained.first > MAX_EVENTS || retained.bytes > MAX_BYTES;
         let is_next =
-            |kept: &Self| !kept.is_read() || (kept.first..=kept.last).contains(&(kept.own + 1));
-        while too_many(self) && (self.batches.len() > 1 || !is_next(self)) {
+            |retained: &Self| !retained.is_read() || (retained.first..=retained.last).contains(&(retained.own_cursor + 1));
+        while is_over(self) && (self.batches.len() > 1 || !is_next(self)) {
             if !self.drop_oldest() {
                 break;
             }
         }
     }
 
-    /// Makes room; false when that would lose something that the session's own reader still needs.
+    /// Evicts the oldest batch. Returns false if the session's own reader would lose an event.
     fn drop_oldest(&mut self) -> bool {
         let Some((batch, bytes)) = self.batches.pop_front() else {
             return false;
         };
         let last = batch.last().map_or(0, |entry| entry.event.seq);
-        if !self.is_logged() && !self.spill.write(&batch) && self.is_read() && self.own < last {
+        if !self.is_logged() && !self.spill.write(&batch) && self.is_read() && self.own_cursor < last {
             self.batches.push_front((batch, bytes));
             return false;
         }

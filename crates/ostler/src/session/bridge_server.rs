@@ -1,4 +1,4 @@
-//! The programs that an agent started to reach the caller's tools: their lines, and the answers they get.
+//! Bridge server: accepts bridge connections, reads their lines and queues replies.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -12,78 +12,84 @@ use ostler_core::lines::{Line, Lines};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
 
-use crate::bridge::{self, Door};
+use crate::bridge::{self, BridgeSocket};
 
-/// How many of them there can be at once.
-const PEERS: usize = 16;
+/// Maximum number of open connections.
+const MAX_CONNECTIONS: usize = 16;
 
-/// The longest line that one of them may say.
-const LINE: usize = 16 * 1024 * 1024;
+/// Maximum length of a line from a connection.
+const MAX_LINE: usize = 16 * 1024 * 1024;
 
-/// How much is read at once.
-const CHUNK: usize = 64 * 1024;
+/// Size of the read buffer.
+const READ_BUFFER: usize = 64 * 1024;
 
-/// How much may wait for one of them, in lines and in bytes. One line always may, however long.
-const WAITING: usize = 256;
-const WAITING_BYTES: usize = 32 * 1024 * 1024;
+/// Maximum number and size of queued replies per connection. A single line may be of any size.
+const MAX_QUEUED_LINES: usize = 256;
+const MAX_QUEUED_BYTES: usize = 32 * 1024 * 1024;
 
-/// What happens beside the agent.
+/// Reported when a process of another user connects.
+const OTHER_USER: &str = "A bridge connection from another user was refused";
+
+/// Something that happened on the bridge.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum BridgeEvent {
-    /// One of them said something: [`BridgeServer::hear`] tells what.
-    Said(u32),
-    /// One of them is gone: nobody waits for what it asked for.
-    Gone(u32),
-    /// Something went wrong that the caller should know.
-    Trouble(String),
+    /// A connection was read: [`BridgeServer::read_lines`] returns the lines.
+    Readable(u32),
+    /// A connection is closed, and its replies are no longer needed.
+    Closed(u32),
+    /// A problem that the caller should know about.
+    Problem(String),
 }
 
-/// The programs beside the agent, and the door that they come through.
+/// The bridge socket and its connections.
 pub(super) struct BridgeServer {
-    door: Option<Door>,
-    peers: BTreeMap<u32, Peer>,
-    /// How many came so far: each has a number of its own.
+    socket: Option<BridgeSocket>,
+    connections: BTreeMap<u32, Connection>,
+    /// Number of connections so far; each gets the next number.
     count: u32,
-    /// Whose turn it was last.
+    /// The connection that was read last; polling is round-robin.
     last: u32,
-    /// Which user they must be of.
+    /// The only user whose processes may connect.
     owner: u32,
     buffer: Vec<u8>,
-    read: usize,
+    /// Number of bytes in the buffer.
+    filled: usize,
 }
 
-/// One of them.
-struct Peer {
+/// A connection to a bridge program.
+struct Connection {
     stream: UnixStream,
     lines: Lines,
-    waiting: VecDeque<Vec<u8>>,
+    queue: VecDeque<Vec<u8>>,
+    /// How much of the first queued line is written already.
     written: usize,
+    /// Size of the queued lines.
     bytes: usize,
-    /// It has nothing more to say.
-    is_done: bool,
-    /// It is owed nothing but what waits for it.
-    is_let_go: bool,
-    /// Tells when it does not listen either, once it has nothing more to say.
+    /// The other side has closed its write half.
+    is_read_closed: bool,
+    /// Close the connection once the queue is written.
+    is_closing: bool,
+    /// A second descriptor that shows when the other side has closed its read half too.
     watch: Option<UnixStream>,
 }
 
-impl Peer {
+impl Connection {
     fn new(stream: UnixStream) -> Self {
-        let (lines, waiting) = (Lines::with_cap(LINE), VecDeque::new());
+        let (lines, queue) = (Lines::with_cap(MAX_LINE), VecDeque::new());
         Self {
             stream,
             lines,
-            waiting,
+            queue,
             written: 0,
             bytes: 0,
-            is_done: false,
-            is_let_go: false,
+            is_read_closed: false,
+            is_closing: false,
             watch: None,
         }
     }
 
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        while let Some(line) = self.waiting.front() {
+        while let Some(line) = self.queue.front() {
             match Pin::new(&mut self.stream).poll_write(cx, &line[self.written..]) {
                 Poll::Pending => break,
                 Poll::Ready(Ok(n)) if n > 0 => self.written += n,
@@ -92,17 +98,19 @@ impl Peer {
             if self.written == line.len() {
                 self.bytes -= line.len();
                 self.written = 0;
-                self.waiting.pop_front();
+                self.queue.pop_front();
             }
         }
         Ok(())
     }
 
-    /// Whether it is gone for good, and not just done with talking. That it has ended its side is read again and again, and
-    /// whether it listens is not said by the stream: another descriptor of it is told of a change, and only of that.
-    fn is_gone(&mut self, cx: &mut Context<'_>) -> bool {
-        if !self.is_done {
-            return false; // what it has said is heard first
+    /// Returns true if both halves are closed, not only the other side's write half.
+    ///
+    /// A stream at end of file is always readable and does not show whether the other side still
+    /// reads. A second descriptor is used, which wakes up only when that changes.
+    fn is_closed(&mut self, cx: &mut Context<'_>) -> bool {
+        if !self.is_read_closed {
+            return false; // read what it has sent first
         }
         if self.watch.is_none() {
             let other = self.stream.as_fd().try_clone_to_owned();
@@ -111,8 +119,8 @@ impl Peer {
                 .ok();
         }
         let Some(watch) = &self.watch else {
-            return false;
-        }; // then it is gone when an answer cannot be written
+            return false; // noticed when a reply cannot be written
+        };
         loop {
             match watch.poll_write_ready(cx) {
                 Poll::Pending => return false,
@@ -124,7 +132,7 @@ impl Peer {
             {
                 return true;
             }
-            // That it can be written to is forgotten: the next change is awaited.
+            // Clear the write readiness, so that the next poll waits for a change.
             let _ = watch.try_io(Interest::WRITABLE, || {
                 Err::<(), _>(io::ErrorKind::WouldBlock.into())
             });
@@ -139,12 +147,12 @@ impl Peer {
 }
 
 impl BridgeServer {
-    /// Nobody is let in until it is opened.
+    /// Creates a server that accepts no connections until it is opened.
     pub(super) fn new() -> Self {
-        let owner = bridge::own();
+        let owner = bridge::current_uid();
         Self {
             door: None,
-            peers: BTreeMap::new(),
+            connections: BTreeMap::new(),
             count: 0,
             last: 0,
             owner,
@@ -153,150 +161,152 @@ impl BridgeServer {
         }
     }
 
-    /// Opens a door of its own for an agent that is going to be started; where the socket is.
+    /// Binds a new socket for an agent that is about to start, and returns its path.
     pub(super) fn open(&mut self, temp: &Path) -> io::Result<String> {
         self.close();
-        let door = Door::open(temp)?;
-        let path = door
+        let socket = BridgeSocket::open(temp)?;
+        let path = socket
             .path
             .to_str()
             .ok_or(io::ErrorKind::InvalidFilename)?
             .to_owned();
-        self.door = Some(door);
+        self.socket = Some(socket);
         Ok(path)
     }
 
-    /// The agent is gone: the door is too, and who came through it.
+    /// Closes the socket and all connections.
     pub(super) fn close(&mut self) {
-        self.door = None;
-        self.peers.clear();
+        self.socket = None;
+        self.connections.clear();
     }
 
-    /// Waits for what happens next; for ever while there is no door. Can be dropped without losing anything.
+    /// Waits for the next event; forever while the socket is closed. Cancel safe.
     pub(super) async fn next(&mut self, may_read: bool) -> BridgeEvent {
         std::future::poll_fn(|cx| self.poll(may_read, cx)).await
     }
 
     fn poll(&mut self, may_read: bool, cx: &mut Context<'_>) -> Poll<BridgeEvent> {
-        if let Poll::Ready(trouble) = self.admit(cx) {
-            return Poll::Ready(trouble);
+        if let Poll::Ready(problem) = self.accept(cx) {
+            return Poll::Ready(problem);
         }
-        let numbers = || self.peers.keys().copied();
-        let in_turn: Vec<u32> = numbers()
+        let numbers = || self.connections.keys().copied();
+        let round_robin: Vec<u32> = numbers()
             .filter(|n| *n > self.last)
             .chain(numbers().filter(|n| *n <= self.last))
             .collect();
-        for number in in_turn {
-            let Some(peer) = self.peers.get_mut(&number) else {
+        for number in round_robin {
+            let Some(connection) = self.connections.get_mut(&number) else {
                 continue;
             };
-            if peer.write(cx).is_err() || peer.is_gone(cx) {
-                self.peers.remove(&number);
-                return Poll::Ready(BridgeEvent::Gone(number));
+            if connection.write(cx).is_err() || connection.is_closed(cx) {
+                self.connections.remove(&number);
+                return Poll::Ready(BridgeEvent::Closed(number));
             }
-            if peer.is_let_go && peer.waiting.is_empty() {
-                self.peers.remove(&number);
+            if connection.is_closing && connection.queue.is_empty() {
+                self.connections.remove(&number);
                 continue;
             }
-            if !may_read || peer.is_done {
+            if !may_read || connection.is_read_closed {
                 continue;
             }
-            self.buffer.resize(CHUNK, 0);
-            let Poll::Ready(read) = peer.read(cx, &mut self.buffer) else {
+            self.buffer.resize(READ_BUFFER, 0);
+            let Poll::Ready(read) = connection.read(cx, &mut self.buffer) else {
                 continue;
             };
-            self.read = read.unwrap_or(0);
+            self.filled = read.unwrap_or(0);
             self.last = number;
-            return Poll::Ready(BridgeEvent::Said(number));
+            return Poll::Ready(BridgeEvent::Readable(number));
         }
         Poll::Pending
     }
 
-    /// Lets in who knocks.
-    fn admit(&mut self, cx: &mut Context<'_>) -> Poll<BridgeEvent> {
+    /// Accepts new connections.
+    fn accept(&mut self, cx: &mut Context<'_>) -> Poll<BridgeEvent> {
         loop {
-            let Some(door) = &self.door else {
+            let Some(socket) = &self.socket else {
                 return Poll::Pending;
             };
-            match ready!(door.listener.poll_accept(cx)) {
+            match ready!(socket.listener.poll_accept(cx)) {
                 Ok((stream, _)) => {
-                    let is_ours = stream
+                    let is_owner = stream
                         .peer_cred()
-                        .is_ok_and(|peer| peer.uid() == self.owner);
-                    if !is_ours {
-                        return Poll::Ready(BridgeEvent::Trouble(
-                            "a program of another user was turned away".into(),
-                        ));
+                        .is_ok_and(|credentials| credentials.uid() == self.owner);
+                    if !is_owner {
+                        return Poll::Ready(BridgeEvent::Problem(OTHER_USER.into()));
                     }
-                    if self.peers.len() >= PEERS {
+                    if self.connections.len() >= MAX_CONNECTIONS {
                         let why = format!(
-                            "there are {PEERS} programs that reach the tools already; one more was turned away"
+                            "A bridge connection was refused: {MAX_CONNECTIONS} are already open"
                         );
-                        return Poll::Ready(BridgeEvent::Trouble(why));
+                        return Poll::Ready(BridgeEvent::Problem(why));
                     }
                     self.count += 1;
-                    self.peers.insert(self.count, Peer::new(stream));
+                    self.connections.insert(self.count, Connection::new(stream));
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    self.door = None; // it would say the same for ever
-                    return Poll::Ready(BridgeEvent::Trouble(format!(
-                        "no more programs can reach the tools: {error}"
-                    )));
+                    self.socket = None; // it would fail forever
+                    let why = format!("The bridge accepts no more connections: {error}");
+                    return Poll::Ready(BridgeEvent::Problem(why));
                 }
             }
         }
     }
 
-    /// What one of them said just now, line by line; and why it was sent away, if it was.
-    pub(super) fn hear(&mut self, from: u32, mut each: impl FnMut(&str)) -> Option<String> {
-        let peer = self.peers.get_mut(&from)?;
+    /// Passes the lines that were just read from a connection to `each`. Returns the reason if the
+    /// connection had to be closed.
+    pub(super) fn read_lines(&mut self, from: u32, mut each: impl FnMut(&str)) -> Option<String> {
+        let connection = self.connections.get_mut(&from)?;
         let mut too_long = None;
         let mut line = |line: Line<'_>| match line {
             Line::Text { text, .. } if text.trim().is_empty() => {}
             Line::Text { text, .. } => each(&text),
             Line::Oversize { length, .. } => too_long = Some(length),
         };
-        match self.read {
+        match self.filled {
             0 => {
-                peer.lines.finish(&mut line);
-                peer.is_done = true;
+                connection.lines.finish(&mut line);
+                connection.is_read_closed = true;
             }
-            n => peer.lines.push(&self.buffer[..n], &mut line),
+            n => connection.lines.push(&self.buffer[..n], &mut line),
         }
         let length = too_long?;
-        self.peers.remove(&from);
+        self.connections.remove(&from);
         Some(format!(
-            "it said a line of {length} bytes, and {LINE} are the most"
+            "it sent a line of {length} bytes, and the limit is {MAX_LINE}"
         ))
     }
 
-    /// Whether one of them has nothing more to say.
-    pub(super) fn is_done(&self, number: u32) -> bool {
-        self.peers.get(&number).is_some_and(|peer| peer.is_done)
+    /// Returns true if the other side has closed its write half.
+    pub(super) fn is_read_closed(&self, number: u32) -> bool {
+        self.connections
+            .get(&number)
+            .is_some_and(|connection| connection.is_read_closed)
     }
 
-    /// One that has nothing more to say is owed nothing more: it goes when it has read what waits for it.
-    pub(super) fn let_go(&mut self, number: u32) {
-        if let Some(peer) = self.peers.get_mut(&number) {
-            peer.is_let_go = true;
+    /// Closes a connection once its queued replies are written.
+    pub(super) fn close_after_writes(&mut self, number: u32) {
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.is_closing = true;
         }
     }
 
-    /// Has one of them told a line. Nobody waits for it: if it does not read, it is sent away, and this is why.
-    pub(super) fn answer(&mut self, to: u32, line: Vec<u8>) -> Option<String> {
-        let peer = self.peers.get_mut(&to)?; // it went before its answer came
-        let is_full = peer.waiting.len() >= WAITING || peer.bytes + line.len() > WAITING_BYTES;
-        if is_full && !peer.waiting.is_empty() {
-            let (lines, bytes) = (peer.waiting.len(), peer.bytes);
-            self.peers.remove(&to);
+    /// Queues a line for a connection. If the other side does not read, the connection is closed and
+    /// the reason returned.
+    pub(super) fn write(&mut self, to: u32, line: Vec<u8>) -> Option<String> {
+        let connection = self.connections.get_mut(&to)?; // closed before its reply was ready
+        let is_full =
+            connection.queue.len() >= MAX_QUEUED_LINES || connection.bytes + line.len() > MAX_QUEUED_BYTES;
+        if is_full && !connection.queue.is_empty() {
+            let (lines, bytes) = (connection.queue.len(), connection.bytes);
+            self.connections.remove(&to);
             return Some(format!(
-                "it does not read its answers: {lines} of them, {bytes} bytes, waited"
+                "it does not read its replies ({lines} lines, {bytes} bytes queued)"
             ));
         }
         if !line.is_empty() {
-            peer.bytes += line.len();
-            peer.waiting.push_back(line);
+            connection.bytes += line.len();
+            connection.queue.push_back(line);
         }
         None
     }
@@ -308,21 +318,21 @@ mod tests {
     use tokio::io::AsyncReadExt;
 
     #[tokio::test]
-    async fn who_is_of_another_user_is_turned_away() {
+    async fn connection_from_another_user_is_refused() {
         let temp = tempfile::tempdir().unwrap();
         let mut bridge = BridgeServer::new();
-        bridge.owner = bridge::own() + 1;
+        bridge.owner = bridge::current_uid() + 1;
         let path = bridge.open(temp.path()).unwrap();
         let mut stranger = UnixStream::connect(&path).await.unwrap();
         assert_eq!(
             bridge.next(true).await,
-            BridgeEvent::Trouble("a program of another user was turned away".into())
+            BridgeEvent::Problem(OTHER_USER.into())
         );
         assert_eq!(
             stranger.read(&mut [0; 8]).await.unwrap(),
             0,
-            "the connection is closed"
+            "the connection should be closed"
         );
-        assert!(bridge.peers.is_empty());
+        assert!(bridge.connections.is_empty());
     }
 }

@@ -1,16 +1,16 @@
-//! Where there are no sockets with paths, nothing reaches the caller's tools beside the agent.
+//! Bridge server for systems without Unix sockets: it never accepts a connection.
 
 use std::io;
 use std::path::Path;
 
-/// What happens beside the agent: nothing.
+/// Something that happened on the bridge. Never constructed here.
 pub(super) enum BridgeEvent {
-    Said(u32),
-    Gone(u32),
-    Trouble(String),
+    Readable(u32),
+    Closed(u32),
+    Problem(String),
 }
 
-/// Nobody.
+/// A bridge server that cannot be opened.
 pub(super) struct BridgeServer;
 
 impl BridgeServer {
@@ -21,7 +21,7 @@ impl BridgeServer {
     pub(super) fn open(&mut self, _: &Path) -> io::Result<String> {
         Err(io::Error::new(
             io::ErrorKind::Unsupported,
-            "bridges are not made on this system yet",
+            "bridges are not supported on this system",
         ))
     }
 
@@ -31,17 +31,17 @@ impl BridgeServer {
         std::future::pending().await
     }
 
-    pub(super) fn hear(&mut self, _: u32, _: impl FnMut(&str)) -> Option<String> {
+    pub(super) fn read_lines(&mut self, _: u32, _: impl FnMut(&str)) -> Option<String> {
         None
     }
 
-    pub(super) fn is_done(&self, _: u32) -> bool {
+    pub(super) fn is_read_closed(&self, _: u32) -> bool {
         true
     }
 
-    pub(super) fn let_go(&mut self, _: u32) {}
+    pub(super) fn close_after_writes(&mut self, _: u32) {}
 
-    pub(super) fn answer(&mut self, _: u32, _: Vec<u8>) -> Option<String> {
+    pub(super) fn write(&mut self, _: u32, _: Vec<u8>) -> Option<String> {
         None
     }
 }

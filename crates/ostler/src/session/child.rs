@@ -1,4 +1,4 @@
-//! The life of the agent's process within a session: not there, being started, there.
+//! State of the agent's child process within a session.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,38 +11,39 @@ use tokio::time::Instant;
 
 use crate::process::{self, Child, Control, ExitStatus, PreparedCommand, SpawnError};
 
-/// How much of the beginning and of the end of stderr is kept.
+/// Size of the head and of the tail of stderr that are retained.
 const STDERR_HALF: usize = 4 * 1024;
 
-/// Where the agent's process is in its life.
+/// State of the child process.
 pub(super) enum ChildState {
     NotRunning,
-    StartingChild(StartingChild),
+    Starting(StartingChild),
     Running(RunningChild),
 }
 
-/// A start that takes its time, milliseconds unless something is wrong with the machine. Dropped, it cleans up after itself.
+/// A spawn in progress. It takes milliseconds unless the machine has a problem. Dropping it cancels
+/// the spawn and cleans up.
 pub(super) struct StartingChild {
     child: Pin<Box<dyn Future<Output = Result<Child, SpawnError>> + Send>>,
-    /// Whether the caller wants the turn interrupted as soon as there is somebody to interrupt.
+    /// Whether to interrupt the turn as soon as the agent has started.
     pub(super) interrupted: bool,
 }
 
 impl StartingChild {
-    /// Starts it, after a wait if it must not be there earlier.
+    /// Spawns the command, after `delay` if there is one, and gives up after `timeout`.
     pub(super) fn new(
         prepared: PreparedCommand,
-        wait: Option<Duration>,
-        patience: Option<Duration>,
+        delay: Option<Duration>,
+        timeout: Option<Duration>,
     ) -> Self {
         let child = async move {
-            if let Some(wait) = wait {
-                tokio::time::sleep(wait).await;
+            if let Some(delay) = delay {
+                tokio::time::sleep(delay).await;
             }
-            match patience {
-                Some(patience) => tokio::time::timeout(patience, process::spawn(prepared))
+            match timeout {
+                Some(timeout) => tokio::time::timeout(timeout, process::spawn(prepared))
                     .await
-                    .unwrap_or(Err(SpawnError::TooSlow(patience))),
+                    .unwrap_or(Err(SpawnError::TooSlow(timeout))),
                 None => process::spawn(prepared).await,
             }
         };
@@ -53,12 +54,12 @@ impl StartingChild {
     }
 }
 
-/// A process that is there, or was until a moment ago.
+/// A process that is running, or has exited and is not reaped yet.
 pub(super) struct RunningChild {
     pub(super) stdout: Option<Box<dyn AsyncRead + Send + Unpin>>,
     pub(super) stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
     pub(super) control: Box<dyn Control>,
-    /// How it went, and until when its last words are awaited.
+    /// Its exit status, and how long to wait for its remaining output.
     pub(super) exit: Option<(ExitStatus, Instant)>,
     pub(super) lines: Lines,
     pub(super) errors: HeadTail,
@@ -81,7 +82,7 @@ impl RunningChild {
     }
 }
 
-/// What happens in a life.
+/// Something that happened to the child.
 pub(super) enum ChildEvent {
     Started(Result<Child, SpawnError>),
     Stdout(std::io::Result<usize>),
@@ -90,7 +91,7 @@ pub(super) enum ChildEvent {
 }
 
 impl ChildState {
-    /// Waits for the next sign; for ever when there is no life. Can be dropped without losing anything.
+    /// Waits for the next event; forever without a child. Cancel safe.
     pub(super) async fn event(
         &mut self,
         may_read: bool,
@@ -99,7 +100,7 @@ impl ChildState {
     ) -> ChildEvent {
         match self {
             Self::NotRunning => std::future::pending().await,
-            Self::StartingChild(starting) => ChildEvent::Started(starting.child.as_mut().await),
+            Self::Starting(starting) => ChildEvent::Started(starting.child.as_mut().await),
             Self::Running(running) => {
                 let RunningChild {
                     stdout: out,
@@ -147,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that nobody ends and that does not end.
+    /// A process that never exits.
     struct Endless;
 
     impl Control for Endless {
@@ -160,9 +161,9 @@ mod tests {
         }
     }
 
-    // P24: the driver's `select!` drops a read whenever something else happens first. Here it is
-    // dropped at every byte of a line, once or before each byte, and nothing of the line or of the
-    // next one is lost or read twice.
+    // P24: the driver's `select!` drops a read whenever another branch is ready first. Here it is
+    // dropped at every byte of a line, once or before each byte, and no byte of this line or the
+    // next is lost or read twice.
     #[tokio::test]
     async fn a_read_that_is_cancelled_at_any_byte_loses_nothing() {
         let line = "{\"text\":\" zwei  😀 \"}\n{\"next\":1}\n".as_bytes();
@@ -175,7 +176,7 @@ mod tests {
                 stdout: Box::new(stdout),
                 stderr,
                 pid: None,
-                remark: None,
+                notice: None,
                 control,
             };
             let (mut child, mut lines) =

@@ -1,26 +1,28 @@
-//! The task of one session: reads, asks the machine, does what it says. It alone owns the child.
+//! Session driver: the task that owns the child process and runs the session loop.
+//!
+//! It waits for the next [`Wakeup`], passes it to the [`Engine`], and performs the [`Action`]s that
+//! the engine asks for.
 
 mod bridge;
 mod persist;
-mod start;
+mod spawn;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_core::dialect::{Change, Conversation, Exit, ToAgent};
+use ostler_core::dialect::{Change, Conversation, Exit, Outbox, ToAgent};
 use ostler_core::event::{Event, Level, Notice, Refused};
-use ostler_core::log::{Appending, Log, LogError};
+use ostler_core::log::{Log, LogError};
 use ostler_core::machine::{Input, Machine};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Attendance, keys};
 use tokio::sync::{mpsc, oneshot};
 
 use super::SessionSetup;
-use super::backlog::Batch;
 use super::bridge_server::{BridgeEvent, BridgeServer};
 use super::child::{self, ChildEvent, ChildState};
-use super::engine::{Engine, Order};
+use super::engine::{Action, Engine};
 use super::files::Files;
 use super::jobs::{JobResult, Jobs};
 use super::raw_log::{Bound, RawLog};
@@ -29,36 +31,37 @@ use super::status::Shared;
 use super::tool_results::Submissions;
 use crate::clock;
 use crate::process::{Interrupted, SpawnError};
+use persist::PendingAppend;
 
-/// How much is read at once.
-const CHUNK: usize = 64 * 1024;
+/// Size of the stdout read buffer.
+const READ_BUFFER: usize = 64 * 1024;
 
-/// How many chunks that wait in the pipe are read before a limit is taken for reached: more than a pipe holds.
-const CATCH_UP: usize = 32;
+/// Maximum number of buffered reads before a deadline is applied: more than a pipe holds.
+const CATCH_UP_READS: usize = 32;
 
-/// How long the last words of an agent are awaited after its process is gone.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// How long to wait for the remaining output of a process that has exited.
+const EXIT_GRACE: Duration = Duration::from_millis(500);
 
-/// The outcome of a session whose task vanished: a fault of Ostler itself.
+/// The outcome of a session whose driver vanished, which is a bug in Ostler.
 pub(super) fn lost() -> Outcome {
     Outcome::new(
         Cause::Protocol,
-        "The session ended without saying how; this is a fault in Ostler.",
+        "The session ended without an outcome; this is a bug in Ostler.",
     )
 }
 
-/// What the caller holds, seen from the task.
+/// The driver's ends of the channels to the session handle.
 pub(super) struct Caller {
     pub(super) inbox: mpsc::UnboundedReceiver<Request>,
-    /// Resolves when the session was dropped: nobody can end it any more, so it ends.
-    pub(super) leash: oneshot::Receiver<()>,
+    /// Resolves when the session handle is dropped. The session ends with it.
+    pub(super) dropped: oneshot::Receiver<()>,
     pub(super) shared: Arc<Shared>,
     pub(super) submissions: Arc<Submissions>,
 }
 
-/// Runs a session from its first state to its last event.
+/// Runs a session from its first state to its final event.
 pub(super) async fn run(setup: SessionSetup, caller: Caller) {
-    let _finish = Finish(caller.shared.clone());
+    let _close = CloseBacklog(caller.shared.clone());
     let mut driver = Driver::new(setup, caller);
     let prompt = std::mem::take(&mut driver.setup.spec.prompt);
     if !prompt.is_empty() {
@@ -68,55 +71,58 @@ pub(super) async fn run(setup: SessionSetup, caller: Caller) {
     driver.drive().await;
 }
 
-/// However the task ends, its readers do not wait for ever.
-struct Finish(Arc<Shared>);
+/// Closes the backlog however the task ends, so that no reader waits forever.
+struct CloseBacklog(Arc<Shared>);
 
-impl Drop for Finish {
+impl Drop for CloseBacklog {
     fn drop(&mut self) {
-        self.0.backlog.finish();
+        self.0.backlog.close();
     }
 }
 
-/// The doing half: the child's streams, the caller's wishes, the clock.
+/// Drives one session: owns the child, its streams, the timers and the caller's requests.
 struct Driver {
     engine: Engine,
     setup: SessionSetup,
     caller: Caller,
-    leashed: bool,
+    /// Whether the session handle still exists.
+    has_caller: bool,
     child: ChildState,
-    /// Why the agent's stdin cannot be written any more, and until when its exit may explain it.
-    input_lost: Option<(std::io::Error, tokio::time::Instant)>,
-    /// How often the agent was started.
-    starts: u32,
-    /// Set while another language is tried: what was said in the first.
-    again: Option<Option<String>>,
-    copies: Vec<RawLog>,
-    /// How much of the agent's output earlier processes of the session have printed, and this one.
-    raw: (u64, u64),
+    /// A failed write to the child's stdin, and how long to wait for an exit that explains it.
+    stdin_error: Option<(std::io::Error, tokio::time::Instant)>,
+    /// Number of spawns so far.
+    spawns: u32,
+    /// Set while the fallback transport is tried: the prompt that the first transport was sent.
+    fallback: Option<Option<String>>,
+    raw_logs: Vec<RawLog>,
+    /// Bytes of stdout read from earlier processes of the session, and from the current one.
+    raw_bytes: (u64, u64),
     jobs: Jobs,
     bridge: BridgeServer,
-    /// Whether the caller knows that its tools cannot be reached.
-    told_no_bridge: bool,
-    /// How often there was trouble beside the agent, by its code.
-    troubles: BTreeMap<&'static str, u64>,
+    /// Whether the missing bridge was reported already.
+    reported_no_bridge: bool,
+    /// Number of bridge problems, by notice code.
+    bridge_problems: BTreeMap<&'static str, u64>,
     log: Option<Arc<dyn Log>>,
-    /// Events on their way into the log.
-    keeping: Option<(Appending, Batch, usize)>,
-    /// What the session went on with when it began.
+    /// The batch that is being appended to the log.
+    appending: Option<PendingAppend>,
+    /// Events of the session that this one resumes.
     past: Arc<[Event]>,
 }
 
-/// What woke the driver up.
+/// A reason for the driver to wake up.
 enum Wakeup {
-    Asked(Box<Request>),
-    ChildState(ChildEvent),
-    Wrote,
-    InputLost(std::io::Error),
-    Kept(Result<(), LogError>),
-    JobResult(JobResult),
+    Request(Box<Request>),
+    Child(ChildEvent),
+    StdinWritten,
+    StdinFailed(std::io::Error),
+    Persisted(Result<(), LogError>),
+    Job(JobResult),
     Bridge(BridgeEvent),
-    CallerGone,
-    Time,
+    /// The session's own reader advanced, so there may be room for more events.
+    ReaderAdvanced,
+    CallerDropped,
+    Deadline,
 }
 
 impl Driver {
@@ -135,28 +141,24 @@ impl Driver {
         };
         let workspace = setup.dir.display().to_string();
         let machine = Machine::new(spec.limits.clone(), spec.after_turn)
-            .able(dialect.capabilities())
-            .ruled(spec.policy.clone(), workspace, attendance);
+            .with_capabilities(dialect.capabilities())
+            .with_policy(spec.policy.clone(), workspace, attendance);
         let mut engine = Engine::new(id.clone(), Box::new(NoConversation), machine);
         if spec.policy.is_some() {
-            engine = engine.ruled(*dialect);
+            engine = engine.with_classifier(*dialect);
         }
-        let jobs = Jobs::new(
-            host,
-            caller.submissions.clone(),
-            Files::new(host, &setup.dir, spec),
-        );
-        // Before anything is started: a log that cannot be opened must not hold up an agent that runs already.
+        let files = Files::new(host, &setup.dir, spec);
+        let jobs = Jobs::new(host, caller.submissions.clone(), files);
+        // Open the log before the agent starts: a slow log must not hold up a running agent.
         let log = persist::open_log(&setup, &mut engine, &caller.shared);
-        let kept = log.as_ref().and_then(|log| log.raw(id));
-        let copies = [
+        let stored = log.as_ref().and_then(|log| log.raw(id));
+        let raw_logs = [
             (&spec.raw_log, Bound::None),
-            (&kept, Bound::stored(spec.limits.raw_bytes)),
+            (&stored, Bound::stored(spec.limits.raw_bytes)),
         ];
-        let copies = copies
+        let raw_logs = raw_logs
             .into_iter()
-            .filter_map(|(path, bound)| Some((path.as_ref()?, bound)));
-        let copies = copies
+            .filter_map(|(path, bound)| Some((path.as_ref()?, bound)))
             .map(|(path, bound)| RawLog::open(path, bound, &mut engine))
             .collect();
         let past = setup.spec.past.clone();
@@ -165,52 +167,52 @@ impl Driver {
             engine,
             setup,
             caller,
-            leashed: true,
+            has_caller: true,
             child: ChildState::NotRunning,
-            input_lost: None,
-            starts: 0,
-            again: None,
-            copies,
-            raw: (0, 0),
+            stdin_error: None,
+            spawns: 0,
+            fallback: None,
+            raw_logs,
+            raw_bytes: (0, 0),
             jobs,
             bridge: BridgeServer::new(),
-            told_no_bridge: false,
-            troubles: BTreeMap::new(),
+            reported_no_bridge: false,
+            bridge_problems: BTreeMap::new(),
             log,
-            keeping: None,
+            appending: None,
         }
     }
 
     async fn drive(mut self) {
-        let mut buffers = (vec![0; CHUNK], vec![0; CHUNK / 8]);
-        self.run_orders();
-        while !self.engine.ended() {
+        let mut buffers = (vec![0; READ_BUFFER], vec![0; READ_BUFFER / 8]);
+        self.run_actions();
+        while !self.engine.has_ended() {
             self.publish();
-            match self.sleep((&mut buffers.0, &mut buffers.1)).await {
-                Wakeup::Asked(request) => self.request(*request),
-                Wakeup::ChildState(event) => self.on_child_event(event, &buffers),
-                Wakeup::Kept(result) => self.kept(result),
-                Wakeup::JobResult(done) => self.done(done),
-                Wakeup::Bridge(on_bridge_event) => self.on_bridge_event(on_bridge_event),
-                Wakeup::CallerGone => {
-                    self.leashed = false;
+            match self.next_wakeup((&mut buffers.0, &mut buffers.1)).await {
+                Wakeup::Request(request) => self.on_request(*request),
+                Wakeup::Child(event) => self.on_child_event(event, &buffers),
+                Wakeup::Persisted(result) => self.on_persisted(result),
+                Wakeup::Job(result) => self.on_job_result(result),
+                Wakeup::Bridge(event) => self.on_bridge_event(event),
+                Wakeup::CallerDropped => {
+                    self.has_caller = false;
                     self.engine.handle(Input::Stop);
                 }
-                Wakeup::Wrote => {}
-                // An agent that exits explains itself by its exit, which may be a moment away.
-                Wakeup::InputLost(error) => {
-                    let until = self.engine.clock.now() + LAST_WORDS;
-                    self.input_lost = Some((error, self.engine.clock.instant(until)));
+                Wakeup::StdinWritten | Wakeup::ReaderAdvanced => {}
+                // If the agent is exiting, its exit status explains the failed write better.
+                Wakeup::StdinFailed(error) => {
+                    let until = self.engine.clock.now() + EXIT_GRACE;
+                    self.stdin_error = Some((error, self.engine.clock.instant(until)));
                 }
-                Wakeup::Time => {
+                Wakeup::Deadline => {
                     self.catch_up(&mut buffers.0).await;
-                    self.report_lost_input();
+                    self.report_stdin_error();
                     self.engine.handle(Input::Tick);
                 }
             }
-            self.run_orders();
-            self.leave_if_over();
-            self.run_orders();
+            self.run_actions();
+            self.reap_child();
+            self.run_actions();
         }
         if let ChildState::Running(running) = &mut self.child
             && running.exit.is_none()
@@ -218,132 +220,127 @@ impl Driver {
             running.control.abandon();
         }
         self.bridge.close();
-        self.refuse_the_rest();
-        self.tell_the_rest().await;
+        self.refuse_unread_requests();
+        self.publish_remaining().await;
     }
 
-    // --- the caller ---------------------------------------------------------------------------------------------
+    // --- requests and jobs --------------------------------------------------------------------
 
-    fn request(&mut self, request: Request) {
-        let Request { input, request } = request;
-        if let ChildState::StartingChild(starting) = &mut self.child {
-            // An interrupt is kept until there is somebody to interrupt; a start can be called off.
+    fn on_request(&mut self, request: Request) {
+        let Request { input, pending } = request;
+        if let ChildState::Starting(starting) = &mut self.child {
+            // An interrupt waits until the agent can take it; a stop cancels the start.
             match input {
-                Input::Interrupt if self.engine.machine.has_message() || self.again.is_some() => {
+                Input::Interrupt if self.engine.machine.has_message() || self.fallback.is_some() => {
                     starting.interrupted = true;
-                    request
-                        .into_iter()
-                        .for_each(|request| self.engine.pending.push(request));
+                    self.engine.pending.extend(pending);
                     return;
                 }
                 Input::Stop | Input::Kill => {
-                    let error = SpawnError::CalledOff(Interrupted(starting.interrupted));
+                    let error = SpawnError::Cancelled(Interrupted(starting.interrupted));
                     self.child = ChildState::NotRunning;
-                    self.not_started(error.outcome(None));
+                    self.on_spawn_failed(error.outcome(None));
                     return self.engine.handle(Input::Stop);
                 }
                 _ => {}
             }
         }
-        request
-            .into_iter()
-            .for_each(|request| self.engine.pending.push(request));
+        self.engine.pending.extend(pending);
         self.engine.handle(input);
     }
 
-    /// What was asked and not heard before the end is refused: nothing is lost without a word.
-    fn refuse_the_rest(&mut self) {
+    /// Refuses messages that arrived too late to be read, so that none is lost silently.
+    fn refuse_unread_requests(&mut self) {
         self.caller.inbox.close();
         while let Ok(request) = self.caller.inbox.try_recv() {
             if let Input::Send(_) | Input::Steer(_) | Input::SendNow(_) = request.input {
-                let why = "the session ended before the message was delivered".to_owned();
-                self.engine.add(
-                    Refused {
-                        request: "send".into(),
-                        why,
-                        code: "ending".into(),
-                    }
-                    .into(),
-                );
+                let refused = Refused {
+                    request: "send".into(),
+                    why: "the session ended before the message was delivered".to_owned(),
+                    code: "ending".into(),
+                };
+                self.engine.emit_late(refused.into());
             }
         }
     }
 
-    fn done(&mut self, done: JobResult) {
-        match done {
-            JobResult::Answered(id, answer) => {
-                self.jobs.is_done(&id);
-                self.engine.handle(Input::Answered(id, answer));
+    fn on_job_result(&mut self, result: JobResult) {
+        match result {
+            JobResult::Permission(id, answer) => {
+                self.jobs.forget(&id);
+                self.engine.handle(Input::PermissionAnswered(id, answer));
             }
             JobResult::Tool { id, ok, output } => {
-                self.jobs.is_done(&id);
-                self.engine.say(ToAgent::ToolDone { id, ok, output });
+                self.jobs.forget(&id);
+                self.engine.send(ToAgent::ToolDone { id, ok, output });
             }
-            JobResult::File(id, result) => self.engine.say(ToAgent::FileDone { id, result }),
+            JobResult::File(id, result) => self.engine.send(ToAgent::FileDone { id, result }),
             JobResult::Progress { id, message } => {
-                self.engine.handle(Input::Remark(Notice::new(
-                    Level::Info,
-                    "tool_progress",
-                    message.clone(),
-                )));
-                self.engine.say(ToAgent::ToolProgress { id, message });
+                self.notice(Level::Info, "tool_progress", message.clone());
+                self.engine.send(ToAgent::ToolProgress { id, message });
             }
         }
     }
 
-    // --- the agent ----------------------------------------------------------------------------------------------
+    /// Emits a notice from Ostler itself.
+    fn notice(&mut self, level: Level, code: &'static str, message: impl Into<String>) {
+        self.engine
+            .handle(Input::Notice(Notice::new(level, code, message)));
+    }
 
-    /// Does what the machine wants done.
-    fn run_orders(&mut self) {
-        while !self.engine.orders.is_empty() {
-            for order in std::mem::take(&mut self.engine.orders) {
-                self.follow(order);
+    // --- actions ------------------------------------------------------------------------------
+
+    /// Performs the engine's actions until none are left.
+    fn run_actions(&mut self) {
+        while !self.engine.actions.is_empty() {
+            for action in std::mem::take(&mut self.engine.actions) {
+                self.perform(action);
             }
         }
     }
 
-    fn follow(&mut self, order: Order) {
-        match order {
-            Order::Spawn if self.engine.ended() => {}
-            Order::Spawn => self.start(),
-            Order::Ask(question) => self.jobs.ask(question),
-            Order::Asked(id) | Order::ToolOff(id) => self.jobs.call_off(&id),
-            Order::Tool(order) => self.jobs.run(order),
-            Order::File(order) => self.jobs.file(order),
-            Order::WriteBridge(to, line) => self.answer_aside(to, line),
-            Order::Adopt(Change::Model(model)) => self.setup.spec.settings.set(keys::MODEL, model),
-            Order::Adopt(Change::PermissionMode(mode)) => {
+    fn perform(&mut self, action: Action) {
+        match action {
+            Action::Spawn if self.engine.has_ended() => {}
+            Action::Spawn => self.spawn(),
+            Action::AskPermission(permission) => self.jobs.ask(permission),
+            Action::CancelPermission(id) | Action::CancelTool(id) => self.jobs.cancel(&id),
+            Action::RunTool(job) => self.jobs.run_tool(job),
+            Action::AccessFile(job) => self.jobs.access_file(job),
+            Action::WriteBridge(to, line) => self.write_bridge(to, line),
+            Action::Adopt(Change::Model(model)) => self.setup.spec.settings.set(keys::MODEL, model),
+            Action::Adopt(Change::PermissionMode(mode)) => {
                 self.setup.spec.settings.set(keys::PERMISSION_MODE, mode);
             }
-            Order::TurnEnded(outcome) => self.setup.breaker.record(&outcome),
-            Order::Terminate | Order::Kill | Order::Freeze | Order::Thaw => {
+            Action::RecordTurn(outcome) => self.setup.breaker.record(&outcome),
+            Action::Terminate | Action::Kill | Action::Freeze | Action::Thaw => {
                 let Some(running) = self.child.running() else {
                     return;
                 };
-                match order {
-                    Order::Terminate => running.control.terminate(),
-                    Order::Kill => running.control.kill(),
-                    Order::Freeze => running.control.freeze(),
+                match action {
+                    Action::Terminate => running.control.terminate(),
+                    Action::Kill => running.control.kill(),
+                    Action::Freeze => running.control.freeze(),
                     _ => running.control.thaw(),
                 }
             }
         }
     }
 
+    // --- the child ----------------------------------------------------------------------------
+
     fn on_child_event(&mut self, event: ChildEvent, (stdout, stderr): &(Vec<u8>, Vec<u8>)) {
         match event {
-            ChildEvent::Started(Ok(child)) => return self.awake(child),
+            ChildEvent::Started(Ok(child)) => return self.on_spawned(child),
             ChildEvent::Started(Err(error)) => {
                 self.child = ChildState::NotRunning;
-                return self.not_started(error.outcome(self.setup.install_hint));
+                return self.on_spawn_failed(error.outcome(self.setup.install_hint));
             }
-            ChildEvent::Stdout(Ok(n @ 1..)) => return self.read(&stdout[..n]),
+            ChildEvent::Stdout(Ok(n @ 1..)) => return self.on_stdout(&stdout[..n]),
             _ => {}
         }
-        let until = self
-            .engine
-            .clock
-            .instant(self.engine.clock.now() + LAST_WORDS);
+        let clock = self.engine.clock;
+        let until = clock.instant(clock.now() + EXIT_GRACE);
         let Some(running) = self.child.running() else {
             return;
         };
@@ -356,64 +353,60 @@ impl Driver {
         }
     }
 
-    fn read(&mut self, bytes: &[u8]) {
-        self.caller.shared.heard(clock::wall());
-        for copy in &mut self.copies {
-            copy.write(bytes, &mut self.engine);
+    fn on_stdout(&mut self, bytes: &[u8]) {
+        self.caller.shared.set_last_activity(clock::wall());
+        for raw_log in &mut self.raw_logs {
+            raw_log.write(bytes, &mut self.engine);
         }
-        self.raw.1 += bytes.len() as u64;
-        let (engine, before) = (&mut self.engine, self.raw.0);
+        self.raw_bytes.1 += bytes.len() as u64;
+        let (engine, base) = (&mut self.engine, self.raw_bytes.0);
         if let ChildState::Running(running) = &mut self.child {
-            running.lines.push_placed(bytes, |line, at| {
-                engine.out.raw_offset = before + at;
-                engine.hear(line);
+            running.lines.push_placed(bytes, |line, offset| {
+                engine.events.raw_offset = base + offset;
+                engine.on_line(line);
             });
         }
     }
 
-    /// Reports an agent that runs on without reading its input: no message can reach it any more.
-    fn report_lost_input(&mut self) {
+    /// Reports an agent that keeps running although its stdin is broken.
+    fn report_stdin_error(&mut self) {
         let now = self.engine.clock.instant(self.engine.clock.now());
-        let lost = self.input_lost.take_if(|(_, until)| *until <= now);
+        let error = self.stdin_error.take_if(|(_, until)| *until <= now);
         let runs = self
             .child
             .running()
             .is_some_and(|running| running.exit.is_none());
-        if let Some((error, _)) = lost.filter(|_| runs) {
+        if let Some((error, _)) = error.filter(|_| runs) {
             let name = self.setup.dialect.name();
             let message = format!(
-                "Cannot write to the stdin of {name}: {error}. It runs, but does not read its input: no message reaches it."
+                "Cannot write to the stdin of {name}: {error}. \
+                 The process is still running, but messages no longer reach it."
             );
-            self.engine.handle(Input::Remark(Notice::new(
-                Level::Warning,
-                "input_lost",
-                message,
-            )));
+            self.notice(Level::Warning, "input_lost", message);
         }
     }
 
-    /// Before time is called, what was said in time is heard: this process may have been stopped for a while, or busy.
+    /// Reads output that arrived before a deadline, in case this process was suspended or busy.
     async fn catch_up(&mut self, buffer: &mut [u8]) {
-        if !self.engine.out.has_room(appending(&self.keeping)) {
-            self.engine.handle(Input::Activity); // it is the log that is slow, not the agent
+        if !self.engine.events.has_room(self.appending_bytes()) {
+            self.engine.handle(Input::Activity); // the log is slow, not the agent
         }
-        self.catch_up_beside().await;
-        for _ in 0..CATCH_UP {
+        self.catch_up_bridge().await;
+        for _ in 0..CATCH_UP_READS {
             let Some(running) = self.child.running() else {
                 return;
             };
-            match tokio::time::timeout(Duration::ZERO, child::read(&mut running.stdout, buffer))
-                .await
-            {
-                Ok(Ok(n @ 1..)) => self.read(&buffer[..n]),
+            let read = child::read(&mut running.stdout, buffer);
+            match tokio::time::timeout(Duration::ZERO, read).await {
+                Ok(Ok(n @ 1..)) => self.on_stdout(&buffer[..n]),
                 Ok(_) => return running.stdout = None,
                 Err(_) => return,
             }
         }
     }
 
-    /// Once the process is gone and its last words are read, its part in the session is over.
-    fn leave_if_over(&mut self) {
+    /// Handles the child's exit once its output is drained or [`EXIT_GRACE`] has passed.
+    fn reap_child(&mut self) {
         let now = self.engine.clock.instant(self.engine.clock.now());
         let Some(running) = self.child.running() else {
             return;
@@ -430,35 +423,36 @@ impl Driver {
             return;
         };
         self.caller.shared.set_pid(0);
-        self.input_lost = None;
-        let (engine, before) = (&mut self.engine, self.raw.0);
-        running.lines.finish_placed(|line, at| {
-            engine.out.raw_offset = before + at;
-            engine.hear(line);
+        self.stdin_error = None;
+        let (engine, base) = (&mut self.engine, self.raw_bytes.0);
+        running.lines.finish_placed(|line, offset| {
+            engine.events.raw_offset = base + offset;
+            engine.on_line(line);
         });
-        self.raw = (self.raw.0 + self.raw.1, 0);
+        self.raw_bytes = (self.raw_bytes.0 + self.raw_bytes.1, 0);
         self.jobs.clear();
-        self.close_aside();
-        for remark in running.control.remarks() {
-            self.engine.handle(Input::Remark(remark));
+        self.close_bridge();
+        for notice in running.control.take_notices() {
+            self.engine.handle(Input::Notice(notice));
         }
         let exit = Exit {
             code: status.code,
             signal: status.signal,
             stderr: running.errors.text(),
         };
-        if !self.tries_another(&exit) {
-            self.engine.finish(exit);
+        if !self.try_fallback_transport(&exit) {
+            self.engine.on_exit(exit);
         }
     }
 
-    /// Waits for the next thing to happen. Each branch can be dropped without losing anything.
-    async fn sleep(&mut self, (stdout, stderr): (&mut [u8], &mut [u8])) -> Wakeup {
+    /// Waits for the next wakeup. Every branch is cancel safe.
+    async fn next_wakeup(&mut self, (stdout, stderr): (&mut [u8], &mut [u8])) -> Wakeup {
+        let appending_bytes = self.appending_bytes();
         let Engine {
             clock,
             machine,
             stdin,
-            out,
+            events,
             ..
         } = &mut self.engine;
         let exit = if let ChildState::Running(running) = &self.child {
@@ -466,46 +460,37 @@ impl Driver {
         } else {
             None
         };
-        let input_lost = self.input_lost.as_ref().map(|(_, until)| *until);
-        let wake = machine.deadline().map(|at| clock.instant(at));
-        let wake = wake
+        let deadline = machine
+            .deadline()
+            .map(|at| clock.instant(at))
             .into_iter()
             .chain(exit.map(|(_, until)| until))
-            .chain(input_lost)
+            .chain(self.stdin_error.as_ref().map(|(_, until)| *until))
             .min();
-        // What a process leaves in its pipe is little, and must be read before the session ends, reader or not.
+        // The little that an exited process left in its pipe is always read, even without room.
         let backlog = self.caller.shared.backlog.clone();
-        let may_read =
-            (out.has_room(appending(&self.keeping)) && backlog.has_room()) || exit.is_some();
+        let may_read = (events.has_room(appending_bytes) && backlog.has_room()) || exit.is_some();
         tokio::select! {
-            result = kept(&mut self.keeping), if self.keeping.is_some() => Wakeup::Kept(result),
-            Some(request) = self.caller.inbox.recv() => Wakeup::Asked(Box::new(request)),
-            _ = &mut self.caller.leash, if self.leashed => Wakeup::CallerGone,
-            event = self.child.event(may_read, stdout, stderr) => Wakeup::ChildState(event),
-            done = self.jobs.next() => Wakeup::JobResult(done),
-            on_bridge_event = self.bridge.next(may_read), if self.child.is_running() => Wakeup::Bridge(on_bridge_event),
-            wrote = stdin.write(), if stdin.wants_to_write() => wrote.map_or_else(Wakeup::InputLost, |()| Wakeup::Wrote),
-            () = backlog.room(), if !may_read => Wakeup::Wrote, // the reader has come along: there may be room again
-            () = until(wake), if wake.is_some() => Wakeup::Time,
+            result = persist::appended(&mut self.appending), if self.appending.is_some() => {
+                Wakeup::Persisted(result)
+            }
+            Some(request) = self.caller.inbox.recv() => Wakeup::Request(Box::new(request)),
+            _ = &mut self.caller.dropped, if self.has_caller => Wakeup::CallerDropped,
+            event = self.child.event(may_read, stdout, stderr) => Wakeup::Child(event),
+            result = self.jobs.next() => Wakeup::Job(result),
+            event = self.bridge.next(may_read), if self.child.is_running() => Wakeup::Bridge(event),
+            written = stdin.write(), if stdin.wants_to_write() => {
+                written.map_or_else(Wakeup::StdinFailed, |()| Wakeup::StdinWritten)
+            }
+            () = backlog.reader_advanced(), if !may_read => Wakeup::ReaderAdvanced,
+            () = sleep_until(deadline), if deadline.is_some() => Wakeup::Deadline,
         }
     }
 }
 
-async fn kept(keeping: &mut Option<(Appending, Batch, usize)>) -> Result<(), LogError> {
-    match keeping {
-        Some((appending, ..)) => appending.as_mut().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// The size of the events on their way into the log.
-fn appending(keeping: &Option<(Appending, Batch, usize)>) -> usize {
-    keeping.as_ref().map_or(0, |(_, _, bytes)| *bytes)
-}
-
-async fn until(at: Option<tokio::time::Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
+async fn sleep_until(deadline: Option<tokio::time::Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
 }
@@ -514,8 +499,8 @@ async fn until(at: Option<tokio::time::Instant>) {
 struct NoConversation;
 
 impl Conversation for NoConversation {
-    fn on_start(&mut self, _: &mut ostler_core::dialect::Outbox) {}
-    fn send(&mut self, _: ToAgent, _: &mut ostler_core::dialect::Outbox) {}
-    fn on_line(&mut self, _: &str, _: &mut ostler_core::dialect::Outbox) {}
-    fn on_exit(&mut self, _: &Exit, _: &mut ostler_core::dialect::Outbox) {}
+    fn on_start(&mut self, _: &mut Outbox) {}
+    fn send(&mut self, _: ToAgent, _: &mut Outbox) {}
+    fn on_line(&mut self, _: &str, _: &mut Outbox) {}
+    fn on_exit(&mut self, _: &Exit, _: &mut Outbox) {}
 }

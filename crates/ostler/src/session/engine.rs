@@ -1,9 +1,13 @@
-//! The deciding half of a session: what is heard and asked goes in, events and things to do come out.
+//! Session engine: the half of a session that decides and does no I/O.
+//!
+//! It feeds the session machine and the agent's conversation and collects what they produce. Events
+//! go to the [`EventQueue`], bytes for the agent to the [`StdinQueue`], and everything else becomes an
+//! [`Action`] for the driver.
 
 use std::sync::Arc;
 
 use ostler_core::dialect::{
-    self, Change, Conversation, Dialect, Exit, FileOrder, FromConversation, Outbox, ToolOrder,
+    self, Change, Conversation, Dialect, Exit, FileJob, FromConversation, Outbox, ToAgent, ToolJob,
     Version,
 };
 use ostler_core::event::{Decision, EventKind, Permission, SessionState};
@@ -18,52 +22,57 @@ use super::stdin::StdinQueue;
 use crate::clock::SessionClock;
 use crate::resume;
 
-/// The deciding half: conversation and machine, and what they want done.
+/// The conversation, the session machine, and the queues they fill.
 pub(crate) struct Engine {
     pub(super) clock: SessionClock,
     pub(super) machine: Machine,
     conversation: Box<dyn Conversation>,
     outbox: Outbox,
     effects: Vec<Effect>,
-    pub(crate) out: EventQueue,
+    pub(crate) events: EventQueue,
     pub(super) stdin: StdinQueue,
-    pub(super) orders: Vec<Order>,
+    pub(super) actions: Vec<Action>,
     pub(super) pending: PendingRequests,
-    /// Says what a tool call would do, when there are rules about that.
-    ruled: Option<&'static dyn Dialect>,
-    /// How the agent calls its session, as last heard.
-    pub(super) native: Option<String>,
-    /// The version of the agent that wrote the session it goes on with, until the agent has said its own.
+    /// The dialect that classifies tool calls for the policy; `None` without a policy.
+    classifier: Option<&'static dyn Dialect>,
+    /// The agent's own session id, as last reported.
+    pub(super) native_session: Option<String>,
+    /// The agent version that wrote the resumed session, until the agent reports its current one.
     pub(super) written_by: Option<Version>,
-    /// The first message, until the agent's first word.
-    pub(super) first: Option<String>,
-    /// The session's last event. It is told when nothing else is left to tell.
-    last: Option<(u32, EventKind)>,
+    /// The first prompt, until the agent prints its first line.
+    pub(super) first_prompt: Option<String>,
+    /// The `ended` event, held back until everything else has been published.
+    final_event: Option<(u32, EventKind)>,
 }
 
-/// What is left for the driver to do.
-pub(super) enum Order {
+/// Something the driver must do.
+pub(super) enum Action {
+    /// Start the agent's process.
     Spawn,
+    /// Send SIGTERM to the agent's process group.
     Terminate,
+    /// Kill everything that belongs to the agent.
     Kill,
+    /// Suspend the agent's processes.
     Freeze,
+    /// Resume suspended processes.
     Thaw,
-    /// From the next start on, this is different.
+    /// Use this setting from the next spawn on.
     Adopt(Change),
-    /// Somebody is to be asked.
-    Ask(Permission),
-    /// The question is answered or withdrawn.
-    Asked(String),
-    /// A tool of the caller's is to run.
-    Tool(ToolOrder),
-    /// Nobody waits for it any more.
-    ToolOff(String),
-    /// A file of the workspace is to be read or written.
-    File(FileOrder),
-    /// A program that the agent started to reach the caller's tools gets a line.
+    /// Ask the permission handler.
+    AskPermission(Permission),
+    /// Stop asking: the permission request, given by its id, was decided or withdrawn.
+    CancelPermission(String),
+    /// Run one of the caller's tools.
+    RunTool(ToolJob),
+    /// Cancel a tool call, given by its id.
+    CancelTool(String),
+    /// Read or write a file in the workspace.
+    AccessFile(FileJob),
+    /// Write a line to a bridge connection.
     WriteBridge(u32, Vec<u8>),
-    /// A turn came to its end.
-    TurnEnded(Outcome),
+    /// Report a turn's outcome to the circuit breaker.
+    RecordTurn(Outcome),
 }
 
 impl Engine {
@@ -78,100 +87,101 @@ impl Engine {
             conversation,
             outbox: Outbox::default(),
             effects: Vec::new(),
-            out: EventQueue::new(session),
+            events: EventQueue::new(session),
             stdin: StdinQueue::new(None),
-            orders: Vec::new(),
+            actions: Vec::new(),
             pending: PendingRequests::default(),
-            ruled: None,
-            native: None,
+            classifier: None,
+            native_session: None,
             written_by: None,
-            first: None,
-            last: None,
+            first_prompt: None,
+            final_event: None,
         }
     }
 
-    /// Every tool call is looked at with the eyes of the rules.
-    pub(super) fn ruled(mut self, dialect: &'static dyn Dialect) -> Self {
-        self.ruled = Some(dialect);
+    /// Checks every tool call against the policy, as `dialect` classifies it.
+    pub(super) fn with_classifier(mut self, dialect: &'static dyn Dialect) -> Self {
+        self.classifier = Some(dialect);
         self
     }
 
-    /// Feeds the machine, then everything that follows from it.
+    /// Feeds the machine and runs its effects until it is quiescent.
     pub(crate) fn handle(&mut self, input: Input) {
         self.machine
             .handle(self.clock.now(), input, &mut self.effects);
         while !self.effects.is_empty() {
             for effect in std::mem::take(&mut self.effects) {
                 match effect {
-                    Effect::Emit { turn, kind } => self.tell(turn, kind),
-                    Effect::Say(say) => {
-                        if let dialect::ToAgent::Prompt(prompt) = &say
+                    Effect::Emit { turn, kind } => self.emit(turn, kind),
+                    Effect::Send(message) => {
+                        if let ToAgent::Prompt(prompt) = &message
                             && self.machine.turn() == 1
                         {
-                            self.first = Some(prompt.clone());
+                            self.first_prompt = Some(prompt.clone());
                         }
-                        self.conversation.send(say, &mut self.outbox);
+                        self.conversation.send(message, &mut self.outbox);
                     }
                     Effect::CloseInput => self.stdin.close(),
-                    Effect::Terminate => self.orders.push(Order::Terminate),
-                    Effect::Kill => self.orders.push(Order::Kill),
-                    Effect::Spawn => self.orders.push(Order::Spawn),
-                    Effect::Freeze => self.orders.push(Order::Freeze),
-                    Effect::Thaw => self.orders.push(Order::Thaw),
-                    Effect::Adopt(change) => self.orders.push(Order::Adopt(change)),
+                    Effect::Terminate => self.actions.push(Action::Terminate),
+                    Effect::Kill => self.actions.push(Action::Kill),
+                    Effect::Spawn => self.actions.push(Action::Spawn),
+                    Effect::Freeze => self.actions.push(Action::Freeze),
+                    Effect::Thaw => self.actions.push(Action::Thaw),
+                    Effect::Adopt(change) => self.actions.push(Action::Adopt(change)),
                 }
             }
             self.pump();
         }
     }
 
-    /// An event: who waits for it hears of it, and what it asks for is done.
-    fn tell(&mut self, turn: u32, kind: EventKind) {
-        self.pending.note(&kind);
+    /// Queues an event, completes the requests it answers, and pushes the actions it calls for.
+    fn emit(&mut self, turn: u32, kind: EventKind) {
+        self.pending.on_event(&kind);
         match &kind {
             EventKind::Permission(permission) if permission.decision == Decision::Asked => {
-                self.orders.push(Order::Ask(permission.clone()));
+                self.actions.push(Action::AskPermission(permission.clone()));
             }
             EventKind::Permission(permission) => {
-                self.orders.push(Order::Asked(permission.id.clone()))
+                self.actions
+                    .push(Action::CancelPermission(permission.id.clone()));
             }
             EventKind::TurnEnded(ended) => {
-                self.orders.push(Order::TurnEnded(ended.outcome.clone()))
+                self.actions.push(Action::RecordTurn(ended.outcome.clone()));
             }
             EventKind::Started(started) => {
-                self.native.clone_from(&started.native_session);
+                self.native_session.clone_from(&started.native_session);
                 let versions = self.written_by.take().zip(started.agent_version.as_deref());
                 let id = started.native_session.as_deref().unwrap_or_default();
-                let notice =
-                    versions.and_then(|(written_by, own)| resume::newer(id, written_by, own));
-                self.out.push(turn, kind);
+                let notice = versions
+                    .and_then(|(written_by, current)| resume::newer(id, written_by, current));
+                self.events.push(turn, kind);
                 return notice
                     .into_iter()
-                    .for_each(|notice| self.out.push(turn, notice.into()));
+                    .for_each(|notice| self.events.push(turn, notice.into()));
             }
-            EventKind::Ended(_) => return self.last = Some((turn, kind)),
+            EventKind::Ended(_) => return self.final_event = Some((turn, kind)),
             _ => {}
         }
-        self.out.push(turn, kind);
+        self.events.push(turn, kind);
     }
 
-    /// Tells something after the machine has ended, before its last word.
-    pub(super) fn add(&mut self, kind: EventKind) {
-        self.out.push(self.machine.turn(), kind);
+    /// Queues an event after the machine has ended, before the final event.
+    pub(super) fn emit_late(&mut self, kind: EventKind) {
+        self.events.push(self.machine.turn(), kind);
     }
 
-    /// Nothing is left to tell but the last event.
-    pub(crate) fn farewell(&mut self) {
-        if let Some((turn, kind)) = self.last.take() {
-            self.out.push(turn, kind);
+    /// Queues the final event. Everything else must have been published.
+    pub(crate) fn emit_final(&mut self) {
+        if let Some((turn, kind)) = self.final_event.take() {
+            self.events.push(turn, kind);
         }
     }
 
-    /// Passes on what the conversation wants done.
+    /// Routes the conversation's output to the machine, the stdin queue and the driver.
     fn pump(&mut self) {
         let mut outbox = std::mem::take(&mut self.outbox);
-        for out in outbox.drain() {
-            let input = match out {
+        for message in outbox.drain() {
+            let input = match message {
                 FromConversation::Write(bytes) => {
                     self.stdin.push(bytes);
                     continue;
@@ -181,42 +191,40 @@ impl Engine {
                     continue;
                 }
                 FromConversation::Terminate => {
-                    self.orders.push(Order::Terminate);
+                    self.actions.push(Action::Terminate);
                     continue;
                 }
-                FromConversation::Tool(order) => {
-                    self.orders.push(Order::Tool(order));
+                FromConversation::Tool(job) => {
+                    self.actions.push(Action::RunTool(job));
                     continue;
                 }
-                FromConversation::ToolOff(id) => {
-                    self.orders.push(Order::ToolOff(id));
+                FromConversation::CancelTool(id) => {
+                    self.actions.push(Action::CancelTool(id));
                     continue;
                 }
-                FromConversation::File(order) => {
-                    self.orders.push(Order::File(order));
+                FromConversation::File(job) => {
+                    self.actions.push(Action::AccessFile(job));
                     continue;
                 }
                 FromConversation::WriteBridge { to, line } => {
-                    self.orders.push(Order::WriteBridge(to, line));
+                    self.actions.push(Action::WriteBridge(to, line));
                     continue;
                 }
                 FromConversation::Event(EventKind::ToolCall(call)) => {
-                    if let Some(dialect) = self.ruled {
-                        let called = Input::Called(
-                            call.id.clone(),
-                            dialect.tool_use(&call.name, &call.input),
-                        );
+                    if let Some(dialect) = self.classifier {
+                        let tool_use = dialect.tool_use(&call.name, &call.input);
+                        let called = Input::ToolCalled(call.id.clone(), tool_use);
                         self.machine
                             .handle(self.clock.now(), called, &mut self.effects);
                     }
-                    Input::Heard(call.into())
+                    Input::Event(call.into())
                 }
-                FromConversation::Event(kind) => Input::Heard(kind),
-                FromConversation::TurnBegan => Input::TurnBegan,
-                FromConversation::TurnOver(over) => Input::TurnOver(over),
+                FromConversation::Event(kind) => Input::Event(kind),
+                FromConversation::TurnStarted => Input::TurnStarted,
+                FromConversation::TurnEnded(result) => Input::TurnEnded(result),
                 FromConversation::Background(running) => Input::Background(running),
-                FromConversation::Ask(ask) => Input::Asked(ask),
-                FromConversation::Withdraw(id) => Input::Withdrawn(id),
+                FromConversation::Ask(request) => Input::PermissionRequested(request),
+                FromConversation::Withdraw(id) => Input::PermissionWithdrawn(id),
                 FromConversation::Changed { id, error } => Input::Changed(id, error),
                 FromConversation::EndProcess => Input::EndProcess,
             };
@@ -224,46 +232,46 @@ impl Engine {
                 .handle(self.clock.now(), input, &mut self.effects);
         }
         if self.outbox.is_empty() {
-            self.outbox = outbox; // its memory serves the next line
+            self.outbox = outbox; // reuse its allocation for the next line
         }
     }
 
-    /// Something of the caller's tools is to be said to the agent.
-    pub(super) fn say(&mut self, say: dialect::ToAgent) {
-        self.conversation.send(say, &mut self.outbox);
+    /// Sends a message to the agent, past the machine: tool results and the like.
+    pub(super) fn send(&mut self, message: ToAgent) {
+        self.conversation.send(message, &mut self.outbox);
         self.pump();
         self.handle(Input::Activity);
     }
 
-    /// The agent is started again: another conversation begins.
-    pub(super) fn converse(&mut self, conversation: Box<dyn Conversation>) {
+    /// Replaces the conversation, for a newly spawned child.
+    pub(super) fn set_conversation(&mut self, conversation: Box<dyn Conversation>) {
         self.conversation = conversation;
         self.outbox = Outbox::default();
     }
 
-    /// The child is there; `stdin` is the way to it, if there is one.
-    pub(crate) fn open(&mut self, stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>) {
+    /// Switches to another dialect of the same agent.
+    pub(super) fn set_dialect(&mut self, dialect: &'static dyn Dialect) {
+        self.machine.set_capabilities(dialect.capabilities());
+        self.classifier = self.classifier.map(|_| dialect);
+    }
+
+    /// Handles a successful spawn. `stdin` is the child's stdin, if it has one.
+    pub(crate) fn on_spawned(&mut self, stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>) {
         self.stdin = StdinQueue::new(stdin);
         self.conversation.on_start(&mut self.outbox);
         self.pump();
         self.handle(Input::Spawned);
     }
 
-    /// From now on it is another language.
-    pub(super) fn speaks(&mut self, dialect: &'static dyn Dialect) {
-        self.machine.set_able(dialect.capabilities());
-        self.ruled = self.ruled.map(|_| dialect);
-    }
-
-    /// The child printed a line.
-    pub(crate) fn hear(&mut self, line: Line<'_>) {
-        self.first = None;
+    /// Handles a line of the child's stdout.
+    pub(crate) fn on_line(&mut self, line: Line<'_>) {
+        self.first_prompt = None;
         dialect::deliver_line(&mut *self.conversation, line, &mut self.outbox);
         self.pump();
         self.handle(Input::Activity);
     }
 
-    /// A program that the agent started said a line.
+    /// Handles a line from a bridge connection.
     pub(super) fn on_bridge_line(&mut self, from: u32, line: &str) {
         self.conversation
             .on_bridge_line(from, line, &mut self.outbox);
@@ -271,28 +279,28 @@ impl Engine {
         self.handle(Input::Activity);
     }
 
-    /// Whether such a program is owed an answer.
+    /// Returns true if a bridge connection still waits for a reply.
     pub(super) fn owes_bridge_reply(&self, to: u32) -> bool {
         self.conversation.owes_bridge_reply(to)
     }
 
-    /// Such a program is gone.
+    /// Handles the end of a bridge connection.
     pub(super) fn on_bridge_closed(&mut self, from: u32) {
         self.conversation.on_bridge_closed(from, &mut self.outbox);
         self.pump();
         self.handle(Input::Activity);
     }
 
-    /// The child is gone.
-    pub(crate) fn finish(&mut self, exit: Exit) {
+    /// Handles the child's exit, and lets the conversation explain it.
+    pub(crate) fn on_exit(&mut self, exit: Exit) {
         let mut outbox = Outbox::default();
         self.conversation.on_exit(&exit, &mut outbox);
         let mut blame = None;
-        for out in outbox.drain() {
-            match out {
-                FromConversation::TurnOver(over) => blame = Some(over),
-                FromConversation::Event(kind) => self.handle(Input::Heard(kind)),
-                _ => {} // there is nobody left to say it to
+        for message in outbox.drain() {
+            match message {
+                FromConversation::TurnEnded(result) => blame = Some(result),
+                FromConversation::Event(kind) => self.handle(Input::Event(kind)),
+                _ => {} // the child is gone and can receive nothing
             }
         }
         self.handle(Input::Exited(exit, blame));
@@ -302,7 +310,7 @@ impl Engine {
         self.machine.in_turn()
     }
 
-    pub(super) fn ended(&self) -> bool {
+    pub(super) fn has_ended(&self) -> bool {
         self.machine.state() == SessionState::Ended
     }
 }

@@ -1,4 +1,4 @@
-//! The way out of a session: gives each event its number and its time, and holds it until it is kept and told.
+//! Event queue: numbers and timestamps each event and holds it until it is stored and published.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use ostler_core::log::Entry;
 
 use crate::clock;
 
-/// How many events, and how many bytes of them, may wait for the log or be on their way into it before the agent's output
-/// is left in its pipe. A disk that does not keep up slows the agent down; it does not fill the memory.
-const EVENTS: usize = 1024;
-const BYTES: usize = 2 * 1024 * 1024;
+/// Maximum number and size of events that wait for the log before the agent's output is left in its
+/// pipe. A slow disk slows the agent down; it does not fill the memory.
+const MAX_EVENTS: usize = 1024;
+const MAX_BYTES: usize = 2 * 1024 * 1024;
 
-/// Gives each event its number and its time. There is one per session.
-struct Stamps {
+/// Assigns sequence numbers and timestamps. There is one per session.
+struct Stamper {
     session: Arc<str>,
     seq: u64,
     last: At,
 }
 
-impl Stamps {
+impl Stamper {
     fn new(session: Arc<str>) -> Self {
         Self {
             session,
@@ -30,7 +30,7 @@ impl Stamps {
 
     fn stamp(&mut self, turn: u32, kind: EventKind) -> Event {
         self.seq += 1;
-        // A clock that was set back does not make a later event look earlier.
+        // Timestamps never decrease, even if the system clock is set back.
         self.last = self.last.max(clock::wall());
         Event {
             seq: self.seq,
@@ -42,52 +42,52 @@ impl Stamps {
     }
 }
 
-/// Events that are not told yet.
+/// Events that are not published yet.
 pub(crate) struct EventQueue {
-    stamps: Stamps,
-    waiting: Vec<Entry>,
+    stamper: Stamper,
+    queued: Vec<LogEntry>,
     bytes: usize,
-    /// Where in the agent's raw output the line begins that is being heard.
+    /// Offset, in the agent's raw output, of the line that is being processed.
     pub(super) raw_offset: u64,
 }
 
 impl EventQueue {
     pub(super) fn new(session: Arc<str>) -> Self {
         Self {
-            stamps: Stamps::new(session),
-            waiting: Vec::new(),
+            stamper: Stamper::new(session),
+            queued: Vec::new(),
             bytes: 0,
             raw_offset: 0,
         }
     }
 
     pub(super) fn push(&mut self, turn: u32, kind: EventKind) {
-        let event = self.stamps.stamp(turn, kind);
+        let event = self.stamper.stamp(turn, kind);
         self.bytes += event.weight();
-        self.waiting.push(Entry {
+        self.queued.push(LogEntry {
             event,
             raw_offset: self.raw_offset,
         });
     }
 
-    /// Returns true if more may come while `appending` bytes of earlier events are on their way into the log.
+    /// Returns true if there is room for more while `appending` bytes are being written to the log.
     pub(super) fn has_room(&self, appending: usize) -> bool {
-        self.waiting.len() < EVENTS && self.bytes + appending < BYTES
+        self.queued.len() < MAX_EVENTS && self.bytes + appending < MAX_BYTES
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+        self.queued.is_empty()
     }
 
-    /// What waits.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &Event> {
-        self.waiting.iter().map(|entry| &entry.event)
+    /// Iterates over the queued events.
+    pub(super) fn queued(&self) -> impl Iterator<Item = &Event> {
+        self.queued.iter().map(|entry| &entry.event)
     }
 
-    /// What waits, and its size in bytes.
-    pub(super) fn take_entries(&mut self) -> (Vec<Entry>, usize) {
+    /// Takes the queued entries and returns them with their size in bytes.
+    pub(super) fn take_entries(&mut self) -> (Vec<LogEntry>, usize) {
         (
-            std::mem::take(&mut self.waiting),
+            std::mem::take(&mut self.queued),
             std::mem::take(&mut self.bytes),
         )
     }

@@ -1,9 +1,9 @@
-//! Files of the workspace that an agent has read or written by its session, by the rules of Ostler's own file tools.
+//! File access that an agent delegates to the session, under the rules of Ostler's own file tools.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use ostler_core::dialect::{FileAccess, FileFault, FileOrder};
+use ostler_core::dialect::{FileAccess, FileError, FileJob};
 use ostler_core::permission::{Policy, Ruled, ToolKind, ToolUse};
 use ostler_core::spec::{Sandbox, Spec, keys};
 use ostler_tools::{Code, Span, ToolError, Workspace};
@@ -12,20 +12,20 @@ use tokio::sync::Mutex;
 use crate::command;
 use crate::host::Host;
 
-/// What an agent may have read and written.
+/// Reads and writes workspace files for an agent.
 #[derive(Clone)]
-pub(super) struct Files(Arc<Ground>);
+pub(super) struct Files(Arc<Access>);
 
-struct Ground {
+struct Access {
     host: Host,
     dir: PathBuf,
     added: Vec<PathBuf>,
     sandbox: Sandbox,
     policy: Option<Policy>,
-    /// The workspace and the directories added to it, opened when the first file is wanted: most agents want none.
-    opened: OnceLock<Result<Vec<Workspace>, ToolError>>,
-    /// One order after the other, as the agent gave them: it may read what it wrote just before.
-    turn: Mutex<()>,
+    /// The workspace and its added directories, opened on first use: most agents never need them.
+    roots: OnceLock<Result<Vec<Workspace>, ToolError>>,
+    /// Runs jobs one at a time, in order: an agent may read what it has just written.
+    order: Mutex<()>,
 }
 
 impl Files {
@@ -38,69 +38,65 @@ impl Files {
             .map(|added| dir.join(added))
             .collect();
         let (sandbox, policy) = (spec.sandbox, spec.policy.clone());
-        Self(Arc::new(Ground {
+        Self(Arc::new(Access {
             host: host.clone(),
             dir: dir.to_owned(),
             added,
             sandbox,
             policy,
-            opened: OnceLock::new(),
-            turn: Mutex::new(()),
+            roots: OnceLock::new(),
+            order: Mutex::new(()),
         }))
     }
 
-    /// Does what is ordered, on a thread where it may take its time. Dropped, what has not begun does not begin.
-    pub(super) async fn carry_out(self, order: FileOrder) -> Result<String, FileFault> {
-        let _turn = self.0.turn.lock().await;
-        let ground = self.0.clone();
-        let jobs = Begun(tokio::task::spawn_blocking(move || {
-            ground.carry_out(&order)
-        }));
-        let lost = |_| {
-            Err(ToolError::new(
-                Code::Io,
-                "the file tools broke down; this is a fault in Ostler",
-            ))
+    /// Runs a job on a blocking thread. If dropped, a job that has not started never starts.
+    pub(super) async fn run(self, job: FileJob) -> Result<String, FileError> {
+        let _order = self.0.order.lock().await;
+        let access = self.0.clone();
+        let task = AbortOnDrop(tokio::task::spawn_blocking(move || access.run(&job)));
+        let panicked = |_| {
+            let message = "the file tools panicked; this is a bug in Ostler";
+            Err(ToolError::new(Code::Io, message))
         };
-        let result = jobs.finish().await.unwrap_or_else(lost);
-        result.map_err(|error| FileFault {
+        let result = task.join().await.unwrap_or_else(panicked);
+        result.map_err(|error| FileError {
             missing: error.code == Code::FileNotFound,
             why: error.message,
         })
     }
 }
 
-/// A piece of work that is not begun any more when nobody waits for it.
-struct Begun(tokio::task::JoinHandle<Result<String, ToolError>>);
+/// A task that is aborted on drop.
+struct AbortOnDrop(tokio::task::JoinHandle<Result<String, ToolError>>);
 
-impl Begun {
-    async fn finish(mut self) -> Result<Result<String, ToolError>, tokio::task::JoinError> {
+impl AbortOnDrop {
+    async fn join(mut self) -> Result<Result<String, ToolError>, tokio::task::JoinError> {
         (&mut self.0).await
     }
 }
 
-impl Drop for Begun {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Ground {
-    fn carry_out(&self, order: &FileOrder) -> Result<String, ToolError> {
-        self.check(order)?;
+impl Access {
+    fn run(&self, job: &FileJob) -> Result<String, ToolError> {
+        self.check(job)?;
         let roots = self
-            .opened
+            .roots
             .get_or_init(|| self.open())
             .as_ref()
             .map_err(Clone::clone)?;
         let (first, others) = roots
             .split_first()
             .ok_or_else(|| ToolError::new(Code::Io, "there is no workspace"))?;
-        let mut result = access(first, order);
-        // What lies outside of the workspace may lie in a directory that was added to it; only a whole path says so.
+        let mut result = access(first, job);
+        // An absolute path outside the workspace may be in one of the added directories.
         for other in others
             .iter()
-            .filter(|_| Path::new(&order.path).is_absolute())
+            .filter(|_| Path::new(&job.path).is_absolute())
         {
             if !result
                 .as_ref()
@@ -108,7 +104,7 @@ impl Ground {
             {
                 break;
             }
-            result = access(other, order).or_else(|error| match error.code {
+            result = access(other, job).or_else(|error| match error.code {
                 Code::PathOutsideWorkspace => result,
                 _ => Err(error),
             });
@@ -116,15 +112,15 @@ impl Ground {
         result
     }
 
-    /// What the caller's own rules say, before those of the workspace.
-    fn check(&self, order: &FileOrder) -> Result<(), ToolError> {
-        let (tool, kind) = match order.access {
+    /// Checks the caller's policy, before the workspace's own rules apply.
+    fn check(&self, job: &FileJob) -> Result<(), ToolError> {
+        let (tool, kind) = match job.access {
             FileAccess::Read { .. } => ("read_file", ToolKind::Read),
             FileAccess::Write(_) => ("write_file", ToolKind::Edit),
         };
         if kind == ToolKind::Edit && self.sandbox == Sandbox::ReadOnly {
             let message = format!(
-                "the sandbox is {}: nothing is written",
+                "the sandbox mode {} forbids writing",
                 self.sandbox.as_str()
             );
             return Err(ToolError::new(Code::DeniedByPolicy, message));
@@ -132,12 +128,12 @@ impl Ground {
         let Some(policy) = &self.policy else {
             return Ok(());
         };
-        let wants = ToolUse {
-            paths: vec![order.path.clone()],
+        let tool_use = ToolUse {
+            paths: vec![job.path.clone()],
             ..ToolUse::of(tool, kind)
         };
-        // A rule that asks was the agent's to ask about, before it came here.
-        match policy.decide(&wants, &self.dir.display().to_string()).ruled {
+        // Where a rule asks, the agent has asked before it came here.
+        match policy.decide(&tool_use, &self.dir.display().to_string()).ruled {
             Ruled::Deny(why) => Err(ToolError::new(Code::DeniedByPolicy, why)),
             Ruled::Allow | Ruled::Ask | Ruled::Undecided => Ok(()),
         }
@@ -146,8 +142,8 @@ impl Ground {
     fn open(&self) -> Result<Vec<Workspace>, ToolError> {
         let mut roots = vec![self.open_one(&self.dir)?];
         for dir in &self.added {
-            // One that cannot be opened is as good as not added. Where two lie in each other, the rules of the one would stand
-            // over the other's: the first counts.
+            // A directory that cannot be opened is skipped. Of two nested directories the first wins,
+            // because the rules of one would override those of the other.
             let Ok(root) = self.open_one(dir) else {
                 continue;
             };
@@ -168,15 +164,15 @@ impl Ground {
     }
 }
 
-fn access(root: &Workspace, order: &FileOrder) -> Result<String, ToolError> {
-    match &order.access {
+fn access(root: &Workspace, job: &FileJob) -> Result<String, ToolError> {
+    match &job.access {
         FileAccess::Read { line, limit } => root.read_text(
-            &order.path,
+            &job.path,
             Span {
                 line: *line,
                 limit: *limit,
             },
         ),
-        FileAccess::Write(text) => root.write_text(&order.path, text).map(|()| String::new()),
+        FileAccess::Write(text) => root.write_text(&job.path, text).map(|()| String::new()),
     }
 }

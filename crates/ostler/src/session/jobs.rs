@@ -1,4 +1,5 @@
-//! What the session does for the agent beside reading it: the caller's tools run here, and the caller is asked.
+//! Jobs that run concurrently with reading the agent: the caller's tools, file access, and permission
+//! prompts.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -10,9 +11,9 @@ use futures_util::future::{AbortHandle, abortable};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use ostler_core::clip::head_and_tail;
-use ostler_core::dialect::{FileFault, FileOrder, ToolOrder};
+use ostler_core::dialect::{FileError, FileJob, ToolJob};
 use ostler_core::event::Permission;
-use ostler_core::machine::Answer;
+use ostler_core::machine::PermissionAnswer;
 use tokio::sync::mpsc;
 
 use super::files::Files;
@@ -21,23 +22,25 @@ use crate::host::Host;
 use crate::permission_handler::PermissionHandler;
 use crate::tool::{Progress, Tool};
 
-/// Each half of a tool's output that goes to an agent.
+/// Size of the head and of the tail of a tool's output that are sent to the agent.
 const OUTPUT_HALF: usize = 5 * 1024 * 1024;
 
-/// How many words of tools may wait.
-const PROGRESS: usize = 64;
+/// Maximum number of queued progress messages.
+const PROGRESS_QUEUE: usize = 64;
 
-/// Something came to its end.
+/// The result of a job, or its progress.
 pub(super) enum JobResult {
-    Answered(String, Answer),
-    /// A file was read or written, or not.
-    File(String, Result<String, FileFault>),
+    /// The permission handler's answer to a request, given by its id.
+    Permission(String, PermissionAnswer),
+    /// The result of a file access.
+    File(String, Result<String, FileError>),
+    /// The result of a tool call.
     Tool {
         id: String,
         ok: bool,
         output: String,
     },
-    /// A tool says how far it is.
+    /// A progress message of a running tool.
     Progress {
         id: String,
         message: String,
@@ -46,86 +49,90 @@ pub(super) enum JobResult {
 
 type Running = Pin<Box<dyn Future<Output = Option<JobResult>> + Send>>;
 
-/// What is under way.
+/// The running jobs of a session.
 pub(super) struct Jobs {
     running: FuturesUnordered<Running>,
-    /// How to call each off, by its id.
-    off: HashMap<String, AbortHandle>,
+    /// Abort handles by id.
+    aborts: HashMap<String, AbortHandle>,
     tools: Vec<Arc<dyn Tool>>,
     handler: Option<Arc<dyn PermissionHandler>>,
     submissions: Arc<Submissions>,
     files: Files,
-    say: mpsc::Sender<(String, String)>,
-    said: mpsc::Receiver<(String, String)>,
+    progress_tx: mpsc::Sender<(String, String)>,
+    progress_rx: mpsc::Receiver<(String, String)>,
 }
 
 impl Jobs {
     pub(super) fn new(host: &Host, submissions: Arc<Submissions>, files: Files) -> Self {
-        let (say, said) = mpsc::channel(PROGRESS);
+        let (progress_tx, progress_rx) = mpsc::channel(PROGRESS_QUEUE);
         let (tools, handler) = (host.tools().to_vec(), host.permission_handler().cloned());
         Self {
             running: FuturesUnordered::new(),
-            off: HashMap::new(),
+            aborts: HashMap::new(),
             tools,
             handler,
             submissions,
             files,
-            say,
-            said,
+            progress_tx,
+            progress_rx,
         }
     }
 
-    /// The next thing that comes to its end.
+    /// Waits for the next result or progress message.
     pub(super) async fn next(&mut self) -> JobResult {
         loop {
             tokio::select! {
-                Some((id, message)) = self.said.recv() => return JobResult::Progress { id, message },
-                Some(done) = self.running.next(), if !self.running.is_empty() => {
-                    if let Some(done) = done {
-                        return done;
+                Some((id, message)) = self.progress_rx.recv() => {
+                    return JobResult::Progress { id, message };
+                }
+                Some(result) = self.running.next(), if !self.running.is_empty() => {
+                    if let Some(result) = result {
+                        return result;
                     }
                 }
             }
         }
     }
 
-    fn start(&mut self, key: String, jobs: impl Future<Output = JobResult> + Send + 'static) {
-        let (jobs, off) = abortable(jobs);
-        self.off.insert(key, off);
-        self.running.push(Box::pin(async move { jobs.await.ok() }));
+    fn start(&mut self, id: String, job: impl Future<Output = JobResult> + Send + 'static) {
+        let (job, abort) = abortable(job);
+        self.aborts.insert(id, abort);
+        self.running.push(Box::pin(async move { job.await.ok() }));
     }
 
-    /// Nobody waits for this any more.
-    pub(super) fn call_off(&mut self, key: &str) {
-        if let Some(off) = self.off.remove(key) {
-            off.abort();
+    /// Cancels a job.
+    pub(super) fn cancel(&mut self, id: &str) {
+        if let Some(abort) = self.aborts.remove(id) {
+            abort.abort();
         }
     }
 
-    /// Asks the caller, where there is a function for that; else whoever reads the events answers.
-    pub(super) fn ask(&mut self, question: Permission) {
+    /// Asks the permission handler. Without one, the request waits for [`Remote::answer`].
+    ///
+    /// [`Remote::answer`]: super::Remote::answer
+    pub(super) fn ask(&mut self, permission: Permission) {
         let Some(handler) = self.handler.clone() else {
             return;
         };
-        self.start(question.id.clone(), async move {
-            // A function that panics has not said yes.
-            let answer = AssertUnwindSafe(async { handler.ask(&question).await })
+        self.start(permission.id.clone(), async move {
+            // A handler that panics has not approved anything.
+            let answer = AssertUnwindSafe(async { handler.ask(&permission).await })
                 .catch_unwind()
                 .await;
             let answer = answer
-                .unwrap_or_else(|_| Answer::Deny("the function that was asked broke down".into()));
-            JobResult::Answered(question.id, answer)
+                .unwrap_or_else(|_| PermissionAnswer::Deny("the permission handler panicked".into()));
+            JobResult::Permission(permission.id, answer)
         });
     }
 
-    /// Runs one of the caller's tools, or waits until the caller has run it.
-    pub(super) fn run(&mut self, order: ToolOrder) {
-        let ToolOrder {
+    /// Runs one of the caller's tools, or waits for the caller to submit its result.
+    pub(super) fn run_tool(&mut self, job: ToolJob) {
+        let ToolJob {
             id,
             call,
             name,
             input,
-        } = order;
+        } = job;
         let Some(tool) = self.tools.iter().find(|tool| tool.name() == name).cloned() else {
             let submissions = self.submissions.clone();
             return self.start(id.clone(), async move {
@@ -138,14 +145,14 @@ impl Jobs {
                     None => JobResult::Tool {
                         id,
                         ok: false,
-                        output: "nobody ran the tool".into(),
+                        output: "the caller did not run the tool".into(),
                     },
                 }
             });
         };
-        let (say, about) = (self.say.clone(), id.clone());
+        let (sender, tool_id) = (self.progress_tx.clone(), id.clone());
         let progress = Progress::new(move |message| {
-            let _ = say.try_send((about.clone(), message)); // what does not fit is not worth waiting for
+            let _ = sender.try_send((tool_id.clone(), message)); // dropped if the queue is full
         });
         self.start(id.clone(), async move {
             let result =
@@ -166,28 +173,28 @@ impl Jobs {
                 Err(_) => JobResult::Tool {
                     id,
                     ok: false,
-                    output: format!("the tool {name} broke down"),
+                    output: format!("the tool {name} panicked"),
                 },
             }
         });
     }
 
-    /// Reads or writes a file of the workspace. Only the end of the agent calls that off.
-    pub(super) fn file(&mut self, order: FileOrder) {
-        let (files, id) = (self.files.clone(), order.id.clone());
+    /// Reads or writes a file in the workspace. It is only cancelled when the agent exits.
+    pub(super) fn access_file(&mut self, job: FileJob) {
+        let (files, id) = (self.files.clone(), job.id.clone());
         self.running.push(Box::pin(async move {
-            Some(JobResult::File(id, files.carry_out(order).await))
+            Some(JobResult::File(id, files.run(job).await))
         }));
     }
 
-    /// It came to its end and need not be called off.
-    pub(super) fn is_done(&mut self, key: &str) {
-        self.off.remove(key);
+    /// Drops the abort handle of a job that has finished.
+    pub(super) fn forget(&mut self, id: &str) {
+        self.aborts.remove(id);
     }
 
-    /// The agent is gone: nobody waits for anything.
+    /// Cancels all jobs, after the agent has exited.
     pub(super) fn clear(&mut self) {
         self.running.clear();
-        self.off.clear();
+        self.aborts.clear();
     }
 }

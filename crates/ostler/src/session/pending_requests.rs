@@ -1,63 +1,66 @@
-//! Who waits for what came of a request: the events tell, and each ticket is settled once.
+//! Pending requests of the caller. Each is completed once, by the event that answers it.
 
 use ostler_core::event::{DecidedBy, Decision, EventKind, Refused};
 use ostler_core::outcome::{Cause, Outcome};
 
 use super::remote::{Completion, Interruption, PendingRequest};
 
-/// Requests that nothing has come of yet, in their order.
+/// Requests without an outcome yet, in the order they were made.
 #[derive(Default)]
 pub(super) struct PendingRequests(Vec<PendingRequest>);
 
 impl PendingRequests {
-    pub(super) fn push(&mut self, request: PendingRequest) {
-        self.0.push(request);
+    pub(super) fn extend(&mut self, request: Option<PendingRequest>) {
+        self.0.extend(request);
     }
 
-    /// Something happened that may be what somebody waits for.
-    pub(super) fn note(&mut self, kind: &EventKind) {
+    /// Completes the requests that an event answers.
+    pub(super) fn on_event(&mut self, kind: &EventKind) {
         if self.0.is_empty() {
             return;
         }
         match kind {
-            EventKind::Refused(refused) => self.refused(refused),
+            EventKind::Refused(refused) => self.on_refused(refused),
             EventKind::Notice(notice) => match notice.code.as_str() {
-                "model_changed" => self.first("set_model", Completion::JobResult),
+                "model_changed" => self.complete_first("set_model", Completion::Done),
                 "permission_mode_changed" => {
-                    self.first("set_permission_mode", Completion::JobResult)
+                    self.complete_first("set_permission_mode", Completion::Done)
                 }
                 _ => {}
             },
-            EventKind::Permission(it)
-                if it.by == DecidedBy::Person && it.decision != Decision::Asked =>
+            EventKind::Permission(permission)
+                if permission.by == DecidedBy::Person
+                    && permission.decision != Decision::Asked =>
             {
-                let answers = |request: &PendingRequest| request.about.as_deref() == Some(&it.id);
+                let answers = |request: &PendingRequest| {
+                    request.permission_id.as_deref() == Some(&permission.id)
+                };
                 if let Some(at) = self.0.iter().position(answers) {
-                    let _ = self.0.remove(at).done.send(Completion::JobResult);
+                    let _ = self.0.remove(at).done.send(Completion::Done);
                 }
             }
             EventKind::TurnEnded(ended) => {
                 let interruption = interruption(&ended.outcome);
-                while self.0.iter().any(|request| request.request == "interrupt") {
-                    self.first("interrupt", Completion::Interrupted(interruption));
+                while self.0.iter().any(|request| request.name == "interrupt") {
+                    self.complete_first("interrupt", Completion::Interrupted(interruption));
                 }
             }
             _ => {}
         }
     }
 
-    fn refused(&mut self, refused: &Refused) {
-        let settled = match refused.request.as_str() {
+    fn on_refused(&mut self, refused: &Refused) {
+        let completion = match refused.request.as_str() {
             "interrupt" => Completion::Interrupted(Interruption::NoTurn),
             _ => Completion::Refused(refused.clone()),
         };
-        self.first(&refused.request, settled);
+        self.complete_first(&refused.request, completion);
     }
 
-    fn first(&mut self, request: &str, settled: Completion) {
-        if let Some(at) = self.0.iter().position(|pending| pending.request == request) {
-            // Whoever asked may have gone.
-            let _ = self.0.remove(at).done.send(settled);
+    fn complete_first(&mut self, name: &str, completion: Completion) {
+        if let Some(at) = self.0.iter().position(|request| request.name == name) {
+            // The caller may have stopped waiting.
+            let _ = self.0.remove(at).done.send(completion);
         }
     }
 }

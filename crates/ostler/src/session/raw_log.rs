@@ -1,4 +1,5 @@
-//! The copy of what the agent prints, byte for byte. If it cannot be written, one notice says so and the run goes on.
+//! Raw log: a byte-for-byte copy of the agent's output. A write error is reported once, and the
+//! session continues.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,23 +13,23 @@ use ostler_core::size;
 
 use super::engine::Engine;
 
-/// One copy.
+/// A copy of the agent's raw output.
 pub(super) struct RawLog {
     path: PathBuf,
     file: Option<File>,
     bound: Bound,
 }
 
-/// How large a copy may become.
+/// Size limit of a raw log.
 pub(super) enum Bound {
-    /// The caller's own file: everything the agent prints.
+    /// No limit: the file that the caller asked for.
     None,
-    /// The copy in the store: at most as much as the session's limit, and nothing once its log is full.
+    /// The copy in the store: limited in size, and no longer written once the session's log is full.
     Stored(Option<u64>, Option<Rotation>),
 }
 
 impl Bound {
-    /// The bound of the copy in the store.
+    /// Returns the limit of the copy in the store.
     pub(super) fn stored(limit: Option<u64>) -> Self {
         Self::Stored(limit, limit.map(Rotation::new))
     }
@@ -39,10 +40,8 @@ impl RawLog {
         let file = match create(path) {
             Ok(file) => Some(file),
             Err(error) => {
-                complain(
-                    &format!("The raw log {} cannot be opened: {error}.", path.display()),
-                    engine,
-                );
+                let message = format!("Cannot open the raw log {}: {error}.", path.display());
+                report_failure(&message, engine);
                 None
             }
         };
@@ -62,10 +61,8 @@ impl RawLog {
         let had_dropped = self.has_dropped();
         if let Err(error) = self.try_write(bytes) {
             self.file = None;
-            return complain(
-                &format!("The raw log cannot be written any more: {error}."),
-                engine,
-            );
+            let message = format!("Cannot write to the raw log any more: {error}.");
+            return report_failure(&message, engine);
         }
         if let Bound::Stored(Some(limit), _) = self.bound
             && self.has_dropped()
@@ -73,9 +70,9 @@ impl RawLog {
         {
             let size = size::display(limit);
             let message = format!(
-                "The agent's raw output exceeds {size} (--max-raw-size); its oldest part is dropped."
+                "The agent's raw output exceeds {size} (--max-raw-size); the oldest part is dropped."
             );
-            engine.handle(Input::Remark(Notice::new(
+            engine.handle(Input::Notice(Notice::new(
                 Level::Info,
                 "raw_dropped",
                 message,
@@ -110,9 +107,9 @@ impl RawLog {
     }
 }
 
-fn complain(message: &str, engine: &mut Engine) {
+fn report_failure(message: &str, engine: &mut Engine) {
     let notice = Notice::new(Level::Warning, "raw_log_failed", message);
-    engine.handle(Input::Remark(notice));
+    engine.handle(Input::Notice(notice));
 }
 
 fn create(path: &Path) -> std::io::Result<File> {
@@ -121,17 +118,17 @@ fn create(path: &Path) -> std::io::Result<File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;
-        // A pipe without a reader is an error now, not a wait for ever.
+        // Opening a FIFO without a reader fails instead of blocking forever.
         let flags = rustix::fs::OFlags::NONBLOCK.bits();
         options
             .mode(0o600)
             .custom_flags(i32::try_from(flags).unwrap_or(0));
     }
-    options.open(path).and_then(keep_private)
+    options.open(path).and_then(make_private)
 }
 
-/// A log that was there before, and open to others, is for its owner alone from now on.
-fn keep_private(file: File) -> std::io::Result<File> {
+/// Restricts an existing log file to its owner.
+fn make_private(file: File) -> std::io::Result<File> {
     #[cfg(unix)]
     if file.metadata()?.is_file() {
         file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;

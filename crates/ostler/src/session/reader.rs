@@ -1,4 +1,4 @@
-//! A reader of a session's events: a place in their sequence, independent of all other readers.
+//! Readers of a session's events. Each has its own position, independent of all other readers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,39 +7,39 @@ use ostler_core::event::Event;
 use ostler_core::log::LogError;
 use tokio::sync::watch;
 
-use super::backlog::{Backlog, Batch, Found, Told};
+use super::backlog::{Backlog, Batch, Published, ReadResult};
 
-/// How many events are fetched at once.
+/// Maximum number of events per fetch.
 const FETCH: usize = 256;
 
-/// What a reader gets.
+/// An item returned by [`Reader::next`].
 #[derive(Debug, Clone, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly all of them are events; a box each would cost more than it saves"
+    reason = "nearly all are events; boxing each would cost more than it saves"
 )]
-pub enum Reading {
+pub enum ReadItem {
     /// The next event.
     Event(Event),
-    /// The reader was too slow: the events `from` to `to`, both included, are no longer in memory.
-    /// [`Reader::fetch`] gets them from the log; the next reading goes on after them.
+    /// The reader fell behind: the events `from` to `to` (inclusive) are no longer in memory.
+    /// [`Reader::fetch`] reads them from the log; the next item follows after them.
     Gap {
-        /// The first event that is missing.
+        /// Number of the first missing event.
         from: u64,
-        /// The last one.
+        /// Number of the last missing event.
         to: u64,
     },
 }
 
-/// Reads the events of a session from some place on, at its own pace.
+/// Reads the events of a session from a given position, at its own pace.
 pub struct Reader {
     backlog: Arc<Backlog>,
-    told: watch::Receiver<Told>,
-    /// The number of the next event.
+    published: watch::Receiver<Published>,
+    /// Number of the next event.
     next: u64,
-    /// A batch with events that are still to be read, and the first of them.
+    /// The current batch, and the index of the next event in it.
     batch: Option<(Batch, usize)>,
-    /// Whether this is the session's own reader, for which the newest events stay in memory.
+    /// Whether this is the session's own reader, which the backlog keeps the newest events for.
     is_own: bool,
 }
 
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Reader {
 impl Reader {
     pub(super) fn new(backlog: Arc<Backlog>, from: u64) -> Self {
         Self {
-            told: backlog.subscribe(),
+            published: backlog.subscribe(),
             backlog,
             next: from.max(1),
             batch: None,
@@ -62,91 +62,95 @@ impl Reader {
         }
     }
 
-    /// The next event, or the gap before it; none after the last.
-    pub async fn next(&mut self) -> Option<Reading> {
+    /// Waits for the next event, or the gap before it. Returns `None` after the last event.
+    pub async fn next(&mut self) -> Option<ReadItem> {
         loop {
-            if let Some(reading) = self.ready() {
-                return Some(reading);
+            if let Some(item) = self.try_next() {
+                return Some(item);
             }
-            let told = *self.told.borrow_and_update();
-            if told.last >= self.next {
+            let published = *self.published.borrow_and_update();
+            if published.last >= self.next {
                 continue;
             }
-            if told.over || self.told.changed().await.is_err() {
+            if published.closed || self.published.changed().await.is_err() {
                 return None;
             }
         }
     }
 
-    /// What is there already.
-    fn ready(&mut self) -> Option<Reading> {
+    /// Returns the next item if it is already available.
+    fn try_next(&mut self) -> Option<ReadItem> {
         let (batch, at) = match self.batch.take() {
-            Some(place) => place,
+            Some(current) => current,
             None => match self.backlog.at(self.next) {
-                Found::Batch(batch, at) => {
+                ReadResult::Batch(batch, at) => {
                     if let (true, Some(last)) = (self.is_own, batch.last()) {
-                        self.backlog.read_by_owner(last.event.seq);
+                        self.backlog.advance_owner(last.event.seq);
                     }
                     (batch, at)
                 }
-                Found::Behind(first) => {
+                ReadResult::Behind(first) => {
                     let from = std::mem::replace(&mut self.next, first);
-                    return Some(Reading::Gap {
+                    return Some(ReadItem::Gap {
                         from,
                         to: first - 1,
                     });
                 }
-                Found::Nothing => return None,
+                ReadResult::NotYet => return None,
             },
         };
         self.next += 1;
         if at + 1 < batch.len() {
             let event = batch.get(at)?.event.clone();
             self.batch = Some((batch, at + 1));
-            return Some(Reading::Event(event));
+            return Some(ReadItem::Event(event));
         }
-        // A batch that was read to its end is not held, and not copied if nobody else holds it: its events may be large.
+        // A batch that is read to its end is released, and moved rather than copied if this was the
+        // last reference to it: events can be large.
         match Arc::try_unwrap(batch) {
-            Ok(mut entries) => entries.pop().map(|entry| Reading::Event(entry.event)),
+            Ok(mut entries) => entries.pop().map(|entry| ReadItem::Event(entry.event)),
             Err(batch) => batch
                 .last()
-                .map(|entry| Reading::Event(entry.event.clone())),
+                .map(|entry| ReadItem::Event(entry.event.clone())),
         }
     }
 
-    /// Whether [`Reader::next`] would answer at once.
+    /// Returns true if [`Reader::next`] would return immediately.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        self.told.borrow().last >= self.next
+        self.published.borrow().last >= self.next
     }
 
-    /// Returns a page of events, also of those that are no longer in memory, from `from` on: at most `most` and at
-    /// least one, so that a page fits in memory ([`Log::read`](ostler_core::log::Log::read)). It may block for a moment.
+    /// Returns a page of events from `from` on, including events that are no longer in memory.
+    ///
+    /// A page has at least one and at most `limit` events, and is limited in size like
+    /// [`Log::read`](ostler_core::log::Log::read). May block.
     ///
     /// # Errors
-    /// When they are not kept, or cannot be read.
-    pub fn fetch(&self, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
-        self.backlog.fetch(from, most)
+    /// If the events are no longer available, or cannot be read.
+    pub fn fetch(&self, from: u64, limit: usize) -> Result<Vec<Event>, LogError> {
+        self.backlog.fetch(from, limit)
     }
 }
 
-/// The session's own reader, which fetches by itself what it missed.
+/// The session's own reader, which fetches missed events by itself.
 #[derive(Debug)]
 pub(super) struct OwnReader {
-    events: Reader,
-    /// What was fetched, and what is still to be.
+    reader: Reader,
+    /// Missed events that were fetched.
     fetched: VecDeque<Event>,
+    /// First and last number of missed events that are still to be fetched.
     missing: Option<(u64, u64)>,
 }
 
 impl OwnReader {
     pub(super) fn new(backlog: Arc<Backlog>) -> Self {
-        let events = Reader {
+        let reader = Reader {
             is_own: true,
             ..Reader::new(backlog, 1)
         };
         Self {
-            events,
+            reader,
             fetched: VecDeque::new(),
             missing: None,
         }
@@ -161,31 +165,31 @@ impl OwnReader {
                 self.refill(from, to).await;
                 continue;
             }
-            match self.events.next().await? {
-                Reading::Event(event) => return Some(event),
-                Reading::Gap { from, to } => self.missing = Some((from, to)),
+            match self.reader.next().await? {
+                ReadItem::Event(event) => return Some(event),
+                ReadItem::Gap { from, to } => self.missing = Some((from, to)),
             }
         }
     }
 
     async fn refill(&mut self, from: u64, to: u64) {
-        let backlog = self.events.backlog.clone();
-        let most = FETCH.min(usize::try_from(to - from + 1).unwrap_or(FETCH));
-        let events = tokio::task::spawn_blocking(move || backlog.fetch(from, most)).await;
+        let backlog = self.reader.backlog.clone();
+        let limit = FETCH.min(usize::try_from(to - from + 1).unwrap_or(FETCH));
+        let events = tokio::task::spawn_blocking(move || backlog.fetch(from, limit)).await;
         let events = events.ok().and_then(Result::ok).unwrap_or_default();
-        // What cannot be fetched is lost to this reader; the numbers of the events show it.
+        // Events that cannot be fetched are skipped; the sequence numbers show the gap.
         let next = match events.last() {
             Some(event) => event.seq + 1,
-            None => self.events.backlog.first_from(from).max(from + 1),
+            None => self.reader.backlog.first_from(from).max(from + 1),
         };
         self.missing = Some((next, to)).filter(|(from, to)| from <= to);
         if let Some(event) = events.last() {
-            self.events.backlog.read_by_owner(event.seq);
+            self.reader.backlog.advance_owner(event.seq);
         }
         self.fetched.extend(events);
     }
 
     pub(super) fn has_more(&self) -> bool {
-        !self.fetched.is_empty() || self.missing.is_some() || self.events.has_more()
+        !self.fetched.is_empty() || self.missing.is_some() || self.reader.has_more()
     }
 }

@@ -1,4 +1,4 @@
-//! The handle of a session: what can be asked of it, from anywhere.
+//! Remote handle of a session: sends requests to the session's driver from any task or thread.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -6,92 +6,93 @@ use std::sync::Arc;
 
 use ostler_core::dialect::Change;
 use ostler_core::event::Refused;
-use ostler_core::machine::{Answer, Input};
+use ostler_core::machine::{PermissionAnswer, Input};
 use tokio::sync::{mpsc, oneshot};
 
 use super::reader::Reader;
-use super::status::{Shared, Status};
+use super::status::{Shared, SessionStatus};
 use super::tool_results::Submissions;
 
-/// Something asked of a session, and who waits for what comes of it.
+/// A request to a session, and the caller that waits for its completion.
 pub(super) struct Request {
     pub(super) input: Input,
-    pub(super) request: Option<PendingRequest>,
+    pub(super) pending: Option<PendingRequest>,
 }
 
-/// Who waits for what comes of a wish.
+/// A caller that waits for the completion of a request.
 pub(super) struct PendingRequest {
-    /// The request, as events name it.
-    pub(super) request: &'static str,
-    /// For an answer: the question.
-    pub(super) about: Option<String>,
+    /// Name of the request, as in `refused` events.
+    pub(super) name: &'static str,
+    /// For an answer: the id of the permission request.
+    pub(super) permission_id: Option<String>,
     pub(super) done: oneshot::Sender<Completion>,
 }
 
-/// What came of a wish.
+/// The result of a request.
 #[derive(Debug)]
 pub(super) enum Completion {
-    JobResult,
+    Done,
     Refused(Refused),
     Interrupted(Interruption),
 }
 
-/// The session is over: nothing can be asked of it any more.
+/// The session has ended and takes no more requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the session is over")]
+#[error("the session has ended")]
 pub struct SessionEnded;
 
-/// Why something was not done.
+/// The reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// The session is over.
-    #[error("the session is over")]
-    Over,
-    /// It was refused; an event says so too. Its `code` tells why in one word, for example `decided` for an answer that came too late.
+    /// The session has ended.
+    #[error("the session has ended")]
+    Ended,
+    /// The request was refused, which is also reported as an event. The `code` identifies the reason,
+    /// for example `decided` for an answer that came too late.
     #[error("{}: {}", .0.request, .0.why)]
     Refused(Refused),
 }
 
-/// What came of an interrupt.
+/// The result of an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interruption {
-    /// The agent acknowledged it; the turn ended by it.
+    /// The agent acknowledged the interrupt and ended the turn.
     Acknowledged,
-    /// The agent did not react and was ended.
+    /// The agent did not react and was terminated.
     NotAcknowledged,
-    /// The turn ended by itself before.
+    /// The turn ended by itself first.
     TooLate,
     /// There was no turn to interrupt.
     NoTurn,
 }
 
-/// What happens to a message that comes while a turn is under way.
+/// What to do with a message that arrives during a turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WhenBusy {
-    /// It waits its turn.
+    /// Queue it for the next turn.
     #[default]
     Queue,
-    /// It is given to the turn under way, if the agent takes such messages; else it is refused with an event.
+    /// Add it to the current turn if the agent supports that; otherwise refuse it with an event.
     Steer,
-    /// It is refused with an event.
+    /// Refuse it with an event.
     Refuse,
 }
 
-/// What came of a tool that the caller ran itself.
+/// The result of a tool that the caller ran itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Submitted {
-    /// The call: the `id` of the `tool_call` event.
+pub struct SubmittedResult {
+    /// Id of the call: the `id` of the `tool_call` event.
     pub id: String,
-    /// Whether the tool did what it was asked.
+    /// Whether the tool succeeded.
     pub ok: bool,
-    /// What the model is told.
+    /// The output for the model.
     pub output: String,
 }
 
-/// Asks things of a session, from anywhere: another task, a signal handler. Cheap to clone.
+/// Controls a session from anywhere: another task, a signal handler. Cheap to clone.
 #[derive(Clone)]
 pub struct Remote {
-    pub(super) tell: mpsc::UnboundedSender<Request>,
+    pub(super) requests: mpsc::UnboundedSender<Request>,
     pub(super) shared: Arc<Shared>,
     pub(super) submissions: Arc<Submissions>,
 }
@@ -105,66 +106,70 @@ impl std::fmt::Debug for Remote {
 }
 
 impl Remote {
-    /// The session's name.
+    /// Returns the session id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.shared.id
     }
 
-    /// Sends a message. While a turn is under way it waits; if it cannot be delivered after all, an event says so.
+    /// Sends a message. During a turn it is queued. If it cannot be delivered after all, a `refused`
+    /// event reports it.
     ///
     /// # Errors
-    /// When the session is over.
+    /// If the session has ended.
     pub fn send(&self, message: impl Into<String>) -> Result<(), SessionEnded> {
         self.send_when(message, WhenBusy::Queue)
     }
 
-    /// Sends a message, and says what happens to it while a turn is under way.
+    /// Sends a message; `busy` says what to do with it during a turn.
     ///
     /// # Errors
-    /// When the session is over.
+    /// If the session has ended.
     pub fn send_when(
         &self,
         message: impl Into<String>,
         busy: WhenBusy,
     ) -> Result<(), SessionEnded> {
-        self.tell(match busy {
+        self.request(match busy {
             WhenBusy::Queue => Input::Send(message.into()),
             WhenBusy::Steer => Input::Steer(message.into()),
             WhenBusy::Refuse => Input::SendNow(message.into()),
         })
     }
 
-    /// Asks the agent to end the turn that is under way. This happens at once; await it to know what came of it.
-    pub fn interrupt(&self) -> Interrupting {
-        Interrupting(self.ask(Input::Interrupt, "interrupt", None))
+    /// Asks the agent to end the current turn. The request is sent immediately; await the returned
+    /// value for the result.
+    pub fn interrupt(&self) -> PendingInterrupt {
+        PendingInterrupt(self.request_and_wait(Input::Interrupt, "interrupt", None))
     }
 
-    /// Answers a question: the `id` of the `permission` event, once. Whoever comes second is told so.
+    /// Answers a permission request, given by the `id` of its `permission` event. Only the first answer
+    /// counts.
     ///
     /// # Errors
-    /// When nobody asked, it was decided already, or the session is over.
-    pub async fn answer(&self, id: &str, answer: Answer) -> Result<(), RequestError> {
-        done(self.ask(
-            Input::Answered(id.to_owned(), answer),
+    /// If there is no such request, it is decided already, or the session has ended.
+    pub async fn answer(&self, id: &str, answer: PermissionAnswer) -> Result<(), RequestError> {
+        completed(self.request_and_wait(
+            Input::PermissionAnswered(id.to_owned(), answer),
             "answer",
             Some(id.to_owned()),
         ))
         .await
     }
 
-    /// Hands over what came of tools that the caller runs itself: those of `Spec::tools` for which the host has no function.
+    /// Submits results of tools that the caller runs itself: those in `Spec::tools` that the host does
+    /// not implement.
     ///
     /// # Errors
-    /// When one of the calls has its result already, or the session is over.
+    /// If one of the calls already has a result, or the session has ended.
     pub fn submit_tool_results(
         &self,
-        results: impl IntoIterator<Item = Submitted>,
+        results: impl IntoIterator<Item = SubmittedResult>,
     ) -> Result<(), RequestError> {
-        if self.tell.is_closed() {
-            return Err(RequestError::Over);
+        if self.requests.is_closed() {
+            return Err(RequestError::Ended);
         }
-        // All of them are handed over; the first refusal is told.
+        // Submit all of them and return the first refusal.
         let refusals = results
             .into_iter()
             .filter_map(|result| self.submissions.submit(result).err());
@@ -175,20 +180,20 @@ impl Remote {
             .map_or(Ok(()), |refused| Err(RequestError::Refused(refused)))
     }
 
-    /// Whether the agent waits for the caller to hand over the result of this call.
+    /// Returns true if the agent waits for the caller to submit the result of this call.
     pub(crate) fn awaits_result(&self, call: &str) -> bool {
         self.submissions.awaits(call)
     }
 
-    /// Has the agent use another model from its next turn on.
+    /// Changes the model, from the next turn on.
     ///
     /// # Errors
-    /// When the agent cannot or will not, does not answer in time, or the session is over.
+    /// If the agent does not support it, refuses, does not reply in time, or the session has ended.
     pub async fn set_model(&self, model: impl Into<String>) -> Result<(), RequestError> {
         self.change(Change::Model(model.into())).await
     }
 
-    /// Changes what the agent may do without asking, in its own words.
+    /// Changes the agent's permission mode, given by the agent's own name for it.
     ///
     /// # Errors
     /// As for [`Remote::set_model`].
@@ -197,97 +202,93 @@ impl Remote {
     }
 
     async fn change(&self, change: Change) -> Result<(), RequestError> {
-        let request = change.request();
-        done(self.ask(Input::Change(change), request, None)).await
+        let name = change.request();
+        completed(self.request_and_wait(Input::Change(change), name, None)).await
     }
 
-    /// Holds messages back, in their order, until [`Remote::resume`]. The turn under way goes on.
+    /// Holds back messages, in order, until [`Remote::resume`]. The current turn continues.
     pub fn pause(&self) {
-        let _ = self.tell(Input::Pause);
+        let _ = self.request(Input::Pause);
     }
 
-    /// Holds messages back, and stops the agent's processes where they are (Unix). Their time does not count. For an agent
-    /// without processes it is refused, with an event.
+    /// Holds back messages and suspends the agent's processes (Unix). Time spent suspended does not
+    /// count towards limits. Refused with an event for an agent without processes.
     pub fn freeze(&self) {
-        let _ = self.tell(Input::Freeze);
+        let _ = self.request(Input::Freeze);
     }
 
-    /// Delivers what was held back, and lets the agent go on.
+    /// Delivers the messages that were held back and resumes suspended processes.
     pub fn resume(&self) {
-        let _ = self.tell(Input::Resume);
+        let _ = self.request(Input::Resume);
     }
 
-    /// Ends the session in good order: interrupt, end of input, SIGTERM, SIGKILL, each given its time.
+    /// Ends the session gracefully: interrupt, end of input, SIGTERM, SIGKILL, each with a grace period.
     pub fn stop(&self) {
-        // A session that has ended hears nothing any more, and needs to hear nothing.
-        let _ = self.tell(Input::Stop);
+        // A session that has already ended needs no request.
+        let _ = self.request(Input::Stop);
     }
 
-    /// Ends the session at once.
+    /// Ends the session immediately.
     pub fn kill(&self) {
-        let _ = self.tell(Input::Kill);
+        let _ = self.request(Input::Kill);
     }
 
-    /// What the session is doing now.
+    /// Returns a snapshot of the session's state.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> SessionStatus {
         self.shared.status()
     }
 
-    /// The number of the agent's process; none while there is none, and for an agent without a process.
+    /// Returns the agent's process id, or `None` if it has no process or is not running.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.shared.pid()
     }
 
-    /// Reads the session's events from number `from` on (the first is 1), independently of all other readers. The agent does
-    /// not wait for a reader.
+    /// Returns a reader of the session's events, starting at number `from` (the first is 1). It is
+    /// independent of all other readers, and the agent never waits for it.
     #[must_use]
     pub fn events(&self, from: u64) -> Reader {
         Reader::new(self.shared.backlog.clone(), from)
     }
 
-    fn tell(&self, input: Input) -> Result<(), SessionEnded> {
-        self.tell
-            .send(Request {
-                input,
-                request: None,
-            })
+    fn request(&self, input: Input) -> Result<(), SessionEnded> {
+        let pending = None;
+        self.requests
+            .send(Request { input, pending })
             .map_err(|_| SessionEnded)
     }
 
-    fn ask(
+    fn request_and_wait(
         &self,
         input: Input,
-        request: &'static str,
-        about: Option<String>,
+        name: &'static str,
+        permission_id: Option<String>,
     ) -> oneshot::Receiver<Completion> {
-        let (done, settled) = oneshot::channel();
-        let _ = self.tell.send(Request {
-            input,
-            request: Some(PendingRequest {
-                request,
-                about,
-                done,
-            }),
+        let (done, completion) = oneshot::channel();
+        let pending = Some(PendingRequest {
+            name,
+            permission_id,
+            done,
         });
-        settled // if the session is over, the other end is gone with the wish
+        let _ = self.requests.send(Request { input, pending });
+        completion // resolves with an error if the session has ended
     }
 }
 
-async fn done(settled: oneshot::Receiver<Completion>) -> Result<(), RequestError> {
-    match settled.await {
+async fn completed(completion: oneshot::Receiver<Completion>) -> Result<(), RequestError> {
+    match completion.await {
         Ok(Completion::Refused(refused)) => Err(RequestError::Refused(refused)),
         Ok(_) => Ok(()),
-        Err(_) => Err(RequestError::Over),
+        Err(_) => Err(RequestError::Ended),
     }
 }
 
-/// An interrupt that was asked for. Await it to know what came of it; it happens all the same.
+/// An interrupt that was requested. Await it for its result; it takes effect either way.
 #[derive(Debug)]
-pub struct Interrupting(oneshot::Receiver<Completion>);
+pub struct PendingInterrupt(oneshot::Receiver<Completion>);
 
-impl IntoFuture for Interrupting {
+impl IntoFuture for PendingInterrupt {
     type Output = Interruption;
     type IntoFuture = Pin<Box<dyn Future<Output = Interruption> + Send>>;
 

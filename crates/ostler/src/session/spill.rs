@@ -1,21 +1,23 @@
-//! Where events go that no reader took in time and no log keeps: a nameless file that is gone with the session.
+//! Spill file: an unnamed temporary file for events that leave the memory when there is no log.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 
 use ostler_core::event::Event;
-use ostler_core::log::{Entry, LogError, PAGE_BYTES};
+use ostler_core::log::{LogEntry, LogError, PAGE_BYTES};
 
-/// The largest file. Beyond it the agent is held up rather than the disk filled.
-const LARGEST: u64 = 1024 * 1024 * 1024;
+/// Maximum size of the file. Beyond it the agent is held up rather than the disk filled.
+const MAX_BYTES: u64 = 1024 * 1024 * 1024;
 
+/// Events on disk, in order, one line of JSON each.
 pub(super) struct Spill {
     dir: PathBuf,
     file: Option<File>,
-    /// The number of the first event in the file, and where each begins.
+    /// Number of the first event in the file.
     first: u64,
-    places: Vec<u64>,
+    /// Offset of each event.
+    offsets: Vec<u64>,
     end: u64,
     failed: bool,
 }
@@ -26,23 +28,23 @@ impl Spill {
             dir,
             file: None,
             first: 0,
-            places: Vec::new(),
+            offsets: Vec::new(),
             end: 0,
             failed: false,
         }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.failed || self.end >= LARGEST
+        self.failed || self.end >= MAX_BYTES
     }
 
     pub(super) fn holds(&self, seq: u64) -> bool {
         seq.checked_sub(self.first)
-            .is_some_and(|at| at < self.places.len() as u64)
+            .is_some_and(|at| at < self.offsets.len() as u64)
     }
 
-    /// Keeps events that follow those it has; false when it cannot.
-    pub(super) fn write(&mut self, batch: &[Entry]) -> bool {
+    /// Appends the events that follow the stored ones. Returns false if that failed.
+    pub(super) fn write(&mut self, batch: &[LogEntry]) -> bool {
         if !self.is_full() && self.try_write(batch).is_err() {
             self.failed = true;
         }
@@ -51,12 +53,12 @@ impl Spill {
             .is_some_and(|entry| self.holds(entry.event.seq))
     }
 
-    /// The first event from `from` on that it has.
+    /// Returns the first stored event from `from` on.
     pub(super) fn first_from(&self, from: u64) -> Option<u64> {
         Some(from.max(self.first)).filter(|seq| self.holds(*seq))
     }
 
-    fn try_write(&mut self, batch: &[Entry]) -> std::io::Result<()> {
+    fn try_write(&mut self, batch: &[LogEntry]) -> std::io::Result<()> {
         let file = match &mut self.file {
             Some(file) => file,
             none => {
@@ -65,51 +67,51 @@ impl Spill {
             }
         };
         file.seek(SeekFrom::Start(self.end))?;
-        // Written piece by piece: an event may be large, and need not be in memory once more.
-        let (mut out, mut places) = (
-            Counted {
+        // Serialized straight into the file: an event can be large and need not be copied in memory.
+        let (mut out, mut offsets) = (
+            CountingWriter {
                 out: BufWriter::new(file),
                 count: self.end,
             },
             Vec::with_capacity(batch.len()),
         );
         for entry in batch {
-            places.push(out.count);
+            offsets.push(out.count);
             serde_json::to_writer(&mut out, &entry.event)?;
             out.write_all(b"\n")?;
         }
         out.flush()?;
         self.end = out.count;
-        self.places.append(&mut places);
+        self.offsets.append(&mut offsets);
         Ok(())
     }
 
-    pub(super) fn read(&mut self, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
+    pub(super) fn read(&mut self, from: u64, limit: usize) -> Result<Vec<Event>, LogError> {
         let failed =
-            |error: &dyn std::fmt::Display| LogError(format!("old events cannot be read: {error}"));
+            |error: &dyn std::fmt::Display| LogError(format!("cannot read old events: {error}"));
         let at = from
             .checked_sub(self.first)
             .and_then(|at| usize::try_from(at).ok());
-        let places = at.and_then(|at| self.places.get(at..)).unwrap_or_default();
-        let Some(begin) = places.first() else {
-            return Err(failed(&"they are not there"));
+        let offsets = at.and_then(|at| self.offsets.get(at..)).unwrap_or_default();
+        let Some(begin) = offsets.first() else {
+            return Err(failed(&"they are not in the spill file"));
         };
-        // Each event ends where the next begins: the size of a page is known before anything is read.
-        let ends = places
+        // Each event ends where the next one begins, so the page size is known before reading.
+        let ends = offsets
             .iter()
             .skip(1)
             .chain([&self.end])
             .map(|end| usize::try_from(end - begin).unwrap_or(usize::MAX));
         let ends: Vec<usize> = ends
             .enumerate()
-            .take(most)
+            .take(limit)
             .take_while(|(n, end)| *n == 0 || *end <= PAGE_BYTES)
             .map(|(_, end)| end)
             .collect();
         let file = self
             .file
             .as_mut()
-            .ok_or_else(|| failed(&"they are not there"))?;
+            .ok_or_else(|| failed(&"they are not in the spill file"))?;
         file.seek(SeekFrom::Start(*begin))
             .map_err(|error| failed(&error))?;
         let mut page = vec![0; ends.last().copied().unwrap_or(0)];
@@ -124,13 +126,13 @@ impl Spill {
     }
 }
 
-/// A writer that knows how far it is.
-struct Counted<W> {
+/// A writer that counts bytes.
+struct CountingWriter<W> {
     out: W,
     count: u64,
 }
 
-impl<W: Write> Write for Counted<W> {
+impl<W: Write> Write for CountingWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         let written = self.out.write(bytes)?;
         self.count += written as u64;

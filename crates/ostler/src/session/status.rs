@@ -1,4 +1,4 @@
-//! What a session is doing now, for whoever asks without reading its events.
+//! Session status: the current state, available without reading events.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,34 +9,34 @@ use ostler_core::usage::{Scope, Usage};
 
 use super::backlog::Backlog;
 
-/// What a session is doing now.
+/// A snapshot of a session's current state.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Status {
-    /// Its state.
+pub struct SessionStatus {
+    /// The session's state.
     pub state: SessionState,
-    /// The turn that is under way, or the last one; 0 before the first.
+    /// Number of the current turn, or of the last one; 0 before the first.
     pub turn: u32,
-    /// The agent's own id of the session.
+    /// The agent's own session id.
     pub native_session: Option<String>,
-    /// The model.
+    /// The model in use.
     pub model: Option<String>,
-    /// The agent's process; none for an agent without one, and while there is none.
+    /// Process id of the agent; `None` if it has no process or is not running.
     pub pid: Option<u32>,
     /// Tokens and cost so far.
     pub usage: Option<Usage>,
-    /// When the agent was last heard.
+    /// When the agent last produced output.
     pub last_activity: Option<At>,
-    /// Questions that wait for an answer.
+    /// Permission requests that wait for an answer.
     pub pending: Vec<Permission>,
 }
 
-/// What the task and the handles of a session have in common.
+/// State shared by the driver and the handles of a session.
 pub(super) struct Shared {
     pub(super) id: Arc<str>,
     pub(super) backlog: Arc<Backlog>,
     pid: AtomicU32,
-    heard: AtomicI64,
-    told: Mutex<Status>,
+    last_activity: AtomicI64,
+    status: Mutex<SessionStatus>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -49,7 +49,7 @@ impl std::fmt::Debug for Shared {
 
 impl Shared {
     pub(super) fn new(id: Arc<str>, backlog: Arc<Backlog>) -> Self {
-        let told = Status {
+        let status = SessionStatus {
             state: SessionState::Created,
             turn: 0,
             native_session: None,
@@ -63,12 +63,12 @@ impl Shared {
             id,
             backlog,
             pid: AtomicU32::new(0),
-            heard: AtomicI64::new(0),
-            told: Mutex::new(told),
+            last_activity: AtomicI64::new(0),
+            status: Mutex::new(status),
         }
     }
 
-    /// The agent's process; 0 for none.
+    /// Sets the agent's process id; 0 means none.
     pub(super) fn set_pid(&self, pid: u32) {
         self.pid.store(pid, Ordering::Relaxed);
     }
@@ -77,25 +77,25 @@ impl Shared {
         Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
     }
 
-    pub(super) fn heard(&self, at: At) {
-        self.heard.store(at.0, Ordering::Relaxed);
+    pub(super) fn set_last_activity(&self, at: At) {
+        self.last_activity.store(at.0, Ordering::Relaxed);
     }
 
-    pub(super) fn status(&self) -> Status {
+    pub(super) fn status(&self) -> SessionStatus {
         let mut status = self
-            .told
+            .status
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         status.pid = self.pid();
-        status.last_activity = Some(At(self.heard.load(Ordering::Relaxed))).filter(|at| at.0 != 0);
+        status.last_activity = Some(At(self.last_activity.load(Ordering::Relaxed))).filter(|at| at.0 != 0);
         status
     }
 
-    /// What was told changes what there is to say.
-    pub(super) fn note(&self, entries: &[Entry]) {
-        let mut status = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        for Entry { event, .. } in entries {
+    /// Updates the status with published events.
+    pub(super) fn update(&self, entries: &[LogEntry]) {
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
+        for LogEntry { event, .. } in entries {
             status.turn = event.turn;
             match &event.kind {
                 EventKind::State(state) => status.state = state.to,

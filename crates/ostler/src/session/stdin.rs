@@ -1,13 +1,14 @@
-//! The way in to a child: bytes that wait for its stdin, written as fast as it reads and never faster.
+//! Stdin queue: bytes for the child's stdin, written as fast as the child reads them.
 
 use std::collections::VecDeque;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
-/// What waits for the child's stdin.
+/// Bytes that wait to be written to the child's stdin.
 pub(super) struct StdinQueue {
     stream: Option<Box<dyn AsyncWrite + Send + Unpin>>,
-    waiting: VecDeque<Vec<u8>>,
+    queue: VecDeque<Vec<u8>>,
+    /// How much of the first buffer is written already.
     written: usize,
     closing: bool,
 }
@@ -16,7 +17,7 @@ impl StdinQueue {
     pub(super) fn new(stream: Option<Box<dyn AsyncWrite + Send + Unpin>>) -> Self {
         Self {
             stream,
-            waiting: VecDeque::new(),
+            queue: VecDeque::new(),
             written: 0,
             closing: false,
         }
@@ -24,44 +25,44 @@ impl StdinQueue {
 
     pub(super) fn push(&mut self, bytes: Vec<u8>) {
         if self.stream.is_some() && !self.closing {
-            self.waiting.push_back(bytes);
+            self.queue.push_back(bytes);
         }
     }
 
     /// Closes the stream once everything is written.
     pub(super) fn close(&mut self) {
         self.closing = true;
-        self.settle();
+        self.close_if_drained();
     }
 
     pub(super) fn wants_to_write(&self) -> bool {
-        self.stream.is_some() && !self.waiting.is_empty()
+        self.stream.is_some() && !self.queue.is_empty()
     }
 
-    /// Writes a piece. Nothing is lost or written twice when this is dropped halfway: a write either happened or did not.
+    /// Writes some of the queued bytes. Cancel safe: no byte is lost or written twice.
     pub(super) async fn write(&mut self) -> std::io::Result<()> {
-        let (Some(stream), Some(bytes)) = (&mut self.stream, self.waiting.front()) else {
+        let (Some(stream), Some(bytes)) = (&mut self.stream, self.queue.front()) else {
             return Ok(());
         };
         match stream.write(&bytes[self.written..]).await {
             Ok(n) if n > 0 => self.written += n,
             other => {
-                // The child does not read any more. Why is for its exit to say.
+                // The child no longer reads. Its exit status will explain why.
                 self.stream = None;
-                self.waiting.clear();
+                self.queue.clear();
                 return other.and(Err(std::io::ErrorKind::WriteZero.into()));
             }
         }
         if self.written == bytes.len() {
-            self.waiting.pop_front();
+            self.queue.pop_front();
             self.written = 0;
         }
-        self.settle();
+        self.close_if_drained();
         Ok(())
     }
 
-    fn settle(&mut self) {
-        if self.closing && self.waiting.is_empty() {
+    fn close_if_drained(&mut self) {
+        if self.closing && self.queue.is_empty() {
             self.stream = None;
         }
     }

@@ -1,4 +1,4 @@
-//! Tools that the caller runs itself: somebody waits for their results, whichever comes first.
+//! Results of tools that the caller runs itself. A result may arrive before or after it is awaited.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,39 +6,41 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use ostler_core::event::Refused;
 use tokio::sync::oneshot;
 
-use super::remote::Submitted;
+use super::remote::SubmittedResult;
 
-/// How many results may lie here that nobody has asked for yet.
-const EARLY: usize = 100;
+/// Maximum number of results that were submitted before they were awaited.
+const MAX_EARLY: usize = 100;
 
-/// How many calls are remembered after their results.
-const REMEMBERED: usize = 10_000;
+/// Number of calls after which finished ones are forgotten.
+const MAX_REMEMBERED: usize = 10_000;
 
-/// Results on their way from the caller to the agent.
+/// Results that the caller submits for the agent, by call id.
 #[derive(Debug, Default)]
-pub(crate) struct Submissions(Mutex<HashMap<String, Place>>);
+pub(crate) struct Submissions(Mutex<HashMap<String, Submission>>);
 
 #[derive(Debug)]
-enum Place {
-    Awaited(oneshot::Sender<Submitted>),
-    /// It came before the agent asked.
-    Early(Submitted),
-    JobResult,
+enum Submission {
+    /// The agent waits for the result.
+    Awaited(oneshot::Sender<SubmittedResult>),
+    /// The result was submitted before the agent asked for it.
+    Early(SubmittedResult),
+    /// The result was delivered.
+    Done,
 }
 
 impl Submissions {
-    fn places(&self) -> MutexGuard<'_, HashMap<String, Place>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Submission>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The result of a call, as soon as the caller hands it over; none when nobody will.
-    pub(crate) async fn result_of(&self, call: &str) -> Option<Submitted> {
+    /// Waits for the caller to submit the result of a call. Returns `None` if it never will.
+    pub(crate) async fn result_of(&self, call: &str) -> Option<SubmittedResult> {
         let receiver = {
-            let mut places = self.places();
+            let mut submissions = self.lock();
             let (sender, receiver) = oneshot::channel();
-            match places.insert(call.to_owned(), Place::Awaited(sender)) {
-                Some(Place::Early(result)) => {
-                    places.insert(call.to_owned(), Place::JobResult);
+            match submissions.insert(call.to_owned(), Submission::Awaited(sender)) {
+                Some(Submission::Early(result)) => {
+                    submissions.insert(call.to_owned(), Submission::Done);
                     return Some(result);
                 }
                 _ => receiver,
@@ -47,43 +49,43 @@ impl Submissions {
         receiver.await.ok()
     }
 
-    /// Whether the agent waits for the result of this call.
+    /// Returns true if the agent waits for the result of this call.
     pub(super) fn awaits(&self, call: &str) -> bool {
-        matches!(self.places().get(call), Some(Place::Awaited(_)))
+        matches!(self.lock().get(call), Some(Submission::Awaited(_)))
     }
 
-    pub(super) fn submit(&self, result: Submitted) -> Result<(), Refused> {
+    pub(super) fn submit(&self, result: SubmittedResult) -> Result<(), Refused> {
         let refuse = |code: &str, why: String| Refused {
             request: "submit_tool_results".into(),
             why,
             code: code.into(),
         };
-        let mut places = self.places();
-        if places.len() > REMEMBERED {
-            places.retain(|_, place| !matches!(place, Place::JobResult));
+        let mut submissions = self.lock();
+        if submissions.len() > MAX_REMEMBERED {
+            submissions.retain(|_, submission| !matches!(submission, Submission::Done));
         }
         let id = result.id.clone();
-        match places.remove(&id) {
-            Some(Place::Awaited(waiting)) => {
-                places.insert(id.clone(), Place::JobResult);
+        match submissions.remove(&id) {
+            Some(Submission::Awaited(waiting)) => {
+                submissions.insert(id.clone(), Submission::Done);
                 waiting
                     .send(result)
-                    .map_err(|_| refuse("decided", format!("nobody waits for {id} any more")))
+                    .map_err(|_| refuse("decided", format!("the result of {id} is no longer awaited")))
             }
             Some(done) => {
-                places.insert(id.clone(), done);
-                Err(refuse("decided", format!("{id} has its result")))
+                submissions.insert(id.clone(), done);
+                Err(refuse("decided", format!("{id} already has a result")))
             }
-            None if places
+            None if submissions
                 .values()
-                .filter(|place| matches!(place, Place::Early(_)))
+                .filter(|submission| matches!(submission, Submission::Early(_)))
                 .count()
-                >= EARLY =>
+                >= MAX_EARLY =>
             {
-                Err(refuse("unknown", format!("nobody asked for {id}")))
+                Err(refuse("unknown", format!("no tool call {id} is waiting for a result")))
             }
             None => {
-                places.insert(id, Place::Early(result));
+                submissions.insert(id, Submission::Early(result));
                 Ok(())
             }
         }

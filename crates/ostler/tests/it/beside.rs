@@ -6,8 +6,8 @@ mod files;
 use std::collections::BTreeSet;
 
 use ostler::dialect::{
-    Conversation, Exit, FileAccess, FileOrder, FromConversation, Launch, Outbox, Probe, ToAgent,
-    ToolOrder,
+    Conversation, Exit, FileAccess, FileJob, FromConversation, Launch, Outbox, Probe, ToAgent,
+    ToolJob,
 };
 use ostler::event::{Level, Notice};
 use ostler::{
@@ -72,7 +72,7 @@ impl Dialect for Beside {
         })
     }
 
-    fn bridges(&self) -> bool {
+    fn needs_bridge(&self) -> bool {
         true
     }
 }
@@ -97,7 +97,7 @@ impl Words {
             },
         };
         let path = want["path"].as_str().unwrap().to_owned();
-        out.push(FromConversation::File(FileOrder {
+        out.push(FromConversation::File(FileJob {
             id: self.orders.to_string(),
             path,
             access,
@@ -158,7 +158,7 @@ impl Conversation for Words {
                     RawJson::parse(input).unwrap(),
                 );
                 self.open.insert((from, id.clone()));
-                out.push(FromConversation::Tool(ToolOrder {
+                out.push(FromConversation::Tool(ToolJob {
                     id,
                     call: None,
                     name: name.to_owned(),
@@ -192,7 +192,7 @@ impl Conversation for Words {
         self.open = open;
         let gone: BTreeSet<(u32, String)> = gone;
         gone.into_iter()
-            .for_each(|(_, id)| out.push(FromConversation::ToolOff(id)));
+            .for_each(|(_, id)| out.push(FromConversation::CancelTool(id)));
     }
 
     fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {

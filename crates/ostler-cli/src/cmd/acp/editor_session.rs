@@ -3,24 +3,26 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ostler::event::{Decision, Origin, Permission};
-use ostler::{Answer, Event, EventKind, Interrupting, Outcome, RequestError, Session};
+use ostler::{
+    Event, EventKind, Outcome, PendingInterrupt, PermissionAnswer, RequestError, Session,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::ending::{self, Stopped};
 use super::history::History;
-use super::opening::{Choice, Modes};
 use super::pipes;
-use super::request::{Asked, EditorRequest};
-use super::update::{Call, Telling, Update, When};
+use super::request::{EditorRequest, QueuedRequest};
+use super::session_params::{ModelOption, Modes};
+use super::stop_reason::{self, PromptResponse};
+use super::update::{ToolCallUpdate, Update, UpdateMapper, When};
 use super::wire::{self, Data, Failure, Id};
 use crate::output;
 
 /// How many lines may wait before no more requests are taken.
-const CROWDED: usize = 256;
+const QUEUE_LIMIT: usize = 256;
 
 /// A session and what is under way in it.
 pub(super) struct EditorSession {
@@ -28,43 +30,43 @@ pub(super) struct EditorSession {
     pub(super) id: String,
     pub(super) session: Session,
     pub(super) out: mpsc::Sender<String>,
-    pub(super) inbox: mpsc::UnboundedReceiver<Asked>,
-    pub(super) telling: Telling,
+    pub(super) inbox: mpsc::UnboundedReceiver<QueuedRequest>,
+    pub(super) updates: UpdateMapper,
     pub(super) modes: Option<Modes>,
-    pub(super) model: Option<Choice>,
+    pub(super) model: Option<ModelOption>,
     /// What is told before anything else, and then the answer to the request for it.
     pub(super) history: Option<(Id, History)>,
-    pub(super) desk: Editor,
+    pub(super) state: EditorState,
 }
 
 /// What is under way in a session.
 #[derive(Default)]
-pub(super) struct Editor {
+pub(super) struct EditorState {
     /// Lines on their way to the editor.
     queue: VecDeque<String>,
     /// Whether nobody reads them.
-    deaf: bool,
+    is_disconnected: bool,
     /// Requests that wait until the editor has read what it was told; and the cancels between them.
-    waiting: VecDeque<Asked>,
+    waiting: VecDeque<QueuedRequest>,
     prompt: Option<Prompt>,
     /// Whether the turn under way is that of the prompt.
     is_ours: bool,
     /// Questions that the editor has not answered: ours of the protocol, and theirs of the session.
-    asked: BTreeMap<u64, String>,
+    queued: BTreeMap<u64, String>,
     questions: u64,
-    changes: JoinSet<Changed>,
-    leaving: Option<Leaving>,
+    changes: JoinSet<ChangeResult>,
+    closing: Option<Closing>,
     /// How long the editor is waited for: it gets a while for each line, once the program ends.
-    until: Option<Instant>,
-    closing: Vec<Id>,
+    read_deadline: Option<Instant>,
+    close_requests: Vec<Id>,
     /// How the session ended.
-    over: Option<Outcome>,
+    ended: Option<Outcome>,
 }
 
-impl Editor {
+impl EditorState {
     /// The editor has its time again, to read the next line.
-    fn wait_anew(&mut self) {
-        self.until = self.until.map(|_| pipes::patience());
+    fn renew_deadline(&mut self) {
+        self.read_deadline = self.read_deadline.map(|_| pipes::read_deadline());
     }
 }
 
@@ -74,14 +76,14 @@ struct Prompt {
 }
 
 /// A session that is gone.
-pub(super) struct Left {
+pub(super) struct ClosedSession {
     pub(super) id: String,
     /// What is still to be said about it.
     pub(super) lines: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Leaving {
+enum Closing {
     /// The editor wants no more of this session.
     Closed,
     /// The program ends; nobody may be reading any more.
@@ -89,7 +91,7 @@ enum Leaving {
 }
 
 /// What came of a change, and which one it was.
-struct Changed {
+struct ChangeResult {
     id: Id,
     kind: Change,
     result: Result<(), RequestError>,
@@ -103,7 +105,7 @@ enum Change {
 /// What an editor is told, in its envelope.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told<'a> {
+struct UpdateParams<'a> {
     session_id: &'a str,
     update: &'a Update,
 }
@@ -111,21 +113,21 @@ struct Told<'a> {
 /// A question in its envelope.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Question<'a> {
+struct PermissionParams<'a> {
     session_id: &'a str,
-    tool_call: Call,
-    options: [Choose; 3],
+    tool_call: ToolCallUpdate,
+    options: [PermissionOption; 3],
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Choose {
+struct PermissionOption {
     option_id: &'static str,
     name: &'static str,
     kind: &'static str,
 }
 
-const CHOICES: [(&str, &str); 3] = [
+const PERMISSION_OPTIONS: [(&str, &str); 3] = [
     ("allow_once", "Allow"),
     ("allow_always", "Allow this for the rest of the session"),
     ("reject_once", "Reject"),
@@ -134,33 +136,33 @@ const CHOICES: [(&str, &str); 3] = [
 /// What a session is like when it begins.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Opened<'a> {
+pub(super) struct SessionInfo<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     session_id: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     modes: Option<&'a Modes>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    config_options: Option<Vec<&'a Choice>>,
+    config_options: Option<Vec<&'a ModelOption>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Options<'a> {
-    config_options: Vec<&'a Choice>,
+struct ConfigOptions<'a> {
+    config_options: Vec<&'a ModelOption>,
 }
 
 /// An answer without anything in it.
 #[derive(Serialize)]
-pub(super) struct Done {}
+pub(super) struct EmptyResponse {}
 
 /// What a model is told when the editor says no.
-const NO: &str = "The user does not want this to be done.";
+const DENIED_BY_USER: &str = "The user does not want this to be done.";
 
 impl EditorSession {
     /// What the editor is told of it first.
-    pub(super) fn opened(&self) -> Opened<'_> {
+    pub(super) fn opened(&self) -> SessionInfo<'_> {
         let config_options = self.model.as_ref().map(|model| vec![model]);
-        Opened {
+        SessionInfo {
             session_id: Some(&self.id),
             modes: self.modes.as_ref(),
             config_options,
@@ -168,8 +170,8 @@ impl EditorSession {
     }
 
     /// The same for a session whose name the editor gave.
-    pub(super) fn reopened(&self) -> Opened<'_> {
-        Opened {
+    pub(super) fn reopened(&self) -> SessionInfo<'_> {
+        SessionInfo {
             session_id: None,
             ..self.opened()
         }
@@ -177,173 +179,178 @@ impl EditorSession {
 
     /// Puts a line before everything that the session says.
     pub(super) fn first(&mut self, line: String) {
-        self.desk.queue.push_back(line);
+        self.state.queue.push_back(line);
     }
 
     /// Serves it until the editor or the program has enough of it, and says what is left to say.
-    pub(super) async fn serve(mut self) -> Left {
+    pub(super) async fn serve(mut self) -> ClosedSession {
         while !self.is_done() {
-            let is_told = self.desk.queue.is_empty();
-            if is_told {
-                self.desk.wait_anew();
+            let is_flushed = self.state.queue.is_empty();
+            if is_flushed {
+                self.state.renew_deadline();
             }
-            let has_past = self.history.is_some();
-            let listens = (is_told && !has_past) || self.desk.leaving.is_some();
-            let has_time = self.desk.queue.len() < CROWDED && !self.desk.waiting.is_empty();
+            let has_history = self.history.is_some();
+            let wants_events = (is_flushed && !has_history) || self.state.closing.is_some();
+            let can_run_next =
+                self.state.queue.len() < QUEUE_LIMIT && !self.state.waiting.is_empty();
             tokio::select! {
-                room = pipes::room(self.out.clone(), self.desk.until), if !is_told => match (room, self.desk.queue.pop_front()) {
+                room = pipes::reserve(self.out.clone(), self.state.read_deadline), if !is_flushed => match (room, self.state.queue.pop_front()) {
                     (Some(room), Some(line)) => {
                         drop(room.send(line));
-                        self.desk.wait_anew();
+                        self.state.renew_deadline();
                     }
-                    _ => self.give_up(),
+                    _ => self.abandon(),
                 },
-                event = self.session.next(), if listens && self.desk.over.is_none() => self.hear(event.as_ref()),
-                asked = self.inbox.recv() => self.take(asked),
-                Some(changed) = self.desk.changes.join_next() => changed.into_iter().for_each(|it| self.changed(it)),
-                () = std::future::ready(()), if has_time => self.go_on(),
-                () = std::future::ready(()), if is_told && has_past => self.recall(),
+                event = self.session.next(), if wants_events && self.state.ended.is_none() => self.on_event(event.as_ref()),
+                queued = self.inbox.recv() => self.on_queued(queued),
+                Some(changed) = self.state.changes.join_next() => changed.into_iter().for_each(|it| self.on_change(it)),
+                () = std::future::ready(()), if can_run_next => self.run_next_waiting(),
+                () = std::future::ready(()), if is_flushed && has_history => self.send_history_page(),
             }
         }
-        self.farewell()
+        self.into_closed()
     }
 
     fn is_done(&self) -> bool {
-        let Editor {
-            leaving,
-            over,
+        let EditorState {
+            closing,
+            ended,
             queue,
             changes,
             ..
-        } = &self.desk;
-        leaving.is_some() && over.is_some() && queue.is_empty() && changes.is_empty()
+        } = &self.state;
+        closing.is_some() && ended.is_some() && queue.is_empty() && changes.is_empty()
     }
 
-    fn leave(&mut self, how: Leaving) {
-        self.desk.leaving = Some(how);
-        self.desk.until = (how == Leaving::Ended).then(pipes::patience);
+    fn close(&mut self, how: Closing) {
+        self.state.closing = Some(how);
+        self.state.read_deadline = (how == Closing::Ended).then(pipes::read_deadline);
         if let Some((id, _)) = self.history.take() {
-            self.say(late(&id));
+            self.send_line(closing_error(&id));
         }
         self.session.stop();
     }
 
     /// Nobody reads any more.
-    fn give_up(&mut self) {
-        self.desk.deaf = true;
-        self.desk.queue.clear();
-        self.leave(Leaving::Ended);
+    fn abandon(&mut self) {
+        self.state.is_disconnected = true;
+        self.state.queue.clear();
+        self.close(Closing::Ended);
     }
 
     /// What is said last: to whoever had it closed, now that it is, and to whoever came too late.
-    fn farewell(mut self) -> Left {
+    fn into_closed(mut self) -> ClosedSession {
         self.inbox.close(); // from now on it is the server that says that there is no such session
-        let mut rest = std::mem::take(&mut self.desk.waiting);
+        let mut rest = std::mem::take(&mut self.state.waiting);
         rest.extend(std::iter::from_fn(|| self.inbox.try_recv().ok()));
         let mut lines: Vec<String> = self
-            .desk
-            .closing
+            .state
+            .close_requests
             .iter()
-            .map(|id| wire::response(id, &Done {}))
+            .map(|id| wire::response(id, &EmptyResponse {}))
             .collect();
-        lines.extend(rest.into_iter().filter_map(|asked| match asked.wish {
-            EditorRequest::Close(id) => Some(wire::response(&id, &Done {})),
+        lines.extend(rest.into_iter().filter_map(|queued| match queued.request {
+            EditorRequest::Close(id) => Some(wire::response(&id, &EmptyResponse {})),
             EditorRequest::Prompt(id, _)
             | EditorRequest::SetMode(id, _)
-            | EditorRequest::SetOption(id, ..) => Some(late(&id)),
+            | EditorRequest::SetOption(id, ..) => Some(closing_error(&id)),
             EditorRequest::Cancel
             | EditorRequest::Reply(..)
             | EditorRequest::End
             | EditorRequest::Kill => None,
         }));
-        Left { id: self.id, lines }
+        ClosedSession { id: self.id, lines }
     }
 
     /// Takes a wish: a request waits while the editor does not read, everything else is done at once.
-    fn take(&mut self, asked: Option<Asked>) {
-        let Some(asked) = asked else {
+    fn on_queued(&mut self, queued: Option<QueuedRequest>) {
+        let Some(queued) = queued else {
             return self.on_request(EditorRequest::End);
         };
-        let Editor { queue, waiting, .. } = &mut self.desk;
-        match &asked.wish {
-            wish if wish.is_request() && (queue.len() >= CROWDED || !waiting.is_empty()) => {
-                waiting.push_back(asked)
+        let EditorState { queue, waiting, .. } = &mut self.state;
+        match &queued.request {
+            request
+                if request.is_request() && (queue.len() >= QUEUE_LIMIT || !waiting.is_empty()) =>
+            {
+                waiting.push_back(queued)
             }
             // It is for the prompt under way, and for one that waits.
-            EditorRequest::Cancel if waiting.back().is_some_and(|last| last.wish.is_request()) => {
-                waiting.push_back(asked);
+            EditorRequest::Cancel
+                if waiting.back().is_some_and(|last| last.request.is_request()) =>
+            {
+                waiting.push_back(queued);
                 self.cancel();
             }
-            _ => self.on_request(asked.wish),
+            _ => self.on_request(queued.request),
         }
     }
 
     /// Turns to what has waited longest.
-    fn go_on(&mut self) {
-        if let Some(asked) = self.desk.waiting.pop_front() {
-            self.on_request(asked.wish);
+    fn run_next_waiting(&mut self) {
+        if let Some(queued) = self.state.waiting.pop_front() {
+            self.on_request(queued.request);
         }
     }
 
-    fn on_request(&mut self, wish: EditorRequest) {
-        match wish {
+    fn on_request(&mut self, request: EditorRequest) {
+        match request {
             EditorRequest::Close(id) => {
-                self.desk.closing.push(id);
+                self.state.close_requests.push(id);
                 self.cancel();
-                if self.desk.leaving.is_none() {
-                    self.leave(Leaving::Closed);
+                if self.state.closing.is_none() {
+                    self.close(Closing::Closed);
                 }
             }
             EditorRequest::Prompt(id, _)
             | EditorRequest::SetMode(id, _)
             | EditorRequest::SetOption(id, ..)
-                if self.desk.leaving.is_some() =>
+                if self.state.closing.is_some() =>
             {
-                self.say(late(&id));
+                self.send_line(closing_error(&id));
             }
             EditorRequest::Prompt(id, text) => self.prompt(id, text),
             EditorRequest::Cancel => self.cancel(),
             EditorRequest::SetMode(id, mode) => self.set_mode(id, mode),
             EditorRequest::SetOption(id, option, value) => self.set_option(id, &option, value),
-            EditorRequest::Reply(question, reply) => self.replied(question, reply.as_deref()),
+            EditorRequest::Reply(question, reply) => self.on_reply(question, reply.as_deref()),
             // Once the end has been asked for, the channel says so again and again.
-            EditorRequest::End if self.desk.leaving == Some(Leaving::Ended) => {}
-            EditorRequest::End => self.leave(Leaving::Ended),
+            EditorRequest::End if self.state.closing == Some(Closing::Ended) => {}
+            EditorRequest::End => self.close(Closing::Ended),
             EditorRequest::Kill => {
-                self.give_up();
+                self.abandon();
                 self.session.kill();
             }
         }
     }
 
-    fn say(&mut self, line: String) {
-        if !self.desk.deaf {
-            self.desk.queue.push_back(line);
+    fn send_line(&mut self, line: String) {
+        if !self.state.is_disconnected {
+            self.state.queue.push_back(line);
         }
     }
 
     fn prompt(&mut self, id: Id, text: String) {
-        if self.desk.prompt.is_some() {
+        if self.state.prompt.is_some() {
             let why = Failure::request(
                 "a prompt is under way in this session; wait for its end, or cancel it",
             );
-            return self.say(wire::failure(Some(&id), &why));
+            return self.send_line(wire::failure(Some(&id), &why));
         }
         let sent = self.session.send(text);
-        match (sent, &self.desk.over) {
+        match (sent, &self.state.ended) {
             (Ok(()), None) => {
-                self.desk.prompt = Some(Prompt {
+                self.state.prompt = Some(Prompt {
                     id,
                     is_cancelled: false,
                 })
             }
             (_, Some(outcome)) => {
-                let failure = ending::failed(outcome, "");
-                self.say(wire::failure(Some(&id), &failure));
+                let failure = stop_reason::failed(outcome, "");
+                self.send_line(wire::failure(Some(&id), &failure));
             }
             // Its end is on the way, and says why.
             (Err(_), None) => {
-                self.desk.prompt = Some(Prompt {
+                self.state.prompt = Some(Prompt {
                     id,
                     is_cancelled: false,
                 })
@@ -352,7 +359,7 @@ impl EditorSession {
     }
 
     fn cancel(&mut self) {
-        if let Some(prompt) = &mut self.desk.prompt {
+        if let Some(prompt) = &mut self.state.prompt {
             prompt.is_cancelled = true;
             interrupt(self.session.interrupt());
         }
@@ -361,12 +368,12 @@ impl EditorSession {
     fn set_mode(&mut self, id: Id, mode: String) {
         if !self.modes.as_ref().is_some_and(|modes| modes.has(&mode)) {
             let why = Failure::params(format!("there is no mode {mode:?}"));
-            return self.say(wire::failure(Some(&id), &why));
+            return self.send_line(wire::failure(Some(&id), &why));
         }
         let remote = self.session.remote();
-        self.desk.changes.spawn(async move {
+        self.state.changes.spawn(async move {
             let result = remote.set_permission_mode(&*mode).await;
-            Changed {
+            ChangeResult {
                 id,
                 kind: Change::Mode(mode),
                 result,
@@ -377,12 +384,12 @@ impl EditorSession {
     fn set_option(&mut self, id: Id, option: &str, value: String) {
         if self.model.as_ref().is_none_or(|model| model.id != option) {
             let why = Failure::params(format!("there is no option {option:?}"));
-            return self.say(wire::failure(Some(&id), &why));
+            return self.send_line(wire::failure(Some(&id), &why));
         }
         let remote = self.session.remote();
-        self.desk.changes.spawn(async move {
+        self.state.changes.spawn(async move {
             let result = remote.set_model(&*value).await;
-            Changed {
+            ChangeResult {
                 id,
                 kind: Change::Model(value),
                 result,
@@ -390,45 +397,45 @@ impl EditorSession {
         });
     }
 
-    fn changed(&mut self, Changed { id, kind, result }: Changed) {
+    fn on_change(&mut self, ChangeResult { id, kind, result }: ChangeResult) {
         if let Err(error) = result {
             let why = Failure::internal(error.to_string(), Data::default());
-            return self.say(wire::failure(Some(&id), &why));
+            return self.send_line(wire::failure(Some(&id), &why));
         }
         let line = match (kind, &mut self.modes, &mut self.model) {
             (Change::Mode(mode), Some(modes), _) => {
                 modes.current_mode_id = mode;
-                wire::response(&id, &Done {})
+                wire::response(&id, &EmptyResponse {})
             }
             (Change::Model(name), _, Some(model)) => {
-                model.take(&name);
+                model.select(&name);
                 wire::response(
                     &id,
-                    &Options {
+                    &ConfigOptions {
                         config_options: vec![model],
                     },
                 )
             }
-            _ => wire::response(&id, &Done {}),
+            _ => wire::response(&id, &EmptyResponse {}),
         };
-        self.say(line);
+        self.send_line(line);
     }
 
     /// Tells the next of what was said earlier; after the last, the session is loaded.
-    fn recall(&mut self) {
+    fn send_history_page(&mut self) {
         let Some((_, history)) = &mut self.history else {
             return;
         };
         match history.page() {
             Ok(Some(events)) => events
                 .iter()
-                .for_each(|event| self.tell(event, When::Earlier)),
-            Ok(None) => self.recalled(None),
-            Err(error) => self.recalled(Some(error.to_string())),
+                .for_each(|event| self.send_updates(event, When::History)),
+            Ok(None) => self.finish_history(None),
+            Err(error) => self.finish_history(Some(error.to_string())),
         }
     }
 
-    fn recalled(&mut self, error: Option<String>) {
+    fn finish_history(&mut self, error: Option<String>) {
         let Some((id, _)) = self.history.take() else {
             return;
         };
@@ -436,39 +443,39 @@ impl EditorSession {
             Some(error) => wire::failure(Some(&id), &Failure::internal(error, Data::default())),
             None => wire::response(&id, &self.reopened()),
         };
-        self.say(line);
+        self.send_line(line);
     }
 
-    fn tell(&mut self, event: &Event, when: When) {
-        for update in self.telling.tell(event, when) {
+    fn send_updates(&mut self, event: &Event, when: When) {
+        for update in self.updates.updates_for(event, when) {
             let line = wire::notification(
                 "session/update",
-                &Told {
+                &UpdateParams {
                     session_id: &self.id,
                     update: &update,
                 },
             );
-            self.say(line);
+            self.send_line(line);
         }
     }
 
     /// Notes what an event means for whoever waits, after it was told.
-    fn hear(&mut self, event: Option<&Event>) {
+    fn on_event(&mut self, event: Option<&Event>) {
         let Some(event) = event else {
             let lost =
                 || Outcome::new(ostler::Cause::Protocol, "The session ended without a word.");
-            return self.end(self.desk.over.clone().unwrap_or_else(lost));
+            return self.end(self.state.ended.clone().unwrap_or_else(lost));
         };
-        if self.desk.leaving != Some(Leaving::Ended) {
-            self.tell(event, When::Now);
+        if self.state.closing != Some(Closing::Ended) {
+            self.send_updates(event, When::Live);
         }
         match &event.kind {
             EventKind::TurnStarted(turn) => {
-                self.desk.is_ours = turn.origin == Origin::Caller;
+                self.state.is_ours = turn.origin == Origin::Caller;
                 // It was cancelled before it had begun.
-                if self.desk.is_ours
+                if self.state.is_ours
                     && self
-                        .desk
+                        .state
                         .prompt
                         .as_ref()
                         .is_some_and(|prompt| prompt.is_cancelled)
@@ -476,21 +483,21 @@ impl EditorSession {
                     interrupt(self.session.interrupt());
                 }
             }
-            EventKind::TurnEnded(turn) if std::mem::take(&mut self.desk.is_ours) => {
+            EventKind::TurnEnded(turn) if std::mem::take(&mut self.state.is_ours) => {
                 let is_cancelled = self
-                    .desk
+                    .state
                     .prompt
                     .as_ref()
                     .is_some_and(|prompt| prompt.is_cancelled);
                 self.answer(&match is_cancelled {
-                    true => Ok(ending::cancelled(turn.usage.clone())),
-                    false => ending::ending(&turn.outcome, &turn.text, turn.usage.clone()),
+                    true => Ok(stop_reason::cancelled(turn.usage.clone())),
+                    false => stop_reason::response(&turn.outcome, &turn.text, turn.usage.clone()),
                 });
             }
             EventKind::Refused(refused) if refused.request == "send" => {
                 self.answer(&Err(Failure::internal(&*refused.why, Data::default())));
             }
-            EventKind::Permission(permission) => self.ask(permission),
+            EventKind::Permission(permission) => self.on_permission(permission),
             EventKind::Notice(notice) if notice.level >= ostler::event::Level::Warning => {
                 output::tell(&format!(
                     "{}: {}",
@@ -503,64 +510,64 @@ impl EditorSession {
         }
     }
 
-    fn answer(&mut self, result: &Result<Stopped, Failure>) {
-        if let Some(prompt) = self.desk.prompt.take() {
-            self.say(wire::answer(&prompt.id, result));
+    fn answer(&mut self, result: &Result<PromptResponse, Failure>) {
+        if let Some(prompt) = self.state.prompt.take() {
+            self.send_line(wire::answer(&prompt.id, result));
         }
     }
 
     fn end(&mut self, outcome: Outcome) {
         let is_cancelled = self
-            .desk
+            .state
             .prompt
             .as_ref()
             .is_some_and(|prompt| prompt.is_cancelled);
         self.answer(&if is_cancelled {
-            Ok(ending::cancelled(None))
+            Ok(stop_reason::cancelled(None))
         } else {
-            Err(ending::failed(&outcome, ""))
+            Err(stop_reason::failed(&outcome, ""))
         });
-        self.desk.over = Some(outcome);
+        self.state.ended = Some(outcome);
     }
 
     /// Has the editor asked, or spared the question when somebody else has answered it.
-    fn ask(&mut self, permission: &Permission) {
+    fn on_permission(&mut self, permission: &Permission) {
         if permission.decision == Decision::Asked {
-            self.desk.questions += 1;
-            self.desk
-                .asked
-                .insert(self.desk.questions, permission.id.clone());
-            let options = CHOICES.map(|(id, name)| Choose {
+            self.state.questions += 1;
+            self.state
+                .queued
+                .insert(self.state.questions, permission.id.clone());
+            let options = PERMISSION_OPTIONS.map(|(id, name)| PermissionOption {
                 option_id: id,
                 name,
                 kind: id,
             });
-            let tool_call = self.telling.question(permission);
-            let question = Question {
+            let tool_call = self.updates.question(permission);
+            let question = PermissionParams {
                 session_id: &self.id,
                 tool_call,
                 options,
             };
-            let id = self.question_id(self.desk.questions);
-            return self.say(wire::request(&id, "session/request_permission", &question));
+            let id = self.question_id(self.state.questions);
+            return self.send_line(wire::request(&id, "session/request_permission", &question));
         }
         let open = self
-            .desk
-            .asked
+            .state
+            .queued
             .iter()
             .find(|(_, about)| **about == permission.id)
             .map(|(question, _)| *question);
         if let Some(question) = open {
             #[derive(Serialize)]
             #[serde(rename_all = "camelCase")]
-            struct Spared {
+            struct CancelParams {
                 request_id: String,
             }
-            self.desk.asked.remove(&question);
-            let spared = Spared {
+            self.state.queued.remove(&question);
+            let params = CancelParams {
                 request_id: self.question_id(question),
             };
-            self.say(wire::notification("$/cancel_request", &spared));
+            self.send_line(wire::notification("$/cancel_request", &params));
         }
     }
 
@@ -569,18 +576,18 @@ impl EditorSession {
         format!("{}/{question}", self.id)
     }
 
-    fn replied(&mut self, question: u64, reply: Option<&RawValue>) {
-        let Some(about) = self.desk.asked.remove(&question) else {
+    fn on_reply(&mut self, question: u64, reply: Option<&RawValue>) {
+        let Some(about) = self.state.queued.remove(&question) else {
             return;
         };
-        let (remote, answer) = (self.session.remote(), read(reply));
+        let (remote, answer) = (self.session.remote(), parse_reply(reply));
         // Whether it came in time is an event like any other.
         tokio::spawn(async move { drop(remote.answer(&about, answer).await) });
     }
 }
 
 /// The answer to a request that came too late, or was not done in time.
-fn late(id: &Id) -> String {
+fn closing_error(id: &Id) -> String {
     let why = Failure::request("the session is being closed");
     wire::failure(
         Some(id),
@@ -589,30 +596,30 @@ fn late(id: &Id) -> String {
 }
 
 /// An interrupt happens by itself; what comes of it is the end of the turn.
-fn interrupt(asked: Interrupting) {
-    drop(asked);
+fn interrupt(queued: PendingInterrupt) {
+    drop(queued);
 }
 
 /// What a reply to a question means. Whatever is not a yes is a no.
-fn read(reply: Option<&RawValue>) -> Answer {
+fn parse_reply(reply: Option<&RawValue>) -> PermissionAnswer {
     #[derive(Default, Deserialize)]
     #[serde(default)]
-    struct Reply {
-        outcome: Chosen,
+    struct PermissionReply {
+        outcome: SelectedOption,
     }
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "camelCase")]
-    struct Chosen {
+    struct SelectedOption {
         outcome: String,
         option_id: String,
     }
-    let reply: Reply = reply
+    let reply: PermissionReply = reply
         .and_then(|reply| serde_json::from_str(reply.get()).ok())
         .unwrap_or_default();
     match (&*reply.outcome.outcome, &*reply.outcome.option_id) {
-        ("selected", "allow_once") => Answer::Allow,
-        ("selected", "allow_always") => Answer::AllowAlways,
-        _ => Answer::Deny(NO.to_owned()),
+        ("selected", "allow_once") => PermissionAnswer::Allow,
+        ("selected", "allow_always") => PermissionAnswer::AllowAlways,
+        _ => PermissionAnswer::Deny(DENIED_BY_USER.to_owned()),
     }
 }
 
@@ -621,17 +628,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_yes_is_a_yes() {
-        let of = |text: &str| read(Some(serde_json::from_str(text).unwrap()));
+    fn anything_but_an_allow_option_denies() {
+        let of = |text: &str| parse_reply(Some(serde_json::from_str(text).unwrap()));
         assert_eq!(
             of(r#"{"outcome":{"outcome":"selected","optionId":"allow_once"}}"#),
-            Answer::Allow
+            PermissionAnswer::Allow
         );
         assert_eq!(
             of(r#"{"outcome":{"outcome":"selected","optionId":"allow_always"}}"#),
-            Answer::AllowAlways
+            PermissionAnswer::AllowAlways
         );
-        let no = Answer::Deny(NO.into());
+        let no = PermissionAnswer::Deny(DENIED_BY_USER.into());
         for other in [
             r#"{"outcome":{"outcome":"selected","optionId":"reject_once"}}"#,
             r#"{"outcome":{"outcome":"selected","optionId":"allow"}}"#,
@@ -642,6 +649,6 @@ mod tests {
         ] {
             assert_eq!(of(other), no, "{other}");
         }
-        assert_eq!(read(None), no, "an error is no answer");
+        assert_eq!(parse_reply(None), no, "an error is no answer");
     }
 }

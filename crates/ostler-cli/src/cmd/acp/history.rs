@@ -25,7 +25,7 @@ pub(super) struct History {
 }
 
 /// An earlier session and everything that was said in it.
-pub(super) struct Earlier {
+pub(super) struct StoredSession {
     pub(super) continuation: Continuation,
     pub(super) history: History,
 }
@@ -40,14 +40,14 @@ pub(super) enum Continuation {
 }
 
 /// Looks up a session of this agent.
-pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<Earlier, Failure> {
-    let broken = |error| {
+pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<StoredSession, Failure> {
+    let store_failure = |error| {
         Failure::internal(
             fault(&error).outcome().message,
             super::wire::Data::default(),
         )
     };
-    let row = store.session(id).map_err(broken)?;
+    let row = store.session(id).map_err(store_failure)?;
     let row = row.ok_or_else(|| {
         Failure::unknown(format!("There is no session {id} here."))
             .hint("`ostler sessions` lists those there are; begin a new one.")
@@ -64,7 +64,7 @@ pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<Earlier,
         limit: Some(RECENT),
         ..Filter::default()
     };
-    let recent = store.sessions(&filter).map_err(broken)?;
+    let recent = store.sessions(&filter).map_err(store_failure)?;
     let mut chain = VecDeque::from([row]);
     // Forward to what went on with it, the newest first; and back to what it went on with itself.
     while let Some(next) = chain
@@ -75,7 +75,7 @@ pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<Earlier,
         chain.push_back(next.clone());
     }
     while let Some(before) = chain.front().and_then(|first| first.continues.clone()) {
-        match store.session(&before).map_err(broken)? {
+        match store.session(&before).map_err(store_failure)? {
             Some(before) if chain.len() < 2 * RECENT => chain.push_front(before),
             _ => break,
         }
@@ -86,7 +86,7 @@ pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<Earlier,
         Some(last) => Continuation::Resumed(last.session),
         None => Continuation::Empty(id.to_owned()),
     };
-    Ok(Earlier {
+    Ok(StoredSession {
         continuation,
         history: History {
             store: store.clone(),

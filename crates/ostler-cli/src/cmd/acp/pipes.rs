@@ -7,26 +7,26 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
 use crate::fault::Fault;
-use crate::output::Door;
+use crate::output::TerminalFilter;
 
 /// The longest line that is read: a prompt may bring files along.
-const LONGEST: u64 = 64 * 1024 * 1024;
+const MAX_LINE: u64 = 64 * 1024 * 1024;
 
 /// How many lines may wait on either way. What waits here leaves less to wait in the sessions, so it is little.
-const WAITING: usize = 16;
+const CHANNEL_CAPACITY: usize = 16;
 
 /// How long an editor may take to read the next line once the program ends.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A line that came in; none where it was too long.
-pub(super) type Line = Option<String>;
+pub(super) type InputLine = Option<String>;
 
 /// Reads lines from stdin until it ends.
-pub(super) fn lines() -> Result<mpsc::Receiver<Line>, Fault> {
-    let (to, lines) = mpsc::channel(WAITING);
+pub(super) fn stdin_lines() -> Result<mpsc::Receiver<InputLine>, Fault> {
+    let (to, lines) = mpsc::channel(CHANNEL_CAPACITY);
     let read = move || {
         let mut stdin = io::stdin().lock();
-        while let Ok(Some(line)) = line(&mut stdin, LONGEST) {
+        while let Ok(Some(line)) = read_line(&mut stdin, MAX_LINE) {
             if to.blocking_send(line).is_err() {
                 return;
             }
@@ -41,13 +41,13 @@ pub(super) fn lines() -> Result<mpsc::Receiver<Line>, Fault> {
 }
 
 /// The next line that is not empty, without its end; none after the last.
-fn line(from: &mut impl BufRead, longest: u64) -> io::Result<Option<Line>> {
+fn read_line(from: &mut impl BufRead, max_len: u64) -> io::Result<Option<InputLine>> {
     loop {
         let mut bytes = Vec::new();
-        if from.by_ref().take(longest).read_until(b'\n', &mut bytes)? == 0 {
+        if from.by_ref().take(max_len).read_until(b'\n', &mut bytes)? == 0 {
             return Ok(None);
         }
-        if bytes.len() as u64 == longest && bytes.last() != Some(&b'\n') {
+        if bytes.len() as u64 == max_len && bytes.last() != Some(&b'\n') {
             skip(from)?;
             return Ok(Some(None));
         }
@@ -61,10 +61,10 @@ fn line(from: &mut impl BufRead, longest: u64) -> io::Result<Option<Line>> {
 /// Passes over the rest of a line.
 fn skip(from: &mut impl BufRead) -> io::Result<()> {
     loop {
-        let there = from.fill_buf()?;
-        let end = there.iter().position(|byte| *byte == b'\n');
-        let (passed, is_over) = end.map_or((there.len(), there.is_empty()), |at| (at + 1, true));
-        from.consume(passed);
+        let buffer = from.fill_buf()?;
+        let end = buffer.iter().position(|byte| *byte == b'\n');
+        let (skipped, is_over) = end.map_or((buffer.len(), buffer.is_empty()), |at| (at + 1, true));
+        from.consume(skipped);
         if is_over {
             return Ok(());
         }
@@ -73,10 +73,10 @@ fn skip(from: &mut impl BufRead) -> io::Result<()> {
 
 /// The way to stdout. When all senders are gone, what was sent is written, and `done` says how that went.
 pub(super) fn writer() -> Result<(mpsc::Sender<String>, oneshot::Receiver<io::Result<()>>), Fault> {
-    let (to, mut lines) = mpsc::channel::<String>(WAITING);
+    let (to, mut lines) = mpsc::channel::<String>(CHANNEL_CAPACITY);
     let (tell, done) = oneshot::channel();
     let write = move || {
-        let mut stdout = io::BufWriter::new(Door::stdout());
+        let mut stdout = io::BufWriter::new(TerminalFilter::stdout());
         let mut write = || -> io::Result<()> {
             while let Some(line) = lines.blocking_recv() {
                 stdout.write_all(line.as_bytes())?;
@@ -101,19 +101,19 @@ pub(super) fn writer() -> Result<(mpsc::Sender<String>, oneshot::Receiver<io::Re
     clippy::disallowed_methods,
     reason = "how long an editor is waited for is a time of this program's own"
 )]
-pub(super) fn patience() -> Instant {
-    Instant::now() + PATIENCE
+pub(super) fn read_deadline() -> Instant {
+    Instant::now() + READ_TIMEOUT
 }
 
 /// Room for a line; none when nobody reads any more, or not until then.
-pub(super) async fn room(
+pub(super) async fn reserve(
     out: mpsc::Sender<String>,
     until: Option<Instant>,
 ) -> Option<mpsc::OwnedPermit<String>> {
-    let room = out.reserve_owned();
+    let permit = out.reserve_owned();
     match until {
-        Some(until) => tokio::time::timeout_at(until, room).await.ok()?.ok(),
-        None => room.await.ok(),
+        Some(until) => tokio::time::timeout_at(until, permit).await.ok()?.ok(),
+        None => permit.await.ok(),
     }
 }
 
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn lines_are_told_apart_whatever_their_ends() {
         let mut from = io::Cursor::new("one\r\n\n  \ntwo\n0123456789abc\nthree\n0123456789\nlast");
-        let mut read = || line(&mut from, 10).unwrap();
+        let mut read = || read_line(&mut from, 10).unwrap();
         let some = |text: &str| Some(Some(text.to_owned()));
         assert_eq!(read(), some("one"));
         assert_eq!(read(), some("two"));

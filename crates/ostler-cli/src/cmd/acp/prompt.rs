@@ -7,7 +7,7 @@ use super::wire::Failure;
 /// A piece of a prompt.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub(super) struct Piece {
+pub(super) struct ContentBlock {
     r#type: String,
     text: Option<String>,
     uri: Option<String>,
@@ -24,19 +24,19 @@ struct Resource {
 }
 
 /// The text of a prompt: links stand where they were, and what was sent along follows behind.
-pub(super) fn text(pieces: &[Piece]) -> Result<String, Failure> {
-    let (mut text, mut behind) = (String::new(), String::new());
-    for piece in pieces {
-        match (&*piece.r#type, piece) {
+pub(super) fn text(blocks: &[ContentBlock]) -> Result<String, Failure> {
+    let (mut text, mut attachments) = (String::new(), String::new());
+    for block in blocks {
+        match (&*block.r#type, block) {
             (
                 "text",
-                Piece {
+                ContentBlock {
                     text: Some(words), ..
                 },
             ) => text.push_str(words),
             (
                 "resource_link",
-                Piece {
+                ContentBlock {
                     uri: Some(uri),
                     name,
                     ..
@@ -46,7 +46,7 @@ pub(super) fn text(pieces: &[Piece]) -> Result<String, Failure> {
             }
             (
                 "resource",
-                Piece {
+                ContentBlock {
                     resource:
                         Some(Resource {
                             uri,
@@ -56,11 +56,11 @@ pub(super) fn text(pieces: &[Piece]) -> Result<String, Failure> {
                 },
             ) => {
                 text.push_str(&link(uri.rsplit('/').next().unwrap_or(uri), uri));
-                behind.push_str(&format!("\n\n<context uri=\"{uri}\">\n{words}\n</context>"));
+                attachments.push_str(&format!("\n\n<context uri=\"{uri}\">\n{words}\n</context>"));
             }
             (
                 "resource",
-                Piece {
+                ContentBlock {
                     resource: Some(Resource { uri, .. }),
                     ..
                 },
@@ -79,7 +79,7 @@ pub(super) fn text(pieces: &[Piece]) -> Result<String, Failure> {
             }
         }
     }
-    text.push_str(&behind);
+    text.push_str(&attachments);
     if text.trim().is_empty() {
         return Err(Failure::params("the prompt is empty"));
     }
@@ -103,9 +103,9 @@ mod tests {
 
     use super::*;
 
-    fn of(pieces: &Value) -> Result<String, String> {
-        let pieces: Vec<Piece> = serde_json::from_value(pieces.clone()).unwrap();
-        text(&pieces).map_err(|failure| failure.message)
+    fn of(blocks: &Value) -> Result<String, String> {
+        let blocks: Vec<ContentBlock> = serde_json::from_value(blocks.clone()).unwrap();
+        text(&blocks).map_err(|failure| failure.message)
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
     fn what_cannot_be_passed_on_is_refused() {
         let blob =
             json!({"type": "resource", "resource": {"uri": "file:///w/b.png", "blob": "AA=="}});
-        for (piece, part) in [
+        for (block, part) in [
             (
                 json!({"type": "image", "data": "AA==", "mimeType": "image/png"}),
                 "no image",
@@ -148,7 +148,7 @@ mod tests {
             (json!({"type": "film"}), "\"film\" is unknown"),
             (json!({"type": "text", "text": " "}), "empty"),
         ] {
-            let error = of(&json!([piece])).unwrap_err();
+            let error = of(&json!([block])).unwrap_err();
             assert!(error.contains(part), "{error}");
         }
         assert!(of(&json!([])).unwrap_err().contains("empty"));

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use super::wire::Id;
 
 /// How many requests may wait for a session.
-const WAITING: usize = 64;
+const MAX_WAITING: usize = 64;
 
 /// Something asked of a session.
 pub(super) enum EditorRequest {
@@ -35,67 +35,67 @@ impl EditorRequest {
 }
 
 /// A wish, and the place that it takes while it waits.
-pub(super) struct Asked {
-    pub(super) wish: EditorRequest,
-    _place: Option<OwnedSemaphorePermit>,
+pub(super) struct QueuedRequest {
+    pub(super) request: EditorRequest,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 /// Why a wish does not arrive.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum NotAsked {
+pub(super) enum SubmitError {
     /// Too many requests wait.
-    Crowded,
+    Full,
     /// The session is gone.
-    Gone,
+    Closed,
 }
 
 /// The way to a session. All wishes keep their order: a cancel is for the prompt before it.
-pub(super) struct Asking {
-    to: mpsc::UnboundedSender<Asked>,
-    room: Arc<Semaphore>,
+pub(super) struct RequestSender {
+    sender: mpsc::UnboundedSender<QueuedRequest>,
+    permits: Arc<Semaphore>,
 }
 
 /// A way to a session, and its end there. Whoever serves the session takes what comes at once, and keeps the requests until
 /// there is time for them: so nothing gathers on the way.
-pub(super) fn way() -> (Asking, mpsc::UnboundedReceiver<Asked>) {
-    let (to, inbox) = mpsc::unbounded_channel();
+pub(super) fn channel() -> (RequestSender, mpsc::UnboundedReceiver<QueuedRequest>) {
+    let (sender, inbox) = mpsc::unbounded_channel();
     (
-        Asking {
-            to,
-            room: Arc::new(Semaphore::new(WAITING)),
+        RequestSender {
+            sender,
+            permits: Arc::new(Semaphore::new(MAX_WAITING)),
         },
         inbox,
     )
 }
 
-impl Asking {
+impl RequestSender {
     /// Asks for something. Only a request can be one too many: it gets an answer either way.
-    pub(super) fn ask(&self, wish: EditorRequest) -> Result<(), NotAsked> {
-        let place = match wish.is_request() {
+    pub(super) fn submit(&self, request: EditorRequest) -> Result<(), SubmitError> {
+        let permit = match request.is_request() {
             true => Some(
-                self.room
+                self.permits
                     .clone()
                     .try_acquire_owned()
-                    .map_err(|_| NotAsked::Crowded)?,
+                    .map_err(|_| SubmitError::Full)?,
             ),
             false => None,
         };
-        self.to
-            .send(Asked {
-                wish,
-                _place: place,
+        self.sender
+            .send(QueuedRequest {
+                request,
+                _permit: permit,
             })
-            .map_err(|_| NotAsked::Gone)
+            .map_err(|_| SubmitError::Closed)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::acp::wire::{Heard, read};
+    use crate::cmd::acp::wire::{Incoming, parse};
 
     fn prompt() -> EditorRequest {
-        let Heard::Request { id, .. } = read(r#"{"id":1,"method":"m"}"#) else {
+        let Incoming::Request { id, .. } = parse(r#"{"id":1,"method":"m"}"#) else {
             panic!()
         };
         EditorRequest::Prompt(id, "hello".into())
@@ -103,27 +103,34 @@ mod tests {
 
     #[test]
     fn only_requests_can_be_too_many() {
-        let (asking, mut inbox) = way();
-        for _ in 0..WAITING {
-            assert_eq!(asking.ask(prompt()), Ok(()));
+        let (requests, mut inbox) = channel();
+        for _ in 0..MAX_WAITING {
+            assert_eq!(requests.submit(prompt()), Ok(()));
         }
-        assert_eq!(asking.ask(prompt()), Err(NotAsked::Crowded));
+        assert_eq!(requests.submit(prompt()), Err(SubmitError::Full));
         for control in [
             || EditorRequest::Cancel,
             || EditorRequest::Reply(1, None),
             || EditorRequest::End,
             || EditorRequest::Kill,
         ] {
-            assert_eq!(asking.ask(control()), Ok(()));
+            assert_eq!(requests.submit(control()), Ok(()));
         }
         // They come in their order, and what was taken makes room.
-        assert!((0..WAITING).all(|_| inbox.try_recv().is_ok_and(|asked| asked.wish.is_request())));
+        assert!((0..MAX_WAITING).all(|_| {
+            inbox
+                .try_recv()
+                .is_ok_and(|asked| asked.request.is_request())
+        }));
         assert!(matches!(
-            inbox.try_recv().map(|asked| asked.wish),
+            inbox.try_recv().map(|asked| asked.request),
             Ok(EditorRequest::Cancel)
         ));
-        assert_eq!(asking.ask(prompt()), Ok(()));
+        assert_eq!(requests.submit(prompt()), Ok(()));
         inbox.close();
-        assert_eq!(asking.ask(EditorRequest::Cancel), Err(NotAsked::Gone));
+        assert_eq!(
+            requests.submit(EditorRequest::Cancel),
+            Err(SubmitError::Closed)
+        );
     }
 }

@@ -10,24 +10,24 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::editor_session::{Done, Editor, EditorSession, Left};
+use super::editor_session::{ClosedSession, EditorSession, EditorState, EmptyResponse};
 use super::history::{self, Continuation, History};
-use super::opening::{Choice, Modes, Opening};
-use super::pipes::Line;
-use super::prompt::{self, Piece};
-use super::request::{self, Asking, EditorRequest, NotAsked};
-use super::update::Telling;
-use super::wire::{self, Data, Failure, Heard, Id};
+use super::pipes::InputLine;
+use super::prompt::{self, ContentBlock};
+use super::request::{self, EditorRequest, RequestSender, SubmitError};
+use super::session_params::{ModelOption, Modes, SessionParams};
+use super::update::UpdateMapper;
+use super::wire::{self, Data, Failure, Id, Incoming};
 use crate::args::StartArgs;
 use crate::fault::Fault;
-use crate::spec::{self, Chosen, Way};
+use crate::spec::{self, ChosenAgent, LaunchContext};
 use crate::{config, output, store, trust_review};
 
 /// How many sessions are listed.
-const LISTED: usize = 100;
+const LIST_LIMIT: usize = 100;
 
 /// How many answers may wait before no more requests are taken.
-pub(super) const CROWDED: usize = 256;
+pub(super) const QUEUE_LIMIT: usize = 256;
 
 /// What serves an editor.
 pub(super) struct Server {
@@ -43,10 +43,10 @@ pub(super) struct Server {
     /// Answers on their way to the editor.
     pub(super) queue: VecDeque<String>,
     /// Sessions by the names that the editor has for them.
-    pub(super) seats: HashMap<String, Asking>,
-    pub(super) tasks: JoinSet<Left>,
+    pub(super) sessions: HashMap<String, RequestSender>,
+    pub(super) tasks: JoinSet<ClosedSession>,
     /// What takes a moment; each gives a line.
-    pub(super) errands: JoinSet<String>,
+    pub(super) jobs: JoinSet<String>,
     /// Whether the editor shows notices.
     pub(super) notices: bool,
 }
@@ -54,68 +54,70 @@ pub(super) struct Server {
 /// What goes with a request for a session.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Named {
+struct SessionRequestParams {
     session_id: String,
-    prompt: Vec<Piece>,
+    prompt: Vec<ContentBlock>,
     mode_id: String,
     config_id: String,
     value: Option<Box<RawValue>>,
 }
 
 /// A request that is answered, or left to a session.
-type Answered = Result<Option<String>, Failure>;
+type Handled = Result<Option<String>, Failure>;
 
 impl Server {
     /// Takes a line of the editor's.
-    pub(super) fn hear(&mut self, line: Line) {
+    pub(super) fn on_line(&mut self, line: InputLine) {
         let Some(line) = line else {
             let why = Failure::request("the line is too long");
             return self.queue.push_back(wire::failure(None, &why));
         };
-        match wire::read(&line) {
-            Heard::Request { id, method, params } => {
+        match wire::parse(&line) {
+            Incoming::Request { id, method, params } => {
                 let line = match self.request(&id, &method, &params) {
                     Ok(line) => line,
                     Err(failure) => Some(wire::failure(Some(&id), &failure)),
                 };
                 self.queue.extend(line);
             }
-            Heard::Notice { method, params } if method == "session/cancel" => {
-                if let Ok(Named { session_id, .. }) = wire::params(&params) {
-                    self.wish(&session_id, EditorRequest::Cancel)
+            Incoming::Notification { method, params } if method == "session/cancel" => {
+                if let Ok(SessionRequestParams { session_id, .. }) = wire::params(&params) {
+                    self.forward(&session_id, EditorRequest::Cancel)
                         .unwrap_or_default(); // nobody waits for an answer
                 }
             }
-            Heard::Notice { .. } => {}
-            Heard::Reply { id, result } => {
+            Incoming::Notification { .. } => {}
+            Incoming::Reply { id, result } => {
                 let (session, question) = id.rsplit_once('/').unwrap_or_default();
                 if let Ok(question) = question.parse() {
-                    self.wish(session, EditorRequest::Reply(question, result))
+                    self.forward(session, EditorRequest::Reply(question, result))
                         .unwrap_or_default();
                 }
             }
-            Heard::Wrong(id, failure) => self.queue.push_back(wire::failure(id.as_ref(), &failure)),
+            Incoming::Invalid(id, failure) => {
+                self.queue.push_back(wire::failure(id.as_ref(), &failure))
+            }
         }
     }
 
     /// A session is gone. Only now is it closed: its name is free.
-    pub(super) fn left(&mut self, left: Left) {
-        self.seats.remove(&left.id);
-        self.queue.extend(left.lines);
+    pub(super) fn on_closed(&mut self, closed: ClosedSession) {
+        self.sessions.remove(&closed.id);
+        self.queue.extend(closed.lines);
     }
 
-    fn request(&mut self, id: &Id, method: &str, params: &RawValue) -> Answered {
+    fn request(&mut self, id: &Id, method: &str, params: &RawValue) -> Handled {
         match method {
             "initialize" => self.initialize(id, params),
             "authenticate" => self.authenticate(id.clone()),
             "session/new" => self.open(id, params),
             "session/load" if self.can_load() => self.load(id, params),
-            "session/resume" if self.can_load() => self.load_quietly(id, params),
+            "session/resume" if self.can_load() => self.load_without_history(id, params),
             "session/list" if self.store.is_some() => self.list(id, params),
             "session/prompt"
             | "session/set_mode"
             | "session/set_config_option"
-            | "session/close" => self.of_session(id, method, params),
+            | "session/close" => self.session_request(id, method, params),
             "session/load" | "session/resume" | "session/list" => {
                 let why = if self.store.is_some() {
                     "this agent cannot go on"
@@ -131,10 +133,10 @@ impl Server {
         }
     }
 
-    fn of_session(&mut self, id: &Id, method: &str, params: &RawValue) -> Answered {
-        let named: Named = wire::params(params)?;
+    fn session_request(&mut self, id: &Id, method: &str, params: &RawValue) -> Handled {
+        let named: SessionRequestParams = wire::params(params)?;
         let id = id.clone();
-        let wish = match method {
+        let request = match method {
             "session/prompt" => EditorRequest::Prompt(id, prompt::text(&named.prompt)?),
             "session/set_mode" => EditorRequest::SetMode(id, named.mode_id),
             "session/set_config_option" => {
@@ -146,21 +148,21 @@ impl Server {
             }
             _ => EditorRequest::Close(id),
         };
-        self.wish(&named.session_id, wish)?;
+        self.forward(&named.session_id, request)?;
         Ok(None)
     }
 
     /// Passes something on to a session.
-    fn wish(&self, session: &str, wish: EditorRequest) -> Result<(), Failure> {
+    fn forward(&self, session: &str, request: EditorRequest) -> Result<(), Failure> {
         let unknown = || {
             let why = format!("There is no session {session:?} here.");
             Failure::unknown(why)
                 .hint("session/new begins one, session/load goes on with an earlier one.")
         };
-        let seat = self.seats.get(session).ok_or_else(unknown)?;
-        seat.ask(wish).map_err(|error| match error {
-            NotAsked::Crowded => Failure::request("too many requests wait for this session"),
-            NotAsked::Gone => unknown(),
+        let editor_session = self.sessions.get(session).ok_or_else(unknown)?;
+        editor_session.submit(request).map_err(|error| match error {
+            SubmitError::Full => Failure::request("too many requests wait for this session"),
+            SubmitError::Closed => unknown(),
         })
     }
 
@@ -168,7 +170,7 @@ impl Server {
         self.store.is_some() && self.dialect.capabilities().resume
     }
 
-    fn initialize(&mut self, id: &Id, params: &RawValue) -> Answered {
+    fn initialize(&mut self, id: &Id, params: &RawValue) -> Handled {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
         struct Asked {
@@ -228,12 +230,12 @@ impl Server {
     }
 
     /// There is nothing to do but to look whether somebody has logged in meanwhile.
-    fn authenticate(&mut self, id: Id) -> Answered {
+    fn authenticate(&mut self, id: Id) -> Handled {
         let (agent, host) = (self.agent.clone(), self.host.clone());
-        self.errands.spawn(async move {
+        self.jobs.spawn(async move {
             let (message, hint) = match agent.probe(&host).await {
                 Probed::Ready { .. } | Probed::LoginUnknown { .. } => {
-                    return wire::response(&id, &Done {});
+                    return wire::response(&id, &EmptyResponse {});
                 }
                 Probed::Missing { hint, .. } => ("The agent is not installed.".to_owned(), hint),
                 Probed::NotConfigured { hint } => ("The agent is not configured.".to_owned(), hint),
@@ -260,31 +262,31 @@ impl Server {
         Ok(None)
     }
 
-    fn open(&mut self, id: &Id, params: &RawValue) -> Answered {
-        let opening: Opening = wire::params(params)?;
-        let mut seat = self.begin(&opening, None)?;
-        let line = wire::response(id, &seat.opened());
-        seat.first(line);
-        self.take_seat(seat)
+    fn open(&mut self, id: &Id, params: &RawValue) -> Handled {
+        let session_params: SessionParams = wire::params(params)?;
+        let mut editor_session = self.begin(&session_params, None)?;
+        let line = wire::response(id, &editor_session.opened());
+        editor_session.first(line);
+        self.spawn_session(editor_session)
     }
 
-    fn load(&mut self, id: &Id, params: &RawValue) -> Answered {
-        let (mut seat, history) = self.go_on(params)?;
-        seat.history = Some((id.clone(), history));
-        self.take_seat(seat)
+    fn load(&mut self, id: &Id, params: &RawValue) -> Handled {
+        let (mut editor_session, history) = self.resume(params)?;
+        editor_session.history = Some((id.clone(), history));
+        self.spawn_session(editor_session)
     }
 
-    fn load_quietly(&mut self, id: &Id, params: &RawValue) -> Answered {
-        let (mut seat, _) = self.go_on(params)?;
-        let line = wire::response(id, &seat.reopened());
-        seat.first(line);
-        self.take_seat(seat)
+    fn load_without_history(&mut self, id: &Id, params: &RawValue) -> Handled {
+        let (mut editor_session, _) = self.resume(params)?;
+        let line = wire::response(id, &editor_session.reopened());
+        editor_session.first(line);
+        self.spawn_session(editor_session)
     }
 
-    fn go_on(&mut self, params: &RawValue) -> Result<(EditorSession, History), Failure> {
-        let opening: Opening = wire::params(params)?;
-        let id = opening.session_id.clone().unwrap_or_default();
-        if self.seats.contains_key(&id) {
+    fn resume(&mut self, params: &RawValue) -> Result<(EditorSession, History), Failure> {
+        let session_params: SessionParams = wire::params(params)?;
+        let id = session_params.session_id.clone().unwrap_or_default();
+        if self.sessions.contains_key(&id) {
             return Err(Failure::request(format!(
                 "the session {id} is open here already"
             )));
@@ -294,19 +296,19 @@ impl Server {
             .as_ref()
             .ok_or_else(|| Failure::method("session/load"))?;
         let earlier = history::find(store, &id, self.agent.name())?;
-        let mut seat = self.begin(&opening, Some(earlier.continuation))?;
-        seat.id = id;
-        Ok((seat, earlier.history))
+        let mut editor_session = self.begin(&session_params, Some(earlier.continuation))?;
+        editor_session.id = id;
+        Ok((editor_session, earlier.history))
     }
 
     /// Starts the agent for a session.
     fn begin(
         &mut self,
-        opening: &Opening,
+        session_params: &SessionParams,
         from: Option<Continuation>,
     ) -> Result<EditorSession, Failure> {
-        opening.check()?;
-        let dir = opening.cwd.clone();
+        session_params.check()?;
+        let dir = session_params.cwd.clone();
         let mut args = self.args.clone();
         let follows = match from {
             Some(Continuation::Resumed(id)) => {
@@ -316,72 +318,72 @@ impl Server {
             Some(Continuation::Empty(id)) => Some(id),
             None => None,
         };
-        let way = Way {
+        let context = LaunchContext {
             prompt: String::new(),
             dir: dir.clone(),
             streaming: true,
             after_turn: AfterTurn::Wait,
             attendance: Attendance::Attended,
-            ..Way::default()
+            ..LaunchContext::default()
         };
         // A project says things about the agent too, and each session may be in another.
-        let told = || {
+        let resolved = || {
             let project = trust_review::open(
                 (args.config, &args.policy),
-                &way.dir,
+                &context.dir,
                 Attendance::Unattended,
             )?;
             let config = config::load(args.config, &project)?;
-            let chosen = Chosen {
+            let chosen = ChosenAgent {
                 name: self.name.clone(),
                 agent: self.agent.clone(),
             };
             let host = trust_review::attach(self.host.clone(), &project, &config)?;
-            let way = Way { project, ..way };
+            let context = LaunchContext { project, ..context };
             Ok((
-                spec::read(args, &config, way)?.told(&config, &chosen)?,
+                spec::build(args, &config, context)?.resolve(&config, &chosen)?,
                 host,
             ))
         };
-        let (mut spec, host) = told().map_err(|fault: Fault| refused(&fault))?;
+        let (mut spec, host) = resolved().map_err(|fault: Fault| start_failure(&fault))?;
         spec.follows = follows;
         spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
-        let dialect = spec::language(&*self.agent, &spec);
-        if let Some(remark) = opening.add_to(&mut spec.settings, dialect)? {
+        let dialect = spec::dialect_for(&*self.agent, &spec);
+        if let Some(remark) = session_params.add_to(&mut spec.settings, dialect)? {
             output::tell(&remark);
         }
         let (modes, model) = (
             Modes::of(dialect, &spec.settings),
-            Choice::of(dialect, &spec.settings),
+            ModelOption::of(dialect, &spec.settings),
         );
-        let telling = Telling::new(dialect, dir, self.notices);
+        let updates = UpdateMapper::new(dialect, dir, self.notices);
         let started = self.agent.start(&host, spec);
-        let session: Session =
-            started.map_err(|error| refused(&spec::wrong(&error, &*self.agent, "acp")))?;
-        let (_, inbox) = request::way(); // it gets its own when it takes its seat
+        let session: Session = started
+            .map_err(|error| start_failure(&spec::spec_fault(&error, &*self.agent, "acp")))?;
+        let (_, inbox) = request::channel(); // it gets its own when it takes its seat
         let (id, out) = (session.id().to_owned(), self.out.clone());
         Ok(EditorSession {
             id,
             session,
             out,
             inbox,
-            telling,
+            updates,
             modes,
             model,
             history: None,
-            desk: Editor::default(),
+            state: EditorState::default(),
         })
     }
 
-    fn take_seat(&mut self, mut seat: EditorSession) -> Answered {
-        let (asking, inbox) = request::way();
-        seat.inbox = inbox;
-        self.seats.insert(seat.id.clone(), asking);
-        self.tasks.spawn(seat.serve());
+    fn spawn_session(&mut self, mut editor_session: EditorSession) -> Handled {
+        let (requests, inbox) = request::channel();
+        editor_session.inbox = inbox;
+        self.sessions.insert(editor_session.id.clone(), requests);
+        self.tasks.spawn(editor_session.serve());
         Ok(None)
     }
 
-    fn list(&self, id: &Id, params: &RawValue) -> Answered {
+    fn list(&self, id: &Id, params: &RawValue) -> Handled {
         #[derive(Serialize)]
         struct List {
             sessions: Vec<Listed>,
@@ -405,7 +407,7 @@ impl Server {
         let filter = Filter {
             agent: Some(self.agent.name().to_owned()),
             dir,
-            limit: Some(LISTED),
+            limit: Some(LIST_LIMIT),
             ..Filter::default()
         };
         let rows = self
@@ -414,10 +416,10 @@ impl Server {
             .map(|store| store.sessions(&filter))
             .transpose();
         let rows = rows
-            .map_err(|error| refused(&store::fault(&error)))?
+            .map_err(|error| start_failure(&store::fault(&error)))?
             .unwrap_or_default();
         // The session in which its first words were said: itself, or the one that follows it.
-        let begun = |row: &SessionRow| match row.turns {
+        let first_turn = |row: &SessionRow| match row.turns {
             0 => rows
                 .iter()
                 .find(|next| next.turns > 0 && next.continues.as_deref() == Some(&*row.session))
@@ -425,12 +427,15 @@ impl Server {
             _ => Some(row.clone()),
         };
         let listed = |row: &SessionRow| {
-            let begun = begun(row)?;
+            let first_turn = first_turn(row)?;
             Some(Listed {
-                updated_at: begun.ended_at.unwrap_or(begun.began_at).to_string(),
+                updated_at: first_turn
+                    .ended_at
+                    .unwrap_or(first_turn.began_at)
+                    .to_string(),
                 session_id: row.session.clone(),
                 cwd: row.dir.clone(),
-                title: begun.prompt,
+                title: first_turn.prompt,
             })
         };
         // A continuation is found by the id of the session that it continues.
@@ -445,7 +450,7 @@ impl Server {
 }
 
 /// A session that could not be begun.
-fn refused(fault: &Fault) -> Failure {
+fn start_failure(fault: &Fault) -> Failure {
     let outcome = fault.outcome();
     let failure = Failure::params(&outcome.message);
     match outcome.hint {

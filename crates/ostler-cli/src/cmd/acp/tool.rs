@@ -8,7 +8,7 @@ use ostler::permission::{Command, ToolKind, ToolUse};
 use serde::{Deserialize, Serialize};
 
 /// The longest title.
-const TITLE: usize = 200;
+const MAX_TITLE: usize = 200;
 
 /// Tools whose names say more than their kind.
 const KINDS: &[(&str, &[&str])] = &[
@@ -34,12 +34,12 @@ const KINDS: &[(&str, &[&str])] = &[
 
 /// A tool call as an editor shows it.
 #[derive(Debug, PartialEq)]
-pub(super) struct Look {
+pub(super) struct ToolCallView {
     pub(super) title: String,
     pub(super) kind: &'static str,
     pub(super) locations: Vec<Location>,
     pub(super) diffs: Vec<Content>,
-    pub(super) plan: Vec<Entry>,
+    pub(super) plan: Vec<PlanEntry>,
 }
 
 /// A file that a tool works on.
@@ -57,7 +57,7 @@ pub(super) struct Location {
 )]
 pub(super) enum Content {
     Content {
-        content: Block,
+        content: TextBlock,
     },
     Diff {
         path: PathBuf,
@@ -69,30 +69,34 @@ pub(super) enum Content {
 /// A piece of content.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-pub(super) enum Block {
+pub(super) enum TextBlock {
     Text { text: String },
 }
 
 impl Content {
     pub(super) fn text(text: impl Into<String>) -> Self {
         Self::Content {
-            content: Block::Text { text: text.into() },
+            content: TextBlock::Text { text: text.into() },
         }
     }
 }
 
 /// A step of a plan.
 #[derive(Debug, PartialEq, Serialize)]
-pub(super) struct Entry {
+pub(super) struct PlanEntry {
     content: String,
     priority: &'static str,
     status: &'static str,
 }
 
 /// How a call of `tool` looks that wants to do this in that directory.
-pub(super) fn look(tool: &str, input: Option<&RawJson>, (wants, dir): (&ToolUse, &Path)) -> Look {
-    let said = input
-        .and_then(|input| serde_json::from_str::<Said>(input.get()).ok())
+pub(super) fn view(
+    tool: &str,
+    input: Option<&RawJson>,
+    (wants, dir): (&ToolUse, &Path),
+) -> ToolCallView {
+    let todos = input
+        .and_then(|input| serde_json::from_str::<TodoInput>(input.get()).ok())
         .unwrap_or_default();
     let paths: Vec<PathBuf> = wants.paths.iter().map(|path| dir.join(path)).collect();
     let changes = input
@@ -103,12 +107,12 @@ pub(super) fn look(tool: &str, input: Option<&RawJson>, (wants, dir): (&ToolUse,
         .filter_map(|change| diff(change, dir))
         .collect();
     let locations = paths.into_iter().map(|path| Location { path }).collect();
-    Look {
+    ToolCallView {
         title: title(tool, wants),
         kind: kind(tool, wants.kind),
         locations,
         diffs,
-        plan: said.plan(),
+        plan: todos.plan(),
     }
 }
 
@@ -132,7 +136,7 @@ fn title(tool: &str, wants: &ToolUse) -> String {
         .next()
         .filter(|line| !line.is_empty())
         .unwrap_or(tool);
-    let short: String = first.chars().take(TITLE).collect();
+    let short: String = first.chars().take(MAX_TITLE).collect();
     if short.len() < words.len() {
         format!("{short}…")
     } else {
@@ -173,7 +177,7 @@ fn diff(change: FileChange, dir: &Path) -> Option<Content> {
 /// The plan in a tool's arguments.
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Said {
+struct TodoInput {
     todos: Vec<Todo>,
 }
 
@@ -184,14 +188,14 @@ struct Todo {
     status: String,
 }
 
-impl Said {
-    fn plan(&self) -> Vec<Entry> {
+impl TodoInput {
+    fn plan(&self) -> Vec<PlanEntry> {
         let status = |word: &str| match word {
             "completed" => "completed",
             "in_progress" => "in_progress",
             _ => "pending",
         };
-        let entry = |todo: &Todo| Entry {
+        let entry = |todo: &Todo| PlanEntry {
             content: todo.content.clone(),
             priority: "medium",
             status: status(&todo.status),
@@ -206,13 +210,13 @@ mod tests {
 
     use super::*;
 
-    fn of(tool: &str, kind: ToolKind, paths: &[&str], input: &Value) -> Look {
+    fn of(tool: &str, kind: ToolKind, paths: &[&str], input: &Value) -> ToolCallView {
         let mut wants = ToolUse::of(tool, kind);
         wants.paths = paths.iter().map(|path| (*path).to_owned()).collect();
         if let Some(command) = input["command"].as_str() {
             wants.command = Some(Command::Shell(command.to_owned()));
         }
-        look(tool, Some(&RawJson::of(input)), (&wants, Path::new("/w")))
+        view(tool, Some(&RawJson::of(input)), (&wants, Path::new("/w")))
     }
 
     #[test]
@@ -269,7 +273,7 @@ mod tests {
             assert_eq!((&*look.title, look.kind), (title, kind));
         }
         let look = of("Bash", ToolKind::Execute, &[], &json!({"command": long}));
-        assert_eq!(look.title.chars().count(), TITLE + 1);
+        assert_eq!(look.title.chars().count(), MAX_TITLE + 1);
     }
 
     #[test]

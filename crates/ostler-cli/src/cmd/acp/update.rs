@@ -10,7 +10,7 @@ use ostler::event::{
 use ostler::{Event, EventKind, RawJson};
 use serde::Serialize;
 
-use super::tool::{self, Block, Content, Entry, Location, Look};
+use super::tool::{self, Content, Location, PlanEntry, TextBlock, ToolCallView};
 use crate::output;
 
 /// What an editor is told about a session.
@@ -24,11 +24,11 @@ pub(super) enum Update {
     UserMessageChunk(Chunk),
     AgentMessageChunk(Chunk),
     AgentThoughtChunk(Chunk),
-    ToolCall(Call),
+    ToolCall(ToolCallUpdate),
     #[serde(rename = "tool_call_update")]
-    ToolCallNews(Call),
+    ToolCallChanged(ToolCallUpdate),
     Plan {
-        entries: Vec<Entry>,
+        entries: Vec<PlanEntry>,
     },
     Notice {
         severity: &'static str,
@@ -40,7 +40,7 @@ pub(super) enum Update {
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Chunk {
-    content: Block,
+    content: TextBlock,
     #[serde(skip_serializing_if = "Option::is_none")]
     message_id: Option<String>,
     #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
@@ -50,7 +50,7 @@ pub(super) struct Chunk {
 /// A tool call, or what is new about it.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Call {
+pub(super) struct ToolCallUpdate {
     tool_call_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     title: Option<String>,
@@ -75,19 +75,19 @@ pub(super) struct Call {
 /// What the protocol has no word for.
 #[derive(Debug, Serialize)]
 pub(super) struct Meta {
-    ostler: Own,
+    ostler: OstlerMeta,
 }
 
 /// What Ostler adds.
 #[derive(Debug, Serialize)]
-pub(super) struct Own {
+pub(super) struct OstlerMeta {
     /// The tool call of the sub-agent that this belongs to.
     parent: String,
 }
 
 fn belongs_to(parent: Option<&String>) -> Option<Meta> {
     parent.map(|parent| Meta {
-        ostler: Own {
+        ostler: OstlerMeta {
             parent: parent.clone(),
         },
     })
@@ -96,12 +96,12 @@ fn belongs_to(parent: Option<&String>) -> Option<Meta> {
 /// Whether events happen now, or happened in an earlier session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    Now,
-    Earlier,
+    Live,
+    History,
 }
 
 /// What must be known of a session to tell about it.
-pub(super) struct Telling {
+pub(super) struct UpdateMapper {
     dialect: &'static dyn Dialect,
     /// The directory that paths begin in.
     dir: PathBuf,
@@ -111,7 +111,7 @@ pub(super) struct Telling {
     open: HashMap<String, bool>,
 }
 
-impl Telling {
+impl UpdateMapper {
     pub(super) fn new(dialect: &'static dyn Dialect, dir: PathBuf, notices: bool) -> Self {
         Self {
             dialect,
@@ -122,39 +122,43 @@ impl Telling {
     }
 
     /// What an event is to an editor. What only matters between Ostler and the agent is nothing.
-    pub(super) fn tell(&mut self, event: &Event, when: When) -> Vec<Update> {
+    pub(super) fn updates_for(&mut self, event: &Event, when: When) -> Vec<Update> {
         match &event.kind {
             EventKind::TurnStarted(TurnStarted {
                 prompt: Some(prompt),
                 ..
-            }) if when == When::Earlier => {
+            }) if when == When::History => {
                 vec![Update::UserMessageChunk(chunk(prompt, None, None))]
             }
-            EventKind::Text(text) => said(text),
-            EventKind::ToolCall(call) => self.called(call),
-            EventKind::Permission(permission) if when == When::Now => self.decided(permission),
-            EventKind::ToolResult(result) => vec![Update::ToolCallNews(self.ended(result))],
-            EventKind::Notice(notice) if when == When::Now => self.noticed(notice),
+            EventKind::Text(text) => text_update(text),
+            EventKind::ToolCall(call) => self.on_tool_call(call),
+            EventKind::Permission(permission) if when == When::Live => {
+                self.on_permission(permission)
+            }
+            EventKind::ToolResult(result) => {
+                vec![Update::ToolCallChanged(self.on_tool_result(result))]
+            }
+            EventKind::Notice(notice) if when == When::Live => self.on_notice(notice),
             _ => Vec::new(),
         }
     }
 
-    fn look(&self, name: &str, input: Option<&RawJson>) -> Look {
+    fn view(&self, name: &str, input: Option<&RawJson>) -> ToolCallView {
         let null = RawJson::null();
         let wants = self.dialect.tool_use(name, input.unwrap_or(&null));
-        tool::look(name, input, (&wants, &self.dir))
+        tool::view(name, input, (&wants, &self.dir))
     }
 
-    fn called(&mut self, call: &ToolCall) -> Vec<Update> {
-        let Look {
+    fn on_tool_call(&mut self, call: &ToolCall) -> Vec<Update> {
+        let ToolCallView {
             title,
             kind,
             locations,
             diffs,
             plan,
-        } = self.look(&call.name, Some(&call.input));
+        } = self.view(&call.name, Some(&call.input));
         self.open.insert(call.id.clone(), !diffs.is_empty());
-        let told = Update::ToolCall(Call {
+        let told = Update::ToolCall(ToolCallUpdate {
             tool_call_id: call.id.clone(),
             title: Some(title),
             name: Some(call.name.clone()),
@@ -171,7 +175,7 @@ impl Telling {
     }
 
     /// A call waits while somebody is asked about it.
-    fn decided(&self, permission: &Permission) -> Vec<Update> {
+    fn on_permission(&self, permission: &Permission) -> Vec<Update> {
         let status = match permission.decision {
             Decision::Asked => "pending",
             Decision::Allowed => "in_progress",
@@ -180,42 +184,42 @@ impl Telling {
         if !self.open.contains_key(&permission.id) {
             return Vec::new();
         }
-        vec![Update::ToolCallNews(Call {
+        vec![Update::ToolCallChanged(ToolCallUpdate {
             tool_call_id: permission.id.clone(),
             status: Some(status),
-            ..Call::default()
+            ..ToolCallUpdate::default()
         })]
     }
 
-    fn ended(&mut self, result: &ToolResult) -> Call {
+    fn on_tool_result(&mut self, result: &ToolResult) -> ToolCallUpdate {
         let shows_change = self.open.remove(&result.id).unwrap_or(false);
         // New content replaces the old: what was changed says more than that it was.
-        let keeps = shows_change && result.ok;
+        let keeps_diff = shows_change && result.ok;
         let text = || vec![Content::text(&*result.output)];
-        Call {
+        ToolCallUpdate {
             tool_call_id: result.id.clone(),
             status: Some(if result.ok { "completed" } else { "failed" }),
-            content: (!keeps && !result.output.is_empty()).then(text),
+            content: (!keeps_diff && !result.output.is_empty()).then(text),
             raw_output: result
                 .content
                 .clone()
-                .or_else(|| keeps.then(|| RawJson::string(&result.output))),
-            ..Call::default()
+                .or_else(|| keeps_diff.then(|| RawJson::string(&result.output))),
+            ..ToolCallUpdate::default()
         }
     }
 
     /// A question as the editor is asked it.
-    pub(super) fn question(&self, permission: &Permission) -> Call {
-        let Look {
+    pub(super) fn question(&self, permission: &Permission) -> ToolCallUpdate {
+        let ToolCallView {
             title,
             kind,
             locations,
             diffs,
             ..
-        } = self.look(&permission.tool, permission.input.as_ref());
+        } = self.view(&permission.tool, permission.input.as_ref());
         let why = permission.message.iter().map(|why| Content::text(&**why));
         let content: Vec<Content> = diffs.into_iter().chain(why).collect();
-        Call {
+        ToolCallUpdate {
             tool_call_id: permission.id.clone(),
             title: Some(title),
             name: Some(permission.tool.clone()),
@@ -224,11 +228,11 @@ impl Telling {
             content: (!content.is_empty()).then_some(content),
             locations: Some(locations),
             raw_input: permission.input.clone(),
-            ..Call::default()
+            ..ToolCallUpdate::default()
         }
     }
 
-    fn noticed(&self, notice: &Notice) -> Vec<Update> {
+    fn on_notice(&self, notice: &Notice) -> Vec<Update> {
         let severity = match notice.level {
             Level::Debug | Level::Info => return Vec::new(),
             Level::Warning => "warning",
@@ -246,7 +250,7 @@ impl Telling {
     }
 }
 
-fn said(text: &Text) -> Vec<Update> {
+fn text_update(text: &Text) -> Vec<Update> {
     if text.text.is_empty() {
         return Vec::new();
     }
@@ -260,7 +264,7 @@ fn said(text: &Text) -> Vec<Update> {
 
 fn chunk(text: &str, message: Option<&String>, parent: Option<&String>) -> Chunk {
     Chunk {
-        content: Block::Text {
+        content: TextBlock::Text {
             text: text.to_owned(),
         },
         message_id: message.cloned(),
@@ -276,15 +280,15 @@ mod tests {
 
     use super::*;
 
-    fn telling(notices: bool) -> Telling {
-        Telling::new(
+    fn updates(notices: bool) -> UpdateMapper {
+        UpdateMapper::new(
             Agents::builtin().get("claude").unwrap().dialect(),
             "/w".into(),
             notices,
         )
     }
 
-    fn told(telling: &mut Telling, when: When, kind: &Value) -> Vec<Value> {
+    fn told(updates: &mut UpdateMapper, when: When, kind: &Value) -> Vec<Value> {
         let kind = EventKind::from_json(&kind.to_string()).unwrap();
         let event = Event {
             seq: 1,
@@ -293,15 +297,15 @@ mod tests {
             turn: 1,
             kind,
         };
-        telling
-            .tell(&event, when)
+        updates
+            .updates_for(&event, when)
             .iter()
             .map(|update| serde_json::to_value(update).unwrap())
             .collect()
     }
 
     fn one(kind: &Value) -> Vec<Value> {
-        told(&mut telling(false), When::Now, kind)
+        told(&mut updates(false), When::Live, kind)
     }
 
     #[test]
@@ -319,7 +323,7 @@ mod tests {
     fn a_message_is_repeated_only_as_history() {
         let turn = json!({"type": "turn_started", "origin": "caller", "prompt": "hi"});
         assert!(one(&turn).is_empty());
-        let told = told(&mut telling(false), When::Earlier, &turn);
+        let told = told(&mut updates(false), When::History, &turn);
         assert_eq!(
             told,
             [
@@ -330,8 +334,8 @@ mod tests {
 
     #[test]
     fn a_tool_call_from_its_beginning_to_its_end() {
-        let mut telling = telling(false);
-        let mut tell = |kind: &Value| told(&mut telling, When::Now, kind);
+        let mut updates = updates(false);
+        let mut tell = |kind: &Value| told(&mut updates, When::Live, kind);
         let input = json!({"file_path": "a.rs", "old_string": "1", "new_string": "2"});
         let call = tell(
             &json!({"type": "tool_call", "id": "c", "name": "Edit", "input": input, "parent": null}),
@@ -367,10 +371,10 @@ mod tests {
     fn notices_only_for_those_who_want_them() {
         let notice =
             |level: &str| json!({"type": "notice", "level": level, "code": "c", "message": "m"});
-        let mut wants = telling(true);
+        let mut wants = updates(true);
         assert!(one(&notice("error")).is_empty());
-        assert!(told(&mut wants, When::Now, &notice("info")).is_empty());
-        let told = told(&mut wants, When::Now, &notice("warning"));
+        assert!(told(&mut wants, When::Live, &notice("info")).is_empty());
+        let told = told(&mut wants, When::Live, &notice("warning"));
         assert_eq!(
             told,
             [json!({"sessionUpdate": "notice", "severity": "warning", "title": "m"})]

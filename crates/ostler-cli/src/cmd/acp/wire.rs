@@ -10,7 +10,7 @@ pub(super) struct Id(Box<RawValue>);
 
 /// What the other side said.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum Incoming {
     /// It wants an answer.
     Request {
         id: Id,
@@ -18,7 +18,7 @@ pub(super) enum Heard {
         params: Box<RawValue>,
     },
     /// It wants none.
-    Notice {
+    Notification {
         method: String,
         params: Box<RawValue>,
     },
@@ -28,7 +28,7 @@ pub(super) enum Heard {
         result: Option<Box<RawValue>>,
     },
     /// It makes no sense: why, and which request it was, as far as that could be read.
-    Wrong(Option<Id>, Failure),
+    Invalid(Option<Id>, Failure),
 }
 
 /// Why a request was not carried out.
@@ -114,14 +114,14 @@ impl Failure {
 }
 
 /// A field that is there, whatever it holds. A result of null answers a request too.
-fn even_null<'de: 'a, 'a, D: serde::Deserializer<'de>>(
+fn present_even_if_null<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     from: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
 /// Reads one line.
-pub(super) fn read(line: &str) -> Heard {
+pub(super) fn parse(line: &str) -> Incoming {
     #[derive(Deserialize)]
     struct Message<'a> {
         #[serde(borrow, default)]
@@ -130,17 +130,21 @@ pub(super) fn read(line: &str) -> Heard {
         method: Option<&'a RawValue>,
         #[serde(borrow, default)]
         params: Option<&'a RawValue>,
-        #[serde(borrow, default, deserialize_with = "even_null")]
+        #[serde(borrow, default, deserialize_with = "present_even_if_null")]
         result: Option<&'a RawValue>,
-        #[serde(borrow, default, deserialize_with = "even_null")]
+        #[serde(borrow, default, deserialize_with = "present_even_if_null")]
         error: Option<&'a RawValue>,
     }
     let message: Message<'_> = match serde_json::from_str(line) {
         // Asked as well, because serde would read a list as the fields of a struct in their order.
         Ok(message) if line.trim_start().starts_with('{') => message,
         // The names of JSON-RPC were looked for and none was found in a line that is JSON all the same.
-        Err(error) if !error.is_data() => return Heard::Wrong(None, Failure::unreadable(error)),
-        _ => return Heard::Wrong(None, Failure::request("expected an object of JSON-RPC 2.0")),
+        Err(error) if !error.is_data() => {
+            return Incoming::Invalid(None, Failure::unreadable(error));
+        }
+        _ => {
+            return Incoming::Invalid(None, Failure::request("expected an object of JSON-RPC 2.0"));
+        }
     };
     let is_id =
         |id: &RawValue| id.get().starts_with(['"', '-']) || id.get().starts_with(char::is_numeric);
@@ -151,22 +155,24 @@ pub(super) fn read(line: &str) -> Heard {
             .map(|id| Id(id.to_owned()))
     };
     let params = || message.params.unwrap_or(RawValue::NULL).to_owned();
-    let is_well = message.error.is_none_or(|error| error.get() == "null");
+    let has_no_error = message.error.is_none_or(|error| error.get() == "null");
     let method = message
         .method
         .map(|method| serde_json::from_str::<String>(method.get()));
     match (method, message.id) {
-        (Some(Err(_)), _) => Heard::Wrong(known(), Failure::request("`method` is not a string")),
-        (Some(Ok(method)), None) => Heard::Notice {
+        (Some(Err(_)), _) => {
+            Incoming::Invalid(known(), Failure::request("`method` is not a string"))
+        }
+        (Some(Ok(method)), None) => Incoming::Notification {
             method,
             params: params(),
         },
-        (Some(Ok(method)), Some(id)) if is_id(id) => Heard::Request {
+        (Some(Ok(method)), Some(id)) if is_id(id) => Incoming::Request {
             id: Id(id.to_owned()),
             method,
             params: params(),
         },
-        (Some(Ok(_)), Some(_)) => Heard::Wrong(
+        (Some(Ok(_)), Some(_)) => Incoming::Invalid(
             None,
             Failure::request("`id` is neither a number nor a string"),
         ),
@@ -175,13 +181,16 @@ pub(super) fn read(line: &str) -> Heard {
             let id = id
                 .and_then(|id| serde_json::from_str(id.get()).ok())
                 .unwrap_or_default();
-            Heard::Reply {
+            Incoming::Reply {
                 id,
-                result: message.result.filter(|_| is_well).map(ToOwned::to_owned),
+                result: message
+                    .result
+                    .filter(|_| has_no_error)
+                    .map(ToOwned::to_owned),
             }
         }
         // Its id may be one of ours: repeated, it would look like the answer to something that was never asked.
-        (None, _) => Heard::Wrong(None, Failure::request("there is no `method`")),
+        (None, _) => Incoming::Invalid(None, Failure::request("there is no `method`")),
     }
 }
 
@@ -191,7 +200,7 @@ pub(super) fn params<T: serde::de::DeserializeOwned>(params: &RawValue) -> Resul
 }
 
 #[derive(Serialize)]
-struct Line<'a, P: Serialize> {
+struct Envelope<'a, P: Serialize> {
     jsonrpc: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a Id>,
@@ -205,7 +214,7 @@ struct Line<'a, P: Serialize> {
     result: Option<&'a P>,
 }
 
-impl<P: Serialize> Default for Line<'_, P> {
+impl<P: Serialize> Default for Envelope<'_, P> {
     fn default() -> Self {
         Self {
             jsonrpc: "2.0",
@@ -218,7 +227,7 @@ impl<P: Serialize> Default for Line<'_, P> {
     }
 }
 
-impl<P: Serialize> Line<'_, P> {
+impl<P: Serialize> Envelope<'_, P> {
     fn text(&self) -> String {
         // Strings, numbers and checked raw values: there is nothing in it that cannot be written.
         serde_json::to_string(self).unwrap_or_default()
@@ -227,31 +236,31 @@ impl<P: Serialize> Line<'_, P> {
 
 /// The answer to a request.
 pub(super) fn response<R: Serialize>(id: &Id, result: &R) -> String {
-    Line {
+    Envelope {
         id: Some(id),
         result: Some(result),
-        ..Line::default()
+        ..Envelope::default()
     }
     .text()
 }
 
 /// Something that wants no answer.
 pub(super) fn notification<P: Serialize>(method: &'static str, params: &P) -> String {
-    Line {
+    Envelope {
         method: Some(method),
         params: Some(params),
-        ..Line::default()
+        ..Envelope::default()
     }
     .text()
 }
 
 /// Something that wants an answer.
 pub(super) fn request<P: Serialize>(id: &str, method: &'static str, params: &P) -> String {
-    Line {
+    Envelope {
         own_id: Some(id),
         method: Some(method),
         params: Some(params),
-        ..Line::default()
+        ..Envelope::default()
     }
     .text()
 }
@@ -334,15 +343,17 @@ mod tests {
             ("", "wrong - -32700"),
         ];
         for (line, want) in table {
-            let got = match read(line) {
-                Heard::Request { id, method, params } => {
+            let got = match parse(line) {
+                Incoming::Request { id, method, params } => {
                     format!("request {} {method} {}", id.0.get(), params.get())
                 }
-                Heard::Notice { method, params } => format!("notice {method} {}", params.get()),
-                Heard::Reply { id, result } => {
+                Incoming::Notification { method, params } => {
+                    format!("notice {method} {}", params.get())
+                }
+                Incoming::Reply { id, result } => {
                     format!("reply {id} {}", result.as_ref().map_or("-", |r| r.get()))
                 }
-                Heard::Wrong(id, failure) => {
+                Incoming::Invalid(id, failure) => {
                     format!(
                         "wrong {} {}",
                         id.as_ref().map_or("-", |id| id.0.get()),
@@ -356,7 +367,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_one_line_of_json_rpc() {
-        let Heard::Request { id, .. } = read(r#"{"id":"x","method":"m"}"#) else {
+        let Incoming::Request { id, .. } = parse(r#"{"id":"x","method":"m"}"#) else {
             panic!()
         };
         assert_eq!(

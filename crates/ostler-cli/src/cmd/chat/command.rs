@@ -32,10 +32,10 @@ const COMMANDS: [(&str, &str, &str); 8] = [
 
 /// What a line asks for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum ChatInput {
     /// Nothing: the line is empty.
-    Nothing,
-    Say(String),
+    Empty,
+    Message(String),
     Help,
     Model(String),
     Permissions(String),
@@ -44,7 +44,7 @@ pub(super) enum Wish {
     Resume(String),
     Quit,
     /// It cannot be done, and this is why.
-    Wrong(String),
+    Invalid(String),
 }
 
 /// The names of the commands.
@@ -70,7 +70,7 @@ pub(super) fn help(width: usize) -> Vec<String> {
             lines.extend(parts);
         }
     }
-    lines.extend(REMARKS.iter().flat_map(|remark| wrapped(remark, 2, width)));
+    lines.extend(NOTES.iter().flat_map(|remark| wrapped(remark, 2, width)));
     lines
 }
 
@@ -81,7 +81,7 @@ const COLUMN: usize = 23;
 const NARROW: usize = 2 * COLUMN;
 
 /// What else is good to know, below the list of commands.
-const REMARKS: [&str; 4] = [
+const NOTES: [&str; 4] = [
     "A message that begins with // is sent with one slash.",
     "Enter sends; a backslash at the end of a line, or Alt-Enter, begins another line.",
     "Ctrl-C interrupts the turn; twice, it leaves.",
@@ -99,34 +99,34 @@ fn wrapped(text: &str, indent: usize, width: usize) -> Vec<String> {
 }
 
 /// Reads a line.
-pub(super) fn read(line: &str) -> Wish {
+pub(super) fn parse(line: &str) -> ChatInput {
     let trimmed = line.trim();
     if trimmed.is_empty() {
-        return Wish::Nothing;
+        return ChatInput::Empty;
     }
     if let Some(message) = trimmed.strip_prefix("//") {
-        return Wish::Say(format!("/{message}"));
+        return ChatInput::Message(format!("/{message}"));
     }
     if !trimmed.starts_with('/') {
-        return Wish::Say(trimmed.to_owned());
+        return ChatInput::Message(trimmed.to_owned());
     }
     let (name, rest) = trimmed
         .split_once(char::is_whitespace)
         .unwrap_or((trimmed, ""));
     let rest = rest.trim();
     match (name, rest) {
-        ("/help", "") => Wish::Help,
-        ("/model", _) => Wish::Model(rest.to_owned()),
-        ("/permissions", _) => Wish::Permissions(rest.to_owned()),
-        ("/usage", "") => Wish::Usage,
-        ("/status", "") => Wish::Status,
-        ("/resume", _) => Wish::Resume(rest.to_owned()),
-        ("/quit" | "/exit", "") => Wish::Quit,
-        _ => Wish::Wrong(wrong(name)),
+        ("/help", "") => ChatInput::Help,
+        ("/model", _) => ChatInput::Model(rest.to_owned()),
+        ("/permissions", _) => ChatInput::Permissions(rest.to_owned()),
+        ("/usage", "") => ChatInput::Usage,
+        ("/status", "") => ChatInput::Status,
+        ("/resume", _) => ChatInput::Resume(rest.to_owned()),
+        ("/quit" | "/exit", "") => ChatInput::Quit,
+        _ => ChatInput::Invalid(unknown_command(name)),
     }
 }
 
-fn wrong(name: &str) -> String {
+fn unknown_command(name: &str) -> String {
     if names().any(|known| known == name) {
         return format!("{name} takes nothing behind it");
     }
@@ -179,21 +179,21 @@ mod tests {
 
     #[test]
     fn lines_are_messages_or_commands() {
-        assert_eq!(read("  "), Wish::Nothing);
-        assert_eq!(read(" hi /help "), Wish::Say("hi /help".into()));
+        assert_eq!(parse("  "), ChatInput::Empty);
+        assert_eq!(parse(" hi /help "), ChatInput::Message("hi /help".into()));
         assert_eq!(
-            read("//etc is a place"),
-            Wish::Say("/etc is a place".into())
+            parse("//etc is a place"),
+            ChatInput::Message("/etc is a place".into())
         );
-        assert_eq!(read("/model  opus"), Wish::Model("opus".into()));
-        assert_eq!(read("/exit"), Wish::Quit);
+        assert_eq!(parse("/model  opus"), ChatInput::Model("opus".into()));
+        assert_eq!(parse("/exit"), ChatInput::Quit);
         for (line, want) in [
             ("/modle x", "did you mean /model?"),
             ("/mod", "/model?"),
             ("/etc", "/help lists"),
             ("/usage x", "takes nothing"),
         ] {
-            let Wish::Wrong(why) = read(line) else {
+            let ChatInput::Invalid(why) = parse(line) else {
                 panic!("{line}")
             };
             assert!(why.contains(want), "{why}");

@@ -18,7 +18,7 @@ struct State {
 
 impl Gate {
     /// From now on there is a way to print above the prompt.
-    pub(super) fn with(&self, above: Above) {
+    pub(super) fn set_printer(&self, above: Above) {
         self.state().above = Some(above);
     }
 
@@ -28,11 +28,11 @@ impl Gate {
     }
 
     /// A writer to that place, or above the prompt while it is up.
-    pub(super) fn writer(&self, place: Box<dyn Write + Send>) -> Box<dyn Write + Send> {
+    pub(super) fn writer(&self, inner: Box<dyn Write + Send>) -> Box<dyn Write + Send> {
         Box::new(Gated {
             gate: self.clone(),
-            place,
-            begun: Vec::new(),
+            inner,
+            partial_line: Vec::new(),
         })
     }
 
@@ -43,9 +43,9 @@ impl Gate {
 
 struct Gated {
     gate: Gate,
-    place: Box<dyn Write + Send>,
+    inner: Box<dyn Write + Send>,
     /// A line that has begun and waits for its end.
-    begun: Vec<u8>,
+    partial_line: Vec<u8>,
 }
 
 impl Write for Gated {
@@ -56,23 +56,24 @@ impl Write for Gated {
             is_up: true,
         } = &mut *state
         {
-            self.begun.extend_from_slice(bytes);
+            self.partial_line.extend_from_slice(bytes);
             // Only whole lines go above the prompt.
-            if let Some(end) = self.begun.iter().rposition(|byte| *byte == b'\n') {
-                let lines: Vec<u8> = self.begun.drain(..=end).collect();
+            if let Some(end) = self.partial_line.iter().rposition(|byte| *byte == b'\n') {
+                let lines: Vec<u8> = self.partial_line.drain(..=end).collect();
                 above(String::from_utf8_lossy(&lines).into_owned());
             }
             return Ok(bytes.len());
         }
         drop(state);
-        if !self.begun.is_empty() {
-            self.place.write_all(&std::mem::take(&mut self.begun))?;
+        if !self.partial_line.is_empty() {
+            self.inner
+                .write_all(&std::mem::take(&mut self.partial_line))?;
         }
-        self.place.write(bytes)
+        self.inner.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.place.flush()
+        self.inner.flush()
     }
 }
 
@@ -85,7 +86,7 @@ mod tests {
     #[test]
     fn whole_lines_go_above_the_prompt_while_it_is_up() {
         let (gate, (to, above)) = (Gate::default(), channel());
-        gate.with(Box::new(move |lines| to.send(lines).unwrap()));
+        gate.set_printer(Box::new(move |lines| to.send(lines).unwrap()));
         let mut writer = gate.writer(Box::new(io::sink()));
         writer.write_all(b"direct\n").unwrap();
         gate.set(true);

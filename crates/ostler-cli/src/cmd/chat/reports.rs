@@ -6,7 +6,7 @@ use ostler::{Agent, SessionStatus, Usage, brief};
 use ostler_store::{Filter, SessionRow, Store};
 
 use crate::output::style::DIM;
-use crate::output::{name, spent, thousands, word};
+use crate::output::{name, thousands, usage_summary, word};
 
 /// How many sessions are listed.
 const LISTED: usize = 10;
@@ -30,7 +30,7 @@ pub(super) fn usage(turn: Option<&Usage>, session: Option<&Usage>) -> Vec<String
             .iter()
             .filter_map(|(kind, n)| n.map(|n| format!("{kind} {}", thousands(n))))
             .collect();
-        lines.push(format!("  {kind:<10} {}", spent(usage)));
+        lines.push(format!("  {kind:<10} {}", usage_summary(usage)));
         lines.push(format!("  {:<10} {DIM}{}{DIM:#}", "", kinds.join(" · ")));
     }
     lines

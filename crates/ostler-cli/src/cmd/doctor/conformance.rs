@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use checks::{CHECKS, Check};
 use subject::Subject;
-use trial::{Ran, Trial};
+use trial::{Trial, TrialRun};
 
 use crate::environment;
 use crate::exit::{self, Code};
@@ -56,11 +56,11 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
         .map(|tested| tested.to_string());
     if !json {
         announce(name, version.as_deref(), tested.as_deref());
-        if !subject.left_out.is_empty() {
+        if !subject.unused.is_empty() {
             let dim = style::DIM;
             say(&format!(
                 "{dim}not used here: {}{dim:#}\n",
-                subject.left_out.join(", ")
+                subject.unused.join(", ")
             ));
         }
     }
@@ -68,7 +68,7 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
         agent: name.to_owned(),
         version,
         tested_version: tested,
-        not_used: subject.left_out.clone(),
+        not_used: subject.unused.clone(),
         conforms: true,
         checks: Vec::new(),
         drift: BTreeMap::new(),
@@ -80,7 +80,7 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
             show(&finding);
         }
         report.checks.push(finding);
-        if next == Next::Stop {
+        if next == NextStep::Stop {
             break;
         }
     }
@@ -125,8 +125,8 @@ async fn installed(subject: &Subject) -> Result<Option<String>, Fault> {
 
 /// Whether there are more checks to come.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Next {
-    GoOn,
+enum NextStep {
+    Continue,
     Stop,
 }
 
@@ -134,8 +134,8 @@ async fn try_one(
     subject: &Subject,
     check: &Check,
     drift: &mut BTreeMap<String, u32>,
-) -> (Finding, Next) {
-    let mut next = Next::GoOn;
+) -> (Finding, NextStep) {
+    let mut next = NextStep::Continue;
     if !(check.applies)(&subject.capabilities(&subject.given)) {
         return (
             Finding {
@@ -148,17 +148,17 @@ async fn try_one(
     }
     let tried = async {
         let trial = Trial::new(subject, (check.script)(subject.offline))?;
-        let ran = (check.run)(&trial).await;
-        if trial.is_astray() {
-            next = Next::Stop;
+        let run = (check.run)(&trial).await;
+        if trial.used_other_model() {
+            next = NextStep::Stop;
         }
-        let ran = ran?;
-        for notice in ran.iter().flat_map(Ran::unknown) {
+        let run = run?;
+        for notice in run.iter().flat_map(TrialRun::unknown) {
             *drift.entry(notice.message.clone()).or_default() += 1;
         }
-        let left: Vec<u32> = ran
+        let left: Vec<u32> = run
             .iter()
-            .flat_map(|ran| environment::left_of(&ran.session))
+            .flat_map(|run| environment::left_of(&run.session))
             .collect();
         if left.is_empty() {
             Ok(())

@@ -47,7 +47,7 @@ impl Unknown {
 
 /// What the sessions of the last thirty days met. No store, or one that cannot be read, has met nothing: that is not what a
 /// doctor is asked about.
-pub(super) fn met() -> Vec<UnknownMessages> {
+pub(super) fn unknown_messages() -> Vec<UnknownMessages> {
     let store = environment::state_dir().and_then(|dir| Store::open_to_read(&dir).ok());
     let since = At(environment::now().0 - RECENT);
     store
@@ -56,8 +56,8 @@ pub(super) fn met() -> Vec<UnknownMessages> {
 }
 
 /// The part of it that is an agent's.
-pub(super) fn of(agent: &str, met: &[UnknownMessages]) -> Vec<Unknown> {
-    let own = met.iter().filter(|row| row.agent == agent);
+pub(super) fn of(agent: &str, unknown_messages: &[UnknownMessages]) -> Vec<Unknown> {
+    let own = unknown_messages.iter().filter(|row| row.agent == agent);
     own.map(|row| Unknown {
         kind: row.kind.clone(),
         agent_version: row.agent_version.clone(),

@@ -5,7 +5,7 @@ use ostler_store::UnknownMessages;
 use serde::Serialize;
 
 use super::drift::{self, Unknown};
-use crate::spec::{Chosen, page};
+use crate::spec::{ChosenAgent, docs_page};
 
 /// The state of an agent. Its names are part of `doctor --json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -72,20 +72,24 @@ pub(super) struct Finding {
 
 impl Finding {
     /// What a probe and the store know of an agent.
-    pub(super) fn new(subject: &Chosen, probed: Probed, met: &[UnknownMessages]) -> Self {
+    pub(super) fn new(
+        subject: &ChosenAgent,
+        probed: Probed,
+        unknown_messages: &[UnknownMessages],
+    ) -> Self {
         let agent = &*subject.agent;
         let mut finding = Self::of(&subject.name, probed);
         let plan = agent.dialect().probe();
         finding.built_in = agent.plays();
         finding.is_program = agent.is_program();
         finding.models = agent.models().to_vec();
-        finding.docs = page(agent);
+        finding.docs = docs_page(agent);
         finding.minimum_version = plan.map(|plan| plan.minimum.to_string());
         let tested = plan.and_then(|plan| plan.tested);
         finding.tested_version = tested.map(|tested| tested.to_string());
         finding.newer_than_tested =
             tested.is_some_and(|tested| drift::is_newer(finding.version.as_deref(), tested));
-        finding.unknown_messages = drift::of(agent.name(), met);
+        finding.unknown_messages = drift::of(agent.name(), unknown_messages);
         finding.unknown_hint = (!finding.unknown_messages.is_empty()).then_some(drift::HINT);
         finding
     }

@@ -7,7 +7,7 @@ use ostler::adapter::{AgentModel, ApiModel, ModelOptions};
 use ostler::config::{Config, Field};
 use ostler::{Agent, Host, ModelAdapter, Models, Settings, Spec, keys};
 
-use super::named_model::Named;
+use super::named_model::NamedModel;
 use crate::args::{LoopArgs, Time};
 use crate::fault::Fault;
 use crate::{config, output, spec};
@@ -16,10 +16,10 @@ use crate::{config, output, spec};
 const SERVER: (&str, &str) = ("openai-api", "openai");
 
 /// What is as good as no limit, where there must be one.
-pub(super) const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
+pub(super) const UNLIMITED: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
 /// What an agent's work is about, and not how its model is asked: a loop has its own.
-const OF_AGENTS: [&str; 14] = [
+const AGENT_ONLY: [&str; 14] = [
     keys::TOOLS,
     keys::ALLOWED_TOOLS,
     keys::DISALLOWED_TOOLS,
@@ -37,29 +37,34 @@ const OF_AGENTS: [&str; 14] = [
 ];
 
 /// What the choice depends on.
-pub(super) struct Sought<'a> {
+pub(super) struct ModelContext<'a> {
     pub(super) config: &'a Config,
     pub(super) host: &'a Host,
     pub(super) args: &'a LoopArgs,
     /// The model of the loop that is gone on with.
-    pub(super) before: Option<String>,
+    pub(super) previous_model: Option<String>,
 }
 
 /// The model that was named, that of the session gone on with, or that of the agent that is there.
-pub(super) async fn choose(sought: &Sought<'_>) -> Result<Arc<dyn ModelAdapter>, Fault> {
-    let name = match sought.args.model.clone().or_else(|| sought.before.clone()) {
+pub(super) async fn choose(context: &ModelContext<'_>) -> Result<Arc<dyn ModelAdapter>, Fault> {
+    let name = match context
+        .args
+        .model
+        .clone()
+        .or_else(|| context.previous_model.clone())
+    {
         Some(name) => name,
-        None => usual(sought).await?,
+        None => default_name(context).await?,
     };
-    make(sought, &name)
+    make(context, &name)
 }
 
 /// The agent that a run would choose, as a model.
-async fn usual(sought: &Sought<'_>) -> Result<String, Fault> {
-    let Sought { config, host, .. } = sought;
+async fn default_name(context: &ModelContext<'_>) -> Result<String, Fault> {
+    let ModelContext { config, host, .. } = context;
     let chosen = match spec::configured(config) {
         Some(named) => named?,
-        None => spec::found(config, host).await?,
+        None => spec::first_usable(config, host).await?,
     };
     if chosen.agent.plays() && spec::configured(config).is_none() {
         let fault = Fault::usage(
@@ -96,7 +101,7 @@ fn names(config: &Config, host: &Host) -> String {
 }
 
 /// An agent that is asked as a model.
-struct Asked<'a> {
+struct ModelAgent<'a> {
     /// What the files call it: what they say under this name holds.
     name: &'a str,
     agent: Arc<dyn Agent>,
@@ -105,7 +110,11 @@ struct Asked<'a> {
 }
 
 /// The agent behind a name of a model, if there is one.
-fn asked<'a>(config: &Config, kind: &'a str, model: Option<&'a str>) -> Option<Asked<'a>> {
+fn model_agent<'a>(
+    config: &Config,
+    kind: &'a str,
+    model: Option<&'a str>,
+) -> Option<ModelAgent<'a>> {
     // An address says all there is to say, whatever a file calls so.
     if kind == "openai-compatible" && model.is_some_and(|model| model.contains("://")) {
         return None;
@@ -114,7 +123,7 @@ fn asked<'a>(config: &Config, kind: &'a str, model: Option<&'a str>) -> Option<A
         config
             .agent(name)
             .filter(|agent| fits(&**agent))
-            .map(|agent| Asked { name, agent, model })
+            .map(|agent| ModelAgent { name, agent, model })
     };
     let program = kind
         .strip_suffix("-cli")
@@ -132,34 +141,37 @@ fn asked<'a>(config: &Config, kind: &'a str, model: Option<&'a str>) -> Option<A
 }
 
 /// The model of that name, asked as the files say.
-fn make(sought: &Sought<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>, Fault> {
-    let Sought { config, host, .. } = sought;
+fn make(context: &ModelContext<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>, Fault> {
+    let ModelContext { config, host, .. } = context;
     let (kind, model) = name
         .split_once(':')
         .map_or((name, None), |(kind, model)| (kind, Some(model)));
-    let asked = asked(config, kind, model.filter(|model| !model.is_empty()));
+    let model_agent = model_agent(config, kind, model.filter(|model| !model.is_empty()));
     let get = |name: &str| {
         let models =
-            Models::new((*host).clone(), config.agents().clone()).patience(patience(sought));
+            Models::new((*host).clone(), config.agents().clone()).patience(reply_timeout(context));
         models
             .get(name)
             .map_err(|error| Fault::usage(error.to_string()))
     };
-    match asked {
-        Some(asked) if is_program(&*asked.agent) => program(sought, &asked),
-        Some(asked) if is_server(&*asked.agent) => server(sought, kind, &asked),
-        Some(asked) if asked.model.is_none() => get(&played(config, &asked)?),
+    match model_agent {
+        Some(model_agent) if is_program(&*model_agent.agent) => program(context, &model_agent),
+        Some(model_agent) if is_server(&*model_agent.agent) => server(context, kind, &model_agent),
+        Some(model_agent) if model_agent.model.is_none() => get(&played(config, &model_agent)?),
         _ => get(name),
     }
 }
 
 /// A program's model, with what the files say of it.
-fn program(sought: &Sought<'_>, asked: &Asked<'_>) -> Result<Arc<dyn ModelAdapter>, Fault> {
+fn program(
+    context: &ModelContext<'_>,
+    model_agent: &ModelAgent<'_>,
+) -> Result<Arc<dyn ModelAdapter>, Fault> {
     let mut given = Spec {
-        env: spec::variables(&sought.args.env)?,
+        env: spec::variables(&context.args.env)?,
         ..Spec::default()
     };
-    let model = fill(sought.config, asked, &mut given)?;
+    let model = fill(context.config, model_agent, &mut given)?;
     let real = given
         .settings
         .last(keys::MODEL)
@@ -167,7 +179,7 @@ fn program(sought: &Sought<'_>, asked: &Asked<'_>) -> Result<Arc<dyn ModelAdapte
         .map(str::to_owned);
     leave_out(
         &mut given.settings,
-        asked.agent.dialect().as_model().settings,
+        model_agent.agent.dialect().as_model().settings,
     );
     let options = ModelOptions {
         model: real,
@@ -175,12 +187,12 @@ fn program(sought: &Sought<'_>, asked: &Asked<'_>) -> Result<Arc<dyn ModelAdapte
         extra_args: given.extra_args,
         env: given.env,
         settings: given.settings,
-        timeout: patience(sought),
+        timeout: reply_timeout(context),
         ..ModelOptions::default()
     };
-    let agent = AgentModel::new(asked.agent.clone(), sought.host.clone(), options);
-    let name = with_model(&format!("{}-cli", asked.name), model.as_deref());
-    Ok(Arc::new(Named {
+    let agent = AgentModel::new(model_agent.agent.clone(), context.host.clone(), options);
+    let name = with_model(&format!("{}-cli", model_agent.name), model.as_deref());
+    Ok(Arc::new(NamedModel {
         name,
         model: Arc::new(agent),
     }))
@@ -188,29 +200,29 @@ fn program(sought: &Sought<'_>, asked: &Asked<'_>) -> Result<Arc<dyn ModelAdapte
 
 /// A model behind a server, with what the files say of it.
 fn server(
-    sought: &Sought<'_>,
+    context: &ModelContext<'_>,
     kind: &str,
-    asked: &Asked<'_>,
+    model_agent: &ModelAgent<'_>,
 ) -> Result<Arc<dyn ModelAdapter>, Fault> {
     let mut given = Spec {
-        env: spec::variables(&sought.args.env)?,
+        env: spec::variables(&context.args.env)?,
         ..Spec::default()
     };
-    let model = fill(sought.config, asked, &mut given)?;
+    let model = fill(context.config, model_agent, &mut given)?;
     let name = with_model(kind, model.as_deref());
-    let server = ApiModel::server(&name, sought.host, &given).map_err(|error| {
+    let server = ApiModel::server(&name, context.host, &given).map_err(|error| {
         Fault::usage(format!("model {name:?}: {error}"))
             .hint("docs/agents/openai-api.md says what a server needs.")
     })?;
-    Ok(Arc::new(server.timeout(patience(sought))))
+    Ok(Arc::new(server.timeout(reply_timeout(context))))
 }
 
 /// The name of a script that plays a model, with the file that is configured for it.
-fn played(config: &Config, asked: &Asked<'_>) -> Result<String, Fault> {
+fn played(config: &Config, model_agent: &ModelAgent<'_>) -> Result<String, Fault> {
     let mut given = Spec::default();
-    fill(config, asked, &mut given)?;
+    fill(config, model_agent, &mut given)?;
     Ok(with_model(
-        asked.agent.name(),
+        model_agent.agent.name(),
         given.settings.last("script"),
     ))
 }
@@ -221,26 +233,30 @@ fn with_model(name: &str, model: Option<&str>) -> String {
 
 /// Puts beneath a spec what the files say of an agent. Gives the model as it was named, by the caller or by them: what it is
 /// really called is looked up each time.
-fn fill(config: &Config, asked: &Asked<'_>, given: &mut Spec) -> Result<Option<String>, Fault> {
-    if let Some(model) = asked.model {
+fn fill(
+    config: &Config,
+    model_agent: &ModelAgent<'_>,
+    given: &mut Spec,
+) -> Result<Option<String>, Fault> {
+    if let Some(model) = model_agent.model {
         given.settings.set(keys::MODEL, model);
     }
-    let named = asked.model.map(str::to_owned);
-    let Some(defaults) = config.defaults(asked.name) else {
+    let named = model_agent.model.map(str::to_owned);
+    let Some(defaults) = config.defaults(model_agent.name) else {
         return Ok(named);
     };
-    let remarks = spec::filled(&defaults, given)?;
+    let remarks = spec::fill_defaults(&defaults, given)?;
     remarks.iter().for_each(|remark| output::tell(remark));
-    let usual = defaults
+    let default_name = defaults
         .entries()
         .get(&Field::Model)
         .map(|entry| entry.value.text().to_owned());
-    Ok(named.or(usual).filter(|model| !model.is_empty()))
+    Ok(named.or(default_name).filter(|model| !model.is_empty()))
 }
 
 /// Leaves out what is about an agent's own work, and what would undo the settings that make a plain model of it.
 fn leave_out(settings: &mut Settings, plain: &[(&str, &str)]) {
-    OF_AGENTS.iter().for_each(|key| settings.remove(key));
+    AGENT_ONLY.iter().for_each(|key| settings.remove(key));
     let several = |key: &str| plain.iter().filter(|(known, _)| *known == key).count() > 1;
     let about = |value: &str| {
         value
@@ -266,18 +282,18 @@ fn leave_out(settings: &mut Settings, plain: &[(&str, &str)]) {
 
 /// How long one answer may take: as long as the whole, if nothing else is said. The time that tools take in the middle of it does
 /// not count.
-fn patience(sought: &Sought<'_>) -> Duration {
-    let whole = sought
+fn reply_timeout(context: &ModelContext<'_>) -> Duration {
+    let whole = context
         .args
         .limits
         .timeout
-        .map_or_else(|| sought.config.limits().wall, |Time(time)| time);
-    sought
+        .map_or_else(|| context.config.limits().wall, |Time(time)| time);
+    context
         .args
         .limits
         .reply_timeout
         .map_or(whole, |Time(time)| time)
-        .unwrap_or(FOR_EVER)
+        .unwrap_or(UNLIMITED)
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@ use ostler::adapter::{Message, ReplyFuture, Updates};
 use ostler::{ModelAdapter, ToolOffer};
 
 /// A model that is called as the files call it.
-pub(super) struct Named {
+pub(super) struct NamedModel {
     pub(super) name: String,
     pub(super) model: Arc<dyn ModelAdapter>,
 }
 
-impl Named {
-    fn same(&self, model: Arc<dyn ModelAdapter>) -> Arc<dyn ModelAdapter> {
+impl NamedModel {
+    fn wrap(&self, model: Arc<dyn ModelAdapter>) -> Arc<dyn ModelAdapter> {
         Arc::new(Self {
             name: self.name.clone(),
             model,
@@ -20,7 +20,7 @@ impl Named {
     }
 }
 
-impl ModelAdapter for Named {
+impl ModelAdapter for NamedModel {
     fn name(&self) -> &str {
         &self.name
     }
@@ -34,7 +34,7 @@ impl ModelAdapter for Named {
     }
 
     fn bind_tools(&self, tools: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
-        self.same(self.model.bind_tools(tools))
+        self.wrap(self.model.bind_tools(tools))
     }
 
     fn counts_at_the_end(&self) -> bool {
@@ -48,6 +48,6 @@ impl ModelAdapter for Named {
     fn counting_each_reply(&self) -> Option<Arc<dyn ModelAdapter>> {
         self.model
             .counting_each_reply()
-            .map(|model| self.same(model))
+            .map(|model| self.wrap(model))
     }
 }

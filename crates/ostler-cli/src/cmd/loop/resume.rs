@@ -1,7 +1,7 @@
 //! The loop that is gone on with: its model, and what it waits for.
 
 use ostler::{Cause, Event, EventKind, Log};
-use ostler_store::{Filter, SessionRow, Standing, Store};
+use ostler_store::{Filter, SessionRow, SessionStatus, Store};
 
 use crate::fault::Fault;
 use crate::spec::LOOP;
@@ -12,45 +12,45 @@ const PAGE: usize = 1000;
 
 /// What is known of an earlier loop.
 #[derive(Debug, Default)]
-pub(super) struct Before {
+pub(super) struct PreviousLoop {
     pub(super) model: Option<String>,
     /// Whether calls of it wait for approval. Whoever says no must not find them made by the next answer.
     pub(super) is_approving: bool,
 }
 
 /// Looks up the loop that is gone on with, if there is one. What is wrong with another agent's session is told elsewhere.
-pub(super) fn look(
+pub(super) fn find_previous(
     resume: Option<&str>,
-    kept: Option<&Store>,
-    is_copied: bool,
-) -> Result<Before, Fault> {
-    let (Some(id), Some(kept)) = (resume, kept) else {
-        return Ok(Before::default());
+    store: Option<&Store>,
+    is_fork: bool,
+) -> Result<PreviousLoop, Fault> {
+    let (Some(id), Some(store)) = (resume, store) else {
+        return Ok(PreviousLoop::default());
     };
-    let row = kept.look_up(id).map_err(|error| fault(&error))?;
+    let row = store.look_up(id).map_err(|error| fault(&error))?;
     let Some(row) = row.filter(|row| row.agent == LOOP) else {
-        return Ok(Before::default());
+        return Ok(PreviousLoop::default());
     };
     let mut is_approving = false;
-    if row.standing == Standing::Ended(Cause::NeedsInput) {
-        if !is_copied {
-            answered(kept, &row)?;
+    if row.status == SessionStatus::Ended(Cause::NeedsInput) {
+        if !is_fork {
+            check_unanswered(store, &row)?;
         }
-        is_approving = waits_for_approval(kept, &row.session)?;
+        is_approving = waits_for_approval(store, &row.session)?;
     }
-    Ok(Before {
+    Ok(PreviousLoop {
         model: row.model,
         is_approving,
     })
 }
 
 /// A question is answered once: a call that was approved would be made again.
-fn answered(kept: &Store, asked: &SessionRow) -> Result<(), Fault> {
+fn check_unanswered(store: &Store, asked: &SessionRow) -> Result<(), Fault> {
     let filter = Filter {
         agent: Some(LOOP.to_owned()),
         ..Filter::default()
     };
-    let mut rows = kept
+    let mut rows = store
         .sessions(&filter)
         .map_err(|error| fault(&error))?
         .into_iter();
@@ -68,10 +68,10 @@ fn answered(kept: &Store, asked: &SessionRow) -> Result<(), Fault> {
     Err(Fault::usage(message).hint(hint))
 }
 
-fn waits_for_approval(kept: &Store, session: &str) -> Result<bool, Fault> {
+fn waits_for_approval(store: &Store, session: &str) -> Result<bool, Fault> {
     let (mut next, mut last) = (1, None);
     loop {
-        let page: Vec<Event> = kept.read(session, next, PAGE).map_err(Fault::internal)?;
+        let page: Vec<Event> = store.read(session, next, PAGE).map_err(Fault::internal)?;
         let Some(end) = page.last() else { break };
         next = end.seq + 1;
         let turn = |event: Event| {

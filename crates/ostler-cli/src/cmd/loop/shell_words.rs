@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use crate::args::{LoopArgs, LoopMode, Size, Time, ToolSet};
-use crate::commands::{self, UNSAID, quoted};
+use crate::commands::{self, ELLIPSIS, quoted};
 use crate::fault::Fault;
 
 /// The words of the command that checks a loop's result.
@@ -14,7 +14,7 @@ pub(super) fn split(command: &str) -> Result<Vec<String>, Fault> {
 }
 
 /// What to type to go on with this loop, but for the session and the answer: what was typed, and above all what keeps it safe.
-pub(super) fn again(args: &LoopArgs) -> String {
+pub(super) fn resume_command(args: &LoopArgs) -> String {
     let LoopArgs {
         model,
         until,
@@ -26,7 +26,7 @@ pub(super) fn again(args: &LoopArgs) -> String {
     } = args;
     let path = |path: &Option<PathBuf>| {
         path.as_ref()
-            .map(|path| path.to_str().unwrap_or(UNSAID).to_owned())
+            .map(|path| path.to_str().unwrap_or(ELLIPSIS).to_owned())
     };
     let flags = [
         ("--model", model.clone()),
@@ -62,18 +62,18 @@ pub(super) fn again(args: &LoopArgs) -> String {
         ("--max-log-size", size(limits.sizes.max_log_size)),
         ("--max-raw-size", size(limits.sizes.max_raw_size)),
     ];
-    let several = args.set.iter().map(|set| ("--set", set.clone()));
-    let several = several.chain(
+    let repeated = args.set.iter().map(|set| ("--set", set.clone()));
+    let repeated = repeated.chain(
         args.commands
             .allow_command
             .iter()
             .map(|command| ("--allow-command", command.clone())),
     );
-    let several = several.chain(args.env.iter().map(|env| ("--env", unsaid(env))));
+    let repeated = repeated.chain(args.env.iter().map(|env| ("--env", redacted(env))));
     let flags = flags
         .into_iter()
         .filter_map(|(flag, value)| Some((flag, value?)))
-        .chain(several);
+        .chain(repeated);
     let switches = [
         ("--trust-project", policy.trust_project),
         ("--no-config", args.config.no_config),
@@ -103,15 +103,15 @@ fn flagged(flag: &str, value: &str) -> String {
     if is_shown {
         format!("{flag}{between}{}", quoted(value))
     } else {
-        format!("{flag} {UNSAID}")
+        format!("{flag} {ELLIPSIS}")
     }
 }
 
 /// A variable without its value, which may be a key.
-fn unsaid(variable: &str) -> String {
+fn redacted(variable: &str) -> String {
     variable.split_once('=').map_or_else(
         || variable.to_owned(),
-        |(name, _)| format!("{name}={UNSAID}"),
+        |(name, _)| format!("{name}={ELLIPSIS}"),
     )
 }
 
@@ -153,7 +153,7 @@ mod tests {
         else {
             panic!("it is a loop")
         };
-        again(&args)
+        resume_command(&args)
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn every_flag_of_a_loop_is_shown_again_or_has_a_reason_not_to_be() {
         // What belongs to one task or to one call, and what is shown with it: the session.
-        let once = [
+        let not_repeated = [
             "text",
             "prompt",
             "prompt_file",
@@ -195,7 +195,7 @@ mod tests {
         let looping = command.find_subcommand("loop").unwrap();
         for flag in looping
             .get_arguments()
-            .filter(|flag| !once.contains(&flag.get_id().as_str()))
+            .filter(|flag| !not_repeated.contains(&flag.get_id().as_str()))
         {
             let name = format!("--{}", flag.get_long().unwrap());
             let value = flag
@@ -249,7 +249,7 @@ mod tests {
         // What a word holds is its own affair.
         assert_eq!(words("sh -c 'a && b'"), ["sh", "-c", "a && b"]);
         let hint = split("a && b").unwrap_err().outcome().hint.unwrap();
-        let shell = hint.strip_prefix("pass it to a shell: --until ").unwrap();
+        let shell = hint.strip_prefix("run it in a shell: --until ").unwrap();
         assert_eq!(words(&words(shell)[0]), ["sh", "-c", "a && b"], "{hint}");
     }
 }

@@ -10,7 +10,7 @@ use super::each_page;
 use crate::args::{SessionsExportArgs, Transcript};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{self, Door};
+use crate::output::{self, TerminalFilter};
 use crate::store::resolve;
 
 /// Writes a session to stdout or to a file.
@@ -29,7 +29,7 @@ pub(super) fn run(store: &Store, args: &SessionsExportArgs) -> Result<Code, Faul
         Some(file) => Box::new(BufWriter::new(
             File::create(file).map_err(|error| cannot(&error))?,
         )),
-        None => Box::new(BufWriter::new(Door::stdout())),
+        None => Box::new(BufWriter::new(TerminalFilter::stdout())),
     };
     let (session, began_at) = (row.session.clone(), row.began_at);
     let mut export = Export::new(format);

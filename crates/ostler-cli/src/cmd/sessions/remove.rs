@@ -2,7 +2,7 @@
 
 use ostler::Attendance;
 use ostler::brief::short_id;
-use ostler_store::{SessionRow, Standing, Store, StoreError};
+use ostler_store::{SessionRow, SessionStatus, Store, StoreError};
 use serde_json::json;
 
 use super::size;
@@ -18,7 +18,7 @@ pub(super) fn run(store: &Store, args: &SessionsRmArgs) -> Result<Code, Fault> {
     let mut rows: Vec<SessionRow> = Vec::new();
     for id in &args.ids {
         let row = resolve(store, id)?;
-        if let Standing::Live(pid) = row.standing {
+        if let SessionStatus::Live(pid) = row.status {
             return Err(fault(&StoreError::Running {
                 session: row.session,
                 pid,
@@ -53,7 +53,7 @@ pub(super) fn run(store: &Store, args: &SessionsRmArgs) -> Result<Code, Fault> {
 }
 
 fn agreed(rows: &[SessionRow]) -> Result<bool, Fault> {
-    if ask::who() == Attendance::Unattended {
+    if ask::attendance() == Attendance::Unattended {
         return Err(Fault::usage(
             "stdin and stderr are not a terminal, so nobody can confirm the removal",
         )

@@ -9,13 +9,13 @@ use ostler::{Cause, Outcome, Status as Ending, Usage, brief};
 
 use super::super::style::{BAD, DIM, GOOD, WARN};
 use super::super::value::{is_safe_to_type, name};
-use super::{Human, Turns, span, span_of, spent};
+use super::{Human, Turns, span, span_of, usage_summary};
 
 impl Human {
     pub(super) fn ended(&mut self, ended: &Ended, id: &str) -> io::Result<()> {
         self.end_line()?;
-        if let Some(rounds) = self.rounds.take() {
-            let parts: Vec<String> = rounds
+        if let Some(loop_progress) = self.loop_progress.take() {
+            let parts: Vec<String> = loop_progress
                 .counted()
                 .into_iter()
                 .chain(self.session(id))
@@ -26,8 +26,8 @@ impl Human {
                 ended.usage.as_ref(),
                 (self.first, Some(parts)),
             )?;
-            self.ring(&ended.outcome, self.first);
-            let again = rounds.again(id, &ended.outcome);
+            self.notify_ended(&ended.outcome, self.first);
+            let again = loop_progress.again(id, &ended.outcome);
             return again.map_or(Ok(()), |again| {
                 self.aside(&format!("  {DIM}resume with: {again}{DIM:#}"))
             });
@@ -52,7 +52,7 @@ impl Human {
         let Some(outcome) = self
             .outcome
             .take()
-            .filter(|_| self.turns.is_none() && self.rounds.is_none())
+            .filter(|_| self.turns.is_none() && self.loop_progress.is_none())
         else {
             return Ok(());
         };
@@ -64,7 +64,7 @@ impl Human {
 
     fn run_ended(&mut self, outcome: &Outcome, usage: Option<&Usage>, id: &str) -> io::Result<()> {
         self.summary(outcome, usage, (self.first, self.session(id)))?;
-        self.ring(outcome, self.first);
+        self.notify_ended(outcome, self.first);
         self.how_to_resume("run", id)
     }
 
@@ -126,8 +126,8 @@ impl Human {
         let usage = ended
             .usage
             .as_ref()
-            .map(spent)
-            .filter(|spent| !spent.is_empty());
+            .map(usage_summary)
+            .filter(|usage_summary| !usage_summary.is_empty());
         let changed = self.tools.changed();
         let parts: Vec<String> = self
             .session(id)
@@ -156,12 +156,12 @@ impl Human {
             turn.usage.as_ref(),
             (since, self.session(id)),
         )?;
-        self.ring(&turn.outcome, since);
+        self.notify_ended(&turn.outcome, since);
         self.aside("") // so that the next message stands apart
     }
 
     /// Notifies whoever looked away.
-    fn ring(&mut self, outcome: &Outcome, since: Option<At>) {
+    fn notify_ended(&mut self, outcome: &Outcome, since: Option<At>) {
         let took = since
             .and_then(|since| self.now.since(since))
             .and_then(|took| u64::try_from(took).ok());
@@ -192,7 +192,11 @@ impl Human {
         } else {
             self.tools.changed()
         });
-        parts.extend(usage.map(spent).filter(|spent| !spent.is_empty()));
+        parts.extend(
+            usage
+                .map(usage_summary)
+                .filter(|usage_summary| !usage_summary.is_empty()),
+        );
         parts.extend(since.and_then(|since| self.now.since(since)).map(span_of));
         parts.extend(more);
         self.aside(&parts.join(&format!("{DIM} · {DIM:#}")))?;

@@ -17,7 +17,11 @@ fn request(id: u64, method: &str, params: &Value) -> String {
 }
 
 fn prompt(id: u64, session: &str, text: &str) -> String {
-    request(id, "session/prompt", &json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]}))
+    request(
+        id,
+        "session/prompt",
+        &json!({"sessionId": session, "prompt": [{"type": "text", "text": text}]}),
+    )
 }
 
 /// Requests that are answered with about a kilobyte each: half by the server, half by the session.
@@ -25,7 +29,11 @@ fn many(session: &str, ids: std::ops::Range<u64>) -> impl Iterator<Item = String
     let long = "x".repeat(1_000);
     ids.map(move |id| match id % 2 {
         0 => request(id, &format!("session/{long}"), &json!({})),
-        _ => request(id, "session/set_mode", &json!({"sessionId": session, "modeId": long})),
+        _ => request(
+            id,
+            "session/set_mode",
+            &json!({"sessionId": session, "modeId": long}),
+        ),
     })
 }
 
@@ -33,7 +41,12 @@ impl Raw {
     /// Says all of it at once.
     fn say_all(&mut self, lines: impl IntoIterator<Item = String>) {
         let all: String = lines.into_iter().map(|line| line + "\n").collect();
-        self.child.stdin.as_ref().unwrap().write_all(all.as_bytes()).unwrap();
+        self.child
+            .stdin
+            .as_ref()
+            .unwrap()
+            .write_all(all.as_bytes())
+            .unwrap();
     }
 
     /// The answers from here to the end, by the requests that they answer.
@@ -103,14 +116,24 @@ fn a_cancel_is_heard_in_a_crowd() {
     let long = "x".repeat(1_000);
     let params = json!({"sessionId": session, "modeId": long});
     raw.say_all((10..510).map(|id| request(id, "session/set_mode", &params)));
-    raw.say(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}).to_string());
+    raw.say(
+        &json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
+            .to_string(),
+    );
     std::thread::sleep(Duration::from_millis(300));
     drop(raw.child.stdin.take());
     let answers = raw.answers();
     check_once(&answers, (10..510).chain([2]));
-    assert_eq!(answers[&2][0]["result"]["stopReason"], "cancelled", "{:?}", answers[&2]);
+    assert_eq!(
+        answers[&2][0]["result"]["stopReason"], "cancelled",
+        "{:?}",
+        answers[&2]
+    );
     assert!(
-        answers.values().flatten().any(|answer| answer.to_string().contains("too many requests")),
+        answers
+            .values()
+            .flatten()
+            .any(|answer| answer.to_string().contains("too many requests")),
         "it was no crowd"
     );
 }
@@ -125,7 +148,10 @@ fn a_cancel_is_for_the_prompt_before_it() {
     let params = json!({"sessionId": session, "modeId": "x".repeat(1_000)});
     raw.say_all((10..370).map(|id| request(id, "session/set_mode", &params)));
     raw.say(&prompt(2, &session, "hang"));
-    raw.say(&json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}}).to_string());
+    raw.say(
+        &json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": session}})
+            .to_string(),
+    );
     let mut seen = Vec::new();
     let answer = loop {
         let heard = raw.hear();
@@ -134,7 +160,10 @@ fn a_cancel_is_for_the_prompt_before_it() {
         }
         seen.push(heard);
     };
-    assert_eq!(seen.iter().filter(|heard| heard["id"].is_u64()).count(), 360);
+    assert_eq!(
+        seen.iter().filter(|heard| heard["id"].is_u64()).count(),
+        360
+    );
     assert_eq!(answer["result"]["stopReason"], "cancelled", "{answer}");
     assert_eq!(raw.ended(), Some(0));
 }
@@ -143,12 +172,17 @@ fn a_cancel_is_for_the_prompt_before_it() {
 #[test]
 fn each_request_to_a_closing_session_is_answered_once() {
     let rig = Rig::new();
-    let mut raw = Raw::start(fake_claude(&rig, "pid-file agent\nread-user\ninit\nignore-sigterm\ndelta Hm\nhang"));
+    let mut raw = Raw::start(fake_claude(
+        &rig,
+        "pid-file agent\nread-user\ninit\nignore-sigterm\ndelta Hm\nhang",
+    ));
     let session = raw.open(rig.dir());
     raw.prompt(&session);
     let agent = rig.number("agent");
     raw.until_told("agent_message_chunk");
-    let of = |id: u64, method: &str| request(id, method, &json!({"sessionId": session, "modeId": "plan"}));
+    let of = |id: u64, method: &str| {
+        request(id, method, &json!({"sessionId": session, "modeId": "plan"}))
+    };
     raw.say(&of(3, "session/set_mode")); // the agent never answers this
     raw.say_all([
         of(4, "session/close"),
@@ -189,7 +223,11 @@ fn long_session(rig: &Rig, dir: &Path) -> String {
 #[test]
 fn a_load_that_is_cut_short_is_answered() {
     let rig = Rig::new();
-    let dir = workspace(&rig, "w", &READS.replace("Again.", &"Again and again. ".repeat(500)));
+    let dir = workspace(
+        &rig,
+        "w",
+        &READS.replace("Again.", &"Again and again. ".repeat(500)),
+    );
     let id = long_session(&rig, &dir);
     let load = json!({"sessionId": id, "cwd": dir, "mcpServers": []});
     let mut raw = Raw::start(scripted(&rig, &[]));
@@ -200,10 +238,20 @@ fn a_load_that_is_cut_short_is_answered() {
     while heard.len() < 2 {
         heard.extend(Some(raw.hear()).filter(|line| line["id"].is_u64()));
     }
-    assert_eq!((&heard[0]["id"], &heard[0]["error"]["code"]), (&json!(1), &json!(-32600)), "{heard:?}");
-    assert_eq!((&heard[1]["id"], &heard[1]["result"]), (&json!(2), &json!({})), "{heard:?}");
+    assert_eq!(
+        (&heard[0]["id"], &heard[0]["error"]["code"]),
+        (&json!(1), &json!(-32600)),
+        "{heard:?}"
+    );
+    assert_eq!(
+        (&heard[1]["id"], &heard[1]["result"]),
+        (&json!(2), &json!({})),
+        "{heard:?}"
+    );
     raw.say(&request(3, "session/load", &load));
-    let answer = std::iter::from_fn(|| Some(raw.hear())).find(|line| line["id"] == 3).unwrap();
+    let answer = std::iter::from_fn(|| Some(raw.hear()))
+        .find(|line| line["id"] == 3)
+        .unwrap();
     assert!(answer["result"].is_object(), "{answer}");
     // The same when it is the program that ends.
     raw.say(&request(4, "session/close", &json!({"sessionId": id})));
@@ -237,12 +285,20 @@ fn capabilities_are_those_of_the_language_in_use() {
     // Copilot is spoken to in ACP here, which has no setting for further directories, though Copilot's own JSON has.
     assert_eq!(offered(&["--agent", "copilot"]), (true, true, false, true));
     // OpenClaw goes on with nothing, but in ACP it does.
-    assert_eq!(offered(&["--agent", "openclaw"]), (false, false, false, false));
-    assert_eq!(offered(&["--agent", "openclaw", "--set", "transport=acp"]), (true, true, false, true));
+    assert_eq!(
+        offered(&["--agent", "openclaw"]),
+        (false, false, false, false)
+    );
+    assert_eq!(
+        offered(&["--agent", "openclaw", "--set", "transport=acp"]),
+        (true, true, false, true)
+    );
     // So a session that wants further directories begins without them.
     let mut raw = Raw::start(rig.ostler(&["acp", "--agent", "copilot", "--program", "/bin/cat"]));
-    let server = json!({"type": "http", "name": "far", "url": "http://127.0.0.1:9/x", "headers": []});
-    let params = json!({"cwd": rig.dir(), "mcpServers": [server], "additionalDirectories": ["/tmp"]});
+    let server =
+        json!({"type": "http", "name": "far", "url": "http://127.0.0.1:9/x", "headers": []});
+    let params =
+        json!({"cwd": rig.dir(), "mcpServers": [server], "additionalDirectories": ["/tmp"]});
     raw.say(&request(1, "session/new", &params));
     let answer = raw.hear();
     assert!(answer["result"]["sessionId"].is_string(), "{answer}");
@@ -256,7 +312,10 @@ mod slow {
     #[test]
     fn nobody_waits_for_ever_for_an_editor_that_does_not_read() {
         let rig = Rig::new();
-        let mut raw = Raw::start(fake_claude(&rig, "pid-file agent\nread-user\ninit\ndelta Hm\nhang"));
+        let mut raw = Raw::start(fake_claude(
+            &rig,
+            "pid-file agent\nread-user\ninit\ndelta Hm\nhang",
+        ));
         let session = raw.open(rig.dir());
         raw.prompt(&session);
         let agent = rig.number("agent");

@@ -16,7 +16,7 @@ fn a_wall_budget_that_is_over_does_not_ask_for_time_again() {
         able(),
     );
     rig.wait(48 * S).wait(12 * S);
-    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
+    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
     let d = rig.machine.deadline().unwrap();
     assert!(d > rig.now, "deadline {d:?} now {:?}", rig.now);
 }
@@ -50,7 +50,7 @@ fn what_was_allowed_always_gives_way_to_a_rule() {
             paths: vec![path.into()],
             ..ToolUse::of("Edit", ToolKind::Edit)
         };
-        Input::Asked(PermissionRequest {
+        Input::PermissionRequested(PermissionRequest {
             id: id.into(),
             call: Some(format!("c{id}")),
             input: None,
@@ -60,13 +60,13 @@ fn what_was_allowed_always_gives_way_to_a_rule() {
     };
     rig.give(ask("0", "/w/.env"));
     rig.give(ask("1", "/w/a.txt"))
-        .give(Input::Answered("c1".into(), Answer::AllowAlways));
+        .give(Input::PermissionAnswered("c1".into(), PermissionAnswer::AllowAlways));
     rig.give(ask("2", "/w/.env")).give(ask("3", "/etc/passwd"));
     let v: Vec<_> = rig
         .effects
         .iter()
         .filter_map(|e| match e {
-            Effect::Say(ToAgent::Verdict { id, verdict }) => Some((id.clone(), verdict.clone())),
+            Effect::Send(ToAgent::Verdict { id, verdict }) => Some((id.clone(), verdict.clone())),
             _ => None,
         })
         .collect();
@@ -109,7 +109,7 @@ fn a_turn_that_ends_with_its_process_has_its_budget() {
         );
         rig.give(Input::Exited(
             exit(0),
-            Some(TurnOver {
+            Some(TurnResult {
                 usage: vec![usage],
                 ..over(Cause::Completed)
             }),
@@ -133,8 +133,8 @@ fn late_usage_ends_a_session_too() {
         },
         able(),
     );
-    rig.give(Input::TurnOver(over(Cause::Completed)))
-        .give(Input::Heard(used("m", 1000)));
+    rig.give(Input::TurnEnded(over(Cause::Completed)))
+        .give(Input::Event(used("m", 1000)));
     rig.give(Input::Send("two".into()));
     assert!(
         rig.machine.turn() < 2,
@@ -173,7 +173,7 @@ fn a_failed_restart_does_not_move_the_clock() {
         },
         AfterTurn::Wait,
     );
-    rig.machine = rig.machine.able(able());
+    rig.machine = rig.machine.with_capabilities(able());
     rig.give(Input::Start)
         .give(Input::Spawned)
         .give(Input::Exited(exit(1), None));
@@ -192,7 +192,7 @@ fn a_failed_restart_does_not_move_the_clock() {
 #[test]
 fn an_agent_that_went_between_turns_does_not_spoil_the_outcome() {
     let mut rig = waiting(Limits::default(), able());
-    rig.give(Input::TurnOver(over(Cause::Completed)))
+    rig.give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Exited(exit(0), None))
         .give(Input::Stop);
     assert_eq!(rig.ended().outcome.cause, Cause::Completed);
@@ -213,13 +213,13 @@ fn questions_are_not_remembered_for_ever() {
     );
     for n in 0..50_000 {
         let id = format!("toolu_01ABCDEFGHIJKLMNOPQR{n:08}");
-        rig.give(Input::Called(
+        rig.give(Input::ToolCalled(
             id.clone(),
             ToolUse::of("Bash", ToolKind::Execute),
         ))
-        .give(Input::Heard(call(&id)));
+        .give(Input::Event(call(&id)));
         if n % 2 == 0 {
-            rig.give(Input::TurnOver(over(Cause::Completed)))
+            rig.give(Input::TurnEnded(over(Cause::Completed)))
                 .give(Input::Send("x".into()));
         }
         rig.effects.clear();
@@ -236,15 +236,15 @@ fn questions_are_not_remembered_for_ever() {
 fn a_change_at_the_start_waits_for_the_agent() {
     use crate::dialect::Change;
     let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
-    rig.machine = rig.machine.able(able());
+    rig.machine = rig.machine.with_capabilities(able());
     rig.give(Input::Send("one".into())).give(Input::Start); // Effect::Spawn: the driver has built the command line
     rig.give(Input::Change(Change::Model("m".into())))
         .give(Input::Spawned)
-        .give(Input::Heard(started()));
+        .give(Input::Event(started()));
     let said = rig
         .effects
         .iter()
-        .any(|e| matches!(e, Effect::Say(ToAgent::Change { .. })));
+        .any(|e| matches!(e, Effect::Send(ToAgent::Change { .. })));
     let claimed = rig
         .events()
         .into_iter()

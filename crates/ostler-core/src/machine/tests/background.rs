@@ -5,7 +5,7 @@ use super::*;
 fn lingering() -> Rig {
     let mut rig = Rig::working();
     rig.give(Input::Background(1))
-        .give(Input::TurnOver(over(Cause::Completed)));
+        .give(Input::TurnEnded(over(Cause::Completed)));
     rig
 }
 
@@ -15,9 +15,9 @@ fn outcome_after(after: AfterTurn, causes: &[Cause]) -> Cause {
     rig.give(Input::Background(1));
     for (n, cause) in causes.iter().enumerate() {
         if n > 0 {
-            rig.give(Input::TurnBegan);
+            rig.give(Input::TurnStarted);
         }
-        rig.give(Input::TurnOver(over(*cause)));
+        rig.give(Input::TurnEnded(over(*cause)));
     }
     rig.give(Input::Background(0))
         .give(Input::Stop)
@@ -30,20 +30,20 @@ fn outcome_after(after: AfterTurn, causes: &[Cause]) -> Cause {
 fn the_wall_limit_of_a_task_counts_from_its_beginning() {
     let mut rig = lingering();
     rig.wait(40 * 60 * S)
-        .give(Input::TurnBegan)
-        .give(Input::Heard(call("1")))
+        .give(Input::TurnStarted)
+        .give(Input::Event(call("1")))
         .wait(19 * 60 * S);
-    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
+    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
-    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
-    rig.give(Input::TurnOver(over(Cause::Interrupted)))
+    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
+    rig.give(Input::TurnEnded(over(Cause::Interrupted)))
         .give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::WallLimit);
 
     let mut rig = lingering();
     rig.wait(40 * 60 * S)
-        .give(Input::TurnBegan)
-        .give(Input::TurnOver(over(Cause::Completed)));
+        .give(Input::TurnStarted)
+        .give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.machine.deadline(), Some(60 * 60 * S));
     rig.wait(20 * 60 * S);
     assert!(rig.did(&Effect::CloseInput));
@@ -53,14 +53,14 @@ fn the_wall_limit_of_a_task_counts_from_its_beginning() {
 fn the_wall_limit_of_a_session_that_waits_is_each_turns_own() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::TurnOver(over(Cause::Completed)))
+    rig.give(Input::TurnEnded(over(Cause::Completed)))
         .wait(40 * 60 * S);
     rig.give(Input::Send("more".into()))
-        .give(Input::Heard(call("1")))
+        .give(Input::Event(call("1")))
         .wait(59 * 60 * S);
-    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
+    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
-    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
+    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn huge_limits_never_come() {
         .give(Input::Start)
         .give(Input::Spawned);
     assert_eq!(rig.machine.deadline(), None);
-    rig.give(Input::Heard(started()))
+    rig.give(Input::Event(started()))
         .give(Input::Interrupt)
         .wait(S)
         .give(Input::Stop)

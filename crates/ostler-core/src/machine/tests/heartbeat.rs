@@ -10,7 +10,7 @@ fn silent(silent: bool) -> Rig {
         ..Limits::default()
     };
     let mut rig = Rig::new(limits, AfterTurn::End);
-    rig.machine = rig.machine.able(Capabilities {
+    rig.machine = rig.machine.with_capabilities(Capabilities {
         silent,
         ..Capabilities::default()
     });
@@ -18,7 +18,7 @@ fn silent(silent: bool) -> Rig {
         Input::Send("hi".into()),
         Input::Start,
         Input::Spawned,
-        Input::Heard(started()),
+        Input::Event(started()),
     ] {
         rig.give(input);
     }
@@ -44,10 +44,10 @@ fn silence_is_told_and_not_punished() {
     let mut rig = silent(true);
     run(&mut rig, S * 95);
     assert_eq!((told(&rig), rig.machine.in_turn()), (3, true));
-    assert!(!rig.effects.contains(&Effect::Say(ToAgent::Interrupt)));
+    assert!(!rig.effects.contains(&Effect::Send(ToAgent::Interrupt)));
     run(&mut rig, S * 100);
     assert!(
-        rig.effects.contains(&Effect::Say(ToAgent::Interrupt)),
+        rig.effects.contains(&Effect::Send(ToAgent::Interrupt)),
         "the time is over"
     );
     run(&mut rig, S * 200);
@@ -62,6 +62,6 @@ fn silence_is_told_and_not_punished() {
 fn an_agent_that_speaks_is_idle_when_it_does_not() {
     let mut rig = silent(false);
     run(&mut rig, S * 10);
-    assert!(rig.effects.contains(&Effect::Say(ToAgent::Interrupt)));
+    assert!(rig.effects.contains(&Effect::Send(ToAgent::Interrupt)));
     assert_eq!(told(&rig), 0);
 }

@@ -24,18 +24,18 @@ pub(super) fn ruled(mut rig: Rig, policy: Option<Policy>, attendance: Attendance
         &mut rig.machine,
         Machine::new(Limits::default(), AfterTurn::Wait),
     );
-    rig.machine = machine.ruled(policy, "/w".into(), attendance);
+    rig.machine = machine.with_policy(policy, "/w".into(), attendance);
     rig
 }
 
 pub(super) fn waiting(limits: Limits, able: Capabilities) -> Rig {
     let mut rig = Rig::new(limits, AfterTurn::Wait);
-    rig.machine = rig.machine.able(able);
+    rig.machine = rig.machine.with_capabilities(able);
     for input in [
         Input::Send("one".into()),
         Input::Start,
         Input::Spawned,
-        Input::Heard(started()),
+        Input::Event(started()),
     ] {
         rig.give(input);
     }
@@ -71,7 +71,7 @@ fn notices(rig: &Rig, code: &str) -> usize {
 
 fn ask(id: &str, tool: &str, otherwise: Otherwise) -> Input {
     let wants = ToolUse::of(tool, ToolKind::Execute);
-    Input::Asked(PermissionRequest {
+    Input::PermissionRequested(PermissionRequest {
         id: id.into(),
         call: Some(format!("call-{id}")),
         input: None,
@@ -82,7 +82,7 @@ fn ask(id: &str, tool: &str, otherwise: Otherwise) -> Input {
 
 fn verdicts(rig: &Rig) -> Vec<(&str, &Verdict)> {
     let said = rig.effects.iter().filter_map(|effect| match effect {
-        Effect::Say(ToAgent::Verdict { id, verdict }) => Some((id.as_str(), verdict)),
+        Effect::Send(ToAgent::Verdict { id, verdict }) => Some((id.as_str(), verdict)),
         _ => None,
     });
     said.collect()
@@ -99,7 +99,7 @@ fn a_session_outlives_its_process() {
                 ..able()
             },
         );
-        rig.give(Input::TurnOver(over(Cause::Completed)));
+        rig.give(Input::TurnEnded(over(Cause::Completed)));
         assert_eq!(
             rig.did(&Effect::CloseInput),
             !many_turns,
@@ -115,10 +115,10 @@ fn a_session_outlives_its_process() {
             (2, SessionState::Starting)
         );
         rig.give(Input::Spawned);
-        assert!(rig.did(&Effect::Say(ToAgent::Prompt("two".into()))));
+        assert!(rig.did(&Effect::Send(ToAgent::Prompt("two".into()))));
     }
     let mut rig = waiting(Limits::default(), able());
-    rig.give(Input::TurnOver(over(Cause::Completed)))
+    rig.give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Exited(exit(1), None));
     assert_eq!(
         (
@@ -130,7 +130,7 @@ fn a_session_outlives_its_process() {
     );
     rig.give(Input::Send("two".into()))
         .give(Input::Spawned)
-        .give(Input::TurnOver(over(Cause::Completed)));
+        .give(Input::TurnEnded(over(Cause::Completed)));
     rig.give(Input::Stop).give(Input::Exited(exit(0), None));
     assert_eq!(
         (rig.ended().outcome.cause, spawns(&rig)),
@@ -187,12 +187,12 @@ fn questions_are_decided_by_rules_then_people_and_else_denied() {
             continue;
         }
         assert_eq!(decided.len(), 3);
-        rig.give(Input::Answered("call-4".into(), Answer::AllowAlways))
+        rig.give(Input::PermissionAnswered("call-4".into(), PermissionAnswer::AllowAlways))
             .give(ask("6", "Ask", Otherwise::Agent));
-        rig.give(Input::Answered("call-4".into(), Answer::Allow))
-            .give(Input::Answered("x".into(), Answer::Allow));
-        rig.give(Input::Withdrawn("5".into()))
-            .give(Input::Answered("call-5".into(), Answer::Allow));
+        rig.give(Input::PermissionAnswered("call-4".into(), PermissionAnswer::Allow))
+            .give(Input::PermissionAnswered("x".into(), PermissionAnswer::Allow));
+        rig.give(Input::PermissionWithdrawn("5".into()))
+            .give(Input::PermissionAnswered("call-5".into(), PermissionAnswer::Allow));
         assert_eq!(
             verdicts(&rig)[3..],
             [("4", &Verdict::Allow), ("6", &Verdict::Allow)]
@@ -223,7 +223,7 @@ fn a_question_that_is_always_a_persons_is_not_answered_by_an_allowing_rule() {
             .give(ask("2", "Bad", Otherwise::PersonAlways));
         if attendance == Attendance::Attended {
             assert_eq!(verdicts(&rig), [("2", &Verdict::Deny("no".into()))]);
-            rig.give(Input::Answered("call-1".into(), Answer::AllowAlways))
+            rig.give(Input::PermissionAnswered("call-1".into(), PermissionAnswer::AllowAlways))
                 .give(ask("3", "Good", Otherwise::PersonAlways));
             assert_eq!(
                 verdicts(&rig)[1..],
@@ -255,7 +255,7 @@ fn a_grant_covers_the_same_thing_and_no_more() {
             paths: vec![path.into()],
             ..ToolUse::of("Edit", ToolKind::Edit)
         };
-        Input::Asked(PermissionRequest {
+        Input::PermissionRequested(PermissionRequest {
             id: id.into(),
             call: None,
             input: None,
@@ -268,7 +268,7 @@ fn a_grant_covers_the_same_thing_and_no_more() {
             RawJson::parse(input).ok(),
             ToolUse::of("Fetch", ToolKind::Network),
         );
-        Input::Asked(PermissionRequest {
+        Input::PermissionRequested(PermissionRequest {
             id: id.into(),
             call: None,
             input,
@@ -277,9 +277,9 @@ fn a_grant_covers_the_same_thing_and_no_more() {
         })
     };
     rig.give(edit("1", "a.txt"))
-        .give(Input::Answered("1".into(), Answer::AllowAlways));
+        .give(Input::PermissionAnswered("1".into(), PermissionAnswer::AllowAlways));
     rig.give(other("2", "{\"url\":1}"))
-        .give(Input::Answered("2".into(), Answer::AllowAlways));
+        .give(Input::PermissionAnswered("2".into(), PermissionAnswer::AllowAlways));
     rig.give(edit("3", "a.txt"))
         .give(edit("4", "b.txt"))
         .give(edit("5", "secrets/a"));
@@ -315,12 +315,12 @@ fn a_question_can_wait_for_an_hour() {
         Attendance::Attended,
     );
     rig.give(ask("1", "Bash", Otherwise::Person)).wait(3600 * S);
-    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)));
-    rig.give(Input::Answered("call-1".into(), Answer::Allow));
+    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
+    rig.give(Input::PermissionAnswered("call-1".into(), PermissionAnswer::Allow));
     assert_eq!(verdicts(&rig), [("1", &Verdict::Allow)]);
     rig.wait(601 * S);
     assert!(
-        rig.did(&Effect::Say(ToAgent::Interrupt)),
+        rig.did(&Effect::Send(ToAgent::Interrupt)),
         "silence counts again"
     );
 }
@@ -365,19 +365,19 @@ fn budgets_warn_and_then_end_the_session() {
         ..Limits::default()
     };
     let mut rig = waiting(limits, able());
-    rig.give(Input::Heard(used("m", 79)));
+    rig.give(Input::Event(used("m", 79)));
     assert_eq!(notices(&rig, "budget_near"), 0);
-    rig.give(Input::Heard(used("m", 80)));
+    rig.give(Input::Event(used("m", 80)));
     assert_eq!(
         (
             notices(&rig, "budget_near"),
-            rig.did(&Effect::Say(ToAgent::Interrupt))
+            rig.did(&Effect::Send(ToAgent::Interrupt))
         ),
         (1, false)
     );
-    rig.give(Input::Heard(used("m", 100)));
-    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
-    rig.give(Input::TurnOver(over(Cause::Interrupted)));
+    rig.give(Input::Event(used("m", 100)));
+    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
+    rig.give(Input::TurnEnded(over(Cause::Interrupted)));
     assert_eq!(
         (rig.turn_ended().outcome.cause, rig.did(&Effect::CloseInput)),
         (Cause::Budget, true)
@@ -390,9 +390,9 @@ fn budgets_warn_and_then_end_the_session() {
         },
         able(),
     );
-    rig.give(Input::TurnOver(over(Cause::Completed)))
+    rig.give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Send("two".into()));
-    rig.give(Input::TurnOver(over(Cause::Completed)))
+    rig.give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Send("three".into()))
         .give(Input::Exited(exit(0), None));
     assert_eq!(
@@ -407,7 +407,7 @@ fn budgets_warn_and_then_end_the_session() {
         },
         able(),
     );
-    rig.give(Input::TurnOver(over(Cause::Completed)))
+    rig.give(Input::TurnEnded(over(Cause::Completed)))
         .wait(80 * S);
     assert_eq!(
         (notices(&rig, "budget_near"), rig.did(&Effect::CloseInput)),
@@ -431,22 +431,22 @@ fn the_time_of_a_frozen_agent_stands_still() {
     assert_eq!(
         (
             rig.machine.deadline(),
-            rig.did(&Effect::Say(ToAgent::Interrupt))
+            rig.did(&Effect::Send(ToAgent::Interrupt))
         ),
         (None, false)
     );
     rig.give(Input::Resume).wait(49 * S);
-    assert!(!rig.did(&Effect::Say(ToAgent::Interrupt)) && rig.did(&Effect::Thaw));
+    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)) && rig.did(&Effect::Thaw));
     rig.wait(2 * S);
-    assert!(rig.did(&Effect::Say(ToAgent::Interrupt)));
+    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
     let mut rig = waiting(Limits::default(), able());
     rig.give(Input::Freeze).give(Input::Stop);
     let order: Vec<_> = rig
         .effects
         .iter()
-        .filter(|e| matches!(e, Effect::Thaw | Effect::Say(ToAgent::Interrupt)))
+        .filter(|e| matches!(e, Effect::Thaw | Effect::Send(ToAgent::Interrupt)))
         .collect();
-    assert_eq!(order, [&Effect::Thaw, &Effect::Say(ToAgent::Interrupt)]);
+    assert_eq!(order, [&Effect::Thaw, &Effect::Send(ToAgent::Interrupt)]);
 }
 
 // A message for the turn under way goes to the agent; where that cannot be, it is refused or begins a turn.
@@ -454,10 +454,10 @@ fn the_time_of_a_frozen_agent_stands_still() {
 fn steering() {
     let mut rig = waiting(Limits::default(), able());
     rig.give(Input::Steer("left".into()));
-    assert!(rig.did(&Effect::Say(ToAgent::Steer("left".into()))) && notices(&rig, "steered") == 1);
-    rig.give(Input::TurnOver(over(Cause::Completed)))
+    assert!(rig.did(&Effect::Send(ToAgent::Steer("left".into()))) && notices(&rig, "steered") == 1);
+    rig.give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Steer("right".into()));
-    assert!(rig.did(&Effect::Say(ToAgent::Prompt("right".into()))));
+    assert!(rig.did(&Effect::Send(ToAgent::Prompt("right".into()))));
     let mut rig = waiting(
         Limits::default(),
         Capabilities {

@@ -21,13 +21,13 @@ fn results(rig: &Rig) -> Vec<(&str, bool)> {
 fn a_result_that_comes_too_late_is_only_noticed() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::Heard(call("1")))
-        .give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::Event(call("1")))
+        .give(Input::TurnEnded(over(Cause::Completed)));
     let mut late = result("1");
     if let EventKind::ToolResult(it) = &mut late {
         it.output = "ü".repeat(5000);
     }
-    rig.give(Input::Heard(late));
+    rig.give(Input::Event(late));
     assert_eq!(results(&rig), [("1", false)]);
     let events = rig.events();
     let Some(EventKind::Notice(notice)) = events.last() else {
@@ -48,14 +48,14 @@ fn a_result_that_comes_too_late_is_only_noticed() {
 fn a_call_outside_of_a_turn_gets_its_result_too() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::TurnOver(over(Cause::Completed)))
-        .give(Input::Heard(call("1")))
-        .give(Input::Heard(call("1")));
+    rig.give(Input::TurnEnded(over(Cause::Completed)))
+        .give(Input::Event(call("1")))
+        .give(Input::Event(call("1")));
     assert_eq!(results(&rig), []);
-    rig.give(Input::TurnBegan)
-        .give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::TurnStarted)
+        .give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(results(&rig), [("1", false)]);
-    rig.give(Input::Heard(call("2")))
+    rig.give(Input::Event(call("2")))
         .give(Input::Exited(exit(0), None));
     assert_eq!(results(&rig), [("1", false), ("other", false)]);
     assert_eq!(rig.words().last(), Some(&"ended"));
@@ -66,8 +66,8 @@ fn a_call_outside_of_a_turn_gets_its_result_too() {
 fn an_id_can_be_used_again() {
     let mut rig = Rig::working();
     for _ in 0..2 {
-        rig.give(Input::Heard(call("1")))
-            .give(Input::Heard(result("1")));
+        rig.give(Input::Event(call("1")))
+            .give(Input::Event(result("1")));
     }
     assert_eq!(results(&rig), [("1", true), ("1", true)]);
 }
@@ -79,12 +79,12 @@ fn many_open_calls_are_paired_in_their_order() {
         .map(|n| format!("{:x}", n * 7919 % 60_000))
         .collect();
     for id in &ids {
-        rig.give(Input::Heard(call(id)));
+        rig.give(Input::Event(call(id)));
     }
     for id in ids.iter().rev().take(30_000) {
-        rig.give(Input::Heard(result(id)));
+        rig.give(Input::Event(result(id)));
     }
-    rig.give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::TurnEnded(over(Cause::Completed)));
     let events = rig.events();
     let closed: Vec<&str> = events
         .iter()
@@ -121,9 +121,9 @@ fn a_turn_that_is_cut_keeps_what_it_used() {
     ];
     for cut in ways {
         let mut rig = Rig::working();
-        rig.give(Input::Heard(used("a", 10)))
-            .give(Input::Heard(used("a", 30)))
-            .give(Input::Heard(used("b", 5)));
+        rig.give(Input::Event(used("a", 10)))
+            .give(Input::Event(used("a", 30)))
+            .give(Input::Event(used("b", 5)));
         cut(&mut rig);
         assert_eq!(
             numbers(rig.turn_ended().usage.as_ref()),
@@ -137,11 +137,11 @@ fn a_turn_that_is_cut_keeps_what_it_used() {
 #[test]
 fn a_late_account_counts_for_the_session() {
     let mut rig = Rig::working();
-    rig.give(Input::Heard(used("a", 10)))
+    rig.give(Input::Event(used("a", 10)))
         .give(Input::Interrupt)
         .wait(5 * S);
-    rig.give(Input::Heard(used("a", 30)))
-        .give(Input::Heard(used("b", 5)));
+    rig.give(Input::Event(used("a", 30)))
+        .give(Input::Event(used("b", 5)));
     rig.give(Input::Exited(exit(1), None));
     assert_eq!(
         numbers(rig.turn_ended().usage.as_ref()),
@@ -164,17 +164,17 @@ fn an_account_replaces_what_was_heard_and_nothing_is_counted_after_it() {
             },
         )
         .reported(0.5);
-        TurnOver {
+        TurnResult {
             usage: vec![usage],
             ..over(Cause::Completed)
         }
     };
-    rig.give(Input::Heard(used("a", 10)))
-        .give(Input::TurnOver(account()))
-        .give(Input::Heard(used("a", 10)));
-    rig.give(Input::TurnBegan)
-        .give(Input::TurnOver(account()))
-        .give(Input::TurnOver(account()));
+    rig.give(Input::Event(used("a", 10)))
+        .give(Input::TurnEnded(account()))
+        .give(Input::Event(used("a", 10)));
+    rig.give(Input::TurnStarted)
+        .give(Input::TurnEnded(account()))
+        .give(Input::TurnEnded(account()));
     rig.give(Input::Stop).give(Input::Exited(exit(0), None));
     assert_eq!(
         numbers(rig.turn_ended().usage.as_ref()),
@@ -191,12 +191,12 @@ fn an_account_replaces_what_was_heard_and_nothing_is_counted_after_it() {
 fn old_calls_are_forgotten() {
     let mut rig = Rig::working();
     for n in 0..25_000 {
-        rig.give(Input::Heard(call(&n.to_string())))
-            .give(Input::Heard(result(&n.to_string())));
+        rig.give(Input::Event(call(&n.to_string())))
+            .give(Input::Event(result(&n.to_string())));
         rig.effects.clear();
     }
     let remembered = format!("{:?}", rig.machine.tools).len();
     assert!(remembered < 600_000, "{remembered} bytes");
-    rig.give(Input::Heard(result("24999")));
+    rig.give(Input::Event(result("24999")));
     assert!(rig.words().contains(&"notice") && !rig.words().contains(&"tool_result"));
 }

@@ -13,14 +13,14 @@ fn any_input() -> impl Strategy<Value = Input> {
         Just(Input::SpawnFailed(Outcome::new(Cause::Unavailable, "x"))),
         Just(Input::Send("p".into())),
         Just(Input::Activity),
-        Just(Input::Heard(started())),
-        Just(Input::Heard(text("t"))),
-        (0u8..3).prop_map(|n| Input::Heard(call(&n.to_string()))),
-        (0u8..3).prop_map(|n| Input::Heard(result(&n.to_string()))),
-        (0u8..3).prop_map(|n| Input::Heard(used(&n.to_string(), 1))),
-        Just(Input::TurnBegan),
-        Just(Input::TurnOver(over(Cause::Completed))),
-        Just(Input::TurnOver(over(Cause::Auth))),
+        Just(Input::Event(started())),
+        Just(Input::Event(text("t"))),
+        (0u8..3).prop_map(|n| Input::Event(call(&n.to_string()))),
+        (0u8..3).prop_map(|n| Input::Event(result(&n.to_string()))),
+        (0u8..3).prop_map(|n| Input::Event(used(&n.to_string(), 1))),
+        Just(Input::TurnStarted),
+        Just(Input::TurnEnded(over(Cause::Completed))),
+        Just(Input::TurnEnded(over(Cause::Auth))),
         (0usize..2).prop_map(Input::Background),
         Just(Input::Interrupt),
         Just(Input::Pause),
@@ -30,8 +30,8 @@ fn any_input() -> impl Strategy<Value = Input> {
         Just(Input::Change(crate::dialect::Change::Model("m".into()))),
         (1u64..3).prop_map(|id| Input::Changed(id, None)),
         (0u8..3).prop_map(|n| asked(&n.to_string())),
-        (0u8..3).prop_map(|n| Input::Withdrawn(n.to_string())),
-        (0u8..3).prop_map(|n| Input::Answered(n.to_string(), Answer::Allow)),
+        (0u8..3).prop_map(|n| Input::PermissionWithdrawn(n.to_string())),
+        (0u8..3).prop_map(|n| Input::PermissionAnswered(n.to_string(), PermissionAnswer::Allow)),
         Just(Input::Resume),
         Just(Input::Stop),
         Just(Input::Kill),
@@ -44,7 +44,7 @@ fn any_input() -> impl Strategy<Value = Input> {
 fn asked(id: &str) -> Input {
     let wants = crate::permission::ToolUse::of("t", crate::permission::ToolKind::Other);
     let otherwise = crate::permission::Otherwise::Person;
-    Input::Asked(crate::permission::PermissionRequest {
+    Input::PermissionRequested(crate::permission::PermissionRequest {
         id: id.into(),
         call: None,
         input: None,
@@ -87,7 +87,7 @@ proptest! {
         let after = if one_shot { AfterTurn::End } else { AfterTurn::Wait };
         let mut rig = Rig::new(limits, after);
         let able = crate::dialect::Capabilities { many_turns, resume, steer: resume, set_model: true, freeze: resume, ..Default::default() };
-        rig.machine = Machine::new(rig.machine.limits.clone(), after).able(able).ruled(None, "/w".into(), crate::spec::Attendance::Attended);
+        rig.machine = Machine::new(rig.machine.limits.clone(), after).with_capabilities(able).with_policy(None, "/w".into(), crate::spec::Attendance::Attended);
         let mut sent = 0;
         for (input, seconds) in inputs {
             rig.now += Duration::from_secs(seconds);
@@ -173,7 +173,7 @@ proptest! {
         rig.give(Input::Background(1));
         for (begins, seconds) in steps {
             rig.wait(Duration::from_secs(seconds));
-            rig.give(if begins { Input::TurnBegan } else { Input::TurnOver(over(Cause::Completed)) });
+            rig.give(if begins { Input::TurnStarted } else { Input::TurnEnded(over(Cause::Completed)) });
         }
         rig.now = rig.now.max(61 * 60 * S);
         for _ in 0..4 {

@@ -28,7 +28,7 @@ fn limited(after: AfterTurn) -> Rig {
         },
         after,
     );
-    rig.machine = Machine::new(rig.machine.limits.clone(), after).ruled(
+    rig.machine = Machine::new(rig.machine.limits.clone(), after).with_policy(
         None,
         "/w".into(),
         Attendance::Attended,
@@ -37,7 +37,7 @@ fn limited(after: AfterTurn) -> Rig {
         Input::Send("hi".into()),
         Input::Start,
         Input::Spawned,
-        Input::Heard(started()),
+        Input::Event(started()),
     ] {
         rig.give(input);
     }
@@ -54,13 +54,13 @@ type Flood = fn(usize) -> Input;
 /// Every form in which an agent can make Ostler store something.
 fn floods() -> Vec<(&'static str, Flood)> {
     vec![
-        ("text", |_| Input::Heard(text(&"t".repeat(500)))),
-        ("escaped text", |_| Input::Heard(text(&"\u{1}".repeat(100)))),
-        ("empty text", |_| Input::Heard(text(""))),
-        ("tool calls", |n| Input::Heard(call(&n.to_string()))),
+        ("text", |_| Input::Event(text(&"t".repeat(500)))),
+        ("escaped text", |_| Input::Event(text(&"\u{1}".repeat(100)))),
+        ("empty text", |_| Input::Event(text(""))),
+        ("tool calls", |n| Input::Event(call(&n.to_string()))),
         ("tool results", |n| {
             let (id, output) = (n.to_string(), "o".repeat(700));
-            Input::Heard(
+            Input::Event(
                 ToolResult {
                     id,
                     name: None,
@@ -73,7 +73,7 @@ fn floods() -> Vec<(&'static str, Flood)> {
             )
         }),
         ("unreadable lines", |_| {
-            Input::Heard(
+            Input::Event(
                 Unreadable {
                     raw: "x".repeat(300),
                     why: "no".into(),
@@ -83,16 +83,16 @@ fn floods() -> Vec<(&'static str, Flood)> {
                 .into(),
             )
         }),
-        ("the agent's notices", |_| Input::Heard(notice(300).into())),
-        ("remarks", |_| Input::Remark(notice(300))),
-        ("usage", |n| Input::Heard(used(&n.to_string(), 1))),
-        ("who it is", |_| Input::Heard(started())),
+        ("the agent's notices", |_| Input::Event(notice(300).into())),
+        ("remarks", |_| Input::Notice(notice(300))),
+        ("usage", |n| Input::Event(used(&n.to_string(), 1))),
+        ("who it is", |_| Input::Event(started())),
         ("questions", |n| {
             let (wants, input) = (
                 ToolUse::of("t", ToolKind::Other),
                 Some(RawJson::string(&"i".repeat(400))),
             );
-            Input::Asked(PermissionRequest {
+            Input::PermissionRequested(PermissionRequest {
                 id: n.to_string(),
                 call: None,
                 input,
@@ -112,7 +112,7 @@ fn a_flood_of_any_kind_ends_the_turn_and_then_the_session() {
         }
         assert!(rig.machine.is_log_full(), "{name}");
         assert!(
-            rig.did(&Effect::Say(ToAgent::Interrupt)),
+            rig.did(&Effect::Send(ToAgent::Interrupt)),
             "{name}: interrupted first"
         );
         // Its results, answers and states: each is as small as what it belongs to.
@@ -126,7 +126,7 @@ fn a_flood_of_any_kind_ends_the_turn_and_then_the_session() {
             before,
             "{name}: nothing more of the agent's is stored"
         );
-        rig.give(Input::TurnOver(over(Cause::Interrupted)))
+        rig.give(Input::TurnEnded(over(Cause::Interrupted)))
             .give(Input::Exited(exit(0), None));
         assert_eq!(rig.turn_ended().outcome.cause, Cause::OutputLimit, "{name}");
         assert_eq!(rig.ended().outcome.cause, Cause::OutputLimit, "{name}");
@@ -150,7 +150,7 @@ fn a_flood_of_any_kind_ends_the_turn_and_then_the_session() {
 fn an_agent_that_does_not_stop_is_ended() {
     let mut rig = limited(AfterTurn::End);
     for _ in 0..100 {
-        rig.give(Input::Heard(text(&"t".repeat(500))));
+        rig.give(Input::Event(text(&"t".repeat(500))));
     }
     rig.wait(5 * S);
     assert!(rig.did(&Effect::Terminate) && !rig.did(&Effect::Kill));
@@ -172,9 +172,9 @@ fn an_agent_that_does_not_stop_is_ended() {
 #[test]
 fn a_flood_between_turns_ends_the_session() {
     let mut rig = limited(AfterTurn::Wait);
-    rig.give(Input::TurnOver(over(Cause::Completed)));
+    rig.give(Input::TurnEnded(over(Cause::Completed)));
     for _ in 0..100 {
-        rig.give(Input::Heard(notice(500).into()));
+        rig.give(Input::Event(notice(500).into()));
     }
     assert!(rig.did(&Effect::CloseInput));
     rig.give(Input::Send("more".into()))
@@ -190,7 +190,7 @@ fn a_flood_between_turns_ends_the_session() {
 #[test]
 fn the_event_that_does_not_fit_is_left_out() {
     let mut rig = limited(AfterTurn::End);
-    rig.give(Input::Heard(text(&"t".repeat(60_000))));
+    rig.give(Input::Event(text(&"t".repeat(60_000))));
     assert!(
         rig.machine.is_log_full() && stored(&rig) < LIMIT,
         "{}",
@@ -202,13 +202,13 @@ fn the_event_that_does_not_fit_is_left_out() {
 fn turns_that_the_agent_adds_count_too() {
     let mut rig = limited(AfterTurn::Wait);
     for _ in 0..1000 {
-        let long = TurnOver {
+        let long = TurnResult {
             text: Some("a".repeat(300)),
             ..over(Cause::Completed)
         };
-        rig.give(Input::TurnOver(long)).give(Input::TurnBegan);
+        rig.give(Input::TurnEnded(long)).give(Input::TurnStarted);
     }
-    rig.give(Input::TurnOver(over(Cause::Interrupted)))
+    rig.give(Input::TurnEnded(over(Cause::Interrupted)))
         .give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::OutputLimit);
     let all: usize = rig
@@ -223,7 +223,7 @@ fn turns_that_the_agent_adds_count_too() {
 fn the_last_result_of_a_flood_is_trimmed() {
     let mut rig = limited(AfterTurn::End);
     for _ in 0..100 {
-        rig.give(Input::Heard(text(&"t".repeat(500))));
+        rig.give(Input::Event(text(&"t".repeat(500))));
     }
     let usage: Vec<Usage> = (0..5000)
         .map(|n| Usage::of(Some(n.to_string()), Tokens::default()))
@@ -232,7 +232,7 @@ fn the_last_result_of_a_flood_is_trimmed() {
         Some("a".repeat(1_000_000)),
         Some(RawJson::string(&"b".repeat(1_000_000))),
     );
-    rig.give(Input::TurnOver(TurnOver {
+    rig.give(Input::TurnEnded(TurnResult {
         text,
         structured,
         usage,
@@ -260,12 +260,12 @@ fn without_a_limit_nothing_is_left_out() {
         Input::Send("hi".into()),
         Input::Start,
         Input::Spawned,
-        Input::Heard(started()),
+        Input::Event(started()),
     ] {
         rig.give(input);
     }
     for _ in 0..1000 {
-        rig.give(Input::Heard(text(&"t".repeat(500))));
+        rig.give(Input::Event(text(&"t".repeat(500))));
     }
     assert_eq!(
         rig.words().iter().filter(|word| **word == "text").count(),
@@ -285,7 +285,7 @@ proptest! {
         for (at, (form, n)) in which.iter().enumerate() {
             rig.give(floods[*form].1(*n));
             if turns.contains(&at) {
-                rig.give(Input::TurnOver(over(Cause::Completed))).give(Input::Send("more".into()));
+                rig.give(Input::TurnEnded(over(Cause::Completed))).give(Input::Send("more".into()));
             }
         }
         let full = rig.machine.is_log_full();

@@ -1,4 +1,4 @@
-//! Every way a turn was seen to end, as a table.
+//! Table of every observed way for a turn to end.
 
 use super::*;
 
@@ -14,14 +14,15 @@ fn end<'a>() -> Ending<'a> {
         interrupted: false,
         denied: Vec::new(),
         denials: Denials::Fail,
-        is_ruled: false,
+        has_policy: false,
         resets_at: None,
     }
 }
 
-// P43: each shape of a result has one cause; a success that says is_error is none. S1-23, S1-24.
+// P43: each form of a result maps to one cause; a success with `is_error` is not a success. S1-23,
+// S1-24.
 #[test]
-fn every_shape_of_a_result_has_its_cause() {
+fn every_form_of_result_has_its_cause() {
     let ok = || Ending {
         is_error: false,
         terminal: "completed",
@@ -167,7 +168,7 @@ fn every_shape_of_a_result_has_its_cause() {
 
 // S4-3
 #[test]
-fn an_auth_failure_says_what_to_do() {
+fn auth_failure_has_a_hint() {
     let outcome = of_result(&Ending {
         text: "Invalid API key · Fix external API key".into(),
         status: Some(401),
@@ -183,7 +184,7 @@ fn an_auth_failure_says_what_to_do() {
 }
 
 #[test]
-fn a_rate_limit_says_when_it_ends() {
+fn rate_limit_includes_the_reset_time() {
     let resets_at = Some("2026-11-15T20:00:00.000Z".to_owned());
     let outcome = of_result(&Ending {
         status: Some(429),
@@ -193,9 +194,9 @@ fn a_rate_limit_says_when_it_ends() {
     assert_eq!(outcome.detail.unwrap().resets_at, resets_at);
 }
 
-// S3-32: what claude 2.1.325 writes to stderr when it does not start.
+// S3-32: what claude 2.1.325 writes to stderr when it fails to start.
 #[test]
-fn last_words_explain_an_exit() {
+fn stderr_explains_a_failed_start() {
     for (stderr, cause) in [
         (
             "error: unknown option '--nope'\n(Did you mean --name?)\n",
@@ -248,7 +249,7 @@ fn last_words_explain_an_exit() {
 }
 
 #[test]
-fn a_denial_by_the_policy_names_the_flag_of_the_policy() {
+fn policy_denial_hint_names_the_policy_flag() {
     let denied = Ending {
         is_error: false,
         terminal: "completed",
@@ -259,7 +260,7 @@ fn a_denial_by_the_policy_names_the_flag_of_the_policy() {
     let hint = |end: Ending<'_>| of_result(&end).hint.unwrap();
     assert!(
         hint(Ending {
-            is_ruled: true,
+            has_policy: true,
             ..denied
         })
         .starts_with("Allow the tools by a rule (--permissions")

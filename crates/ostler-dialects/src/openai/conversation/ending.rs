@@ -1,18 +1,18 @@
-//! How a turn ends: with an answer, with a failure, by the caller's wish.
+//! The end of a turn: with an answer, a failure or an interrupt.
 
-use ostler_core::dialect::{FromConversation, Outbox, TurnOver};
+use ostler_core::dialect::{FromConversation, Outbox, TurnResult};
 use ostler_core::event::Level;
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::Denials;
 
-use super::tools::Asking;
-use super::{ModelConversation, Phase, Squeezed, order};
+use super::tools::UndecidedCalls;
+use super::{ModelConversation, Phase, Compaction, order};
 use crate::openai::blame;
 use crate::openai::calls::Call;
 use crate::openai::history::LOST;
-use crate::openai::orders::{Failed, FailedKind, Order};
-use crate::openai::reply::Reply;
+use crate::openai::runner_protocol::{Failed, FailedKind, RunnerCommand};
+use crate::openai::reply::PartialReply;
 use crate::openai::tool_use::RUN_COMMAND;
 
 impl ModelConversation {
@@ -30,7 +30,7 @@ impl ModelConversation {
                 "Allow it by a rule (--permissions, policy.toml), or pass --tolerate-denials."
             }
         };
-        let outcome = if denied.is_empty() || self.plan.denials == Denials::Tolerate {
+        let outcome = if denied.is_empty() || self.config.denials == Denials::Tolerate {
             Outcome::completed()
         } else {
             Outcome::new(
@@ -44,12 +44,12 @@ impl ModelConversation {
             out.notice(
                 Level::Warning,
                 "empty_answer",
-                "The model ended its turn without a word.",
+                "The model ended its turn without an answer.",
             );
         }
         let text = Some(text).filter(|text| !text.is_empty());
         self.close(
-            TurnOver {
+            TurnResult {
                 outcome,
                 text,
                 structured,
@@ -60,20 +60,20 @@ impl ModelConversation {
     }
 
     pub(super) fn failed(&mut self, failed: &Failed, out: &mut Outbox) {
-        self.unintroduced = self.ready.is_none();
+        self.not_ready = self.ready.is_none();
         match std::mem::replace(&mut self.phase, Phase::Idle) {
-            // Only when nothing was said: what was told of an answer is not taken back.
+            // Only if nothing was emitted: text that was emitted cannot be taken back.
             Phase::Answering(reply)
-                if reply.pieces == 0
+                if reply.chunks == 0
                     && blame::is_too_long(failed)
-                    && self.turn.squeezed != Squeezed::Summarised =>
+                    && self.turn.compaction != Compaction::Summarised =>
             {
-                self.squeeze(failed, out);
+                self.compact(failed, out);
             }
-            // All of it had come: a connection that then ends badly takes nothing away.
+            // The answer is complete, so a connection that fails afterwards does not matter.
             phase @ Phase::Answering(_) if failed.kind == FailedKind::Cut && phase.is_whole() => {
                 self.phase = phase;
-                self.over(out);
+                self.on_answer_end(out);
             }
             Phase::Answering(reply) => {
                 self.count(&reply, out);
@@ -91,21 +91,21 @@ impl ModelConversation {
         }
     }
 
-    /// An answer that broke off: what was said of it was said.
-    pub(super) fn broken(&mut self, reply: Reply, outcome: Outcome, out: &mut Outbox) {
+    /// Handles an answer that was cut off. Text that was emitted stays.
+    pub(super) fn broken(&mut self, reply: PartialReply, outcome: Outcome, out: &mut Outbox) {
         let Some(reply) = self.again(reply, &outcome, out) else {
             return;
         };
         let (text, _) = reply.into_parts();
         self.keep(&text, &[]);
-        // The model's own limit of time is not the loop's.
+        // The model's own time limit is not the loop's.
         let nameless = outcome
             .detail
             .as_ref()
             .is_none_or(|detail| detail.native.is_none());
-        let own = self.looping().is_some() && nameless;
+        let by_model = self.agent_loop().is_some() && nameless;
         self.end(
-            if own {
+            if by_model {
                 outcome.with(|detail| detail.native = Some("model".to_owned()))
             } else {
                 outcome
@@ -128,7 +128,7 @@ impl ModelConversation {
                 self.charge(&reply);
                 self.cancel(Vec::new(), out);
             }
-            Phase::Asking(Asking { calls, open }) => {
+            Phase::Deciding(UndecidedCalls { calls, open }) => {
                 open.into_iter()
                     .for_each(|id| out.push(FromConversation::Withdraw(id)));
                 self.cancel(calls, out);
@@ -147,7 +147,7 @@ impl ModelConversation {
 
     fn cancel(&mut self, running: Vec<Call>, out: &mut Outbox) {
         self.phase = Phase::Cancelling(running);
-        order(&Order::Cancel, out);
+        order(&RunnerCommand::Cancel, out);
     }
 
     pub(super) fn interrupted(&mut self, out: &mut Outbox) {
@@ -159,7 +159,7 @@ impl ModelConversation {
     pub(super) fn end(&mut self, outcome: Outcome, text: Option<String>, out: &mut Outbox) {
         let text = text.filter(|text| !text.is_empty());
         self.close(
-            TurnOver {
+            TurnResult {
                 outcome,
                 text,
                 structured: None,
@@ -169,14 +169,14 @@ impl ModelConversation {
         );
     }
 
-    pub(super) fn close(&mut self, mut over: TurnOver, out: &mut Outbox) {
+    pub(super) fn close(&mut self, mut result: TurnResult, out: &mut Outbox) {
         self.phase = Phase::Idle;
-        if over.outcome.cause != Cause::NeedsInput {
+        if result.outcome.cause != Cause::NeedsInput {
             self.pending.clear();
         }
         self.history.settle(LOST);
-        self.keep_steered(out);
-        over.usage = self.turn.bill.usage();
-        out.push(FromConversation::TurnOver(over));
+        self.defer_steered(out);
+        result.usage = self.turn.usage.usage();
+        out.push(FromConversation::TurnEnded(result));
     }
 }

@@ -1,39 +1,39 @@
-//! The model's tool calls: what is told of them, ordered, and heard back.
+//! Tool calls of the model: permissions, execution and results.
 
 use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::{DecidedBy, Decision, Permission, ToolResult};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::{NOBODY, Otherwise, PermissionRequest, Verdict};
 
-use super::looping::{Next, called};
+use super::agent_loop::{Next, called};
 use super::{ModelConversation, Phase, order};
 use crate::openai::calls::Call;
 use crate::openai::history::Message;
-use crate::openai::orders::{self, Order, ToolOrder, When};
-use crate::openai::rebuild::WAITS;
+use crate::openai::runner_protocol::{self, RunnerCommand, ToolJob, When};
+use crate::openai::rebuild::AWAITING_APPROVAL;
 use crate::openai::tool_use;
 
-/// Tool calls that wait for the decision whether they may run.
-pub(super) struct Asking {
+/// Tool calls that wait for a decision.
+pub(super) struct UndecidedCalls {
     pub(super) calls: Vec<Call>,
-    /// Those that are not decided.
+    /// Ids of the undecided calls.
     pub(super) open: Vec<String>,
 }
 
-/// What a running tool waits for: a person's approval of the change of files.
+/// A running tool that waits for a person to approve changes to files.
 pub(super) struct Approval {
-    /// The call.
+    /// Id of the call.
     pub(super) id: String,
     /// The files, relative to the workspace.
     pub(super) paths: Vec<String>,
-    /// What the model is told if nobody approves it.
+    /// Message for the model if the change is not approved.
     pub(super) output: String,
 }
 
 impl ModelConversation {
     pub(super) fn work(&mut self, calls: Vec<Call>, out: &mut Outbox) {
         calls.iter().for_each(|call| out.event(called(call)));
-        if self.turn.steps >= self.plan.max_turns {
+        if self.turn.steps >= self.config.max_turns {
             return self.end(self.too_many_steps(), None, out);
         }
         if let Some(outcome) = self.too_many_calls(calls.len()) {
@@ -42,24 +42,24 @@ impl ModelConversation {
         self.permitted(calls, out);
     }
 
-    /// Has the tools run once it is known which of them may.
+    /// Runs the tools once it is decided which of them may run.
     pub(super) fn permitted(&mut self, calls: Vec<Call>, out: &mut Outbox) {
         self.only_planned(&calls, out);
-        let asks = self.plan.asks || calls.iter().any(|call| self.needs_approval(call));
+        let asks = self.config.asks || calls.iter().any(|call| self.needs_approval(call));
         let open = if asks {
-            self.inquire(&calls, out)
+            self.request_permissions(&calls, out)
         } else {
             Vec::new()
         };
         if open.is_empty() {
             self.run(calls, out)
         } else {
-            self.phase = Phase::Asking(Asking { calls, open })
+            self.phase = Phase::Deciding(UndecidedCalls { calls, open })
         }
     }
 
-    /// Asks whether the tools may run, all at once. What cannot run anyway is not worth a question.
-    fn inquire(&self, calls: &[Call], out: &mut Outbox) -> Vec<String> {
+    /// Requests permission for all tools at once. Calls that cannot run anyway are skipped.
+    fn request_permissions(&self, calls: &[Call], out: &mut Outbox) -> Vec<String> {
         let exists = |call: &&Call| {
             self.ready
                 .iter()
@@ -74,7 +74,7 @@ impl ModelConversation {
         {
             let Ok(input) = call.input() else { continue };
             let wants = tool_use(&call.name, &input);
-            let person = self.plan.somebody && self.needs_approval(call);
+            let person = self.config.attended && self.needs_approval(call);
             let otherwise = if person {
                 Otherwise::Person
             } else {
@@ -97,37 +97,38 @@ impl ModelConversation {
         if let Some(approval) = self.turn.approvals.remove(id) {
             return self.approval_decided(approval, &verdict, out);
         }
-        let Phase::Asking(Asking { calls, open }) = &mut self.phase else {
+        let Phase::Deciding(UndecidedCalls { calls, open }) = &mut self.phase else {
             return;
         };
         let Some(at) = open.iter().position(|open| open == id) else {
             return;
         };
         open.remove(at);
-        // No rule allows it, or one wants a person asked, and nobody is there.
+        // No rule allows the call, or a rule requires a person and the session is unattended.
         let waits = verdict == Verdict::Undecided
             || matches!(&verdict, Verdict::Deny(why) if why == NOBODY);
         let waiting = calls.iter().find(|call| waits && call.id == id).cloned();
         let all = open.is_empty().then(|| std::mem::take(calls));
         let waiting = waiting.filter(|call| self.needs_approval(call));
         if let (Verdict::Deny(why), None) = (verdict, &waiting) {
-            let told = if why.is_empty() {
+            let message_to_model = if why.is_empty() {
                 "denied".to_owned()
             } else {
                 format!("denied: {why}")
             };
-            self.turn.refused.insert(id.to_owned(), told);
+            self.turn.refused.insert(id.to_owned(), message_to_model);
         }
         self.pending.extend(waiting);
         if let Some(calls) = all {
-            // In the model's order, whoever was decided first.
+            // In the model's order, regardless of the order of decisions.
             self.pending
                 .sort_by_key(|pending| calls.iter().position(|call| call.id == pending.id));
             self.run(calls, out);
         }
     }
 
-    /// A running tool would change files that other programs act on: a person is asked, whatever the rules allow.
+    /// Handles a tool that would change files which other programs act on: a person must approve
+    /// it, whatever the policy allows.
     pub(super) fn approval(&mut self, approval: Approval, out: &mut Outbox) {
         let Phase::Working(calls) = &self.phase else {
             return;
@@ -137,7 +138,7 @@ impl ModelConversation {
         };
         let Ok(input) = call.input() else { return };
         let mut wants = tool_use(&call.name, &input);
-        // The files that would really change, with links resolved.
+        // The files that would actually change, with symlinks resolved.
         wants.paths.clone_from(&approval.paths);
         let ask = format!("{}:approval", call.id);
         let (call, input, otherwise) =
@@ -152,7 +153,8 @@ impl ModelConversation {
         self.turn.approvals.insert(ask, approval);
     }
 
-    /// What a person said to it, or a rule that denies it. The call is made again, or is over.
+    /// Handles the decision of a person, or of a rule that denies the change. The call is repeated
+    /// or ends.
     fn approval_decided(&mut self, approval: Approval, verdict: &Verdict, out: &mut Outbox) {
         let Phase::Working(calls) = &self.phase else {
             return;
@@ -173,7 +175,7 @@ impl ModelConversation {
             self.turn.refused.insert(id.clone(), refused.clone());
         }
         order(
-            &Order::Approved(ToolOrder {
+            &RunnerCommand::Approved(ToolJob {
                 id,
                 name,
                 input,
@@ -184,22 +186,22 @@ impl ModelConversation {
         );
     }
 
-    /// Has the tools run, as far as they may.
+    /// Runs the permitted tools.
     fn run(&mut self, calls: Vec<Call>, out: &mut Outbox) {
-        let mut orders = Vec::new();
+        let mut runner_protocol = Vec::new();
         let mut wrong = Vec::new();
         for call in &calls {
             let (id, name) = (call.id.clone(), call.name.clone());
             match call.input() {
-                // In place of its result: it is made when somebody has approved it.
+                // A placeholder result: the call runs once it is approved.
                 Ok(_) if self.pending.iter().any(|pending| pending.id == id) => {
-                    wrong.push(orders::Outcome { id, ok: false, denied: false, output: WAITS.to_owned() });
+                    wrong.push(runner_protocol::ToolOutcome { id, ok: false, denied: false, output: AWAITING_APPROVAL.to_owned() });
                 }
                 Ok(input) => {
                     let refused = self.turn.refused.get(&id).cloned();
-                    orders.push(ToolOrder { refused, id, name, input, approved: Vec::new() });
+                    runner_protocol.push(ToolJob { refused, id, name, input, approved: Vec::new() });
                 }
-                Err(why) => wrong.push(orders::Outcome {
+                Err(why) => wrong.push(runner_protocol::ToolOutcome {
                     id: call.id.clone(),
                     ok: false,
                     denied: false,
@@ -208,15 +210,15 @@ impl ModelConversation {
             }
         }
         self.phase = Phase::Working(calls);
-        if !orders.is_empty() {
-            order(&Order::Tools(orders), out);
+        if !runner_protocol.is_empty() {
+            order(&RunnerCommand::Tools(runner_protocol), out);
         }
         for outcome in wrong {
             self.result(outcome, out);
         }
     }
 
-    pub(super) fn result(&mut self, outcome: orders::Outcome, out: &mut Outbox) {
+    pub(super) fn result(&mut self, outcome: runner_protocol::ToolOutcome, out: &mut Outbox) {
         let (Phase::Working(calls) | Phase::Cancelling(calls)) = &mut self.phase else {
             return;
         };
@@ -224,7 +226,7 @@ impl ModelConversation {
             return;
         };
         let call = calls.remove(at);
-        let orders::Outcome {
+        let runner_protocol::ToolOutcome {
             id,
             ok,
             denied,
@@ -233,7 +235,7 @@ impl ModelConversation {
         if denied && !self.turn.denied.contains(&call.name) {
             self.turn.denied.push(call.name.clone());
         }
-        // What the session decided it has told already.
+        // The session has already emitted its own decisions.
         if denied && !self.turn.refused.contains_key(&id) {
             out.event(Permission {
                 id: id.clone(),
@@ -245,7 +247,7 @@ impl ModelConversation {
                 message: Some(output.clone()),
             });
         }
-        self.note_result(ok, denied || output == WAITS);
+        self.note_result(ok, denied || output == AWAITING_APPROVAL);
         self.history.push(Message::Tool {
             id: id.clone(),
             text: output.clone(),
@@ -267,18 +269,18 @@ impl ModelConversation {
         }
     }
 
-    /// What the turn has used so far: between two answers, so that a limit on money can end it.
-    pub(super) fn tell_usage(&self, out: &mut Outbox) {
+    /// Emits the usage of the turn so far, between answers, so that a cost limit can end it.
+    pub(super) fn emit_usage(&self, out: &mut Outbox) {
         self.turn
-            .bill
+            .usage
             .usage()
             .into_iter()
             .for_each(|usage| out.event(usage));
     }
 
     pub(super) fn too_many_steps(&self) -> Outcome {
-        let message = format!("The model wanted to go on after {} steps.", self.turn.steps);
-        let flag = if self.looping().is_some() {
+        let message = format!("The model did not finish within {} steps.", self.turn.steps);
+        let flag = if self.agent_loop().is_some() {
             "--max-iterations"
         } else {
             "--max-turns"

@@ -1,4 +1,5 @@
-//! What is asked is read back, and what is answered too: an adapter that stands in for a server loses nothing.
+//! Tests that requests and replies round-trip, so that an adapter that acts as a server loses
+//! nothing.
 
 use ostler_core::event::TextKind;
 use ostler_core::outcome::Cause;
@@ -26,7 +27,7 @@ fn tools() -> Vec<ToolOffer> {
 }
 
 #[test]
-fn a_question_is_read_back() {
+fn requests_round_trip() {
     let parts = RawJson::parse(r#"[{"type":"text","text":"hi"}]"#).unwrap();
     let messages = vec![
         Message::system("Be brief."),
@@ -44,13 +45,13 @@ fn a_question_is_read_back() {
         },
     ];
     let tools = tools();
-    let request = Question {
+    let request = ModelRequest {
         model: "m",
         messages: &messages,
         tools: &tools,
     }
     .request();
-    assert_eq!(Asked::of(&request).unwrap(), Asked { messages, tools });
+    assert_eq!(ParsedRequest::of(&request).unwrap(), ParsedRequest { messages, tools });
     let value: serde_json::Value = serde_json::from_str(&request).unwrap();
     assert_eq!(
         (&value["model"], &value["stream"]),
@@ -65,40 +66,40 @@ fn a_question_is_read_back() {
 
 #[test]
 fn without_tools_there_is_no_list_of_them() {
-    let request = Question {
+    let request = ModelRequest {
         model: "m",
         messages: &[Message::user("hi")],
         tools: &[],
     }
     .request();
     assert!(!request.contains("tools"), "{request}");
-    assert!(Asked::of(&request).unwrap().tools.is_empty());
+    assert!(ParsedRequest::of(&request).unwrap().tools.is_empty());
 }
 
-// S0-15: what is structured and no list of parts becomes text.
+// S0-15: structured content that is not a list of parts becomes text.
 #[test]
 fn an_object_as_content_becomes_text() {
     let object = RawJson::parse(r#"{"a": 1}"#).unwrap();
-    let request = Question {
+    let request = ModelRequest {
         model: "m",
         messages: &[Message::user(object)],
         tools: &[],
     }
     .request();
     assert_eq!(
-        Asked::of(&request).unwrap().messages,
+        ParsedRequest::of(&request).unwrap().messages,
         [Message::user(r#"{"a": 1}"#)]
     );
 }
 
 #[test]
-fn what_is_no_request_is_an_error() {
-    assert!(Asked::of("{}").is_err() && Asked::of("").is_err());
+fn invalid_requests_are_errors() {
+    assert!(ParsedRequest::of("{}").is_err() && ParsedRequest::of("").is_err());
 }
 
-/// The reply that comes out of what a reply is written as.
+/// Parses a reply from its own chunks.
 fn back(reply: &plain::Reply) -> plain::Reply {
-    let mut answering = Answering::new("m", false);
+    let mut parser = ReplyParser::new("m", false);
     let text = Text {
         kind: TextKind::Reply,
         text: reply.content.clone(),
@@ -106,16 +107,16 @@ fn back(reply: &plain::Reply) -> plain::Reply {
         message: None,
         parent: None,
     };
-    let mut told = String::new();
-    for payload in [piece(&text)]
+    let mut streamed = String::new();
+    for payload in [text_chunk(&text)]
         .into_iter()
-        .chain(pieces_behind(reply))
+        .chain(final_chunks(reply))
         .chain(["[DONE]".to_owned()])
     {
-        told.extend(answering.hear(&payload).into_iter().map(|text| text.text));
+        streamed.extend(parser.push(&payload).into_iter().map(|text| text.text));
     }
-    assert_eq!(told, reply.content);
-    answering.finish().unwrap()
+    assert_eq!(streamed, reply.content);
+    parser.finish().unwrap()
 }
 
 fn usage() -> Usage {
@@ -130,7 +131,7 @@ fn usage() -> Usage {
 }
 
 #[test]
-fn a_reply_is_read_back() {
+fn replies_round_trip() {
     let plain = plain::Reply {
         content: "Hi.".into(),
         tool_calls: vec![],
@@ -170,7 +171,7 @@ fn a_reply_is_read_back() {
     }
 }
 
-// A server has one model: the sum is right, and so is where the cost comes from.
+// A server has one model: the sum and the source of the cost must be correct.
 #[test]
 fn several_models_become_a_sum() {
     let other = Usage {
@@ -208,9 +209,9 @@ fn several_models_become_a_sum() {
     );
 }
 
-// Nobody has counted: that is not zero.
+// An unknown count is not zero.
 #[test]
-fn what_nobody_counted_stays_unknown() {
+fn unknown_counts_stay_unknown() {
     let usage = vec![Usage::unknown(ostler_core::usage::Scope::Turn)];
     let reply = plain::Reply {
         content: "Hi.".into(),
@@ -224,7 +225,7 @@ fn what_nobody_counted_stays_unknown() {
 #[test]
 fn prices_are_those_of_the_official_server() {
     let answer = |official| {
-        let mut answering = Answering::new("gpt-5", official);
+        let mut parser = ReplyParser::new("gpt-5", official);
         let behind = plain::Reply {
             content: String::new(),
             tool_calls: vec![],
@@ -234,11 +235,11 @@ fn prices_are_those_of_the_official_server() {
         let spent =
             json!({"choices": [], "usage": {"prompt_tokens": 1_000_000, "completion_tokens": 0}})
                 .to_string();
-        let word = json!({"choices": [{"index": 0, "delta": {"content": "Hi."}}]}).to_string();
-        for payload in [word, spent].into_iter().chain(pieces_behind(&behind)) {
-            answering.hear(&payload);
+        let text = json!({"choices": [{"index": 0, "delta": {"content": "Hi."}}]}).to_string();
+        for payload in [text, spent].into_iter().chain(final_chunks(&behind)) {
+            parser.push(&payload);
         }
-        answering.finish().unwrap().usage.swap_remove(0)
+        parser.finish().unwrap().usage.swap_remove(0)
     };
     assert_eq!(
         (answer(true).cost_source, answer(false).cost_source),
@@ -248,14 +249,14 @@ fn prices_are_those_of_the_official_server() {
 }
 
 #[test]
-fn half_an_answer_is_none() {
-    let mut answering = Answering::new("m", false);
-    answering.hear(&json!({"choices": [{"index": 0, "delta": {"content": "Hal"}}]}).to_string());
-    assert_eq!(answering.finish().unwrap_err().0.cause, Cause::Network);
-    assert!(Answering::new("m", false).finish().is_err());
+fn incomplete_answers_are_errors() {
+    let mut parser = ReplyParser::new("m", false);
+    parser.push(&json!({"choices": [{"index": 0, "delta": {"content": "Hal"}}]}).to_string());
+    assert_eq!(parser.finish().unwrap_err().0.cause, Cause::Network);
+    assert!(ReplyParser::new("m", false).finish().is_err());
 }
 
-// What an adapter says about its failure is what the loop says.
+// The outcome of an adapter's failure is preserved.
 #[test]
 fn a_failure_keeps_its_outcome() {
     let outcome = Outcome::new(Cause::Protocol, "It used its own tool.").hint("Use another.");
@@ -264,15 +265,15 @@ fn a_failure_keeps_its_outcome() {
 
 proptest! {
     #[test]
-    fn any_words_are_read_back(said in any::<String>(), result in any::<String>(), key in any::<String>()) {
+    fn arbitrary_text_round_trips(text in any::<String>(), result in any::<String>(), key in any::<String>()) {
         let args = RawJson::of(&std::collections::BTreeMap::from([(key, result.clone())]));
         let tool_calls = vec![ToolRequest { id: "c1".into(), name: "add".into(), args }];
         let messages = vec![
-            Message::user(said.clone()),
-            Message::Assistant { content: said.into(), tool_calls },
+            Message::user(text.clone()),
+            Message::Assistant { content: text.into(), tool_calls },
             Message::tool("c1", result),
         ];
-        let request = Question { model: "m", messages: &messages, tools: &[] }.request();
-        prop_assert_eq!(Asked::of(&request).unwrap().messages, messages);
+        let request = ModelRequest { model: "m", messages: &messages, tools: &[] }.request();
+        prop_assert_eq!(ParsedRequest::of(&request).unwrap().messages, messages);
     }
 }

@@ -456,7 +456,7 @@ fn difference_5_unknown_sessions_have_one_cause() {
             stage
                 .outs
                 .iter()
-                .filter(|out| matches!(out, FromConversation::TurnOver(_)))
+                .filter(|out| matches!(out, FromConversation::TurnEnded(_)))
                 .count(),
             2
         );

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ostler_core::dialect::{Change, Dialect, FileFault, FromConversation, ToAgent};
+use ostler_core::dialect::{Change, Dialect, FileError, FromConversation, ToAgent};
 use ostler_core::outcome::Cause;
 use ostler_core::permission::Verdict;
 use ostler_core::spec::{Attendance, Spec, keys};
@@ -49,7 +49,7 @@ fn saying(stage: &Stage, message: &Value, changes: &mut u64) -> Option<ToAgent> 
                     None
                 }
             });
-            let fault = FileFault {
+            let fault = FileError {
                 missing: true,
                 why: "/workspace/w-gemini.txt".into(),
             };
@@ -166,7 +166,7 @@ fn every_recording_yields_its_events() {
             "{name} (UPDATE_GOLDEN=1 rewrites)"
         );
         let endings = stage.outs.iter().filter_map(|out| match out {
-            FromConversation::TurnOver(over) => Some(over.outcome.cause),
+            FromConversation::TurnEnded(over) => Some(over.outcome.cause),
             _ => None,
         });
         assert_eq!(endings.collect::<Vec<_>>(), *causes, "{name}");

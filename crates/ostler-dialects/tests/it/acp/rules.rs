@@ -1,7 +1,7 @@
 //! Who decides, files, interrupts, and what is said before a session is there.
 
 use ostler_core::dialect::Dialect;
-use ostler_core::dialect::{Change, Exit, FileAccess, FileFault, FromConversation, ToAgent};
+use ostler_core::dialect::{Change, Exit, FileAccess, FileError, FromConversation, ToAgent};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::{Otherwise, Policy, ToolKind, Verdict};
 use ostler_core::spec::{Attendance, Spec, keys};
@@ -43,7 +43,7 @@ fn difference_6_files_are_read_and_written_for_the_agent() {
         )
     );
     let missing = || {
-        Err(FileFault {
+        Err(FileError {
             missing: true,
             why: "/w/a".into(),
         })
@@ -68,7 +68,7 @@ fn difference_6_files_are_read_and_written_for_the_agent() {
         ),
         (
             gemini,
-            Err(FileFault {
+            Err(FileError {
                 missing: false,
                 why: "outside".into(),
             }),
@@ -405,7 +405,7 @@ fn gone(agent: &Acp, code: i32, stderr: &str) -> Option<Outcome> {
         &mut out,
     );
     out.drain().find_map(|out| {
-        if let FromConversation::TurnOver(over) = out {
+        if let FromConversation::TurnEnded(over) = out {
             Some(over.outcome)
         } else {
             None

@@ -1,6 +1,6 @@
 //! Tools of the caller's: the bridge among the servers of the session, and MCP on its other end.
 
-use ostler_core::dialect::{FromConversation, ToAgent, ToolOrder};
+use ostler_core::dialect::{FromConversation, ToAgent, ToolJob};
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{Command, Otherwise, Policy, ToolKind, Verdict};
 use ostler_core::spec::{Bridge, Spec, keys};
@@ -109,7 +109,7 @@ fn several_bridges_speak_mcp_at_once() {
     );
     assert_eq!(
         stage.outs,
-        [FromConversation::ToolOff(orders[0].id.clone())]
+        [FromConversation::CancelTool(orders[0].id.clone())]
     );
     for order in &orders {
         stage.say(ToAgent::ToolDone {
@@ -201,7 +201,7 @@ fn order(id: u64, a: u64) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "add", "arguments": {"a": a, "b": 1}}})
 }
 
-fn orders(stage: &Stage) -> Vec<ToolOrder> {
+fn orders(stage: &Stage) -> Vec<ToolJob> {
     stage
         .outs
         .iter()
@@ -369,7 +369,7 @@ fn tools_are_called_off_with_the_bridge_that_wanted_them() {
             if policy {
                 FromConversation::Withdraw(id.clone())
             } else {
-                FromConversation::ToolOff(id.clone())
+                FromConversation::CancelTool(id.clone())
             }
         };
         assert!(
@@ -413,7 +413,7 @@ fn tools_are_called_off_with_the_turn() {
         let off = if policy {
             FromConversation::Withdraw(id.clone())
         } else {
-            FromConversation::ToolOff(id.clone())
+            FromConversation::CancelTool(id.clone())
         };
         assert!(stage.outs.contains(&off), "{:?}", stage.outs);
         let said = asides(&stage);

@@ -1,7 +1,7 @@
 //! A conversation with an agent that speaks ACP, driven message by message.
 
 use ostler_core::dialect::{
-    Conversation, Dialect, Exit, FromConversation, Outbox, ToAgent, TurnOver,
+    Conversation, Dialect, Exit, FromConversation, Outbox, ToAgent, TurnResult,
 };
 use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
@@ -169,9 +169,9 @@ impl Stage {
             .collect()
     }
 
-    pub(super) fn over(&self) -> Option<&TurnOver> {
+    pub(super) fn over(&self) -> Option<&TurnResult> {
         self.outs.iter().rev().find_map(|out| {
-            if let FromConversation::TurnOver(over) = out {
+            if let FromConversation::TurnEnded(over) = out {
                 Some(over)
             } else {
                 None

@@ -1,5 +1,5 @@
-//! Whatever is said to a conversation, and whenever: no turn ends twice, no tool call goes without a result, no message is
-//! lost, and every request is one that a server takes.
+//! Property tests of the tool loop with random input in any order: no turn ends twice, every tool
+//! call gets a result, no message is lost, and every request is valid for a server.
 
 use std::collections::HashSet;
 
@@ -12,124 +12,124 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::rebuild::rebuilt;
-use super::stage::{Stage, spec};
+use super::harness::{Harness, spec};
 
-/// What may happen next, if it can.
+/// A random action; skipped if it is not possible.
 #[derive(Debug, Clone)]
-enum Happens {
+enum Action {
     Prompt,
     Steer,
     Interrupt,
     Change,
-    /// On the open question of this number, or on one that is not open.
+    /// A verdict on the pending request with this number, or on one that is not pending.
     Verdict(usize, bool),
-    /// The model says something; with these calls, if any.
+    /// An answer of the model, with these calls.
     Answer(Vec<(usize, bool)>),
-    /// Half an answer.
+    /// Part of an answer.
     Piece,
     Failed(bool),
-    /// The body has run the tool of this number.
+    /// The runner has run the tool with this number.
     Ran(usize),
     Cancelled,
-    /// A hook of a loop goes on, says something, or stops it.
+    /// A hook of a loop continues, returns a message, or stops it.
     Flow(u8),
-    /// The check of a loop passes, or not.
+    /// The verification of a loop succeeds or fails.
     Verified(bool),
-    /// A person approves what waits.
+    /// A person approves the pending calls.
     Approve,
-    /// A word that nobody waits for.
+    /// An unexpected runner event.
     Stray(bool),
 }
 
-fn happens() -> impl Strategy<Value = Happens> {
+fn action() -> impl Strategy<Value = Action> {
     let calls = proptest::collection::vec((0usize..4, any::<bool>()), 0..4);
     prop_oneof![
-        2 => Just(Happens::Prompt),
-        2 => Just(Happens::Steer),
-        1 => Just(Happens::Interrupt),
-        1 => Just(Happens::Change),
-        4 => (0usize..4, any::<bool>()).prop_map(|(n, yes)| Happens::Verdict(n, yes)),
-        5 => calls.prop_map(Happens::Answer),
-        2 => Just(Happens::Piece),
-        1 => any::<bool>().prop_map(Happens::Failed),
-        5 => (0usize..4).prop_map(Happens::Ran),
-        3 => Just(Happens::Cancelled),
-        5 => (0u8..8).prop_map(Happens::Flow),
-        3 => any::<bool>().prop_map(Happens::Verified),
-        2 => Just(Happens::Approve),
-        1 => any::<bool>().prop_map(Happens::Stray),
+        2 => Just(Action::Prompt),
+        2 => Just(Action::Steer),
+        1 => Just(Action::Interrupt),
+        1 => Just(Action::Change),
+        4 => (0usize..4, any::<bool>()).prop_map(|(n, yes)| Action::Verdict(n, yes)),
+        5 => calls.prop_map(Action::Answer),
+        2 => Just(Action::Partial),
+        1 => any::<bool>().prop_map(Action::Failed),
+        5 => (0usize..4).prop_map(Action::Ran),
+        3 => Just(Action::Cancelled),
+        5 => (0u8..8).prop_map(Action::Flow),
+        3 => any::<bool>().prop_map(Action::Verified),
+        2 => Just(Action::Approve),
+        1 => any::<bool>().prop_map(Action::Stray),
     ]
 }
 
-/// A conversation with a body that keeps to the rules.
-struct Play {
-    stage: Stage,
+/// A conversation with a well-behaved runner.
+struct Scenario {
+    harness: Harness,
     prompts: usize,
     steers: usize,
     calls: usize,
-    /// What has an answer: a verdict that was given, a result that was said.
+    /// Ids that are settled: verdicts given, results sent.
     decided: HashSet<String>,
     denied: HashSet<String>,
     allowed: HashSet<String>,
-    /// Whether nobody is there who could allow anything.
-    nobody: bool,
+    /// Whether the session is unattended, so that nothing can be approved.
+    unattended: bool,
     ran: HashSet<String>,
 }
 
-impl Play {
+impl Scenario {
     fn new(spec: &Spec) -> Self {
-        Self::on(Stage::of(&OpenAi, spec))
+        Self::on(Harness::of(&OpenAi, spec))
     }
 
-    fn on(mut stage: Stage) -> Self {
+    fn on(mut harness: Harness) -> Self {
         let (decided, denied, allowed, ran) = (
             HashSet::new(),
             HashSet::new(),
             HashSet::new(),
             HashSet::new(),
         );
-        stage.counts = true;
+        harness.counts = true;
         Self {
-            stage,
+            harness,
             prompts: 0,
             steers: 0,
             calls: 0,
             decided,
             denied,
             allowed,
-            nobody: false,
+            unattended: false,
             ran,
         }
     }
 
     fn in_turn(&self) -> bool {
-        self.stage.ended().len() < self.prompts
+        self.harness.ended().len() < self.prompts
     }
 
-    /// What the body was told last, while the turn runs.
-    fn order(&self) -> Value {
+    /// Returns the last command to the runner during the turn.
+    fn last_command(&self) -> Value {
         if self.in_turn() {
-            self.stage.orders().last().cloned().unwrap_or_default()
+            self.harness.commands().last().cloned().unwrap_or_default()
         } else {
             Value::Null
         }
     }
 
-    fn open_asks(&self) -> Vec<String> {
+    fn open_requests(&self) -> Vec<String> {
         let withdrawn = |id: &str| {
-            self.stage
+            self.harness
                 .outs
                 .iter()
                 .any(|out| matches!(out, FromConversation::Withdraw(w) if w == id))
         };
-        let ids = self.stage.asks().into_iter().map(|ask| ask.id.clone());
+        let ids = self.harness.permission_requests().into_iter().map(|ask| ask.id.clone());
         ids.filter(|id| !self.decided.contains(id) && !withdrawn(id))
             .collect()
     }
 
-    /// Tools that the body was told to run and has not.
+    /// Returns the tools that the runner was to run and has not.
     fn running(&self) -> Vec<Value> {
-        let order = self.order();
+        let order = self.last_command();
         let tools = order
             .get("tools")
             .and_then(Value::as_array)
@@ -141,34 +141,34 @@ impl Play {
             .collect()
     }
 
-    /// Whether the model is asked and nothing else has been decided since.
+    /// Returns true if a model call is pending and nothing else was decided since.
     fn is_asked(&self) -> bool {
-        self.order().get("call").is_some() && self.open_asks().is_empty()
+        self.last_command().get("call").is_some() && self.open_requests().is_empty()
     }
 
-    fn go(&mut self, happens: &Happens) {
-        match happens {
-            Happens::Prompt if !self.in_turn() => {
+    fn go(&mut self, action: &Action) {
+        match action {
+            Action::Prompt if !self.in_turn() => {
                 self.prompts += 1;
-                self.stage.say(&format!("prompt {}", self.prompts));
+                self.harness.prompt(&format!("prompt {}", self.prompts));
             }
-            Happens::Steer if self.in_turn() => {
+            Action::Steer if self.in_turn() => {
                 self.steers += 1;
-                self.stage.steer(&format!("steer {}", self.steers));
+                self.harness.steer(&format!("steer {}", self.steers));
             }
-            Happens::Interrupt => self.stage.interrupt(),
-            Happens::Change => self.stage.tell(ToAgent::Change {
+            Action::Interrupt => self.harness.interrupt(),
+            Action::Change => self.harness.send(ToAgent::Change {
                 id: 1,
                 change: Change::Model("other".into()),
             }),
-            Happens::Verdict(n, yes) => {
-                let open = self.open_asks();
+            Action::Verdict(n, yes) => {
+                let open = self.open_requests();
                 let id = open.get(*n).cloned().unwrap_or_else(|| "stale".into());
                 self.decided.insert(id.clone());
                 if !yes {
                     self.denied.insert(id.clone());
                 }
-                let yes = match (yes, self.nobody) {
+                let yes = match (yes, self.unattended) {
                     (true, true) => Verdict::Undecided,
                     (true, false) => Verdict::Allow,
                     (false, _) => Verdict::Deny("no".into()),
@@ -176,48 +176,48 @@ impl Play {
                 if yes == Verdict::Allow {
                     self.allowed.insert(id.clone());
                 }
-                self.stage.verdict(&id, yes);
+                self.harness.verdict(&id, yes);
             }
-            Happens::Answer(calls) if self.is_asked() => self.answer(calls),
-            Happens::Piece if self.is_asked() => {
-                self.stage
-                    .hear(&json!({"choices": [{"delta": {"content": "well, "}}]}));
+            Action::Answer(calls) if self.is_asked() => self.answer(calls),
+            Action::Partial if self.is_asked() => {
+                self.harness
+                    .feed(&json!({"choices": [{"delta": {"content": "well, "}}]}));
             }
-            Happens::Failed(too_long) if self.is_asked() => {
+            Action::Failed(too_long) if self.is_asked() => {
                 let body = if *too_long {
                     "{\"error\":{\"code\":\"context_length_exceeded\"}}"
                 } else {
                     ""
                 };
-                self.stage.hear(
+                self.harness.feed(
                     &json!({"ostler": {"failed": {"kind": "status", "status": 400, "message": "no", "body": body}}}),
                 );
             }
-            Happens::Ran(n) => self.ran(*n),
-            Happens::Approve if !self.in_turn() => {
+            Action::Ran(n) => self.ran(*n),
+            Action::Approve if !self.in_turn() => {
                 self.prompts += 1;
-                self.stage.say("approve");
+                self.harness.prompt("approve");
             }
-            Happens::Flow(n) if self.order().get("hook").is_some() => self.stage.hear(&flow(*n)),
-            Happens::Verified(yes) if self.order().get("verify").is_some() => {
-                self.stage.hear(&verified(*yes))
+            Action::Flow(n) if self.last_command().get("hook").is_some() => self.harness.feed(&flow(*n)),
+            Action::Verified(yes) if self.last_command().get("verify").is_some() => {
+                self.harness.feed(&verified(*yes))
             }
-            // Written before the body heard that it should leave off.
-            Happens::Stray(hook) if self.order() == "cancel" => {
-                self.stage
-                    .hear(&if *hook { flow(0) } else { verified(true) });
+            // Written before the runner received the cancellation.
+            Action::Stray(hook) if self.last_command() == "cancel" => {
+                self.harness
+                    .feed(&if *hook { flow(0) } else { verified(true) });
             }
-            Happens::Cancelled if self.order() == "cancel" => {
-                self.stage.hear(&json!({"ostler": "cancelled"}))
+            Action::Cancelled if self.last_command() == "cancel" => {
+                self.harness.feed(&json!({"ostler": "cancelled"}))
             }
             _ => {}
         }
     }
 
     fn answer(&mut self, calls: &[(usize, bool)]) {
-        let is_summary = self.order()["call"].get("tools").is_none();
+        let is_summary = self.last_command()["call"].get("tools").is_none();
         if calls.is_empty() || is_summary {
-            return self.stage.text("words");
+            return self.harness.text("words");
         }
         let ids: Vec<String> = calls
             .iter()
@@ -237,7 +237,7 @@ impl Play {
                 )
             })
             .collect();
-        self.stage.calls(&list);
+        self.harness.calls(&list);
     }
 
     fn ran(&mut self, n: usize) {
@@ -248,34 +248,34 @@ impl Play {
         let refused = tool["refused"].as_str();
         assert!(
             refused.is_some() || !self.denied.contains(&id),
-            "what is denied does not run: {tool}"
+            "denied tools do not run: {tool}"
         );
         let output = refused.map_or_else(|| "x".repeat(700), str::to_owned);
-        self.stage.hear(&json!({"ostler": {"result": {"id": id, "ok": refused.is_none(), "denied": refused.is_some(), "output": output}}}));
+        self.harness.feed(&json!({"ostler": {"result": {"id": id, "ok": refused.is_none(), "denied": refused.is_some(), "output": output}}}));
         self.ran.insert(id);
     }
 
-    /// Brings the turn to its end, in good order.
+    /// Brings the turn to a regular end.
     fn finish(&mut self) {
         for _ in 0..200 {
             let next = if !self.in_turn() {
                 return;
-            } else if self.order() == "cancel" {
-                Happens::Cancelled
-            } else if self.order().get("hook").is_some() {
-                Happens::Flow(0)
-            } else if self.order().get("verify").is_some() {
-                Happens::Verified(true)
-            } else if !self.open_asks().is_empty() {
-                Happens::Verdict(0, true)
+            } else if self.last_command() == "cancel" {
+                Action::Cancelled
+            } else if self.last_command().get("hook").is_some() {
+                Action::Flow(0)
+            } else if self.last_command().get("verify").is_some() {
+                Action::Verified(true)
+            } else if !self.open_requests().is_empty() {
+                Action::Verdict(0, true)
             } else if !self.running().is_empty() {
-                Happens::Ran(0)
+                Action::Ran(0)
             } else {
-                Happens::Answer(Vec::new())
+                Action::Answer(Vec::new())
             };
             self.go(&next);
         }
-        assert!(!self.in_turn(), "the turn does not end: {:?}", self.order());
+        assert!(!self.in_turn(), "the turn does not end: {:?}", self.last_command());
     }
 }
 
@@ -291,14 +291,14 @@ fn verified(yes: bool) -> Value {
     json!({"ostler": {"verified": if yes { Value::Null } else { json!("not yet") }}})
 }
 
-/// What holds whatever happened.
-fn check(play: &Play) -> Result<(), TestCaseError> {
-    prop_assert_eq!(play.stage.ended().len(), play.prompts);
+/// Checks the invariants.
+fn check(scenario: &Scenario) -> Result<(), TestCaseError> {
+    prop_assert_eq!(scenario.harness.ended().len(), scenario.prompts);
     prop_assert!(
-        play.open_asks().is_empty(),
-        "every question is answered or withdrawn"
+        scenario.open_requests().is_empty(),
+        "every request is answered or withdrawn"
     );
-    let events = &play.stage.events;
+    let events = &scenario.harness.events;
     for kind in events {
         if let EventKind::ToolCall(call) = kind {
             let results = count(
@@ -308,7 +308,7 @@ fn check(play: &Play) -> Result<(), TestCaseError> {
             prop_assert_eq!(results, 1, "{}", &call.id);
         }
     }
-    for order in play.stage.orders() {
+    for order in scenario.harness.commands() {
         if let Some(call) = order.get("call") {
             prop_assert!(is_valid(call["messages"].as_array().unwrap()), "{}", call);
         }
@@ -316,7 +316,7 @@ fn check(play: &Play) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Whether each call of a request has its result, and stands before it; servers refuse anything else.
+/// Returns true if each call of a request precedes its result; servers reject anything else.
 fn is_valid(messages: &[Value]) -> bool {
     let mut open: Vec<&str> = Vec::new();
     messages.iter().all(|message| {
@@ -344,80 +344,81 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn nothing_is_lost_and_nothing_comes_twice(
+    fn nothing_is_lost_or_repeated(
         asks in any::<bool>(),
         narrow in any::<bool>(),
-        all in proptest::collection::vec(happens(), 1..60),
+        all in proptest::collection::vec(action(), 1..60),
     ) {
         let settings: &[(&str, &str)] = if narrow { &[("context_window", "1500"), ("max_turns", "6")] } else { &[] };
         let spec = Spec { attendance: if asks { Attendance::Attended } else { Attendance::Unattended }, ..spec(settings) };
-        let mut play = Play::new(&spec);
-        for happens in &all {
-            play.go(happens);
-            prop_assert!(play.stage.ended().len() <= play.prompts, "a turn ended twice");
+        let mut scenario = Scenario::new(&spec);
+        for action in &all {
+            scenario.go(action);
+            prop_assert!(scenario.harness.ended().len() <= scenario.prompts, "a turn ended twice");
         }
-        play.finish();
-        check(&play)?;
-        let (mut next, before) = (play.stage.resumed(&OpenAi), rebuilt(&play.stage));
-        play.go(&Happens::Prompt);
+        scenario.finish();
+        check(&scenario)?;
+        let (mut next, before) = (scenario.harness.resumed(&OpenAi), rebuilt(&scenario.harness));
+        scenario.go(&Action::Prompt);
         if narrow {
-            // First a summary, perhaps; then what is asked is still what the events say.
+            // After a possible summary, the request still matches the events.
             for _ in 0..3 {
-                if play.order()["call"].get("tools").is_none() {
-                    play.stage.text("a summary");
+                if scenario.last_command()["call"].get("tools").is_none() {
+                    scenario.harness.text("a summary");
                 }
             }
-            prop_assert_eq!(rebuilt(&play.stage), play.stage.asked().split_off(1));
+            prop_assert_eq!(rebuilt(&scenario.harness), scenario.harness.last_request().split_off(1));
         } else {
-            let asked = play.stage.asked();
-            let summarised = play.stage.notices().contains(&"context_summarised");
-            for n in (1..=play.steers).filter(|_| !summarised) {
+            let asked = scenario.harness.last_request();
+            let summarised = scenario.harness.notices().contains(&"context_summarised");
+            for n in (1..=scenario.steers).filter(|_| !summarised) {
                 prop_assert_eq!(asked.iter().filter(|m| m["content"] == format!("steer {n}")).count(), 1);
             }
             prop_assert_eq!(&asked[1..asked.len() - 1], &before[..]);
-            next.say(asked[asked.len() - 1]["content"].as_str().unwrap());
-            prop_assert_eq!(next.asked(), asked);
+            next.prompt(asked[asked.len() - 1]["content"].as_str().unwrap());
+            prop_assert_eq!(next.last_request(), asked);
         }
     }
-    /// The same for a loop with everything around it: hooks, a check, approvals.
+    /// The same for a loop with all its features: hooks, verification, approvals.
     #[test]
-    fn a_loop_ends_its_turns_and_makes_no_call_unasked(
+    fn loop_ends_its_turns_and_makes_no_unapproved_call(
         mode in prop_oneof![Just("auto"), Just("plan"), Just("approve")],
         asks in any::<bool>(),
-        all in proptest::collection::vec(happens(), 1..80),
+        all in proptest::collection::vec(action(), 1..80),
     ) {
         let spec = Spec { attendance: if asks { Attendance::Attended } else { Attendance::Unattended }, ..spec(&[("mode", mode), ("max_turns", "8")]) };
         let looping = json!({"verifies": true, "hooks": true, "mutating": ["write_file", "weather"]});
-        let mut play = Play::on(Stage::looping(&spec, &looping));
-        play.nobody = !asks;
-        for happens in &all {
-            play.go(happens);
-            prop_assert!(play.stage.ended().len() <= play.prompts, "a turn ended twice");
+        let mut scenario = Scenario::on(Harness::with_loop(&spec, &looping));
+        scenario.unattended = !asks;
+        for action in &all {
+            scenario.go(action);
+            prop_assert!(scenario.harness.ended().len() <= scenario.prompts, "a turn ended twice");
         }
-        play.finish();
-        check(&play)?;
-        // What changes something runs only when somebody said so: in this turn, or with "approve" in the next.
-        let ordered = play.stage.orders().into_iter().flat_map(|order| order["tools"].as_array().cloned().unwrap_or_default());
+        scenario.finish();
+        check(&scenario)?;
+        // A tool that changes something runs only with approval: in this turn, or by "approve" in
+        // the next one.
+        let ordered = scenario.harness.commands().into_iter().flat_map(|order| order["tools"].as_array().cloned().unwrap_or_default());
         for tool in ordered.filter(|tool| tool["refused"].is_null() && ["write_file", "weather"].contains(&tool["name"].as_str().unwrap())) {
             let id = tool["id"].as_str().unwrap();
-            let allowed = play.allowed.contains(id);
-            let approved = count(&play.stage.events, |kind| matches!(kind, EventKind::Permission(p) if p.id == id && p.by == DecidedBy::Person)) == 1;
+            let allowed = scenario.allowed.contains(id);
+            let approved = count(&scenario.harness.events, |kind| matches!(kind, EventKind::Permission(p) if p.id == id && p.by == DecidedBy::Person)) == 1;
             prop_assert!(mode == "auto" || (mode == "approve" && (allowed || approved)), "{mode} {tool}");
         }
-        // What another process would go on with is what this one has.
-        let (before, mut next) = (rebuilt(&play.stage), play.stage.resumed_loop(&spec, &looping));
-        play.prompts += 1;
-        play.stage.say("approve");
-        next.say("approve");
-        let tail = |stage: &Stage| stage.orders().last().cloned();
-        let (here, there) = (tail(&play.stage), tail(&next));
+        // Another process would resume with the same state.
+        let (before, mut next) = (rebuilt(&scenario.harness), scenario.harness.resumed_loop(&spec, &looping));
+        scenario.prompts += 1;
+        scenario.harness.prompt("approve");
+        next.prompt("approve");
+        let tail = |harness: &Harness| harness.commands().last().cloned();
+        let (here, there) = (tail(&scenario.harness), tail(&next));
         prop_assert_eq!(here.as_ref().map(|o| o.get("tools").cloned()), there.as_ref().map(|o| o.get("tools").cloned()));
         if here.as_ref().is_some_and(|order| order.get("hook").is_some()) {
-            play.stage.hear(&flow(0));
-            next.hear(&flow(0));
-            let asked = play.stage.asked();
+            scenario.harness.feed(&flow(0));
+            next.feed(&flow(0));
+            let asked = scenario.harness.last_request();
             prop_assert_eq!(&asked[1..asked.len() - 1], &before[..]);
-            prop_assert_eq!(next.asked(), asked);
+            prop_assert_eq!(next.last_request(), asked);
         }
     }
 }

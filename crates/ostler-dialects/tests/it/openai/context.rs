@@ -1,124 +1,124 @@
-//! What is done when a conversation grows too long for the model.
+//! Compaction of a conversation that gets too long for the model.
 
 use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
 use serde_json::json;
 
-use super::stage::Stage;
+use super::harness::Harness;
 
 // S2-19
 #[test]
-fn a_full_window_is_made_room_in_and_said_so() {
-    let mut stage = Stage::new(&[("context_window", "2000")]);
-    stage.counts = true;
-    stage.say("go");
+fn full_context_is_compacted_with_a_notice() {
+    let mut harness = Harness::new(&[("context_window", "2000")]);
+    harness.counts = true;
+    harness.prompt("go");
     for n in 0..8 {
         let id = n.to_string();
-        stage.calls(&[(&id, "read_file", "{}")]);
-        stage.result(&id, &"x".repeat(1500));
-        if stage.notices().contains(&"context_shortened") {
+        harness.calls(&[(&id, "read_file", "{}")]);
+        harness.result(&id, &"x".repeat(1500));
+        if harness.notices().contains(&"context_shortened") {
             break;
         }
     }
     assert!(
-        stage.notices().contains(&"context_shortened"),
+        harness.notices().contains(&"context_shortened"),
         "{:?}",
-        stage.notices()
+        harness.notices()
     );
-    // Shortening is not enough for ever.
+    // Shortening is not enough in the long run.
     for n in 10..40 {
-        if stage.asked().len() == 1 {
-            break; // the question for a summary
+        if harness.last_request().len() == 1 {
+            break; // the prompt for a summary
         }
         let id = n.to_string();
-        stage.calls(&[(&id, "read_file", "{}")]);
-        stage.result(&id, &"y".repeat(2500));
+        harness.calls(&[(&id, "read_file", "{}")]);
+        harness.result(&id, &"y".repeat(2500));
     }
-    let question = stage.asked()[0]["content"].as_str().unwrap().to_owned();
+    let question = harness.last_request()[0]["content"].as_str().unwrap().to_owned();
     assert!(
         question.contains("Summarise") && question.contains("USER: go"),
         "{question}"
     );
-    let said_before = stage.events.len();
-    stage.text("They read files.");
-    assert!(stage.notices().contains(&"context_summarised"));
-    let words = stage.events[said_before..]
+    let said_before = harness.events.len();
+    harness.text("They read files.");
+    assert!(harness.notices().contains(&"context_summarised"));
+    let words = harness.events[said_before..]
         .iter()
         .filter(|kind| matches!(kind, EventKind::Text(_)))
         .count();
     assert_eq!(words, 0, "a summary is not an answer");
     assert!(
-        stage.asked()[1]["content"]
+        harness.last_request()[1]["content"]
             .as_str()
             .unwrap()
             .contains("They read files."),
         "{:?}",
-        stage.asked()
+        harness.last_request()
     );
-    stage.text("done");
-    assert_eq!(stage.cause(), Cause::Completed);
+    harness.text("done");
+    assert_eq!(harness.cause(), Cause::Completed);
 }
 
 #[test]
-fn a_server_that_finds_the_conversation_too_long_is_asked_again_with_less() {
+fn overlong_conversation_is_compacted_and_retried() {
     let too_long = json!({"ostler": {"failed": {"kind": "status", "status": 400, "message": "Bad Request",
         "body": "{\"error\":{\"message\":\"too long\",\"code\":\"context_length_exceeded\"}}"}}});
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
     for n in 0..4 {
         let id = n.to_string();
-        stage.calls(&[(&id, "read_file", "{}")]);
-        stage.result(&id, &"x".repeat(5000));
+        harness.calls(&[(&id, "read_file", "{}")]);
+        harness.result(&id, &"x".repeat(5000));
     }
-    stage.hear(&too_long);
-    assert_eq!(stage.notices(), ["context_shortened"]);
-    stage.hear(&too_long);
-    assert_eq!(stage.asked().len(), 1, "a summary is asked for");
-    stage.text("short");
-    stage.hear(&too_long);
+    harness.feed(&too_long);
+    assert_eq!(harness.notices(), ["context_shortened"]);
+    harness.feed(&too_long);
+    assert_eq!(harness.last_request().len(), 1, "a summary is requested");
+    harness.text("short");
+    harness.feed(&too_long);
     assert_eq!(
-        stage.cause(),
+        harness.cause(),
         Cause::BadRequest,
-        "and then there is nothing left to do"
+        "then nothing else can be done"
     );
 }
 
 #[test]
-fn a_summary_that_is_none_takes_nothing_away() {
-    let mut stage = Stage::new(&[("context_window", "2000")]);
-    stage.counts = true;
-    stage.say("IMPORTANT: do X");
+fn empty_summary_removes_nothing() {
+    let mut harness = Harness::new(&[("context_window", "2000")]);
+    harness.counts = true;
+    harness.prompt("IMPORTANT: do X");
     for n in 0..4 {
         let id = n.to_string();
-        stage.calls(&[(&id, "read_file", "{}")]);
-        stage.result(&id, &"x".repeat(4000));
-        if stage.asked().len() == 1 {
+        harness.calls(&[(&id, "read_file", "{}")]);
+        harness.result(&id, &"x".repeat(4000));
+        if harness.last_request().len() == 1 {
             break;
         }
     }
-    assert_eq!(stage.asked().len(), 1, "a summary is asked for");
-    stage.hear(&json!({"choices": [{"delta": {"reasoning_content": "hm"}}]}));
-    stage.finish("stop");
+    assert_eq!(harness.last_request().len(), 1, "a summary is requested");
+    harness.feed(&json!({"choices": [{"delta": {"reasoning_content": "hm"}}]}));
+    harness.finish("stop");
     assert!(
-        stage.notices().contains(&"context_not_summarised"),
+        harness.notices().contains(&"context_not_summarised"),
         "{:?}",
-        stage.notices()
+        harness.notices()
     );
-    assert_eq!(stage.asked()[1]["content"], "IMPORTANT: do X");
+    assert_eq!(harness.last_request()[1]["content"], "IMPORTANT: do X");
 }
 
 #[test]
-fn a_summary_keeps_the_task_in_the_user_s_words() {
-    let mut stage = Stage::new(&[("context_window", "2000")]);
-    stage.counts = true;
-    stage.say("IMPORTANT: do X");
+fn summary_includes_the_task_verbatim() {
+    let mut harness = Harness::new(&[("context_window", "2000")]);
+    harness.counts = true;
+    harness.prompt("IMPORTANT: do X");
     for n in 0..40 {
         let id = n.to_string();
-        stage.calls(&[(&id, "read_file", "{}")]);
-        stage.result(&id, &"x".repeat(4000));
-        if stage.asked().len() == 1 {
-            stage.text("They read files.");
-            let first = stage.asked()[1]["content"].to_string();
+        harness.calls(&[(&id, "read_file", "{}")]);
+        harness.result(&id, &"x".repeat(4000));
+        if harness.last_request().len() == 1 {
+            harness.text("They read files.");
+            let first = harness.last_request()[1]["content"].to_string();
             assert!(
                 first.contains("They read files.") && first.contains("IMPORTANT: do X"),
                 "{first}"
@@ -126,7 +126,7 @@ fn a_summary_keeps_the_task_in_the_user_s_words() {
         }
     }
     assert!(
-        stage
+        harness
             .notices()
             .iter()
             .filter(|code| **code == "context_summarised")

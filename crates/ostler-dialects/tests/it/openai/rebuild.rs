@@ -1,4 +1,4 @@
-//! A conversation that goes on from the events of an earlier session.
+//! Conversations resumed from the events of an earlier session.
 
 use ostler_core::dialect::Dialect;
 use ostler_core::event::{EventKind, Refused, ToolResult};
@@ -7,45 +7,46 @@ use ostler_dialects::openai::{History, OpenAi};
 use ostler_dialects::scripted::Scripted;
 use serde_json::{Value, json};
 
-use super::stage::{Stage, spec};
+use super::harness::{Harness, spec};
 
-/// What the model would be told, without the system prompt.
-pub(super) fn rebuilt(stage: &Stage) -> Vec<Value> {
-    History::rebuild(&stage.events)
+/// Returns the messages that the model would get, without the system prompt.
+pub(super) fn rebuilt(harness: &Harness) -> Vec<Value> {
+    History::rebuild(&harness.events)
         .messages()
         .iter()
         .map(|message| serde_json::to_value(message).unwrap())
         .collect()
 }
 
-fn same_after_all(mut stage: Stage) {
-    stage.say("the last one");
-    assert_eq!(rebuilt(&stage), stage.asked().split_off(1));
+fn same_after_all(mut harness: Harness) {
+    harness.prompt("the last one");
+    assert_eq!(rebuilt(&harness), harness.last_request().split_off(1));
 }
 
 // S1-22
 #[test]
-fn a_session_goes_on_with_all_that_was_said_before() {
+fn resumed_session_includes_the_whole_history() {
     for dialect in [&OpenAi as &dyn Dialect, &Scripted] {
         assert!(dialect.capabilities().resume && dialect.capabilities().fork);
-        let mut stage = Stage::of(dialect, &spec(&[]));
-        stage.say("my name is Ada");
-        stage.calls(&[("call_0", "read_file", "{\"path\":\"a\"}")]);
-        stage.result("call_0", "aa");
-        stage.text("Hello Ada.");
-        // Twice: what is resumed may have been resumed itself, and its log begins with the earlier one's.
+        let mut harness = Harness::of(dialect, &spec(&[]));
+        harness.prompt("my name is Ada");
+        harness.calls(&[("call_0", "read_file", "{\"path\":\"a\"}")]);
+        harness.result("call_0", "aa");
+        harness.text("Hello Ada.");
+        // Twice: a resumed session may itself have been resumed, and its log begins with the
+        // earlier one.
         for n in 2..4 {
-            let mut next = stage.resumed(dialect);
-            next.events.splice(..0, std::mem::take(&mut stage.events));
-            next.say("and now?");
-            let asked = next.asked();
+            let mut next = harness.resumed(dialect);
+            next.events.splice(..0, std::mem::take(&mut harness.events));
+            next.prompt("and now?");
+            let asked = next.last_request();
             assert_eq!(
                 (&asked[0]["role"], &asked[1]["content"]),
                 (&json!("system"), &json!("my name is Ada"))
             );
             assert_eq!(asked.last().unwrap()["content"], "and now?");
             assert_eq!(rebuilt(&next), asked[1..]);
-            // A server that begins anew with its ids is told apart from its earlier self.
+            // Ids of a server that restarts its numbering are made unique.
             next.calls(&[("call_0", "read_file", "{}")]);
             let calls: std::collections::HashSet<_> = next
                 .events
@@ -62,38 +63,38 @@ fn a_session_goes_on_with_all_that_was_said_before() {
             let open = next.open_calls();
             next.result(&open[0], "bb");
             next.text("More.");
-            stage = next;
+            harness = next;
         }
-        same_after_all(stage);
+        same_after_all(harness);
     }
 }
 
 #[test]
-fn what_the_events_say_is_what_the_model_was_told() {
-    // An interrupted turn whose calls got no result, and a message that came too late for it.
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
-    stage.calls(&[("1", "read_file", "{}"), ("2", "read_file", "{}")]);
-    stage.steer("kept");
-    stage.result("2", "b");
-    stage.interrupt();
-    stage.hear(&json!({"ostler": "cancelled"}));
-    same_after_all(stage);
-    // A message while an answer is on its way belongs behind it.
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
-    stage.steer("between");
-    stage.text("done");
-    stage.text("really");
-    same_after_all(stage);
-    // A denied call; a request that was refused was never said.
-    let mut stage = Stage::asking();
-    stage.say("go");
-    stage.calls(&[("1", "write_file", "{}")]);
-    stage.verdict("1", Verdict::Deny("no".into()));
-    stage.hear(&json!({"ostler": {"result": {"id": "1", "ok": false, "denied": true, "output": "denied: no"}}}));
-    stage.text("Too bad.");
-    stage.events.push(
+fn history_rebuilt_from_events_matches_the_requests() {
+    // An interrupted turn with calls without results, and a message that came too late for it.
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
+    harness.calls(&[("1", "read_file", "{}"), ("2", "read_file", "{}")]);
+    harness.steer("kept");
+    harness.result("2", "b");
+    harness.interrupt();
+    harness.feed(&json!({"ostler": "cancelled"}));
+    same_after_all(harness);
+    // A message sent while an answer arrives belongs after it.
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
+    harness.steer("between");
+    harness.text("done");
+    harness.text("really");
+    same_after_all(harness);
+    // A denied call, and a request that the server rejected and that is not part of the history.
+    let mut harness = Harness::attended();
+    harness.prompt("go");
+    harness.calls(&[("1", "write_file", "{}")]);
+    harness.verdict("1", Verdict::Deny("no".into()));
+    harness.feed(&json!({"ostler": {"result": {"id": "1", "ok": false, "denied": true, "output": "denied: no"}}}));
+    harness.text("Too bad.");
+    harness.events.push(
         Refused {
             request: "send".into(),
             why: "busy".into(),
@@ -101,25 +102,25 @@ fn what_the_events_say_is_what_the_model_was_told() {
         }
         .into(),
     );
-    same_after_all(stage);
-    // An answer that went back for its schema; calls that were cut off and never told.
-    let mut stage = Stage::new(&[("json_schema", "{\"type\":\"object\"}")]);
-    stage.say("go");
-    stage.text("no JSON");
-    stage.text("{}");
-    stage.say("again");
-    stage.hear(&json!({"choices": [{"delta": {"content": "I rea", "tool_calls": [{"id": "1", "function": {"name": "read_file", "arguments": "{"}}]}}]}));
-    stage.finish("length");
-    same_after_all(stage);
+    same_after_all(harness);
+    // An answer rejected for its schema, and truncated calls that were never emitted.
+    let mut harness = Harness::new(&[("json_schema", "{\"type\":\"object\"}")]);
+    harness.prompt("go");
+    harness.text("no JSON");
+    harness.text("{}");
+    harness.prompt("again");
+    harness.feed(&json!({"choices": [{"delta": {"content": "I rea", "tool_calls": [{"id": "1", "function": {"name": "read_file", "arguments": "{"}}]}}]}));
+    harness.finish("length");
+    same_after_all(harness);
 }
 
-// A session that was killed wrote no endings; one that other hands wrote may say anything.
+// A killed session wrote no end events, and a log from elsewhere can contain anything.
 #[test]
-fn a_log_that_breaks_off_is_still_a_conversation() {
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
-    stage.calls(&[("1", "read_file", "{}")]);
-    stage.steer("kept");
+fn truncated_log_is_still_a_valid_conversation() {
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
+    harness.calls(&[("1", "read_file", "{}")]);
+    harness.steer("kept");
     let stranger = ToolResult {
         id: "x".into(),
         name: None,
@@ -128,10 +129,10 @@ fn a_log_that_breaks_off_is_still_a_conversation() {
         denied: false,
         content: None,
     };
-    stage.events.push(stranger.into());
-    let mut next = stage.resumed(&OpenAi);
-    next.say("go on");
-    let roles: Vec<_> = next.asked()[1..]
+    harness.events.push(stranger.into());
+    let mut next = harness.resumed(&OpenAi);
+    next.prompt("go on");
+    let roles: Vec<_> = next.last_request()[1..]
         .iter()
         .map(|m| {
             format!(
@@ -154,7 +155,7 @@ fn a_log_that_breaks_off_is_still_a_conversation() {
 }
 
 #[test]
-fn a_copy_needs_something_to_copy() {
+fn fork_needs_resume() {
     for dialect in [&OpenAi as &dyn Dialect, &Scripted] {
         assert!(
             dialect

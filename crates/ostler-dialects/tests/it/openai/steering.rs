@@ -1,4 +1,4 @@
-//! What the caller says in the middle of a turn: a message for it, another model.
+//! Steering: messages and model changes during a turn.
 
 use ostler_core::dialect::{Change, FromConversation, ToAgent};
 use ostler_core::event::EventKind;
@@ -6,9 +6,9 @@ use ostler_core::outcome::Cause;
 use ostler_dialects::scripted::Scripted;
 use serde_json::{Value, json};
 
-use super::stage::{Stage, spec};
+use super::harness::{Harness, spec};
 
-fn told(messages: &[Value]) -> Vec<String> {
+fn contents(messages: &[Value]) -> Vec<String> {
     messages[1..]
         .iter()
         .map(|m| {
@@ -22,17 +22,17 @@ fn told(messages: &[Value]) -> Vec<String> {
 }
 
 #[test]
-fn a_message_in_between_stands_behind_the_results_of_the_tools() {
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
-    stage.steer("early");
-    stage.calls(&[("1", "read_file", "{}"), ("2", "read_file", "{}")]);
-    stage.result("2", "b");
-    stage.steer("late");
-    assert_eq!(stage.orders().len(), 2, "it waits for the next request");
-    stage.result("1", "a");
+fn steering_message_follows_the_tool_results() {
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
+    harness.steer("early");
+    harness.calls(&[("1", "read_file", "{}"), ("2", "read_file", "{}")]);
+    harness.result("2", "b");
+    harness.steer("late");
+    assert_eq!(harness.commands().len(), 2, "it waits for the next request");
+    harness.result("1", "a");
     assert_eq!(
-        told(&stage.asked()),
+        told(&harness.last_request()),
         [
             "user: go",
             "assistant: -",
@@ -42,75 +42,75 @@ fn a_message_in_between_stands_behind_the_results_of_the_tools() {
             "user: late"
         ]
     );
-    assert_eq!(stage.notices(), ["steered", "steered", "steer_taken"]);
-    stage.text("done");
-    assert_eq!((stage.ended().len(), stage.cause()), (1, Cause::Completed));
+    assert_eq!(harness.notices(), ["steered", "steered", "steer_taken"]);
+    harness.text("done");
+    assert_eq!((harness.ended().len(), harness.cause()), (1, Cause::Completed));
 }
 
 #[test]
-fn an_answer_that_does_not_know_the_message_does_not_end_the_turn() {
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
-    stage.steer("wait");
-    stage.text("done");
-    assert_eq!(stage.ended().len(), 0);
+fn answer_to_an_earlier_request_does_not_end_a_steered_turn() {
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
+    harness.steer("wait");
+    harness.text("done");
+    assert_eq!(harness.ended().len(), 0);
     assert_eq!(
-        told(&stage.asked()),
+        told(&harness.last_request()),
         ["user: go", "assistant: done", "user: wait"]
     );
-    stage.text("waited");
-    assert_eq!(stage.ended()[0].text.as_deref(), Some("waited"));
+    harness.text("waited");
+    assert_eq!(harness.ended()[0].text.as_deref(), Some("waited"));
     assert_eq!(
-        stage.ended()[0].usage[0].output,
+        harness.ended()[0].usage[0].output,
         Some(20),
         "both answers are counted"
     );
 }
 
 #[test]
-fn a_message_that_came_too_late_is_kept_for_the_next_turn() {
-    let interrupt = |stage: &mut Stage| {
-        stage.calls(&[("1", "read_file", "{}")]);
-        stage.interrupt();
-        stage.hear(&json!({"ostler": "cancelled"}));
+fn late_message_is_deferred_to_the_next_turn() {
+    let interrupt = |harness: &mut Harness| {
+        harness.calls(&[("1", "read_file", "{}")]);
+        harness.interrupt();
+        harness.feed(&json!({"ostler": "cancelled"}));
     };
-    let limit = |stage: &mut Stage| stage.text("done");
-    let cut = |stage: &mut Stage| {
-        stage.hear(&json!({"ostler": {"failed": {"kind": "cut", "message": "reset"}}}))
+    let limit = |harness: &mut Harness| harness.text("done");
+    let cut = |harness: &mut Harness| {
+        harness.feed(&json!({"ostler": {"failed": {"kind": "cut", "message": "reset"}}}))
     };
-    type Way<'a> = (&'a str, &'a dyn Fn(&mut Stage), Cause);
-    let ways: [Way<'_>; 4] = [
+    type Ending<'a> = (&'a str, &'a dyn Fn(&mut Harness), Cause);
+    let endings: [Ending<'_>; 4] = [
         ("100", &interrupt, Cause::Interrupted),
         ("1", &limit, Cause::TurnLimit),
         ("100", &cut, Cause::Network),
         (
             "1",
-            &|stage| {
-                limit(stage);
-                stage.steer("after");
+            &|harness| {
+                limit(harness);
+                harness.steer("after");
             },
             Cause::TurnLimit,
         ),
     ];
-    for (steps, way, cause) in ways {
-        let mut stage = Stage::new(&[("max_turns", steps)]);
-        stage.say("go");
-        stage.steer("kept");
-        way(&mut stage);
-        assert_eq!((stage.ended().len(), stage.cause()), (1, cause));
-        assert!(stage.notices().contains(&"steer_kept"), "never silently");
-        stage.say("next");
-        let told = told(&stage.asked());
+    for (steps, ending, cause) in endings {
+        let mut harness = Harness::new(&[("max_turns", steps)]);
+        harness.prompt("go");
+        harness.steer("late");
+        ending(&mut harness);
+        assert_eq!((harness.ended().len(), harness.cause()), (1, cause));
+        assert!(harness.notices().contains(&"steer_kept"), "never silently");
+        harness.prompt("next");
+        let told = contents(&harness.last_request());
         assert!(
-            told.iter().filter(|m| *m == "user: kept").count() == 1
+            told.iter().filter(|m| *m == "user: late").count() == 1
                 && told.last().unwrap() == "user: next",
             "{told:?}"
         );
     }
 }
 
-fn change(stage: &mut Stage, change: Change) -> Option<String> {
-    stage.tell(ToAgent::Change { id: 7, change });
+fn change(harness: &mut Harness, change: Change) -> Option<String> {
+    harness.send(ToAgent::Change { id: 7, change });
     let error = |out: &FromConversation| {
         if let FromConversation::Changed { id: 7, error } = out {
             Some(error.clone())
@@ -118,18 +118,18 @@ fn change(stage: &mut Stage, change: Change) -> Option<String> {
             None
         }
     };
-    stage.outs.last().and_then(error).unwrap()
+    harness.outs.last().and_then(error).unwrap()
 }
 
 #[test]
-fn another_model_is_asked_from_the_next_request_on() {
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
-    assert_eq!(change(&mut stage, Change::Model("other".into())), None);
-    stage.calls(&[("1", "read_file", "{}")]);
-    stage.result("1", "x");
-    let models: Vec<_> = stage
-        .orders()
+fn changed_model_is_used_from_the_next_request() {
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
+    assert_eq!(change(&mut harness, Change::Model("other".into())), None);
+    harness.calls(&[("1", "read_file", "{}")]);
+    harness.result("1", "x");
+    let models: Vec<_> = harness
+        .commands()
         .iter()
         .filter_map(|o| o["call"]["model"].as_str().map(str::to_owned))
         .collect();
@@ -139,8 +139,8 @@ fn another_model_is_asked_from_the_next_request_on() {
         Change::Model(String::new()),
         Change::PermissionMode("plan".into()),
     ];
-    assert!(wrong.into_iter().all(|it| change(&mut stage, it).is_some()));
-    let mut scripted = Stage::of(&Scripted, &spec(&[]));
+    assert!(wrong.into_iter().all(|it| change(&mut harness, it).is_some()));
+    let mut scripted = Harness::of(&Scripted, &spec(&[]));
     assert!(
         change(&mut scripted, Change::Model("other".into()))
             .unwrap()
@@ -148,63 +148,65 @@ fn another_model_is_asked_from_the_next_request_on() {
     );
 }
 
-// What the settings say of price and window is about the model that they were given with; no number is guessed.
+// Price and context window in the settings apply to the model they were set for; nothing is
+// guessed.
 #[test]
 fn the_price_follows_the_model() {
     for (official, listed) in [(true, Some(2.0)), (false, None)] {
-        let mut stage = Stage::new(&[("price", "7/7")]);
-        stage.hear(&json!({"ostler": {"ready": {"model": "gpt-4o", "cwd": "/", "tools": [], "official": official}}}));
-        let cost = |stage: &mut Stage| {
-            stage.hear(
+        let mut harness = Harness::new(&[("price", "7/7")]);
+        harness.feed(&json!({"ostler": {"ready": {"model": "gpt-4o", "cwd": "/", "tools": [], "official": official}}}));
+        let cost = |harness: &mut Harness| {
+            harness.feed(
                 &json!({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}],
                 "usage": {"prompt_tokens": 1_000_000, "completion_tokens": 0}}),
             );
-            stage.over();
-            let usage = stage.ended().last().unwrap().usage[0].clone();
+            harness.end_answer();
+            let usage = harness.ended().last().unwrap().usage[0].clone();
             (usage.model.unwrap(), usage.cost_usd)
         };
-        stage.say("go");
-        assert_eq!(change(&mut stage, Change::Model("gpt-4.1".into())), None);
+        harness.prompt("go");
+        assert_eq!(change(&mut harness, Change::Model("gpt-4.1".into())), None);
         assert_eq!(
-            cost(&mut stage),
+            cost(&mut harness),
             ("gpt-4o".into(), Some(7.0)),
-            "it was asked before"
+            "it was called before"
         );
-        stage.say("again");
-        assert_eq!(cost(&mut stage), ("gpt-4.1".into(), listed));
-        assert_eq!(change(&mut stage, Change::Model("gpt-4o".into())), None);
-        stage.say("and back");
-        assert_eq!(cost(&mut stage), ("gpt-4o".into(), Some(7.0)));
+        harness.prompt("again");
+        assert_eq!(cost(&mut harness), ("gpt-4.1".into(), listed));
+        assert_eq!(change(&mut harness, Change::Model("gpt-4o".into())), None);
+        harness.prompt("and back");
+        assert_eq!(cost(&mut harness), ("gpt-4o".into(), Some(7.0)));
     }
 }
 
 #[test]
 fn the_window_follows_the_model() {
     for changed in [false, true] {
-        let mut stage = Stage::new(&[("context_window", "2000")]);
-        stage.counts = true;
-        stage.say("go");
+        let mut harness = Harness::new(&[("context_window", "2000")]);
+        harness.counts = true;
+        harness.prompt("go");
         if changed {
-            assert_eq!(change(&mut stage, Change::Model("other".into())), None);
+            assert_eq!(change(&mut harness, Change::Model("other".into())), None);
         }
-        stage.calls(&[("1", "read_file", "{}")]);
-        stage.result("1", &"x".repeat(8000));
+        harness.calls(&[("1", "read_file", "{}")]);
+        harness.result("1", &"x".repeat(8000));
         assert_eq!(
-            stage.asked().len() == 1,
+            harness.last_request().len() == 1,
             !changed,
-            "a summary is asked for when the window is known to be full"
+            "a summary is requested if the window is known to be full"
         );
     }
 }
 
-// Before the body is there, the session changes the setting; the body still has the earlier one.
+// Before the runner is ready, the session changes the setting; the runner still has the earlier
+// one.
 #[test]
-fn a_model_that_was_changed_before_the_first_word_is_shown_and_asked() {
-    let early = |stage: &mut Stage| assert_eq!(change(stage, Change::Model("other".into())), None);
-    let (mut changed, mut set) = (Stage::new(&[]), Stage::new(&[("model", "other")]));
+fn model_changed_before_ready_is_reported_and_used() {
+    let early = |harness: &mut Harness| assert_eq!(change(harness, Change::Model("other".into())), None);
+    let (mut changed, mut set) = (Harness::new(&[]), Harness::new(&[("model", "other")]));
     early(&mut changed);
-    for stage in [&mut changed, &mut set] {
-        stage.hear(&json!({"ostler": {"ready": {"model": "m", "cwd": "/", "tools": []}}}));
+    for harness in [&mut changed, &mut set] {
+        harness.feed(&json!({"ostler": {"ready": {"model": "m", "cwd": "/", "tools": []}}}));
         let shown = |kind: &EventKind| {
             if let EventKind::Started(started) = kind {
                 started.model.clone()
@@ -213,10 +215,10 @@ fn a_model_that_was_changed_before_the_first_word_is_shown_and_asked() {
             }
         };
         assert_eq!(
-            stage.events.iter().rev().find_map(shown).as_deref(),
+            harness.events.iter().rev().find_map(shown).as_deref(),
             Some("other")
         );
-        stage.say("go");
-        assert_eq!(stage.orders().last().unwrap()["call"]["model"], "other");
+        harness.prompt("go");
+        assert_eq!(harness.commands().last().unwrap()["call"]["model"], "other");
     }
 }

@@ -1,4 +1,4 @@
-//! The tool loop, driven line by line: what it asks for, what it makes of the answers.
+//! The tool loop, driven line by line: its requests and how it handles answers.
 
 use ostler_core::dialect::{Dialect, FromConversation, Outbox, ToAgent};
 use ostler_core::event::EventKind;
@@ -8,41 +8,40 @@ use ostler_core::usage::CostSource;
 use ostler_dialects::openai::OpenAi;
 use serde_json::{Value, json};
 
-use super::stage::Stage;
+use super::harness::Harness;
 
 // S2-16
 #[test]
 fn a_second_turn_remembers_the_first() {
-    let mut stage = Stage::new(&[]);
-    stage.say("my name is Ada");
-    stage.text("Hello Ada.");
-    stage.say("what is my name?");
-    let roles: Vec<_> = stage
+    let mut harness = Harness::new(&[]);
+    harness.prompt("my name is Ada");
+    harness.text("Hello Ada.");
+    harness.prompt("what is my name?");
+    let roles: Vec<_> = harness
         .asked()
         .iter()
         .map(|m| m["role"].as_str().unwrap().to_owned())
         .collect();
     assert_eq!(roles, ["system", "user", "assistant", "user"]);
-    assert_eq!(stage.asked()[2]["content"], "Hello Ada.");
-    stage.text("Ada.");
+    assert_eq!(harness.last_request()[2]["content"], "Hello Ada.");
+    harness.text("Ada.");
     assert_eq!(
-        stage
+        harness
             .ended()
             .iter()
-            .map(|over| over.text.as_deref().unwrap())
+            .map(|over| result.text.as_deref().unwrap())
             .collect::<Vec<_>>(),
         ["Hello Ada.", "Ada."]
     );
 }
 
-// S2-19: the workspace, every tool, and the boundaries; a prompt of the caller's stands in place of
-// it.
+// S2-19: workspace, all tools and boundaries; a system prompt from the caller replaces it.
 #[test]
 fn the_system_prompt_names_the_workspace_the_tools_and_the_boundaries() {
     let system = |settings: &[(&str, &str)]| {
-        let mut stage = Stage::new(settings);
-        stage.say("hello");
-        stage.asked()[0]["content"].as_str().unwrap().to_owned()
+        let mut harness = Harness::new(settings);
+        harness.prompt("hello");
+        harness.last_request()[0]["content"].as_str().unwrap().to_owned()
     };
     let own = system(&[("max_turns", "7")]);
     for part in [
@@ -59,22 +58,22 @@ fn the_system_prompt_names_the_workspace_the_tools_and_the_boundaries() {
 
 // S2-17
 #[test]
-fn tools_are_run_and_their_results_go_back_until_the_model_stops() {
-    let mut stage = Stage::new(&[]);
-    stage.say("read both");
-    stage.calls(&[
+fn tools_run_until_the_model_stops() {
+    let mut harness = Harness::new(&[]);
+    harness.prompt("read both");
+    harness.calls(&[
         ("1", "read_file", "{\"path\":\"a\"}"),
         ("2", "read_file", "{\"path\":\"b\"}"),
     ]);
-    let orders = stage.orders();
+    let commands = harness.commands();
     assert_eq!(
-        orders[1]["tools"][1],
+        commands[1]["tools"][1],
         json!({"id": "2", "name": "read_file", "input": {"path": "b"}})
     );
-    stage.result("2", "bb");
-    assert_eq!(stage.orders().len(), 2, "the other result is awaited");
-    stage.result("1", "aa");
-    let asked = stage.asked();
+    harness.result("2", "bb");
+    assert_eq!(harness.commands().len(), 2, "the other result is awaited");
+    harness.result("1", "aa");
+    let asked = harness.last_request();
     assert_eq!(
         asked[2]["tool_calls"][0]["function"],
         json!({"name": "read_file", "arguments": "{\"path\":\"a\"}"})
@@ -84,13 +83,13 @@ fn tools_are_run_and_their_results_go_back_until_the_model_stops() {
         (&json!("2"), &json!("bb"))
     );
     assert_eq!(asked[4]["content"], "aa");
-    stage.text("done");
-    let over = stage.ended()[0];
+    harness.text("done");
+    let over = harness.ended()[0];
     assert_eq!(
-        (over.outcome.cause, over.text.as_deref()),
+        (result.outcome.cause, result.text.as_deref()),
         (Cause::Completed, Some("done"))
     );
-    let usage = &over.usage[0];
+    let usage = &result.usage[0];
     assert_eq!(
         (usage.input, usage.cache_read, usage.output),
         (Some(120), Some(80), Some(20))
@@ -102,11 +101,11 @@ fn tools_are_run_and_their_results_go_back_until_the_model_stops() {
 }
 
 #[test]
-fn a_call_that_cannot_be_read_is_answered_and_the_model_mends_it() {
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
-    stage.calls(&[("1", "read_file", "{\"path\":"), ("2", "read_file", "[1]")]);
-    let asked = stage.asked();
+fn malformed_call_gets_an_error_result() {
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
+    harness.calls(&[("1", "read_file", "{\"path\":"), ("2", "read_file", "[1]")]);
+    let asked = harness.last_request();
     assert!(
         asked[3]["content"]
             .as_str()
@@ -116,26 +115,26 @@ fn a_call_that_cannot_be_read_is_answered_and_the_model_mends_it() {
     );
     assert_eq!(
         asked[2]["tool_calls"][0]["function"]["arguments"], "{}",
-        "servers refuse what is not JSON"
+        "servers reject arguments that are not JSON"
     );
-    stage.text("never mind");
-    assert_eq!(stage.cause(), Cause::Completed);
+    harness.text("never mind");
+    assert_eq!(harness.cause(), Cause::Completed);
 }
 
 #[test]
-fn an_id_that_was_used_before_is_made_another() {
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
+fn repeated_call_ids_are_made_unique() {
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
     for _ in 0..2 {
-        stage.calls(&[("call_0", "read_file", "{}")]);
-        let orders = stage.orders();
-        let id = orders.last().unwrap()["tools"][0]["id"]
+        harness.calls(&[("call_0", "read_file", "{}")]);
+        let commands = harness.commands();
+        let id = commands.last().unwrap()["tools"][0]["id"]
             .as_str()
             .unwrap()
             .to_owned();
-        stage.result(&id, "x");
+        harness.result(&id, "x");
     }
-    let ids: Vec<_> = stage
+    let ids: Vec<_> = harness
         .events
         .iter()
         .filter_map(|w| {
@@ -150,31 +149,31 @@ fn an_id_that_was_used_before_is_made_another() {
 }
 
 #[test]
-fn a_finish_reason_that_lies_does_not_matter() {
+fn wrong_finish_reason_is_ignored() {
     for reason in ["stop", "", "function_call", "end_turn"] {
-        let mut stage = Stage::new(&[]);
-        stage.say("go");
-        stage.hear(&json!({"choices": [{"delta": {"tool_calls": [{"id": "1", "function": {"name": "read_file"}}]}}]}));
-        stage.finish(reason);
-        stage.result("1", "x");
-        stage.text("ok");
-        assert_eq!(stage.cause(), Cause::Completed, "{reason}");
+        let mut harness = Harness::new(&[]);
+        harness.prompt("go");
+        harness.feed(&json!({"choices": [{"delta": {"tool_calls": [{"id": "1", "function": {"name": "read_file"}}]}}]}));
+        harness.finish(reason);
+        harness.result("1", "x");
+        harness.text("ok");
+        assert_eq!(harness.cause(), Cause::Completed, "{reason}");
     }
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
-    stage.hear(&json!({"choices": [{"delta": {"content": "all there is"}}]}));
-    stage.finish("tool_calls");
-    assert_eq!(stage.cause(), Cause::Completed);
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
+    harness.feed(&json!({"choices": [{"delta": {"content": "all there is"}}]}));
+    harness.finish("tool_calls");
+    assert_eq!(harness.cause(), Cause::Completed);
 }
 
 #[test]
-fn endings_have_their_cause() {
+fn every_ending_has_its_cause() {
     let end = |lines: &[Value]| {
-        let mut stage = Stage::new(&[]);
-        stage.say("go");
-        lines.iter().for_each(|line| stage.hear(line));
-        stage.over();
-        stage.cause()
+        let mut harness = Harness::new(&[]);
+        harness.prompt("go");
+        lines.iter().for_each(|line| harness.feed(line));
+        harness.end_answer();
+        harness.cause()
     };
     let text = json!({"choices": [{"delta": {"content": "half an ans"}}]});
     let stop = |reason: &str| json!({"choices": [{"delta": {}, "finish_reason": reason}]});
@@ -190,9 +189,9 @@ fn endings_have_their_cause() {
     assert_eq!(
         end(std::slice::from_ref(&text)),
         Cause::Network,
-        "it broke off"
+        "cut off"
     );
-    assert_eq!(end(&[]), Cause::Protocol, "there is nothing of an answer");
+    assert_eq!(end(&[]), Cause::Protocol, "empty answer");
     assert_eq!(
         end(&[
             text,
@@ -206,71 +205,71 @@ fn endings_have_their_cause() {
 
 #[test]
 fn steps_are_limited() {
-    let mut stage = Stage::new(&[("max_turns", "2")]);
-    stage.say("go");
-    stage.calls(&[("1", "read_file", "{}")]);
-    stage.result("1", "x");
-    stage.calls(&[("2", "read_file", "{}")]);
-    assert_eq!(stage.cause(), Cause::TurnLimit);
-    stage.say("go on");
-    let asked = stage.asked();
+    let mut harness = Harness::new(&[("max_turns", "2")]);
+    harness.prompt("go");
+    harness.calls(&[("1", "read_file", "{}")]);
+    harness.result("1", "x");
+    harness.calls(&[("2", "read_file", "{}")]);
+    assert_eq!(harness.cause(), Cause::TurnLimit);
+    harness.prompt("go on");
+    let asked = harness.last_request();
     assert_eq!(
         asked[asked.len() - 2]["role"],
         "tool",
-        "a call without a result would be refused: {asked:?}"
+        "a call without a result would be rejected: {asked:?}"
     );
 }
 
 // P64
 #[test]
-fn an_answer_that_does_not_keep_to_the_schema_goes_back() {
+fn answer_that_violates_the_schema_is_sent_back() {
     let schema = r#"{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}"#;
-    let mut stage = Stage::new(&[("json_schema", schema)]);
-    stage.say("go");
+    let mut harness = Harness::new(&[("json_schema", schema)]);
+    harness.prompt("go");
     assert_eq!(
-        stage.orders()[0]["call"]["response_format"]["type"],
+        harness.commands()[0]["call"]["response_format"]["type"],
         "json_schema"
     );
-    stage.text("one");
-    stage.text("{\"n\":1}");
+    harness.text("one");
+    harness.text("{\"n\":1}");
     assert_eq!(
-        stage.ended()[0].structured.as_ref().unwrap().get(),
+        harness.ended()[0].structured.as_ref().unwrap().get(),
         "{\"n\":1}"
     );
-    assert_eq!(stage.notices(), ["schema_not_kept"]);
-    stage.say("again");
+    assert_eq!(harness.notices(), ["schema_not_kept"]);
+    harness.prompt("again");
     for _ in 0..3 {
-        stage.text("no");
+        harness.text("no");
     }
-    assert_eq!(stage.cause(), Cause::Protocol);
+    assert_eq!(harness.cause(), Cause::Protocol);
 }
 
 #[test]
 fn money_is_estimated_with_a_price_and_a_budget_needs_one() {
-    let mut stage = Stage::new(&[("price", "10/1/100")]);
-    stage.say("go");
-    stage.text("ok");
-    let usage = &stage.ended()[0].usage[0];
+    let mut harness = Harness::new(&[("price", "10/1/100")]);
+    harness.prompt("go");
+    harness.text("ok");
+    let usage = &harness.ended()[0].usage[0];
     assert_eq!(usage.cost_source, CostSource::Estimated);
     assert!((usage.cost_usd.unwrap() - (60.0 * 10.0 + 40.0 + 10.0 * 100.0) / 1e6).abs() < 1e-12);
-    let mut stage = Stage::new(&[("max_budget_usd", "1")]);
-    stage.say("go");
-    stage.calls(&[("1", "read_file", "{}")]);
-    assert_eq!(stage.cause(), Cause::Budget);
+    let mut harness = Harness::new(&[("max_budget_usd", "1")]);
+    harness.prompt("go");
+    harness.calls(&[("1", "read_file", "{}")]);
+    assert_eq!(harness.cause(), Cause::Budget);
 }
 
 #[test]
-fn an_interrupt_is_acknowledged_and_the_next_turn_goes_on() {
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
-    stage.calls(&[("1", "read_file", "{}"), ("2", "read_file", "{}")]);
-    stage.result("1", "kept");
-    stage.interrupt();
-    assert_eq!(stage.orders().last().unwrap(), "cancel");
-    stage.hear(&json!({"ostler": "cancelled"}));
-    assert_eq!(stage.cause(), Cause::Interrupted);
-    stage.say("go on");
-    let tools: Vec<_> = stage
+fn interrupt_is_acknowledged_before_next_turn() {
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
+    harness.calls(&[("1", "read_file", "{}"), ("2", "read_file", "{}")]);
+    harness.result("1", "kept");
+    harness.interrupt();
+    assert_eq!(harness.commands().last().unwrap(), "cancel");
+    harness.feed(&json!({"ostler": "cancelled"}));
+    assert_eq!(harness.cause(), Cause::Interrupted);
+    harness.prompt("go on");
+    let tools: Vec<_> = harness
         .asked()
         .iter()
         .filter(|m| m["role"] == "tool")
@@ -283,16 +282,16 @@ fn an_interrupt_is_acknowledged_and_the_next_turn_goes_on() {
     );
 }
 
-// What is written over several lines stays one order and one event.
+// Multi-line JSON stays one command and one event.
 #[test]
-fn line_breaks_in_json_tear_nothing() {
+fn line_breaks_in_json_are_handled() {
     let pretty = "{\n  \"type\": \"object\",\n  \"required\": [\"n\"]\n}";
-    let mut stage = Stage::new(&[("json_schema", pretty)]);
-    stage.say("go");
-    stage.calls(&[("1", "read_file", "{\r\n  \"path\": \"a\\nb\"\r\n}")]);
-    stage.result("1", "x");
-    stage.text("{\n  \"n\": 1\n}");
-    for out in &stage.outs {
+    let mut harness = Harness::new(&[("json_schema", pretty)]);
+    harness.prompt("go");
+    harness.calls(&[("1", "read_file", "{\r\n  \"path\": \"a\\nb\"\r\n}")]);
+    harness.result("1", "x");
+    harness.text("{\n  \"n\": 1\n}");
+    for out in &harness.outs {
         if let FromConversation::Write(bytes) = out {
             assert_eq!(
                 bytes.iter().filter(|b| **b == b'\n').count(),
@@ -302,9 +301,9 @@ fn line_breaks_in_json_tear_nothing() {
             );
         }
     }
-    assert_eq!(stage.orders()[1]["tools"][0]["input"]["path"], "a\nb");
+    assert_eq!(harness.commands()[1]["tools"][0]["input"]["path"], "a\nb");
     assert!(
-        !stage.ended()[0]
+        !harness.ended()[0]
             .structured
             .as_ref()
             .unwrap()
@@ -314,15 +313,15 @@ fn line_breaks_in_json_tear_nothing() {
 }
 
 #[test]
-fn what_an_interrupted_answer_cost_is_missing_from_the_sum() {
-    let mut stage = Stage::new(&[("price", "1/10")]);
-    stage.say("go");
-    stage.calls(&[("1", "read_file", "{}")]);
-    stage.result("1", "x");
-    stage.hear(&json!({"choices": [{"delta": {"content": "half"}}]}));
-    stage.interrupt();
-    stage.hear(&json!({"ostler": "cancelled"}));
-    let usage = &stage.ended()[0].usage[0];
+fn cost_of_an_interrupted_answer_is_unknown() {
+    let mut harness = Harness::new(&[("price", "1/10")]);
+    harness.prompt("go");
+    harness.calls(&[("1", "read_file", "{}")]);
+    harness.result("1", "x");
+    harness.feed(&json!({"choices": [{"delta": {"content": "half"}}]}));
+    harness.interrupt();
+    harness.feed(&json!({"ostler": "cancelled"}));
+    let usage = &harness.ended()[0].usage[0];
     assert_eq!(
         (usage.input, usage.cost_usd, usage.cost_source),
         (Some(60), Some(0.0002), CostSource::Partial)
@@ -331,28 +330,28 @@ fn what_an_interrupted_answer_cost_is_missing_from_the_sum() {
 
 #[test]
 fn a_recording_of_an_interrupt_replays_as_one() {
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
-    stage.hear(&json!({"choices": [{"delta": {"content": "half"}}]}));
-    stage.hear(&json!({"ostler": "cancelled"}));
-    assert_eq!(stage.cause(), Cause::Interrupted);
-    stage.text("the next turn of the recording");
-    assert_eq!((stage.ended().len(), stage.cause()), (2, Cause::Completed));
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
+    harness.feed(&json!({"choices": [{"delta": {"content": "half"}}]}));
+    harness.feed(&json!({"ostler": "cancelled"}));
+    assert_eq!(harness.cause(), Cause::Interrupted);
+    harness.text("the next turn of the recording");
+    assert_eq!((harness.ended().len(), harness.cause()), (2, Cause::Completed));
 }
 
 #[test]
-fn a_failed_introduction_is_tried_again_with_the_next_message() {
-    let mut talk = OpenAi.converse(&Spec::default());
+fn failed_ready_is_retried_with_the_next_prompt() {
+    let mut conversation = OpenAi.converse(&Spec::default());
     let mut out = Outbox::default();
-    talk.send(ToAgent::Prompt("one".into()), &mut out);
-    talk.on_line(
+    conversation.send(ToAgent::Prompt("one".into()), &mut out);
+    conversation.on_line(
         r#"{"ostler":{"failed":{"kind":"connect","message":"no"}}}"#,
         &mut out,
     );
-    talk.send(ToAgent::Prompt("two".into()), &mut out);
+    conversation.send(ToAgent::Prompt("two".into()), &mut out);
     let all: Vec<FromConversation> = out.drain().collect();
     assert!(
-        matches!(&all[0], FromConversation::TurnOver(over) if over.outcome.cause == Cause::Network),
+        matches!(&all[0], FromConversation::TurnEnded(result) if result.outcome.cause == Cause::Network),
         "{all:?}"
     );
     assert!(
@@ -362,25 +361,25 @@ fn a_failed_introduction_is_tried_again_with_the_next_message() {
 }
 
 #[test]
-fn a_whole_answer_stays_whole() {
-    // A connection that ends badly after everything was said.
-    let mut stage = Stage::new(&[]);
-    stage.say("go");
-    stage.hear(&json!({"choices": [{"delta": {"content": "all"}, "finish_reason": "stop"}]}));
-    stage.hear(&json!({"ostler": {"failed": {"kind": "cut", "message": "reset"}}}));
-    assert_eq!(stage.cause(), Cause::Completed);
-    // A last piece that repeats the message, and an error that says nothing.
-    stage.say("again");
-    stage.hear(&json!({"choices": [{"delta": {"content": "hello"}}], "error": {}}));
-    stage.hear(&json!({"choices": [{"delta": {}, "message": {"content": "hello"}, "finish_reason": "stop"}]}));
-    stage.over();
-    assert_eq!(stage.ended()[1].text.as_deref(), Some("hello"));
+fn complete_answer_survives_later_failures() {
+    // A connection that fails after the answer is complete.
+    let mut harness = Harness::new(&[]);
+    harness.prompt("go");
+    harness.feed(&json!({"choices": [{"delta": {"content": "all"}, "finish_reason": "stop"}]}));
+    harness.feed(&json!({"ostler": {"failed": {"kind": "cut", "message": "reset"}}}));
+    assert_eq!(harness.cause(), Cause::Completed);
+    // A last chunk that repeats the message, and an empty error.
+    harness.prompt("again");
+    harness.feed(&json!({"choices": [{"delta": {"content": "hello"}}], "error": {}}));
+    harness.feed(&json!({"choices": [{"delta": {}, "message": {"content": "hello"}, "finish_reason": "stop"}]}));
+    harness.end_answer();
+    assert_eq!(harness.ended()[1].text.as_deref(), Some("hello"));
 }
 
 #[test]
-fn sending_an_answer_back_keeps_to_the_limit_on_steps() {
-    let mut stage = Stage::new(&[("json_schema", "{\"type\":\"object\"}"), ("max_turns", "1")]);
-    stage.say("go");
-    stage.text("no JSON");
-    assert_eq!((stage.cause(), stage.orders().len()), (Cause::TurnLimit, 1));
+fn schema_retries_respect_the_step_limit() {
+    let mut harness = Harness::new(&[("json_schema", "{\"type\":\"object\"}"), ("max_turns", "1")]);
+    harness.prompt("go");
+    harness.text("no JSON");
+    assert_eq!((harness.cause(), harness.commands().len()), (Cause::TurnLimit, 1));
 }

@@ -1,27 +1,27 @@
-//! The help: short enough for a model to read whole, with examples that work as they are.
+//! Help text: short enough for a model to read completely, with examples that work as written.
 
-use crate::verbs::{Takes, VERBS, Verb};
+use crate::verbs::{FlagValue, VERBS, Verb};
 
-/// How the program is called, on one line.
+/// Usage on one line.
 pub(crate) const USAGE: &str =
     "file-tools WORKSPACE VERB [ARGUMENTS], or file-tools WORKSPACE JSON";
 
-/// The version, as a line.
+/// Returns the version line.
 pub(crate) fn version() -> String {
     format!("file-tools {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// The help of the program.
+/// Returns the help of the program.
 pub(crate) fn of_program() -> String {
     let mut text = format!(
-        "Read, write and search the files of a workspace, and nothing outside of it.\n\nUsage: {USAGE}\n\nVerbs:\n"
+        "Read, write and search the files of a workspace, and nothing outside it.\n\nUsage: {USAGE}\n\nVerbs:\n"
     );
     for verb in VERBS {
         text.push_str(&format!("  {}\n      {}\n", usage(verb), verb.about));
     }
     text.push_str(
         "\nPaths are relative to WORKSPACE. A `-` reads the content (write, create), the edits (patch) or the JSON from stdin;\n\
-         put `--` before a name that begins with a dash. More on a verb: file-tools VERB --help\n\
+         put `--` before a name that begins with a dash. Help for a verb: file-tools VERB --help\n\
          \nOutput: one JSON object on stdout, exit 0. On failure {\"error\":{\"code\":…,\"message\":…}} and exit 1; the\n\
          message says what to do. Codes: file_not_found, path_outside_workspace, denied_by_policy, is_directory,\n\
          not_a_directory, not_a_file, find_not_found, find_not_unique, too_large, binary_file, exists, bad_arguments,\n\
@@ -34,7 +34,7 @@ pub(crate) fn of_program() -> String {
     text
 }
 
-/// The help of a verb.
+/// Returns the help of a verb.
 pub(crate) fn of_verb(verb: &Verb) -> String {
     let mut text = format!(
         "{}\n\nUsage: file-tools WORKSPACE {}\n",
@@ -47,7 +47,7 @@ pub(crate) fn of_verb(verb: &Verb) -> String {
     for flag in verb.flags {
         text.push_str(&format!(
             "  {:<20} {}\n",
-            format!("{}{}", flag.name, value(flag.takes)),
+            format!("{}{}", flag.name, value_hint(flag.value)),
             flag.about
         ));
     }
@@ -58,12 +58,12 @@ pub(crate) fn of_verb(verb: &Verb) -> String {
     text
 }
 
-/// A verb with what follows it.
+/// Returns the usage of a verb.
 pub(crate) fn usage(verb: &Verb) -> String {
     let mut text = verb.name.to_owned();
     for operand in verb.operands {
         let name = operand.field.to_uppercase();
-        text.push_str(&if operand.is_needed {
+        text.push_str(&if operand.is_required {
             format!(" {name}")
         } else {
             format!(" [{name}]")
@@ -74,18 +74,18 @@ pub(crate) fn usage(verb: &Verb) -> String {
         "patch" => text.push_str(" (--find TEXT --replace TEXT [--all] | --edits JSON | -)"),
         _ => {
             for flag in verb.flags {
-                text.push_str(&format!(" [{}{}]", flag.name, value(flag.takes)));
+                text.push_str(&format!(" [{}{}]", flag.name, value_hint(flag.value)));
             }
         }
     }
     text
 }
 
-fn value(takes: Takes) -> &'static str {
-    match takes {
-        Takes::Nothing => "",
-        Takes::Number => " N",
-        Takes::Text | Takes::TextOrStdin => " TEXT",
-        Takes::JsonOrStdin => " JSON",
+fn value_hint(value: FlagValue) -> &'static str {
+    match value {
+        FlagValue::Nothing => "",
+        FlagValue::Number => " N",
+        FlagValue::Text | FlagValue::TextOrStdin => " TEXT",
+        FlagValue::JsonOrStdin => " JSON",
     }
 }

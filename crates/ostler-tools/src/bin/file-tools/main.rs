@@ -11,41 +11,41 @@ mod help;
 mod request;
 mod verbs;
 
-use request::Asked;
+use request::Invocation;
 
 fn main() -> ExitCode {
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
-    let (text, code) = match answer(&args) {
+    let (text, code) = match respond(&args) {
         Ok(text) => (text, ExitCode::SUCCESS),
         Err(error) => (error_json(&error), ExitCode::FAILURE),
     };
     match print(&text) {
         Ok(()) => code,
-        // Whoever reads has seen enough.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => code,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// What goes to stdout.
-fn answer(args: &[OsString]) -> Result<String, ToolError> {
+/// Returns the text for stdout.
+fn respond(args: &[OsString]) -> Result<String, ToolError> {
     match request::read(args, &mut io::stdin())? {
-        Asked::Show(text) => Ok(text),
-        Asked::Run {
+        Invocation::Show(text) => Ok(text),
+        Invocation::Run {
             workspace,
             tool,
             input,
         } => {
             let policy = Workspace::load_policy(Path::new(&workspace))
-                .map_err(|error| hinted(error, &workspace))?;
+                .map_err(|error| with_workspace_hint(error, &workspace))?;
             let workspace = Workspace::open(Path::new(&workspace), &policy.files)?;
-            workspace.call(&tool, &input).map(|reply| reply.json)
+            workspace.call(&tool, &input).map(|output| output.json)
         }
     }
 }
 
-/// A verb in the first place is a workspace that was forgotten.
-fn hinted(error: ToolError, workspace: &OsString) -> ToolError {
+/// Adds a hint if the first argument is a verb, since the workspace was probably forgotten.
+fn with_workspace_hint(error: ToolError, workspace: &OsString) -> ToolError {
     if error.code == Code::FileNotFound && workspace.to_str().and_then(verbs::find).is_some() {
         let message = format!(
             "{} (the first argument is the workspace: {})",

@@ -1,4 +1,4 @@
-//! From what was typed to what it means: a tool and its arguments as JSON.
+//! Command-line parsing: turns the arguments into a tool call with JSON input.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -7,15 +7,15 @@ use ostler_tools::{Code, ToolError};
 use serde_json::{Map, Value};
 
 use crate::help;
-use crate::verbs::{self, Flag, Takes, VERBS, Verb};
+use crate::verbs::{self, Flag, FlagValue, VERBS, Verb};
 
-/// More than any tool takes, so that the tool is the one to refuse.
+/// More than any tool accepts, so that the tool itself refuses.
 const STDIN_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What is asked of the program.
+/// A parsed command line.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    /// Show a text: help or version.
+pub(crate) enum Invocation {
+    /// Print a text: help or version.
     Show(String),
     /// Run a tool.
     Run {
@@ -25,14 +25,14 @@ pub(crate) enum Asked {
     },
 }
 
-/// Reads the arguments of the program.
-pub(crate) fn read(args: &[OsString], stdin: &mut dyn Read) -> Result<Asked, ToolError> {
+/// Parses the arguments of the program.
+pub(crate) fn read(args: &[OsString], stdin: &mut dyn Read) -> Result<Invocation, ToolError> {
     let texts: Vec<&str> = args
         .iter()
         .map(|arg| arg.to_str().unwrap_or("\u{fffd}"))
         .collect();
-    if let Some(text) = shown(&texts) {
-        return Ok(Asked::Show(text));
+    if let Some(text) = help_or_version(&texts) {
+        return Ok(Invocation::Show(text));
     }
     let [workspace, rest @ ..] = args else {
         return Err(bad(format!(
@@ -51,7 +51,7 @@ pub(crate) fn read(args: &[OsString], stdin: &mut dyn Read) -> Result<Asked, Too
     let [first, words @ ..] = words.as_slice() else {
         return Err(bad(format!(
             "a verb is missing: one of {}; see file-tools --help",
-            names()
+            verb_names()
         )));
     };
     if words.is_empty() && (*first == "-" || first.trim_start().starts_with('{')) {
@@ -60,8 +60,8 @@ pub(crate) fn read(args: &[OsString], stdin: &mut dyn Read) -> Result<Asked, Too
         } else {
             (*first).to_owned()
         };
-        let (tool, input) = of_json(&json)?;
-        return Ok(Asked::Run {
+        let (tool, input) = parse_json(&json)?;
+        return Ok(Invocation::Run {
             workspace,
             tool,
             input,
@@ -70,19 +70,19 @@ pub(crate) fn read(args: &[OsString], stdin: &mut dyn Read) -> Result<Asked, Too
     let verb = verbs::find(first).ok_or_else(|| {
         ToolError::new(
             Code::UnknownTool,
-            format!("there is no verb `{first}`; there are {}", names()),
+            format!("there is no verb `{first}`; the verbs are {}", verb_names()),
         )
     })?;
-    let input = Value::Object(of_words(verb, words, stdin)?).to_string();
-    Ok(Asked::Run {
+    let input = Value::Object(parse_words(verb, words, stdin)?).to_string();
+    Ok(Invocation::Run {
         workspace,
         tool: verb.tool.to_owned(),
         input,
     })
 }
 
-/// Help and version, wherever one would ask for them.
-fn shown(texts: &[&str]) -> Option<String> {
+/// Returns help or version, in whichever position it was requested.
+fn help_or_version(texts: &[&str]) -> Option<String> {
     let is_help = |text: &str| matches!(text, "--help" | "-h" | "help");
     match texts {
         ["--version" | "-V"] => Some(help::version()),
@@ -98,8 +98,8 @@ fn shown(texts: &[&str]) -> Option<String> {
     }
 }
 
-/// A request as one JSON object: the tool beside its arguments.
-fn of_json(json: &str) -> Result<(String, String), ToolError> {
+/// Parses a request given as one JSON object: the tool next to its arguments.
+fn parse_json(json: &str) -> Result<(String, String), ToolError> {
     let value: Value = serde_json::from_str(json)
         .map_err(|error| bad(format!("the request is not JSON: {error}")))?;
     let Value::Object(mut object) = value else {
@@ -110,20 +110,20 @@ fn of_json(json: &str) -> Result<(String, String), ToolError> {
     };
     let tool = match (object.remove("tool"), object.remove("verb")) {
         (Some(Value::String(tool)), None) | (None, Some(Value::String(tool))) => tool,
-        (None, None) => return Err(bad(format!("`tool` is missing: one of {}", names()))),
+        (None, None) => return Err(bad(format!("`tool` is missing: one of {}", verb_names()))),
         _ => {
             return Err(bad(format!(
                 "`tool` must be one string: one of {}",
-                names()
+                verb_names()
             )));
         }
     };
-    // An unknown name is the workspace's to refuse.
+    // An unknown name is left for the workspace to refuse.
     let tool = verbs::find(&tool).map_or(tool, |verb| verb.tool.to_owned());
     Ok((tool, Value::Object(object).to_string()))
 }
 
-fn of_words(
+fn parse_words(
     verb: &Verb,
     words: &[&str],
     stdin: &mut dyn Read,
@@ -131,40 +131,40 @@ fn of_words(
     let mut given = Map::new();
     let mut operands = verb.operands.iter();
     let mut words = words.iter().copied();
-    let mut is_flag_time = true;
+    let mut accepts_flags = true;
     while let Some(word) = words.next() {
         let (field, value) = match word {
-            "--" if is_flag_time => {
-                is_flag_time = false;
+            "--" if accepts_flags => {
+                accepts_flags = false;
                 continue;
             }
-            "-" if is_flag_time && verb.stdin.is_some() => {
+            "-" if accepts_flags && verb.stdin.is_some() => {
                 let field = verb.stdin.unwrap_or_default();
-                let takes = if field == "edits" {
-                    Takes::JsonOrStdin
+                let kind = if field == "edits" {
+                    FlagValue::JsonOrStdin
                 } else {
-                    Takes::TextOrStdin
+                    FlagValue::TextOrStdin
                 };
-                (field, value(field, takes, "-", stdin)?)
+                (field, value(field, kind, "-", stdin)?)
             }
-            word if is_flag_time && word.len() > 1 && word.starts_with('-') => {
+            word if accepts_flags && word.len() > 1 && word.starts_with('-') => {
                 let (flag, attached) = flag_of(verb, word)?;
-                let text = match (flag.takes, attached) {
-                    (Takes::Nothing, None) => "",
-                    (Takes::Nothing, Some(_)) => {
+                let text = match (flag.value, attached) {
+                    (FlagValue::Nothing, None) => "",
+                    (FlagValue::Nothing, Some(_)) => {
                         return Err(bad(format!("{} takes no value", flag.name)));
                     }
                     (_, Some(text)) => text,
                     (_, None) => words
                         .next()
-                        .ok_or_else(|| bad(format!("{} needs a value after it", flag.name)))?,
+                        .ok_or_else(|| bad(format!("{} needs a value", flag.name)))?,
                 };
-                (flag.field, value(flag.name, flag.takes, text, stdin)?)
+                (flag.field, value(flag.name, flag.value, text, stdin)?)
             }
             word => {
                 let operand = operands.next().ok_or_else(|| {
                     bad(format!(
-                        "`{word}` is one argument too many (quote texts with spaces): {}",
+                        "unexpected argument `{word}` (quote texts with spaces): {}",
                         usage(verb)
                     ))
                 })?;
@@ -175,7 +175,7 @@ fn of_words(
             return Err(bad(format!("`{field}` is given twice: {}", usage(verb))));
         }
     }
-    if let Some(missing) = operands.find(|operand| operand.is_needed) {
+    if let Some(missing) = operands.find(|operand| operand.is_required) {
         return Err(bad(format!(
             "{} is missing: {}",
             missing.field.to_uppercase(),
@@ -191,7 +191,7 @@ fn of_words(
     Ok(given)
 }
 
-/// The flag of a word, and the value after its `=`.
+/// Returns the flag of a word, and the value after its `=`.
 fn flag_of<'w>(verb: &Verb, word: &'w str) -> Result<(&'static Flag, Option<&'w str>), ToolError> {
     let (name, attached) = word
         .split_once('=')
@@ -205,19 +205,24 @@ fn flag_of<'w>(verb: &Verb, word: &'w str) -> Result<(&'static Flag, Option<&'w 
     })
 }
 
-fn value(name: &str, takes: Takes, text: &str, stdin: &mut dyn Read) -> Result<Value, ToolError> {
-    match takes {
-        Takes::Nothing => Ok(Value::Bool(true)),
-        Takes::Text => Ok(Value::String(text.to_owned())),
-        Takes::TextOrStdin if text == "-" => Ok(Value::String(from_stdin(stdin)?)),
-        Takes::TextOrStdin => Ok(Value::String(text.to_owned())),
-        Takes::Number => {
+fn value(
+    name: &str,
+    kind: FlagValue,
+    text: &str,
+    stdin: &mut dyn Read,
+) -> Result<Value, ToolError> {
+    match kind {
+        FlagValue::Nothing => Ok(Value::Bool(true)),
+        FlagValue::Text => Ok(Value::String(text.to_owned())),
+        FlagValue::TextOrStdin if text == "-" => Ok(Value::String(from_stdin(stdin)?)),
+        FlagValue::TextOrStdin => Ok(Value::String(text.to_owned())),
+        FlagValue::Number => {
             let number: Result<u64, _> = text.parse();
             number
                 .map(Value::from)
                 .map_err(|_| bad(format!("{name} needs a whole number, not `{text}`")))
         }
-        Takes::JsonOrStdin => {
+        FlagValue::JsonOrStdin => {
             let text = if text == "-" {
                 from_stdin(stdin)?
             } else {
@@ -239,7 +244,7 @@ fn from_stdin(stdin: &mut dyn Read) -> Result<String, ToolError> {
     if bytes.len() as u64 > STDIN_BYTES {
         return Err(ToolError::new(
             Code::TooLarge,
-            format!("stdin gives more than {STDIN_BYTES} bytes"),
+            format!("stdin has more than {STDIN_BYTES} bytes"),
         ));
     }
     String::from_utf8(bytes).map_err(|_| bad("stdin is not UTF-8 text".to_owned()))
@@ -249,7 +254,7 @@ fn usage(verb: &Verb) -> String {
     format!("file-tools WORKSPACE {}", help::usage(verb))
 }
 
-fn names() -> String {
+fn verb_names() -> String {
     VERBS
         .iter()
         .map(|verb| verb.name)
@@ -268,7 +273,7 @@ mod tests {
     fn run(words: &[&str], mut stdin: &[u8]) -> Result<(String, Value), &'static str> {
         let args: Vec<OsString> = ["ws"].iter().chain(words).map(OsString::from).collect();
         match read(&args, &mut stdin).map_err(|error| error.code.as_str())? {
-            Asked::Run {
+            Invocation::Run {
                 workspace,
                 tool,
                 input,
@@ -276,12 +281,12 @@ mod tests {
                 assert_eq!(workspace, "ws");
                 Ok((tool, serde_json::from_str(&input).unwrap()))
             }
-            Asked::Show(_) => Err("shown"),
+            Invocation::Show(_) => Err("shown"),
         }
     }
 
     #[test]
-    fn words_become_a_call() {
+    fn words_are_parsed_into_a_call() {
         const EDITS: &str = r#"[{"find":"a","replace":"b"}]"#;
         let cases: Vec<(&[&str], &str, Value)> = vec![
             (
@@ -357,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_words_are_named() {
+    fn invalid_words_are_refused() {
         let cases: [(&[&str], &str); 16] = [
             (&[], "bad_arguments"),
             (&["read"], "bad_arguments"),

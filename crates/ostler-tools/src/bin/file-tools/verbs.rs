@@ -1,18 +1,18 @@
-//! What can be asked for on the command line: each verb with its operands, flags and examples.
+//! Verbs of the command line, with their operands, flags and examples.
 
 /// A verb.
 #[derive(Debug)]
 pub(crate) struct Verb {
     pub(crate) name: &'static str,
-    /// The tool that does it.
+    /// Tool that implements it.
     pub(crate) tool: &'static str,
     pub(crate) about: &'static str,
-    /// The arguments of the tool that are given without a flag, in order.
+    /// Tool arguments given without a flag, in order.
     pub(crate) operands: &'static [Operand],
-    /// The argument that `-` reads from stdin.
+    /// Argument that `-` reads from stdin.
     pub(crate) stdin: Option<&'static str>,
     pub(crate) flags: &'static [Flag],
-    /// What follows `file-tools WORKSPACE`.
+    /// Arguments after `file-tools WORKSPACE`.
     pub(crate) examples: &'static [&'static str],
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Verb {
 #[derive(Debug)]
 pub(crate) struct Operand {
     pub(crate) field: &'static str,
-    pub(crate) is_needed: bool,
+    pub(crate) is_required: bool,
 }
 
 /// An argument with a flag.
@@ -28,48 +28,53 @@ pub(crate) struct Operand {
 pub(crate) struct Flag {
     pub(crate) name: &'static str,
     pub(crate) field: &'static str,
-    pub(crate) takes: Takes,
+    pub(crate) value: FlagValue,
     pub(crate) about: &'static str,
 }
 
-/// What follows a flag.
+/// Value of a flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Takes {
+pub(crate) enum FlagValue {
     Nothing,
     Number,
     Text,
-    /// A text, or `-` for what comes on stdin.
+    /// A text, or `-` to read it from stdin.
     TextOrStdin,
-    /// JSON, or `-` for JSON on stdin.
+    /// JSON, or `-` to read it from stdin.
     JsonOrStdin,
 }
 
-/// The verb of a name; the name of a tool counts, too.
+/// Returns the verb of a name; names of tools are accepted too.
 pub(crate) fn find(name: &str) -> Option<&'static Verb> {
     VERBS.iter().find(|verb| {
         verb.name == name || verb.tool == name || (name == "edit" && verb.name == "patch")
     })
 }
 
-const fn needed(field: &'static str) -> Operand {
+const fn required(field: &'static str) -> Operand {
     Operand {
         field,
-        is_needed: true,
+        is_required: true,
     }
 }
 
 const fn optional(field: &'static str) -> Operand {
     Operand {
         field,
-        is_needed: false,
+        is_required: false,
     }
 }
 
-const fn flag(name: &'static str, field: &'static str, takes: Takes, about: &'static str) -> Flag {
+const fn flag(
+    name: &'static str,
+    field: &'static str,
+    value: FlagValue,
+    about: &'static str,
+) -> Flag {
     Flag {
         name,
         field,
-        takes,
+        value,
         about,
     }
 }
@@ -77,7 +82,7 @@ const fn flag(name: &'static str, field: &'static str, takes: Takes, about: &'st
 const CONTENT: &[Flag] = &[flag(
     "--content",
     "content",
-    Takes::TextOrStdin,
+    FlagValue::TextOrStdin,
     "the content; `-` reads it from stdin",
 )];
 
@@ -87,21 +92,21 @@ pub(crate) const VERBS: &[Verb] = &[
         name: "read",
         tool: "read_file",
         about: "Read a text file, or some of its lines.",
-        operands: &[needed("path")],
+        operands: &[required("path")],
         stdin: None,
         flags: &[
             flag(
                 "--offset",
                 "offset",
-                Takes::Number,
+                FlagValue::Number,
                 "the first line, counted from 1",
             ),
-            flag("--limit", "limit", Takes::Number, "how many lines"),
+            flag("--limit", "limit", FlagValue::Number, "number of lines"),
             flag(
                 "--line-numbers",
                 "line_numbers",
-                Takes::Nothing,
-                "put its number before each line",
+                FlagValue::Nothing,
+                "prefix each line with its number",
             ),
         ],
         examples: &["read src/main.rs", "read big.log --offset 5000 --limit 100"],
@@ -109,8 +114,8 @@ pub(crate) const VERBS: &[Verb] = &[
     Verb {
         name: "write",
         tool: "write_file",
-        about: "Write the whole content of a file, new or not.",
-        operands: &[needed("path")],
+        about: "Write the whole content of a file, new or existing.",
+        operands: &[required("path")],
         stdin: Some("content"),
         flags: CONTENT,
         examples: &[
@@ -122,7 +127,7 @@ pub(crate) const VERBS: &[Verb] = &[
         name: "create",
         tool: "create_file",
         about: "Create a file; fails if it exists.",
-        operands: &[needed("path")],
+        operands: &[required("path")],
         stdin: Some("content"),
         flags: CONTENT,
         examples: &[
@@ -133,27 +138,32 @@ pub(crate) const VERBS: &[Verb] = &[
     Verb {
         name: "patch",
         tool: "edit_file",
-        about: "Replace text in a file. The text to find must be in it exactly once. All edits are done or none.",
-        operands: &[needed("path")],
+        about: "Replace text in a file. The text to find must occur exactly once. All edits are applied, or none.",
+        operands: &[required("path")],
         stdin: Some("edits"),
         flags: &[
-            flag("--find", "find", Takes::Text, "the exact text to replace"),
+            flag(
+                "--find",
+                "find",
+                FlagValue::Text,
+                "the exact text to replace",
+            ),
             flag(
                 "--replace",
                 "replace",
-                Takes::Text,
-                "what to put in its place",
+                FlagValue::Text,
+                "the replacement text",
             ),
             flag(
                 "--all",
                 "all",
-                Takes::Nothing,
-                "replace every place, not the only one",
+                FlagValue::Nothing,
+                "replace every occurrence, not exactly one",
             ),
             flag(
                 "--edits",
                 "edits",
-                Takes::JsonOrStdin,
+                FlagValue::JsonOrStdin,
                 "several: [{\"find\":…,\"replace\":…},…]; `-` reads stdin",
             ),
         ],
@@ -166,7 +176,7 @@ pub(crate) const VERBS: &[Verb] = &[
         name: "delete",
         tool: "delete_file",
         about: "Delete a file or an empty directory.",
-        operands: &[needed("path")],
+        operands: &[required("path")],
         stdin: None,
         flags: &[],
         examples: &["delete old.txt"],
@@ -174,21 +184,21 @@ pub(crate) const VERBS: &[Verb] = &[
     Verb {
         name: "list",
         tool: "list_files",
-        about: "List a directory, or with --pattern everything below it that matches. Leaves out what git ignores.",
+        about: "List a directory, or with --pattern everything below it that matches. Skips files that git ignores.",
         operands: &[optional("path")],
         stdin: None,
         flags: &[
             flag(
                 "--pattern",
                 "pattern",
-                Takes::Text,
+                FlagValue::Text,
                 "a glob such as '*.rs' or 'src/**/*.ts'",
             ),
             flag(
                 "--hidden",
                 "hidden",
-                Takes::Nothing,
-                "also names that begin with a dot",
+                FlagValue::Nothing,
+                "include names that begin with a dot",
             ),
         ],
         examples: &["list", "list src --pattern '*.rs'"],
@@ -196,39 +206,39 @@ pub(crate) const VERBS: &[Verb] = &[
     Verb {
         name: "search",
         tool: "search_files",
-        about: "Find lines by a regular expression. Leaves out what git ignores, and binary files.",
-        operands: &[needed("pattern"), optional("path")],
+        about: "Find lines by a regular expression. Skips binary files and files that git ignores.",
+        operands: &[required("pattern"), optional("path")],
         stdin: None,
         flags: &[
             flag(
                 "--literal",
                 "literal",
-                Takes::Nothing,
+                FlagValue::Nothing,
                 "the pattern is plain text",
             ),
             flag(
                 "--ignore-case",
                 "ignore_case",
-                Takes::Nothing,
-                "upper and lower case are the same",
+                FlagValue::Nothing,
+                "ignore case",
             ),
             flag(
                 "--glob",
                 "glob",
-                Takes::Text,
+                FlagValue::Text,
                 "only files that match, such as '*.rs'",
             ),
             flag(
                 "--context",
                 "context",
-                Takes::Number,
+                FlagValue::Number,
                 "lines before and after each match",
             ),
             flag(
                 "--max",
                 "max",
-                Takes::Number,
-                "how many matches at most (100)",
+                FlagValue::Number,
+                "maximum number of matches (100)",
             ),
         ],
         examples: &[
@@ -240,12 +250,12 @@ pub(crate) const VERBS: &[Verb] = &[
         name: "move",
         tool: "move_file",
         about: "Move or rename a file or directory.",
-        operands: &[needed("from"), needed("to")],
+        operands: &[required("from"), required("to")],
         stdin: None,
         flags: &[flag(
             "--overwrite",
             "overwrite",
-            Takes::Nothing,
+            FlagValue::Nothing,
             "replace a file at the new path",
         )],
         examples: &["move a.txt docs/b.txt"],
@@ -253,8 +263,8 @@ pub(crate) const VERBS: &[Verb] = &[
     Verb {
         name: "mkdir",
         tool: "make_directory",
-        about: "Make a directory, and those above it.",
-        operands: &[needed("path")],
+        about: "Create a directory and its missing parents.",
+        operands: &[required("path")],
         stdin: None,
         flags: &[],
         examples: &["mkdir src/new"],

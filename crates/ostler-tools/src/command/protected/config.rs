@@ -1,11 +1,13 @@
-//! What git may change in a repository's settings: where a branch comes from, as long as that is a remote the user set up.
+//! Settings of a repository that git may change: the upstream of a branch, if it is a remote the
+//! user set up.
 //!
-//! This reads less than git does. What it does not understand to the letter counts as changed, and is put back.
+//! This parser understands less than git does. Anything it does not understand exactly counts as
+//! changed, and is restored.
 
 use crate::repository::config::{Setting, parse};
 
-/// What a new repository has in its settings.
-const NEW: [&str; 6] = [
+/// Keys in the settings of a new repository.
+const NEW_REPOSITORY_KEYS: [&str; 6] = [
     "repositoryformatversion",
     "filemode",
     "bare",
@@ -14,33 +16,34 @@ const NEW: [&str; 6] = [
     "precomposeunicode",
 ];
 
-/// What git notes about a branch by itself.
-const NOTED: [&str; 3] = ["remote", "merge", "rebase"];
+/// Keys that git itself writes for a branch.
+const BRANCH_KEYS: [&str; 3] = ["remote", "merge", "rebase"];
 
-/// Settings, apart: those of branches, and all other lines.
+/// Settings, split into those of branches and all other lines.
 struct Settings<'a> {
     branches: Vec<(&'a str, &'a str)>,
     others: Vec<&'a str>,
 }
 
-/// Whether these are the settings of a repository that was just made.
+/// Returns true if these are the settings of a newly created repository.
 pub(super) fn is_new(bytes: &[u8]) -> bool {
     let Some(settings) = read(bytes) else {
         return false;
     };
-    let is_usual = |line: &&str| {
+    let is_new_repository_key = |line: &&str| {
         line.split_once('=').is_some_and(|(key, value)| {
             let (key, value) = (key.trim(), value.trim());
-            NEW.contains(&key) && value.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            NEW_REPOSITORY_KEYS.contains(&key)
+                && value.bytes().all(|byte| byte.is_ascii_alphanumeric())
         })
     };
     settings.branches.is_empty()
         && settings.others.first().is_none_or(|line| *line == "[core]")
-        && settings.others.iter().skip(1).all(is_usual)
+        && settings.others.iter().skip(1).all(is_new_repository_key)
 }
 
-/// Whether `new` differs from `old` only in what git notes about branches.
-pub(super) fn is_fine(old: &[u8], new: &[u8]) -> bool {
+/// Returns true if `new` differs from `old` only in settings that git writes for branches.
+pub(super) fn is_allowed_change(old: &[u8], new: &[u8]) -> bool {
     let (Some(old), Some(new)) = (read(old), read(new)) else {
         return false;
     };
@@ -51,16 +54,17 @@ pub(super) fn is_fine(old: &[u8], new: &[u8]) -> bool {
                     .others
                     .contains(&format!("[remote \"{name}\"]").as_str()))
     };
-    let is_fine = |(key, value): &(&str, &str)| {
+    let is_allowed_change = |(key, value): &(&str, &str)| {
         let key_is = |known: &str| key.eq_ignore_ascii_case(known);
-        // What was there may move to another name with its branch.
+        // Existing settings may move to another name with their branch.
         old.branches.contains(&(*key, *value))
-            || (NOTED.iter().any(|known| key_is(known)) && (!key_is("remote") || is_remote(value)))
+            || (BRANCH_KEYS.iter().any(|known| key_is(known))
+                && (!key_is("remote") || is_remote(value)))
     };
-    old.others == new.others && new.branches.iter().all(is_fine)
+    old.others == new.others && new.branches.iter().all(is_allowed_change)
 }
 
-/// Settings that have git run nothing and fetch from nowhere unusual, whoever wrote them.
+/// Settings that make git run nothing and fetch from nowhere unusual, whoever wrote them.
 const HARMLESS: &[(&str, &[&str])] = &[
     (
         "core",
@@ -87,7 +91,8 @@ const HARMLESS: &[(&str, &[&str])] = &[
     ("advice", &["detachedhead"]),
 ];
 
-/// The settings of a new repository without those that could have git run a program; `None` if there are none of those.
+/// Returns the settings of a new repository without those that could make git run a program, or
+/// `None` if there is nothing to remove.
 pub(super) fn harmless(text: &str) -> Option<String> {
     let is_harmless = |setting: &Setting| {
         let is_known = HARMLESS
@@ -140,7 +145,7 @@ fn read(bytes: &[u8]) -> Option<Settings<'_>> {
     };
     let mut in_branch = false;
     for line in text.split('\n') {
-        // A line that goes on in the next one could make that mean something else.
+        // A continuation line could change the meaning of the next one.
         if line.trim_end_matches('\r').ends_with('\\') {
             return None;
         }
@@ -164,7 +169,8 @@ fn read(bytes: &[u8]) -> Option<Settings<'_>> {
     Some(settings)
 }
 
-/// Whether a section is that of a branch; none when it is written in a way that git itself does not.
+/// Returns true for the section of a branch, or `None` if it is written in a form that git does not
+/// write.
 fn is_branch(line: &str) -> Option<bool> {
     let begins = line
         .get(..7)
@@ -191,8 +197,9 @@ mod tests {
     const OLD: &str = "[core]\n\tbare = false\n[remote \"origin\"]\n\turl = https://example.org/x\n[branch \"main\"]\n\tremote = origin\n\tdescription = d\n";
 
     #[test]
-    fn only_what_git_notes_about_branches_may_change() {
-        let with = |more: &str| is_fine(OLD.as_bytes(), format!("{OLD}{more}").as_bytes());
+    fn only_branch_settings_of_git_may_change() {
+        let with =
+            |more: &str| is_allowed_change(OLD.as_bytes(), format!("{OLD}{more}").as_bytes());
         for fine in [
             "",
             "[branch \"t\"]\n\tremote = origin\n\tmerge = refs/heads/t\n",
@@ -219,18 +226,21 @@ mod tests {
             assert!(!with(bad), "{bad}");
         }
         assert!(
-            is_fine(
+            is_allowed_change(
                 OLD.as_bytes(),
                 OLD.split("[branch").next().unwrap().as_bytes()
             ),
-            "a branch is gone"
+            "a branch was removed"
         );
-        assert!(!is_fine(OLD.as_bytes(), b"[core]\n"), "a remote is gone");
-        assert!(!is_fine(OLD.as_bytes(), b"\xff"));
+        assert!(
+            !is_allowed_change(OLD.as_bytes(), b"[core]\n"),
+            "a remote was removed"
+        );
+        assert!(!is_allowed_change(OLD.as_bytes(), b"\xff"));
     }
 
     #[test]
-    fn only_harmless_settings_are_left() {
+    fn only_harmless_settings_remain() {
         assert_eq!(
             harmless(OLD.replace("\tdescription = d\n", "").as_str()),
             None
@@ -245,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_repository_has_the_usual_settings_and_no_more() {
+    fn new_repository_has_only_the_usual_settings() {
         let usual = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n";
         assert!(is_new(usual.as_bytes()) && is_new(b""));
         for more in [

@@ -1,4 +1,5 @@
-//! Getting rid of what a command left in a protected place, whatever it holds: first out of the way, then deleted.
+//! Removal of anything a command left at a protected path, whatever it contains: first renamed,
+//! then deleted.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
@@ -7,19 +8,20 @@ use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
 
-/// After so many entries the rest stays, under a name that nobody looks for.
-const MOST_STEPS: usize = 200_000;
+/// Maximum number of entries deleted; the rest stays, under an unused name.
+const MAX_STEPS: usize = 200_000;
 
-/// What its owner needs to work in a directory.
-const OWNER: u32 = 0o700;
+/// Mode bits an owner needs to work in a directory.
+const OWNER_MODE: u32 = 0o700;
 
-/// Renames `path` within its directory. Only the name and its directory count for that, never what is in it.
+/// Renames `path` within its directory. Only the name and its directory matter for that, never the
+/// content.
 pub(super) fn move_away(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> {
     if let Some(parent) = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty())
     {
-        open_up(root, parent);
+        restore_access(root, parent);
     }
     let meta = match root.symlink_metadata(path) {
         Ok(meta) => meta,
@@ -27,26 +29,26 @@ pub(super) fn move_away(root: &Dir, path: &Path) -> io::Result<Option<PathBuf>> 
         Err(error) => return Err(error),
     };
     if meta.is_dir() {
-        open_up(root, path);
+        restore_access(root, path);
     }
-    // Nobody can have guessed the name and put something there.
+    // Random, so that nothing can be placed at this name beforehand.
     let number = RandomState::new().hash_one(path);
     let away = path.with_file_name(format!("ostler-discarded-{number:016x}"));
     root.rename(path, root, &away)?;
     Ok(Some(away))
 }
 
-/// Removes a directory with everything in it, whatever modes a command gave to what is in it. Nothing is followed.
+/// Removes a directory and its content, whatever modes a command gave it. No link is followed.
 ///
 /// # Errors
-/// When something of it is left.
+/// Something could not be removed.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(());
     };
     let parent = Dir::open_ambient_dir(parent, cap_std::ambient_authority())?;
     let name = Path::new(name);
-    open_up(&parent, name);
+    restore_access(&parent, name);
     delete(&parent, name);
     match parent.symlink_metadata(name) {
         Ok(_) => Err(io::ErrorKind::DirectoryNotEmpty.into()),
@@ -54,8 +56,9 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Deletes what was moved away, as far as it goes. Nothing is followed and nothing nests: what is in a directory is moved up
-/// before the directory goes, so that no depth is too deep.
+/// Deletes something that was moved away, as far as possible. No link is followed and nothing
+/// recurses: the content of a directory is moved up before the directory is removed, so no depth is
+/// too deep.
 pub(super) fn delete(root: &Dir, path: &Path) {
     if root.symlink_metadata(path).is_ok_and(|meta| !meta.is_dir()) {
         let _ = root.remove_file(path);
@@ -74,7 +77,7 @@ fn empty(dir: &Dir) -> io::Result<()> {
             .entries()?
             .flatten()
             .map(|entry| entry.file_name())
-            .take(MOST_STEPS)
+            .take(MAX_STEPS)
             .collect();
         if names.is_empty() {
             return Ok(());
@@ -85,11 +88,11 @@ fn empty(dir: &Dir) -> io::Result<()> {
                 dir.remove_file(name)?;
                 continue;
             }
-            open_up(dir, name);
+            restore_access(dir, name);
             let below = dir.open_dir(name)?;
             for child in below.entries()?.flatten() {
                 steps += 1;
-                if steps > MOST_STEPS {
+                if steps > MAX_STEPS {
                     return Err(io::ErrorKind::QuotaExceeded.into());
                 }
                 let child = child.file_name();
@@ -97,7 +100,7 @@ fn empty(dir: &Dir) -> io::Result<()> {
                     below.remove_file(&child)?;
                     continue;
                 }
-                open_up(&below, Path::new(&child));
+                restore_access(&below, Path::new(&child));
                 below.rename(
                     &child,
                     dir,
@@ -110,18 +113,19 @@ fn empty(dir: &Dir) -> io::Result<()> {
     }
 }
 
-/// Lets the owner into the workspace's own directory again. Its place is outside of what a command can change.
-pub(super) fn open_up_root(at: &Path, root: &Dir) {
+/// Restores the owner's access to the workspace's root. Its path is outside what a command can
+/// change.
+pub(super) fn restore_access_to_root(at: &Path, root: &Dir) {
     #[cfg(unix)]
     if root
         .dir_metadata()
-        .is_ok_and(|meta| super::mode(&meta) & OWNER != OWNER)
+        .is_ok_and(|meta| super::mode(&meta) & OWNER_MODE != OWNER_MODE)
     {
         use std::os::unix::fs::PermissionsExt;
         if let Ok(meta) = root.dir_metadata() {
             let _ = std::fs::set_permissions(
                 at,
-                std::fs::Permissions::from_mode(super::mode(&meta) | OWNER),
+                std::fs::Permissions::from_mode(super::mode(&meta) | OWNER_MODE),
             );
         }
     }
@@ -129,13 +133,14 @@ pub(super) fn open_up_root(at: &Path, root: &Dir) {
     let _ = (at, root);
 }
 
-/// Lets the owner into a directory; what is no directory stays as it is. Whether it worked shows at the next step.
-pub(super) fn open_up(dir: &Dir, path: &Path) {
+/// Restores the owner's access to a directory; does nothing for anything else. A failure shows at
+/// the next step.
+pub(super) fn restore_access(dir: &Dir, path: &Path) {
     if let Ok(meta) = dir.symlink_metadata(path)
         && meta.is_dir()
-        && super::mode(&meta) & OWNER != OWNER
+        && super::mode(&meta) & OWNER_MODE != OWNER_MODE
     {
-        let _ = set_mode(dir, path, super::mode(&meta) | OWNER);
+        let _ = set_mode(dir, path, super::mode(&meta) | OWNER_MODE);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is at a path: read before a command runs, and compared after it.
+//! Content of a path, saved before a command runs and compared after it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -8,15 +8,15 @@ use cap_std::fs::Dir;
 
 use super::{Extent, mode};
 
-/// How much of one path is remembered at most.
-const MOST_BYTES: u64 = 4 * 1024 * 1024;
-const MOST_ENTRIES: usize = 2000;
-const DEEPEST: usize = 16;
+/// Limits of what is saved for one path.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+const MAX_ENTRIES: usize = 2000;
+const MAX_DEPTH: usize = 16;
 
-pub(super) type Entries = BTreeMap<PathBuf, Entry>;
+pub(super) type SavedEntries = BTreeMap<PathBuf, SavedEntry>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum SavedEntry {
     File {
         bytes: Vec<u8>,
         mode: u32,
@@ -25,12 +25,12 @@ pub(super) enum Entry {
         mode: u32,
     },
     Link(PathBuf),
-    /// A pipe, a socket, a device: never there before, and gone after.
+    /// A pipe, a socket or a device: never saved, and removed afterwards.
     Other,
 }
 
-impl Entry {
-    /// How much memory it takes, about.
+impl SavedEntry {
+    /// Returns its approximate size in memory.
     pub(super) fn size(&self) -> usize {
         if let Self::File { bytes, .. } = self {
             bytes.len() + 64
@@ -40,61 +40,66 @@ impl Entry {
     }
 }
 
-pub(super) enum Trouble {
+pub(super) enum CollectError {
     Io(io::Error),
-    TooMuch,
+    TooLarge,
 }
 
-impl From<io::Error> for Trouble {
+impl From<io::Error> for CollectError {
     fn from(error: io::Error) -> Self {
         Self::Io(error)
     }
 }
 
-/// What is at `path`, and below it if that is protected.
-pub(super) fn collect(root: &Dir, path: &Path, extent: Extent) -> Result<Entries, Trouble> {
-    let mut found = Entries::new();
-    let mut room = MOST_BYTES;
-    let mut waiting = vec![(path.to_owned(), 0)];
-    while let Some((at, depth)) = waiting.pop() {
-        let meta = match root.symlink_metadata(&at) {
+/// Collects the entry at `path`, and everything below it if that is protected.
+pub(super) fn collect(
+    root: &Dir,
+    path: &Path,
+    extent: Extent,
+) -> Result<SavedEntries, CollectError> {
+    let mut found = SavedEntries::new();
+    let mut room = MAX_BYTES;
+    let mut pending = vec![(path.to_owned(), 0)];
+    while let Some((path, depth)) = pending.pop() {
+        let meta = match root.symlink_metadata(&path) {
             Ok(meta) => meta,
             Err(error) if is_absent(&error) => continue,
             Err(error) => return Err(error.into()),
         };
-        if found.len() >= MOST_ENTRIES || depth > DEEPEST {
-            return Err(Trouble::TooMuch);
+        if found.len() >= MAX_ENTRIES || depth > MAX_DEPTH {
+            return Err(CollectError::TooLarge);
         }
         let entry = if meta.is_dir() {
             if extent == Extent::Tree {
-                for child in root.read_dir(&at)? {
-                    waiting.push((at.join(child?.file_name()), depth + 1));
-                    if waiting.len() > MOST_ENTRIES {
-                        return Err(Trouble::TooMuch);
+                for child in root.read_dir(&path)? {
+                    pending.push((path.join(child?.file_name()), depth + 1));
+                    if pending.len() > MAX_ENTRIES {
+                        return Err(CollectError::TooLarge);
                     }
                 }
             }
-            Entry::Directory { mode: mode(&meta) }
+            SavedEntry::Directory { mode: mode(&meta) }
         } else if meta.is_symlink() {
-            Entry::Link(root.read_link_contents(&at)?)
+            SavedEntry::Link(root.read_link_contents(&path)?)
         } else if meta.is_file() {
-            let bytes = read(root, &at, room)?;
+            let bytes = read(root, &path, room)?;
             room = room
                 .checked_sub(bytes.len() as u64)
-                .ok_or(Trouble::TooMuch)?;
-            Entry::File {
+                .ok_or(CollectError::TooLarge)?;
+            SavedEntry::File {
                 bytes,
                 mode: mode(&meta),
             }
         } else {
-            Entry::Other
+            SavedEntry::Other
         };
-        found.insert(at, entry);
+        found.insert(path, entry);
     }
     Ok(found)
 }
 
-/// Not there; or below something that is no directory, such as a `.git` that is a file.
+/// Returns true if the path does not exist, or is below something that is not a directory, such as
+/// a `.git` file.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -102,9 +107,9 @@ pub(super) fn is_absent(error: &io::Error) -> bool {
     )
 }
 
-/// A file's content; one byte more than there is room for shows that it is too much.
-fn read(root: &Dir, at: &Path, room: u64) -> io::Result<Vec<u8>> {
+/// Reads a file's content, up to one byte more than there is room for.
+fn read(root: &Dir, path: &Path, room: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    root.open(at)?.take(room + 1).read_to_end(&mut bytes)?;
+    root.open(path)?.take(room + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -1,4 +1,5 @@
-//! Repositories inside of a repository that its index names: `git status` looks into them, and follows their settings.
+//! Nested repositories named by the index of a repository: `git status` looks into them and follows
+//! their settings.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -6,37 +7,37 @@ use std::path::{Path, PathBuf};
 
 use cap_std::fs::Dir;
 
-use super::entries::{Entries, Entry};
+use super::entries::{SavedEntries, SavedEntry};
 use super::mode;
 use crate::repository::config;
 
 const INDEX: &str = ".git/index";
 
-/// The largest index that is looked at, in bytes: some millions of files.
-const LONGEST: u64 = 256 * 1024 * 1024;
+/// Maximum size of an index, in bytes: some millions of files.
+const MAX_INDEX_BYTES: u64 = 256 * 1024 * 1024;
 
-/// The mode of an entry that is a commit of another repository.
+/// Mode of an index entry that is a commit of another repository.
 const GITLINK: u32 = 0o160_000;
 
-/// The index as it was.
+/// The saved index.
 #[derive(Debug)]
-pub(super) struct Before {
-    /// Its content and mode; none if there was no index.
+pub(super) struct IndexBefore {
+    /// Content and mode; `None` if there was no index.
     file: Option<(Vec<u8>, u32)>,
     links: BTreeSet<Vec<u8>>,
-    /// Whether a part of it lay in another file.
+    /// Whether a part of it was in another file.
     is_split: bool,
-    /// The submodules that the repository had: a command could list more.
+    /// Submodules that the repository had: a command could list more.
     modules: BTreeSet<Vec<u8>>,
 }
 
-impl Before {
-    /// The index of the workspace's repository; `None` if it is too large.
+impl IndexBefore {
+    /// Reads the index of the workspace's repository, or returns `None` if it is too large.
     pub(super) fn of(root: &Dir) -> Option<Self> {
         let file = read(root);
         if file
             .as_ref()
-            .is_some_and(|(bytes, _)| bytes.len() as u64 > LONGEST)
+            .is_some_and(|(bytes, _)| bytes.len() as u64 > MAX_INDEX_BYTES)
         {
             return None;
         }
@@ -52,8 +53,8 @@ impl Before {
         })
     }
 
-    /// Whether the index now names a repository that it did not name before, and that was no submodule of `.gitmodules`; or hides
-    /// what it names.
+    /// Returns true if the index now names a repository that it did not name before and that was
+    /// not a submodule in `.gitmodules`, or if it hides its entries.
     pub(super) fn has_new_links(&self, root: &Dir) -> bool {
         let Some((bytes, _)) = read(root) else {
             return root.symlink_metadata(INDEX).is_ok();
@@ -67,11 +68,13 @@ impl Before {
         }
         let (links, is_split) = parse(&bytes, oid_length(root));
         let is_new = |link: &Vec<u8>| !self.links.contains(link) && !self.modules.contains(link);
-        (is_split && !self.is_split) || bytes.len() as u64 > LONGEST || links.iter().any(is_new)
+        (is_split && !self.is_split)
+            || bytes.len() as u64 > MAX_INDEX_BYTES
+            || links.iter().any(is_new)
     }
 
-    pub(super) fn entries(&self) -> Entries {
-        let entry = |(bytes, mode): &(Vec<u8>, u32)| Entry::File {
+    pub(super) fn entries(&self) -> SavedEntries {
+        let entry = |(bytes, mode): &(Vec<u8>, u32)| SavedEntry::File {
             bytes: bytes.clone(),
             mode: *mode,
         };
@@ -83,23 +86,23 @@ impl Before {
 }
 
 fn read(root: &Dir) -> Option<(Vec<u8>, u32)> {
-    let about = root
+    let metadata = root
         .symlink_metadata(INDEX)
         .ok()
         .filter(cap_std::fs::Metadata::is_file)?;
     let mut bytes = Vec::new();
     root.open(INDEX)
         .ok()?
-        .take(LONGEST + 1)
+        .take(MAX_INDEX_BYTES + 1)
         .read_to_end(&mut bytes)
         .ok()?;
-    Some((bytes, mode(&about)))
+    Some((bytes, mode(&metadata)))
 }
 
 fn text(root: &Dir, path: &str) -> String {
     let is_file = root
         .symlink_metadata(path)
-        .is_ok_and(|about| about.is_file());
+        .is_ok_and(|metadata| metadata.is_file());
     let mut bytes = Vec::new();
     if let Some(file) = is_file.then(|| root.open(Path::new(path)).ok()).flatten() {
         let _ = file.take(1024 * 1024).read_to_end(&mut bytes);
@@ -107,7 +110,7 @@ fn text(root: &Dir, path: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// How long the names of objects are: the repository's settings say so.
+/// Returns the length of object names, from the repository's settings.
 fn oid_length(root: &Dir) -> usize {
     let is_long = config::parse(&text(root, super::CONFIG))
         .iter()
@@ -118,7 +121,7 @@ fn oid_length(root: &Dir) -> usize {
     if is_long { 32 } else { 20 }
 }
 
-/// The paths that `.gitmodules` lists.
+/// Returns the paths that `.gitmodules` lists.
 fn submodules(root: &Dir) -> BTreeSet<Vec<u8>> {
     let settings = config::parse(&text(root, ".gitmodules"));
     let paths = settings
@@ -129,8 +132,8 @@ fn submodules(root: &Dir) -> BTreeSet<Vec<u8>> {
         .collect()
 }
 
-/// The paths of the entries that are commits of other repositories, and whether more entries are in another file. What is no
-/// index has none.
+/// Returns the paths of entries that are commits of other repositories, and whether more entries
+/// are in another file. Both are empty for anything that is not an index.
 fn parse(bytes: &[u8], oid_length: usize) -> (BTreeSet<Vec<u8>>, bool) {
     let mut found = BTreeSet::new();
     let mut reader = Reader { bytes, at: 0 };
@@ -161,7 +164,7 @@ impl Reader<'_> {
         (2..=4).contains(&version).then_some((version, count))
     }
 
-    /// Reads an entry into `path`, which holds that of the one before, and returns its mode.
+    /// Reads an entry into `path`, which holds the previous entry's path, and returns its mode.
     fn entry(&mut self, version: u32, oid_length: usize, path: &mut Vec<u8>) -> Option<u32> {
         let start = self.at;
         self.take(24)?;
@@ -172,8 +175,8 @@ impl Reader<'_> {
             self.take(2)?;
         }
         if version == 4 {
-            let kept = path.len().checked_sub(self.count()?)?;
-            path.truncate(kept);
+            let shared = path.len().checked_sub(self.count()?)?;
+            path.truncate(shared);
             path.extend_from_slice(self.until_nul()?);
             return Some(mode);
         }
@@ -185,7 +188,7 @@ impl Reader<'_> {
         Some(mode)
     }
 
-    /// Whether an extension of that name follows the entries.
+    /// Returns true if an extension of that name follows the entries.
     fn has_extension(&mut self, name: [u8; 4]) -> bool {
         while let Some(found) = self.take(4).map(|found| found == name) {
             if found {
@@ -211,7 +214,7 @@ impl Reader<'_> {
         self.take(4)?.try_into().ok().map(u32::from_be_bytes)
     }
 
-    /// A number of variable length, as in packs' offsets.
+    /// Reads a variable-length number, as in pack offsets.
     fn count(&mut self) -> Option<usize> {
         let mut byte = *self.take(1)?.first()?;
         let mut value = usize::from(byte & 0x7f);
@@ -245,7 +248,7 @@ mod tests {
         clippy::disallowed_methods,
         reason = "git writes the index that is read"
     )]
-    fn links_are_found_in_every_version_of_the_index() {
+    fn gitlinks_are_found_in_every_index_version() {
         for (version, format) in [
             ("2", "sha1"),
             ("3", "sha1"),
@@ -254,10 +257,10 @@ mod tests {
             ("4", "sha256"),
         ] {
             let temp = tempfile::tempdir().unwrap();
-            let zeros = "1".repeat(if format == "sha1" { 40 } else { 64 });
+            let object_id = "1".repeat(if format == "sha1" { 40 } else { 64 });
             let line = format!(
                 "git init -q --object-format={format} . && touch a ab abc && git add . && \
-                 git update-index --add --cacheinfo 160000,{zeros},some/where/dep --cacheinfo 160000,{zeros},z && \
+                 git update-index --add --cacheinfo 160000,{object_id},some/where/dep --cacheinfo 160000,{object_id},z && \
                  git update-index --index-version {version}"
             );
             let mut sh = std::process::Command::new("sh");
@@ -268,7 +271,7 @@ mod tests {
                 .env("HOME", "/nonexistent");
             assert!(sh.status().unwrap().success());
             let root = Dir::open_ambient_dir(temp.path(), cap_std::ambient_authority()).unwrap();
-            let before = Before::of(&root).unwrap();
+            let before = IndexBefore::of(&root).unwrap();
             let expected = [&b"some/where/dep"[..], b"z"].map(<[u8]>::to_vec);
             assert_eq!(before.links, BTreeSet::from(expected), "{version} {format}");
         }
@@ -276,7 +279,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_reader(mut bytes in any::<Vec<u8>>(), version in 0_u8..6) {
+        fn reader_survives_arbitrary_bytes(mut bytes in any::<Vec<u8>>(), version in 0_u8..6) {
             let mut all = [b"DIRC".to_vec(), vec![0, 0, 0, version, 0, 0, 255, 255]].concat();
             all.append(&mut bytes);
             parse(&all, 20);

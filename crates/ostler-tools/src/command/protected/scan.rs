@@ -1,6 +1,7 @@
-//! Repositories in a workspace, wherever they are and whatever they are called: found by the names in each directory.
+//! Scan for repositories in a workspace, wherever they are and whatever their names: recognized by
+//! the names in each directory.
 //!
-//! The scan reads no files. It looks at the entries of every directory once before and once after a command.
+//! The scan reads no files. It lists every directory once before and once after a command.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -11,43 +12,43 @@ use std::path::{Path, PathBuf};
 use cap_fs_ext::DirExt;
 use cap_std::fs::{Dir, OpenOptions};
 
-use super::{GIT, NOT_BY_GIT, config, discard};
+use super::{GIT, OPERATION_STATE, config, discard};
 use crate::names::quoted;
-use crate::repository::directory::{exists, held_by, is_git_directory, named_by};
-use crate::tree::{EntryKind, Listed, Visitor, open_below, walk};
+use crate::repository::directory::{exists, is_git_directory, parse_git_file, parse_path_file};
+use crate::tree::{EntryKind, VisitedDir, Visitor, open_below, walk};
 
-/// How many entries a workspace may have; no command runs where there are more.
-pub(super) const MOST_ENTRIES: usize = 3_000_000;
+/// Maximum number of entries in a workspace; no command runs where there are more.
+pub(super) const MAX_ENTRIES: usize = 3_000_000;
 
-/// The largest configuration of a new repository that is looked at, in bytes.
-const LONGEST_CONFIG: u64 = 256 * 1024;
+/// Maximum size of a new repository's configuration that is examined, in bytes.
+const MAX_CONFIG_BYTES: u64 = 256 * 1024;
 
-/// The repositories of a workspace before a command runs.
+/// Repositories of a workspace before a command runs.
 #[derive(Debug)]
-pub(super) struct Before {
-    /// Directories that git takes for git directories.
+pub(super) struct RepositoriesBefore {
+    /// Directories that git treats as git directories.
     pub(super) git_directories: Vec<PathBuf>,
     /// Files and links named `.git`.
     pub(super) git_files: Vec<PathBuf>,
-    /// Whether all of the workspace was seen.
-    pub(super) is_whole: bool,
+    /// Whether the whole workspace was scanned.
+    pub(super) is_complete: bool,
     directories: HashSet<u64>,
     unopened: HashSet<PathBuf>,
     hasher: RandomState,
 }
 
-impl Before {
-    /// Looks at all directories of a workspace.
+impl RepositoriesBefore {
+    /// Scans all directories of a workspace.
     pub(super) fn of(root: &Dir) -> io::Result<Self> {
         let mut before = Self {
             git_directories: Vec::new(),
             git_files: Vec::new(),
-            is_whole: false,
+            is_complete: false,
             directories: HashSet::new(),
             unopened: HashSet::new(),
             hasher: RandomState::new(),
         };
-        before.is_whole = walk(root, MOST_ENTRIES, &mut before)?.is_whole;
+        before.is_complete = walk(root, MAX_ENTRIES, &mut before)?.is_complete;
         Ok(before)
     }
 
@@ -56,20 +57,20 @@ impl Before {
     }
 }
 
-impl Visitor for Before {
-    fn visit(&mut self, listed: &mut Listed<'_>) {
-        self.directories.insert(self.hasher.hash_one(listed.path));
-        if is_git(listed) {
-            self.git_directories.push(listed.path.to_owned());
-            enter_git(&mut listed.below);
+impl Visitor for RepositoriesBefore {
+    fn visit(&mut self, visited: &mut VisitedDir<'_>) {
+        self.directories.insert(self.hasher.hash_one(visited.path));
+        if is_git(visited) {
+            self.git_directories.push(visited.path.to_owned());
+            skip_objects(&mut visited.subdirs);
             return;
         }
-        let named = listed
+        let named = visited
             .entries
             .iter()
             .filter(|entry| is_dot_git(&entry.name) && entry.kind != EntryKind::Directory);
         self.git_files
-            .extend(named.map(|entry| listed.path.join(&entry.name)));
+            .extend(named.map(|entry| visited.path.join(&entry.name)));
     }
 
     fn unopened(&mut self, path: &Path) {
@@ -77,11 +78,11 @@ impl Visitor for Before {
     }
 }
 
-/// What is found after a command, compared with what was there before.
-pub(super) struct Seen<'b> {
-    before: &'b Before,
-    at: &'b Path,
-    /// Git directories that are there now, each looked after.
+/// Repositories found after a command, compared with those before it.
+pub(super) struct RepositoriesAfter<'b> {
+    before: &'b RepositoriesBefore,
+    real_root: &'b Path,
+    /// Existing git directories, each already checked.
     git_directories: Vec<PathBuf>,
     /// New files named `.git`, by their directories.
     git_files: Vec<(PathBuf, OsString, EntryKind)>,
@@ -89,12 +90,12 @@ pub(super) struct Seen<'b> {
     pub(super) failed: Vec<String>,
 }
 
-impl<'b> Seen<'b> {
-    /// Nothing yet; `at` is the real path of the workspace.
-    pub(super) fn after(before: &'b Before, at: &'b Path) -> Self {
+impl<'b> RepositoriesAfter<'b> {
+    /// Creates an empty scan; `real_root` is the real path of the workspace.
+    pub(super) fn after(before: &'b RepositoriesBefore, real_root: &'b Path) -> Self {
         Self {
             before,
-            at,
+            real_root,
             git_directories: Vec::new(),
             git_files: Vec::new(),
             put_back: Vec::new(),
@@ -102,24 +103,26 @@ impl<'b> Seen<'b> {
         }
     }
 
-    fn note(&mut self, path: &Path, done: io::Result<bool>) {
-        let shown = quoted(&path.to_string_lossy());
+    fn record(&mut self, path: &Path, done: io::Result<bool>) {
+        let display = quoted(&path.to_string_lossy());
         match done {
-            Ok(true) => self.put_back.push(shown),
+            Ok(true) => self.put_back.push(display),
             Ok(false) => {}
-            Err(error) => self.failed.push(format!("{shown}: {error}")),
+            Err(error) => self.failed.push(format!("{display}: {error}")),
         }
     }
 
-    /// Takes from a new git directory what git would run, or takes it for none at all if it is not an honest one.
+    /// Removes the parts of a new git directory that git would run. A directory that is not a
+    /// regular repository loses its `HEAD`.
     fn new_git_directory(&mut self, dir: &Dir, path: &Path) {
         let is_named = path.file_name().is_some_and(is_dot_git);
-        // A directory of sources does not become a repository, nor one whose settings lie elsewhere.
-        let is_taken_over = !is_named && self.before.has_directory(path);
-        if is_taken_over || has_other_settings(dir, (self.at, path)) {
-            return self.note(&path.join("HEAD"), remove(dir, "HEAD"));
+        // A directory of sources must not become a repository, nor one whose settings are
+        // elsewhere.
+        let was_plain_directory = !is_named && self.before.has_directory(path);
+        if was_plain_directory || has_other_settings(dir, (self.real_root, path)) {
+            return self.record(&path.join("HEAD"), remove(dir, "HEAD"));
         }
-        self.note(
+        self.record(
             &path.join("hooks"),
             if has_hooks(dir) {
                 remove(dir, "hooks")
@@ -127,16 +130,16 @@ impl<'b> Seen<'b> {
                 Ok(false)
             },
         );
-        for part in NOT_BY_GIT {
-            self.note(&path.join(part), remove(dir, part));
+        for part in OPERATION_STATE {
+            self.record(&path.join(part), remove(dir, part));
         }
         for part in ["config", "config.worktree"] {
-            self.note(&path.join(part), keep_harmless(dir, part));
+            self.record(&path.join(part), remove_harmful_settings(dir, part));
         }
     }
 
-    /// A new file named `.git` stays if it leads to a git directory of the workspace that was looked after: not to one in a place
-    /// where nobody looks.
+    /// Removes new files named `.git`, unless they point to a checked git directory of the
+    /// workspace.
     pub(super) fn check_git_files(&mut self, root: &Dir) {
         for (path, name, kind) in std::mem::take(&mut self.git_files) {
             let dir = match if path.as_os_str().is_empty() {
@@ -146,30 +149,30 @@ impl<'b> Seen<'b> {
             } {
                 Ok(dir) => dir,
                 Err(error) => {
-                    self.note(&path.join(&name), Err(error));
+                    self.record(&path.join(&name), Err(error));
                     continue;
                 }
             };
             let leads_inside = || {
-                let named = named_by(&mut dir.open(&name).ok()?)?;
-                let real = self.at.join(&path).join(named).canonicalize().ok()?;
-                let inside = real.strip_prefix(self.at).ok()?;
+                let named = parse_git_file(&mut dir.open(&name).ok()?)?;
+                let real = self.real_root.join(&path).join(named).canonicalize().ok()?;
+                let inside = real.strip_prefix(self.real_root).ok()?;
                 self.git_directories
                     .iter()
                     .any(|known| known == inside)
                     .then_some(())
             };
             if kind != EntryKind::File || leads_inside().is_none() {
-                self.note(&path.join(&name), remove(&dir, &name.to_string_lossy()));
+                self.record(&path.join(&name), remove(&dir, &name.to_string_lossy()));
             }
         }
     }
 }
 
-impl Visitor for Seen<'_> {
-    fn visit(&mut self, listed: &mut Listed<'_>) {
-        let path = listed.path;
-        if is_git(listed) {
+impl Visitor for RepositoriesAfter<'_> {
+    fn visit(&mut self, visited: &mut VisitedDir<'_>) {
+        let path = visited.path;
+        if is_git(visited) {
             if !self
                 .before
                 .git_directories
@@ -177,25 +180,25 @@ impl Visitor for Seen<'_> {
                 .any(|known| known == path)
                 && path != Path::new(GIT)
             {
-                self.new_git_directory(listed.dir, path);
+                self.new_git_directory(visited.dir, path);
             }
-            if is_git_directory(listed.dir, Path::new("")) {
+            if is_git_directory(visited.dir, Path::new("")) {
                 self.git_directories.push(path.to_owned());
-                keep_existing(listed);
-                return enter_git(&mut listed.below);
+                drop_removed(visited);
+                return skip_objects(&mut visited.subdirs);
             }
         } else if path.file_name().is_some_and(is_dot_git) && path != Path::new(GIT) {
-            // One that is not complete yet: `git init` would take what is in it.
-            self.new_git_directory(listed.dir, path);
-            keep_existing(listed);
+            // Incomplete: `git init` would adopt its content.
+            self.new_git_directory(visited.dir, path);
+            drop_removed(visited);
         }
-        for entry in listed
+        for entry in visited
             .entries
             .iter()
             .filter(|entry| is_dot_git(&entry.name) && entry.kind != EntryKind::Directory)
         {
-            let at = path.join(&entry.name);
-            if at != Path::new(GIT) && !self.before.git_files.contains(&at) {
+            let real_root = path.join(&entry.name);
+            if real_root != Path::new(GIT) && !self.before.git_files.contains(&real_root) {
                 self.git_files
                     .push((path.to_owned(), entry.name.clone(), entry.kind));
             }
@@ -204,50 +207,52 @@ impl Visitor for Seen<'_> {
 
     fn open(&mut self, dir: &Dir, name: &OsStr) -> io::Result<Dir> {
         open_below(dir, name).or_else(|_| {
-            // A command can shut a directory that git still gets into.
-            discard::open_up(dir, Path::new(name));
+            // A command can close a directory that git can still enter.
+            discard::restore_access(dir, Path::new(name));
             open_below(dir, name)
         })
     }
 
     fn unopened(&mut self, path: &Path) {
         if !self.before.unopened.contains(path) {
-            let shown = quoted(&path.to_string_lossy());
+            let display = quoted(&path.to_string_lossy());
             self.failed.push(format!(
-                "{shown}: it could not be opened to look for repositories"
+                "{display}: it could not be opened to search for repositories"
             ));
         }
     }
 }
 
-/// Whether a directory is a git directory. Nearly always its names alone say that it is not.
-fn is_git(listed: &Listed<'_>) -> bool {
-    listed
+/// Returns true for a git directory. Nearly always the names alone show that it is not one.
+fn is_git(visited: &VisitedDir<'_>) -> bool {
+    visited
         .entries
         .iter()
         .any(|entry| entry.name.eq_ignore_ascii_case("HEAD"))
-        && is_git_directory(listed.dir, Path::new(""))
+        && is_git_directory(visited.dir, Path::new(""))
 }
 
-/// Leaves out what was just removed.
-fn keep_existing(listed: &mut Listed<'_>) {
-    let dir = listed.dir;
-    listed
-        .below
+/// Drops subdirectories that were just removed.
+fn drop_removed(visited: &mut VisitedDir<'_>) {
+    let dir = visited.dir;
+    visited
+        .subdirs
         .retain(|name| dir.symlink_metadata(name).is_ok());
 }
 
-/// Objects and references are many, and are no git directories; everything else in one could be another.
-fn enter_git(below: &mut Vec<OsString>) {
-    below.retain(|name| name != "objects" && name != "refs" && name != "logs");
+/// Skips objects and references, which are many and never git directories; anything else in one
+/// could be another.
+fn skip_objects(subdirs: &mut Vec<OsString>) {
+    subdirs.retain(|name| name != "objects" && name != "refs" && name != "logs");
 }
 
 fn is_dot_git(name: &OsStr) -> bool {
     name.eq_ignore_ascii_case(GIT)
 }
 
-/// Whether a git directory takes its settings from elsewhere. A worktree of git's own lies two levels below them.
-fn has_other_settings(dir: &Dir, (at, path): (&Path, &Path)) -> bool {
+/// Returns true if a git directory takes its settings from elsewhere. A regular worktree is two
+/// levels below them.
+fn has_other_settings(dir: &Dir, (real_root, path): (&Path, &Path)) -> bool {
     if !exists(dir, Path::new("commondir")) {
         return false;
     }
@@ -257,23 +262,26 @@ fn has_other_settings(dir: &Dir, (at, path): (&Path, &Path)) -> bool {
         .is_some_and(|name| name == "worktrees");
     let is_file = dir
         .symlink_metadata("commondir")
-        .is_ok_and(|about| about.is_file());
-    let held = is_file
+        .is_ok_and(|metadata| metadata.is_file());
+    let common_path = is_file
         .then(|| dir.open("commondir").ok())
         .flatten()
-        .and_then(|mut file| held_by(&mut file));
-    // Git is content with less there than makes a git directory; such a one is not looked after.
+        .and_then(|mut file| parse_path_file(&mut file));
+    // Git accepts less there than a complete git directory, but an incomplete one would not be
+    // checked.
     let common = path
         .parent()
         .and_then(Path::parent)
-        .map(|common| at.join(common));
+        .map(|common| real_root.join(common));
     let common =
         common.and_then(|common| Dir::open_ambient_dir(common, cap_std::ambient_authority()).ok());
     let is_common = common.is_some_and(|common| is_git_directory(&common, Path::new("")));
-    !(is_worktree && is_common && held.is_some_and(|held| held == Path::new("../..")))
+    !(is_worktree
+        && is_common
+        && common_path.is_some_and(|common_path| common_path == Path::new("../..")))
 }
 
-/// Whether there is a hook that git would run; git's own examples are none.
+/// Returns true if there is a hook that git would run; git's samples are not.
 fn has_hooks(dir: &Dir) -> bool {
     match dir
         .open_dir_nofollow("hooks")
@@ -289,14 +297,15 @@ fn has_hooks(dir: &Dir) -> bool {
     }
 }
 
-/// Leaves in a configuration file what does not have git run anything. True if something was taken out.
-fn keep_harmless(dir: &Dir, name: &str) -> io::Result<bool> {
-    let about = match dir.symlink_metadata(name) {
-        Ok(about) => about,
+/// Removes settings that make git run something from a configuration file. Returns true if there
+/// were any.
+fn remove_harmful_settings(dir: &Dir, name: &str) -> io::Result<bool> {
+    let metadata = match dir.symlink_metadata(name) {
+        Ok(metadata) => metadata,
         Err(error) if super::is_absent(&error) => return Ok(false),
         Err(error) => return Err(error),
     };
-    if !about.is_file() || about.len() > LONGEST_CONFIG {
+    if !metadata.is_file() || metadata.len() > MAX_CONFIG_BYTES {
         return remove(dir, name);
     }
     let mut text = String::new();
@@ -312,7 +321,7 @@ fn keep_harmless(dir: &Dir, name: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Removes what is at a name, whatever it is. True if there was something.
+/// Removes whatever has this name. Returns true if it existed.
 fn remove(dir: &Dir, name: &str) -> io::Result<bool> {
     let moved = discard::move_away(dir, Path::new(name))?;
     if let Some(moved) = &moved {

@@ -1,4 +1,4 @@
-//! What a command did to protected files is undone, whatever it left in the way.
+//! Changes of a command to protected files are undone, whatever it left there.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -21,9 +21,9 @@ fn workspace() -> tempfile::TempDir {
     dir
 }
 
-fn tree(root: &Path) -> Entries {
+fn tree(root: &Path) -> SavedEntries {
     let root = Dir::open_ambient_dir(root, cap_std::ambient_authority()).unwrap();
-    let mut all = Entries::new();
+    let mut all = SavedEntries::new();
     for name in root.entries().unwrap() {
         let name = PathBuf::from(name.unwrap().file_name());
         let extent = if name == Path::new(GIT) {
@@ -43,7 +43,7 @@ fn tree(root: &Path) -> Entries {
     all
 }
 
-/// Does something to a workspace, has it put back, and says what was told.
+/// Changes a workspace, restores it, and returns the restored paths.
 fn after(command: &str, harm: impl Fn(&Path)) -> Vec<String> {
     let (dir, outside) = (workspace(), tempfile::tempdir().unwrap());
     fs::write(outside.path().join("precious"), "x").unwrap();
@@ -52,29 +52,29 @@ fn after(command: &str, harm: impl Fn(&Path)) -> Vec<String> {
     let snapshot = Snapshot::take(dir.path(), command).unwrap();
     harm(dir.path());
     let Restored {
-        put_back: told,
+        put_back: restored,
         failed,
     } = snapshot.restore();
     assert_eq!(failed, [""; 0]);
     if command != "git" {
-        assert_eq!(tree(dir.path()), before, "it is as before");
+        assert_eq!(tree(dir.path()), before, "everything is restored");
     }
     assert_eq!(
         fs::read_to_string(outside.path().join("precious")).unwrap(),
         "x",
-        "what is outside is untouched"
+        "files outside are untouched"
     );
     assert_eq!(
         snapshot.restore(),
         Restored::default(),
-        "the second time there is nothing to do"
+        "a second restore has nothing to do"
     );
-    told
+    restored
 }
 
 // S2-18
 #[test]
-fn what_a_command_did_to_protected_files_is_undone() {
+fn changes_to_protected_files_are_undone() {
     assert_eq!(after("just", |_| ()), [""; 0]);
     let write = |path: &'static str| move |root: &Path| fs::write(root.join(path), "evil").unwrap();
     assert_eq!(
@@ -101,15 +101,19 @@ fn what_a_command_did_to_protected_files_is_undone() {
         [".git/hooks/pre-commit"]
     );
     assert_eq!(after("git", write(".git/config")), [".git/config"]);
-    let noted = |root: &Path| {
+    let branch_settings = |root: &Path| {
         fs::write(
             root.join(".git/config"),
             "[core]\n[branch \"x\"]\n\tremote = .\n\tmerge = refs/heads/y\n",
         )
         .unwrap();
     };
-    assert_eq!(after("git", noted), [""; 0], "git notes what it must");
-    assert_eq!(after("just", noted), [".git/config"]);
+    assert_eq!(
+        after("git", branch_settings),
+        [""; 0],
+        "git may write branch settings"
+    );
+    assert_eq!(after("just", branch_settings), [".git/config"]);
     let rebasing = |root: &Path| {
         fs::create_dir(root.join(".git/rebase-merge")).unwrap();
         fs::write(
@@ -129,10 +133,10 @@ fn what_a_command_did_to_protected_files_is_undone() {
     );
 }
 
-// The one who puts things back is not confined: links must not lead it anywhere.
+// The restore runs unconfined, so links must not lead it anywhere.
 #[test]
 fn links_do_not_lead_out_of_the_workspace() {
-    let told = after("just", |root| {
+    let restored = after("just", |root| {
         let out = fs::read_link(root.join("link-out")).unwrap();
         fs::remove_dir_all(root.join(".git/hooks")).unwrap();
         symlink(&out, root.join(".git/hooks")).unwrap();
@@ -140,10 +144,10 @@ fn links_do_not_lead_out_of_the_workspace() {
         symlink(&out, root.join(".ostler")).unwrap();
     });
     assert!(
-        told.contains(&".git/hooks".to_owned()) && told.contains(&".ostler".to_owned()),
-        "{told:?}"
+        restored.contains(&".git/hooks".to_owned()) && restored.contains(&".ostler".to_owned()),
+        "{restored:?}"
     );
-    let told = after("just", |root| {
+    let restored = after("just", |root| {
         fs::remove_dir_all(root.join(".git")).unwrap();
         symlink(
             fs::read_link(root.join("link-out")).unwrap(),
@@ -151,28 +155,28 @@ fn links_do_not_lead_out_of_the_workspace() {
         )
         .unwrap();
     });
-    assert!(told.contains(&".git".to_owned()), "{told:?}");
+    assert!(restored.contains(&".git".to_owned()), "{restored:?}");
 }
 
 #[test]
-fn a_tree_that_is_too_large_is_refused_and_one_that_became_so_is_put_back() {
+fn too_large_tree_is_refused_and_grown_tree_is_restored() {
     let dir = workspace();
     fs::write(dir.path().join(".ostler/large"), vec![0; 5 * 1024 * 1024]).unwrap();
     assert_eq!(
         Snapshot::take(dir.path(), "just").unwrap_err().code,
         Code::TooLarge
     );
-    let told = after("just", |root| {
+    let restored = after("just", |root| {
         for number in 0..3000 {
             fs::write(root.join(format!(".git/hooks/{number}")), "").unwrap();
         }
     });
-    assert_eq!(told, [".git/hooks"]);
+    assert_eq!(restored, [".git/hooks"]);
 }
 
-// What is in the way cannot stop it: no mode, no depth.
+// Nothing left at a path can stop the restore: no mode, no depth.
 #[test]
-fn contents_do_not_keep_things_from_being_put_back() {
+fn modes_and_depth_do_not_prevent_the_restore() {
     let shut = |root: &Path, path: &str| {
         fs::set_permissions(root.join(path), fs::Permissions::from_mode(0o0)).unwrap()
     };
@@ -181,15 +185,15 @@ fn contents_do_not_keep_things_from_being_put_back() {
         [".git/hooks"]
     );
     assert!(after("just", |root| shut(root, ".git")).contains(&".git".to_owned()));
-    let told = after("just", |root| {
+    let restored = after("just", |root| {
         fs::write(root.join(".ostler/x"), "").unwrap();
         fs::create_dir_all(root.join(".ostler/a/b")).unwrap();
         for path in [".ostler/a/b", ".ostler/a", ".ostler"] {
             shut(root, path);
         }
     });
-    assert!(told.contains(&".ostler".to_owned()), "{told:?}");
-    let told = after("just", |root| {
+    assert!(restored.contains(&".ostler".to_owned()), "{restored:?}");
+    let restored = after("just", |root| {
         let hooks =
             Dir::open_ambient_dir(root.join(".git/hooks"), cap_std::ambient_authority()).unwrap();
         let mut at = hooks;
@@ -198,20 +202,20 @@ fn contents_do_not_keep_things_from_being_put_back() {
             at = at.open_dir("dddd").unwrap();
         }
     });
-    assert_eq!(told, [".git/hooks"]);
+    assert_eq!(restored, [".git/hooks"]);
 }
 
-// A command other than git makes no repository, and nobody makes one that lies elsewhere.
+// No command but git creates a repository, and none may create one elsewhere.
 #[test]
-fn a_repository_is_made_by_git_alone() {
-    let made = |command: &str, make: &dyn Fn(&Path)| {
+fn only_git_creates_a_repository() {
+    let restored_after = |command: &str, make: &dyn Fn(&Path)| {
         let dir = tempfile::tempdir().unwrap();
         let snapshot = Snapshot::take(dir.path(), command).unwrap();
         make(dir.path());
-        let told = snapshot.restore();
-        assert_eq!(told.failed, [""; 0]);
+        let restored = snapshot.restore();
+        assert_eq!(restored.failed, [""; 0]);
         let left = fs::read_dir(dir.path()).unwrap().count();
-        (told.put_back, left, dir)
+        (restored.put_back, left, dir)
     };
     let file = |root: &Path| fs::write(root.join(".git"), "gitdir: evil").unwrap();
     let link = |root: &Path| symlink("evil", root.join(".git")).unwrap();
@@ -222,18 +226,18 @@ fn a_repository_is_made_by_git_alone() {
     };
     for command in ["git", "just"] {
         for make in [&file as &dyn Fn(&Path), &link] {
-            let (told, left, _dir) = made(command, make);
-            assert_eq!((told, left), (vec![".git".to_owned()], 0), "{command}");
+            let (restored, left, _dir) = restored_after(command, make);
+            assert_eq!((restored, left), (vec![".git".to_owned()], 0), "{command}");
         }
     }
-    let (told, left, _dir) = made("just", &directory);
-    assert_eq!((told, left), (vec![".git".to_owned()], 0));
-    let (told, _, dir) = made("git", &directory);
-    assert_eq!(told, [".git/hooks", ".git/hooks/pre-commit"]);
+    let (restored, left, _dir) = restored_after("just", &directory);
+    assert_eq!((restored, left), (vec![".git".to_owned()], 0));
+    let (restored, _, dir) = restored_after("git", &directory);
+    assert_eq!(restored, [".git/hooks", ".git/hooks/pre-commit"]);
     assert!(dir.path().join(".git/config").exists() && !dir.path().join(".git/hooks").exists());
-    let (told, ..) = made("git", &|root: &Path| {
+    let (restored, ..) = restored_after("git", &|root: &Path| {
         directory(root);
         fs::write(root.join(".git/config"), "[core]\n\tfsmonitor = x\n").unwrap();
     });
-    assert!(told.contains(&".git/config".to_owned()), "{told:?}");
+    assert!(restored.contains(&".git/config".to_owned()), "{restored:?}");
 }

@@ -1,6 +1,7 @@
-//! Attempts to get out of a confinement, made from inside it: what `ostler sandbox check` really tries.
+//! Attempts to escape a confinement, made from inside it by `ostler sandbox check`.
 //!
-//! Each attempt is a function that does what a hostile command would do. `Ok` means that it could.
+//! Each attempt is a function that does what a hostile command would do. `Ok` means that it
+//! succeeded.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -14,19 +15,19 @@ use std::time::Duration;
 
 use super::checked;
 
-/// What came of an attempt.
+/// Outcome of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Tried {
-    /// It could be done; with what came of it.
+pub enum AttemptOutcome {
+    /// It succeeded, with its output.
     Done(String),
-    /// The system refused, and said this.
+    /// The system refused, with this error.
     Refused(String),
     /// There is no such attempt.
     Unknown,
 }
 
-impl Tried {
-    /// The exit code by which whoever started the attempt knows.
+impl AttemptOutcome {
+    /// Returns the exit code that reports the outcome to the parent.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
@@ -37,12 +38,12 @@ impl Tried {
     }
 }
 
-/// The exit code of an attempt that was refused.
+/// Exit code of a refused attempt.
 pub const REFUSED: u8 = 11;
 
 type Attempt = fn(&str) -> io::Result<String>;
 
-/// Each takes one argument: a path, a number, a name; or nothing.
+/// All attempts. Each takes one argument: a path, a number, a name, or nothing.
 const ALL: &[(&str, Attempt)] = &[
     ("write", |path| {
         done(File::create_new(path)?.write_all(b"x"))
@@ -119,7 +120,7 @@ const ALL: &[(&str, Attempt)] = &[
             .find(|entry| entry.starts_with(start.as_bytes()));
         found
             .map(|_| String::new())
-            .ok_or_else(|| io::Error::other("it is not set"))
+            .ok_or_else(|| io::Error::other("the variable is not set"))
     }),
     ("long_file", |length| long_file(number(length)?)),
     ("open_files", |count| {
@@ -154,19 +155,19 @@ const ALL: &[(&str, Attempt)] = &[
     ("memory", |mega| memory(number(mega)?)),
 ];
 
-/// Makes one attempt: its name, and what it is about.
+/// Makes one attempt, given its name and argument.
 #[must_use]
-pub fn run(args: impl IntoIterator<Item = OsString>) -> Tried {
+pub fn run(args: impl IntoIterator<Item = OsString>) -> AttemptOutcome {
     let mut args = args
         .into_iter()
         .map(|arg| arg.to_string_lossy().into_owned());
     let name = args.next().unwrap_or_default();
-    let about = args.next().unwrap_or_default();
+    let argument = args.next().unwrap_or_default();
     match ALL.iter().find(|(known, _)| *known == name) {
-        None => Tried::Unknown,
-        Some((_, attempt)) => match attempt(&about) {
-            Ok(text) => Tried::Done(text),
-            Err(error) => Tried::Refused(error.to_string()),
+        None => AttemptOutcome::Unknown,
+        Some((_, attempt)) => match attempt(&argument) {
+            Ok(text) => AttemptOutcome::Done(text),
+            Err(error) => AttemptOutcome::Refused(error.to_string()),
         },
     }
 }
@@ -193,56 +194,72 @@ fn signal(pid: &str) -> io::Result<libc::c_long> {
 fn long_file(length: u64) -> io::Result<String> {
     let path = Path::new("long");
     let grown = File::create(path)?.set_len(length);
-    let _ = fs::remove_file(path); // if we live: passing the limit is a deadly signal
+    let _ = fs::remove_file(path); // if still alive: exceeding the limit raises a fatal signal
     done(grown)
 }
 
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn trace(pid: &str) -> io::Result<libc::c_long> {
     let pid: libc::pid_t = number(pid)?;
-    // SAFETY: attaching takes numbers only; if it worked, the process is let go when this one ends.
+    // SAFETY: attaching takes only numbers; if it succeeds, the process is detached when this one ends.
     unsafe { checked(libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0)) }
 }
 
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn socket(
     family: libc::c_int,
     kind: libc::c_int,
     protocol: libc::c_int,
 ) -> io::Result<libc::c_long> {
-    // SAFETY: the call takes numbers only.
+    // SAFETY: the call takes only numbers.
     checked(libc::c_long::from(unsafe {
         libc::socket(family, kind, protocol)
     }))
 }
 
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn unshare() -> io::Result<libc::c_long> {
-    // SAFETY: the call takes a number only.
+    // SAFETY: the call takes only a number.
     checked(libc::c_long::from(unsafe {
         libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS)
     }))
 }
 
-/// Root tries to become somebody else, and everybody else to become root.
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+/// Root tries to become another user, and every other user to become root.
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn other_user() -> io::Result<libc::c_long> {
-    let wanted = if rustix::process::geteuid().is_root() {
+    let target = if rustix::process::geteuid().is_root() {
         65534
     } else {
         0
     };
-    // SAFETY: the call takes a number only, and this process has one thread.
-    checked(unsafe { libc::syscall(libc::SYS_setuid, wanted) })
+    // SAFETY: the call takes only a number, and this process has one thread.
+    checked(unsafe { libc::syscall(libc::SYS_setuid, target) })
 }
 
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn set_clock() -> io::Result<libc::c_long> {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: both calls get a structure that lives until they return. What is set is what it was.
+    // SAFETY: both calls get a structure that lives until they return. The time is set to its
+    // current value.
     unsafe {
         checked(libc::c_long::from(libc::clock_gettime(
             libc::CLOCK_REALTIME,
@@ -255,42 +272,49 @@ fn set_clock() -> io::Result<libc::c_long> {
     }
 }
 
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn io_uring() -> io::Result<libc::c_long> {
     let mut parameters = [0_u8; 256];
     // SAFETY: the kernel reads and writes a structure of 120 bytes at the pointer.
     checked(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) })
 }
 
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn kernel_log() -> io::Result<libc::c_long> {
     let mut buffer = [0_u8; 64];
-    // SAFETY: the kernel writes at most the length that is given.
+    // SAFETY: the kernel writes at most the given length.
     checked(unsafe { libc::syscall(libc::SYS_syslog, 3, buffer.as_mut_ptr(), buffer.len()) })
 }
 
-/// Starts so many processes at once; they end soon, or with this one.
+/// Starts `count` processes at once; they end soon, or with this one.
 fn crowd(count: u32) -> io::Result<String> {
     let started = (0..count)
         .map(|_| fork(Duration::from_secs(2)))
         .collect::<io::Result<Vec<_>>>()?;
-    // Where the kernel sets no limit, whoever watches gets a moment to see it.
+    // Where the kernel sets no limit, this gives the watchdog time to notice.
     std::thread::sleep(Duration::from_millis(600));
     Ok(started.len().to_string())
 }
 
-/// Leaves a process behind that has a session of its own.
+/// Leaves a process behind in its own session.
 fn stay() -> io::Result<String> {
     fork(Duration::from_secs(120)).map(|pid| pid.to_string())
 }
 
-/// Waits until its stdin is closed: a process to be attacked. It has no capabilities: those of root's would protect it.
+/// Waits until its stdin is closed: a process to attack. It drops its capabilities, because root's
+/// would protect it.
 fn idle() -> io::Result<String> {
     super::capabilities::drop_all()?;
     io::copy(&mut io::stdin(), &mut io::sink()).map(|_| String::new())
 }
 
-/// A repository whose settings and hooks have git run a program.
+/// Creates a repository whose settings and hooks make git run a program.
 fn plant_repository(dir: &Path) -> io::Result<String> {
     let git = dir.join(".git");
     for part in ["objects", "refs", "hooks"] {
@@ -304,7 +328,7 @@ fn plant_repository(dir: &Path) -> io::Result<String> {
     done(fs::write(git.join("hooks/post-checkout"), "#!/bin/sh\n"))
 }
 
-/// Takes so much memory, and uses it.
+/// Allocates and uses this much memory.
 fn memory(mega: usize) -> io::Result<String> {
     let mut taken = Vec::new();
     taken
@@ -319,11 +343,14 @@ fn memory(mega: usize) -> io::Result<String> {
         .to_string())
 }
 
-/// A file of root that runs as root, which has its mode before it has a name.
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+/// Creates a set-user-ID file of root that has its mode before it has a name.
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn unnamed_set_user_id(path: &str) -> io::Result<libc::c_long> {
     let named = std::ffi::CString::new(path)?;
-    // SAFETY: the calls take numbers, and texts that live until they return.
+    // SAFETY: the calls take numbers, and strings that live until they return.
     unsafe {
         let file = checked(libc::c_long::from(libc::open(
             c".".as_ptr(),
@@ -342,8 +369,11 @@ fn unnamed_set_user_id(path: &str) -> io::Result<libc::c_long> {
     }
 }
 
-/// Sends to a server through one end of a pair of local sockets.
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+/// Sends to a server through one end of a local socket pair.
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn through_pair(kind: libc::c_int, path: &str) -> io::Result<libc::c_long> {
     let mut pair = [0; 2];
     let mut address = libc::sockaddr_un {
@@ -354,7 +384,8 @@ fn through_pair(kind: libc::c_int, path: &str) -> io::Result<libc::c_long> {
         *to = from.cast_signed();
     }
     let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_un>()).unwrap_or(0);
-    // SAFETY: the kernel writes two numbers, and reads an address of the length that is given; all live until the calls return.
+    // SAFETY: the kernel writes two numbers, and reads an address of the given length; all live
+    // until the calls return.
     unsafe {
         checked(libc::c_long::from(libc::socketpair(
             libc::AF_UNIX,
@@ -374,13 +405,19 @@ fn through_pair(kind: libc::c_int, path: &str) -> io::Result<libc::c_long> {
     }
 }
 
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn set_priority(pid: libc::id_t) -> io::Result<libc::c_long> {
-    // SAFETY: the call takes numbers only.
+    // SAFETY: the call takes only numbers.
     checked(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, pid, 19) })
 }
 
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn set_scheduler(pid: libc::pid_t) -> io::Result<libc::c_long> {
     let lowest = libc::sched_param { sched_priority: 0 };
     // SAFETY: the kernel reads one structure, which lives until the call returns.
@@ -394,10 +431,13 @@ fn set_scheduler(pid: libc::pid_t) -> io::Result<libc::c_long> {
     })
 }
 
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn set_affinity(pid: libc::pid_t) -> io::Result<libc::c_long> {
     let first = 1_u64;
-    // SAFETY: the kernel reads as many bytes as are given, which live until the call returns.
+    // SAFETY: the kernel reads the given number of bytes, which live until the call returns.
     checked(unsafe {
         libc::syscall(
             libc::SYS_sched_setaffinity,
@@ -408,15 +448,18 @@ fn set_affinity(pid: libc::pid_t) -> io::Result<libc::c_long> {
     })
 }
 
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn set_io_priority(pid: libc::pid_t) -> io::Result<libc::c_long> {
     const PROCESS: libc::c_int = 1;
     const IDLE: libc::c_int = 3 << 13;
-    // SAFETY: the call takes numbers only.
+    // SAFETY: the call takes only numbers.
     checked(unsafe { libc::syscall(libc::SYS_ioprio_set, PROCESS, pid, IDLE) })
 }
 
-/// Leaves many processes behind that compute without end and write a file again and again.
+/// Leaves many processes behind that compute endlessly and write a file again and again.
 fn storm(hook: &str) -> io::Result<String> {
     for _ in 0..STORM {
         if fork(Duration::ZERO)? == 0 {
@@ -429,11 +472,14 @@ fn storm(hook: &str) -> io::Result<String> {
     Ok(String::new())
 }
 
-/// How many processes a storm has.
+/// Number of processes in a storm.
 const STORM: u32 = 100;
 
-/// A process that does nothing for a while; for no time at all, it is the caller's to use.
-#[expect(unsafe_code, reason = "an attempt is a system call that nobody wraps")]
+/// Forks a process that sleeps for `time`; with zero, it returns in the child too.
+#[expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 fn fork(time: Duration) -> io::Result<libc::c_long> {
     // SAFETY: this process has one thread, and the child only makes system calls.
     unsafe {

@@ -1,4 +1,4 @@
-//! Capabilities: a confined process has none, whoever runs it.
+//! Capabilities: a confined process has none, whichever user runs it.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use super::checked;
 
 const SYS_ADMIN: u32 = 21;
 
-/// The third version of the kernel's structure: two words of 32 bits.
+/// Version 3 of the kernel's structure: two 32-bit words.
 const VERSION: u32 = 0x2008_0522;
 
 #[repr(C)]
@@ -17,38 +17,39 @@ struct Header {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct Words {
+struct CapabilityWords {
     effective: u32,
     permitted: u32,
     inheritable: u32,
 }
 
-/// Whether this process belongs to root.
+/// Returns true if this process runs as root.
 pub(super) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Whether this process may make namespaces without asking.
-pub(super) fn may_administrate() -> bool {
+/// Returns true if this process may create namespaces without a user namespace.
+pub(super) fn has_sys_admin() -> bool {
     current().is_ok_and(|words| words[0].effective & (1 << SYS_ADMIN) != 0)
 }
 
-fn current() -> io::Result<[Words; 2]> {
+fn current() -> io::Result<[CapabilityWords; 2]> {
     let header = Header {
         version: VERSION,
         pid: 0,
     };
-    let mut words = [Words::default(); 2];
+    let mut words = [CapabilityWords::default(); 2];
     #[expect(
         unsafe_code,
         reason = "there is no safe wrapper that may be called between fork and exec"
     )]
-    // SAFETY: both structures are laid out as the kernel's and live until the call returns.
+    // SAFETY: both structures have the kernel's layout and live until the call returns.
     checked(unsafe { libc::syscall(libc::SYS_capget, &raw const header, &raw mut words) })?;
     Ok(words)
 }
 
-/// Drops all capabilities, and those that a program of root would get anew at exec. Async-signal-safe.
+/// Drops all capabilities, and those that a program of root would regain at exec.
+/// Async-signal-safe.
 pub(super) fn drop_all() -> io::Result<()> {
     let words = current()?;
     if words.iter().all(|word| word.permitted == 0) {
@@ -59,7 +60,7 @@ pub(super) fn drop_all() -> io::Result<()> {
             unsafe_code,
             reason = "there is no safe wrapper that may be called between fork and exec"
         )]
-        // SAFETY: the call takes numbers only.
+        // SAFETY: the call takes only numbers.
         let dropped = unsafe {
             libc::prctl(
                 libc::PR_CAPBSET_DROP,
@@ -72,8 +73,8 @@ pub(super) fn drop_all() -> io::Result<()> {
         if dropped != 0 {
             let error = io::Error::last_os_error();
             match error.raw_os_error() {
-                Some(libc::EINVAL) => break, // the kernel has no more of them
-                Some(libc::EPERM) => break, // no_new_privs keeps exec from giving what is dropped below
+                Some(libc::EINVAL) => break, // the kernel has no further capabilities
+                Some(libc::EPERM) => break,  // no_new_privs prevents exec from restoring them
                 _ => return Err(error),
             }
         }
@@ -82,12 +83,12 @@ pub(super) fn drop_all() -> io::Result<()> {
         version: VERSION,
         pid: 0,
     };
-    let words = [Words::default(); 2];
+    let words = [CapabilityWords::default(); 2];
     #[expect(
         unsafe_code,
         reason = "there is no safe wrapper that may be called between fork and exec"
     )]
-    // SAFETY: both structures are laid out as the kernel's and live until the call returns.
+    // SAFETY: both structures have the kernel's layout and live until the call returns.
     checked(unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const words) })
         .map(|_| ())
 }

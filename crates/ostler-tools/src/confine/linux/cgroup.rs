@@ -1,5 +1,5 @@
-//! Cgroups that limit the number of processes and their memory together: the kernel's resource limits do not bind root, and count
-//! the memory of each process by itself.
+//! Cgroups that limit the number of processes and their total memory: the kernel's resource limits
+//! do not bind root, and count the memory of each process separately.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,33 +10,33 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::super::Rlimits;
 use super::capabilities::is_root;
 
-/// How their names begin; the number of the process that made it follows.
+/// Prefix of cgroup names; the pid of the creating process follows.
 const PREFIX: &str = "ostler-";
 
-/// The way in: one door for each cgroup.
+/// Open `cgroup.procs` files, one per cgroup, through which a process enters them.
 #[derive(Debug, Default)]
-pub(super) struct Entry(Vec<OwnedFd>);
+pub(super) struct CgroupEntry(Vec<OwnedFd>);
 
-impl Entry {
-    /// Async-signal-safe: one write each. `0` is whoever writes it.
+impl CgroupEntry {
+    /// Enters the cgroups. Async-signal-safe: one write each. `0` stands for the writer.
     pub(super) fn enter(&self) -> io::Result<()> {
-        self.0.iter().try_for_each(|door| {
-            rustix::io::write(door.as_fd(), b"0")
+        self.0.iter().try_for_each(|procs| {
+            rustix::io::write(procs.as_fd(), b"0")
                 .map(|_| ())
                 .map_err(io::Error::from)
         })
     }
 }
 
-/// Cgroups that go when this does. They can only go once everything in them has ended.
+/// Cgroups that are removed on drop. They can only be removed once everything in them has ended.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct CgroupGuard {
     dirs: Vec<PathBuf>,
     counts_processes: bool,
     limits_memory: bool,
 }
 
-impl Kept {
+impl CgroupGuard {
     /// Kills everything that is still in them.
     pub(super) fn clear(&self) {
         for dir in &self.dirs {
@@ -69,28 +69,28 @@ impl Kept {
 }
 
 fn clear(dir: &Path) {
-    let _ = fs::write(dir.join("cgroup.kill"), "1"); // since Linux 5.14, in the newer hierarchy
+    let _ = fs::write(dir.join("cgroup.kill"), "1"); // since Linux 5.14, cgroup v2 only
     for _ in 0..100 {
         let listed = fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default();
-        let mut left = listed
+        let mut remaining = listed
             .lines()
             .filter_map(|line| rustix::process::Pid::from_raw(line.parse().ok()?))
             .peekable();
-        if left.peek().is_none() {
+        if remaining.peek().is_none() {
             return;
         }
-        for pid in left {
+        for pid in remaining {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
 }
 
-impl Drop for Kept {
+impl Drop for CgroupGuard {
     fn drop(&mut self) {
         self.clear();
         for dir in &self.dirs {
-            // What ended a moment ago may still be counted.
+            // A process that just ended may still be counted.
             for _ in 0..50 {
                 match fs::remove_dir(dir) {
                     Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -103,13 +103,13 @@ impl Drop for Kept {
     }
 }
 
-/// Makes the cgroups that hold `limits`: those that can be made. Only root makes any: a user's processes are counted by a resource
-/// limit in their own user namespace.
-pub(super) fn make(limits: &Rlimits) -> (Entry, Kept) {
+/// Creates the cgroups that enforce `limits`, as far as possible. Only root creates any: a user's
+/// processes are counted by a resource limit in their own user namespace.
+pub(super) fn create(limits: &Rlimits) -> (CgroupEntry, CgroupGuard) {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    let (mut entry, mut kept) = (Entry::default(), Kept::default());
+    let (mut entry, mut guard) = (CgroupEntry::default(), CgroupGuard::default());
     if !is_root() {
-        return (entry, kept);
+        return (entry, guard);
     }
     let name = format!(
         "{PREFIX}{}-{}",
@@ -119,7 +119,9 @@ pub(super) fn make(limits: &Rlimits) -> (Entry, Kept) {
     let wanted = [
         (
             "pids",
-            limits.processes.map(|most| most.saturating_add(AROUND)),
+            limits
+                .processes
+                .map(|most| most.saturating_add(EXTRA_PROCESSES)),
         ),
         ("memory", limits.memory),
     ];
@@ -131,37 +133,37 @@ pub(super) fn make(limits: &Rlimits) -> (Entry, Kept) {
             continue;
         };
         let dir = parent.join(&name);
-        if !kept.dirs.contains(&dir) {
+        if !guard.dirs.contains(&dir) {
             remove_stale(&parent);
             if fs::create_dir(&dir).is_err() {
                 continue;
             }
-            kept.dirs.push(dir.clone());
+            guard.dirs.push(dir.clone());
             match File::options().write(true).open(dir.join("cgroup.procs")) {
-                Ok(door) => entry.0.push(door.into()),
+                Ok(procs) => entry.0.push(procs.into()),
                 Err(_) => continue,
             }
         }
         let set = limit(controller, &dir, most).is_ok();
-        kept.counts_processes |= set && controller == "pids";
-        kept.limits_memory |= set && controller == "memory";
+        guard.counts_processes |= set && controller == "pids";
+        guard.limits_memory |= set && controller == "memory";
     }
-    (entry, kept)
+    (entry, guard)
 }
 
-/// The processes around a command that count as its own: the waiter and the first of its pid namespace.
-const AROUND: u64 = 2;
+/// Processes counted with a command: the waiter and the first process of its pid namespace.
+const EXTRA_PROCESSES: u64 = 2;
 
 fn limit(controller: &str, dir: &Path, most: u64) -> io::Result<()> {
-    let newer = dir.join(format!("{controller}.max"));
-    let file = if newer.exists() {
-        newer
+    let v2_file = dir.join(format!("{controller}.max"));
+    let file = if v2_file.exists() {
+        v2_file
     } else {
         dir.join("memory.limit_in_bytes")
     };
     fs::write(file, most.to_string())?;
     if controller == "memory" {
-        // Otherwise the excess is only moved to the disk.
+        // Otherwise the excess is only swapped out.
         for (file, most) in [
             ("memory.swap.max", "0".to_owned()),
             ("memory.memsw.limit_in_bytes", most.to_string()),
@@ -172,29 +174,30 @@ fn limit(controller: &str, dir: &Path, most: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes what those left behind that were killed. One in which something still runs cannot be removed.
+/// Removes cgroups left behind by killed processes. One in which something still runs cannot be
+/// removed.
 fn remove_stale(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let maker = name
+        let creator = name
             .to_str()
             .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
-        if maker.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+        if creator.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
             let _ = fs::remove_dir(entry.path());
         }
     }
 }
 
-/// Whether processes could be counted.
+/// Returns true if processes can be counted.
 pub(super) fn is_available() -> bool {
     parent("pids").is_some_and(|dir| rustix::fs::access(&dir, rustix::fs::Access::WRITE_OK).is_ok())
 }
 
-/// The cgroup of this process, where it can have others below it with that controller.
+/// Returns the cgroup of this process, if it can have children with that controller.
 fn parent(controller: &str) -> Option<PathBuf> {
-    let own = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own_cgroup = fs::read_to_string("/proc/self/cgroup").ok()?;
     let below = |mount: &Path, path: &str| mount.join(path.trim_start_matches('/'));
-    own.lines().find_map(|line| {
+    own_cgroup.lines().find_map(|line| {
         let (_, rest) = line.split_once(':')?;
         let (controllers, path) = rest.split_once(':')?;
         let root = Path::new("/sys/fs/cgroup");
@@ -202,11 +205,11 @@ fn parent(controller: &str) -> Option<PathBuf> {
             return Some(below(&root.join(controller), path))
                 .filter(|dir| dir.join("cgroup.procs").exists());
         }
-        // The newer hierarchy, where its children have the controller.
+        // Cgroup v2, where children have the controller.
         let dir = below(root, path);
         let control = fs::read_to_string(dir.join("cgroup.subtree_control")).ok()?;
-        let counted =
+        let has_controller =
             controllers.is_empty() && control.split_whitespace().any(|name| name == controller);
-        counted.then_some(dir)
+        has_controller.then_some(dir)
     })
 }

@@ -1,7 +1,8 @@
-//! Namespaces, where the system gives them: an empty network, a process tree that ends as one, and a view of the file system
-//! that is read-only outside.
+//! Namespaces, where the system provides them: an empty network, a process tree that ends as one,
+//! and a file system that is read-only outside the writable paths.
 //!
-//! Landlock decides which files can be opened, but not who may change their owner, mode or times; a read-only mount does.
+//! Landlock decides which files can be opened, but not who may change their owner, mode or times; a
+//! read-only mount does.
 
 use std::ffi::CString;
 use std::io;
@@ -12,19 +13,19 @@ use std::path::{Path, PathBuf};
 use super::super::{Confinement, Layers, Namespaces, Network};
 use super::{capabilities, checked, pid_namespace};
 
-/// What to leave behind.
+/// Namespaces to enter, with everything needed for it.
 #[derive(Debug)]
 pub(super) struct Plan {
     flags: libc::c_int,
-    /// What to write where, so that the user stays who they are in a new user namespace.
+    /// Files and their new content, so that the user remains the same in a new user namespace.
     maps: Vec<(CString, Vec<u8>)>,
-    /// What stays writable.
+    /// Writable paths.
     write: Vec<CString>,
-    /// What is read-only below that.
+    /// Read-only paths below the writable ones.
     protected: Vec<CString>,
 }
 
-/// How this process could do it; none when the system's settings do not let it.
+/// Plans the namespaces, or returns `None` if the system's settings do not allow them.
 pub(super) fn plan(confinement: &Confinement) -> Option<Plan> {
     if confinement.namespaces == Namespaces::Skip {
         return None;
@@ -35,7 +36,7 @@ pub(super) fn plan(confinement: &Confinement) -> Option<Plan> {
     }
     let write = real(&confinement.write)?;
     let protected = real(&confinement.protected)?;
-    if capabilities::may_administrate() {
+    if capabilities::has_sys_admin() {
         return Some(Plan {
             flags,
             maps: Vec::new(),
@@ -43,7 +44,7 @@ pub(super) fn plan(confinement: &Confinement) -> Option<Plan> {
             protected,
         });
     }
-    if !users_may() {
+    if !unprivileged_namespaces_allowed() {
         return None;
     }
     let (user, group) = (
@@ -57,7 +58,7 @@ pub(super) fn plan(confinement: &Confinement) -> Option<Plan> {
     ];
     let maps = maps
         .into_iter()
-        .map(|(file, map)| Some((text(Path::new(file))?, map.into_bytes())));
+        .map(|(file, map)| Some((c_path(Path::new(file))?, map.into_bytes())));
     Some(Plan {
         flags: flags | libc::CLONE_NEWUSER,
         maps: maps.collect::<Option<_>>()?,
@@ -66,21 +67,21 @@ pub(super) fn plan(confinement: &Confinement) -> Option<Plan> {
     })
 }
 
-/// Where paths really are; what does not exist is left out.
+/// Returns the real paths; missing ones are left out.
 fn real(paths: &[PathBuf]) -> Option<Vec<CString>> {
     paths
         .iter()
         .filter_map(|path| path.canonicalize().ok())
-        .map(|path| text(&path))
+        .map(|path| c_path(&path))
         .collect()
 }
 
-fn text(path: &Path) -> Option<CString> {
+fn c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
-/// Whether any user may make namespaces, as far as the system's settings tell.
-fn users_may() -> bool {
+/// Returns true if any user may create namespaces, as far as the system's settings show.
+fn unprivileged_namespaces_allowed() -> bool {
     let setting = |file: &str| {
         std::fs::read_to_string(Path::new("/proc/sys").join(file))
             .ok()?
@@ -95,10 +96,12 @@ fn users_may() -> bool {
 }
 
 impl Plan {
-    /// Enters what the system gives, and returns what that was: in the process that goes on to exec alone. Async-signal-safe.
+    /// Enters the namespaces that the system provides, and returns their layers, in the process
+    /// that proceeds to exec. Async-signal-safe.
     ///
     /// # Errors
-    /// When the system gave namespaces and then refused what makes them usable; the child must not go on then.
+    /// The system provided namespaces and then refused what makes them usable. The child must not
+    /// exec then.
     pub(super) fn enter(&self, report: &OwnedFd) -> io::Result<Layers> {
         let Some(flags) = self.unshare() else {
             return Ok(Layers::default());
@@ -125,7 +128,7 @@ impl Plan {
         Ok(layers.with(mounted))
     }
 
-    /// Leaves what can be left: a pid namespace may be refused where the others are not.
+    /// Unshares as much as possible: a pid namespace may be refused where the others are not.
     fn unshare(&self) -> Option<libc::c_int> {
         [self.flags | libc::CLONE_NEWPID, self.flags]
             .into_iter()
@@ -134,24 +137,25 @@ impl Plan {
                     unsafe_code,
                     reason = "there is no safe wrapper that may be called between fork and exec"
                 )]
-                // SAFETY: the call takes a number only.
+                // SAFETY: the call takes only a number.
                 unsafe {
                     libc::unshare(*flags) == 0
                 }
             })
     }
 
-    /// Makes everything read-only but what stays writable. Only the child sees it.
+    /// Makes everything read-only except the writable paths. Only the child sees this.
     ///
     /// # Errors
-    /// When the view is read-only and cannot be made whole: without its writable places no command could work.
+    /// The mounts are read-only and cannot be completed: without its writable paths no command
+    /// could work.
     fn mount(&self, mounted: Layers) -> io::Result<Layers> {
         use rustix::mount::{MoveMountFlags, OpenTreeFlags, move_mount, open_tree};
         if make_private().is_err() {
             return Ok(mounted);
         }
-        // Room for a few; whoever names more in a policy gets what the file system gives them, read-only.
-        let mut trees: [Option<OwnedFd>; MOST] = [const { None }; MOST];
+        // Space for a limited number; further paths of a policy stay read-only.
+        let mut trees: [Option<OwnedFd>; MAX_WRITABLE] = [const { None }; MAX_WRITABLE];
         let flags = OpenTreeFlags::OPEN_TREE_CLONE
             | OpenTreeFlags::OPEN_TREE_CLOEXEC
             | OpenTreeFlags::AT_RECURSIVE;
@@ -164,7 +168,7 @@ impl Plan {
         if make_read_only(rustix::fs::CWD, c"/").is_err() {
             return Ok(mounted); // before Linux 5.12, or refused
         }
-        let place = |tree: &OwnedFd, path: &CString| {
+        let attach = |tree: &OwnedFd, path: &CString| {
             move_mount(
                 tree.as_fd(),
                 c"",
@@ -174,19 +178,19 @@ impl Plan {
             )
         };
         for (tree, path) in trees.iter().flatten().zip(&self.write) {
-            place(tree, path)?;
+            attach(tree, path)?;
         }
         for path in &self.protected {
             match open_tree(rustix::fs::CWD, path.as_c_str(), flags) {
                 Ok(tree) => {
                     make_read_only(tree.as_fd(), c"")?;
-                    place(&tree, path)?;
+                    attach(&tree, path)?;
                 }
-                Err(rustix::io::Errno::NOENT) => {} // gone since
+                Err(rustix::io::Errno::NOENT) => {} // removed since
                 Err(error) => return Err(error.into()),
             }
         }
-        enter_again()?; // the directory that the child is in was that of the view it has left
+        reenter_current_dir()?; // the child's directory still belongs to the old mounts
         Ok(mounted.with(Layers::MOUNTS).with(mount_shared_memory()))
     }
 }
@@ -200,7 +204,8 @@ fn make_private() -> io::Result<()> {
     .map_err(io::Error::from)
 }
 
-/// Memory that the processes of a command share by name, such as the locks of Python's `multiprocessing`. Nobody else sees it.
+/// Mounts a private `/dev/shm`: memory that the processes of a command share by name, such as the
+/// locks of Python's `multiprocessing`.
 fn mount_shared_memory() -> Layers {
     use rustix::mount::{MountFlags, mount};
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -216,11 +221,12 @@ fn mount_shared_memory() -> Layers {
     }
 }
 
-/// Shows the processes of the namespace alone. Refused where parts of the old `/proc` are covered, as in containers.
+/// Mounts a `/proc` that shows only the processes of the namespace. Refused where parts of the old
+/// `/proc` are covered, as in containers.
 fn mount_proc() -> Layers {
     use rustix::mount::{MountFlags, mount};
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    // Not before the view is private: others must not get this mount.
+    // Mounts must be private first, so that this one does not propagate.
     let mounted = make_private()
         .and_then(|()| mount(c"proc", c"/proc", c"proc", flags, None).map_err(io::Error::from));
     if mounted.is_ok() {
@@ -230,17 +236,17 @@ fn mount_proc() -> Layers {
     }
 }
 
-/// How many writable places there can be.
-const MOST: usize = 32;
+/// Maximum number of writable paths.
+const MAX_WRITABLE: usize = 32;
 
-/// The directory of this process by its name, in the view of now.
-fn enter_again() -> io::Result<()> {
+/// Re-enters the current directory by its path, in the new mounts.
+fn reenter_current_dir() -> io::Result<()> {
     let mut buffer = [0_u8; 4097];
     #[expect(
         unsafe_code,
-        reason = "the safe way to ask for a directory's name needs memory, which a child must not take"
+        reason = "the safe wrapper allocates memory, which a child must not do"
     )]
-    // SAFETY: the kernel writes at most the length of the buffer, ended by a zero.
+    // SAFETY: the kernel writes at most the length of the buffer, terminated by a zero.
     checked(unsafe { libc::syscall(libc::SYS_getcwd, buffer.as_mut_ptr(), 4096) })?;
     match std::ffi::CStr::from_bytes_until_nul(&buffer) {
         Ok(path) => rustix::process::chdir(path).map_err(io::Error::from),
@@ -248,7 +254,8 @@ fn enter_again() -> io::Result<()> {
     }
 }
 
-/// Makes a mount and all below it read-only: that at `path`, or that of `dir` itself for an empty path.
+/// Makes a mount and everything below it read-only: the one at `path`, or the one of `dir` itself
+/// for an empty path.
 fn make_read_only(dir: impl AsFd, path: &std::ffi::CStr) -> io::Result<()> {
     const RECURSIVE: libc::c_int = 0x8000;
     const READ_ONLY: u64 = 1;
@@ -266,7 +273,8 @@ fn make_read_only(dir: impl AsFd, path: &std::ffi::CStr) -> io::Result<()> {
         user_namespace: 0,
     };
     #[expect(unsafe_code, reason = "there is no safe wrapper")]
-    // SAFETY: the structure is laid out as the kernel's, its size is given, and it lives until the call returns.
+    // SAFETY: the structure has the kernel's layout, its size is passed, and it lives until the
+    // call returns.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -280,12 +288,12 @@ fn make_read_only(dir: impl AsFd, path: &std::ffi::CStr) -> io::Result<()> {
     checked(result).map(|_| ())
 }
 
-fn write(file: &CString, text: &[u8]) -> bool {
+fn write(file: &CString, c_path: &[u8]) -> bool {
     use rustix::fs::{Mode, OFlags};
     let opened = rustix::fs::open(
         file.as_c_str(),
         OFlags::WRONLY | OFlags::CLOEXEC,
         Mode::empty(),
     );
-    opened.is_ok_and(|fd| rustix::io::write(&fd, text).is_ok())
+    opened.is_ok_and(|fd| rustix::io::write(&fd, c_path).is_ok())
 }

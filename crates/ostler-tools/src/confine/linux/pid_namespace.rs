@@ -1,12 +1,13 @@
 //! The first process of a pid namespace, and the process outside that waits for it.
 //!
-//! Three processes come of one: the *waiter* stays outside, has the number that the parent knows, and ends as the command
-//! ended; the *first* process of the namespace reaps; the *command* goes on to exec. When the first process dies, the kernel
-//! kills everything in the namespace, and its end cannot be seen from outside before all of that is gone. It dies when the
-//! command ends, when it is killed, and when the waiter is (`PR_SET_PDEATHSIG`).
+//! One process becomes three. The *waiter* stays outside, has the pid that the parent knows, and
+//! ends as the command ended. The *first* process of the namespace reaps. The *command* proceeds to
+//! exec. When the first process dies, the kernel kills everything in the namespace, and its end is
+//! not visible from outside before all of that is gone. It dies when the command ends, when it is
+//! killed, and when the waiter dies (`PR_SET_PDEATHSIG`).
 //!
-//! The command has a process group of its own, so that whatever it sends to its group reaches neither of the other two. SIGTERM is
-//! passed on from one to the next.
+//! The command has its own process group, so that a signal it sends to its group reaches neither of
+//! the other two. SIGTERM is forwarded from one to the next.
 //!
 //! All of this runs between fork and exec: system calls only, no memory is allocated.
 
@@ -17,19 +18,19 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::{capabilities, checked};
 
-/// What the number of the first process begins with in a report.
+/// First byte of the first process's pid in a report.
 pub(super) const FIRST: u8 = b'F';
 
-/// Forks the first process of the namespace that the caller has made, and reports its number as it is outside. Returns in it alone,
-/// with the way to report a status.
+/// Forks the first process of the namespace that the caller has created, and reports its pid as
+/// seen outside. Returns only in that process, with the pipe to report a status.
 pub(super) fn fork_first(report: &OwnedFd) -> io::Result<OwnedFd> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     match fork()? {
         0 => {
             drop(read);
-            rustix::process::setpgid(None, None)?; // a signal to the waiter's group comes from the waiter alone
+            rustix::process::setpgid(None, None)?; // only the waiter forwards signals to its group
             rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-            // If the waiter went before the line above, its end of the pipe is closed.
+            // If the waiter died before the line above, its end of the pipe is closed.
             let mut end = [PollFd::new(&write, PollFlags::empty())];
             poll(
                 &mut end,
@@ -53,7 +54,7 @@ pub(super) fn fork_first(report: &OwnedFd) -> io::Result<OwnedFd> {
     }
 }
 
-/// Forks the command. Returns in it alone; the first process stays to reap.
+/// Forks the command. Returns only in it; the first process stays to reap.
 pub(super) fn fork_command(status: OwnedFd) -> io::Result<()> {
     match fork()? {
         0 => {
@@ -62,7 +63,7 @@ pub(super) fn fork_command(status: OwnedFd) -> io::Result<()> {
             Ok(())
         }
         command => {
-            // By either of the two the group exists before a signal could be meant for it.
+            // Set by both processes, so that the group exists before a signal could be sent to it.
             let of = rustix::process::Pid::from_raw(command);
             let _ = rustix::process::setpgid(of, of);
             hold_only(&status);
@@ -72,15 +73,15 @@ pub(super) fn fork_command(status: OwnedFd) -> io::Result<()> {
     }
 }
 
-/// Keeps `fd` as descriptor 0 and closes all others: the streams are the command's. No signal ends this process but SIGKILL, and
-/// nobody looks into its memory, which is a copy of its parent's.
+/// Makes `fd` descriptor 0 and closes all others: the streams belong to the command. Only SIGKILL
+/// ends this process, and no other process can inspect its memory, which is a copy of its parent's.
 fn hold_only(fd: &OwnedFd) {
     #[expect(
         unsafe_code,
         reason = "there is no safe wrapper that may be called between fork and exec"
     )]
-    // SAFETY: the calls take numbers, and a set of signals that lives until they return. Nothing in this process uses the
-    // descriptors that are closed any more.
+    // SAFETY: the calls take numbers, and a signal set that lives until they return. Nothing in
+    // this process uses the closed descriptors any more.
     unsafe {
         let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigfillset(all.as_mut_ptr());
@@ -102,13 +103,13 @@ fn hold_only(fd: &OwnedFd) {
     }
 }
 
-/// The waiter: ends as the command ended, once everything in the namespace is gone.
+/// Runs the waiter: ends as the command ended, once everything in the namespace is gone.
 fn wait_for(first: libc::pid_t) -> ! {
     wait_until_ended(first, first);
     let mut bytes = [0_u8; 4];
-    let status = match rustix::io::read(held(), &mut bytes) {
+    let status = match rustix::io::read(retained(), &mut bytes) {
         Ok(4) => i32::from_ne_bytes(bytes),
-        _ => libc::SIGKILL, // the first process was killed, and all with it
+        _ => libc::SIGKILL, // the first process was killed, and with it all others
     };
     if libc::WIFEXITED(status) {
         exit(libc::WEXITSTATUS(status));
@@ -116,18 +117,19 @@ fn wait_for(first: libc::pid_t) -> ! {
     die_of(libc::WTERMSIG(status))
 }
 
-/// The first process: reaps whatever ends, until the command has.
+/// Runs the first process: reaps children until the command has ended.
 fn reap_until(command: libc::pid_t) -> ! {
     match wait_until_ended(command, -command) {
         Some(status) => {
-            let _ = rustix::io::write(held(), &status.to_ne_bytes());
+            let _ = rustix::io::write(retained(), &status.to_ne_bytes());
             exit(0)
         }
         None => exit(1),
     }
 }
 
-/// Reaps children until `child` has ended, and passes SIGTERM on to `receiver`, a process or a group. Returns the status of `child`.
+/// Reaps children until `child` has ended, and forwards SIGTERM to `receiver`, a process or a
+/// group. Returns the status of `child`.
 fn wait_until_ended(child: libc::pid_t, receiver: libc::pid_t) -> Option<i32> {
     loop {
         match reap_one() {
@@ -164,13 +166,14 @@ fn reap_one() -> Reaped {
     }
 }
 
-/// Waits for the next signal that matters: the end of a child, or SIGTERM. Both are blocked, so none is lost.
+/// Waits for the next relevant signal: the end of a child, or SIGTERM. Both are blocked, so none is
+/// lost.
 fn next_signal() -> libc::c_int {
     #[expect(
         unsafe_code,
         reason = "there is no safe wrapper that may be called between fork and exec"
     )]
-    // SAFETY: the set of signals lives until the calls return.
+    // SAFETY: the signal set lives until the calls return.
     unsafe {
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(set.as_mut_ptr());
@@ -185,17 +188,17 @@ fn kill(receiver: libc::pid_t, signal: libc::c_int) {
         unsafe_code,
         reason = "there is no safe wrapper for a process or a group by one number"
     )]
-    // SAFETY: the call takes numbers only.
+    // SAFETY: the call takes only numbers.
     unsafe {
         libc::kill(receiver, signal);
     }
 }
 
-/// The descriptor that [`hold_only`] kept.
-fn held() -> BorrowedFd<'static> {
+/// Returns the descriptor that [`hold_only`] retained.
+fn retained() -> BorrowedFd<'static> {
     #[expect(
         unsafe_code,
-        reason = "a descriptor that stays open for as long as the process can only be named by its number"
+        reason = "a descriptor open for the life of the process is only known by its number"
     )]
     // SAFETY: descriptor 0 was opened by `hold_only` and is never closed.
     unsafe {
@@ -206,7 +209,8 @@ fn held() -> BorrowedFd<'static> {
 /// Forks without the C library's handlers, which are not safe here.
 fn fork() -> io::Result<libc::pid_t> {
     #[expect(unsafe_code, reason = "there is no safe wrapper")]
-    // SAFETY: without further flags the call is a fork: it takes no pointer, and the child has a copy of everything.
+    // SAFETY: without further flags the call is a fork: it takes no pointer, and the child has a
+    // copy of everything.
     let pid = checked(unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) })?;
     libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::Other.into())
 }

@@ -1,4 +1,4 @@
-//! Resource limits of the kernel.
+//! Kernel resource limits.
 
 use std::io;
 
@@ -6,16 +6,16 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::super::{Layers, Rlimits};
 
-/// The limits to set, and what the user has already of what is counted for the user as a whole.
+/// Limits to set, and the user's current usage of what is counted per user.
 #[derive(Debug)]
 pub(super) struct Plan {
     limits: Vec<(Resource, u64)>,
     processes: Option<u64>,
-    others: u64,
+    other_tasks: u64,
 }
 
-/// The processes around a command that count as its own: the waiter and the first of its pid namespace.
-const AROUND: u64 = 2;
+/// Processes counted with a command: the waiter and the first process of its pid namespace.
+const EXTRA_PROCESSES: u64 = 2;
 
 impl Plan {
     pub(super) fn new(limits: &Rlimits, memory_is_limited: bool) -> Self {
@@ -31,61 +31,63 @@ impl Plan {
             .filter_map(|(resource, most)| Some((resource, most?)))
             .collect();
         // Root is not bound by this limit, and counting takes a while.
-        let counted = limits.processes.is_some() && !super::capabilities::is_root();
-        let others = if counted { tasks_of_user() } else { 0 };
+        let is_counted = limits.processes.is_some() && !super::capabilities::is_root();
+        let other_tasks = if is_counted { tasks_of_user() } else { 0 };
         Self {
             limits: wanted,
             processes: limits.processes,
-            others,
+            other_tasks,
         }
     }
 
-    /// Async-signal-safe. In its own user namespace the command's processes are counted from zero; elsewhere the user's others
-    /// count too.
+    /// Sets the limits. Async-signal-safe. In its own user namespace the command's processes are
+    /// counted from zero; otherwise the user's other processes count too.
     pub(super) fn enter(&self, entered: Layers) -> io::Result<()> {
         for (resource, most) in &self.limits {
             lower(*resource, *most)?;
         }
         match self.processes {
             Some(most) if entered.has(Layers::USERS) => {
-                lower(Resource::Nproc, most.saturating_add(AROUND))
+                lower(Resource::Nproc, most.saturating_add(EXTRA_PROCESSES))
             }
-            Some(most) => lower(Resource::Nproc, most.saturating_add(self.others)),
+            Some(most) => lower(Resource::Nproc, most.saturating_add(self.other_tasks)),
             None => Ok(()),
         }
     }
 }
 
-/// A limit never gets higher than it was. Whoever computes for too long is told by a signal of its own before it is killed.
+/// Lowers a limit; it is never raised. A process that exceeds its CPU time gets a signal before it
+/// is killed.
 fn lower(resource: Resource, most: u64) -> io::Result<()> {
-    let now = getrlimit(resource).maximum.unwrap_or(u64::MAX);
-    let last = if resource == Resource::Cpu {
+    let current_max = getrlimit(resource).maximum.unwrap_or(u64::MAX);
+    let hard = if resource == Resource::Cpu {
         most.saturating_add(2)
     } else {
         most
     };
-    let limit = |most: u64| Some(most.min(now)).filter(|most| *most != u64::MAX);
+    let limit = |most: u64| Some(most.min(current_max)).filter(|most| *most != u64::MAX);
     setrlimit(
         resource,
         Rlimit {
             current: limit(most),
-            maximum: limit(last),
+            maximum: limit(hard),
         },
     )
     .map_err(io::Error::from)
 }
 
-/// How many threads this user runs, everywhere: that is what the kernel counts.
+/// Returns the number of threads this user runs on the machine, which is what the kernel counts.
 fn tasks_of_user() -> u64 {
     use std::os::unix::fs::MetadataExt;
     let user = rustix::process::getuid().as_raw();
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let own = entries.filter(|entry| entry.metadata().is_ok_and(|meta| meta.uid() == user));
+    let user_entries =
+        entries.filter(|entry| entry.metadata().is_ok_and(|meta| meta.uid() == user));
     let is_process = |name: &std::ffi::OsStr| {
         name.to_str()
             .is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
     };
-    let threads = own
+    let threads = user_entries
         .filter(|entry| is_process(&entry.file_name()))
         .map(|entry| {
             let tasks = std::fs::read_dir(entry.path().join("task"));

@@ -1,4 +1,5 @@
-//! Seccomp: system calls that no command needs and that lead out, or bring the machine down.
+//! Seccomp: filters for system calls that no command needs and that could escape the confinement or
+//! disrupt the machine.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -62,7 +63,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_add_key,
     libc::SYS_request_key,
     libc::SYS_keyctl,
-    // A way around every filter of calls.
+    // Bypass every filter of calls.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
@@ -74,7 +75,7 @@ const REFUSED: &[libc::c_long] = &[
     libc::SYS_kexec_file_load,
 ];
 
-/// Namespaces that `clone` could make.
+/// Namespaces that `clone` could create.
 const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUSER,
     libc::CLONE_NEWNS,
@@ -85,15 +86,16 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// Ways to type into somebody's terminal.
-const TYPING: [u64; 2] = [0x5412, 0x541C]; // TIOCSTI, TIOCLINUX
+/// Requests that type into another terminal.
+const TERMINAL_INPUT: [u64; 2] = [0x5412, 0x541C]; // TIOCSTI, TIOCLINUX
 
-/// Families of sockets that reach others over IP; the last one asks the kernel about addresses.
-const REACHING: [libc::c_int; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+/// Socket families that reach other machines over IP; the last one queries the kernel about
+/// addresses.
+const IP_FAMILIES: [libc::c_int; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
-/// Calls that give a file its mode, and the place of the mode among the arguments. It counts whatever the flags say: `O_CREAT` is
-/// not the only one that creates. A program that gives the rights of its owner or group to whoever runs it would outlive the
-/// confinement.
+/// Calls that set the mode of a file, and the index of the mode argument. It is checked whatever
+/// the flags: `O_CREAT` is not the only one that creates. A program that grants its owner's or
+/// group's rights to any user who runs it would outlive the confinement.
 const MODES: &[(libc::c_long, u8)] = &[
     (libc::SYS_fchmod, 1),
     (libc::SYS_fchmodat, 2),
@@ -110,15 +112,17 @@ const MODES: &[(libc::c_long, u8)] = &[
     (libc::SYS_open, 2),
 ];
 
-/// The same on every machine; the C library's names do not have them everywhere.
+/// Call numbers that are the same on every architecture, but not defined everywhere in the C
+/// library.
 const OPEN_TREE_ATTR: libc::c_long = 467;
 const FCHMODAT2: libc::c_long = 452;
 
-/// Calls that are answered as if the kernel did not have them, so that programs take an older one: their arguments lie in memory,
-/// where a filter cannot look.
-const UNKNOWN: [libc::c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
+/// Calls that fail as if the kernel did not have them, so that programs use an older one: their
+/// arguments are in memory, where a filter cannot look.
+const EMULATED_MISSING: [libc::c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
-/// Calls by which a process changes how others are scheduled, each with the argument that says whom: 0 is the caller itself.
+/// Calls that change how other processes are scheduled, each with the argument that selects the
+/// process: 0 is the caller itself.
 const SCHEDULING: [(libc::c_long, u8); 4] = [
     (libc::SYS_sched_setscheduler, 0),
     (libc::SYS_sched_setparam, 0),
@@ -126,24 +130,25 @@ const SCHEDULING: [(libc::c_long, u8); 4] = [
     (libc::SYS_sched_setaffinity, 0),
 ];
 
-/// The same for calls whose first argument says what kind of number the second is: a process, a group, a user.
+/// As `SCHEDULING`, for calls whose first argument gives the kind of the second: a process, a
+/// group, a user.
 const SCHEDULING_BY_KIND: [(libc::c_long, libc::c_int); 2] = [
     (libc::SYS_setpriority, libc::PRIO_PROCESS as libc::c_int),
     (libc::SYS_ioprio_set, 1),
 ];
 
-/// Kinds of pairs of local sockets that reach nobody else: a datagram socket can send to any path, and a raw one is a datagram
-/// socket under another name.
-const PAIRS: [libc::c_int; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
+/// Types of local socket pairs that reach no other process: a datagram socket can send to any path,
+/// and a raw one is a datagram socket under another name.
+const ALLOWED_PAIRS: [libc::c_int; 2] = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET];
 
-/// The bits of a socket's type; the others are flags.
+/// Bits of a socket's type; the others are flags.
 const SOCKET_TYPE: u64 = 0xf;
 
-/// Programs, each with one answer of its own; empty where there is no seccomp.
+/// BPF programs, each with its own result; empty where there is no seccomp.
 #[derive(Debug)]
 pub(super) struct Filters {
     always: Vec<BpfProgram>,
-    /// Where no pid namespace keeps other processes out of reach.
+    /// Only where no pid namespace puts other processes out of reach.
     without_pid_namespace: Vec<BpfProgram>,
 }
 
@@ -158,7 +163,10 @@ impl Filters {
         let build = || -> Result<Self, Error> {
             let refused = program(refused(network)?, libc::EPERM, arch)?;
             let unknown = program(
-                UNKNOWN.into_iter().map(|call| (call, Vec::new())).collect(),
+                EMULATED_MISSING
+                    .into_iter()
+                    .map(|call| (call, Vec::new()))
+                    .collect(),
                 libc::ENOSYS,
                 arch,
             )?;
@@ -171,7 +179,8 @@ impl Filters {
         build().map_err(io::Error::other)
     }
 
-    /// Enters the filters, and returns whether that was possible. Async-signal-safe: two system calls for each program.
+    /// Installs the filters, and returns the layer if that succeeded. Async-signal-safe: two system
+    /// calls per program.
     pub(super) fn enter(&self, entered: Layers) -> Layers {
         let more: &[BpfProgram] = if entered.has(Layers::PIDS) {
             &[]
@@ -190,12 +199,12 @@ impl Filters {
     }
 }
 
-/// Whether the kernel takes filters, and there is one for this machine.
+/// Returns true if the kernel supports filters, and there is one for this architecture.
 pub(super) fn is_available() -> bool {
     let action: libc::c_uint = libc::SECCOMP_RET_ERRNO;
-    #[expect(unsafe_code, reason = "there is no safe wrapper; it only asks")]
+    #[expect(unsafe_code, reason = "there is no safe wrapper; it only queries")]
     // SAFETY: the kernel reads the number behind the pointer, which lives until the call returns.
-    let answer = unsafe {
+    let result = unsafe {
         libc::syscall(
             libc::SYS_seccomp,
             libc::SECCOMP_GET_ACTION_AVAIL,
@@ -203,7 +212,7 @@ pub(super) fn is_available() -> bool {
             &raw const action,
         )
     };
-    answer == 0 && architecture().is_some()
+    result == 0 && architecture().is_some()
 }
 
 fn architecture() -> Option<TargetArch> {
@@ -235,9 +244,12 @@ fn refused(network: Network) -> Result<Rules, Error> {
     let ioctl = |request: u64| rule(vec![SeccompCondition::new(1, Dword, Eq, request)]);
     rules.insert(
         libc::SYS_ioctl,
-        TYPING.into_iter().map(ioctl).collect::<Result<_, _>>()?,
+        TERMINAL_INPUT
+            .into_iter()
+            .map(ioctl)
+            .collect::<Result<_, _>>()?,
     );
-    // Limits of other processes: ours, for example.
+    // Limits of other processes, such as ours.
     rules.insert(
         libc::SYS_prlimit64,
         vec![rule(vec![SeccompCondition::new(0, Dword, Ne, 0)])?],
@@ -253,7 +265,8 @@ fn refused(network: Network) -> Result<Rules, Error> {
         };
         rules.insert(*call, vec![with(libc::S_ISUID)?, with(libc::S_ISGID)?]);
     }
-    let others = (0..=SOCKET_TYPE).filter(|kind| !PAIRS.iter().any(|pair| number(*pair) == *kind));
+    let others =
+        (0..=SOCKET_TYPE).filter(|kind| !ALLOWED_PAIRS.iter().any(|pair| number(*pair) == *kind));
     let pairs = others.map(|kind| {
         rule(vec![SeccompCondition::new(
             1,
@@ -266,7 +279,8 @@ fn refused(network: Network) -> Result<Rules, Error> {
     let sockets = match network {
         Network::None => Vec::new(),
         Network::All => {
-            let others = REACHING.map(|family| SeccompCondition::new(0, Dword, Ne, number(family)));
+            let others =
+                IP_FAMILIES.map(|family| SeccompCondition::new(0, Dword, Ne, number(family)));
             vec![rule(others.into())?]
         }
     };
@@ -278,11 +292,11 @@ fn scheduling() -> Result<Rules, Error> {
     use SeccompCmpArgLen::Dword;
     use SeccompCmpOp::Ne;
     let mut rules = Rules::new();
-    for (call, whom) in SCHEDULING {
+    for (call, argument) in SCHEDULING {
         rules.insert(
             call,
             vec![SeccompRule::new(vec![SeccompCondition::new(
-                whom, Dword, Ne, 0,
+                argument, Dword, Ne, 0,
             )?])?],
         );
     }
@@ -301,29 +315,29 @@ fn scheduling() -> Result<Rules, Error> {
 }
 
 fn program(rules: Rules, errno: libc::c_int, arch: TargetArch) -> Result<BpfProgram, Error> {
-    let answer = SeccompAction::Errno(errno.unsigned_abs());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, arch)?;
+    let result = SeccompAction::Errno(errno.unsigned_abs());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, result, arch)?;
     let program: BpfProgram = filter.try_into()?;
-    Ok(foreign_numbers().into_iter().chain(program).collect())
+    Ok(kill_x32_calls().into_iter().chain(program).collect())
 }
 
-/// On this machine the same kernel takes calls by a second set of numbers, which the rules do not name: whoever uses them is
-/// killed. (Whoever uses those of 32 bits is killed by the crate's own first instructions.)
+/// Kills any process that uses the x32 call numbers, a second set that the same kernel accepts and
+/// the rules do not name. (The crate's own first instructions kill users of the 32-bit ones.)
 #[cfg(target_arch = "x86_64")]
-fn foreign_numbers() -> Vec<sock_filter> {
+fn kill_x32_calls() -> Vec<sock_filter> {
     const X32: u32 = 0x4000_0000;
     let load = sock_filter {
         code: 0x20,
         jt: 0,
         jf: 0,
         k: 0,
-    }; // the number of the call
+    }; // load the call number
     let jump = sock_filter {
         code: 0x35,
         jt: 0,
         jf: 1,
         k: X32,
-    }; // go on at the next unless it is below
+    }; // continue unless it is below
     let kill = sock_filter {
         code: 0x06,
         jt: 0,
@@ -334,6 +348,6 @@ fn foreign_numbers() -> Vec<sock_filter> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn foreign_numbers() -> Vec<sock_filter> {
+fn kill_x32_calls() -> Vec<sock_filter> {
     Vec::new()
 }

@@ -1,4 +1,4 @@
-//! What the rules say to a path, by its text alone.
+//! Decisions of the rules about paths, by their text alone.
 
 use super::*;
 
@@ -15,13 +15,13 @@ fn rules(deny: &[&str], allow: &[&str], read_only: &[&str]) -> Rules {
 
 fn reads(rules: &Rules, path: &str) -> bool {
     rules
-        .check(Path::new(path), Access::Read, Sort::File)
+        .check(Path::new(path), Access::Read, TargetKind::File)
         .is_ok()
 }
 
 fn writes(rules: &Rules, path: &str) -> bool {
     rules
-        .check(Path::new(path), Access::Write, Sort::File)
+        .check(Path::new(path), Access::Write, TargetKind::File)
         .is_ok()
 }
 
@@ -83,7 +83,7 @@ fn secrets_are_denied_by_default() {
 }
 
 #[test]
-fn what_only_looks_like_a_secret_is_free() {
+fn lookalikes_of_secrets_are_allowed() {
     let rules = rules(&[], &[], &[]);
     for path in [
         ".env.example",
@@ -105,18 +105,22 @@ fn what_only_looks_like_a_secret_is_free() {
     }
     assert!(
         rules
-            .check(Path::new("src/credentials"), Access::Read, Sort::Directory)
+            .check(
+                Path::new("src/credentials"),
+                Access::Read,
+                TargetKind::Directory
+            )
             .is_ok()
     );
     assert!(
         rules
-            .check(Path::new(".ssh"), Access::Read, Sort::Directory)
+            .check(Path::new(".ssh"), Access::Read, TargetKind::Directory)
             .is_err()
     );
 }
 
 #[test]
-fn the_own_rules_add_and_make_exceptions() {
+fn workspace_rules_add_denials_and_exceptions() {
     let rules = rules(
         &["private", "docs/*.txt", "/top"],
         &[".env", "private/ok.md", "fixtures/**"],
@@ -148,7 +152,7 @@ fn the_own_rules_add_and_make_exceptions() {
 
 // Issue 14, break 1: a trusted workspace opens its `.env`, and never a key.
 #[test]
-fn what_a_workspace_opens_is_no_private_key() {
+fn workspace_never_opens_a_private_key() {
     let own = [
         "**",
         ".env",
@@ -220,7 +224,7 @@ fn no_rule_makes_git_or_the_policy_writable() {
 }
 
 #[test]
-fn what_other_programs_act_on_is_guarded_unless_allowed() {
+fn files_other_programs_act_on_are_guarded_unless_allowed() {
     let guarded = rules(&[], &[], &[]);
     let opened = rules(&[], &[".agent/**", ".vscode/settings.json"], &[]);
     for path in [
@@ -272,7 +276,7 @@ fn what_other_programs_act_on_is_guarded_unless_allowed() {
 }
 
 #[test]
-fn a_git_directory_of_another_name_is_kept() {
+fn git_directory_of_another_name_is_read_only() {
     let rules = Rules::new(
         &FileRules {
             allow: vec!["**".to_owned()],
@@ -295,14 +299,14 @@ fn a_git_directory_of_another_name_is_kept() {
 }
 
 #[test]
-fn a_path_of_very_many_parts_takes_little() {
+fn path_of_many_components_uses_little_memory() {
     let path = "a/".repeat(200_000);
-    let names = Names::new(Path::new(&path));
-    assert!(names.plain.text.capacity() < 1 << 20 && names.plain.ends.len() == 200_000);
+    let names = FoldedPath::new(Path::new(&path));
+    assert!(names.folded.text.capacity() < 1 << 20 && names.folded.ends.len() == 200_000);
 }
 
 #[test]
-fn a_workspace_in_a_kept_directory_is_none() {
+fn workspace_inside_a_denied_directory_is_refused() {
     for path in [
         "/w/.git",
         "/w/.GIT/hooks",
@@ -318,7 +322,7 @@ fn a_workspace_in_a_kept_directory_is_none() {
 }
 
 #[test]
-fn a_glob_that_is_none_is_named() {
+fn invalid_glob_is_named_in_the_error() {
     let check = |glob: &str| {
         FileRules {
             deny: vec![glob.to_owned()],
@@ -328,7 +332,7 @@ fn a_glob_that_is_none_is_named() {
     };
     assert_eq!(
         check("a{b").unwrap_err().split(':').next(),
-        Some("the glob `a{b` is not one")
+        Some("invalid glob `a{b`")
     );
     assert!(check("../x").is_err());
     assert!(check("").is_err());

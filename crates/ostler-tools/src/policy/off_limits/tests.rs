@@ -1,4 +1,5 @@
-//! What no workspace is granted: homes' hidden files, PATH, the system, settings and credentials.
+//! Paths and variables no workspace is granted: hidden files of homes, PATH, the system,
+//! credentials.
 
 use std::ffi::OsString;
 use std::fs;
@@ -49,12 +50,12 @@ impl Scene {
         self.dir.path().canonicalize().unwrap().join(name)
     }
 
-    /// Judges a request in the workspace `work`, with a home that is named by a link.
+    /// Evaluates a request in the workspace `work`, with the home given through a link.
     fn judge(&self, request: &Request) -> Result<Request, String> {
         let path: OsString =
             std::env::join_paths([self.at("home/bin"), self.at("home/go/bin")]).unwrap();
         let (work, user, tools) = (self.at("work"), self.at("linked-home"), [self.at("tools")]);
-        let home = Home {
+        let home = HostPaths {
             workspace: &work,
             temp: &work,
             home: Some(&user),
@@ -71,7 +72,7 @@ impl Scene {
 
 // Issue 14, break 1.
 #[test]
-fn a_workspace_is_never_granted_these_to_write() {
+fn write_access_is_never_granted_outside_harmless_paths() {
     let scene = Scene::new();
     let named = [
         "~/.bashrc",
@@ -137,7 +138,7 @@ fn a_workspace_is_never_granted_these_to_write() {
 }
 
 #[test]
-fn a_trusted_workspace_is_granted_places_of_no_consequence() {
+fn trusted_workspace_is_granted_harmless_paths() {
     let scene = Scene::new();
     for (path, real) in [
         ("~/.cache/tool", "home/.cache/tool"),
@@ -203,7 +204,7 @@ fn a_workspace_never_gets_variables_that_may_hold_credentials() {
 }
 
 #[test]
-fn a_workspace_never_opens_keys_or_does_without_the_sandbox() {
+fn workspace_is_never_granted_keys_or_an_unconfined_run() {
     let scene = Scene::new();
     for request in [
         Request::Files("id_rsa".into()),

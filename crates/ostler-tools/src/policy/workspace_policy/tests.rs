@@ -1,4 +1,4 @@
-//! A workspace's file only narrows, whatever it says; and what a trusted one is granted.
+//! A workspace's file can only narrow the policy; requests of a trusted one are granted.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use proptest::prelude::*;
 
 use super::*;
-use crate::command::Place;
+use crate::command::CommandContext;
 
 fn file(text: &str) -> WorkspacePolicy {
     WorkspacePolicy::parse(text).unwrap()
@@ -75,9 +75,9 @@ fn requests_are_left_out_and_named() {
         (
             "[sandbox]\nrequired = true",
             "[sandbox]\nrequired = false",
-            &["commands run where layers of the sandbox are missing"],
+            &["commands run even if layers of the sandbox are missing"],
         ),
-        // What holds already is no request, and neither is what narrows.
+        // A permission that is already granted is not a request, and neither is a narrowing.
         (
             "[sandbox]\nwrite = [\"/x\"]\nnetwork = \"all\"",
             "[sandbox]\nwrite = [\"/x\"]\nnetwork = \"all\"",
@@ -101,7 +101,7 @@ fn requests_are_left_out_and_named() {
 }
 
 #[test]
-fn narrowing_parts_are_taken() {
+fn narrowing_parts_are_applied() {
     let base = SandboxPolicy::parse(
         "[sandbox]\nnetwork = \"all\"\ntimeout_seconds = 600\nwrite = [\"/x\"]",
     )
@@ -120,13 +120,13 @@ fn narrowing_parts_are_taken() {
         (network, timeout_seconds, memory_mb, required),
         (Network::None, 5, Some(64), Required::Everything)
     );
-    assert_eq!(write, [Path::new("/x")], "what the user granted stays");
+    assert_eq!(write, [Path::new("/x")], "the user's grants remain");
     let files = base.narrowed_by(&file(text)).policy.files;
     assert_eq!(
         (files.deny, files.read_only),
         (vec!["a".to_owned()], vec!["b".to_owned()])
     );
-    // A limit that the file does not name stays the user's.
+    // A limit that the file does not name keeps the user's value.
     assert_eq!(
         base.narrowed_by(&file("[sandbox]\nprocesses = 3"))
             .policy
@@ -141,14 +141,14 @@ fn passes(policy: &SandboxPolicy, command: &str, args: &[&str]) -> bool {
         .unwrap()
         .narrowed_by(&policy.narrowing);
     let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
-    let place = Place {
+    let context = CommandContext {
         root: Path::new("/workspace"),
         path: OsStr::new("/usr/bin:/bin"),
         is_denied: &|_| false,
     };
     // A program that is not installed has passed the rules.
     commands
-        .check(command, &args, &place)
+        .check(command, &args, &context)
         .map_or_else(|error| error.code == Code::FileNotFound, |_| true)
 }
 
@@ -160,22 +160,23 @@ fn a_workspaces_rule_only_refuses() {
     assert!(passes(&git, "git", &["status"]));
     assert!(
         !passes(&git, "git", &["log"]),
-        "the workspace does not list it"
+        "not listed by the workspace"
     );
     assert!(
         !passes(&git, "git", &["push", "--force"]),
-        "the default blocks it"
+        "blocked by the default"
     );
     assert!(
         !passes(&git, "git", &["config", "x"]),
-        "the default does not list it"
+        "not listed by the default"
     );
     assert!(!passes(
         &narrowed("[[command]]\nname = \"bash\""),
         "bash",
         &[]
     ));
-    // `just` lists no sub-commands: a list of the workspace's must not change what the default's blocks mean.
+    // `just` lists no sub-commands. A list in the workspace's rule must not change the meaning of
+    // the default's blocks.
     let just = narrowed(
         "[[command]]\nname = \"just\"\nallow = [\"test\"]\nbefore = [\"-f\", \"--justfile\"]",
     );
@@ -187,7 +188,7 @@ fn a_workspaces_rule_only_refuses() {
 }
 
 #[test]
-fn a_trusted_file_gets_what_is_not_refused() {
+fn trusted_file_is_granted_its_unrefused_requests() {
     let text = "[sandbox]\nwrite = [\"/a\", \"/b\"]\nnetwork = \"all\"\nprocesses = 9999\nmemory_mb = 8\n\
                 [files]\nallow = [\".env\"]\n[[command]]\nname = \"bash\"";
     let judge = |request: &Request| match request {
@@ -215,7 +216,7 @@ fn a_trusted_file_gets_what_is_not_refused() {
 }
 
 #[test]
-fn a_file_that_is_wrong_is_an_error() {
+fn invalid_file_is_an_error() {
     for text in [
         "nonsense",
         "[sandbox]\nsurprise = 1",
@@ -224,7 +225,7 @@ fn a_file_that_is_wrong_is_an_error() {
     ] {
         assert!(WorkspacePolicy::parse(text).is_err(), "{text}");
     }
-    // Neither can be granted; neither is a mistake in the file.
+    // Neither can be granted, but neither is a mistake in the file.
     for text in [
         "[sandbox]\nwrite = [\"/\", \"~\"]",
         "[sandbox]\nenv = [\"MY_TOKEN\"]",
@@ -291,7 +292,7 @@ proptest! {
 
     // Issue 14, break 1: whatever the workspace's file says, nothing is allowed that was not before.
     #[test]
-    fn the_result_allows_nothing_that_the_base_did_not(
+    fn narrowed_policy_allows_nothing_the_base_refuses(
         base in policy_text(), workspace in policy_text(), command in prop::sample::select(NAMES), args in words(ARGS),
     ) {
         let base = SandboxPolicy::parse(&base.replace("DATABASE_URL", "JAVA_HOME")).unwrap();
@@ -314,9 +315,9 @@ proptest! {
         prop_assert!(passes(&base, command, &args) || !passes(&policy, command, &args), "{} {:?}", command, args);
     }
 
-    // A file whose rule is not reported as allowing more really does not.
+    // A rule that is not reported as a request really allows no more.
     #[test]
-    fn a_rule_that_is_no_request_allows_no_more(
+    fn rule_without_a_request_allows_no_more(
         base in rule(), workspace in rule(), args in words(ARGS),
     ) {
         let base = SandboxPolicy::parse(&base).unwrap();

@@ -1,8 +1,8 @@
-//! What git and others could be talked into.
+//! Attacks through the arguments of git and other commands.
 
 use super::Scene;
 
-/// Every call must be refused by a rule; each line is an attack of its own.
+/// Asserts that a rule refuses every call; each line is a separate attack.
 fn all_denied(attacks: &[&[&str]]) {
     let scene = Scene::new("");
     for args in attacks {
@@ -16,7 +16,7 @@ fn all_denied(attacks: &[&[&str]]) {
 
 // S2-26
 #[test]
-fn what_is_allowed_is_let_through() {
+fn allowed_commands_are_accepted() {
     let scene = Scene::new("");
     for args in [
         &["status"][..],
@@ -38,7 +38,7 @@ fn what_is_allowed_is_let_through() {
 }
 
 #[test]
-fn force_push_in_every_spelling() {
+fn force_push_is_denied_in_every_spelling() {
     all_denied(&[
         &["push", "--force"],
         &["push", "-f"],
@@ -62,7 +62,7 @@ fn force_push_in_every_spelling() {
 }
 
 #[test]
-fn deleting_on_a_server() {
+fn deleting_on_a_server_is_denied() {
     all_denied(&[
         &["push", "origin", ":main"],
         &["push", "--delete", "origin", "main"],
@@ -74,7 +74,7 @@ fn deleting_on_a_server() {
 }
 
 #[test]
-fn discarding_work_in_every_spelling() {
+fn discarding_work_is_denied_in_every_spelling() {
     all_denied(&[
         &["reset", "--hard"],
         &["reset", "--har"],
@@ -101,9 +101,9 @@ fn discarding_work_in_every_spelling() {
     ]);
 }
 
-// What `reset --hard` may not do, other sub-commands may not do either.
+// Other sub-commands must not do what `reset --hard` may not do.
 #[test]
-fn losing_work_without_reset_hard() {
+fn discarding_work_by_other_commands_is_denied() {
     all_denied(&[
         &["checkout", "--", "file"],
         &["checkout", "."],
@@ -161,7 +161,7 @@ fn losing_work_without_reset_hard() {
 }
 
 #[test]
-fn what_keeps_work_stays_allowed() {
+fn commands_that_preserve_work_are_allowed() {
     let scene = Scene::new("");
     for args in [
         &["checkout", "-b", "topic"][..],
@@ -184,7 +184,7 @@ fn what_keeps_work_stays_allowed() {
 }
 
 #[test]
-fn a_refusal_says_what_to_use_instead() {
+fn refusal_names_an_alternative() {
     let scene = Scene::new("");
     for (args, word) in [
         (&["checkout", "main"][..], "git switch"),
@@ -198,9 +198,9 @@ fn a_refusal_says_what_to_use_instead() {
     }
 }
 
-// Repositories in the workspace whose settings the user's next git would follow.
+// Repositories in the workspace whose settings the user's next git command would follow.
 #[test]
-fn repositories_made_inside_the_workspace() {
+fn nested_repositories_are_denied() {
     all_denied(&[
         &["init", "--bare", "src"],
         &["init", "--bar", "src"],
@@ -214,9 +214,9 @@ fn repositories_made_inside_the_workspace() {
     ]);
 }
 
-// Configuration by an argument is code by an argument.
+// Configuration passed as an argument is code passed as an argument.
 #[test]
-fn settings_on_the_command_line() {
+fn settings_on_the_command_line_are_denied() {
     all_denied(&[
         &["-c", "core.pager=sh -c x", "log"],
         &["-ccore.pager=x", "log"],
@@ -239,7 +239,7 @@ fn settings_on_the_command_line() {
 }
 
 #[test]
-fn other_repositories() {
+fn access_to_other_repositories_is_denied() {
     all_denied(&[
         &["-C", "..", "status"],
         &["-C..", "status"],
@@ -258,7 +258,7 @@ fn other_repositories() {
 }
 
 #[test]
-fn programs_that_git_would_run() {
+fn options_that_run_programs_are_denied() {
     all_denied(&[
         &["rebase", "--exec", "sh x", "HEAD~1"],
         &["rebase", "--exec=sh x", "HEAD~1"],
@@ -297,7 +297,7 @@ fn programs_that_git_would_run() {
 }
 
 #[test]
-fn transports_that_are_programs_or_paths() {
+fn program_and_path_transports_are_denied() {
     all_denied(&[
         &["fetch", "ext::sh -c touch% x"],
         &["pull", "ext::sh", "main"],
@@ -316,7 +316,7 @@ fn transports_that_are_programs_or_paths() {
 }
 
 #[test]
-fn files_that_git_would_write() {
+fn options_that_write_files_are_denied() {
     all_denied(&[
         &["diff", "--output=.git/hooks/pre-commit"],
         &["diff", "--output", ".git/hooks/pre-commit"],
@@ -330,9 +330,9 @@ fn files_that_git_would_write() {
     ]);
 }
 
-// `just` runs the workspace's own recipes; it does not take them, or a shell, from elsewhere.
+// `just` runs the workspace's own recipes; it must not take them, or a shell, from elsewhere.
 #[test]
-fn just_from_elsewhere() {
+fn just_options_that_lead_elsewhere_are_denied() {
     let scene = Scene::new("");
     scene.check("just", &["test", "--release"]).unwrap();
     for args in [

@@ -1,4 +1,5 @@
-//! What a command leaves for the user's next git to run is found, undone and reported.
+//! Files left by a command that the user's next git command would run are found, undone and
+//! reported.
 
 use std::fs;
 use std::path::PathBuf;
@@ -6,7 +7,7 @@ use std::process::Command;
 
 use ostler_tools::command::{Restored, Snapshot};
 
-/// A workspace with an honest repository, and a program that leaves a mark when it runs.
+/// A workspace with a regular repository, and a program that creates a marker file when it runs.
 struct Attack {
     _temp: tempfile::TempDir,
     all: PathBuf,
@@ -39,7 +40,7 @@ impl Attack {
         attack
     }
 
-    /// Runs a line of shell in the workspace, with the user's settings of git.
+    /// Runs a shell line in the workspace, with the user's git settings.
     fn sh(&self, line: &str) -> String {
         let mut command = Command::new("sh");
         command
@@ -62,7 +63,7 @@ impl Attack {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A command does what the line says; gives what was put back.
+    /// Runs the line as a command, and returns the restored paths.
     fn command(&self, name: &str, line: &str) -> Vec<String> {
         let snapshot = Snapshot::take(&self.work, name).unwrap();
         self.sh(line);
@@ -71,23 +72,23 @@ impl Attack {
         assert_eq!(
             snapshot.restore(),
             Restored::default(),
-            "{line}: the second time there is nothing to do"
+            "{line}: a second restore has nothing to do"
         );
         put_back
     }
 
-    /// The user goes on working in these places, and the program does not run.
+    /// Asserts that the user can keep working in these directories without running the program.
     #[track_caller]
-    fn is_harmless(&self, places: &[&str]) {
-        for place in ["."].iter().chain(places) {
-            let dir = self.work.join(place);
-            let used = "git status; git log -1; git add -A; git stash list; git checkout -q -b \"b$$\"; git commit -q --allow-empty -m x; true";
+    fn assert_harmless(&self, directories: &[&str]) {
+        for directory in ["."].iter().chain(directories) {
+            let dir = self.work.join(directory);
+            let git_commands = "git status; git log -1; git add -A; git stash list; git checkout -q -b \"b$$\"; git commit -q --allow-empty -m x; true";
             if dir.is_dir() {
-                self.sh(&format!("cd {place} && ({used}) >/dev/null 2>&1; true"));
+                self.sh(&format!("cd {directory} && ({git_commands}) >/dev/null 2>&1; true"));
             }
             assert!(
                 !self.all.join("it-ran").exists(),
-                "in {place} the program ran"
+                "the program ran in {directory}"
             );
         }
     }
@@ -100,72 +101,72 @@ impl Attack {
 #[test]
 fn an_existing_directory_does_not_become_a_repository() {
     let attack = Attack::new();
-    let told = attack.command(
+    let restored = attack.command(
         "just",
         "git init -q --bare src && git -C src config core.bare false && git -C src config core.fsmonitor $EVIL",
     );
-    assert_eq!(told, ["src/HEAD"]);
-    attack.is_harmless(&["src"]);
+    assert_eq!(restored, ["src/HEAD"]);
+    attack.assert_harmless(&["src"]);
     assert!(attack.has("src/main.rs"));
     assert_eq!(
         attack.sh("git -C src rev-parse --show-toplevel").trim(),
         attack.work.to_str().unwrap()
     );
-    // Nor by another name for the same thing.
+    // Nor in the form of a worktree.
     let attack = Attack::new();
-    let told = attack
+    let restored = attack
         .command("git", "mkdir -p src/x && echo ref: refs/heads/m > src/x/HEAD && echo ../../.git > src/x/commondir");
-    assert_eq!(told, ["src/x/HEAD"]);
+    assert_eq!(restored, ["src/x/HEAD"]);
 }
 
 #[test]
-fn a_new_repository_keeps_nothing_that_runs() {
+fn new_repository_loses_everything_that_runs() {
     for name in ["git", "just"] {
         let attack = Attack::new();
-        let told = attack.command(
+        let restored = attack.command(
             name,
             "git init -q sub && cd sub && git config core.fsmonitor $EVIL && git config user.name B && cp $EVIL .git/hooks/post-checkout",
         );
-        assert_eq!(told, ["sub/.git/config", "sub/.git/hooks"], "{name}");
-        attack.is_harmless(&["sub"]);
+        assert_eq!(restored, ["sub/.git/config", "sub/.git/hooks"], "{name}");
+        attack.assert_harmless(&["sub"]);
         assert_eq!(
             attack.sh("git -C sub config user.name"),
             "B\n",
-            "what is harmless stays"
+            "harmless settings remain"
         );
-        let told = attack.command(
+        let restored = attack.command(
             name,
             "git init -q --bare new.git && cp $EVIL new.git/hooks/pre-receive",
         );
-        assert_eq!(told, ["new.git/hooks"], "{name}");
+        assert_eq!(restored, ["new.git/hooks"], "{name}");
         assert!(
             attack.has("new.git/HEAD"),
-            "an honest bare repository stays"
+            "a regular bare repository remains"
         );
     }
 }
 
 #[test]
-fn an_honest_new_repository_stays_as_it_is() {
+fn regular_new_repository_is_unchanged() {
     let attack = Attack::new();
-    let told = attack.command(
+    let restored = attack.command(
         "just",
         "git init -q dep && cd dep && git remote add origin https://example.org/x && git commit -q --allow-empty -m x",
     );
-    assert_eq!(told, [""; 0]);
+    assert_eq!(restored, [""; 0]);
     assert_eq!(attack.sh("git -C dep remote"), "origin\n");
-    let told = attack.command(
+    let restored = attack.command(
         "git",
         "git -C dep commit -q --allow-empty -m y && git commit -q --allow-empty -m z",
     );
     assert_eq!(
-        told, [""; 0],
-        "git does its work in repositories that exist"
+        restored, [""; 0],
+        "git works in existing repositories"
     );
 }
 
 #[test]
-fn settings_and_hooks_of_a_nested_repository_are_as_before() {
+fn settings_and_hooks_of_nested_repository_are_restored() {
     let attack = Attack::new();
     attack.sh("git init -q a/b && git init -q --bare store.git && printf '#!/bin/sh\\n' > a/b/.git/hooks/pre-push");
     for (line, expected) in [
@@ -195,9 +196,9 @@ fn settings_and_hooks_of_a_nested_repository_are_as_before() {
             "a/b/.git/config.worktree",
         ),
     ] {
-        let told = attack.command("just", line);
-        assert!(told.contains(&expected.to_owned()), "{line}: {told:?}");
-        attack.is_harmless(&["a/b", "store.git"]);
+        let restored = attack.command("just", line);
+        assert!(restored.contains(&expected.to_owned()), "{line}: {restored:?}");
+        attack.assert_harmless(&["a/b", "store.git"]);
     }
 }
 
@@ -213,9 +214,10 @@ fn a_git_file_or_link_planted_below_is_removed() {
         assert_eq!(attack.command("just", line), ["src/.git"], "{line}");
         assert!(!attack.has("src/.git"), "{line}");
     }
-    // A file that leads to a repository of the workspace is a submodule or a worktree, and that is looked after.
-    let told = attack.command("git", "git worktree add -q tree && test -f tree/.git");
-    assert_eq!(told, [""; 0]);
+    // A file that points to a repository of the workspace is a submodule or a worktree, and that is
+    // checked.
+    let restored = attack.command("git", "git worktree add -q tree && test -f tree/.git");
+    assert_eq!(restored, [""; 0]);
     assert!(attack.has("tree/.git"));
     for (line, expected) in [
         (
@@ -231,15 +233,15 @@ fn a_git_file_or_link_planted_below_is_removed() {
             "tree/.git",
         ),
     ] {
-        let told = attack.command("just", line);
-        assert!(told.contains(&expected.to_owned()), "{line}: {told:?}");
-        attack.is_harmless(&["tree"]);
+        let restored = attack.command("just", line);
+        assert!(restored.contains(&expected.to_owned()), "{line}: {restored:?}");
+        attack.assert_harmless(&["tree"]);
     }
 }
 
-// A patch can hold a hook, and `git apply` writes it where it is told to.
+// A patch can contain a hook, and `git apply` writes it to any path.
 #[test]
-fn a_patch_does_not_bring_hooks() {
+fn patch_cannot_add_hooks() {
     let attack = Attack::new();
     attack.sh("git init -q --bare store.git && mkdir .githooks && printf '#!/bin/sh\\n' > .githooks/pre-push && git config core.hooksPath .githooks");
     let patch = "printf '%s\\n' 'diff --git a/post-checkout b/post-checkout' 'new file mode 100755' '--- /dev/null' '+++ b/post-checkout' '@@ -0,0 +1,2 @@' '+#!/bin/sh' \"+$EVIL\" > p.patch";
@@ -253,14 +255,14 @@ fn a_patch_does_not_bring_hooks() {
             ".githooks/post-checkout",
         ),
     ] {
-        let told = attack.command("git", &format!("{patch} && {line}"));
-        assert_eq!(told, [expected], "{line}");
-        attack.is_harmless(&["store.git"]);
+        let restored = attack.command("git", &format!("{patch} && {line}"));
+        assert_eq!(restored, [expected], "{line}");
+        attack.assert_harmless(&["store.git"]);
     }
 }
 
 #[test]
-fn what_settings_lead_to_is_as_before() {
+fn files_referenced_by_settings_are_restored() {
     let attack = Attack::new();
     attack.sh(
         "mkdir .githooks && printf '#!/bin/sh\\n' > .githooks/pre-commit && git config core.hooksPath .githooks && \
@@ -285,60 +287,61 @@ fn what_settings_lead_to_is_as_before() {
         ("mv .githooks .other && ln -s .. .githooks", ".githooks"),
     ] {
         for name in ["just", "git"] {
-            let told = attack.command(name, line);
-            assert!(told.contains(&expected.to_owned()), "{line}: {told:?}");
+            let restored = attack.command(name, line);
+            assert!(restored.contains(&expected.to_owned()), "{line}: {restored:?}");
         }
         attack.sh("rm -rf .other");
-        attack.is_harmless(&[]);
+        attack.assert_harmless(&[]);
     }
 }
 
 #[test]
-fn a_nested_repository_is_not_added_as_a_link() {
+fn nested_repository_is_not_added_as_a_gitlink() {
     let attack = Attack::new();
     attack.sh("git init -q dep && git -C dep commit -q --allow-empty -m x");
-    let told = attack.command("git", "git add -A 2>/dev/null");
-    assert_eq!(told, [".git/index"]);
+    let restored = attack.command("git", "git add -A 2>/dev/null");
+    assert_eq!(restored, [".git/index"]);
     assert!(!attack.sh("git ls-files -s").contains("160000"));
-    // A submodule that the repository listed before is one; a command cannot list it for itself.
+    // A submodule that the repository listed before is accepted; a command cannot list it for
+    // itself.
     let list = "printf '[submodule \"dep\"]\\n\\tpath = dep\\n\\turl = ./dep\\n' > .gitmodules";
-    let told = attack.command("git", &format!("{list} && git add -A 2>/dev/null"));
-    assert_eq!(told, [".git/index"]);
+    let restored = attack.command("git", &format!("{list} && git add -A 2>/dev/null"));
+    assert_eq!(restored, [".git/index"]);
     attack.sh(list);
-    let told = attack.command("git", "git add -A 2>/dev/null");
-    assert_eq!(told, [""; 0]);
+    let restored = attack.command("git", "git add -A 2>/dev/null");
+    assert_eq!(restored, [""; 0]);
     assert!(attack.sh("git ls-files -s").contains("160000"));
 }
 
 #[test]
 fn a_repository_cannot_be_hidden_from_the_scan() {
     let attack = Attack::new();
-    let told = attack.command(
+    let restored = attack.command(
         "just",
         "git init -q hidden && git -C hidden config core.fsmonitor $EVIL && chmod 311 hidden hidden/.git && \
          d=deep; for i in $(seq 300); do d=$d/a-name-of-20-letters; done; mkdir -p deep && cd deep && \
          for i in $(seq 300); do mkdir a-name-of-20-letters; cd a-name-of-20-letters; done; \
          unset PWD; git init -q --bare . ; mkdir -p hooks objects refs; echo 'ref: refs/heads/x' > HEAD; cp $EVIL hooks/post-checkout; true",
     );
-    assert!(told.contains(&"hidden/.git/config".to_owned()), "{told:?}");
+    assert!(restored.contains(&"hidden/.git/config".to_owned()), "{restored:?}");
     assert!(
-        told.iter()
+        restored.iter()
             .any(|path| path.starts_with("deep/") && path.ends_with("hooks")),
-        "{told:?}"
+        "{restored:?}"
     );
-    attack.is_harmless(&["hidden"]);
+    attack.assert_harmless(&["hidden"]);
 }
 
-/// A git directory with settings that run the program, made of the parts of the workspace's own.
+/// Creates a git directory whose settings run the program, from parts of the workspace's own.
 const HIDDEN: &str = "hide() { mkdir -p $1; cp -r .git/objects .git/refs .git/HEAD $1/; \
     printf '[core]\\n\\trepositoryformatversion = 0\\n\\tbare = false\\n\\tfsmonitor = %s\\n' $EVIL > $1/config; }; ";
 
-// Git directories in places where nobody looks, led to by a `.git` file and a gitlink that `.gitmodules` lists.
+// Hidden git directories, referenced by a `.git` file and a gitlink that `.gitmodules` lists.
 #[test]
 fn hidden_git_directories_run_nothing() {
     let link = "printf '[submodule \"sub\"]\\n\\tpath = sub\\n\\turl = https://example.org/x\\n' > .gitmodules; \
                 git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),sub";
-    for (place, line) in [
+    for (directory, line) in [
         (".git/foo", "hide .git/foo"),
         (".git/objects/ab/foo", "hide .git/objects/ab/foo"),
         (
@@ -354,20 +357,20 @@ fn hidden_git_directories_run_nothing() {
             let attack = Attack::new();
             attack.sh("mkdir sub tracked && touch sub/x tracked/x");
             let line = format!(
-                "{HIDDEN}{line}; echo gitdir: ../{place} > sub/.git; echo gitdir: ../{place} > tracked/.git; {link}"
+                "{HIDDEN}{line}; echo gitdir: ../{directory} > sub/.git; echo gitdir: ../{directory} > tracked/.git; {link}"
             );
-            let told = attack.command(name, &line);
-            assert!(!told.is_empty(), "{name}: {place}");
+            let restored = attack.command(name, &line);
+            assert!(!restored.is_empty(), "{name}: {directory}");
             let index = attack.sh("git ls-files -s");
-            assert!(!index.contains("160000"), "{name}: {place}: {index}");
-            attack.is_harmless(&["sub", "tracked"]);
+            assert!(!index.contains("160000"), "{name}: {directory}: {index}");
+            attack.assert_harmless(&["sub", "tracked"]);
         }
     }
 }
 
-// The index cannot be replaced by something that is not read, nor hide entries in another file.
+// The index cannot be replaced by something unreadable, nor hide entries in another file.
 #[test]
-fn a_gitlink_is_found_however_the_index_is_kept() {
+fn gitlink_is_found_in_every_form_of_the_index() {
     let add = "git init -q dep && git -C dep commit -q --allow-empty -m x && git config -f dep/.git/config core.fsmonitor $EVIL; \
                git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),dep";
     for after in [
@@ -379,29 +382,29 @@ fn a_gitlink_is_found_however_the_index_is_kept() {
         attack.command("just", &format!("{add}; {after}"));
         let index = attack.sh("git ls-files -s");
         assert!(!index.contains("160000"), "{after}: {index}");
-        attack.is_harmless(&["dep"]);
+        attack.assert_harmless(&["dep"]);
     }
-    // Nor where there was none.
+    // Nor if there was no index before.
     let attack = Attack::new();
     attack.sh("rm .git/index");
     attack.command("just", add);
     assert!(!attack.sh("git ls-files -s").contains("160000"));
 }
 
-// What `git init` would complete, and a remote that git would ask by itself.
+// A repository that `git init` would complete, and a remote that git would contact automatically.
 #[test]
-fn half_a_repository_keeps_nothing_that_runs() {
+fn incomplete_repository_loses_everything_that_runs() {
     let attack = Attack::new();
-    let told = attack.command(
+    let restored = attack.command(
         "just",
         "mkdir -p half/.git/hooks && git config -f half/.git/config core.fsmonitor $EVIL && cp $EVIL half/.git/hooks/pre-commit",
     );
-    assert!(!told.is_empty());
+    assert!(!restored.is_empty());
     attack.sh("git init -q half");
-    attack.is_harmless(&["half"]);
-    let told = attack.command(
+    attack.assert_harmless(&["half"]);
+    let restored = attack.command(
         "just",
         "git init -q part && git -C part config extensions.partialClone o && git -C part config remote.o.promisor true",
     );
-    assert_eq!(told, ["part/.git/config"]);
+    assert_eq!(restored, ["part/.git/config"]);
 }

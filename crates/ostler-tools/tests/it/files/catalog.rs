@@ -39,7 +39,7 @@ fn every_tool_has_a_plain_schema() {
 
 // S2-18
 #[test]
-fn the_names_and_arguments_are_those_of_the_contract() {
+fn names_and_arguments_match_the_contract() {
     let tool = |name: &str| FILE_TOOLS.iter().find(|tool| tool.name == name).unwrap();
     let required = |name: &str| -> Value {
         let schema: Value = serde_json::from_str(&(tool(name).schema)()).unwrap();
@@ -58,7 +58,7 @@ fn the_names_and_arguments_are_those_of_the_contract() {
 }
 
 #[test]
-fn an_unknown_tool_is_told_what_there_is() {
+fn unknown_tool_error_lists_the_tools() {
     let rig = Rig::new();
     let error = rig.call("fly", &json!({})).unwrap_err();
     assert_eq!(error.code.as_str(), "unknown_tool");
@@ -70,7 +70,7 @@ fn an_unknown_tool_is_told_what_there_is() {
     );
     assert_eq!(
         unknown_tool("x\n", ["a", "b"]).message,
-        "there is no tool `x`; there are a, b"
+        "there is no tool `x`; the tools are a, b"
     );
 }
 
@@ -89,7 +89,7 @@ fn every_tool_can_be_called_by_its_name() {
 }
 
 #[test]
-fn a_workspace_goes_between_threads() {
+fn workspace_is_send_and_sync() {
     fn check<T: Send + Sync>() {}
     check::<Workspace>();
 }

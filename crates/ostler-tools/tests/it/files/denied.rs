@@ -1,4 +1,4 @@
-//! Attacks: what the rules keep from a model, by every way to it.
+//! Attacks: files that the rules deny, by every path to them.
 
 use std::fs;
 
@@ -42,7 +42,7 @@ fn secrets_are_out_of_reach_of_every_tool() {
         rig.put(path, format!("{CANARY}\n"));
         for (tool, args) in every_call(path) {
             let codes = match tool {
-                // Asked for as a directory it is a file, which the name tells anyway.
+                // As a directory argument it is a file, which its name shows anyway.
                 "list_files" | "make_directory" => {
                     &["denied_by_policy", "not_a_directory", "exists"][..]
                 }
@@ -54,14 +54,14 @@ fn secrets_are_out_of_reach_of_every_tool() {
     let found = rig.json("search_files", &json!({"pattern": "CANARY"}));
     assert_eq!(found["match_count"], 0);
     assert!(
-        found["notes"].to_string().contains("kept from you"),
+        found["notes"].to_string().contains("denied by a rule"),
         "{found}"
     );
 }
 
-/// Whether there is such a file is not told either.
+/// The existence of such a file is not revealed either.
 #[test]
-fn a_secret_that_is_not_there_is_denied_all_the_same() {
+fn missing_secret_is_denied_too() {
     let rig = Rig::new();
     for path in [".env", "src/server.pem", ".ssh/id_rsa", ".git/config"] {
         rig.refused(
@@ -94,7 +94,7 @@ fn a_secret_that_is_not_there_is_denied_all_the_same() {
 }
 
 #[test]
-fn an_example_of_a_secret_is_free() {
+fn example_files_of_secrets_are_allowed() {
     let rig = Rig::new();
     for path in [
         ".env.example",
@@ -111,7 +111,7 @@ fn an_example_of_a_secret_is_free() {
 }
 
 #[test]
-fn a_listing_shows_the_name_of_a_secret_and_no_more() {
+fn listing_shows_only_the_name_of_a_secret() {
     let rig = Rig::new();
     rig.put(".env", format!("{CANARY}\n"));
     rig.put(".ssh/inner", "x");
@@ -120,9 +120,9 @@ fn a_listing_shows_the_name_of_a_secret_and_no_more() {
         json!({"hidden": true, "pattern": "**"}),
     ] {
         let listed = rig.text("list_files", &args);
-        assert!(listed.contains(".env (kept from you)\n"), "{listed}");
+        assert!(listed.contains(".env (denied)\n"), "{listed}");
         assert!(
-            listed.contains(".ssh/ (kept from you)\n") && !listed.contains("inner"),
+            listed.contains(".ssh/ (denied)\n") && !listed.contains("inner"),
             "{listed}"
         );
     }
@@ -135,7 +135,7 @@ fn a_listing_shows_the_name_of_a_secret_and_no_more() {
 
 // S2-25
 #[test]
-fn git_and_the_own_policy_are_only_read() {
+fn git_and_the_policy_are_read_only() {
     let rig = Rig::new();
     rig.put(".git/hooks/pre-commit.sample", "#!/bin/sh\n");
     rig.put(".git/HEAD", "ref: refs/heads/main\n");
@@ -202,7 +202,7 @@ fn git_and_the_own_policy_are_only_read() {
 }
 
 #[test]
-fn a_directory_with_something_denied_in_it_stays_where_it_is() {
+fn directory_with_a_denied_file_cannot_be_moved() {
     let rig = Rig::with(&FileRules {
         deny: vec!["conf/private.txt".to_owned()],
         ..FileRules::default()
@@ -224,7 +224,7 @@ fn a_directory_with_something_denied_in_it_stays_where_it_is() {
 }
 
 #[test]
-fn own_rules_hold_and_own_exceptions_too() {
+fn workspace_rules_and_exceptions_apply() {
     let own = |list: &[&str]| list.iter().map(|glob| (*glob).to_owned()).collect();
     let rules = FileRules {
         deny: own(&["private/**"]),
@@ -270,7 +270,7 @@ fn own_rules_hold_and_own_exceptions_too() {
 
 // S2-25
 #[test]
-fn no_repository_is_made_by_hand() {
+fn repository_cannot_be_created_by_hand() {
     let rig = Rig::new();
     let denied = &["denied_by_policy"][..];
     for dir in ["", "sub/"] {
@@ -318,7 +318,7 @@ fn no_repository_is_made_by_hand() {
 
 // S2-25
 #[test]
-fn a_git_directory_of_another_name_is_only_read() {
+fn git_directory_of_another_name_is_read_only() {
     for is_link in [true, false] {
         let mut rig = Rig::new();
         rig.put("store/x/HEAD", "ref: refs/heads/main\n");
@@ -364,7 +364,7 @@ fn a_workspace_that_is_its_own_git_directory_is_refused() {
 
 // S2-25
 #[test]
-fn what_other_programs_act_on_needs_approval_or_a_rule() {
+fn guarded_files_need_approval_or_a_rule() {
     let rig = Rig::new();
     rig.put("tools/settings.json", "{}");
     let denied = &["denied_by_policy"][..];
@@ -411,7 +411,7 @@ fn what_other_programs_act_on_needs_approval_or_a_rule() {
 }
 
 #[test]
-fn an_approval_is_for_exactly_the_files_it_names() {
+fn approval_covers_exactly_the_named_files() {
     let rig = Rig::new();
     let approved = |tool: &str, args: serde_json::Value, paths: &[&str]| {
         let paths: Vec<String> = paths.iter().map(|path| (*path).to_owned()).collect();
@@ -433,13 +433,13 @@ fn an_approval_is_for_exactly_the_files_it_names() {
             approved("write_file", write(other), &[".github/workflows/ci.yml"]).unwrap_err();
         assert_eq!(error.needs_approval, [other]);
     }
-    // No approval reaches what is never written.
-    for kept in [".git/hooks/pre-commit", "ostler.toml", ".env"] {
-        let error = approved("write_file", write(kept), &[kept]).unwrap_err();
+    // No approval makes protected files writable.
+    for protected in [".git/hooks/pre-commit", "ostler.toml", ".env"] {
+        let error = approved("write_file", write(protected), &[protected]).unwrap_err();
         assert_eq!(
             (error.code.as_str(), error.needs_approval.len()),
             ("denied_by_policy", 0),
-            "{kept}"
+            "{protected}"
         );
     }
     rig.call("write_file", &write("next")).unwrap();
@@ -450,9 +450,9 @@ fn an_approval_is_for_exactly_the_files_it_names() {
     );
 }
 
-// The question is about the file that would really change.
+// The approval is about the file that would really change.
 #[test]
-fn links_and_moves_do_not_hide_what_needs_approval() {
+fn links_and_moves_do_not_bypass_approval() {
     let rig = Rig::new();
     rig.put(".vscode/tasks.json", "{}");
     rig.put("plain/workflows/ci.yml", "x");
@@ -516,7 +516,7 @@ fn links_and_moves_do_not_hide_what_needs_approval() {
     assert_eq!(rig.get(".vscode/tasks.json"), "{}");
 }
 
-// A guarded name may itself be a link: the file that it leads to needs the same approval.
+// A guarded name may itself be a link: its target needs the same approval.
 #[test]
 fn the_target_of_a_guarded_link_needs_approval() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! Replacing text: the exact text, all or nothing, and errors that lead to a right call.
+//! Text replacement: exact matches, all or nothing, and errors that lead to a correct call.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use serde_json::json;
 use super::rig::Rig;
 
 #[test]
-fn one_and_several_edits_are_done() {
+fn single_and_multiple_edits_are_applied() {
     let rig = Rig::new();
     let done = rig.json(
         "edit_file",
@@ -36,7 +36,7 @@ fn one_and_several_edits_are_done() {
 }
 
 #[test]
-fn several_edits_are_done_all_or_not_at_all() {
+fn multiple_edits_are_applied_all_or_none() {
     let rig = Rig::new();
     let edits = json!([{"find": "one", "replace": "1"}, {"find": "four", "replace": "4"}]);
     let message = rig.refused(
@@ -54,7 +54,7 @@ fn several_edits_are_done_all_or_not_at_all() {
 }
 
 #[test]
-fn what_is_not_found_is_answered_with_what_is_close() {
+fn missing_text_error_shows_the_closest_line() {
     let rig = Rig::new();
     rig.put("code.rs", "fn main() {\n    let total = 1;\n}\n");
     let message = rig.refused(
@@ -63,7 +63,7 @@ fn what_is_not_found_is_answered_with_what_is_close() {
         &["find_not_found"],
     );
     assert!(
-        message.contains("the closest is line 2: `    let total = 1;`"),
+        message.contains("the closest match is line 2: `    let total = 1;`"),
         "{message}"
     );
     rig.put("crlf.txt", "one\r\ntwo\r\n");
@@ -76,7 +76,7 @@ fn what_is_not_found_is_answered_with_what_is_close() {
 }
 
 #[test]
-fn what_is_not_unique_is_answered_with_its_lines() {
+fn ambiguous_text_error_lists_its_lines() {
     let rig = Rig::new();
     rig.put("b.txt", "x = 1\ny\nx = 1\n");
     let message = rig.refused(
@@ -94,7 +94,7 @@ fn what_is_not_unique_is_answered_with_its_lines() {
 }
 
 #[test]
-fn arguments_that_do_not_fit_together_are_refused() {
+fn conflicting_arguments_are_refused() {
     let rig = Rig::new();
     for args in [
         json!({"path": "a.txt"}),
@@ -111,7 +111,7 @@ fn arguments_that_do_not_fit_together_are_refused() {
 }
 
 #[test]
-fn the_mode_and_the_rest_of_the_file_stay() {
+fn mode_and_rest_of_the_file_are_preserved() {
     let rig = Rig::new();
     rig.put("run.sh", "#!/bin/sh\r\necho 1\r\n\tend without newline");
     for mode in [0o755, 0o600, 0o640] {

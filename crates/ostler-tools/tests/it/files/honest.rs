@@ -1,4 +1,4 @@
-//! Honest use of the tools: what they give, and errors that help.
+//! Normal use of the tools: their results, and errors that help.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ fn a_file_is_read_whole_or_in_part() {
     );
     assert_eq!(
         part,
-        "     2\ttwo\n[lines 2 to 2; the file goes on: read on with offset 3]"
+        "     2\ttwo\n[lines 2 to 2; there is more: continue with offset 3]"
     );
     assert_eq!(
         rig.text("read_file", &json!({"path": "./src/../a.txt", "offset": 3})),
@@ -51,7 +51,7 @@ fn a_file_is_read_whole_or_in_part() {
 }
 
 #[test]
-fn many_lines_are_given_in_parts() {
+fn many_lines_are_returned_in_parts() {
     let rig = Rig::new();
     rig.put("many.txt", "x\n".repeat(3_000));
     let read = rig.json("read_file", &json!({"path": "many.txt"}));
@@ -68,21 +68,21 @@ fn many_lines_are_given_in_parts() {
 }
 
 #[test]
-fn a_file_that_is_missing_is_answered_with_names_that_are_close() {
+fn missing_file_error_lists_similar_names() {
     let rig = Rig::new();
     let message = rig.refused(
         "read_file",
         &json!({"path": "src/mian.rs"}),
         &["file_not_found"],
     );
-    assert!(message.contains("close to it: `main.rs`"), "{message}");
+    assert!(message.contains("similar names: `main.rs`"), "{message}");
     let message = rig.refused(
         "read_file",
         &json!({"path": "scr/main.rs"}),
         &["file_not_found"],
     );
     assert!(
-        message.contains("there is no `scr`; close to it: `src`"),
+        message.contains("`scr` does not exist; similar names: `src`"),
         "{message}"
     );
     rig.refused("read_file", &json!({"path": "src"}), &["is_directory"]);
@@ -170,7 +170,7 @@ fn files_and_empty_directories_are_deleted() {
 }
 
 #[test]
-fn a_listing_leaves_out_what_git_ignores() {
+fn listing_omits_ignored_files() {
     let rig = Rig::new();
     rig.put(".gitignore", "target/\n*.log\n!keep.log\n/top.txt\n");
     for path in [
@@ -192,7 +192,7 @@ fn a_listing_leaves_out_what_git_ignores() {
     assert!(
         listed["notes"]
             .to_string()
-            .contains("3 left out that git ignores"),
+            .contains("3 omitted because git ignores them"),
         "{listed}"
     );
     let all = rig.json("list_files", &json!({"pattern": "**", "hidden": true}));
@@ -222,7 +222,8 @@ fn a_listing_leaves_out_what_git_ignores() {
         paths(&rig.json("list_files", &json!({"path": "sub", "pattern": "*.rs"}))),
         ["sub/b.rs"]
     );
-    // What is named is shown, ignored or not; what the directories above ignore stays so.
+    // A named directory is listed, ignored or not; files that the directories above ignore stay
+    // omitted.
     assert_eq!(
         paths(&rig.json("list_files", &json!({"path": "target"}))),
         ["target/x.rs"]
@@ -244,7 +245,7 @@ fn a_listing_leaves_out_what_git_ignores() {
 }
 
 #[test]
-fn a_listing_has_kinds_and_an_end() {
+fn listing_shows_kinds_and_is_bounded() {
     let rig = Rig::new();
     rig.link("a.txt", "link");
     assert_eq!(
@@ -373,7 +374,7 @@ fn files_and_directories_are_moved() {
 }
 
 #[test]
-fn directories_are_made() {
+fn directories_are_created() {
     let rig = Rig::new();
     assert_eq!(
         rig.json("make_directory", &json!({"path": "x/y/z"})),

@@ -1,11 +1,11 @@
-//! Attacks: patterns, arguments and trees that are made to be expensive.
+//! Attacks: patterns, arguments and trees designed to be expensive.
 
 use serde_json::json;
 
 use super::rig::Rig;
 
 #[test]
-fn a_catastrophic_expression_comes_to_an_end() {
+fn catastrophic_expression_terminates() {
     let rig = Rig::new();
     rig.put("many.txt", format!("{}!\n", "a".repeat(50_000)));
     for pattern in [
@@ -45,7 +45,7 @@ fn an_expression_that_is_too_large_is_refused() {
 }
 
 #[test]
-fn a_hostile_glob_is_refused_or_comes_to_an_end() {
+fn hostile_glob_is_refused_or_terminates() {
     let rig = Rig::new();
     rig.put(&"a".repeat(250), "x");
     for pattern in [
@@ -76,7 +76,7 @@ fn a_hostile_glob_is_refused_or_comes_to_an_end() {
             &["bad_arguments"],
         );
     }
-    // A glob picks among what is below; it does not lead anywhere.
+    // A glob selects among the entries below; it does not lead anywhere.
     for pattern in ["../*", "../**", "/etc/*", "../outside/**"] {
         let listed = rig.json("list_files", &json!({"pattern": pattern, "hidden": true}));
         assert_eq!(listed["entries"], json!([]), "{pattern}");
@@ -97,7 +97,7 @@ fn hostile_gitignores_do_no_harm() {
 }
 
 #[test]
-fn arguments_that_are_none_are_refused() {
+fn invalid_arguments_are_refused() {
     let rig = Rig::new();
     let deep = "[".repeat(100_000);
     for (input, says) in [
@@ -117,7 +117,7 @@ fn arguments_that_are_none_are_refused() {
         ),
         (
             r#"{"path": "a", "file": "b"}"#,
-            "no argument `file`; there are `path`, `offset`, `limit`, `line_numbers`",
+            "no argument `file`; the arguments are `path`, `offset`, `limit`, `line_numbers`",
         ),
         (
             r#"{"path": "a.txt", "offset": 0}"#,

@@ -1,4 +1,4 @@
-//! Attacks: symbolic and hard links that lead out of the workspace, or to what is kept from a model.
+//! Attacks: symbolic and hard links that lead out of the workspace, or to denied files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::rig::{CANARY, Rig, assert_same, every_call, picture};
 
-/// The tools that would go through a link at the end of a path; delete and move mean the link itself.
+/// Calls of the tools that follow a link at the end of a path; delete and move act on the link
+/// itself.
 fn calls_through(path: &str) -> Vec<(&'static str, serde_json::Value)> {
     let itself = |tool: &str| matches!(tool, "delete_file" | "move_file" | "create_file");
     every_call(path)
@@ -101,7 +102,7 @@ fn links_into_proc_and_dev_are_not_followed() {
 }
 
 #[test]
-fn links_in_a_circle_come_to_an_end() {
+fn link_loops_terminate() {
     let rig = Rig::new();
     rig.link("b", "a");
     rig.link("a", "b");
@@ -113,7 +114,7 @@ fn links_in_a_circle_come_to_an_end() {
             rig.refused(tool, &args, &["file_not_found", "not_a_directory"]);
         }
     }
-    // A link to the workspace itself is a way in a circle that stays inside; a walk does not take it.
+    // A link to the workspace itself forms a loop that stays inside; a walk does not follow it.
     rig.put("many.txt", "needle\n");
     assert_eq!(
         rig.json("read_file", &json!({"path": "here/here/here/many.txt"}))["path"],
@@ -126,7 +127,7 @@ fn links_in_a_circle_come_to_an_end() {
 }
 
 #[test]
-fn a_link_that_leads_out_can_be_moved_and_deleted_itself() {
+fn link_that_leads_out_can_itself_be_moved_and_deleted() {
     let rig = Rig::new();
     rig.link("../outside/secret.txt", "link");
     rig.link("../outside", "dirlink");
@@ -147,9 +148,9 @@ fn a_link_that_leads_out_can_be_moved_and_deleted_itself() {
     );
 }
 
-/// A link that was moved to where its target means something else is still held inside.
+/// A link moved to where its target means something else is still confined.
 #[test]
-fn a_moved_link_does_not_open_a_way_out() {
+fn moved_link_does_not_lead_out() {
     let rig = Rig::new();
     fs::create_dir_all(rig.ws.join("deep/er")).unwrap();
     rig.link("../../outside/secret.txt", "deep/er/link");
@@ -215,7 +216,7 @@ fn a_link_that_stays_inside_is_followed() {
 
 // S2-25
 #[test]
-fn a_link_to_what_is_denied_is_denied() {
+fn link_to_a_denied_file_is_denied() {
     let rig = Rig::new();
     rig.put(".env", format!("KEY={CANARY}\n"));
     rig.put(".ssh/config", format!("{CANARY}\n"));
@@ -231,7 +232,7 @@ fn a_link_to_what_is_denied_is_denied() {
             calls_through(path)
         };
         for (tool, args) in calls {
-            // Where a directory is asked for, a file in its place is as good a reason.
+            // Where a directory is expected, a file in its place is an equally good reason.
             rig.refused(
                 tool,
                 &args,
@@ -287,7 +288,7 @@ fn a_link_to_what_is_denied_is_denied() {
 
 // S2-25
 #[test]
-fn a_hard_link_of_what_is_denied_is_denied() {
+fn hard_link_of_a_denied_file_is_denied() {
     let rig = Rig::new();
     rig.put(".env", format!("KEY={CANARY}\n"));
     fs::hard_link(rig.ws.join(".env"), rig.ws.join("notes.txt")).unwrap();
@@ -305,7 +306,7 @@ fn a_hard_link_of_what_is_denied_is_denied() {
             &json!({"path": path, "find": "CANARY", "replace": "x"}),
             &["denied_by_policy"],
         );
-        // What was there would be in the diff.
+        // The previous content would be in the diff.
         rig.refused(
             "write_file",
             &json!({"path": path, "content": "x"}),
@@ -331,7 +332,7 @@ fn a_write_does_not_reach_through_a_hard_link() {
     assert_same(&before, &picture(&rig.outside), "a hard link was written");
     assert_eq!(rig.get("b.txt"), "one\ntwo\nthree\n");
     assert_eq!(fs::metadata(rig.ws.join("b.txt")).unwrap().nlink(), 1);
-    // An honest hard link can be read.
+    // A harmless hard link can be read.
     fs::hard_link(rig.ws.join("b.txt"), rig.ws.join("c.txt")).unwrap();
     rig.json("read_file", &json!({"path": "c.txt"}));
 }

@@ -1,4 +1,4 @@
-//! The file tools: honest use of each, and what must not succeed.
+//! The file tools: normal use of each, and attacks that must fail.
 
 mod catalog;
 mod denied;

@@ -1,4 +1,4 @@
-//! Attacks: what is not a file, or far too much of one.
+//! Attacks: special files, and files that are far too large.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::rig::{Rig, every_call};
 
-/// Whatever is asked of it, the tool neither waits nor touches it.
+/// Asserts that every tool refuses the path without blocking or touching it.
 fn refused_by_all(rig: &Rig, path: &str) {
     for (tool, args) in every_call(path) {
         rig.refused(tool, &args, &["not_a_file", "not_a_directory", "exists"]);
@@ -24,7 +24,7 @@ fn refused_by_all(rig: &Rig, path: &str) {
 }
 
 #[test]
-fn a_pipe_is_not_waited_for() {
+fn pipe_does_not_block() {
     let rig = Rig::new();
     mknodat(
         CWD,
@@ -61,7 +61,7 @@ fn a_device_is_not_opened() {
         Mode::RUSR | Mode::WUSR,
         zero,
     ) {
-        let need = Need::Missing(format!("a device needs root to be made ({error})"));
+        let need = Need::Missing(format!("creating a device needs root ({error})"));
         assert!(!machine::can_run("a_device_is_not_opened", &need));
         return;
     }
@@ -78,7 +78,7 @@ fn a_device_is_not_opened() {
 }
 
 #[test]
-fn a_pipe_in_the_place_of_a_gitignore_is_not_waited_for() {
+fn pipe_named_gitignore_does_not_block() {
     let rig = Rig::new();
     mknodat(
         CWD,
@@ -112,7 +112,7 @@ fn a_large_file_is_read_in_parts_only() {
         (&part["lines"], &part["total_lines"]),
         (&json!(2), &json!(20_000))
     );
-    // Even if all is asked for, there is an end to it.
+    // Even if everything is requested, the result is bounded.
     let part = rig.json(
         "read_file",
         &json!({"path": "large.txt", "offset": 1, "limit": 1_000_000}),
@@ -122,7 +122,7 @@ fn a_large_file_is_read_in_parts_only() {
         part["note"]
             .as_str()
             .unwrap()
-            .contains("read on with offset")
+            .contains("continue with offset")
     );
 }
 
@@ -152,7 +152,7 @@ fn a_sparse_file_of_a_terabyte_costs_nothing() {
         0
     );
 
-    // With text at its beginning it does not give itself away.
+    // With text at its beginning it is not recognized as binary.
     rig.put("texty", "line of text\n".repeat(1_000));
     fs::File::options()
         .write(true)
@@ -182,7 +182,7 @@ fn a_sparse_file_of_a_terabyte_costs_nothing() {
 }
 
 #[test]
-fn a_line_without_end_is_cut() {
+fn endless_line_is_truncated() {
     let rig = Rig::new();
     rig.put("wide.txt", format!("{}\nnext\n", "ä".repeat(100_000)));
     let content = rig.json("read_file", &json!({"path": "wide.txt"}))["content"]
@@ -205,7 +205,7 @@ fn a_line_without_end_is_cut() {
 }
 
 #[test]
-fn what_is_no_text_is_not_read() {
+fn binary_files_are_not_read() {
     let rig = Rig::new();
     rig.put("nul", "text\0text");
     rig.put("latin1", b"caf\xe9\n");
@@ -235,7 +235,7 @@ fn what_is_no_text_is_not_read() {
 }
 
 #[test]
-fn too_much_is_not_written() {
+fn oversized_writes_are_refused() {
     let rig = Rig::new();
     let much = "x".repeat(10 * 1024 * 1024 + 1);
     for path in ["a.txt", "new.txt", "new/new.txt"] {
@@ -252,7 +252,7 @@ fn too_much_is_not_written() {
 }
 
 #[test]
-fn a_write_protected_file_stays() {
+fn write_protected_file_is_unchanged() {
     let rig = Rig::new();
     fs::set_permissions(rig.ws.join("a.txt"), fs::Permissions::from_mode(0o444)).unwrap();
     rig.refused(

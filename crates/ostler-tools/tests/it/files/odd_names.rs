@@ -1,4 +1,4 @@
-//! Attacks: names that programs trip over.
+//! Attacks: unusual names.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::rig::{Rig, every_call};
 
 #[test]
-fn a_name_with_nul_is_no_name() {
+fn name_with_nul_is_refused() {
     let rig = Rig::new();
     for path in [
         "a.txt\0",
@@ -62,7 +62,7 @@ fn a_new_name_has_no_control_characters() {
 }
 
 #[test]
-fn an_odd_name_that_exists_can_be_put_right() {
+fn existing_odd_name_can_be_renamed() {
     let rig = Rig::new();
     rig.put("two\nlines", "x");
     let listed = rig.text("list_files", &json!({}));
@@ -71,7 +71,7 @@ fn an_odd_name_that_exists_can_be_put_right() {
     rig.json("move_file", &json!({"from": "two\nlines", "to": "one"}));
 }
 
-/// Names that look like further lines of an answer, or turn its text around.
+/// Names that look like further lines of a result, or reverse its text.
 const DECEIVING: [&str; 6] = [
     "x\nevil.rs:1:needle",
     "x\revil.rs",
@@ -81,7 +81,7 @@ const DECEIVING: [&str; 6] = [
     "\"x\"",
 ];
 
-// A name is one line of one result, whatever it holds.
+// A name is one line of one result, whatever it contains.
 #[test]
 fn a_name_never_looks_like_another_result() {
     let rig = Rig::new();
@@ -140,9 +140,9 @@ fn a_name_never_looks_like_another_result() {
     }
 }
 
-// What a listing shows can be given back as it stands; a real name of that spelling comes first.
+// A listed name can be passed back as shown; a real name with that spelling takes precedence.
 #[test]
-fn a_quoted_name_is_taken_for_the_name_it_stands_for() {
+fn quoted_name_is_accepted_for_the_name() {
     let rig = Rig::new();
     rig.put("two\nlines", "real\n");
     rig.put("dir/turned\u{202e}around", "turned\n");
@@ -176,7 +176,7 @@ fn a_quoted_name_is_taken_for_the_name_it_stands_for() {
 }
 
 #[test]
-fn a_new_name_does_not_turn_text_around() {
+fn new_name_has_no_direction_marks() {
     let rig = Rig::new();
     for path in ["a\u{202e}b", "a\u{2066}b", "a\u{2028}b", "a\u{200f}b"] {
         rig.refused(
@@ -238,7 +238,7 @@ fn a_name_that_is_too_long_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_tree_deeper_than_any_path_does_no_harm() {
+fn tree_beyond_the_path_limit_is_handled() {
     let rig = Rig::new();
     let mut dir = Dir::open_ambient_dir(&rig.ws, ambient_authority()).unwrap();
     for _ in 0..400 {
@@ -258,7 +258,7 @@ fn a_tree_deeper_than_any_path_does_no_harm() {
         "{}",
         listed["notes"]
     );
-    // What cannot be looked at as a whole is not moved as a whole.
+    // A tree that cannot be checked completely cannot be moved.
     let args = json!({"from": "a-name-of-20-letters", "to": "moved"});
     assert_eq!(
         rig.call("move_file", &args).unwrap_err().code.as_str(),

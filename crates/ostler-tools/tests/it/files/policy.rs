@@ -12,7 +12,7 @@ fn code(rig: &Rig) -> &'static str {
 }
 
 #[test]
-fn without_a_file_the_default_holds() {
+fn default_policy_applies_without_a_file() {
     let rig = Rig::new();
     assert_eq!(code(&rig), "loaded");
     fs::create_dir(rig.ws.join(".ostler")).unwrap();
@@ -20,7 +20,7 @@ fn without_a_file_the_default_holds() {
 }
 
 #[test]
-fn a_policy_file_is_read() {
+fn policy_file_is_loaded() {
     let rig = Rig::new();
     rig.put(
         ".ostler/sandbox.toml",
@@ -34,7 +34,7 @@ fn a_policy_file_is_read() {
 
 // S2-25
 #[test]
-fn a_policy_file_is_no_link() {
+fn policy_file_cannot_be_a_link() {
     let rig = Rig::new();
     rig.put("mine.toml", "");
     fs::write(rig.outside.join("sandbox.toml"), "").unwrap();
@@ -53,7 +53,7 @@ fn a_policy_file_is_no_link() {
 }
 
 #[test]
-fn a_policy_file_is_a_file_of_sense_and_size() {
+fn invalid_or_oversized_policy_file_is_refused() {
     let rig = Rig::new();
     for (content, expected) in [
         ("[files]\ndeny = [\"a{\"]", "bad_arguments"),
@@ -81,7 +81,7 @@ fn a_policy_file_is_a_file_of_sense_and_size() {
 }
 
 #[test]
-fn a_workspace_is_a_directory_that_exists() {
+fn workspace_must_be_an_existing_directory() {
     let rig = Rig::new();
     for path in [rig.ws.join("a.txt"), rig.ws.join("nothing")] {
         let error = Workspace::open(&path, &ostler_tools::FileRules::default()).unwrap_err();

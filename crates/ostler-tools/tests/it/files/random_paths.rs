@@ -1,4 +1,4 @@
-//! Attacks: any path at all, put together at random.
+//! Attacks: random paths.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::rig::{Rig, assert_same, assert_unseen, every_call, picture};
 
 fn a_path() -> impl Strategy<Value = String> {
     let part = prop_oneof![
-        // What can lead out comes most often, so that most paths try to.
+        // Parts that can lead out are most frequent, so that most paths try to.
         6 => prop::sample::select(vec!["..", "out", "abs", "in", "src", "secret.txt", "outside", "dir"])
             .prop_map(str::to_owned),
         2 => prop::sample::select(vec![
@@ -26,7 +26,7 @@ proptest! {
 
     // S2-18
     #[test]
-    fn no_path_shows_or_changes_what_is_outside(path in a_path(), is_absolute: bool) {
+    fn no_path_reveals_or_changes_files_outside(path in a_path(), is_absolute: bool) {
         let rig = Rig::new();
         rig.link("../outside", "out");
         rig.link(&rig.outside, "abs");

@@ -1,4 +1,4 @@
-//! Attacks: what git would run for the user, written by file tools.
+//! Attacks: files that git would run for the user, written by file tools.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::rig::Rig;
 
 const DENIED: &[&str] = &["denied_by_policy"];
 
-/// The user's git: no settings but the repository's.
+/// Runs the user's git, with no settings but the repository's.
 fn git(dir: &Path, args: &[&str]) -> bool {
     let mut command = Command::new("git");
     command
@@ -28,7 +28,7 @@ fn git(dir: &Path, args: &[&str]) -> bool {
     command.output().unwrap().status.success()
 }
 
-/// A program that leaves a mark when it runs, and the mark.
+/// Creates a program that leaves a marker file when it runs, and returns both paths.
 fn program(rig: &Rig) -> (PathBuf, PathBuf) {
     let (program, mark) = (rig.all.join("program"), rig.all.join("it-ran"));
     fs::write(&program, format!("#!/bin/sh\ntouch {}\n", mark.display())).unwrap();
@@ -40,9 +40,9 @@ fn program(rig: &Rig) -> (PathBuf, PathBuf) {
     (program, mark)
 }
 
-/// Tries to write a path with every tool that writes.
+/// Asserts that no writing tool can write a path.
 #[track_caller]
-fn unwritable(rig: &Rig, path: &str) {
+fn assert_unwritable(rig: &Rig, path: &str) {
     fs::create_dir_all(rig.ws.join("empty")).unwrap();
     rig.refused("write_file", &json!({"path": path, "content": "x"}), DENIED);
     rig.refused(
@@ -93,7 +93,7 @@ fn nothing_in_a_git_directory_is_writable_whatever_its_name() {
         "deep/er/store.git/hooks/pre-receive",
         "deep/er/store.git/objects/info/alternates",
     ] {
-        unwritable(&rig, path);
+        assert_unwritable(&rig, path);
     }
     let config = format!(
         "[core]\n\tbare = true\n\tfsmonitor = {}\n",
@@ -106,7 +106,7 @@ fn nothing_in_a_git_directory_is_writable_whatever_its_name() {
     );
     git(&rig.ws.join("src"), &["status"]);
     assert!(!mark.exists());
-    // Nor is it renamed to where it counts, or out of the way.
+    // It can neither be renamed to a place where git uses it, nor moved away.
     for (from, to) in [
         ("src", "moved"),
         ("deep", "moved"),
@@ -167,7 +167,7 @@ fn worktrees_and_modules_of_a_repository_are_not_writable() {
 
 // Break 2: a file that the repository's settings include.
 #[test]
-fn what_git_includes_is_not_writable() {
+fn files_included_by_git_are_not_writable() {
     let rig = Rig::new();
     assert!(git(&rig.ws, &["init", "-q"]));
     assert!(git(&rig.ws, &["config", "include.path", "../shared.cfg"]));
@@ -192,7 +192,7 @@ fn what_git_includes_is_not_writable() {
             &json!({"path": path, "content": config}),
             DENIED,
         );
-        unwritable(&rig, path);
+        assert_unwritable(&rig, path);
     }
     for (from, to) in [("more", "other"), ("stuff", "conf"), ("elsewhere", "conf")] {
         rig.refused("move_file", &json!({"from": from, "to": to}), DENIED);
@@ -205,7 +205,7 @@ fn what_git_includes_is_not_writable() {
     );
 }
 
-// Break 2: hooks that the repository keeps among its files.
+// Break 2: hooks that the repository has among its files.
 #[test]
 fn hooks_and_programs_that_git_is_set_up_to_run_are_not_writable() {
     let rig = Rig::new();
@@ -221,14 +221,14 @@ fn hooks_and_programs_that_git_is_set_up_to_run_are_not_writable() {
         ".GitHooks/pre-push",
         ".githooks/lib/x",
     ] {
-        unwritable(&rig, path);
+        assert_unwritable(&rig, path);
     }
     rig.refused(
         "move_file",
         &json!({"from": ".githooks", "to": "other"}),
         DENIED,
     );
-    // The settings count as they are now, not as they were when the session began.
+    // The current settings count, not those at the start of the session.
     assert!(git(&rig.ws, &["config", "core.hooksPath", "hooks-link"]));
     assert!(git(
         &rig.ws,
@@ -271,13 +271,13 @@ fn settings_of_a_repository_inside_and_above_count() {
         &["config", "core.hooksPath", "hooks"]
     ));
     for path in ["hooks-of-above/pre-commit", "sub/hooks/pre-commit"] {
-        unwritable(&rig, path);
+        assert_unwritable(&rig, path);
     }
     rig.json("write_file", &json!({"path": "hooks/x", "content": "x"}));
 }
 
 #[test]
-fn the_users_own_hooks_path_counts() {
+fn hooks_path_of_the_user_is_protected() {
     let mut rig = Rig::new();
     assert!(git(&rig.ws, &["init", "-q"]));
     let file = rig.all.join("gitconfig");
@@ -289,7 +289,7 @@ fn the_users_own_hooks_path_counts() {
     rig.tools = Workspace::open(&rig.ws, &FileRules::default())
         .unwrap()
         .with_user_git_config(user);
-    unwritable(&rig, ".hooks/pre-commit");
+    assert_unwritable(&rig, ".hooks/pre-commit");
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn a_git_file_planted_in_a_subdirectory_is_refused() {
     );
 }
 
-// Break 4: what decides about Ostler itself.
+// Break 4: files that configure Ostler itself.
 #[test]
 fn ostlers_own_files_are_never_writable() {
     let own = |list: &[&str]| list.iter().map(|glob| (*glob).to_owned()).collect();
@@ -357,7 +357,7 @@ fn ostlers_own_files_are_never_writable() {
         "sub/.ostler/policy.toml",
         "OSTLER~1.TOM",
     ] {
-        unwritable(&rig, path);
+        assert_unwritable(&rig, path);
     }
     rig.refused(
         "write_file",
@@ -371,7 +371,7 @@ fn ostlers_own_files_are_never_writable() {
     ] {
         rig.refused("move_file", &json!({"from": from, "to": to}), DENIED);
     }
-    // Another name of the file is a file of its own once it is written.
+    // Another name of the file becomes a separate file once it is written.
     rig.json("write_file", &json!({"path": "twin", "content": "x"}));
     assert_eq!(rig.get("ostler.toml"), "# e\n");
 }

@@ -1,20 +1,20 @@
-//! A workspace with something outside that must stay unseen and unchanged.
+//! Test rig: a workspace next to files that must stay unseen and unchanged.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ostler_tools::catalog::Reply;
+use ostler_tools::catalog::ToolOutput;
 use ostler_tools::{FileRules, ToolError, Workspace};
 use serde_json::Value;
 
-/// What no tool may ever give.
+/// Content that no tool may ever return.
 pub(crate) const CANARY: &str = "CANARY-7f3a";
 
-/// What is at a path: its kind, its mode, its content.
-pub(crate) type Picture = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
+/// Entries below a directory: kind, mode and content.
+pub(crate) type TreeSnapshot = BTreeMap<PathBuf, (char, u32, Vec<u8>)>;
 
-/// A workspace and its surroundings, in a directory of its own.
+/// A workspace and its surroundings, in a temporary directory.
 pub(crate) struct Rig {
     _temp: tempfile::TempDir,
     pub(crate) all: PathBuf,
@@ -52,14 +52,14 @@ impl Rig {
         }
     }
 
-    /// Puts a file into the workspace.
+    /// Writes a file in the workspace.
     pub(crate) fn put(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.ws.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, content).unwrap();
     }
 
-    /// What is in a file of the workspace.
+    /// Reads a file of the workspace.
     pub(crate) fn get(&self, path: &str) -> String {
         fs::read_to_string(self.ws.join(path)).unwrap()
     }
@@ -68,36 +68,36 @@ impl Rig {
         std::os::unix::fs::symlink(target, self.ws.join(name)).unwrap();
     }
 
-    pub(crate) fn call(&self, tool: &str, args: &Value) -> Result<Reply, ToolError> {
+    pub(crate) fn call(&self, tool: &str, args: &Value) -> Result<ToolOutput, ToolError> {
         self.tools.call(tool, &args.to_string())
     }
 
-    /// A call that succeeds, as JSON.
+    /// Makes a call that succeeds, and returns the JSON.
     #[track_caller]
     pub(crate) fn json(&self, tool: &str, args: &Value) -> Value {
-        let reply = self
+        let output = self
             .call(tool, args)
             .unwrap_or_else(|error| panic!("{tool} {args}: {error}"));
-        assert_unseen(&reply);
-        serde_json::from_str(&reply.json).unwrap()
+        assert_unseen(&output);
+        serde_json::from_str(&output.json).unwrap()
     }
 
-    /// A call that succeeds, as text.
+    /// Makes a call that succeeds, and returns the text.
     #[track_caller]
     pub(crate) fn text(&self, tool: &str, args: &Value) -> String {
-        let reply = self
+        let output = self
             .call(tool, args)
             .unwrap_or_else(|error| panic!("{tool} {args}: {error}"));
-        assert_unseen(&reply);
-        reply.text
+        assert_unseen(&output);
+        output.text
     }
 
-    /// A call that fails with one of the codes and leaves everything as it was. Gives the message.
+    /// Makes a call that fails with one of the codes and changes nothing, and returns the message.
     #[track_caller]
     pub(crate) fn refused(&self, tool: &str, args: &Value, codes: &[&str]) -> String {
-        let before = picture(&self.all);
+        let before = tree_snapshot(&self.all);
         let refusal = match self.call(tool, args) {
-            Ok(reply) => panic!("{tool} {args} was done: {}", reply.json),
+            Ok(output) => panic!("{tool} {args} succeeded: {}", output.json),
             Err(error) => error,
         };
         assert!(
@@ -108,12 +108,12 @@ impl Rig {
             !refusal.message.contains(CANARY),
             "{tool} {args}: {refusal}"
         );
-        assert_same(&before, &picture(&self.all), &format!("{tool} {args}"));
+        assert_same(&before, &tree_snapshot(&self.all), &format!("{tool} {args}"));
         refusal.message
     }
 }
 
-/// A call of each tool at each place where it takes a path, with that path.
+/// Returns a call of each tool for each of its path arguments, with that path.
 pub(crate) fn every_call(path: &str) -> Vec<(&'static str, Value)> {
     use serde_json::json;
 
@@ -147,18 +147,18 @@ pub(crate) fn every_call(path: &str) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Nothing of what is outside is in a reply.
+/// Asserts that nothing from outside is in a result.
 #[track_caller]
-pub(crate) fn assert_unseen(reply: &Reply) {
+pub(crate) fn assert_unseen(output: &ToolOutput) {
     assert!(
-        !reply.text.contains(CANARY) && !reply.json.contains(CANARY),
+        !output.text.contains(CANARY) && !output.json.contains(CANARY),
         "seen: {}",
-        reply.json
+        output.json
     );
 }
 
 #[track_caller]
-pub(crate) fn assert_same(before: &Picture, after: &Picture, what: &str) {
+pub(crate) fn assert_same(before: &TreeSnapshot, after: &TreeSnapshot, what: &str) {
     let gone: Vec<_> = before
         .keys()
         .filter(|path| !after.contains_key(*path))
@@ -178,23 +178,23 @@ pub(crate) fn assert_same(before: &Picture, after: &Picture, what: &str) {
     );
 }
 
-/// All that is below a directory, links not followed; of large files only the size counts.
-pub(crate) fn picture(path: &Path) -> Picture {
+/// Returns everything below a directory, without following links; for large files only the size.
+pub(crate) fn tree_snapshot(path: &Path) -> TreeSnapshot {
     use std::os::unix::fs::MetadataExt;
 
-    let mut picture = Picture::new();
-    let mut ahead = vec![path.to_owned()];
-    while let Some(path) = ahead.pop() {
-        let about = fs::symlink_metadata(&path).unwrap();
-        let sort = about.file_type();
-        let (kind, content) = if sort.is_dir() {
-            ahead.extend(
+    let mut tree_snapshot = TreeSnapshot::new();
+    let mut pending = vec![path.to_owned()];
+    while let Some(path) = pending.pop() {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let file_type = metadata.file_type();
+        let (kind, content) = if file_type.is_dir() {
+            pending.extend(
                 fs::read_dir(&path)
                     .unwrap()
                     .map(|entry| entry.unwrap().path()),
             );
             ('d', Vec::new())
-        } else if sort.is_symlink() {
+        } else if file_type.is_symlink() {
             (
                 'l',
                 fs::read_link(&path)
@@ -202,12 +202,12 @@ pub(crate) fn picture(path: &Path) -> Picture {
                     .into_os_string()
                     .into_encoded_bytes(),
             )
-        } else if sort.is_file() && about.len() <= 1 << 20 {
+        } else if file_type.is_file() && metadata.len() <= 1 << 20 {
             ('f', fs::read(&path).unwrap())
         } else {
-            ('o', about.len().to_le_bytes().to_vec())
+            ('o', metadata.len().to_le_bytes().to_vec())
         };
-        picture.insert(path, (kind, about.mode(), content));
+        tree_snapshot.insert(path, (kind, metadata.mode(), content));
     }
-    picture
+    tree_snapshot
 }

@@ -1,4 +1,4 @@
-//! Attacks: what a path leads to is swapped again and again while the tools are at it.
+//! Attacks: the target of a path is swapped continuously while the tools use it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
-use super::rig::{CANARY, Rig, assert_same, assert_unseen, picture};
+use super::rig::{CANARY, Rig, assert_same, assert_unseen, tree_snapshot};
 
 const ROUNDS: usize = 400;
 
-/// Runs `tools` while two names change places without a pause.
+/// Runs `tools` while two names are swapped continuously.
 fn while_swapped(one: &Path, other: &Path, tools: impl FnOnce()) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -20,29 +20,30 @@ fn while_swapped(one: &Path, other: &Path, tools: impl FnOnce()) {
                 renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).unwrap();
             }
         });
-        // The thread ends also when a tool is found out.
-        let over = Over(&is_over);
+        // The thread also ends when an assertion about a tool fails.
+        let over = StopOnDrop(&is_over);
         tools();
         drop(over);
     });
 }
 
-struct Over<'f>(&'f AtomicBool);
+struct StopOnDrop<'f>(&'f AtomicBool);
 
-impl Drop for Over<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
-/// No write left its unfinished file behind.
+/// Asserts that no write left a temporary file behind.
 fn assert_nothing_left(rig: &Rig) {
     let is_left = |path: &PathBuf| path.to_string_lossy().contains(".ostler-new");
-    let left: Vec<_> = picture(&rig.all).into_keys().filter(is_left).collect();
+    let left: Vec<_> = tree_snapshot(&rig.all).into_keys().filter(is_left).collect();
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
-/// A directory `d` of the workspace that is by turns a link to the directory outside.
+/// Runs calls on a directory `d` of the workspace that alternates with a link to the directory
+/// outside.
 fn swapped_directory(calls: &[(&str, Value)]) -> (usize, usize) {
     let rig = Rig::new();
     let (mut done, mut refused) = (0, 0);
@@ -50,14 +51,14 @@ fn swapped_directory(calls: &[(&str, Value)]) -> (usize, usize) {
     rig.put("d/secret.txt", "inside\n");
     rig.put("d/dir/secret.txt", "inside\n");
     rig.link("../outside", "link");
-    let before = picture(&rig.outside);
+    let before = tree_snapshot(&rig.outside);
     while_swapped(&rig.ws.join("d"), &rig.ws.join("link"), || {
         for _ in 0..ROUNDS {
             for (tool, args) in calls {
                 match rig.call(tool, args) {
                     Ok(reply) => {
                         assert_unseen(&reply);
-                        // Names that are only outside are as little seen.
+                        // Names that only exist outside must not be seen either.
                         assert!(
                             !reply
                                 .json
@@ -75,14 +76,14 @@ fn swapped_directory(calls: &[(&str, Value)]) -> (usize, usize) {
             }
         }
     });
-    assert_same(&before, &picture(&rig.outside), "a directory was swapped");
+    assert_same(&before, &tree_snapshot(&rig.outside), "a directory was swapped");
     assert_nothing_left(&rig);
     (done, refused)
 }
 
 // S2-25
 #[test]
-fn a_directory_that_is_swapped_is_not_read_through() {
+fn swapped_directory_is_not_read_through() {
     let (done, refused) = swapped_directory(&[
         ("read_file", json!({"path": "d/secret.txt"})),
         ("read_file", json!({"path": "d/dir/secret.txt"})),
@@ -93,12 +94,12 @@ fn a_directory_that_is_swapped_is_not_read_through() {
     ]);
     assert!(
         done > 0 && refused > 0,
-        "the swap was not felt: {done} done, {refused} refused"
+        "the swap had no effect: {done} done, {refused} refused"
     );
 }
 
 #[test]
-fn a_directory_that_is_swapped_is_not_written_through() {
+fn swapped_directory_is_not_written_through() {
     let (done, refused) = swapped_directory(&[
         (
             "write_file",
@@ -120,12 +121,12 @@ fn a_directory_that_is_swapped_is_not_written_through() {
     ]);
     assert!(
         done > 0 && refused > 0,
-        "the swap was not felt: {done} done, {refused} refused"
+        "the swap had no effect: {done} done, {refused} refused"
     );
 }
 
 #[test]
-fn a_directory_that_is_swapped_is_not_moved_or_deleted_through() {
+fn swapped_directory_is_not_moved_or_deleted_through() {
     let (done, refused) = swapped_directory(&[
         (
             "write_file",
@@ -146,12 +147,12 @@ fn a_directory_that_is_swapped_is_not_moved_or_deleted_through() {
     ]);
     assert!(
         done > 0 && refused > 0,
-        "the swap was not felt: {done} done, {refused} refused"
+        "the swap had no effect: {done} done, {refused} refused"
     );
 }
 
 #[test]
-fn a_directory_that_is_swapped_with_a_link_to_a_secret_one_keeps_it() {
+fn directory_swapped_with_a_link_to_secrets_reveals_nothing() {
     let rig = Rig::new();
     rig.put(".ssh/inner.txt", format!("{CANARY}\n"));
     rig.put("d/secret.txt", "inside\n");
@@ -172,13 +173,13 @@ fn a_directory_that_is_swapped_with_a_link_to_a_secret_one_keeps_it() {
     });
 }
 
-/// A file `f` that is by turns a link: to a file outside, or to one that is denied.
+/// Reads and writes a file `f` that alternates with a link: to a file outside, or to a denied one.
 fn swapped_file(target: &str) {
     let rig = Rig::new();
     rig.put(".env", format!("{CANARY}\n"));
     rig.put("f", "inside\n");
     rig.link(target, "link");
-    let before = (picture(&rig.outside), rig.get(".env"));
+    let before = (tree_snapshot(&rig.outside), rig.get(".env"));
     let reading = [
         ("read_file", json!({"path": "f"})),
         ("search_files", json!({"path": "f", "pattern": "CANARY"})),
@@ -212,7 +213,8 @@ fn swapped_file(target: &str) {
         }
         for _ in 0..ROUNDS {
             try_all(&writing);
-            // A write that met the link put a file in its place: then there is nothing left to swap.
+            // A write that hit the link put a file in its place: then there is nothing left to
+            // swap.
             if ["f", "link"]
                 .iter()
                 .all(|name| fs::read_link(rig.ws.join(name)).is_err())
@@ -222,26 +224,26 @@ fn swapped_file(target: &str) {
             }
         }
     });
-    assert_same(&before.0, &picture(&rig.outside), "a file was swapped");
+    assert_same(&before.0, &tree_snapshot(&rig.outside), "a file was swapped");
     assert_eq!(rig.get(".env"), before.1);
     assert!(
         done > 0 && refused > 0,
-        "the swap was not felt: {done} done, {refused} refused"
+        "the swap had no effect: {done} done, {refused} refused"
     );
 }
 
 #[test]
-fn a_file_that_is_swapped_with_a_link_out_stays_inside() {
+fn file_swapped_with_a_link_out_stays_inside() {
     swapped_file("../outside/secret.txt");
 }
 
 #[test]
-fn a_file_that_is_swapped_with_a_link_to_a_secret_keeps_it() {
+fn file_swapped_with_a_link_to_a_secret_reveals_nothing() {
     swapped_file(".env");
 }
 
 #[test]
-fn a_file_that_comes_in_between_is_not_replaced() {
+fn concurrently_created_file_is_not_replaced() {
     let rig = Rig::new();
     let is_over = AtomicBool::new(false);
     let path = rig.ws.join("new.txt");
@@ -249,7 +251,8 @@ fn a_file_that_comes_in_between_is_not_replaced() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
-                // Whoever is first has it: the file of the tool is never met half written, and never lost.
+                // The first writer wins: the file of the tool is never seen half-written, and never
+                // lost.
                 match fs::File::create_new(&path) {
                     Ok(_) => fs::remove_file(&path).unwrap(),
                     Err(_) => assert_eq!(fs::read_to_string(&path).unwrap(), "of the tool\n"),
@@ -259,7 +262,7 @@ fn a_file_that_comes_in_between_is_not_replaced() {
                 }
             }
         });
-        let _over = Over(&is_over);
+        let _over = StopOnDrop(&is_over);
         for _ in 0..ROUNDS * 20 {
             match rig.call(
                 "create_file",
@@ -275,7 +278,7 @@ fn a_file_that_comes_in_between_is_not_replaced() {
     });
     assert!(
         done > 0 && refused > 0,
-        "the other was not felt: {done} done, {refused} refused"
+        "the other writer had no effect: {done} done, {refused} refused"
     );
     assert_nothing_left(&rig);
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::rig::{Rig, assert_same, assert_unseen, every_call, picture};
 
-fn refused_everywhere(rig: &Rig, path: &str) {
+fn assert_refused_everywhere(rig: &Rig, path: &str) {
     for (tool, args) in every_call(path) {
         rig.refused(tool, &args, &["path_outside_workspace"]);
     }
@@ -12,7 +12,7 @@ fn refused_everywhere(rig: &Rig, path: &str) {
 
 // S2-18
 #[test]
-fn dots_lead_nowhere() {
+fn parent_components_are_refused() {
     let rig = Rig::new();
     for path in [
         "..",
@@ -25,12 +25,12 @@ fn dots_lead_nowhere() {
         "src/../../ws-evil/secret.txt",
         ".//..//outside//secret.txt",
     ] {
-        refused_everywhere(&rig, path);
+        assert_refused_everywhere(&rig, path);
     }
 }
 
 #[test]
-fn absolute_paths_lead_nowhere() {
+fn absolute_paths_outside_are_refused() {
     let rig = Rig::new();
     let (outside, ws) = (rig.outside.display(), rig.ws.display());
     for path in [
@@ -45,12 +45,12 @@ fn absolute_paths_lead_nowhere() {
         "/proc/self/cwd/Cargo.toml".to_owned(),
         "/dev/zero".to_owned(),
     ] {
-        refused_everywhere(&rig, &path);
+        assert_refused_everywhere(&rig, &path);
     }
 }
 
 #[test]
-fn backslashes_and_the_home_directory_lead_nowhere() {
+fn backslashes_and_home_are_refused() {
     let rig = Rig::new();
     for path in [
         "..\\outside\\secret.txt",
@@ -59,11 +59,11 @@ fn backslashes_and_the_home_directory_lead_nowhere() {
         "~",
         "~/.profile",
     ] {
-        refused_everywhere(&rig, path);
+        assert_refused_everywhere(&rig, path);
     }
 }
 
-/// Nothing is decoded: such a path is an ordinary one, whatever it would be elsewhere.
+/// Nothing is decoded: such a path is an ordinary name.
 #[test]
 fn encoded_dots_are_ordinary_names() {
     for path in [
@@ -87,9 +87,9 @@ fn encoded_dots_are_ordinary_names() {
     }
 }
 
-/// Models write absolute paths: those that are in the workspace by their text count.
+/// Models write absolute paths; those inside the workspace by their text are accepted.
 #[test]
-fn an_absolute_path_inside_is_taken() {
+fn absolute_path_inside_is_accepted() {
     let rig = Rig::new();
     let path = rig.ws.join("a.txt");
     assert_eq!(

@@ -1,11 +1,11 @@
-//! The line splitter: chunks make no difference, nothing is lost, and no line is longer than the cap.
+//! The line splitter: chunking makes no difference, nothing is lost, and no line exceeds the cap.
 
 use ostler_core::lines::{HEAD, Line, Lines};
 
 use super::harness::campaign;
 use super::random::Random;
 
-/// A stream, the cap, and where the stream is cut.
+/// A stream, the cap, and the positions at which the stream is split.
 #[derive(Debug)]
 struct Stream {
     bytes: Vec<u8>,
@@ -35,19 +35,19 @@ fn stream(random: &mut Random) -> Stream {
     Stream { bytes, cap, cuts }
 }
 
-type Seen = (Option<String>, bool, u64, u64);
+type ObservedLine = (Option<String>, bool, u64, u64);
 
-fn seen(line: Line<'_>, at: u64) -> Seen {
+fn observe(line: Line<'_>, at: u64) -> ObservedLine {
     match line {
         Line::Text { text, lossy } => (Some(text.into_owned()), lossy, 0, at),
         Line::Oversize { head, length } => (Some(head), true, length, at),
     }
 }
 
-fn read<'a>(cap: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Vec<Seen> {
+fn read<'a>(cap: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Vec<ObservedLine> {
     let (mut lines, mut all) = (Lines::with_cap(cap), Vec::new());
-    chunks.for_each(|chunk| lines.push_placed(chunk, |line, at| all.push(seen(line, at))));
-    lines.finish_placed(|line, at| all.push(seen(line, at)));
+    chunks.for_each(|chunk| lines.push_placed(chunk, |line, at| all.push(observe(line, at))));
+    lines.finish_placed(|line, at| all.push(observe(line, at)));
     all
 }
 
@@ -61,7 +61,7 @@ fn check(stream: &Stream) -> Result<(), String> {
     if whole != chunked || whole != bytewise {
         return Err("chunks make a difference".into());
     }
-    // Against the plainest reading there is.
+    // Compared with a trivial implementation.
     let mut expected: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     expected.pop_if(|last| last.is_empty());
     if expected.len() != whole.len() {
@@ -72,11 +72,11 @@ fn check(stream: &Stream) -> Result<(), String> {
         ));
     }
     let mut at = 0;
-    for (line, (text, _, length, began)) in expected.iter().zip(&whole) {
+    for (line, (text, _, length, start)) in expected.iter().zip(&whole) {
         let text = text.as_deref().unwrap_or_default();
-        let is_over = line.len() > *cap;
-        let is_right = match is_over {
-            // A byte that is no UTF-8 becomes a character of three.
+        let is_oversize = line.len() > *cap;
+        let is_correct = match is_oversize {
+            // An invalid byte becomes a three-byte character.
             true => *length == line.len() as u64 && text.len() <= 3 * HEAD,
             false => {
                 *length == 0
@@ -84,9 +84,9 @@ fn check(stream: &Stream) -> Result<(), String> {
                         == text.trim_end_matches('\r')
             }
         };
-        if !is_right || *began != at {
+        if !is_correct || *start != at {
             return Err(format!(
-                "the line at {at} is {text:?}, length {length}, at {began}"
+                "the line at {at} is {text:?}, length {length}, at {start}"
             ));
         }
         at += line.len() as u64 + 1;

@@ -1,11 +1,12 @@
-//! The path resolver of the file tools: whatever path and whatever links, nothing outside is seen or changed.
+//! The path resolver of the file tools: with any path and any links, nothing outside is seen or
+//! changed.
 
 use std::fs;
 use std::path::Path;
 
 use super::harness::{campaign, seeds};
 use super::random::Random;
-use crate::files::rig::{CANARY, Rig, every_call, picture};
+use crate::files::rig::{CANARY, Rig, every_call, tree_snapshot};
 
 const PARTS: [&str; 40] = [
     "..",
@@ -50,7 +51,7 @@ const PARTS: [&str; 40] = [
     "LINK",
 ];
 
-/// What is done in the workspace before a path is tried, and the path.
+/// The links created in the workspace before a path is tried, and the path.
 #[derive(Debug)]
 struct Case {
     links: Vec<(String, String)>,
@@ -94,37 +95,37 @@ fn check(case: &Case) -> Result<(), String> {
     rig.link(&rig.outside, "abs");
     rig.link("loop/loop", "loop");
     rig.link("..", "src/in");
-    let place = |text: &str| {
+    let expand = |text: &str| {
         text.replace("@WS", &rig.ws.to_string_lossy())
             .replace("@OUT", &rig.outside.to_string_lossy())
             .replace('\0', "")
     };
     for (name, target) in &case.links {
-        // A target may be none that a link can have, and a name may be taken.
-        let _ = std::os::unix::fs::symlink(place(target), rig.ws.join(name));
+        // A target may be invalid for a link, and a name may be taken.
+        let _ = std::os::unix::fs::symlink(expand(target), rig.ws.join(name));
     }
     let path = case
         .path
         .replace("@WS", &rig.ws.to_string_lossy())
         .replace("@OUT", &rig.outside.to_string_lossy());
     let outside = |all: &Path| {
-        let mut picture = picture(all);
-        picture.retain(|path, _| !path.starts_with(&rig.ws) && path != all);
-        picture
+        let mut tree_snapshot = tree_snapshot(all);
+        tree_snapshot.retain(|path, _| !path.starts_with(&rig.ws) && path != all);
+        tree_snapshot
     };
     let before = outside(&rig.all);
     for (tool, args) in every_call(&path) {
-        let shown = match rig.call(tool, &args) {
-            Ok(reply) => format!("{}\n{}", reply.text, reply.json),
+        let output = match rig.call(tool, &args) {
+            Ok(result) => format!("{}\n{}", result.text, result.json),
             Err(error) => error.message,
         };
-        if shown.contains(CANARY) {
-            return Err(format!("{tool} shows what is outside: {shown}"));
+        if output.contains(CANARY) {
+            return Err(format!("{tool} reveals content outside the workspace: {output}"));
         }
         if outside(&rig.all) != before {
-            return Err(format!("{tool} changed what is outside"));
+            return Err(format!("{tool} changed files outside the workspace"));
         }
-        if !fs::symlink_metadata(&rig.ws).is_ok_and(|about| about.is_dir()) {
+        if !fs::symlink_metadata(&rig.ws).is_ok_and(|metadata| metadata.is_dir()) {
             return Err(format!("{tool} removed the workspace"));
         }
     }

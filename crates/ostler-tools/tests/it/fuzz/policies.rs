@@ -1,4 +1,5 @@
-//! Policy files: reading one never panics, errors are readable, examples hold, and a workspace's file never widens.
+//! Policy files: parsing never panics, errors are readable, examples hold, and a workspace's file
+//! never widens.
 
 use ostler_core::permission::{Command, Policy, Ruled, ToolKind, ToolUse, Trust};
 
@@ -106,7 +107,7 @@ fn input(random: &mut Random, permissions: &[String], sandbox: &[String]) -> Inp
     }
 }
 
-/// An error can be read: it says something, on few lines, and nothing in it that a terminal would obey.
+/// Checks that an error is readable: it has some text, few lines, and no control characters.
 fn readable(message: &str) -> Result<(), String> {
     let is_bad = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     match () {
@@ -148,19 +149,19 @@ fn uses() -> Vec<ToolUse> {
 
 fn permissions(text: &str) -> Result<(), String> {
     let project = Policy::parse(text, "project", Trust::Project);
-    let own = match Policy::parse(text, "own", Trust::Full) {
+    let user_policy = match Policy::parse(text, "own", Trust::Full) {
         Err(error) => {
             if project.is_ok() {
-                return Err("taken from a project, and not from its owner".into());
+                return Err("accepted from a project, but not from its owner".into());
             }
             return readable(&error.to_string());
         }
-        Ok(own) => own,
+        Ok(user_policy) => user_policy,
     };
     for wants in uses() {
-        let ruling = own.decide(&wants, "/workspace");
-        if ruling.ruled != own.decide(&wants, "/workspace").ruled {
-            return Err(format!("two answers to {wants:?}"));
+        let ruling = user_policy.decide(&wants, "/workspace");
+        if ruling.ruled != user_policy.decide(&wants, "/workspace").ruled {
+            return Err(format!("two decisions for {wants:?}"));
         }
         if let Ok(project) = &project
             && matches!(project.decide(&wants, "/workspace").ruled, Ruled::Allow)
@@ -168,11 +169,11 @@ fn permissions(text: &str) -> Result<(), String> {
             return Err(format!("a project allows {wants:?}"));
         }
     }
-    own.lint().iter().try_for_each(|line| readable(line))?;
-    examples(text, &own)
+    user_policy.lint().iter().try_for_each(|line| readable(line))?;
+    examples(text, &user_policy)
 }
 
-/// Examples of rules about commands come out as their rule says.
+/// Checks that the examples of command rules match their rule.
 fn examples(text: &str, policy: &Policy) -> Result<(), String> {
     let file: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
     let rules = file
@@ -181,7 +182,7 @@ fn examples(text: &str, policy: &Policy) -> Result<(), String> {
         .cloned()
         .unwrap_or_default();
     for rule in rules.iter().filter_map(toml::Value::as_table) {
-        // Examples are uses of the rule's own kind; only commands that are executed are made below.
+        // Examples are uses of the rule's own kind; only executed commands are created below.
         let other_kind = rule
             .get("kind")
             .is_some_and(|kind| !kind.to_string().contains("execute"));
@@ -213,7 +214,7 @@ fn examples(text: &str, policy: &Policy) -> Result<(), String> {
             let ruled = policy.decide(&wants, "/workspace").ruled;
             if ruled.as_str() != action && !(action == "deny" && matches!(ruled, Ruled::Deny(_))) {
                 return Err(format!(
-                    "the example {line:?} of a rule that says {action:?} comes out as {ruled:?}"
+                    "the example {line:?} of a rule with {action:?} is decided as {ruled:?}"
                 ));
             }
         }
@@ -228,23 +229,23 @@ fn sandbox(text: &str) -> Result<(), String> {
     ) {
         (Err(error), Err(_)) => readable(&error.message),
         (Ok(one), Ok(two)) if format!("{one:?}") == format!("{two:?}") => Ok(()),
-        _ => Err("two answers to one text".into()),
+        _ => Err("two results for one text".into()),
     }
 }
 
 #[test]
 fn policy_files_are_read_or_refused_with_reasons() {
-    let (of_permissions, of_sandbox) = (files("permissions"), files("sandbox"));
-    let make = |random: &mut Random| input(random, &of_permissions, &of_sandbox);
+    let (permission_seeds, sandbox_seeds) = (files("permissions"), files("sandbox"));
+    let make = |random: &mut Random| input(random, &permission_seeds, &sandbox_seeds);
     campaign("policies", make, |input| match input {
         Input::Permissions(text) => permissions(text),
         Input::Sandbox(text) => sandbox(text),
     });
 }
 
-/// The seeds themselves are good policies.
+/// The seeds themselves are valid policies.
 #[test]
-fn the_seeds_are_good_policies() {
+fn seeds_are_valid_policies() {
     for text in files("permissions") {
         Policy::parse(&text, "seed", Trust::Full).unwrap_or_else(|error| panic!("{error}\n{text}"));
     }

@@ -1,11 +1,11 @@
-//! A random number generator that is the same everywhere, and the mutations of texts.
+//! A deterministic random number generator, and mutations of texts.
 
 /// SplitMix64.
 #[derive(Debug, Clone)]
 pub(super) struct Random(u64);
 
 impl Random {
-    /// The generator of one case of a campaign.
+    /// Returns the generator of one case of a campaign.
     pub(super) fn of_case(seed: u64, case: u64) -> Self {
         let mut first = Self(seed ^ case.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         Self(first.next())
@@ -19,12 +19,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub(super) fn below(&mut self, n: usize) -> usize {
         usize::try_from(self.next() % n.max(1) as u64).unwrap()
     }
 
-    /// True once in `n` times.
+    /// Returns true once in `n` times on average.
     pub(super) fn once_in(&mut self, n: usize) -> bool {
         self.below(n) == 0
     }
@@ -33,7 +33,8 @@ impl Random {
         from[self.below(from.len())]
     }
 
-    /// Changes a text in a few places: characters go, come twice or trade places, and tokens come in between.
+    /// Mutates a text in a few places: characters are removed, duplicated or swapped, and tokens
+    /// inserted.
     pub(super) fn mutate(&mut self, text: &str, tokens: &[&str]) -> String {
         let mut chars: Vec<char> = text.chars().collect();
         for _ in 0..=self.below(4) {

@@ -1,4 +1,4 @@
-//! The reader of shell lines, against real shells: what a line really runs is what the rules saw.
+//! The parser of shell lines, compared with real shells: the rules see what a line really runs.
 //!
 //! - If a shell runs `git push`, a rule that denies `git push` has matched.
 //! - If a rule allows `git status`, a shell runs exactly that, and writes nothing.
@@ -93,10 +93,10 @@ const TOKENS: [&str; 74] = [
     "$IFS",
 ];
 
-/// Comes after the arguments of each call.
+/// Marks the end of each call's arguments.
 const END: &str = "ostler-end-of-call";
 
-/// A line, and whether bash reads it or the plain `sh`.
+/// A line, and the shell that runs it.
 #[derive(Debug)]
 struct Input {
     line: String,
@@ -104,7 +104,7 @@ struct Input {
     words: Vec<String>,
 }
 
-/// A command in one of the many ways to write it.
+/// Returns a command in a random spelling.
 fn spelled(random: &mut Random, words: &[&str]) -> String {
     let spelled: Vec<String> = words
         .iter()
@@ -127,7 +127,7 @@ fn spelled_word(random: &mut Random, word: &str) -> String {
     }
 }
 
-/// A line around another one that a shell may run in the end.
+/// Returns a line that wraps another one, which a shell may run in the end.
 fn wrapped(random: &mut Random, line: &str) -> String {
     let quoted = format!("'{}'", line.replace('\'', "'\\''"));
     match random.below(26) {
@@ -192,18 +192,19 @@ fn input(random: &mut Random, seeds: &[String]) -> Input {
     }
 }
 
-/// A directory in which lines are run: the only programs are one that notes how it was called, and shells.
-struct Stage {
+/// A directory in which lines are run. Its only programs are shells and one that records its calls.
+struct ShellRecorder {
     dir: tempfile::TempDir,
 }
 
-impl Stage {
+impl ShellRecorder {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let bin = dir.path().join("bin");
         fs::create_dir(&bin).unwrap();
         fs::create_dir(dir.path().join("work")).unwrap();
-        // A NUL after each argument, since none has one. Written at once, so that calls do not mix.
+        // A NUL after each argument, since no argument contains one. Written at once, so that calls
+        // do not mix.
         let text = format!("#!/bin/sh\nprintf '%s\\0' \"$@\" {END} >> \"$OSTLER_CALLS\"\n");
         fs::write(bin.join("git"), text).unwrap();
         fs::set_permissions(bin.join("git"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -221,14 +222,14 @@ impl Stage {
         self.dir.path().join("work")
     }
 
-    /// The calls of `git` that a line makes: the arguments of each; and whether a file was made.
+    /// Runs a line. Returns the arguments of each call of `git`, and whether a file was created.
     fn run(&self, shell: &str, line: &str) -> (Vec<Vec<String>>, bool) {
         let calls = self.dir.path().join("calls");
         let _ = fs::remove_file(&calls);
         let _ = fs::remove_dir_all(self.work());
         fs::create_dir(self.work()).unwrap();
         let mut process = Process::new(Path::new("/bin").join(shell));
-        // Nothing that a line could do takes long, or much.
+        // Limits for a line that takes too long or too much.
         process.args([
             "-c",
             "ulimit -t 2; ulimit -f 64; ulimit -v 1000000; exec \"$0\" -c \"$1\"",
@@ -247,8 +248,8 @@ impl Stage {
             .process_group(0);
         let mut child = process.spawn().unwrap();
         let group = rustix::process::Pid::from_child(&child);
-        let began = Instant::now();
-        while child.try_wait().unwrap().is_none() && began.elapsed() < Duration::from_secs(4) {
+        let started = Instant::now();
+        while child.try_wait().unwrap().is_none() && started.elapsed() < Duration::from_secs(4) {
             std::thread::sleep(Duration::from_micros(300));
         }
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
@@ -257,7 +258,7 @@ impl Stage {
             .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
             .unwrap_or_default();
         let mut calls: Vec<&str> = text.split(&format!("{END}\0")).collect();
-        calls.pop(); // what comes after the last is no call
+        calls.pop(); // the rest after the last call
         let calls = calls
             .iter()
             .map(|call| call.split_terminator('\0').map(str::to_owned).collect())
@@ -266,12 +267,13 @@ impl Stage {
     }
 }
 
-/// Whether a line may be tried: no path leads out of the stage, and nothing starts itself again and again.
-fn is_tried(line: &str) -> bool {
-    let leads = [
+/// Returns true if a line may be run: no path leads out of the directory, and nothing starts itself
+/// repeatedly.
+fn is_runnable(line: &str) -> bool {
+    let escapes = [
         "/", "~", "()", "( )", "function", "alias", "..", "kill", "exec <", "coproc",
     ];
-    line.len() < 400 && !leads.iter().any(|word| line.contains(word)) && !line.contains('\0')
+    line.len() < 400 && !escapes.iter().any(|word| line.contains(word)) && !line.contains('\0')
 }
 
 struct Rules {
@@ -308,7 +310,7 @@ fn decide(policy: &Policy, command: Command) -> Ruled {
     policy.decide(&wants, "/workspace").ruled
 }
 
-fn check(input: &Input, rules: &Rules, stage: &Stage) -> Result<(), String> {
+fn check(input: &Input, rules: &Rules, recorder: &ShellRecorder) -> Result<(), String> {
     let Input { line, shell, words } = input;
     let (denied, allowed) = (
         rules.denies(Command::Shell(line.clone())),
@@ -321,25 +323,26 @@ fn check(input: &Input, rules: &Rules, stage: &Stage) -> Result<(), String> {
     let as_words = Command::Words(words.clone());
     let as_line = Command::Shell(quoted.join(" "));
     if rules.denies(as_words.clone()) && !rules.denies(as_line.clone()) {
-        return Err(format!("denied as words, and not as the line {as_line:?}"));
+        return Err(format!("denied as words, but not as the line {as_line:?}"));
     }
     if rules.allows(as_line) && !rules.allows(as_words) {
-        return Err("allowed as a line, and not as words".into());
+        return Err("allowed as a line, but not as words".into());
     }
-    // A shell costs a thousand times as much as the reader: it is asked where its answer can matter.
+    // A shell costs a thousand times as much as the parser, so it only runs where its result can
+    // matter.
     let matters = allowed || (!denied && line.contains("pu"));
-    if !matters || !is_tried(line) {
+    if !matters || !is_runnable(line) {
         return Ok(());
     }
-    let (calls, made) = stage.run(shell, line);
+    let (calls, created) = recorder.run(shell, line);
     let pushes = |call: &Vec<String>| call.first().is_some_and(|first| first == "push");
     if !denied && calls.iter().any(pushes) {
         return Err(format!("{shell} runs git push: {calls:?}"));
     }
     let is_status = |call: &Vec<String>| call.first().is_some_and(|first| first == "status");
-    if allowed && (calls.len() != 1 || !calls.iter().all(is_status) || made) {
+    if allowed && (calls.len() != 1 || !calls.iter().all(is_status) || created) {
         return Err(format!(
-            "allowed as git status; {shell} runs {calls:?}, files were made: {made}"
+            "allowed as git status; {shell} runs {calls:?}, files were created: {created}"
         ));
     }
     Ok(())
@@ -347,25 +350,25 @@ fn check(input: &Input, rules: &Rules, stage: &Stage) -> Result<(), String> {
 
 #[test]
 fn what_a_shell_runs_is_what_the_rules_saw() {
-    let (rules, stage, seeds) = (Rules::new(), Stage::new(), seeds("shell.jsonl"));
+    let (rules, recorder, seeds) = (Rules::new(), ShellRecorder::new(), seeds("shell.jsonl"));
     campaign(
         "shell",
         |random| input(random, &seeds),
-        |input| check(input, &rules, &stage),
+        |input| check(input, &rules, &recorder),
     );
 }
 
-/// The stage works: without this, nothing that a shell runs would be seen.
+/// Checks the recorder: without it, nothing that a shell runs would be seen.
 #[test]
-fn the_stage_sees_what_a_shell_runs() {
-    let stage = Stage::new();
+fn recorder_sees_what_a_shell_runs() {
+    let recorder = ShellRecorder::new();
     for shell in ["sh", "bash"] {
         assert_eq!(
-            stage.run(shell, "git 'push\n'").0,
+            recorder.run(shell, "git 'push\n'").0,
             [["push\n".to_owned()]],
             "{shell}"
         );
-        let (calls, made) = stage.run(shell, "x=pu; git ${x}sh 'a b' && (git status > out)");
+        let (calls, created) = recorder.run(shell, "x=pu; git ${x}sh 'a b' && (git status > out)");
         assert_eq!(
             calls,
             [
@@ -374,7 +377,7 @@ fn the_stage_sees_what_a_shell_runs() {
             ],
             "{shell}"
         );
-        assert!(made);
-        assert_eq!(stage.run(shell, "echo git push"), (Vec::new(), false));
+        assert!(created);
+        assert_eq!(recorder.run(shell, "echo git push"), (Vec::new(), false));
     }
 }

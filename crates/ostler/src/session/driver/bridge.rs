@@ -1,159 +1,138 @@
-//! What goes on beside the agent: programs that it started reach the caller's tools through the session.
+//! The driver's side of the bridge, through which some agents reach the caller's tools.
 
-use ostler_core::event::{Level, Notice};
-use ostler_core::machine::Input;
+use ostler_core::event::Level;
 use ostler_core::spec::Bridge;
 
-use super::{CATCH_UP, Driver};
+use super::{CATCH_UP_READS, Driver};
 use crate::clock;
 use crate::session::bridge_server::BridgeEvent;
 
-/// How often the same trouble is told.
-const TOLD: u64 = 3;
+/// How often the same kind of problem is reported before it is only counted.
+const MAX_REPORTS: u64 = 3;
 
-/// The code of the notice that the tools cannot be reached.
+/// The code of the notice that the caller's tools cannot be reached.
 const NO_BRIDGE: &str = "no_bridge";
 
 impl Driver {
-    /// Makes a way to the caller's tools for an agent that reaches them through a program.
-    pub(super) fn open_aside(&mut self) {
+    /// Opens a bridge socket if the agent needs one to reach the caller's tools.
+    pub(super) fn open_bridge(&mut self) {
         self.bridge.close();
         self.setup.spec.bridge = None;
-        if !self.setup.dialect.bridges() || self.setup.spec.tools.is_empty() {
+        if !self.setup.dialect.needs_bridge() || self.setup.spec.tools.is_empty() {
             return;
         }
-        match self.bridge() {
+        match self.try_open_bridge() {
             Ok(bridge) => self.setup.spec.bridge = Some(bridge),
-            Err(why) if !self.told_no_bridge => {
-                self.told_no_bridge = true; // once is enough, however often the agent is started
-                let tools: Vec<&str> = self
-                    .setup
-                    .spec
-                    .tools
-                    .iter()
-                    .map(|tool| tool.name.as_str())
-                    .collect();
+            Err(why) if !self.reported_no_bridge => {
+                self.reported_no_bridge = true; // only once per session
+                let tools = self.setup.spec.tools.iter();
+                let names: Vec<&str> = tools.map(|tool| tool.name.as_str()).collect();
                 let message = format!(
                     "The agent cannot reach the caller's tools ({}): {why}.",
-                    tools.join(", ")
+                    names.join(", ")
                 );
-                self.engine.handle(Input::Remark(Notice::new(
-                    Level::Warning,
-                    NO_BRIDGE,
-                    message,
-                )));
+                self.notice(Level::Warning, NO_BRIDGE, message);
             }
             Err(_) => {}
         }
     }
 
-    fn bridge(&mut self) -> Result<Bridge, String> {
+    fn try_open_bridge(&mut self) -> Result<Bridge, String> {
         if self.setup.spec.sandbox.confines_agent() {
-            // There it would also reach whatever else listens on this machine.
-            return Err(
-                "an agent in a sandbox has no local sockets; without --sandbox it reaches them"
-                    .into(),
-            );
+            // Opening local sockets would also open whatever else listens on this machine.
+            let why = "a sandboxed agent cannot use local sockets; run it without --sandbox";
+            return Err(why.into());
         }
         let host = &self.setup.host;
         let Some(bridge) = host.bridge() else {
-            return Err(
-                "it reaches them through a program that it starts, and the host names none (Host::bridged_by)".into()
-            );
+            let why = "it needs a bridge program, and none is configured (`Host::with_bridge`)";
+            return Err(why.into());
         };
         let text = |part: &std::ffi::OsStr| part.to_str().map(str::to_owned);
         let program = text(bridge.program.as_os_str());
         let args: Option<Vec<String>> = bridge.args.iter().map(|arg| text(arg)).collect();
         let Some((program, mut args)) = program.zip(args) else {
-            return Err("the name of the bridge's program is not UTF-8".into());
+            return Err("the path of the bridge program is not valid UTF-8".into());
         };
-        args.push(
-            self.bridge
-                .open(&host.temp_dir())
-                .map_err(|error| format!("no socket can be made ({error})"))?,
-        );
+        let socket = self.bridge.open(&host.temp_dir());
+        args.push(socket.map_err(|error| format!("cannot create its socket ({error})"))?);
         Ok(Bridge { program, args })
     }
 
-    pub(super) fn on_bridge_event(&mut self, on_bridge_event: BridgeEvent) {
-        match on_bridge_event {
-            BridgeEvent::Said(from) => {
-                self.caller.shared.heard(clock::wall());
+    pub(super) fn on_bridge_event(&mut self, event: BridgeEvent) {
+        match event {
+            BridgeEvent::Readable(from) => {
+                self.caller.shared.set_last_activity(clock::wall());
                 let engine = &mut self.engine;
-                let sent_away = self
+                let dropped = self
                     .bridge
-                    .hear(from, |line| engine.on_bridge_line(from, line));
-                self.sent_away(from, sent_away);
-                self.let_go(from);
+                    .read_lines(from, |line| engine.on_bridge_line(from, line));
+                self.report_dropped(from, dropped);
+                self.close_if_finished(from);
             }
-            BridgeEvent::Gone(from) => self.engine.on_bridge_closed(from),
-            BridgeEvent::Trouble(why) => {
-                self.trouble("bridge_refused", &format!("Beside the agent: {why}."))
+            BridgeEvent::Closed(from) => self.engine.on_bridge_closed(from),
+            BridgeEvent::Problem(why) => {
+                self.report_problem("bridge_refused", &format!("{why}."));
             }
         }
     }
 
-    pub(super) fn answer_aside(&mut self, to: u32, line: Vec<u8>) {
-        let sent_away = self.bridge.answer(to, line);
-        self.sent_away(to, sent_away);
-        self.let_go(to);
+    pub(super) fn write_bridge(&mut self, to: u32, line: Vec<u8>) {
+        let dropped = self.bridge.write(to, line);
+        self.report_dropped(to, dropped);
+        self.close_if_finished(to);
     }
 
-    /// One that has nothing more to say goes when it has all its answers.
-    fn let_go(&mut self, number: u32) {
-        if self.bridge.is_done(number) && !self.engine.owes_bridge_reply(number) {
-            self.bridge.let_go(number);
+    /// Closes a connection that sends nothing more once it has all its replies.
+    fn close_if_finished(&mut self, connection: u32) {
+        if self.bridge.is_read_closed(connection) && !self.engine.owes_bridge_reply(connection) {
+            self.bridge.close_after_writes(connection);
         }
     }
 
-    /// What was said beside the agent in time is heard before time is called.
-    pub(super) async fn catch_up_beside(&mut self) {
-        for _ in 0..CATCH_UP {
+    /// Reads bridge lines that arrived before a deadline.
+    pub(super) async fn catch_up_bridge(&mut self) {
+        for _ in 0..CATCH_UP_READS {
             let next = self.bridge.next(true);
-            let Ok(on_bridge_event) = tokio::time::timeout(std::time::Duration::ZERO, next).await
-            else {
+            let Ok(event) = tokio::time::timeout(std::time::Duration::ZERO, next).await else {
                 return;
             };
-            self.on_bridge_event(on_bridge_event);
+            self.on_bridge_event(event);
         }
     }
 
-    fn sent_away(&mut self, number: u32, why: Option<String>) {
+    fn report_dropped(&mut self, connection: u32, why: Option<String>) {
         if let Some(why) = why {
-            self.engine.on_bridge_closed(number);
-            let message = format!(
-                "A program through which the agent reaches the caller's tools was sent away: {why}."
-            );
-            self.trouble("bridge_dropped", &message);
+            self.engine.on_bridge_closed(connection);
+            let message = format!("A bridge connection was closed: {why}.");
+            self.report_problem("bridge_dropped", &message);
         }
     }
 
-    /// Tells of something each of the first few times, and then only that it goes on: whoever knocks at the door again and
-    /// again does not fill the events.
-    fn trouble(&mut self, code: &'static str, message: &str) {
-        let count = self.troubles.entry(code).or_default();
+    /// Reports the first few problems of a kind and only counts the rest, so that a program that
+    /// keeps connecting cannot flood the events.
+    fn report_problem(&mut self, code: &'static str, message: &str) {
+        let count = self.bridge_problems.entry(code).or_default();
         *count += 1;
         let message = match *count {
-            1..TOLD => message.to_owned(),
-            TOLD => format!("{message} If this happens again, it is only counted."),
+            1..MAX_REPORTS => message.to_owned(),
+            MAX_REPORTS => format!("{message} Further occurrences are only counted."),
             _ => return,
         };
-        self.engine
-            .handle(Input::Remark(Notice::new(Level::Warning, code, message)));
+        self.notice(Level::Warning, code, message);
     }
 
-    /// The agent is gone, and who came beside it: how often there was trouble that was not told.
-    pub(super) fn close_aside(&mut self) {
+    /// Closes the bridge after the agent's exit and reports how many problems were only counted.
+    pub(super) fn close_bridge(&mut self) {
         self.bridge.close();
-        for (code, count) in std::mem::take(&mut self.troubles)
+        for (code, count) in std::mem::take(&mut self.bridge_problems)
             .into_iter()
-            .filter(|(_, count)| *count > TOLD)
+            .filter(|(_, count)| *count > MAX_REPORTS)
         {
             let message = format!(
-                "Beside the agent, this happened {count} times in all; {TOLD} of them were told."
+                "This happened {count} times in total; only the first {MAX_REPORTS} were reported."
             );
-            self.engine
-                .handle(Input::Remark(Notice::new(Level::Warning, code, message)));
+            self.notice(Level::Warning, code, message);
         }
     }
 }

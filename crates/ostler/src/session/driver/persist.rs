@@ -1,10 +1,10 @@
-//! What happened is kept first, and then told.
+//! Persistence: events are appended to the log before they are published to readers.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_core::event::{Level, Notice};
-use ostler_core::log::{Log, LogError, Opening};
+use ostler_core::log::{AppendFuture, Log, LogError, NewSession};
 use ostler_core::machine::Input;
 
 use super::Driver;
@@ -14,72 +14,103 @@ use crate::session::backlog::Batch;
 use crate::session::engine::Engine;
 use crate::session::status::Shared;
 
-/// How long the log may take for the last events of a session.
-const LAST_KEEPING: Duration = Duration::from_secs(10);
+/// How long the log may take to store the last events of a session.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A batch that is being appended to the log.
+pub(super) struct PendingAppend {
+    future: AppendFuture,
+    pub(super) batch: Batch,
+    /// Size of the batch.
+    bytes: usize,
+}
 
 impl Driver {
-    /// What happened is kept first, and then told.
+    /// Starts to append the queued events to the log, or publishes them directly without a log.
     pub(super) fn publish(&mut self) {
-        if self.keeping.is_some() || self.engine.out.is_empty() {
+        if self.appending.is_some() || self.engine.events.is_empty() {
             return;
         }
-        let (entries, bytes) = self.engine.out.take_entries();
+        let (entries, bytes) = self.engine.events.take_entries();
         let batch = Arc::new(entries);
         match &self.log {
-            Some(log) => self.keeping = Some((log.append(batch.clone()), batch, bytes)),
-            None => self.tell(batch, bytes),
+            Some(log) => {
+                let future = log.append(batch.clone());
+                self.appending = Some(PendingAppend {
+                    future,
+                    batch,
+                    bytes,
+                });
+            }
+            None => self.publish_batch(batch, bytes),
         }
     }
 
-    pub(super) fn kept(&mut self, result: Result<(), LogError>) {
-        let Some((_, batch, bytes)) = self.keeping.take() else {
+    /// Publishes the batch that was appended. If the log failed, the session continues without it.
+    pub(super) fn on_persisted(&mut self, result: Result<(), LogError>) {
+        let Some(PendingAppend { batch, bytes, .. }) = self.appending.take() else {
             return;
         };
         if let Err(error) = result {
             self.log = None;
-            self.caller.shared.backlog.forget_log();
-            match self.engine.ended() {
-                true => self.engine.add(not_kept(&error).into()),
-                false => complain(&mut self.engine, &error),
+            self.caller.shared.backlog.disable_log();
+            let notice = log_failed(&error);
+            match self.engine.has_ended() {
+                true => self.engine.emit_late(notice.into()),
+                false => self.engine.handle(Input::Notice(notice)),
             }
         }
-        self.tell(batch, bytes);
+        self.publish_batch(batch, bytes);
     }
 
-    pub(super) fn tell(&self, batch: Batch, bytes: usize) {
-        self.caller.shared.note(&batch);
+    fn publish_batch(&self, batch: Batch, bytes: usize) {
+        self.caller.shared.update(&batch);
         self.caller.shared.backlog.publish(batch, bytes);
     }
 
-    /// What is left to tell, and then the last event.
-    pub(super) async fn tell_the_rest(&mut self) {
+    /// Publishes the remaining events, and then the final one.
+    pub(super) async fn publish_remaining(&mut self) {
         self.flush().await;
-        self.engine.farewell();
+        self.engine.emit_final();
         self.flush().await;
     }
 
     async fn flush(&mut self) {
         loop {
             self.publish();
-            let Some((appending, ..)) = &mut self.keeping else {
+            let Some(append) = &mut self.appending else {
                 break;
             };
-            let late = || Err(LogError("the log does not answer".into()));
-            let result = tokio::time::timeout(LAST_KEEPING, appending.as_mut())
+            let timed_out = || Err(LogError("the log does not respond".into()));
+            let result = tokio::time::timeout(FLUSH_TIMEOUT, append.future.as_mut())
                 .await
-                .unwrap_or_else(|_| late());
-            self.kept(result);
+                .unwrap_or_else(|_| timed_out());
+            self.on_persisted(result);
         }
+    }
+
+    /// Returns the size of the events that are being appended to the log.
+    pub(super) fn appending_bytes(&self) -> usize {
+        self.appending.as_ref().map_or(0, |append| append.bytes)
     }
 }
 
+/// Waits until the current append has finished; forever if there is none.
+pub(super) async fn appended(append: &mut Option<PendingAppend>) -> Result<(), LogError> {
+    match append {
+        Some(append) => append.future.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Opens the session in the host's log. A log that fails is reported and not used.
 pub(super) fn open_log(
     setup: &SessionSetup,
     engine: &mut Engine,
     shared: &Shared,
 ) -> Option<Arc<dyn Log>> {
     let log = setup.host.log()?.clone();
-    let opening = Opening {
+    let opening = NewSession {
         session: setup.id.to_string(),
         agent: setup.dialect.name().to_owned(),
         dir: setup.dir.clone(),
@@ -90,22 +121,14 @@ pub(super) fn open_log(
     match log.open(&opening) {
         Ok(()) => Some(log),
         Err(error) => {
-            shared.backlog.forget_log();
-            complain(engine, &error);
+            shared.backlog.disable_log();
+            engine.handle(Input::Notice(log_failed(&error)));
             None
         }
     }
 }
 
-/// A broken recorder does not break the run.
-fn complain(engine: &mut Engine, error: &LogError) {
-    engine.handle(Input::Remark(not_kept(error)));
-}
-
-fn not_kept(error: &LogError) -> Notice {
-    Notice::new(
-        Level::Warning,
-        "store_failed",
-        format!("The session is not kept: {error}"),
-    )
+fn log_failed(error: &LogError) -> Notice {
+    let message = format!("The session is not being stored: {error}");
+    Notice::new(Level::Warning, "store_failed", message)
 }

@@ -149,8 +149,8 @@ async fn a_tool_of_which_only_the_offer_is_known_is_handed_in() {
     open.end().await;
 }
 
-fn result(id: &str, output: &str) -> ostler::Submitted {
-    ostler::Submitted { id: id.into(), ok: true, output: output.into() }
+fn result(id: &str, output: &str) -> ostler::SubmittedResult {
+    ostler::SubmittedResult { id: id.into(), ok: true, output: output.into() }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ostler::event::{DecidedBy, Decision, EventKind};
 use ostler::permission::{Policy, Trust};
-use ostler::{Answer, Attendance, RequestError};
+use ostler::{PermissionAnswer, Attendance, RequestError};
 
 use crate::rig::{Rig, Seen, finish_after, read_until};
 
@@ -71,18 +71,18 @@ async fn each_question_is_answered_once_by_whoever_comes() {
     drop(dropped); // a client that went without an answer
     let other = session.remote();
     for (id, answer) in [
-        ("toolu_q3", Answer::Allow),
-        ("toolu_q0", Answer::Deny("no".into())),
-        ("toolu_q4", Answer::Allow),
-        ("toolu_q1", Answer::Allow),
+        ("toolu_q3", PermissionAnswer::Allow),
+        ("toolu_q0", PermissionAnswer::Deny("no".into())),
+        ("toolu_q4", PermissionAnswer::Allow),
+        ("toolu_q1", PermissionAnswer::Allow),
     ] {
         assert_eq!(other.answer(id, answer).await, Ok(()));
     }
     let late = other
-        .answer("toolu_q3", Answer::Deny("changed my mind".into()))
+        .answer("toolu_q3", PermissionAnswer::Deny("changed my mind".into()))
         .await;
     assert!(matches!(late, Err(RequestError::Refused(refused)) if refused.code == "decided"));
-    assert_eq!(other.answer("toolu_q2", Answer::Allow).await, Ok(()));
+    assert_eq!(other.answer("toolu_q2", PermissionAnswer::Allow).await, Ok(()));
     read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     let seen = finish_after(read, session).await;
     let decided = decisions(&seen)
@@ -151,9 +151,9 @@ async fn rules_first_and_then_the_function() {
             let input = question.input.unwrap().get().to_owned();
             assert!(!input.contains("panic"), "as it should");
             if input.contains("yes") {
-                Answer::Allow
+                PermissionAnswer::Allow
             } else {
-                Answer::Deny("the function says no".into())
+                PermissionAnswer::Deny("the function says no".into())
             }
         });
     let seen = rig.run().await;
@@ -211,7 +211,7 @@ async fn a_question_does_not_outlive_its_turn() {
     })
     .await;
     session.interrupt().await;
-    let late = session.answer("toolu_q1", Answer::Allow).await;
+    let late = session.answer("toolu_q1", PermissionAnswer::Allow).await;
     assert!(matches!(late, Err(RequestError::Refused(refused)) if refused.code == "decided"));
     read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     session.stop();

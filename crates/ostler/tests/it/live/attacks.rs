@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ostler::event::EventKind;
-use ostler::{AfterTurn, Event, SessionRecord, Log, LogError, Opening};
-use ostler_core::log::{Appending, Entry};
+use ostler::{AfterTurn, Event, SessionRecord, Log, LogError, NewSession};
+use ostler_core::log::{AppendFuture, LogEntry};
 
 use crate::rig::{PATH, Rig, host, read_until, until};
 
 #[derive(Default)]
 struct Inner {
-    entries: Mutex<Vec<Entry>>,
+    entries: Mutex<Vec<LogEntry>>,
     panics: AtomicBool,
     slow_end: Option<Duration>,
     breaks_after: Option<usize>,
@@ -23,10 +23,10 @@ struct Inner {
 #[derive(Clone, Default)]
 struct Stub(Arc<Inner>);
 impl Log for Stub {
-    fn open(&self, _: &Opening) -> Result<(), LogError> {
+    fn open(&self, _: &NewSession) -> Result<(), LogError> {
         Ok(())
     }
-    fn append(&self, entries: Arc<Vec<Entry>>) -> Appending {
+    fn append(&self, entries: Arc<Vec<LogEntry>>) -> AppendFuture {
         let log = self.0.clone();
         Box::pin(async move {
             assert!(!log.panics.load(Ordering::Relaxed), "the log panics");
@@ -245,10 +245,10 @@ async fn a_steered_message_that_the_agent_never_got_is_named() {
 
 struct Slow(Stub, Duration);
 impl Log for Slow {
-    fn open(&self, o: &Opening) -> Result<(), LogError> {
+    fn open(&self, o: &NewSession) -> Result<(), LogError> {
         self.0.open(o)
     }
-    fn append(&self, entries: Arc<Vec<Entry>>) -> Appending {
+    fn append(&self, entries: Arc<Vec<LogEntry>>) -> AppendFuture {
         let (next, wait) = (self.0.append(entries), self.1);
         Box::pin(async move {
             tokio::time::sleep(wait).await;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler::{AfterTurn, Event, Log, LogError, Opening, SessionRecord};
-use ostler_core::log::{Appending, Entry};
+use ostler::{AfterTurn, Event, Log, LogError, NewSession, SessionRecord};
+use ostler_core::log::{AppendFuture, LogEntry};
 
 use crate::rig::{Rig, check_stream, finish};
 
@@ -16,8 +16,8 @@ pub(super) struct MemoryLog(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    entries: Mutex<Vec<Entry>>,
-    opened: Mutex<Vec<Opening>>,
+    entries: Mutex<Vec<LogEntry>>,
+    opened: Mutex<Vec<NewSession>>,
     slow: Duration,
     breaks_after: Option<usize>,
     appends: AtomicUsize,
@@ -34,7 +34,7 @@ impl MemoryLog {
     }
 
     /// The sessions that began.
-    pub(super) fn opened(&self) -> Vec<Opening> {
+    pub(super) fn opened(&self) -> Vec<NewSession> {
         self.0.opened.lock().unwrap().clone()
     }
 
@@ -44,7 +44,7 @@ impl MemoryLog {
 }
 
 impl Log for MemoryLog {
-    fn open(&self, opening: &Opening) -> Result<(), LogError> {
+    fn open(&self, opening: &NewSession) -> Result<(), LogError> {
         self.0.opened.lock().unwrap().push(opening.clone());
         match self.0.breaks_after {
             Some(0) => Err(LogError("the disk is full".into())),
@@ -52,7 +52,7 @@ impl Log for MemoryLog {
         }
     }
 
-    fn append(&self, entries: Arc<Vec<Entry>>) -> Appending {
+    fn append(&self, entries: Arc<Vec<LogEntry>>) -> AppendFuture {
         let log = self.0.clone();
         Box::pin(async move {
             tokio::time::sleep(log.slow).await;

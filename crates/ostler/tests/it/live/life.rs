@@ -1,7 +1,7 @@
 //! A session outlives the agent's process: the next message starts it again, and it goes on where it was.
 
 use ostler::event::{SessionState, EventKind};
-use ostler::{AfterTurn, Answer, Breakers, Cause, Interruption, RequestError, WhenBusy, keys};
+use ostler::{AfterTurn, PermissionAnswer, Breakers, Cause, Interruption, RequestError, WhenBusy, keys};
 use ostler_testkit::fake;
 
 use crate::rig::{Rig, Seen, check_stream, finish_after, read_until, until};
@@ -243,7 +243,7 @@ async fn an_answer_to_no_question_is_an_error() {
     let rig = Rig::new("read\ninit\ntext hi\nsleep 300\nresult hi\nread-until-eof");
     let mut session = rig.start();
     read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
-    let answer = session.answer("nothing", Answer::Allow).await;
+    let answer = session.answer("nothing", PermissionAnswer::Allow).await;
     assert!(matches!(answer, Err(RequestError::Refused(refused)) if refused.code == "unknown"));
 }
 

@@ -80,7 +80,7 @@ impl Dialect for Named {
         OncePerTurn.converse(spec)
     }
 
-    fn names_sessions(&self) -> bool {
+    fn needs_session_id(&self) -> bool {
         true
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler::event::EventKind;
-use ostler::{AfterTurn, Event, Reader, Reading};
+use ostler::{AfterTurn, Event, Reader, ReadItem};
 
 use super::kept::MemoryLog;
 use crate::rig::{LONG, Rig, check_stream, read_until, until};
@@ -16,8 +16,8 @@ async fn all(mut reader: Reader) -> (Vec<Event>, usize) {
         .expect("no event for a long time")
     {
         match reading {
-            Reading::Event(event) => events.push(event),
-            Reading::Gap { from, to } => {
+            ReadItem::Event(event) => events.push(event),
+            ReadItem::Gap { from, to } => {
                 gaps += 1;
                 let mut next = from;
                 while next <= to {
@@ -119,8 +119,8 @@ async fn resubscribing(remote: &ostler::Remote, readings: usize) -> (Vec<u64>, u
                 .await
                 .expect("no event for a long time")
             {
-                Some(Reading::Event(event)) => seen.push(event.seq),
-                Some(Reading::Gap { from, to }) => {
+                Some(ReadItem::Event(event)) => seen.push(event.seq),
+                Some(ReadItem::Gap { from, to }) => {
                     let page = reader
                         .fetch(from, usize::try_from(to - from + 1).unwrap().min(readings))
                         .unwrap();

@@ -1,7 +1,7 @@
 //! Changes while a session lives: another model, another permission mode.
 
 use ostler::event::{Decision, EventKind};
-use ostler::{Answer as Reply, Attendance, Cause};
+use ostler::{PermissionAnswer, Attendance, Cause};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 
@@ -42,7 +42,7 @@ pub(crate) async fn another_permission_mode(subject: &'static Subject) {
         _ => None,
     };
     let id = live.find(asked).await;
-    assert_eq!(live.answer(&id, Reply::Allow).await, Ok(()));
+    assert_eq!(live.answer(&id, PermissionAnswer::Allow).await, Ok(()));
     live.turn().await;
     assert!(live.set_permission_mode("no-such-mode").await.is_err());
     assert_eq!(live.set_permission_mode("acceptEdits").await, Ok(()));

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ostler::event::{SessionState, EventKind};
 use ostler::permission::{Policy, Trust};
-use ostler::{Answer as Reply, Attendance, Cause, Interruption, WhenBusy};
+use ostler::{PermissionAnswer, Attendance, Cause, Interruption, WhenBusy};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
 use ostler_testkit::scenario::{Subject, Task};
@@ -68,7 +68,7 @@ pub(crate) async fn in_a_question(subject: &'static Subject) {
     let mut live = scene.start();
     let id = live.find(|kind| if let EventKind::Permission(it) = kind { Some(it.id.clone()) } else { None }).await;
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
-    assert!(live.answer(&id, Reply::Allow).await.is_err());
+    assert!(live.answer(&id, PermissionAnswer::Allow).await.is_err());
     goes_on(live, &scene).await;
     assert!(!scene.place.work().join("made").exists());
 }

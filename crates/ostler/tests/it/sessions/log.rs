@@ -3,20 +3,20 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use ostler::{Entry, Event, EventKind, Log, LogError, Opening, SessionRecord};
-use ostler_core::log::Appending;
+use ostler::{LogEntry, Event, EventKind, Log, LogError, NewSession, SessionRecord};
+use ostler_core::log::AppendFuture;
 
 /// A log in memory.
 #[derive(Clone, Default)]
-pub(crate) struct Kept(Arc<Mutex<(Vec<Opening>, Vec<Event>)>>);
+pub(crate) struct Kept(Arc<Mutex<(Vec<NewSession>, Vec<Event>)>>);
 
 impl Log for Kept {
-    fn open(&self, opening: &Opening) -> Result<(), LogError> {
+    fn open(&self, opening: &NewSession) -> Result<(), LogError> {
         self.0.lock().unwrap().0.push(opening.clone());
         Ok(())
     }
 
-    fn append(&self, entries: Arc<Vec<Entry>>) -> Appending {
+    fn append(&self, entries: Arc<Vec<LogEntry>>) -> AppendFuture {
         self.0
             .lock()
             .unwrap()
@@ -40,7 +40,7 @@ impl Log for Kept {
 
     fn find(&self, id: &str) -> Result<Option<SessionRecord>, LogError> {
         let kept = self.0.lock().unwrap();
-        let native = |opening: &Opening| {
+        let native = |opening: &NewSession| {
             let mut events = kept
                 .1
                 .iter()

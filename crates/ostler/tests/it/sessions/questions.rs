@@ -2,7 +2,7 @@
 
 use ostler::event::{DecidedBy, Decision, EventKind, Permission};
 use ostler::permission::{Policy, Trust};
-use ostler::{Answer as Reply, Attendance, Cause, Denials};
+use ostler::{PermissionAnswer, Attendance, Cause, Denials};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 
@@ -83,7 +83,7 @@ pub(crate) async fn two_at_once(subject: &'static Subject) {
     until("both are open", || live.status().pending.len() == 2).await;
     let other = live.remote();
     for id in asked.iter().rev() {
-        assert_eq!(other.answer(id, Reply::Allow).await, Ok(()));
+        assert_eq!(other.answer(id, PermissionAnswer::Allow).await, Ok(()));
     }
     let turn = live.turn().await;
     assert_eq!(
@@ -118,7 +118,7 @@ pub(crate) async fn asked_and_allowed(subject: &'static Subject) {
         !scene.place.work().join("made").exists(),
         "it ran before anybody allowed it"
     );
-    assert_eq!(live.answer(&id, Reply::Allow).await, Ok(()));
+    assert_eq!(live.answer(&id, PermissionAnswer::Allow).await, Ok(()));
     let turn = live.turn().await;
     assert_eq!(
         (turn.outcome.cause, turn.text.as_str()),
@@ -163,7 +163,7 @@ pub(crate) async fn commands_are_asked_about_one_by_one(subject: &'static Subjec
                 .all(|name| !scene.place.work().join(name).exists()),
             "{made:?}"
         );
-        assert_eq!(live.answer(&id, Reply::Allow).await, Ok(()));
+        assert_eq!(live.answer(&id, PermissionAnswer::Allow).await, Ok(()));
     }
     live.turn().await;
     let seen = live.end(&scene).await;
@@ -188,7 +188,7 @@ pub(crate) async fn denied_with_a_message(subject: &'static Subject) {
     let mut live = scene.start();
     let id = live.find(question).await;
     assert_eq!(
-        live.answer(&id, Reply::Deny("not on a Monday".into()))
+        live.answer(&id, PermissionAnswer::Deny("not on a Monday".into()))
             .await,
         Ok(())
     );

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use ostler::event::{EventKind, ToolResult};
 use ostler::tools::Code;
 use ostler::{
-    Cause, Progress, RawJson, RequestError, Submitted, Tool, ToolError, ToolFuture, ToolOffer,
+    Cause, Progress, RawJson, RequestError, SubmittedResult, Tool, ToolError, ToolFuture, ToolOffer,
 };
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
@@ -68,7 +68,7 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
         "{turn:?}"
     );
     // A recording has what the agent says; whoever it starts to reach the function is not in it.
-    if !scene.place.proves_events_only() || !crate::driver::dialect(&scene).bridges() {
+    if !scene.place.proves_events_only() || !crate::driver::dialect(&scene).needs_bridge() {
         assert_eq!(*got.lock().unwrap(), [Add { a: 19, b: 23 }]);
     }
     if scene.place.proves_events_only() {
@@ -236,7 +236,7 @@ pub(crate) async fn a_tool_that_the_caller_runs(subject: &'static Subject) {
             })
             .await;
         assert!(input.contains("Ulm"), "{input}");
-        let result = Submitted {
+        let result = SubmittedResult {
             id,
             ok,
             output: "sunny: or so they say".into(),

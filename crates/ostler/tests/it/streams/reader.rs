@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ostler::event::{EventKind, SessionState};
-use ostler::{Cause, Reading};
+use ostler::{Cause, ReadItem};
 use ostler_testkit::processes;
 
 use crate::rig::{LONG, Rig, finish, left, until};
@@ -44,8 +44,8 @@ async fn a_reader_that_does_not_read_costs_no_memory() {
             .await
             .expect("no event for a long time")
         {
-            Some(Reading::Event(event)) => seq = event.seq,
-            Some(Reading::Gap { to, .. }) => seq = to,
+            Some(ReadItem::Event(event)) => seq = event.seq,
+            Some(ReadItem::Gap { to, .. }) => seq = to,
             None => panic!("the session ended after {seq} events"),
         }
     }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use ostler::{Capabilities, Cause, EventKind, keys};
 use ostler_standin::{Answer, Offline, Rule, Script};
 
-use super::trial::{Ran, Trial};
+use super::trial::{Trial, TrialRun};
 
 /// A check of one thing.
 pub(super) struct Check {
@@ -17,11 +17,11 @@ pub(super) struct Check {
     /// What the model does.
     pub(super) script: fn(&Offline) -> Script,
     /// Runs the agent and says what was wrong.
-    pub(super) run: for<'a> fn(&'a Trial<'_>) -> Looking<'a>,
+    pub(super) run: for<'a> fn(&'a Trial<'_>) -> CheckFuture<'a>,
 }
 
 /// What came of a check: every run of the agent, and what was wrong.
-pub(super) type Looking<'a> = Pin<Box<dyn Future<Output = Result<Vec<Ran>, String>> + 'a>>;
+pub(super) type CheckFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<TrialRun>, String>> + 'a>>;
 
 const ALWAYS: fn(&Capabilities) -> bool = |_| true;
 
@@ -110,9 +110,9 @@ fn expect(right: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {
     if right { Ok(()) } else { Err(wrong()) }
 }
 
-async fn text(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
-    let ran = trial.run(trial.spec("PROMPT")).await?;
-    let answer = &ran.ended_with(Cause::Completed)?.text;
+async fn text(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
+    let run = trial.run(trial.spec("PROMPT")).await?;
+    let answer = &run.ended_with(Cause::Completed)?.text;
     expect(answer.trim() == ANSWER, || {
         format!("the answer is {answer:?}")
     })?;
@@ -122,25 +122,25 @@ async fn text(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
         .iter()
         .any(|request| request.last_user_text().contains("PROMPT"));
     expect(asked, || "the prompt never reached the model".to_owned())?;
-    Ok(vec![ran])
+    Ok(vec![run])
 }
 
-async fn deltas(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
-    let ran = trial.run(trial.spec("PROMPT")).await?;
-    let answer = &ran.ended_with(Cause::Completed)?.text;
+async fn deltas(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
+    let run = trial.run(trial.spec("PROMPT")).await?;
+    let answer = &run.ended_with(Cause::Completed)?.text;
     expect(answer.trim() == ANSWER, || {
         format!("the answer is {answer:?}")
     })?;
-    expect(ran.pieces() > 1, || {
-        format!("it came in {} pieces", ran.pieces())
+    expect(run.pieces() > 1, || {
+        format!("it came in {} pieces", run.pieces())
     })?;
-    Ok(vec![ran])
+    Ok(vec![run])
 }
 
-async fn unicode(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
+async fn unicode(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
     const PROMPT: &str = "PROMPT \u{1f40e} \u{4e2d}\u{6587} \u{e9}\u{301} \"'\\ $HOME";
-    let ran = trial.run(trial.spec(PROMPT)).await?;
-    let answer = &ran.ended_with(Cause::Completed)?.text;
+    let run = trial.run(trial.spec(PROMPT)).await?;
+    let answer = &run.ended_with(Cause::Completed)?.text;
     expect(
         answer.trim() == "zurück: \u{1f40e} \u{4e2d}\u{6587}",
         || format!("the answer is {answer:?}"),
@@ -153,39 +153,39 @@ async fn unicode(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
     expect(asked, || {
         "the prompt did not reach the model as it was".to_owned()
     })?;
-    Ok(vec![ran])
+    Ok(vec![run])
 }
 
-async fn made(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
-    let ran = trial.run(trial.spec("PROMPT")).await?;
-    ran.ended_with(Cause::Completed)?;
+async fn made(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
+    let run = trial.run(trial.spec("PROMPT")).await?;
+    run.ended_with(Cause::Completed)?;
     expect(trial.work().join("made").is_file(), || {
-        let results: Vec<_> = ran.results().iter().map(|result| &result.output).collect();
+        let results: Vec<_> = run.results().iter().map(|result| &result.output).collect();
         format!("its command did not run in the working directory; its results: {results:?}")
     })?;
-    Ok(vec![ran])
+    Ok(vec![run])
 }
 
-async fn called(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
-    let ran = trial.run(trial.spec("PROMPT")).await?;
-    ran.ended_with(Cause::Completed)?;
-    match ran.results()[..] {
+async fn called(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
+    let run = trial.run(trial.spec("PROMPT")).await?;
+    run.ended_with(Cause::Completed)?;
+    match run.results()[..] {
         [result] if result.ok => {}
         [result] => return Err(format!("its tool failed: {}", result.output)),
         ref results => return Err(format!("one tool call gave {} results", results.len())),
     }
-    Ok(vec![ran])
+    Ok(vec![run])
 }
 
-async fn usage(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
-    let ran = trial.run(trial.spec("PROMPT")).await?;
-    ran.ended_with(Cause::Completed)?;
+async fn usage(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
+    let run = trial.run(trial.spec("PROMPT")).await?;
+    run.ended_with(Cause::Completed)?;
     let served = trial.server.served();
     let right: u64 = served.iter().map(|of| of.output).sum();
     let thought: u64 = served.iter().map(|of| of.reasoning).sum();
-    match ran.output_tokens() {
+    match run.output_tokens() {
         // Some leave out what was only thought.
-        Some(found) if found == right || found + thought == right => Ok(vec![ran]),
+        Some(found) if found == right || found + thought == right => Ok(vec![run]),
         Some(found) => Err(format!(
             "it counts {found} output tokens, the model counted {right}"
         )),
@@ -193,16 +193,16 @@ async fn usage(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
     }
 }
 
-async fn unauthorized(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
-    let ran = trial.run(trial.spec("PROMPT")).await?;
-    ran.ended_with(Cause::Auth)?;
+async fn unauthorized(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
+    let run = trial.run(trial.spec("PROMPT")).await?;
+    run.ended_with(Cause::Auth)?;
     expect(!trial.server.requests().is_empty(), || {
         "the scripted model was never asked".to_owned()
     })?;
-    Ok(vec![ran])
+    Ok(vec![run])
 }
 
-async fn interrupt(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
+async fn interrupt(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
     let mut asked = false;
     let meanwhile = |event: &ostler::Event, session: &ostler::Session| {
         if matches!(event.kind, EventKind::Text(_)) && !asked {
@@ -210,12 +210,12 @@ async fn interrupt(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
             drop(session.interrupt());
         }
     };
-    let ran = trial.follow(trial.spec("PROMPT"), meanwhile).await?;
-    ran.ended_with(Cause::Interrupted)?;
-    Ok(vec![ran])
+    let run = trial.follow(trial.spec("PROMPT"), meanwhile).await?;
+    run.ended_with(Cause::Interrupted)?;
+    Ok(vec![run])
 }
 
-async fn resume(trial: &Trial<'_>) -> Result<Vec<Ran>, String> {
+async fn resume(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
     let first = trial.run(trial.spec("PROMPT the first")).await?;
     first.ended_with(Cause::Completed)?;
     let native = first

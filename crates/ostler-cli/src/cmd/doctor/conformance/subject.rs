@@ -11,7 +11,7 @@ use crate::fault::Fault;
 use crate::spec;
 
 /// Settings that say how Ostler talks with an agent. The others, such as a model or a mode, would change what is looked for.
-const HOW: [&str; 3] = ["transport", "counts", "chunks"];
+const TRANSPORT_SETTINGS: [&str; 3] = ["transport", "counts", "chunks"];
 
 /// An agent to try.
 pub(super) struct Subject {
@@ -21,13 +21,13 @@ pub(super) struct Subject {
     pub(super) given: Spec,
     /// What the files say besides and is not used. Arguments and variables can lead an agent to another model, and there is no
     /// telling which ones do: here everything is allowed to whoever answers.
-    pub(super) left_out: Vec<&'static str>,
+    pub(super) unused: Vec<&'static str>,
 }
 
 impl Subject {
     /// The agent of that name.
     pub(super) fn named(config: &Config, name: &str) -> Result<Self, Fault> {
-        let agent = spec::named(config, name)?.agent;
+        let agent = spec::find_agent(config, name)?.agent;
         let offline = Offline::of(agent.name())
             .or_else(|| by_program(&*agent))
             .ok_or_else(|| unknown(name, &*agent))?;
@@ -42,7 +42,7 @@ impl Subject {
             ("env", !all.env.is_empty()),
             ("args", !all.extra_args.is_empty()),
         ];
-        let left_out = given
+        let unused = given
             .into_iter()
             .filter_map(|(name, is_there)| is_there.then_some(name))
             .collect();
@@ -50,7 +50,11 @@ impl Subject {
             program: all.program,
             ..Spec::default()
         };
-        for (key, values) in all.settings.iter().filter(|(key, _)| HOW.contains(key)) {
+        for (key, values) in all
+            .settings
+            .iter()
+            .filter(|(key, _)| TRANSPORT_SETTINGS.contains(key))
+        {
             values
                 .iter()
                 .for_each(|value| given.settings.push(key, value));
@@ -59,7 +63,7 @@ impl Subject {
             agent,
             offline,
             given,
-            left_out,
+            unused,
         };
         if subject.is_behind_a_gateway() {
             Err(behind_a_gateway(name))

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use ostler::event::{Notice, ToolResult, TurnEnded};
 use ostler::permission::{Policy, Preset};
-use ostler::{Answer, Cause, Event, EventKind, Host, Limits, Session, Spec};
+use ostler::{Cause, Event, EventKind, Host, Limits, PermissionAnswer, Session, Spec};
 use ostler_standin::{ModelServer, Script};
 
 use super::subject::Subject;
 use crate::environment;
 
 /// How long one run of an agent may take; the slowest known needs 15 s to start.
-const PATIENCE: Duration = Duration::from_secs(90);
+const RUN_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Where an agent is tried.
 pub(super) struct Trial<'a> {
@@ -24,16 +24,16 @@ pub(super) struct Trial<'a> {
     host: Host,
     root: tempfile::TempDir,
     /// Whether somebody else than the server answered.
-    astray: Cell<bool>,
+    used_other_model: Cell<bool>,
 }
 
 /// What is said of an agent that somebody else answered.
-const ASTRAY: &str = "the agent did not talk to the scripted model: it answered, but that model was never asked. Nothing more \
+const USED_OTHER_MODEL: &str = "the agent did not talk to the scripted model: it answered, but that model was never asked. Nothing more \
     is tried, since all would be allowed to whoever answers; see what its program is, and what leads that to another model";
 
 /// What a run came to.
 #[derive(Debug, Default)]
-pub(super) struct Ran {
+pub(super) struct TrialRun {
     pub(super) events: Vec<Event>,
     pub(super) session: String,
 }
@@ -64,14 +64,14 @@ impl<'a> Trial<'a> {
         let env = subject.offline.env(&home, &server.base_url());
         let host = environment::host_of(env.clone());
         // The script alone says what is run, in a directory of its own.
-        let host = host.with_permission_handler(|_| async { Answer::Allow });
+        let host = host.with_permission_handler(|_| async { PermissionAnswer::Allow });
         Ok(Self {
             subject,
             server,
             env,
             host,
             root,
-            astray: Cell::new(false),
+            used_other_model: Cell::new(false),
         })
     }
 
@@ -83,8 +83,8 @@ impl<'a> Trial<'a> {
     /// What to run, with everything allowed.
     pub(super) fn spec(&self, prompt: &str) -> Spec {
         let limits = Limits {
-            wall: Some(PATIENCE),
-            idle: Some(PATIENCE),
+            wall: Some(RUN_TIMEOUT),
+            idle: Some(RUN_TIMEOUT),
             ..Limits::default()
         };
         let policy = Some(Policy::preset(Preset::All));
@@ -110,12 +110,12 @@ impl<'a> Trial<'a> {
     }
 
     /// Whether somebody else than the scripted model answered.
-    pub(super) fn is_astray(&self) -> bool {
-        self.astray.get()
+    pub(super) fn used_other_model(&self) -> bool {
+        self.used_other_model.get()
     }
 
     /// Runs it to its end.
-    pub(super) async fn run(&self, spec: Spec) -> Result<Ran, String> {
+    pub(super) async fn run(&self, spec: Spec) -> Result<TrialRun, String> {
         self.follow(spec, |_, _| ()).await
     }
 
@@ -124,15 +124,15 @@ impl<'a> Trial<'a> {
         &self,
         spec: Spec,
         mut meanwhile: impl FnMut(&Event, &Session),
-    ) -> Result<Ran, String> {
+    ) -> Result<TrialRun, String> {
         let mut session = self
             .subject
             .agent
             .start(&self.host, spec)
             .map_err(|error| error.to_string())?;
-        let mut ran = Ran {
+        let mut run = TrialRun {
             session: session.id().to_owned(),
-            ..Ran::default()
+            ..TrialRun::default()
         };
         let before = self.server.requests().len();
         let is_unasked = || self.server.requests().len() == before;
@@ -141,17 +141,17 @@ impl<'a> Trial<'a> {
             if matches!(event.kind, EventKind::ToolCall(_)) && is_unasked() {
                 session.kill(); // the sooner the better: everything is allowed
             }
-            ran.events.push(event);
+            run.events.push(event);
         }
-        if ran.is_answered() && is_unasked() {
-            self.astray.set(true);
-            return Err(ASTRAY.to_owned());
+        if run.is_answered() && is_unasked() {
+            self.used_other_model.set(true);
+            return Err(USED_OTHER_MODEL.to_owned());
         }
-        Ok(ran)
+        Ok(run)
     }
 }
 
-impl Ran {
+impl TrialRun {
     fn all<'a, T>(
         &'a self,
         pick: impl Fn(&'a EventKind) -> Option<T> + 'a,

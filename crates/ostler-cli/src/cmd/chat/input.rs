@@ -1,0 +1,286 @@
+//! What is typed: a line editor with a history on a terminal, plain lines elsewhere. Each reads when it is asked to, on a
+//! thread of its own.
+
+use std::borrow::Cow;
+use std::io::{BufRead, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::Highlighter;
+use rustyline::hint::Hinter;
+use rustyline::history::FileHistory;
+use rustyline::validate::{ValidationContext, ValidationResult, Validator};
+use rustyline::{
+    Cmd, ConditionalEventHandler, Config, Context, Editor, Event, EventContext, EventHandler,
+    ExternalPrinter, Helper, KeyCode, KeyEvent, Modifiers, RepeatCount,
+};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::command;
+use super::gate::Gate;
+use crate::fault::Fault;
+use crate::output::style::TOOL;
+
+/// Where a message goes.
+const PROMPT: &str = "› ";
+
+/// How many messages are remembered.
+const REMEMBERED: usize = 1000;
+
+/// The first line of a history file, as the editor writes it.
+const HISTORY_HEAD: &[u8] = b"#V2\n";
+
+/// What came from the keyboard.
+#[derive(Debug)]
+pub(super) enum PromptInput {
+    /// A message or a command.
+    Line(String),
+    /// The same, of bytes that were not all text. Those were replaced.
+    Lossy(String),
+    /// Ctrl-C, and the draft that stood at the prompt.
+    Interrupt(String),
+    /// Ctrl-D, or the end of the input.
+    End,
+    /// It cannot be read.
+    ReadFailed(String),
+}
+
+/// The way to the thread that reads.
+pub(super) struct LineInput {
+    ask: mpsc::Sender<String>,
+    typed: UnboundedReceiver<PromptInput>,
+    is_up: bool,
+}
+
+impl LineInput {
+    /// A line editor on this terminal.
+    pub(super) fn editor(history: Option<PathBuf>, gate: Gate) -> Result<Self, Fault> {
+        let config = Config::builder()
+            .max_history_size(REMEMBERED)
+            .and_then(|config| config.history_ignore_dups(true))
+            .map_err(Fault::internal)?
+            .history_ignore_space(true)
+            .build();
+        let mut editor =
+            Editor::<PromptHelper, FileHistory>::with_config(config).map_err(Fault::internal)?;
+        editor.set_helper(Some(PromptHelper));
+        editor.bind_sequence(KeyEvent(KeyCode::Enter, Modifiers::ALT), Cmd::Newline);
+        let draft = Draft::default();
+        editor.bind_sequence(
+            KeyEvent::ctrl('C'),
+            EventHandler::Conditional(Box::new(draft.clone())),
+        );
+        let history =
+            history.filter(|file| prepare(file).is_ok() && editor.load_history(file).is_ok());
+        if let Ok(mut printer) = editor.create_external_printer() {
+            gate.set_printer(Box::new(move |lines| drop(printer.print(lines))));
+        }
+        Self::start(move |initial| {
+            gate.set(true);
+            let styled = format!("{TOOL}{PROMPT}{TOOL:#}");
+            let read = editor.readline_with_initial(&(PROMPT, styled), (&initial, ""));
+            gate.set(false);
+            let draft = draft.take();
+            let Ok(line) = &read else {
+                return typed(read, draft);
+            };
+            let _ = editor.add_history_entry(line); // what cannot be remembered can be sent all the same
+            if let Some(file) = &history {
+                let _ = editor.append_history(file);
+            }
+            typed(read, draft)
+        })
+    }
+
+    /// Lines from a file or a pipe.
+    pub(super) fn lines() -> Result<Self, Fault> {
+        let input = std::io::stdin();
+        Self::start(move |_| {
+            let mut message = Vec::new();
+            loop {
+                match input.lock().read_until(b'\n', &mut message) {
+                    Err(error) => return PromptInput::ReadFailed(error.to_string()),
+                    Ok(0) if message.is_empty() => return PromptInput::End,
+                    Ok(1..) if message.ends_with(b"\\\n") => {}
+                    Ok(_) => return decoded(message),
+                }
+            }
+        })
+    }
+
+    fn start(mut read: impl FnMut(String) -> PromptInput + Send + 'static) -> Result<Self, Fault> {
+        let (ask, asked) = mpsc::channel::<String>();
+        let (tell, typed): (UnboundedSender<PromptInput>, _) = unbounded_channel();
+        let work = move || {
+            while let Ok(initial) = asked.recv() {
+                if tell.send(read(initial)).is_err() {
+                    return;
+                }
+            }
+        };
+        // It is never joined: a read that nobody answers must not keep the program from ending.
+        std::thread::Builder::new()
+            .name("keyboard".into())
+            .spawn(work)
+            .map_err(Fault::internal)?;
+        Ok(Self {
+            ask,
+            typed,
+            is_up: false,
+        })
+    }
+
+    /// Whether a line is being typed.
+    pub(super) fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    /// Has the next line read, beginning with what was typed already.
+    pub(super) fn ask(&mut self, initial: String) {
+        self.is_up = self.ask.send(initial).is_ok();
+    }
+
+    /// What was typed; waits for ever when nothing is being typed. It can be dropped without losing anything.
+    pub(super) async fn next(&mut self) -> PromptInput {
+        if !self.is_up {
+            return std::future::pending().await;
+        }
+        let typed = self.typed.recv().await;
+        self.is_up = false;
+        typed.unwrap_or_else(|| PromptInput::ReadFailed("the keyboard is gone".into()))
+    }
+}
+
+/// Puts the terminal right after a line editor that was not waited for: it had asked for pasted text to be marked.
+pub(super) fn abandon() {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(b"\x1b[?2004l\r\n").and_then(|()| out.flush());
+}
+
+fn typed(read: Result<String, ReadlineError>, draft: String) -> PromptInput {
+    match read {
+        Ok(line) => PromptInput::Line(joined(&line)),
+        Err(ReadlineError::Interrupted) => PromptInput::Interrupt(draft),
+        Err(ReadlineError::Eof) => PromptInput::End,
+        Err(ReadlineError::Signal(_)) => PromptInput::Line(String::new()), // the window has another size: the prompt comes again
+        Err(error) => PromptInput::ReadFailed(error.to_string()),
+    }
+}
+
+fn decoded(message: Vec<u8>) -> PromptInput {
+    match String::from_utf8(message) {
+        Ok(message) => PromptInput::Line(joined(&message)),
+        Err(error) => PromptInput::Lossy(joined(&String::from_utf8_lossy(error.as_bytes()))),
+    }
+}
+
+/// Lines that were to be gone on with are one message.
+fn joined(text: &str) -> String {
+    text.replace("\\\n", "\n")
+}
+
+/// The history is for its owner alone.
+fn prepare(file: &Path) -> std::io::Result<()> {
+    if let Some(dir) = file.parent() {
+        let mut make = std::fs::DirBuilder::new();
+        make.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut make, 0o700);
+        make.create(dir)?;
+    }
+    let mut open = std::fs::OpenOptions::new();
+    open.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
+    match open.open(file) {
+        Ok(mut file) => file.write_all(HISTORY_HEAD),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The draft at the time of a Ctrl-C: the editor itself drops it.
+#[derive(Clone, Default)]
+struct Draft(Arc<Mutex<String>>);
+
+impl Draft {
+    fn take(&self) -> String {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ConditionalEventHandler for Draft {
+    fn handle(
+        &self,
+        _: &Event,
+        _: RepeatCount,
+        _: bool,
+        context: &EventContext<'_>,
+    ) -> Option<Cmd> {
+        context
+            .line()
+            .clone_into(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        Some(Cmd::Interrupt)
+    }
+}
+
+/// What the editor knows of our words: when a message goes on, and the names of commands.
+struct PromptHelper;
+
+impl Helper for PromptHelper {}
+
+impl Hinter for PromptHelper {
+    type Hint = String;
+}
+
+impl Highlighter for PromptHelper {
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(
+        &'s self,
+        prompt: &'p str,
+        _default: bool,
+    ) -> Cow<'b, str> {
+        Cow::Borrowed(prompt)
+    }
+}
+
+impl Validator for PromptHelper {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let goes_on = context.input().ends_with('\\');
+        Ok(if goes_on {
+            ValidationResult::Incomplete
+        } else {
+            ValidationResult::Valid(None)
+        })
+    }
+}
+
+impl Completer for PromptHelper {
+    type Candidate = String;
+
+    fn complete(
+        &self,
+        line: &str,
+        pos: usize,
+        _: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<String>)> {
+        let begun = line.get(..pos).unwrap_or_default();
+        let fits = |name: &&str| begun.starts_with('/') && name.starts_with(begun);
+        Ok((
+            0,
+            command::names().filter(fits).map(str::to_owned).collect(),
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_several_lines_is_one() {
+        assert_eq!(joined("one\\\ntwo"), "one\ntwo");
+        assert_eq!(joined("C:\\dir"), "C:\\dir");
+    }
+}

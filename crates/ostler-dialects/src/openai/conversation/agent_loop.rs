@@ -1,0 +1,432 @@
+//! The agent loop around the model's answers: stop conditions, hooks between answers, verification
+//! of the result, and questions or approvals for a person.
+
+use ostler_core::dialect::Outbox;
+use ostler_core::event::{DecidedBy, Decision, Level, Notice, Permission, ToolCall};
+use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::raw_json::RawJson;
+
+use super::{ModelConversation, Phase, order};
+use crate::openai::blame;
+use crate::openai::calls::Call;
+use crate::openai::history::Message;
+use crate::openai::runner_protocol::{Flow, LoopFeatures, RunnerCommand, When};
+use crate::openai::config::Mode;
+use crate::openai::rebuild::codes;
+use crate::openai::reply::PartialReply;
+
+/// What happens after a hook.
+pub(super) enum Next {
+    /// Call the model.
+    Ask,
+    /// Start the next round.
+    Round,
+    /// Verify the answer, then end the turn with it.
+    Finish(String, Option<RawJson>),
+}
+
+/// Tool result for a question in an unattended session.
+pub(super) const ASKED: &str =
+    "The question was put to the person. The answer is the next message.";
+
+/// Tool result for a call that would change something in plan mode.
+const PLAN: &str =
+    "denied: this is plan mode, nothing is to be changed. Say what you would do instead.";
+
+impl ModelConversation {
+    /// Returns the features of the loop, if this agent is one.
+    pub(super) fn agent_loop(&self) -> Option<&LoopFeatures> {
+        self.ready.as_ref().and_then(|ready| ready.looping.as_ref())
+    }
+
+    /// Returns true if a tool is known to change something.
+    fn is_mutating(&self, tool: &str) -> bool {
+        self.agent_loop()
+            .is_some_and(|looping| looping.mutating.iter().any(|name| name == tool))
+    }
+
+    // --- Stop conditions ---
+
+    /// Returns the outcome if a limit forbids another model call.
+    pub(super) fn stop(&self) -> Option<Outcome> {
+        let config = &self.config;
+        if self.turn.steps >= config.max_turns {
+            return Some(self.too_many_steps());
+        }
+        if config.budget && !self.turn.usage.is_priced() {
+            return Some(blame::unpriced());
+        }
+        if let (Some(max), Some(cost)) = (config.max_cost, self.turn.usage.cost())
+            && self.agent_loop().is_some()
+            && cost >= max
+        {
+            let message = format!("The loop has cost ${cost:.4}; the limit is ${max}.");
+            return Some(
+                blame::ending(Cause::Budget, &message, "cost")
+                    .hint("Raise the budget (--max-budget-usd)."),
+            );
+        }
+        let (input, output) = self.turn.usage.tokens();
+        let limits = [
+            (
+                config.max_input_tokens,
+                input,
+                "input_tokens",
+                "--max-input-tokens",
+            ),
+            (
+                config.max_output_tokens,
+                output,
+                "output_tokens",
+                "--max-output-tokens",
+            ),
+        ];
+        for (max, used, counter, flag) in limits {
+            let Some(max) = max else { continue };
+            let tokens = counter.replace('_', " ");
+            if self.turn.usage.is_uncounted() {
+                let message = format!(
+                    "The limit on {tokens} cannot be enforced because the model does not report them."
+                );
+                let hint = format!("Remove the limit ({flag}), or use another model.");
+                return Some(blame::ending(Cause::Budget, &message, counter).hint(hint));
+            }
+            if used >= max {
+                let message = format!("The loop has used {used} {tokens}; the limit is {max}.");
+                return Some(
+                    blame::ending(Cause::Budget, &message, counter)
+                        .hint(format!("Allow more tokens ({flag}).")),
+                );
+            }
+        }
+        None
+    }
+
+    /// Counts the calls and returns an outcome if the limit is exceeded.
+    pub(super) fn too_many_calls(&mut self, calls: usize) -> Option<Outcome> {
+        self.turn.calls = self.turn.calls.saturating_add(calls as u64);
+        let most = self
+            .config
+            .max_tool_calls
+            .filter(|most| self.turn.calls > *most)?;
+        let message = format!("The model requested more than {most} tool calls.");
+        Some(
+            blame::ending(Cause::TurnLimit, &message, "tool_calls")
+                .hint("Allow more tool calls (--max-tool-calls)."),
+        )
+    }
+
+    /// Handles a failed answer. Returns it if the model is not called again.
+    pub(super) fn again(
+        &mut self,
+        reply: PartialReply,
+        outcome: &Outcome,
+        out: &mut Outbox,
+    ) -> Option<PartialReply> {
+        if self.agent_loop().is_none() {
+            return Some(reply);
+        }
+        // Its cost is unknown, so a limit can no longer be enforced.
+        self.turn.usage.incomplete |= reply.usage.is_none();
+        self.turn.errors += 1;
+        if !can_retry(outcome)
+            || self.turn.errors >= self.config.max_errors
+            || self.stop().is_some()
+        {
+            return Some(reply);
+        }
+        let (text, _) = reply.into_parts();
+        self.keep(&text, &[]);
+        let message = format!(
+            "The model's answer failed ({}): {}",
+            self.turn.errors, outcome.message
+        );
+        let message_to_model = format!(
+            "Your last answer came to nothing: {} Go on.",
+            outcome.message
+        );
+        self.notify(
+            Notice::new(Level::Warning, codes::ANSWER_FAILED, message),
+            (!text.is_empty()).then_some(message_to_model),
+            out,
+        );
+        self.emit_usage(out);
+        self.ask(out);
+        None
+    }
+
+    /// Handles a failed summary. A loop continues with the conversation unchanged; returns true if
+    /// it does.
+    pub(super) fn without_summary(&mut self, outcome: &Outcome, out: &mut Outbox) -> bool {
+        self.turn.errors += 1;
+        let continues = self.agent_loop().is_some()
+            && can_retry(outcome)
+            && self.turn.errors < self.config.max_errors
+            && self.stop().is_none();
+        if continues {
+            let message = format!(
+                "The context is nearly full, and summarizing it failed: {}",
+                outcome.message
+            );
+            out.notice(Level::Warning, "context_not_summarised", message);
+            self.ask(out);
+        }
+        continues
+    }
+
+    /// Called after all tools of a step. Returns an outcome after too many consecutive failed
+    /// steps.
+    pub(super) fn tools_failed(&mut self) -> Option<Outcome> {
+        let failed = std::mem::take(&mut self.turn.failed_step);
+        self.turn.errors = if failed { self.turn.errors + 1 } else { 0 };
+        self.turn.any_worked = false;
+        if self.agent_loop().is_none() || self.turn.errors < self.config.max_errors {
+            return None;
+        }
+        let message = format!("The tools failed in {} steps in a row.", self.turn.errors);
+        Some(
+            blame::ending(Cause::TurnLimit, &message, "errors")
+                .hint("Allow more failed steps (--max-errors), or give another task."),
+        )
+    }
+
+    /// Records the result of a call.
+    pub(super) fn note_result(&mut self, ok: bool, denied: bool) {
+        self.turn.any_worked |= ok || denied;
+        self.turn.failed_step = !self.turn.any_worked;
+    }
+
+    // --- Hooks ---
+
+    /// Runs the caller's hooks before continuing.
+    pub(super) fn hook(&mut self, when: When, next: Next, out: &mut Outbox) {
+        // Approved calls run before the first round.
+        let is_round = when == When::Before || self.turn.steps > 0;
+        if !(is_round && self.agent_loop().is_some_and(|looping| looping.hooks)) {
+            return self.proceed(next, out);
+        }
+        let iteration = if when == When::Before {
+            self.turn.steps + 1
+        } else {
+            self.turn.steps
+        };
+        self.phase = Phase::Hooked(next);
+        order(&RunnerCommand::Hook { when, iteration }, out);
+    }
+
+    pub(super) fn flow(&mut self, flow: Flow, out: &mut Outbox) {
+        let next = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Hooked(next) => next,
+            // Too late: the turn is being cancelled.
+            other => return self.phase = other,
+        };
+        match flow {
+            Flow::Go => self.proceed(next, out),
+            Flow::Say(text) => {
+                self.notify(
+                    Notice::new(
+                        Level::Warning,
+                        codes::HOOK_SAID,
+                        "A hook sent a message to the model.",
+                    ),
+                    Some(text),
+                    out,
+                );
+                // A message from a hook needs an answer.
+                let next = if let Next::Finish(..) = next {
+                    Next::Round
+                } else {
+                    next
+                };
+                self.proceed(next, out);
+            }
+            Flow::Stop(why) => {
+                let text = if let Next::Finish(text, _) = next {
+                    Some(text)
+                } else {
+                    None
+                };
+                self.end(blame::ending(Cause::Stopped, &why, "hook"), text, out);
+            }
+        }
+    }
+
+    fn proceed(&mut self, next: Next, out: &mut Outbox) {
+        match next {
+            Next::Ask => self.call_model(out),
+            Next::Round => match self.stop() {
+                Some(outcome) => self.end(outcome, None, out),
+                None => {
+                    self.emit_usage(out);
+                    self.ask(out);
+                }
+            },
+            Next::Finish(text, structured)
+                if self.agent_loop().is_some_and(|looping| looping.verifies) =>
+            {
+                out.notice(Level::Debug, "verifying", "Verifying the result.");
+                order(&RunnerCommand::Verify(text.clone()), out);
+                self.phase = Phase::Verifying(text, structured);
+            }
+            Next::Finish(text, _) if !self.steered.is_empty() => self.continue_turn(text, out),
+            Next::Finish(text, structured) => self.complete(text, structured, out),
+        }
+    }
+
+    // --- Verification ---
+
+    /// Handles the result of the verification; `api_error` is the reason for a failure.
+    pub(super) fn verified(&mut self, api_error: Option<String>, out: &mut Outbox) {
+        let (text, structured) = match std::mem::replace(&mut self.phase, Phase::Idle) {
+            Phase::Verifying(text, structured) => (text, structured),
+            other => return self.phase = other,
+        };
+        let Some(why) = api_error else {
+            out.notice(
+                Level::Info,
+                "verified",
+                "The result passed verification.",
+            );
+            // Steering messages come first; then the result is verified again.
+            return if self.steered.is_empty() {
+                self.complete(text, structured, out)
+            } else {
+                self.continue_turn(text, out)
+            };
+        };
+        let message = format!(
+            "The result failed verification: {}",
+            why.lines().next().unwrap_or_default()
+        );
+        let message_to_model = format!(
+            "Your work was checked, and it is not done yet. The check says:\n\n{why}\n\nGo on until it passes."
+        );
+        self.notify(
+            Notice::new(Level::Warning, codes::NOT_VERIFIED, message),
+            Some(message_to_model),
+            out,
+        );
+        match self.stop() {
+            Some(outcome) => self.end(outcome, Some(text), out),
+            None => {
+                self.emit_usage(out);
+                self.ask(out);
+            }
+        }
+    }
+
+    /// Emits a notice, and adds a message for the model if there is one.
+    fn notify(&mut self, notice: Notice, message_to_model: Option<String>, out: &mut Outbox) {
+        let raw = message_to_model.as_deref().map(RawJson::string);
+        out.event(Notice { raw, ..notice });
+        self.history.0.extend(message_to_model.map(Message::Injected));
+    }
+
+    // --- Approvals ---
+
+    /// Denies calls that would change something in plan mode.
+    pub(super) fn only_planned(&mut self, calls: &[Call], out: &mut Outbox) {
+        if self.config.mode != Mode::Plan {
+            return;
+        }
+        for call in calls {
+            if self.is_mutating(&call.name) {
+                out.event(decided(call, Decision::Denied, DecidedBy::Rule, Some(PLAN)));
+                self.turn.refused.insert(call.id.clone(), PLAN.to_owned());
+            }
+        }
+    }
+
+    /// Returns true if a person must approve the call.
+    pub(super) fn needs_approval(&self, call: &Call) -> bool {
+        self.config.mode == Mode::Approve
+            && self.is_mutating(&call.name)
+            && !self.turn.approved.contains(&call.id)
+    }
+
+    /// Returns the outcome if the turn needs input from a person, once its tools are done.
+    pub(super) fn needs_input(&mut self) -> Option<Outcome> {
+        let mut needs = std::mem::take(&mut self.turn.questions);
+        if self.pending.is_empty() {
+            let hint = "Send the answer as the next message.";
+            return (!needs.is_empty()).then(|| {
+                blame::ending(Cause::NeedsInput, &needs.join("\n"), "question").hint(hint)
+            });
+        }
+        let names: Vec<&str> = self.pending.iter().map(|call| call.name.as_str()).collect();
+        needs.push(format!(
+            "These calls are waiting for approval: {}.",
+            names.join(", ")
+        ));
+        let hint = "Answer \"approve\" to run them, or say what to do instead.";
+        Some(blame::ending(Cause::NeedsInput, &needs.join("\n"), "approval").hint(hint))
+    }
+
+    /// Handles a person's answer to an approval request. Returns true if the calls are made.
+    pub(super) fn approved(&mut self, answer: &str, out: &mut Outbox) -> bool {
+        let mut calls = std::mem::take(&mut self.pending);
+        let reply = answer.trim().trim_end_matches(['.', '!']).to_lowercase();
+        if calls.is_empty() || !["approve", "approved", "yes", "y", "ok", "allow"].contains(&&*reply)
+        {
+            return false;
+        }
+        self.name(&mut calls);
+        self.keep("", &calls);
+        for call in &calls {
+            out.event(called(call));
+            out.event(decided(call, Decision::Allowed, DecidedBy::Person, None));
+        }
+        self.turn
+            .approved
+            .extend(calls.iter().map(|call| call.id.clone()));
+        self.permitted(calls, out);
+        true
+    }
+}
+
+/// Converts a call to its event.
+pub(super) fn called(call: &Call) -> ToolCall {
+    let input = call
+        .input()
+        .unwrap_or_else(|_| RawJson::string(&call.arguments));
+    ToolCall {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        input,
+        parent: None,
+    }
+}
+
+/// Builds the event for a decision made without the session.
+fn decided(call: &Call, decision: Decision, by: DecidedBy, why: Option<&str>) -> Permission {
+    Permission {
+        id: call.id.clone(),
+        tool: call.name.clone(),
+        kind: None,
+        input: call.input().ok(),
+        decision,
+        by,
+        message: why.map(str::to_owned),
+    }
+}
+
+/// Returns true if another attempt can help. An agent that used its own tools has broken its
+/// contract and may do so again.
+fn can_retry(outcome: &Outcome) -> bool {
+    let native = outcome
+        .detail
+        .as_ref()
+        .and_then(|detail| detail.native.as_deref());
+    native != Some("own_tool")
+        && matches!(
+            outcome.cause,
+            Cause::Protocol
+                | Cause::AgentDied
+                | Cause::ServerError
+                | Cause::Network
+                | Cause::WallLimit
+                | Cause::IdleLimit
+                | Cause::StartupLimit
+                | Cause::OutputLimit
+        )
+}
