@@ -45,6 +45,7 @@ pub mod config;
 mod host;
 mod inner;
 pub mod looping;
+pub mod memory;
 mod mock;
 mod model;
 mod probe;

@@ -47,9 +47,8 @@ fn flood(total: u64, line: u64, reads: Reads) {
     assert!(child.wait().unwrap().success());
     assert!(came > total / 100 * 95, "{came} bytes arrived");
     assert!(String::from_utf8_lossy(&last).contains("\"cause\":\"completed\""));
-    // The allocator keeps buffers of long lines for a while after they were freed.
-    let freed = if line > 1024 * 1024 { 8 * line / 1024 } else { 0 };
-    assert!(peak > 0 && peak < MOST_KIB + freed, "{line} bytes per line, {reads:?}: peak of {peak} KiB");
+    println!("{line} bytes per line, {reads:?}: peak of {peak} KiB");
+    assert!(peak > 0 && peak < MOST_KIB, "{line} bytes per line, {reads:?}: peak of {peak} KiB");
 }
 
 // S4-34, S4-40: a flood of output, stored and printed, and the memory of the program stays under 50 MB. Lines of 4 MiB count
