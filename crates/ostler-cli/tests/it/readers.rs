@@ -50,7 +50,7 @@ fn signals_are_heard_while_nobody_reads() {
             signal(&child, *each);
             std::thread::sleep(Duration::from_millis(800));
         }
-        assert!(ends(&mut child, Duration::from_secs(10)), "{signals:?}: still there");
+        assert!(ends(&mut child, PATIENCE), "{signals:?}: still there");
         assert_eq!(child.wait().unwrap().code(), Some(code), "{signals:?}");
         assert!(!alive(agent), "{signals:?}: the agent is still there");
     }
@@ -66,7 +66,7 @@ fn a_signal_after_the_end_does_not_wait_for_the_reader() {
     std::thread::sleep(Duration::from_secs(1));
     assert!(child.try_wait().unwrap().is_none(), "the pipe is too small for all of it");
     signal(&child, Signal::TERM);
-    assert!(ends(&mut child, Duration::from_secs(5)), "still there");
+    assert!(ends(&mut child, PATIENCE), "still there");
     assert_eq!(child.wait().unwrap().code(), Some(0), "the run itself went well");
 }
 
@@ -74,15 +74,15 @@ fn a_signal_after_the_end_does_not_wait_for_the_reader() {
 #[test]
 fn an_ignored_hangup_stays_ignored() {
     let rig = Rig::new();
-    let script = "pid-file agent\nread-user\ninit\nsleep 1500\nresult done\nread-until-eof";
+    let script = "read-user\ninit\npid-file working\nwait-file go\nresult done\nread-until-eof";
     let run = rig.fake_run(script, &["--grace", "200ms", "--output", "text", "hi"]);
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(run.get_program()).args(run.get_args());
     shell.env_clear().env("PATH", "/usr/bin:/bin").env("HOME", rig.dir()).current_dir(rig.dir());
     let child = shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    rig.number("agent");
-    std::thread::sleep(Duration::from_millis(300));
+    rig.number("working");
     signal(&child, Signal::HUP);
+    std::fs::write(rig.path("go"), "").unwrap();
     let done = collect(child);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "done\n"), "{}", done.stderr);
 }
@@ -90,9 +90,8 @@ fn an_ignored_hangup_stays_ignored() {
 #[test]
 fn a_hangup_that_is_not_ignored_stops() {
     let rig = Rig::new();
-    let child = rig.fake_run("pid-file agent\nread-user\ninit\nhang", &["--grace", "200ms", "hi"]).spawn().unwrap();
-    rig.number("agent");
-    std::thread::sleep(Duration::from_millis(300));
+    let child = rig.fake_run("read-user\ninit\npid-file working\nhang", &["--grace", "200ms", "hi"]).spawn().unwrap();
+    rig.number("working");
     signal(&child, Signal::HUP);
     assert_eq!(collect(child).code, Some(143));
 }

@@ -9,13 +9,16 @@ use ostler::event::What;
 use ostler::{AfterTurn, Event, Known, Log, LogError, Opening};
 use ostler_core::log::{Appending, Entry};
 
-use crate::rig::{PATH, Rig, host, read_until, until};
+use crate::rig::{LONG, PATH, Rig, host, read_until, until};
 
 #[derive(Default)]
 struct Inner {
     entries: Mutex<Vec<Entry>>,
     panics: AtomicBool,
-    slow_end: Option<Duration>,
+    /// Whether the last append waits for `release`, and whether it has begun.
+    holds_end: bool,
+    holding: AtomicBool,
+    release: tokio::sync::Notify,
     breaks_after: Option<usize>,
     breaks_at_end: bool,
     appends: AtomicUsize,
@@ -31,8 +34,9 @@ impl Log for Stub {
         Box::pin(async move {
             assert!(!log.panics.load(Ordering::Relaxed), "the log panics");
             let end = entries.iter().any(|e| matches!(e.event.what, What::Ended(_)));
-            if let (Some(d), true) = (log.slow_end, end) {
-                tokio::time::sleep(d).await;
+            if log.holds_end && end {
+                log.holding.store(true, Ordering::Relaxed);
+                log.release.notified().await;
             }
             if log.breaks_at_end && end {
                 return Err(LogError("disk full".into()));
@@ -99,23 +103,20 @@ async fn a_message_after_a_stop_at_the_start_is_not_lost() {
 // Once the session has ended nothing is accepted, however slow its log is.
 #[tokio::test]
 async fn a_message_while_the_last_events_are_kept_is_an_error() {
-    let mut rig = Rig::new("read-user\ninit\ntext one\nresult one\nread-until-eof");
-    rig.spec.after_turn = AfterTurn::Wait;
-    let log = Stub(Arc::new(Inner { slow_end: Some(Duration::from_secs(2)), ..Inner::default() }));
-    rig.host = rig.host.kept_by(Arc::new(log));
     for asleep in [false, true] {
         let mut rig = Rig::new(if asleep { GONE } else { "read-user\ninit\ntext one\nresult one\nread-until-eof" });
         rig.spec.after_turn = AfterTurn::Wait;
-        let log = Stub(Arc::new(Inner { slow_end: Some(Duration::from_secs(2)), ..Inner::default() }));
-        rig.host = rig.host.kept_by(Arc::new(log));
+        let log = Stub(Arc::new(Inner { holds_end: true, ..Inner::default() }));
+        rig.host = rig.host.kept_by(Arc::new(log.clone()));
         let mut session = rig.start();
         read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await;
         if asleep {
             until("gone", || session.pid().is_none()).await;
         }
         session.stop();
-        tokio::time::sleep(Duration::from_millis(1000)).await;
+        until("the last events are on their way into the log", || log.0.holding.load(Ordering::Relaxed)).await;
         let sent = session.send("lost?");
+        log.0.release.notify_one();
         let mut events = Vec::new();
         while let Some(event) = session.next().await {
             events.push(event);
@@ -132,7 +133,7 @@ async fn a_log_that_panics_leaves_no_reader_waiting() {
     log.0.panics.store(true, Ordering::Relaxed);
     rig.host = rig.host.kept_by(Arc::new(log));
     let mut session = rig.start();
-    let run = tokio::time::timeout(Duration::from_secs(10), session.wait()).await;
+    let run = tokio::time::timeout(LONG, session.wait()).await;
     assert!(run.is_ok(), "Session::wait hangs for ever");
 }
 
@@ -148,7 +149,7 @@ fn a_runtime_that_goes_leaves_no_reader_waiting() {
     });
     first.shutdown_timeout(Duration::from_secs(5));
     let second = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let run = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), session.wait()).await });
+    let run = second.block_on(async { tokio::time::timeout(LONG, session.wait()).await });
     assert!(run.is_ok(), "Session::wait hangs for ever");
 }
 
@@ -161,7 +162,7 @@ async fn without_a_place_for_old_events_the_agent_waits_for_its_reader() {
     tokio::time::sleep(Duration::from_millis(1000)).await;
     let (mut n, mut last, mut ended) = (0u64, 0, false);
     loop {
-        match tokio::time::timeout(Duration::from_secs(15), session.next()).await {
+        match tokio::time::timeout(LONG, session.next()).await {
             Err(_) => break,
             Ok(None) => {
                 ended = true;
@@ -225,12 +226,12 @@ async fn the_last_append_that_fails_is_told() {
 // The agent dies before it got a message for its turn.
 #[tokio::test]
 async fn a_steered_message_that_the_agent_never_got_is_named() {
-    let mut rig = Rig::new("read-user\nsleep 700\ndie-by 9");
+    let mut rig = Rig::new("read-user\nwait-file $DIR/go\ndie-by 9");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
     let mut events = read_until(&mut session, |what| matches!(what, What::TurnStarted(_))).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
     session.send_when("steer me", ostler::WhenBusy::Steer).unwrap();
+    std::fs::write(rig.path("go"), "").unwrap();
     events.extend(read_until(&mut session, |what| matches!(what, What::TurnEnded(_))).await);
     session.stop();
     while let Some(event) = session.next().await {

@@ -204,9 +204,7 @@ async fn an_interrupt_says_whether_it_was_acknowledged() {
 async fn a_session_can_begin_without_a_message() {
     let mut rig = Rig::new("read-user\ninit\ntext hi\nresult hi\nread-until-eof");
     (rig.spec.prompt, rig.spec.after_turn) = (String::new(), AfterTurn::Wait);
-    rig.spec.limits.startup = Some(std::time::Duration::from_millis(300));
     let mut session = rig.start();
-    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     session.send("hello").unwrap();
     let read = read_until(&mut session, turn_ended).await;
     session.stop();
@@ -218,13 +216,15 @@ async fn a_session_can_begin_without_a_message() {
 #[tokio::test]
 async fn a_message_in_a_turn_is_queued_or_refused() {
     let mut rig = Rig::new(
-        "read-user\ninit\ntext one\nsleep 300\nresult one\nread-user\ninit\ntext two\nresult two\nread-until-eof",
+        "read-user\ninit\ntext one\nwait-file $DIR/go\nresult one\nread-user\ninit\ntext two\nresult two\nread-until-eof",
     );
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
     let mut read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
-    session.send_when("not now", WhenBusy::Refuse).unwrap();
     session.send_when("later", WhenBusy::Queue).unwrap();
+    session.send_when("not now", WhenBusy::Refuse).unwrap();
+    read.extend(read_until(&mut session, |what| matches!(what, What::Refused(_))).await);
+    std::fs::write(rig.path("go"), "").unwrap(); // both were heard within the turn
     read.extend(read_until(&mut session, turn_ended).await);
     read.extend(read_until(&mut session, turn_ended).await);
     session.stop();

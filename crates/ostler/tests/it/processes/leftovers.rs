@@ -1,13 +1,11 @@
 //! Nothing is left behind, whichever way a session ends and wherever its processes went.
 
-use std::time::Duration;
-
 use ostler::event::What;
 use ostler::{AfterTurn, Cause};
 use ostler_testkit::processes;
 use tokio::runtime::Builder;
 
-use crate::rig::{Rig, assert_nothing_left, finish, finish_after, left, read_until, until};
+use crate::rig::{LONG, Rig, assert_nothing_left, finish, finish_after, left, read_until, until};
 
 /// An agent that answers, starts `offspring`, and waits for the end of its input.
 fn answering(offspring: &str) -> Rig {
@@ -48,7 +46,7 @@ async fn the_group_ends_after_its_leader_died() {
     let seen = rig.run().await;
     assert_eq!(seen.turn().outcome.cause, Cause::AgentDied);
     for pid in ["child", "holder", "unmarked"] {
-        assert!(processes::wait_until(Duration::from_secs(2), || !processes::alive(rig.pid(pid))), "{pid} is left");
+        assert!(processes::wait_until(LONG, || !processes::alive(rig.pid(pid))), "{pid} is left");
     }
 }
 
@@ -91,7 +89,7 @@ async fn an_agent_behind_a_launcher_works() {
 // P1: the shortest way to the end leaves nothing either.
 #[tokio::test]
 async fn a_kill_ends_everything_at_once() {
-    let rig = Rig::new("ignore-sigterm\nread\ninit\nspawn-child\nspawn-setsid\ntext working\nhang");
+    let rig = Rig::new("ignore-sigterm\nread\ninit\nspawn-child\nspawn-setsid\ntext working\nhang").grace_ms(60_000);
     let mut session = rig.start();
     let read = read_until(&mut session, |what| matches!(what, What::Text(_))).await;
     assert_eq!(left(session.id()).len(), 3);

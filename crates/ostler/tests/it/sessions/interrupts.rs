@@ -12,7 +12,7 @@ use ostler_testkit::scenario::{Subject, Task};
 
 use super::{Live, Scene, is_text};
 use crate::conformance::tells;
-use crate::rig::{Seen, until};
+use crate::rig::{LONG, Seen, until};
 
 /// A model that answers the first message so, and the second with a word. What was interrupted and what follows may reach
 /// the model as one message, so the second is looked for first.
@@ -54,7 +54,7 @@ pub(crate) async fn in_a_command(subject: &'static Subject) {
     scene.file("running").await;
     assert_ne!(scene.running("sleep 60"), [0; 0]);
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
-    let gone = wait_until(Duration::from_secs(5), || scene.running("sleep 60").is_empty());
+    let gone = wait_until(LONG, || scene.running("sleep 60").is_empty());
     assert!(gone, "it still runs: {:?}", scene.place.left());
     goes_on(live, &scene).await;
 }
@@ -105,6 +105,7 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
         let mut scene = Scene::new(subject, first(answer), &Task::new("the first"));
         scene.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
         scene.spec.asks = Asks::Somebody;
+        scene.spec.limits.grace = LONG;
         scene.host = scene.host.with_tool(ostler::tool("endless", "Never ends.", |_: Nothing| async {
             std::future::pending::<()>().await;
             Ok(String::new())
@@ -125,7 +126,7 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
         assert_eq!(seen.outcome().cause, Cause::Stopped, "{:?}", seen.outcome());
         let took = began.elapsed();
         let when = || seen.0.iter().map(|event| (event.at, event.what.word())).collect::<Vec<_>>();
-        assert!(took < Duration::from_secs(4), "it took {took:?}: {:#?}", when());
+        assert!(took < LONG, "it took {took:?}: {:#?}", when());
         assert!(!scene.place.work().join("made").exists());
     }
 }
