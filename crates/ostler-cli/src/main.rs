@@ -30,6 +30,7 @@ use crate::args::{Cli, Verb};
 use crate::fault::Fault;
 
 fn main() -> ExitCode {
+    ostler::memory::return_large_buffers();
     #[cfg(unix)]
     if let Some(code) = hidden_role() {
         return code;

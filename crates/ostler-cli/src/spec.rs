@@ -1,4 +1,4 @@
-//! From the command line to what the library starts: the choice of the agent and its spec, the same for every verb.
+//! Choice of the agent and its spec from the command line, shared by all verbs.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,17 +15,17 @@ use crate::fault::Fault;
 use crate::trust::Project;
 use crate::{config, environment, output, policy};
 
-/// The agent that `ostler loop` is. It is no agent of `ostler run`: it has no model of its own.
+/// Agent name of `ostler loop`. `ostler run` cannot use it, because it has no model.
 pub(crate) const LOOP: &str = "loop";
 
-/// The directory to work in.
+/// Returns the absolute working directory.
 pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, Fault> {
     let here = environment::directory()
-        .map_err(|e| Fault::usage(format!("this directory cannot be used: {e}")))?;
+        .map_err(|e| Fault::usage(format!("cannot use the current directory: {e}")))?;
     Ok(given.map_or_else(|| here.clone(), |dir| here.join(dir)))
 }
 
-/// Agents with a page of their own; the others speak ACP, and share one.
+/// Agents with their own documentation page; all others speak ACP and share one.
 const AGENT_PAGES: [&str; 8] = [
     "claude",
     "codex",
@@ -37,7 +37,7 @@ const AGENT_PAGES: [&str; 8] = [
     "scripted",
 ];
 
-/// The page about an agent.
+/// Returns the documentation page of an agent.
 pub(crate) fn docs_page(agent: &dyn Agent) -> String {
     let name = AGENT_PAGES
         .iter()
@@ -46,23 +46,24 @@ pub(crate) fn docs_page(agent: &dyn Agent) -> String {
     format!("docs/agents/{name}.md")
 }
 
-/// What an agent says of a spec that is wrong.
+/// Converts a spec error into a usage error.
 pub(crate) fn spec_fault(error: &SpecError, agent: &dyn Agent, verb: &str) -> Fault {
     let hint = format!(
-        "`ostler {verb} --help` and {} list the settings.",
+        "see `ostler {verb} --help` and {} for the settings",
         docs_page(agent)
     );
     Fault::usage(error.to_string()).hint(hint)
 }
 
-/// The agent to start, and the name it goes by: its own, or another that a file gives it.
+/// The agent to start, and the name it was chosen by: its own or a configured one.
 #[derive(Clone)]
 pub(crate) struct ChosenAgent {
     pub(crate) name: String,
     pub(crate) agent: Arc<dyn Agent>,
 }
 
-/// The agent that was named, or the one that is there. A played one only where somebody looks on (`has_viewer`).
+/// Returns the requested agent, or the first usable one. The scripted agent is chosen only if a
+/// user follows the run (`has_viewer`).
 pub(crate) async fn choose(
     config: &Config,
     args: &StartArgs,
@@ -78,13 +79,14 @@ pub(crate) async fn choose(
     if !chosen.agent.plays() {
         return Ok(chosen);
     }
-    // A person is shown what Ostler does. A script that asked for an answer, and whoever asked an agent for something,
-    // must not take a played one for it: the first real agent then says that it is missing.
+    // A user who tries Ostler sees what it does. A script, or a request with agent-specific flags,
+    // must not mistake a scripted answer for a real one: it gets the first real agent, which
+    // reports that it is not installed.
     if args.is_for_any_agent() && has_viewer {
         output::tell(
-            "No coding agent was found on this machine: the built-in agent `scripted` plays a script instead.",
+            "No coding agent found. The built-in agent `scripted` plays a demo instead.",
         );
-        output::tell("`ostler doctor` says how to install one.\n");
+        output::tell("Run `ostler doctor` to see how to install one.\n");
         return Ok(chosen);
     }
     Ok(config
@@ -94,13 +96,13 @@ pub(crate) async fn choose(
         .map_or(chosen, |agent| ChosenAgent::unaliased(agent.clone())))
 }
 
-/// The agent that a file or the environment names.
+/// Returns the agent configured by a file or the environment.
 pub(crate) fn configured(config: &Config) -> Option<Result<ChosenAgent, Fault>> {
     let entry = config.default_agent()?;
     Some(find_agent(config, entry.value.text()).map_err(|fault| fault.with_origin(&entry.from)))
 }
 
-/// The first agent that is there and ready; one that plays a script when there is none.
+/// Returns the first agent that is installed and ready, or the scripted agent if there is none.
 pub(crate) async fn first_usable(config: &Config, host: &Host) -> Result<ChosenAgent, Fault> {
     let agent = config
         .agents()
@@ -108,7 +110,7 @@ pub(crate) async fn first_usable(config: &Config, host: &Host) -> Result<ChosenA
         .await;
     agent
         .map(ChosenAgent::unaliased)
-        .ok_or_else(|| Fault::internal("no agent is known"))
+        .ok_or_else(|| Fault::internal("no agents are registered"))
 }
 
 impl ChosenAgent {
@@ -120,13 +122,14 @@ impl ChosenAgent {
     }
 }
 
-/// The language that is spoken with an agent that is started like this.
+/// Returns the dialect for an agent started with this spec.
 pub(crate) fn dialect_for(agent: &dyn Agent, spec: &Spec) -> &'static dyn Dialect {
     let dialect = agent.dialect();
     dialect.select_transport(spec).unwrap_or(dialect)
 }
 
-/// The same before there is a spec: by what was typed and what the files say. What is wrong with that is said later.
+/// Returns the probable dialect before there is a spec, from flags and files. Errors are reported
+/// later.
 pub(crate) fn likely_dialect(
     args: &StartArgs,
     config: &Config,
@@ -143,30 +146,30 @@ pub(crate) fn likely_dialect(
     dialect_for(&*chosen.agent, &spec)
 }
 
-/// A spec to probe an agent with: what the files say of it, as far as it can be had.
+/// Returns the spec to probe an agent with, from the configuration files.
 pub(crate) fn probe_spec(config: &Config, name: &str) -> Spec {
     let mut spec = Spec::default();
     if let Some(defaults) = config.defaults(name) {
-        let _ = defaults.fill(&mut spec, &lookup); // the run says what is wrong
+        let _ = defaults.fill(&mut spec, &lookup); // the run reports errors
     }
     spec
 }
 
-/// A variable of the caller's, for a file that refers to it.
+/// Returns an environment variable that a file refers to.
 pub(crate) fn lookup(name: &str) -> Option<String> {
     environment::variable(name)?.into_string().ok()
 }
 
-/// The agent of that name, or an error that lists those there are.
+/// Returns the agent with this name, or an error that lists all names.
 pub(crate) fn find_agent(config: &Config, name: &str) -> Result<ChosenAgent, Fault> {
     let agent = config.agent(name).ok_or_else(|| {
         if name == LOOP {
-            return Fault::usage("the agent loop is a verb of its own")
-                .hint("ostler loop \"…\"; ostler loop --help");
+            return Fault::usage("`loop` is a command, not an agent")
+                .hint("run `ostler loop \"…\"`");
         }
         let (names, fault) = (
             config.names(),
-            Fault::usage(format!("there is no agent {name:?}")),
+            Fault::usage(format!("unknown agent {name:?}")),
         );
         let near = nearest(name, &names);
         let meant = if near.is_empty() {
@@ -182,31 +185,31 @@ pub(crate) fn find_agent(config: &Config, name: &str) -> Result<ChosenAgent, Fau
     })
 }
 
-/// What differs from one use of an agent to another.
+/// How a verb launches an agent.
 #[derive(Debug, Default)]
 pub(crate) struct LaunchContext {
     pub(crate) prompt: String,
     pub(crate) dir: PathBuf,
-    /// The project in that directory.
+    /// The project in the working directory.
     pub(crate) project: Project,
-    /// A person or a program that follows along wants text as it is written; the others want the answer only.
+    /// Whether text is streamed; otherwise only the final answer is used.
     pub(crate) streaming: bool,
     pub(crate) after_turn: AfterTurn,
     pub(crate) attendance: Attendance,
-    /// Whether the model is chosen already, so that the environment's is not asked for.
+    /// Whether the model is already chosen, so that the environment variable is ignored.
     pub(crate) has_model: bool,
 }
 
-/// What was typed, before an agent's own defaults.
+/// The spec from the command line, before an agent's configured defaults.
 #[derive(Debug)]
 pub(crate) struct RequestedSpec {
     pub(crate) spec: Spec,
     streaming: bool,
-    /// Whether rules hold that the workspace's own settings of an agent would go round.
+    /// Whether a policy applies that project settings of the agent could bypass.
     has_policy: bool,
 }
 
-/// Puts together what was typed.
+/// Builds the spec from the command line.
 pub(crate) fn build(
     args: StartArgs,
     config: &Config,
@@ -275,7 +278,7 @@ pub(crate) fn build(
     })
 }
 
-/// The limits: those of the files, and over them those of the flags.
+/// Returns the limits from the files, overridden by the flags.
 fn merged_limits(args: &LimitArgs, usual: &Limits) -> Limits {
     let flag_or = |flag: Option<Time>, usual| flag.map_or(usual, |time| time.0);
     Limits {
@@ -299,14 +302,15 @@ fn merged_limits(args: &LimitArgs, usual: &Limits) -> Limits {
 }
 
 impl RequestedSpec {
-    /// The same as [`RequestedSpec::spec`], and what there is to say about it is told.
+    /// Returns the result of [`RequestedSpec::spec`] and prints its warnings.
     pub(crate) fn resolve(&self, config: &Config, chosen: &ChosenAgent) -> Result<Spec, Fault> {
         let (spec, remarks) = self.spec(config, chosen)?;
         remarks.iter().for_each(|remark| output::tell(remark));
         Ok(spec)
     }
 
-    /// The spec for an agent: what was typed, and beneath it what the files say of the agent; and what to say about it.
+    /// Returns the spec for an agent, with its configured defaults filled in, and warnings for the
+    /// user.
     pub(crate) fn spec(
         &self,
         config: &Config,
@@ -331,22 +335,22 @@ impl RequestedSpec {
     }
 }
 
-/// Puts beneath a spec what the files say of an agent, and gives what there is to say about it.
+/// Fills in an agent's configured defaults, and returns warnings for the user.
 pub(crate) fn fill_defaults(
     defaults: &Defaults<'_>,
     spec: &mut Spec,
 ) -> Result<Vec<String>, Fault> {
     defaults.fill(spec, &lookup).map_err(|error| {
         Fault::usage(error.to_string())
-            .hint("set it, or give the agent's variable with --env NAME=VALUE")
+            .hint("set it, or pass the agent's variable with `--env NAME=VALUE`")
     })
 }
 
-/// Where an agent's settings of a project are, for a word about them.
+/// Paths of project settings of agents, to name them in a warning.
 const PROJECT_SETTINGS: [&str; 3] = [".claude", ".mcp.json", "CLAUDE.md"];
 
-/// Whoever sets rules does not want a repository to go round them: its own settings of the agent can start programs (hooks,
-/// MCP servers) that no rule sees.
+/// Disables project settings of the agent when a policy applies. They can start programs (hooks,
+/// MCP servers) that no rule covers.
 fn leave_out_project_settings(
     agent: &dyn Agent,
     settings: &mut Settings,
@@ -366,8 +370,9 @@ fn leave_out_project_settings(
         .collect();
     (!there.is_empty()).then(|| {
         format!(
-            "Under a policy the workspace's own settings of the agent ({}) are left out: they can start programs that no rule sees. \
-             --trust-project takes them; so does trusted_projects in your own policy.",
+            "The project's settings for the agent ({}) are ignored because a policy applies: they can \
+             start programs that no rule covers. To use them, pass `--trust-project` or add the project \
+             to `trusted_projects` in your policy.",
             there.join(", ")
         )
     })
@@ -382,7 +387,7 @@ fn sandbox(kind: Option<SandboxKind>) -> Sandbox {
     }
 }
 
-/// Puts the agent's settings under their keys.
+/// Stores the agent settings under their keys.
 fn collect_settings(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
     let single = [
         (keys::MODEL, &given.model),
@@ -409,7 +414,7 @@ fn collect_settings(given: &AgentSettings, settings: &mut Settings) -> Result<()
         }
     }
     for config in &given.mcp_config {
-        // The agent runs in another directory: a path must not depend on ours.
+        // The agent may run in another directory, so the path must be absolute.
         let config = if config.trim_start().starts_with('{') {
             config.clone()
         } else {
@@ -431,14 +436,14 @@ fn collect_settings(given: &AgentSettings, settings: &mut Settings) -> Result<()
     apply_set_flags(settings, &given.set)
 }
 
-/// What `--set` says.
+/// Applies the `--set` flags.
 pub(crate) fn apply_set_flags(settings: &mut Settings, entries: &[String]) -> Result<(), Fault> {
     let mut set: Vec<&str> = Vec::new();
     for entry in entries {
         let Some((key, value)) = entry.split_once('=') else {
             return Err(Fault::usage(format!("--set {entry}: expected KEY=VALUE")));
         };
-        // The first --set of a key replaces what Ostler chose, further ones add to it.
+        // The first `--set` of a key replaces Ostler's value, further ones add to it.
         if set.contains(&key) {
             settings.push(key, value);
         } else {
@@ -449,7 +454,7 @@ pub(crate) fn apply_set_flags(settings: &mut Settings, entries: &[String]) -> Re
     Ok(())
 }
 
-/// Tools are typed as agents' own help shows it: separated by commas or spaces, with patterns in parentheses.
+/// Splits a tool list at commas and spaces outside parentheses, as the agents' own flags do.
 fn split_tools(typed: &str) -> Vec<&str> {
     let mut depth = 0u32;
     let between = |c: char| {
@@ -464,7 +469,7 @@ fn split_tools(typed: &str) -> Vec<&str> {
         .split(between)
         .filter(|tool| !tool.is_empty())
         .collect();
-    if tools.is_empty() { vec![typed] } else { tools } // an empty text means: no tools
+    if tools.is_empty() { vec![typed] } else { tools } // an empty text means no tools
 }
 
 fn schema_text(schema: &str) -> Result<String, Fault> {
@@ -472,10 +477,10 @@ fn schema_text(schema: &str) -> Result<String, Fault> {
         return Ok(schema.to_owned());
     }
     std::fs::read_to_string(schema)
-        .map_err(|e| Fault::usage(format!("the schema {schema} cannot be read: {e}")))
+        .map_err(|e| Fault::usage(format!("cannot read the schema {schema}: {e}")))
 }
 
-/// What `--env` says.
+/// Parses the `--env` flags.
 pub(crate) fn variables(entries: &[String]) -> Result<BTreeMap<String, String>, Fault> {
     entries.iter().map(|entry| variable(entry)).collect()
 }
@@ -485,8 +490,8 @@ fn variable(entry: &str) -> Result<(String, String), Fault> {
         return Ok((name.to_owned(), value.to_owned()));
     }
     let value = environment::variable(entry).ok_or_else(|| {
-        Fault::usage(format!("--env {entry}: this variable is not set"))
-            .hint("--env NAME=VALUE sets it")
+        Fault::usage(format!("--env {entry}: the variable is not set"))
+            .hint("set it with `--env NAME=VALUE`")
     })?;
     let value = value
         .into_string()
@@ -509,7 +514,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_agent_has_a_page() {
+    fn every_agent_has_a_docs_page() {
         for agent in ostler::Agents::builtin().iter() {
             let docs_page = docs_page(&**agent);
             let file = Path::new(env!("CARGO_MANIFEST_DIR"))

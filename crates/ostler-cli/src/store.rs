@@ -1,4 +1,4 @@
-//! The store of sessions, where the environment says that it is.
+//! Access to the session store in the state directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::fault::Fault;
 use crate::spec::LOOP;
 use crate::{commands, environment, output};
 
-/// Opens the store of this user, made if need be.
+/// Opens the user's store, creating it if necessary.
 pub(crate) fn open_store() -> Result<Arc<Store>, Fault> {
     let dir = environment::state_dir().ok_or_else(|| {
-        Fault::usage("there is no place to keep sessions: HOME is not set")
-            .hint("OSTLER_STATE_DIR names a directory")
+        Fault::usage("no directory to store sessions in: HOME is not set")
+            .hint("set OSTLER_STATE_DIR to a directory")
     })?;
     Store::open(&dir)
         .map(Arc::new)
         .map_err(|error| fault(&error))
 }
 
-/// The same to look into it: a store that cannot be written can perhaps be read, and that is told.
+/// Opens the store for reading. If it is not writable, opens it read-only with a warning.
 pub(crate) fn open_store_for_reading() -> Result<Arc<Store>, Fault> {
     let fault = match open_store() {
         Ok(store) => return Ok(store),
@@ -34,45 +34,46 @@ pub(crate) fn open_store_for_reading() -> Result<Arc<Store>, Fault> {
         return Err(fault);
     };
     output::tell(&format!(
-        "The sessions can only be read: {}",
+        "warning: sessions are read-only: {}",
         fault.outcome().message
     ));
     Ok(Arc::new(store))
 }
 
-/// The same for people.
+/// Converts a store error into one for the user.
 pub(crate) fn fault(error: &StoreError) -> Fault {
     match error {
-        StoreError::Ambiguous { .. } => Fault::usage(error.to_string()).hint("give more of the id"),
+        StoreError::Ambiguous { .. } => Fault::usage(error.to_string()).hint("use a longer prefix of the id"),
         StoreError::Running { pid, .. } => {
             Fault::usage(error.to_string()).hint(format!("stop process {pid} first"))
         }
         StoreError::Unusable { .. } => {
-            Fault::internal(error).hint("OSTLER_STATE_DIR names another directory")
+            Fault::internal(error).hint("set OSTLER_STATE_DIR to another directory")
         }
         _ => Fault::internal(error),
     }
 }
 
-/// The surroundings in which a session is kept, and the store that keeps it; none when it is not to be kept, or cannot be.
+/// The host for a session, and the store it is saved to; `None` if the session is not stored.
 pub(crate) struct SessionStorage {
     pub(crate) host: Host,
     pub(crate) store: Option<Arc<Store>>,
 }
 
-/// Makes ready to keep a session. A store that cannot be opened is told, and the run goes on without it.
+/// Prepares storing of a session. If the store cannot be opened, prints a warning and continues
+/// without it.
 pub(crate) fn prepare_storage(
     args: &mut StartArgs,
     dir: &Path,
     config: &Config,
 ) -> Result<SessionStorage, Fault> {
     let host = environment::host().with_commands(commands::choice(&args.commands)?);
-    // Whoever wants nothing kept gets no directory and no database either.
+    // With `--no-store`, neither the directory nor the database is created.
     let store = match (!args.no_store).then(open_store).transpose() {
         Ok(store) => store,
         Err(fault) => {
             output::tell(&format!(
-                "This session is not kept: {}",
+                "warning: the session is not stored: {}",
                 fault.outcome().message
             ));
             None
@@ -91,44 +92,44 @@ pub(crate) fn prepare_storage(
     Ok(SessionStorage { host, store })
 }
 
-/// Returns the agent of a session to resume, unless the one that would be used anyway is the same. An id that Ostler does not
-/// know is not tried with any agent: the agent it belongs to has to be named.
+/// Returns the agent of a session to resume, or `None` if the default agent is the same. An unknown
+/// id is an error: for a session that only the agent knows, the agent must be named.
 fn agent_of(store: &Store, id: &str, config: &Config) -> Result<Option<String>, Fault> {
     let row = store.look_up(id).map_err(|error| fault(&error))?.ok_or_else(|| {
-        Fault::usage(format!("there is no session {}", output::name(id))).hint(
-            "`ostler sessions --all` lists them; to resume a session that only the agent knows, name it with `--agent`",
+        Fault::usage(format!("no session {}", output::name(id))).hint(
+            "run `ostler sessions --all` to list sessions; if only the agent knows the session, add `--agent NAME`",
         )
     })?;
-    // A configured name may stand for the same agent, with settings of its own.
+    // A configured name may refer to the same agent with different settings.
     let usual = config
         .default_agent()
         .and_then(|entry| config.agent(entry.value.text()));
     Ok(Some(row.agent).filter(|own| usual.is_none_or(|agent| agent.name() != own)))
 }
 
-/// Returns the session that an id means, or an error that says how to find it.
+/// Returns the session with this id or prefix, or an error with a hint.
 pub(crate) fn resolve(store: &Store, id: &str) -> Result<SessionRow, Fault> {
     store
         .look_up(id)
         .map_err(|error| fault(&error))?
         .ok_or_else(|| {
-            Fault::usage(format!("there is no session {}", output::name(id)))
-                .hint("`ostler sessions --all` lists them; any unambiguous prefix of an id will do")
+            Fault::usage(format!("no session {}", output::name(id)))
+                .hint("run `ostler sessions --all` to list sessions; a unique prefix of an id is enough")
         })
 }
 
-/// Among how many of the newest sessions one is looked for that can be gone on with.
+/// Number of recent sessions to search for one that can be resumed.
 const RECENT: usize = 100;
 
-/// The latest session of a directory is the one to go on with.
+/// Selects the latest session of a directory to resume.
 fn resume_latest(
     args: &mut StartArgs,
     dir: &Path,
     (store, config): (Option<&Store>, &Config),
 ) -> Result<(), Fault> {
-    let kept = store.ok_or_else(|| Fault::usage("no sessions are kept here"))?;
+    let store = store.ok_or_else(|| Fault::usage("sessions are not stored"))?;
     let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
-    // Sessions are kept under the agent's own name.
+    // Sessions are stored under the agent's own name.
     let own = |name: &String| {
         config
             .agent(name)
@@ -140,11 +141,11 @@ fn resume_latest(
         limit: Some(RECENT),
         ..Filter::default()
     };
-    let mut rows = kept
+    let mut rows = store
         .sessions(&filter)
         .map_err(|error| fault(&error))?
         .into_iter();
-    // One whose agent never said how its session is called holds nothing that could be gone on with.
+    // A session whose agent never reported an id cannot be resumed.
     let row = rows.find(|row| {
         let from_events = match config.agents().get(&row.agent) {
             Some(agent) => agent.dialect().resumes_from_events(),
@@ -153,8 +154,8 @@ fn resume_latest(
         row.native_session.is_some() || from_events
     });
     let row = row.ok_or_else(|| {
-        Fault::usage("there is no earlier session of this directory")
-            .hint("`ostler sessions` lists those there are")
+        Fault::usage("no session to resume in this directory")
+            .hint("run `ostler sessions` to list all sessions")
     })?;
     args.agent.get_or_insert(row.agent);
     args.agent_settings.resume = Some(row.session);

@@ -1,4 +1,4 @@
-//! What to type instead, for a command line that cannot be read.
+//! Suggestions for invalid command lines.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use ostler::{Agent, Agents};
 use crate::args::Cli;
 use crate::environment;
 
-/// Adds to an error what helps with it.
+/// Adds suggestions to a clap error.
 pub(crate) fn add(error: &mut clap::Error) {
     let words: Vec<String> = environment::args()
         .skip(1)
@@ -19,7 +19,7 @@ pub(crate) fn add(error: &mut clap::Error) {
         .collect();
     match error.kind() {
         ErrorKind::InvalidSubcommand => add_verbs(error, &words),
-        // What clap says there (`use '-- …'`) hands the words to the agent.
+        // Clap's own suggestion (`use '-- …'`) would pass the words to the agent.
         ErrorKind::UnknownArgument if words.first().is_some_and(|verb| verb == "run") => {
             add_flags(error)
         }
@@ -27,7 +27,8 @@ pub(crate) fn add(error: &mut clap::Error) {
     }
 }
 
-/// The verb that was meant. Clap compares in a way that misses swapped letters and finds words that are not alike.
+/// Suggests similar verbs. Clap's own comparison misses swapped letters and suggests unrelated
+/// words.
 fn add_verbs(error: &mut clap::Error, words: &[String]) {
     let typed = text(error, ContextKind::InvalidSubcommand);
     error.remove(ContextKind::SuggestedSubcommand);
@@ -51,11 +52,11 @@ fn verb_tip(typed: &str, words: &[String]) -> Option<String> {
         .flat_map(|verb| verb.get_name_and_visible_aliases())
         .collect();
     let mut near: Vec<&str> = nearest(typed, &verbs);
-    // A verb and its alias are one offer.
+    // A verb and its alias count as one suggestion.
     near.dedup_by_key(|word| command.find_subcommand(*word).map(clap::Command::get_name));
     match near[..] {
         [] if path == "ostler" && typed.contains(char::is_whitespace) => Some(format!(
-            "a task for an agent goes behind `run`: ostler run {typed:?}"
+            "to run a task, use `ostler run {typed:?}`"
         )),
         [] => None,
         ref near => {
@@ -65,12 +66,12 @@ fn verb_tip(typed: &str, words: &[String]) -> Option<String> {
     }
 }
 
-/// Help with an unknown flag of `ostler run`.
+/// Adds suggestions for an unknown flag of `ostler run`.
 fn add_flags(error: &mut clap::Error) {
     let flag = text(error, ContextKind::InvalidArg);
     let (key, owner) = setting(&flag);
     if owner.is_some() {
-        error.remove(ContextKind::SuggestedArg); // it is no misspelt flag
+        error.remove(ContextKind::SuggestedArg); // not a misspelled flag
     }
     let tips: Vec<StyledStr> = tips(&flag, &key, owner.as_deref())
         .into_iter()
@@ -86,7 +87,7 @@ fn text(error: &clap::Error, kind: ContextKind) -> String {
     }
 }
 
-/// The setting that a flag looks like, and the agent that has it.
+/// Returns the setting that a flag resembles, and the agent that has it.
 fn setting(flag: &str) -> (String, Option<Arc<dyn Agent>>) {
     let name = flag
         .trim_start_matches('-')
@@ -104,13 +105,13 @@ fn setting(flag: &str) -> (String, Option<Arc<dyn Agent>>) {
 fn tips(flag: &str, key: &str, owner: Option<&dyn Agent>) -> Vec<String> {
     match owner {
         Some(agent) => vec![format!(
-            "{key} is a setting of {}: --set {key}=VALUE",
+            "{key} is a setting of {}: use `--set {key}=VALUE`",
             agent.name()
         )],
         None if flag.starts_with('-') => vec![
-            "a task that begins with a dash goes with --prompt TEXT".into(),
-            "a setting of the agent's own goes with --set KEY=VALUE".into(),
+            "to pass a task that begins with a dash, use `--prompt TEXT`".into(),
+            "to pass a setting of the agent, use `--set KEY=VALUE`".into(),
         ],
-        None => vec!["a task of several words goes in quotes".into()],
+        None => vec!["put a task of several words in quotes".into()],
     }
 }

@@ -1,4 +1,4 @@
-//! The settings files that a project brings along: read once, each with the user's decision about it.
+//! Settings files of a project, each read once, with the user's trust decision.
 
 mod memory;
 
@@ -11,21 +11,21 @@ use crate::args::{ConfigArgs, PolicyArgs};
 use crate::fault::Fault;
 use crate::{environment, user};
 
-/// A project and its own files.
+/// A project and its settings files.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Project {
-    /// The real path of the directory that an agent works in: a link does not make it a trusted one.
+    /// Real path of the working directory: a symbolic link does not make a directory trusted.
     pub(crate) root: PathBuf,
-    /// Those of its files that exist, each read once.
+    /// The settings files that exist.
     pub(crate) files: Vec<WorkspaceFile>,
-    /// Whether the user trusts the directory as a whole, by `--trust-project` or `trusted_projects`.
+    /// Whether the whole directory is trusted, by `--trust-project` or `trusted_projects`.
     pub(crate) is_trusted: bool,
-    /// The user's own sandbox policy.
+    /// The user's sandbox policy.
     pub(crate) sandbox: ostler::SandboxPolicy,
 }
 
 impl Project {
-    /// Reads the files of the project in a directory. If that does not exist, the run is going to say so.
+    /// Reads the project in a directory. If the directory does not exist, the run reports it later.
     pub(crate) fn read(config: ConfigArgs, args: &PolicyArgs, dir: &Path) -> Result<Self, Fault> {
         let root = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         let own = user::permissions(args)?;
@@ -64,12 +64,12 @@ impl Project {
         Ok(project)
     }
 
-    /// The project's file of a kind.
+    /// Returns the project's file of this kind.
     pub(crate) fn file(&self, kind: FileKind) -> Option<&WorkspaceFile> {
         self.files.iter().find(|file| file.kind == kind)
     }
 
-    /// The decision for the library.
+    /// Returns the trust decision for the library.
     pub(crate) fn trust(&self) -> WorkspaceTrust {
         let private = [environment::config_dir(), environment::state_dir()]
             .into_iter()
@@ -85,7 +85,7 @@ impl Project {
     }
 }
 
-/// Reads a file of a kind, of which there may be one.
+/// Reads the file of this kind; two of them are an error.
 fn read(root: &Path, kind: FileKind) -> Result<Option<WorkspaceFile>, Fault> {
     let found = kind
         .names()
@@ -96,20 +96,21 @@ fn read(root: &Path, kind: FileKind) -> Result<Option<WorkspaceFile>, Fault> {
         .collect::<Result<_, _>>()
         .map_err(|error| {
             let hint = match kind {
-                FileKind::Config => "--no-config leaves it out.",
-                _ => "Remove it, or make it a plain file.",
+                FileKind::Config => "`--no-config` ignores it",
+                _ => "remove it, or replace it with a regular file",
             };
             Fault::usage(format!("{}: {}", root.display(), error.message)).hint(hint)
         })?;
     if let [first, second] = &found[..] {
         let path = |file: &WorkspaceFile| root.join(&file.name).display().to_string();
-        let message = format!("there are two files: {} and {}", path(first), path(second));
-        return Err(Fault::usage(message).hint("keep one of them"));
+        let message = format!("found two files of the same kind: {} and {}", path(first), path(second));
+        return Err(Fault::usage(message).hint("remove one of them"));
     }
     Ok(found.into_iter().next())
 }
 
-/// The configuration of a directory or the nearest above it, within the repository. The user's own file is not a project's.
+/// Finds the configuration in a directory or the nearest one above it in the repository. The user's
+/// own file is skipped.
 fn find_config(root: &Path) -> Result<Option<WorkspaceFile>, Fault> {
     let own = environment::config_dir().and_then(|dir| dir.canonicalize().ok());
     for root in within_repository(root)
@@ -123,7 +124,8 @@ fn find_config(root: &Path) -> Result<Option<WorkspaceFile>, Fault> {
     Ok(None)
 }
 
-/// The directory and those above it, up to the root of the repository; outside of one, the directory alone.
+/// Returns the directory and its ancestors up to the repository root, or only the directory outside
+/// a repository.
 pub(crate) fn within_repository(dir: &Path) -> Vec<&Path> {
     let all: Vec<&Path> = dir.ancestors().collect();
     let depth = all

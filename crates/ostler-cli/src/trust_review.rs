@@ -1,4 +1,5 @@
-//! Reviewing a project's own files: what they ask for, the question on a terminal, and what a run reports about them.
+//! Review of a project's settings files: what they request, the trust prompt, and notices about
+//! what was ignored.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,15 +15,15 @@ use crate::output::{style, tell, visible};
 use crate::trust::{Memory, Project};
 use crate::{config, environment, policy, user};
 
-/// How many characters of a request are shown.
+/// Maximum number of characters shown of a request.
 const WIDTH: usize = 300;
 
-/// What a file asks for.
+/// Access that a file requests.
 #[derive(Debug, Default)]
 pub(crate) struct RequestedAccess {
-    /// Requests that trust grants, one clause each.
+    /// Requests that trust would grant.
     pub(crate) grantable: Vec<String>,
-    /// Requests that no workspace is granted.
+    /// Requests that are never granted to a project.
     pub(crate) never: Vec<String>,
 }
 
@@ -32,7 +33,7 @@ impl RequestedAccess {
     }
 }
 
-/// Reads the project of a run, and asks about its files if somebody is there and they ask for more.
+/// Reads the project of a run. On a terminal, asks whether to trust files that request more access.
 pub(crate) fn open(
     (config, args): (ConfigArgs, &PolicyArgs),
     dir: &Path,
@@ -45,7 +46,7 @@ pub(crate) fn open(
     Ok(project)
 }
 
-/// Asks whether the files that ask for more are trusted. "No" leaves them as they are.
+/// Asks whether to trust the files that request more access. "No" changes nothing.
 fn ask(project: &mut Project) {
     let mut waiting = Vec::new();
     for (at, file) in project
@@ -54,7 +55,7 @@ fn ask(project: &mut Project) {
         .enumerate()
         .filter(|(_, file)| !file.is_trusted())
     {
-        // What is wrong with a file is said when it is loaded.
+        // Errors in a file are reported when it is loaded.
         let requested = requested_access(project, file).unwrap_or_default();
         if !requested.grantable.is_empty() {
             waiting.push((at, requested));
@@ -64,7 +65,7 @@ fn ask(project: &mut Project) {
         return;
     }
     tell(&format!(
-        "{} has files that ask for more than you granted:",
+        "{} has settings files that request more access than you granted:",
         shown(&project.root.to_string_lossy())
     ));
     for (at, requested) in &waiting {
@@ -75,7 +76,7 @@ fn ask(project: &mut Project) {
     if confirm("Trust exactly these contents? [y/N] ") {
         let files: Vec<&WorkspaceFile> =
             waiting.iter().map(|(at, _)| &project.files[*at]).collect();
-        // The answer holds for this run even where it cannot be remembered.
+        // The answer applies to this run even if it cannot be saved.
         if let Err(fault) = Memory::remember(&files) {
             tell(&format!(
                 "warning: trusted for this run only: {}",
@@ -86,11 +87,11 @@ fn ask(project: &mut Project) {
             .iter()
             .for_each(|(at, _)| project.files[*at].standing = Standing::Trusted);
     } else {
-        tell("Not granted; `ostler trust` asks again.");
+        tell("Not granted. Run `ostler trust` to be asked again.");
     }
 }
 
-/// What a file asks for, as it is read.
+/// Returns the access that a file requests.
 pub(crate) fn requested_access(
     project: &Project,
     file: &WorkspaceFile,
@@ -113,7 +114,7 @@ pub(crate) fn requested_access(
             let allows = rules.rules().filter(|rule| rule.as_str() == "allow");
             RequestedAccess {
                 grantable: allows
-                    .map(|rule| format!("{rule} allows without asking"))
+                    .map(|rule| format!("{rule} (allowed without asking)"))
                     .collect(),
                 never: Vec::new(),
             }
@@ -122,7 +123,7 @@ pub(crate) fn requested_access(
             let config = config::untrusted(file)?;
             let values = config.ignored().iter().map(|ignored| &ignored.entry);
             let grantable = values
-                .map(|entry| format!("{} is {}", entry.key, entry.shown()))
+                .map(|entry| format!("{} = {}", entry.key, entry.shown()))
                 .collect();
             RequestedAccess {
                 grantable,
@@ -131,7 +132,7 @@ pub(crate) fn requested_access(
         }
         FileKind::Script => {
             let grantable =
-                vec!["the agent scripted plays its replies, tool calls included".to_owned()];
+                vec!["the scripted agent plays its replies, including tool calls".to_owned()];
             RequestedAccess {
                 grantable,
                 never: Vec::new(),
@@ -140,7 +141,7 @@ pub(crate) fn requested_access(
     })
 }
 
-/// What the sandbox file of a project would get if it were trusted.
+/// Returns what a project's sandbox file would get if it were trusted.
 fn as_if_trusted(project: &Project, file: &WorkspaceFile) -> Result<Decided, Fault> {
     let mut trust = project.trust();
     trust.files = vec![WorkspaceFile {
@@ -152,7 +153,7 @@ fn as_if_trusted(project: &Project, file: &WorkspaceFile) -> Result<Decided, Fau
     ostler::sandbox_policy(&host, &file.root).map_err(|error| Fault::usage(error.message))
 }
 
-/// A file and what it asks for, as lines for people.
+/// Describes a file and its requests, as lines for people.
 pub(crate) fn describe(file: &WorkspaceFile, requested: &RequestedAccess) -> Vec<String> {
     let (warn, dim) = (style::WARN, style::DIM);
     let path = shown(&file.root.join(&file.name).to_string_lossy());
@@ -175,13 +176,13 @@ pub(crate) fn describe(file: &WorkspaceFile, requested: &RequestedAccess) -> Vec
     );
     if requested.is_empty() {
         lines.push(format!(
-            "    {dim}asks for nothing beyond what you granted{dim:#}"
+            "    {dim}requests nothing beyond what you granted{dim:#}"
         ));
     }
     lines
 }
 
-/// Text of a file on one line: what a terminal would obey, or would not show, is spelled out.
+/// Formats text of a file on one line, with control and invisible characters escaped.
 pub(crate) fn shown(text: &str) -> String {
     let (shown, left) = visible(text, WIDTH);
     if left == 0 {
@@ -191,7 +192,7 @@ pub(crate) fn shown(text: &str) -> String {
     }
 }
 
-/// Asks on the terminal. Anything but yes is no.
+/// Asks a yes-or-no question on the terminal. Anything but yes means no.
 pub(crate) fn confirm(question: &str) -> bool {
     let mut err = anstream::stderr();
     let _ = write!(err, "{question}").and_then(|()| err.flush());
@@ -199,8 +200,8 @@ pub(crate) fn confirm(question: &str) -> bool {
     matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes")
 }
 
-/// One line from the terminal, and nothing of what follows it: that may be for the session. What was typed before the
-/// question answers nothing.
+/// Reads one line from the terminal, and nothing after it: that input may be for the session.
+/// Discards input typed before the question.
 #[cfg(unix)]
 fn typed_line() -> String {
     let stdin = std::io::stdin();
@@ -222,7 +223,7 @@ fn typed_line() -> String {
     line
 }
 
-/// The surroundings of a session in this project: the decision about its files, and notices about what was left out.
+/// Adds the trust decision, and notices about ignored values, to the host of a session.
 pub(crate) fn attach(
     host: Host,
     project: &Project,
@@ -233,8 +234,8 @@ pub(crate) fn attach(
         .with_notices(notices(project, config)?))
 }
 
-/// What was left out of the project's configuration and permission rules. The sandbox policy and the script are reported by
-/// the agents that use them.
+/// Returns notices about ignored configuration values and permission rules. Agents report on the
+/// sandbox policy and the script themselves.
 fn notices(project: &Project, config: &ostler::config::Config) -> Result<Vec<Notice>, Fault> {
     let mut messages = config::ignored_warnings(config, project);
     messages.extend(policy::left_out(project)?);

@@ -1,4 +1,4 @@
-//! The user's own policies: `policy.toml` and `sandbox.toml` in the configuration directory.
+//! The user's policies: `policy.toml` and `sandbox.toml` in the configuration directory.
 
 use std::path::{Path, PathBuf};
 
@@ -8,15 +8,12 @@ use crate::args::PolicyArgs;
 use crate::fault::Fault;
 use crate::{environment, files};
 
-/// Permission rules of the user: `--policy`, and the file in the configuration directory.
+/// Loads the user's permission rules: `--policy`, and the file in the configuration directory.
 pub(crate) fn permissions(args: &PolicyArgs) -> Result<Vec<Policy>, Fault> {
     let mut layers = Vec::new();
     if let Some(file) = &args.policy {
         let none = || {
-            Fault::usage(format!(
-                "there is no file {}, given by --policy",
-                file.display()
-            ))
+            Fault::usage(format!("--policy {}: file not found", file.display()))
         };
         layers.push(read(file)?.ok_or_else(none)?);
     }
@@ -25,7 +22,7 @@ pub(crate) fn permissions(args: &PolicyArgs) -> Result<Vec<Policy>, Fault> {
     Ok(layers)
 }
 
-/// The sandbox policy of the user, or the default one.
+/// Loads the user's sandbox policy, or returns the default.
 pub(crate) fn sandbox() -> Result<ostler::SandboxPolicy, Fault> {
     let Some(file) = file("sandbox.toml") else {
         return Ok(ostler::SandboxPolicy::default());
@@ -35,7 +32,7 @@ pub(crate) fn sandbox() -> Result<ostler::SandboxPolicy, Fault> {
     };
     ostler::SandboxPolicy::parse_as(&text, &file.display().to_string()).map_err(|error| {
         Fault::usage(error.message)
-            .hint("docs/sandbox.md describes the file; nothing runs until it is right.")
+            .hint("see docs/sandbox.md for the file format; nothing runs until the file is valid")
     })
 }
 
@@ -54,6 +51,6 @@ fn read(file: &Path) -> Result<Option<Policy>, Fault> {
 pub(crate) fn parse(text: &str, source: &str, trust: Trust) -> Result<Policy, Fault> {
     Policy::parse(text, source, trust).map_err(|error| {
         Fault::usage(error.to_string())
-            .hint("docs/permissions.md describes the file; nothing runs until it is right.")
+            .hint("see docs/permissions.md for the file format; nothing runs until the file is valid")
     })
 }

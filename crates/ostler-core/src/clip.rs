@@ -56,11 +56,10 @@ impl Capped {
     #[must_use]
     pub fn into_text(mut self) -> String {
         if self.truncated() {
-            self.text.push_str(&format!(
-                "\n[OUTPUT TRUNCATED: the first {} of {} bytes are kept]",
-                self.text.len(),
-                self.total
-            ));
+            let (kept, total) = (self.text.len(), self.total);
+            let marker = format!("\n[OUTPUT TRUNCATED: the first {kept} of {total} bytes are kept]");
+            self.text.reserve_exact(marker.len()); // not twice its size for one line
+            self.text.push_str(&marker);
         }
         self.text
     }

@@ -24,7 +24,7 @@ where
         stdout: Box::new(stdout),
         stderr: None,
         pid: None,
-        remark: None,
+        notice: None,
         control: Box::new(Inner {
             task,
             killed: None,

@@ -45,6 +45,7 @@ pub mod config;
 mod host;
 mod in_process;
 pub mod agent_loop;
+pub mod memory;
 mod mock;
 mod model;
 mod probe;

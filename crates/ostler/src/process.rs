@@ -1,8 +1,8 @@
-//! The one place that starts child processes, and makes sure that they end.
+//! Child processes: the only module that spawns them, and that makes sure they end.
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "this is the door to child processes"
+    reason = "this module is the only one that spawns processes"
 )]
 
 mod command;
@@ -30,19 +30,19 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub(crate) use command::PreparedCommand;
 #[cfg(target_os = "linux")]
 pub(crate) use confined::probe as probe_layers;
-pub(crate) use once::{Finished, run_once, run_with_input};
-pub(crate) use sandboxed::{Wanted, confine as confine_agent};
+pub(crate) use once::{CommandOutput, run_once, run_with_input};
+pub(crate) use sandboxed::{SandboxRequest, confine as confine_agent};
 pub(crate) use spawn_error::{Interrupted, SpawnError};
 pub(crate) use workspace_lock::WorkspaceLock;
 
-/// A running agent, seen from its session: three streams and a way to end it.
+/// A running child: its streams, and a way to end it.
 pub(crate) struct Child {
     pub(crate) stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>,
     pub(crate) stdout: Box<dyn AsyncRead + Send + Unpin>,
     pub(crate) stderr: Option<Box<dyn AsyncRead + Send + Unpin>>,
     pub(crate) pid: Option<u32>,
-    /// What the caller should know about the way it was started.
-    pub(crate) remark: Option<Notice>,
+    /// A notice about how it was started.
+    pub(crate) notice: Option<Notice>,
     pub(crate) control: Box<dyn Control>,
 }
 
@@ -51,89 +51,90 @@ pub(crate) struct Child {
 pub(crate) struct ExitStatus {
     pub(crate) code: Option<i32>,
     pub(crate) signal: Option<i32>,
-    /// Whether something that it started may still run.
+    /// Whether processes that it started may still be running.
     pub(crate) left_over: bool,
-    /// Whether the kernel killed a process for the memory that all of them had together.
+    /// Whether the kernel killed a process because together they exceeded the memory limit.
     pub(crate) out_of_memory: bool,
 }
 
-/// Whether everything that belonged to a child is gone.
+/// Whether all processes of a child are known to have ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Ended {
-    /// It is.
+pub(crate) enum Teardown {
+    /// All of them have ended.
     Confirmed,
-    /// It was killed, and could not be seen to end.
+    /// They were killed, but their end could not be confirmed.
     Unknown,
 }
 
-/// How often, at intervals of 10 ms, the end of everything is looked for when a runtime goes away.
-const LAST_LOOKS: u32 = 1000;
+/// Maximum number of polls, 10 ms apart, for the end of all processes.
+const END_POLLS: u32 = 1000;
 
-/// Ends a child and all that it started.
+/// Controls a child and everything it started.
 pub(crate) trait Control: Send {
-    /// Tells the agent's process group to end.
+    /// Sends SIGTERM to the child's process group.
     fn terminate(&mut self);
 
-    /// Kills everything that belongs to the agent.
+    /// Kills everything that belongs to the child.
     fn kill(&mut self);
 
-    /// What the caller should know once it has ended. Each is told once.
-    fn remarks(&mut self) -> Vec<Notice> {
+    /// Takes the notices about the child, once it has ended.
+    fn take_notices(&mut self) -> Vec<Notice> {
         Vec::new()
     }
 
-    /// Whether it was killed because there were more processes than its confinement allows.
-    fn overran(&self) -> bool {
+    /// Returns true if it was killed because it exceeded the process limit of its confinement.
+    fn exceeded_processes(&self) -> bool {
         false
     }
 
-    /// Stops everything that belongs to the agent where it is.
+    /// Suspends everything that belongs to the child.
     fn freeze(&mut self) {}
 
-    /// Lets it go on.
+    /// Resumes what [`Control::freeze`] suspended.
     fn thaw(&mut self) {}
 
-    /// The session ends although the agent did not: the last resort.
+    /// Kills as much as possible when the session ends before the child did: the last resort.
     fn abandon(&mut self) {
         self.kill();
     }
 
-    /// Ends all of it before it returns, blocking: for a runtime that is going away.
-    fn end(&mut self) -> Ended {
+    /// Kills everything and blocks until it has ended, for when the runtime is shutting down.
+    fn end(&mut self) -> Teardown {
         self.abandon();
-        Ended::Unknown
+        Teardown::Unknown
     }
 
-    /// Resolves when the agent's process is gone and what it left behind was ended too. Can be dropped and called again.
+    /// Waits until the child has exited and the processes it left behind have been killed. Cancel safe.
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>>;
 }
 
-/// Processes that leave their group are found through `/proc`; where there is none, the caller must know.
-fn remark_on_system() -> Option<Notice> {
-    let blind = cfg!(target_os = "linux") && !std::path::Path::new("/proc/self/stat").exists();
-    let message = "/proc is not there: commands that the agent moves out of its process group cannot be found and ended.";
-    blind.then(|| Notice::new(ostler_core::event::Level::Warning, "no_proc", message))
+/// Returns a warning if `/proc`, which is used to find processes that left their group, is missing.
+fn missing_proc_notice() -> Option<Notice> {
+    let is_missing = cfg!(target_os = "linux") && !std::path::Path::new("/proc/self/stat").exists();
+    let message = "/proc is not available: commands that the agent moves out of its process group \
+                   cannot be found and stopped.";
+    is_missing.then(|| Notice::new(ostler_core::event::Level::Warning, "no_proc", message))
 }
 
-/// Starts what was prepared: under a guard where there is one, otherwise directly. What is protected in its workspaces is put back
-/// once it has ended.
+/// Spawns a prepared command, under a guard if there is one. Protected files in its workspaces are
+/// restored once it has ended.
 pub(crate) async fn spawn(mut prepared: PreparedCommand) -> Result<Child, SpawnError> {
     let workspaces = std::mem::take(&mut prepared.restore);
     if workspaces.is_empty() {
-        return spawn_plain(prepared).await;
+        return spawn_unrestored(prepared).await;
     }
     let program = prepared.program.clone();
     let snapshots = restoring::take(workspaces).await;
     let snapshots = snapshots.map_err(|source| SpawnError::Other { program, source })?;
-    let child = spawn_plain(prepared).await?;
+    let child = spawn_unrestored(prepared).await?;
     Ok(Child {
         control: Box::new(restoring::Restoring::new(child.control, snapshots)),
         ..child
     })
 }
 
-async fn spawn_plain(prepared: PreparedCommand) -> Result<Child, SpawnError> {
+async fn spawn_unrestored(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     #[cfg(target_os = "linux")]
     if let Some(guard) = prepared.guard.clone() {
         return guarded::spawn(prepared, &guard).await;
@@ -141,7 +142,7 @@ async fn spawn_plain(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     direct::spawn(prepared)
 }
 
-/// Which layers a child would really enter here: none on this system.
+/// Returns the sandbox layers a child could enter, which on this system is none.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn probe_layers(
     _: &mut ostler_tools::confine::Confinement,
@@ -149,18 +150,18 @@ pub(crate) fn probe_layers(
     ostler_tools::confine::Layers::default()
 }
 
-/// Whether any process of a session still runs, apart from this one.
+/// Returns true if any process of a session is running, apart from this one.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_anything_left(session: &str) -> bool {
     !sweep::marked(&format!("{}={session}", crate::host::SESSION_VARIABLE)).is_empty()
 }
 
-/// A directory for temporary files that goes when this does, whatever was done to it.
+/// A private temporary directory that is removed on drop, whatever its permissions are then.
 #[derive(Debug)]
 pub(crate) struct PrivateDirectory(tempfile::TempDir);
 
 impl PrivateDirectory {
-    /// A new one below `parent`, which only this user can enter.
+    /// Creates one below `parent` that only this user can enter.
     pub(crate) fn new(parent: &std::path::Path) -> std::io::Result<Self> {
         let mut builder = tempfile::Builder::new();
         builder.prefix("ostler-");
@@ -176,7 +177,7 @@ impl PrivateDirectory {
 
 impl Drop for PrivateDirectory {
     fn drop(&mut self) {
-        // A directory that a command has closed to its owner would stay otherwise.
+        // `TempDir` cannot remove directories that a command made inaccessible to their owner.
         let _ = ostler_tools::command::remove_tree(self.0.path());
     }
 }

@@ -1,4 +1,5 @@
-//! The contents that the user trusts, by directory: a private file in the state directory.
+//! Stored trust decisions: file contents that the user trusts, by directory. The file is private
+//! and in the state directory.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,34 +14,34 @@ use crate::fault::Fault;
 /// The name of the file.
 const FILE: &str = "trusted.json";
 
-/// The version of its form.
+/// Version of the file format.
 const VERSION: u32 = 1;
 
-/// The largest file that is read.
+/// Maximum file size.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What the user trusts.
+/// Stored trust decisions.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
-    /// The real path of the directory that the file is in.
+    /// Real path of the directory that contains the file.
     dir: Option<PathBuf>,
     projects: BTreeMap<String, Remembered>,
-    /// Why nothing is remembered, if something is wrong with the file.
+    /// Why the file is not used, if it is invalid.
     fault: Option<String>,
 }
 
-/// What the user trusts in one directory: the SHA-256 of each file, by its path below the directory.
+/// Trusted files of one directory: the SHA-256 of each file, by relative path.
 pub(crate) type Remembered = BTreeMap<String, String>;
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Stored {
     version: u32,
-    /// By the real path of the directory.
+    /// Trusted files, by real path of the directory.
     projects: BTreeMap<String, Remembered>,
 }
 
 impl Memory {
-    /// Loads what is remembered. A file that cannot be relied on is as good as none.
+    /// Loads the stored decisions. An invalid file counts as empty.
     pub(crate) fn load() -> Self {
         let Some(dir) = environment::state_dir() else {
             return Self::default();
@@ -64,14 +65,14 @@ impl Memory {
         }
     }
 
-    /// The directories that are remembered.
+    /// Returns the trusted directories.
     pub(crate) fn projects(&self) -> &BTreeMap<String, Remembered> {
         &self.projects
     }
 
-    /// The decision about a file.
+    /// Returns the decision about a file.
     pub(crate) fn standing(&self, file: &WorkspaceFile) -> Standing {
-        // Whatever works in a directory could write a memory that lies in it.
+        // An agent that works in a directory could change decisions stored inside it.
         if self
             .dir
             .as_ref()
@@ -90,24 +91,24 @@ impl Memory {
         }
     }
 
-    /// Remembers that these contents are trusted.
+    /// Stores that these contents are trusted.
     pub(crate) fn remember(files: &[&WorkspaceFile]) -> Result<(), Fault> {
         for file in files {
             let inside = environment::state_dir()
                 .is_some_and(|dir| dir.canonicalize().unwrap_or(dir).starts_with(&file.root));
             if inside {
                 let message = format!(
-                    "the state directory lies inside {}, where a model could change it",
+                    "the state directory is inside {}, where an agent could change it",
                     file.root.display()
                 );
-                return Err(Fault::usage(message).hint("OSTLER_STATE_DIR names another directory"));
+                return Err(Fault::usage(message).hint("set OSTLER_STATE_DIR to another directory"));
             }
         }
         change(|projects| {
             for file in files {
                 let Some(root) = file.root.to_str() else {
                     return Err(Fault::usage(format!(
-                        "{} is not UTF-8 and cannot be remembered",
+                        "cannot trust {}: the path is not UTF-8",
                         file.root.display()
                     )));
                 };
@@ -118,7 +119,7 @@ impl Memory {
         })
     }
 
-    /// Forgets a directory. Returns false if it was not remembered.
+    /// Removes a directory. Returns false if it was not trusted.
     pub(crate) fn forget(dir: &Path) -> Result<bool, Fault> {
         let mut found = false;
         change(|projects| {
@@ -131,19 +132,19 @@ impl Memory {
     }
 }
 
-/// Changes what is remembered, one process at a time, and never halfway.
+/// Updates the stored decisions atomically, one process at a time.
 fn change(
     work: impl FnOnce(&mut BTreeMap<String, Remembered>) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let dir = environment::state_dir().ok_or_else(|| {
-        Fault::usage("there is no place to remember it: HOME is not set")
-            .hint("OSTLER_STATE_DIR names a directory")
+        Fault::usage("no directory to store trust decisions in: HOME is not set")
+            .hint("set OSTLER_STATE_DIR to a directory")
     })?;
     let failed =
         |error: io::Error| Fault::internal(format!("{}: {error}", dir.join(FILE).display()));
     make_private(&dir).map_err(failed)?;
     let _lock = lock(&dir).map_err(failed)?;
-    // What cannot be relied on is replaced as a whole.
+    // An invalid file is replaced.
     let mut projects = Memory::load().projects;
     work(&mut projects)?;
     let text = serde_json::to_string_pretty(&Stored {
@@ -165,40 +166,40 @@ fn change(
 
 fn read(dir: &Path) -> Result<Option<Stored>, String> {
     let path = dir.join(FILE);
-    let wrong = |why: &dyn std::fmt::Display| format!("{} is not used: {why}", path.display());
-    let about = match std::fs::symlink_metadata(&path) {
+    let invalid = |why: &dyn std::fmt::Display| format!("{} is ignored: {why}", path.display());
+    let metadata = match std::fs::symlink_metadata(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(wrong(&error)),
-        Ok(about) => about,
+        Err(error) => return Err(invalid(&error)),
+        Ok(metadata) => metadata,
     };
-    if !about.is_file() {
-        return Err(wrong(&"it is not a regular file"));
+    if !metadata.is_file() {
+        return Err(invalid(&"it is not a regular file"));
     }
-    if !is_private(&about) {
-        return Err(wrong(
-            &"others can write it, or it is another user's; run `chmod 600` on it",
+    if !is_private(&metadata) {
+        return Err(invalid(
+            &"it is writable by others or belongs to another user; run `chmod 600` on it",
         ));
     }
     let mut text = String::new();
-    let file = std::fs::File::open(&path).map_err(|error| wrong(&error))?;
+    let file = std::fs::File::open(&path).map_err(|error| invalid(&error))?;
     file.take(MAX_BYTES)
         .read_to_string(&mut text)
-        .map_err(|error| wrong(&error))?;
-    let stored: Stored = serde_json::from_str(&text).map_err(|error| wrong(&error))?;
+        .map_err(|error| invalid(&error))?;
+    let stored: Stored = serde_json::from_str(&text).map_err(|error| invalid(&error))?;
     if stored.version != VERSION {
-        return Err(wrong(&format!("its version is {}", stored.version)));
+        return Err(invalid(&format!("unsupported version {}", stored.version)));
     }
     Ok(Some(stored))
 }
 
 #[cfg(unix)]
-fn is_private(about: &std::fs::Metadata) -> bool {
+fn is_private(metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
-    about.mode() & 0o022 == 0 && about.uid() == rustix::process::geteuid().as_raw()
+    metadata.mode() & 0o022 == 0 && metadata.uid() == rustix::process::geteuid().as_raw()
 }
 
 #[cfg(not(unix))]
-fn is_private(_about: &std::fs::Metadata) -> bool {
+fn is_private(_metadata: &std::fs::Metadata) -> bool {
     true
 }
 
@@ -216,7 +217,7 @@ fn make_private(dir: &Path) -> io::Result<()> {
     std::fs::create_dir_all(dir)
 }
 
-/// Held until it is dropped.
+/// Locks the file until the result is dropped.
 fn lock(dir: &Path) -> io::Result<std::fs::File> {
     let file = std::fs::File::options()
         .create(true)
@@ -228,7 +229,7 @@ fn lock(dir: &Path) -> io::Result<std::fs::File> {
 }
 
 impl Memory {
-    /// What is wrong with the file, if something is.
+    /// Returns why the file is not used, if it is invalid.
     pub(crate) fn fault(&self) -> Option<&str> {
         self.fault.as_deref()
     }

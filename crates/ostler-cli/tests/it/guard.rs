@@ -116,13 +116,12 @@ fn kill(pid: u32) {
 #[test]
 fn ctrl_c_interrupts() {
     let rig = Rig::new();
-    let script = "pid-file agent\nread\ninit\nanswer-interrupt\nread-until-eof\nexit 0";
+    let script = "read\ninit\npid-file working\nanswer-interrupt\nread-until-eof\nexit 0";
     let child = rig
         .fake_run(script, &["--output", "events", "hi"])
         .spawn()
         .unwrap();
-    rig.number("agent");
-    std::thread::sleep(Duration::from_millis(300));
+    rig.number("working");
     signal(&child, Signal::INT);
     let done = collect(child);
     assert_eq!(
@@ -135,15 +134,17 @@ fn ctrl_c_interrupts() {
 #[test]
 fn a_second_ctrl_c_kills_an_agent_that_does_not_listen() {
     let rig = Rig::new();
-    let script = format!("ignore-sigterm\n{BUSY}hang");
+    let script = format!(
+        "ignore-sigterm\n{BUSY}pid-file working\nwait-interrupt\npid-file interrupted\nhang"
+    );
     let child = rig
         .fake_run(&script, &["--grace", "60s", "--output", "events", "hi"])
         .spawn()
         .unwrap();
     let pids = everyone(&rig);
-    std::thread::sleep(Duration::from_millis(300));
+    rig.number("working");
     signal(&child, Signal::INT);
-    std::thread::sleep(Duration::from_millis(300));
+    rig.number("interrupted"); // the first was heard: the second is not taken for the same
     signal(&child, Signal::INT);
     let done = collect(child);
     assert_eq!(
@@ -158,13 +159,13 @@ fn a_second_ctrl_c_kills_an_agent_that_does_not_listen() {
 #[test]
 fn sigterm_stops_in_good_order() {
     let rig = Rig::new();
-    let script = format!("{BUSY}answer-interrupt\nread-until-eof\nexit 0");
+    let script = format!("{BUSY}pid-file working\nanswer-interrupt\nread-until-eof\nexit 0");
     let child = rig
         .fake_run(&script, &["--output", "events", "hi"])
         .spawn()
         .unwrap();
     let pids = everyone(&rig);
-    std::thread::sleep(Duration::from_millis(300));
+    rig.number("working");
     signal(&child, Signal::TERM);
     let done = collect(child);
     assert_eq!((done.code, done.cause().as_str()), (Some(143), "stopped"));
@@ -327,18 +328,17 @@ fn a_parent_that_ignores_sigchld_changes_nothing() {
 #[test]
 fn a_pause_of_ostler_itself_is_not_the_agents_silence() {
     let rig = Rig::new();
-    let script = "pid-file agent\nread\ninit\nloop 30\ntext tick\nsleep 100\nend\nresult done\nread-until-eof";
+    let script = "read\ninit\ntext tick\npid-file working\nloop 60\ntext tick\nsleep 100\nend\nresult done\nread-until-eof";
     let child = rig
         .fake_run(
             script,
-            &["--output", "events", "--idle-timeout", "1s", "hi"],
+            &["--output", "events", "--idle-timeout", "4s", "hi"],
         )
         .spawn()
         .unwrap();
-    rig.number("agent");
-    std::thread::sleep(Duration::from_millis(300));
+    rig.number("working");
     signal(&child, Signal::STOP);
-    std::thread::sleep(Duration::from_millis(1800));
+    std::thread::sleep(Duration::from_millis(4500)); // longer than the limit: time is what is tested
     signal(&child, Signal::CONT);
     assert_eq!(collect(child).cause(), "completed");
 }

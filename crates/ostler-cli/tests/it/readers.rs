@@ -62,10 +62,7 @@ fn signals_are_heard_while_nobody_reads() {
             signal(&child, *each);
             std::thread::sleep(Duration::from_millis(800));
         }
-        assert!(
-            ends(&mut child, Duration::from_secs(10)),
-            "{signals:?}: still there"
-        );
+        assert!(ends(&mut child, PATIENCE), "{signals:?}: still there");
         assert_eq!(child.wait().unwrap().code(), Some(code), "{signals:?}");
         assert!(!alive(agent), "{signals:?}: the agent is still there");
     }
@@ -87,7 +84,7 @@ fn a_signal_after_the_end_does_not_wait_for_the_reader() {
         "the pipe is too small for all of it"
     );
     signal(&child, Signal::TERM);
-    assert!(ends(&mut child, Duration::from_secs(5)), "still there");
+    assert!(ends(&mut child, PATIENCE), "still there");
     assert_eq!(
         child.wait().unwrap().code(),
         Some(0),
@@ -99,7 +96,7 @@ fn a_signal_after_the_end_does_not_wait_for_the_reader() {
 #[test]
 fn an_ignored_hangup_stays_ignored() {
     let rig = Rig::new();
-    let script = "pid-file agent\nread-user\ninit\nsleep 1500\nresult done\nread-until-eof";
+    let script = "read-user\ninit\npid-file working\nwait-file go\nresult done\nread-until-eof";
     let run = rig.fake_run(script, &["--grace", "200ms", "--output", "text", "hi"]);
     let mut shell = Command::new("/bin/sh");
     shell
@@ -117,9 +114,9 @@ fn an_ignored_hangup_stays_ignored() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    rig.number("agent");
-    std::thread::sleep(Duration::from_millis(300));
+    rig.number("working");
     signal(&child, Signal::HUP);
+    std::fs::write(rig.path("go"), "").unwrap();
     let done = collect(child);
     assert_eq!(
         (done.code, done.stdout.as_str()),
@@ -134,13 +131,12 @@ fn a_hangup_that_is_not_ignored_stops() {
     let rig = Rig::new();
     let child = rig
         .fake_run(
-            "pid-file agent\nread-user\ninit\nhang",
+            "read-user\ninit\npid-file working\nhang",
             &["--grace", "200ms", "hi"],
         )
         .spawn()
         .unwrap();
-    rig.number("agent");
-    std::thread::sleep(Duration::from_millis(300));
+    rig.number("working");
     signal(&child, Signal::HUP);
     assert_eq!(collect(child).code, Some(143));
 }

@@ -325,12 +325,9 @@ fn a_second_interrupt_kills() {
         Script::new().rule(Rule::any().answer(Answer::hang())),
     );
     let mut command = ostler(&place);
-    command
-        .args(["run", "--agent", "claude", "--program"])
-        .arg(real::claude())
-        .arg("PROMPT")
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().unwrap();
+    // A minute of grace: no loaded machine takes so long for a kill.
+    command.args(["run", "--grace", "60s", "--agent", "claude", "--program"]).arg(real::claude()).arg("PROMPT");
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     place.wait_for_calls(1);
     signal(place.agent(), Signal::STOP); // now it cannot react
     signal(child.id(), Signal::INT);
@@ -349,12 +346,7 @@ fn a_second_interrupt_kills() {
     let mut rest = String::new();
     err.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
-    // The agent's grace for reacting to the first one is five seconds.
-    assert!(
-        second.elapsed() < Duration::from_secs(4),
-        "{:?}",
-        second.elapsed()
-    );
+    assert!(second.elapsed() < Duration::from_secs(60), "it waited for the grace: {:?}", second.elapsed());
     assert_eq!(place.left(), []);
 }
 

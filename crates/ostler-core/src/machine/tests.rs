@@ -226,6 +226,17 @@ fn a_process_of_no_more_use_is_killed_after_the_grace_period() {
     assert_eq!(rig.ended().outcome.cause, Cause::AgentDied);
 }
 
+// A session that waits for its first message has no deadline, whatever its limits are.
+#[test]
+fn no_limit_runs_before_the_first_message() {
+    let limits = Limits { startup: Some(S), idle: Some(S), wall: Some(S), ..Limits::default() };
+    let mut rig = Rig::new(limits, AfterTurn::Wait);
+    rig.give(Input::Start);
+    assert_eq!(rig.machine.deadline(), None);
+    rig.wait(3600 * S);
+    assert!(!rig.words().iter().any(|word| ["turn_ended", "ended"].contains(word)), "{:?}", rig.words());
+}
+
 #[test]
 fn a_process_that_cannot_be_killed_does_not_hold_the_session() {
     let mut rig = Rig::working();

@@ -14,7 +14,12 @@ use crate::lenient::Content;
 pub(super) const CONNECTION_FAILED: &str = "connection_failed";
 
 /// Handles an `assistant` line.
-pub(super) fn on_line(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, raw: &str, out: &mut Outbox) {
+pub(super) fn on_line(
+    conversation: &mut ClaudeConversation,
+    line: &ClaudeLine<'_>,
+    raw: &str,
+    out: &mut Outbox,
+) {
     let Some(message) = line.message.map() else {
         unknown(raw, "an assistant line without a message", out);
         return;
@@ -63,14 +68,21 @@ fn on_block(
         block.thinking.text(),
     ) {
         ("text", Some(text), _) => emit_text(conversation, line, (TextKind::Reply, text), out),
-        ("thinking", _, Some(text)) => emit_text(conversation, line, (TextKind::Thinking, text), out),
+        ("thinking", _, Some(text)) => {
+            emit_text(conversation, line, (TextKind::Thinking, text), out)
+        }
         // The latter two run on the server side.
         ("tool_use" | "server_tool_use" | "mcp_tool_use", ..) => {
             let (Some(id), Some(name)) = (block.id.owned(), block.name.text()) else {
                 return false;
             };
             let name = conversation.server.display_name(name);
-            if conversation.turn.tools.insert(id.clone(), name.clone()).is_none() {
+            if conversation
+                .turn
+                .tools
+                .insert(id.clone(), name.clone())
+                .is_none()
+            {
                 let input = block.input.map_or_else(RawJson::null, RawJson::keep);
                 out.event(ToolCall {
                     id,

@@ -49,7 +49,8 @@ pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
     let cause = by_ending(end)
         .or_else(|| by_service(end))
         .or_else(|| {
-            in_text.filter(|status| *status >= 500)
+            in_text
+                .filter(|status| *status >= 500)
                 .and_then(http_status::cause)
         })
         .or_else(|| by_text(&end.text).map(|(cause, _)| cause))

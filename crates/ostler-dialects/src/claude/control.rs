@@ -195,7 +195,12 @@ fn write<T: Serialize>(line: &T, out: &mut Outbox) {
 }
 
 /// Handles a `control_request`.
-pub(super) fn on_request(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, raw: &str, out: &mut Outbox) {
+pub(super) fn on_request(
+    conversation: &mut ClaudeConversation,
+    line: &ClaudeLine<'_>,
+    raw: &str,
+    out: &mut Outbox,
+) {
     let request = line.request.map();
     let subtype = request
         .map(|request| request.subtype.or_empty())
@@ -219,7 +224,9 @@ pub(super) fn on_request(conversation: &mut ClaudeConversation, line: &ClaudeLin
         return warn("control_malformed", message, out);
     }
     match (subtype, request) {
-        ("can_use_tool", Some(request)) => permissions::can_use_tool(conversation, id, request, out),
+        ("can_use_tool", Some(request)) => {
+            permissions::can_use_tool(conversation, id, request, out)
+        }
         ("hook_callback", Some(request)) if conversation.initializes() => {
             permissions::hook(conversation, id, request, out)
         }
@@ -246,7 +253,11 @@ pub(super) fn on_request(conversation: &mut ClaudeConversation, line: &ClaudeLin
 }
 
 /// Handles a `control_cancel_request`: Claude Code no longer waits for the reply.
-pub(super) fn on_cancel(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, out: &mut Outbox) {
+pub(super) fn on_cancel(
+    conversation: &mut ClaudeConversation,
+    line: &ClaudeLine<'_>,
+    out: &mut Outbox,
+) {
     let Some(id) = line.request_id.text() else {
         return;
     };
@@ -258,7 +269,11 @@ pub(super) fn on_cancel(conversation: &mut ClaudeConversation, line: &ClaudeLine
 }
 
 /// Handles a `control_response`, the reply to one of our requests.
-pub(super) fn on_response(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, out: &mut Outbox) {
+pub(super) fn on_response(
+    conversation: &mut ClaudeConversation,
+    line: &ClaudeLine<'_>,
+    out: &mut Outbox,
+) {
     let Some(response) = line.response.map() else {
         return;
     };
@@ -280,7 +295,11 @@ pub(super) fn on_response(conversation: &mut ClaudeConversation, line: &ClaudeLi
     // Other successes are not reported.
     let Some(error) = error else { return };
     let is_handshake = id == INITIALIZE;
-    let level = if is_handshake { Level::Error } else { Level::Warning };
+    let level = if is_handshake {
+        Level::Error
+    } else {
+        Level::Warning
+    };
     out.notice(
         level,
         "control_error",

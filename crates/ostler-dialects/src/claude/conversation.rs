@@ -93,7 +93,9 @@ impl ClaudeConversation {
     fn on_message(&mut self, line: &ClaudeLine<'_>, raw: &str, out: &mut Outbox) {
         match line.kind.or_empty() {
             "stream_event" => {
-                if !self.on_stream_event(raw, out) && !self.on_stream_event(&surrogates::repair(raw), out) {
+                if !self.on_stream_event(raw, out)
+                    && !self.on_stream_event(&surrogates::repair(raw), out)
+                {
                     out.unreadable(raw, "a malformed stream_event");
                 }
             }

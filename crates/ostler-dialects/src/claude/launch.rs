@@ -126,9 +126,7 @@ fn check_tools(spec: &Spec) -> Result<(), SpecError> {
             );
         }
         if !names.insert(native) {
-            return error(
-                "another tool has this name, or one that is the same to Claude Code",
-            );
+            return error("another tool has this name, or one that is the same to Claude Code");
         }
     }
     Ok(())
@@ -151,7 +149,12 @@ fn variables(spec: &Spec) -> Vec<(&'static str, String)> {
 
 const TOO_LONG: &str = "exceeds the command-line limit of 100 KiB";
 
-fn push_args(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Result<(), SpecError> {
+fn push_args(
+    pass: &Pass,
+    key: &str,
+    values: &[String],
+    args: &mut Vec<Arg>,
+) -> Result<(), SpecError> {
     let on = values.last().map(|value| value == "true");
     match *pass {
         Pass::Value(flag) | Pass::Each(flag) => {
@@ -195,11 +198,7 @@ fn push_args(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> 
 fn check_together(settings: &Settings) -> Result<(), SpecError> {
     let (resume, fork) = (settings.last(keys::RESUME), settings.is_on(keys::FORK));
     if fork && resume.is_none() {
-        return Err(SpecError::new(
-            keys::FORK,
-            "true",
-            "needs resume",
-        ));
+        return Err(SpecError::new(keys::FORK, "true", "needs resume"));
     }
     if let (Some(id), Some(_), false) = (settings.last(keys::SESSION_ID), resume, fork) {
         return Err(SpecError::new(

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use super::control::reply;
 use super::tool_use;
 use super::wire::Request;
-use crate::mcp::{self, RpcResponse, ClientQuirks, Handled};
+use crate::mcp::{self, ClientQuirks, Handled, RpcResponse};
 
 pub(super) use crate::mcp::SERVER;
 
@@ -148,10 +148,17 @@ fn respond(request: &str, answer: &RpcResponse, out: &mut Outbox) {
 
 /// Handles an MCP message. Notifications get an answer too, because the control request that
 /// carries them expects one.
-pub(super) fn on_message(server: &mut Server, request_id: &str, request: &Request<'_>, out: &mut Outbox) {
+pub(super) fn on_message(
+    server: &mut Server,
+    request_id: &str,
+    request: &Request<'_>,
+    out: &mut Outbox,
+) {
     let text = request.message.map_or("null", RawValue::get);
     match server.server.on_message((0, request_id), text, out) {
-        Handled::Response(answer) | Handled::Notification(answer) => respond(request_id, &answer, out),
+        Handled::Response(answer) | Handled::Notification(answer) => {
+            respond(request_id, &answer, out)
+        }
         Handled::CallStarted => {}
     }
 }

@@ -89,7 +89,12 @@ pub(super) fn can_use_tool(
     out: &mut Outbox,
 ) {
     let tool = request.tool_name.or_empty();
-    let call = call(PermissionSource::CanUseTool, request.tool_use_id.owned(), tool, request.input);
+    let call = call(
+        PermissionSource::CanUseTool,
+        request.tool_use_id.owned(),
+        tool,
+        request.input,
+    );
     if !conversation.permissions.attended {
         return refuse(conversation, (id, &call), NOBODY, out);
     }
@@ -147,7 +152,12 @@ pub(super) fn hook(
     }
 }
 
-fn call(source: PermissionSource, id: Option<String>, tool: &str, input: Option<&RawValue>) -> PendingCall {
+fn call(
+    source: PermissionSource,
+    id: Option<String>,
+    tool: &str,
+    input: Option<&RawValue>,
+) -> PendingCall {
     PendingCall {
         source,
         id,
@@ -177,7 +187,12 @@ fn ask(conversation: &mut ClaudeConversation, id: &str, call: PendingCall, out: 
 }
 
 /// Sends a verdict. Does nothing if the request is unknown or was withdrawn.
-pub(super) fn decided(conversation: &mut ClaudeConversation, id: &str, verdict: Verdict, out: &mut Outbox) {
+pub(super) fn decided(
+    conversation: &mut ClaudeConversation,
+    id: &str,
+    verdict: Verdict,
+    out: &mut Outbox,
+) {
     let Some(call) = conversation.permissions.open.remove(id) else {
         return;
     };
@@ -189,12 +204,20 @@ pub(super) fn decided(conversation: &mut ClaudeConversation, id: &str, verdict: 
         conversation.turn.denied.insert(call_id.clone());
     }
     if call.source == PermissionSource::Hook && verdict != Verdict::Undecided {
-        conversation.turn.decided.insert(call_id, HookDecision { call, verdict });
+        conversation
+            .turn
+            .decided
+            .insert(call_id, HookDecision { call, verdict });
     }
 }
 
 /// Denies a call immediately, without a handler.
-fn refuse(conversation: &ClaudeConversation, (id, call): (&str, &PendingCall), why: &str, out: &mut Outbox) {
+fn refuse(
+    conversation: &ClaudeConversation,
+    (id, call): (&str, &PendingCall),
+    why: &str,
+    out: &mut Outbox,
+) {
     answer(id, call, &Verdict::Deny(why.to_owned()), out);
     out.event(Permission {
         id: call.id.clone().unwrap_or_else(|| id.to_owned()),

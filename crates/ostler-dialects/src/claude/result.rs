@@ -11,7 +11,11 @@ use super::wire::ClaudeLine;
 use crate::lenient::{Node, Scalar};
 
 /// Handles a `result`.
-pub(super) fn on_line(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, out: &mut Outbox) {
+pub(super) fn on_line(
+    conversation: &mut ClaudeConversation,
+    line: &ClaudeLine<'_>,
+    out: &mut Outbox,
+) {
     let turn = std::mem::take(&mut conversation.turn);
     conversation.steers.release(out);
     conversation.tasks.owes_turn = conversation.steers.any_queued();
@@ -58,7 +62,11 @@ pub(super) fn on_line(conversation: &mut ClaudeConversation, line: &ClaudeLine<'
     }
 }
 
-fn ending<'a>(conversation: &'a ClaudeConversation, line: &'a ClaudeLine<'_>, turn: &'a Turn) -> Ending<'a> {
+fn ending<'a>(
+    conversation: &'a ClaudeConversation,
+    line: &'a ClaudeLine<'_>,
+    turn: &'a Turn,
+) -> Ending<'a> {
     let errors: Vec<&str> = line.errors.0.iter().filter_map(Scalar::text).collect();
     let mut denied: Vec<String> = line
         .permission_denials

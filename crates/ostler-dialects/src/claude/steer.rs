@@ -54,11 +54,18 @@ impl Steers {
     pub(super) fn release(&mut self, out: &mut Outbox) {
         for message in std::mem::take(&mut self.held) {
             self.sent += 1;
-            let id = self.seed.as_ref().filter(|_| self.reports_progress).map(|seed| {
-                let (prefix, _) = seed.split_at(seed.len() - 12);
-                format!("{prefix}{:012x}", self.sent)
-            });
-            out.push(FromConversation::Write(user_message(&message, id.as_deref())));
+            let id = self
+                .seed
+                .as_ref()
+                .filter(|_| self.reports_progress)
+                .map(|seed| {
+                    let (prefix, _) = seed.split_at(seed.len() - 12);
+                    format!("{prefix}{:012x}", self.sent)
+                });
+            out.push(FromConversation::Write(user_message(
+                &message,
+                id.as_deref(),
+            )));
             self.queued.extend(id);
         }
     }

@@ -40,7 +40,12 @@ impl Streamed {
 
 /// Handles a `stream_event`. Events not matched here (`content_block_start`, `input_json_delta`,
 /// `signature_delta`, …) add nothing to the whole message.
-pub(super) fn on_line(conversation: &mut ClaudeConversation, line: &StreamEventLine<'_>, raw: &str, out: &mut Outbox) {
+pub(super) fn on_line(
+    conversation: &mut ClaudeConversation,
+    line: &StreamEventLine<'_>,
+    raw: &str,
+    out: &mut Outbox,
+) {
     let Some(event) = line.event.map() else {
         unknown(raw, "a stream_event without an event", out);
         return;
@@ -53,7 +58,8 @@ pub(super) fn on_line(conversation: &mut ClaudeConversation, line: &StreamEventL
             };
             if let Some(id) = message.id.text() {
                 let agent = line.parent_tool_use_id.or_empty().to_owned();
-                conversation.turn
+                conversation
+                    .turn
                     .streamed
                     .current
                     .insert(agent, (id.to_owned(), message.model.owned()));

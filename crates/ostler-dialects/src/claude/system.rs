@@ -16,7 +16,12 @@ pub(super) struct Identity {
 }
 
 /// Handles a `system` line.
-pub(super) fn on_line(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, raw: &str, out: &mut Outbox) {
+pub(super) fn on_line(
+    conversation: &mut ClaudeConversation,
+    line: &ClaudeLine<'_>,
+    raw: &str,
+    out: &mut Outbox,
+) {
     match line.subtype.or_empty() {
         "init" => init(conversation, line, out),
         "permission_denied" => permission_denied(conversation, line, raw, out),
@@ -103,7 +108,12 @@ fn init(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, out: &mut 
     conversation.tasks.turn_began(out);
 }
 
-fn permission_denied(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, raw: &str, out: &mut Outbox) {
+fn permission_denied(
+    conversation: &mut ClaudeConversation,
+    line: &ClaudeLine<'_>,
+    raw: &str,
+    out: &mut Outbox,
+) {
     let Some(id) = line.tool_use_id.owned() else {
         unknown(raw, "a permission_denied without a tool call", out);
         return;
@@ -138,7 +148,11 @@ fn api_retry(line: &ClaudeLine<'_>, out: &mut Outbox) {
 }
 
 /// Handles a `rate_limit_event`: stores the reset time for the outcome and emits a notice.
-pub(super) fn rate_limit(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, out: &mut Outbox) {
+pub(super) fn rate_limit(
+    conversation: &mut ClaudeConversation,
+    line: &ClaudeLine<'_>,
+    out: &mut Outbox,
+) {
     let Some(info) = line.rate_limit_info.map() else {
         return;
     };

@@ -103,7 +103,8 @@ impl Tasks {
 
     /// Emits the count if it changed.
     pub(super) fn report(&mut self, out: &mut Outbox) {
-        let count = self.running.len() + usize::from(self.end_unreported) + usize::from(self.owes_turn);
+        let count =
+            self.running.len() + usize::from(self.end_unreported) + usize::from(self.owes_turn);
         if count != self.reported {
             self.reported = count;
             out.push(FromConversation::Background(count));

@@ -15,7 +15,11 @@ use crate::surrogates;
 const INTERRUPTED: &str = "[Request interrupted by user";
 
 /// Handles a `user` line. Echoes of sent messages are ignored.
-pub(super) fn on_line(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, out: &mut Outbox) {
+pub(super) fn on_line(
+    conversation: &mut ClaudeConversation,
+    line: &ClaudeLine<'_>,
+    out: &mut Outbox,
+) {
     let Some(message) = line.message.map() else {
         return;
     };
@@ -37,7 +41,12 @@ pub(super) fn on_line(conversation: &mut ClaudeConversation, line: &ClaudeLine<'
     }
 }
 
-fn note(conversation: &mut ClaudeConversation, line: &ClaudeLine<'_>, text: &str, out: &mut Outbox) {
+fn note(
+    conversation: &mut ClaudeConversation,
+    line: &ClaudeLine<'_>,
+    text: &str,
+    out: &mut Outbox,
+) {
     if text.starts_with(INTERRUPTED) {
         conversation.turn.interrupted = true;
     } else if line.is_synthetic.is_true() {
@@ -64,8 +73,8 @@ pub(super) fn tool_result(
             meta.id.text() == Some(&id) && decision == Some("reject")
         })
     };
-    let denied =
-        conversation.turn.denied.contains(&id) || line.tool_result_meta.0.iter().find(rejected).is_some();
+    let denied = conversation.turn.denied.contains(&id)
+        || line.tool_result_meta.0.iter().find(rejected).is_some();
     let (output, content) = block.content.map(read_output).unwrap_or_default();
     if line.parent_tool_use_id.text().is_none() {
         conversation.tasks.on_tool_result();

@@ -1,8 +1,8 @@
 //! One turn with the Copilot CLI: sends the prompt and handles its lines up to the `result`.
 //!
 //! Telemetry arrives on the same stream (see `launch.rs`), written through a separate descriptor.
-//! When the pipe is full, a telemetry line can end up in the middle of another line; `extract_telemetry`
-//! separates the two.
+//! When the pipe is full, a telemetry line can end up in the middle of another line;
+//! `extract_telemetry` separates the two.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use serde::de::IgnoredAny;
 use super::blame::{self, SessionError};
 use super::tools;
 use super::usage::UsageTracker;
-use super::wire::{Data, CopilotLine};
+use super::wire::{CopilotLine, Data};
 use crate::surrogates;
 
 /// State of one conversation.

@@ -88,7 +88,12 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
 
 const TOO_LONG: &str = "exceeds the command-line limit of 100 KiB";
 
-fn push_args(pass: &Pass, key: &str, values: &[String], args: &mut Vec<Arg>) -> Result<(), SpecError> {
+fn push_args(
+    pass: &Pass,
+    key: &str,
+    values: &[String],
+    args: &mut Vec<Arg>,
+) -> Result<(), SpecError> {
     if let Some(long) = values
         .iter()
         .find(|value| value.len() > ARG_CAP && !matches!(pass, Pass::Json(_)))

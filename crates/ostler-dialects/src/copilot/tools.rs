@@ -13,7 +13,11 @@ use crate::lenient::Node;
 const DENIED: &str = "denied";
 
 /// Emits the calls that the model's message requests.
-pub(super) fn on_requests(conversation: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
+pub(super) fn on_requests(
+    conversation: &mut CopilotConversation,
+    data: &Data<'_>,
+    out: &mut Outbox,
+) {
     for request in data.tool_requests.0.iter().filter_map(Node::map) {
         if let (Some(id), Some(name)) = (request.tool_call_id.owned(), request.name.owned()) {
             call(conversation, (id, name, request.arguments), data, out);
@@ -36,7 +40,11 @@ fn call(
     out: &mut Outbox,
 ) {
     let (id, name, arguments) = it;
-    if conversation.tools.insert(id.clone(), name.clone()).is_none() {
+    if conversation
+        .tools
+        .insert(id.clone(), name.clone())
+        .is_none()
+    {
         let input = arguments.map_or_else(RawJson::null, RawJson::keep);
         out.event(ToolCall {
             id,
@@ -48,7 +56,11 @@ fn call(
 }
 
 /// Handles the end of a tool.
-pub(super) fn on_complete(conversation: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
+pub(super) fn on_complete(
+    conversation: &mut CopilotConversation,
+    data: &Data<'_>,
+    out: &mut Outbox,
+) {
     let Some(id) = data.tool_call_id.owned() else {
         return;
     };

@@ -3,9 +3,9 @@
 
 use ostler_core::outcome::{Cause, Outcome};
 
-use super::chunk::{Chunk, ApiError};
-use super::runner_protocol::{Failed, FailedKind};
+use super::chunk::{ApiError, Chunk};
 use super::reply::PartialReply;
+use super::runner_protocol::{Failed, FailedKind};
 use crate::http_status;
 
 /// Error code of a script without a matching reply.
@@ -231,13 +231,15 @@ fn api_error(body: &str) -> ApiError {
         .and_then(|inner| inner.strip_suffix(']'))
         .unwrap_or(body);
     let chunk = serde_json::from_str::<Chunk<'_>>(body).ok();
-    chunk.and_then(|chunk| chunk.api_error()).unwrap_or_else(|| {
-        let plain = if body.starts_with('<') { "" } else { body };
-        ApiError {
-            message: plain.chars().take(500).collect(),
-            ..ApiError::default()
-        }
-    })
+    chunk
+        .and_then(|chunk| chunk.api_error())
+        .unwrap_or_else(|| {
+            let plain = if body.starts_with('<') { "" } else { body };
+            ApiError {
+                message: plain.chars().take(500).collect(),
+                ..ApiError::default()
+            }
+        })
 }
 
 fn with_hint(outcome: Outcome, kind: FailedKind) -> Outcome {
@@ -353,10 +355,7 @@ mod tests {
             assert_eq!(outcome.cause, *cause, "{status} {body}");
             assert_eq!(is_worth_retrying(&failed), *again, "{status} {body}");
             assert_eq!(outcome.detail.and_then(|d| d.http_status), Some(*status));
-            assert!(
-                outcome.hint.is_some(),
-                "{status}: every failure has a hint"
-            );
+            assert!(outcome.hint.is_some(), "{status}: every failure has a hint");
         }
     }
 
@@ -379,7 +378,11 @@ mod tests {
             ),
         ] {
             let chunk: Chunk<'_> = serde_json::from_str(line).unwrap();
-            assert_eq!(of_problem(&chunk.api_error().unwrap()).cause, cause, "{line}");
+            assert_eq!(
+                of_problem(&chunk.api_error().unwrap()).cause,
+                cause,
+                "{line}"
+            );
         }
     }
 

@@ -55,7 +55,8 @@ impl Calls {
     fn add(&mut self, new: &Call) {
         self.size += new.arguments.len();
         let position = self.position(new);
-        self.overflowed |= self.size > LIMITS.0 || (position.is_none() && self.all.len() >= LIMITS.1);
+        self.overflowed |=
+            self.size > LIMITS.0 || (position.is_none() && self.all.len() >= LIMITS.1);
         match position {
             _ if self.overflowed => {}
             Some(position) => self.all[position].join(new),

@@ -225,7 +225,11 @@ mod tests {
                 && lengths[3..].iter().all(|len| *len == 1000),
             "{lengths:?}"
         );
-        assert_eq!(shorten(&mut history), None, "results are shortened only once");
+        assert_eq!(
+            shorten(&mut history),
+            None,
+            "results are shortened only once"
+        );
     }
 
     #[test]

@@ -19,14 +19,14 @@ use ostler_core::raw_json::RawJson;
 
 use super::calls::Call;
 use super::chunk::Chunk;
-use super::context::Meter;
-use super::history::{HistoryCall, History, Message};
-use super::runner_protocol::{RunnerLine, RunnerCommand, Ready, Retrying, When, RunnerEvent};
 use super::config::LoopConfig;
+use super::context::Meter;
+use super::history::{History, HistoryCall, Message};
 use super::prices::Price;
 use super::rebuild::codes;
 use super::reply::{Audience, PartialReply};
 use super::request::Request;
+use super::runner_protocol::{Ready, Retrying, RunnerCommand, RunnerEvent, RunnerLine, When};
 use super::usage::TurnUsage;
 use super::{blame, rebuild, structured, system};
 use agent_loop::{ASKED, Next};
@@ -321,8 +321,8 @@ impl ModelConversation {
 
     /// Adds the usage of an answer to the turn and updates the context meter.
     fn count(&mut self, reply: &PartialReply, out: &mut Outbox) {
-        let missed =
-            self.ready.as_ref().is_some_and(|ready| !ready.uncounted) && !self.turn.usage.incomplete;
+        let missed = self.ready.as_ref().is_some_and(|ready| !ready.uncounted)
+            && !self.turn.usage.incomplete;
         let covers_more = self.turn.usage.open || reply.later;
         self.charge(reply);
         if covers_more {
@@ -465,7 +465,9 @@ impl ModelConversation {
             RunnerEvent::Ready(ready) => self.ready(ready, out),
             RunnerEvent::Over => self.on_answer_end(out),
             RunnerEvent::Failed(failed) => self.failed(&failed, out),
-            RunnerEvent::Retrying(retrying) => out.notice(Level::Warning, "retrying", sentence(&retrying)),
+            RunnerEvent::Retrying(retrying) => {
+                out.notice(Level::Warning, "retrying", sentence(&retrying))
+            }
             RunnerEvent::Alive => {}
             RunnerEvent::Progress(message) => out.notice(Level::Info, "tool_progress", message),
             RunnerEvent::Result(outcome) => self.result(outcome, out),

@@ -26,7 +26,7 @@ pub mod single;
 pub mod sse;
 
 pub use blame::{NO_SCRIPTED_REPLY, is_worth_retrying};
-pub use history::{HistoryCall, History, Message};
+pub use history::{History, HistoryCall, Message};
 pub use rebuild::AWAITING_APPROVAL;
 pub(crate) use tool_use::tool_use;
 
@@ -123,11 +123,7 @@ pub(crate) fn launch(
         return Err(SpecError::new("extra args", arg, why));
     }
     if spec.settings.is_on(keys::FORK) && spec.settings.last(keys::RESUME).is_none() {
-        return Err(SpecError::new(
-            keys::FORK,
-            "true",
-            "needs resume",
-        ));
+        return Err(SpecError::new(keys::FORK, "true", "needs resume"));
     }
     Ok(Launch {
         program,
@@ -174,9 +170,11 @@ fn extra() -> impl IntoIterator<Item = Row<()>> {
 
 /// Finds the `ready` line at the beginning of a recording.
 pub(crate) fn find_ready(opening: &str) -> Option<runner_protocol::Ready> {
-    crate::recording::lines::<runner_protocol::RunnerLine>(opening).find_map(|line| match line.ostler {
-        runner_protocol::RunnerEvent::Ready(ready) => Some(ready),
-        _ => None,
+    crate::recording::lines::<runner_protocol::RunnerLine>(opening).find_map(|line| {
+        match line.ostler {
+            runner_protocol::RunnerEvent::Ready(ready) => Some(ready),
+            _ => None,
+        }
     })
 }
 
@@ -235,7 +233,10 @@ pub fn url(value: &str) -> Result<(), String> {
     if !known {
         Err("expected a URL that begins with http:// or https://".into())
     } else if credentials {
-        Err("the URL must not contain a user or password; put keys into OPENAI_API_KEY or header".into())
+        Err(
+            "the URL must not contain a user or password; put keys into OPENAI_API_KEY or header"
+                .into(),
+        )
     } else if value.contains(['?', '#']) {
         Err("expected the part before /chat/completions, without ? and #; put extra fields into header or extra_body"
             .into())

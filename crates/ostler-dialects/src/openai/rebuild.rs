@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::calls::Call;
 use super::context;
-use super::history::{HistoryCall, History, LOST, Message};
+use super::history::{History, HistoryCall, LOST, Message};
 
 /// Codes of the notices needed to rebuild a conversation.
 pub(super) mod codes {

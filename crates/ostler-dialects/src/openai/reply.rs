@@ -7,7 +7,7 @@ use ostler_core::event::{Text, TextKind};
 use ostler_core::usage::Tokens;
 
 use super::calls::{Call, Calls};
-use super::chunk::{self, Chunk, Delta, Part, ApiError};
+use super::chunk::{self, ApiError, Chunk, Delta, Part};
 use crate::lenient::{Content, Node};
 
 /// Whether the answer is emitted to the caller.

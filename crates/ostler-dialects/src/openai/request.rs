@@ -4,9 +4,9 @@ use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::config::LoopConfig;
 use super::history::Message;
 use super::runner_protocol::{Ready, ToolOffer};
-use super::config::LoopConfig;
 
 /// Contents of a request.
 pub(super) struct Request<'a> {
@@ -139,7 +139,8 @@ impl Request<'_> {
             reasoning_effort: config.reasoning_effort.as_deref(),
         };
         let raw = RawJson::of(&body);
-        config.extra_body
+        config
+            .extra_body
             .as_deref()
             .map_or(raw.clone(), |extra| merged(&raw, extra))
     }

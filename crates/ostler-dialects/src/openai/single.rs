@@ -14,9 +14,9 @@ use serde_json::json;
 
 use super::blame;
 use super::chunk::Chunk;
-use super::runner_protocol::Failed;
 use super::prices::Price;
 use super::reply::{Audience, PartialReply};
+use super::runner_protocol::Failed;
 use crate::plain::{self, Content, Message, Stop, ToolRequest};
 
 /// A request: the conversation so far and the available tools.
@@ -175,7 +175,11 @@ impl ReplyParser {
                     .filter(|_| official)
                     .map(|price| price.of(&usage_chunk.tokens))
             };
-            match (usage_chunk.cost, usage_chunk.partial, usage_chunk.estimate.or_else(listed)) {
+            match (
+                usage_chunk.cost,
+                usage_chunk.partial,
+                usage_chunk.estimate.or_else(listed),
+            ) {
                 (Some(cost), ..) => usage.reported(cost),
                 (None, Some(partial), _) => usage.partial(partial),
                 (None, None, Some(estimate)) => usage.estimated(estimate),
@@ -341,7 +345,10 @@ pub fn final_chunks(reply: &plain::Reply) -> Vec<String> {
         Stop::Refused => "content_filter",
     };
     let end = json!({"choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}).to_string();
-    calls.chain([end]).chain(usage_chunk(&reply.usage)).collect()
+    calls
+        .chain([end])
+        .chain(usage_chunk(&reply.usage))
+        .collect()
 }
 
 /// Formats usage as a chunk. Several models are combined, because a server's answer has one model.

@@ -1,7 +1,7 @@
 //! The system prompt: workspace, tools and boundaries.
 
-use super::runner_protocol::Ready;
 use super::config::LoopConfig;
+use super::runner_protocol::Ready;
 
 /// Builds the system prompt.
 pub(super) fn prompt(config: &LoopConfig, ready: &Ready) -> String {

@@ -153,9 +153,7 @@ fn with_hint(outcome: Outcome) -> Outcome {
             "Run `openclaw configure`, or set the API key of the model's provider. A rejected key is not retried for about a minute."
         }
         Cause::RateLimit => "Wait until the limit resets, or use another model (fallback).",
-        Cause::Overloaded => {
-            "The model API is overloaded; try again in a moment, or set fallback."
-        }
+        Cause::Overloaded => "The model API is overloaded; try again in a moment, or set fallback.",
         Cause::WallLimit => "Raise timeout, or give a smaller task.",
         Cause::ServerError => http_status::SERVER_ERROR_HINT,
         Cause::Network => {

@@ -75,7 +75,12 @@ impl OpenClawConversation {
         true
     }
 
-    fn emit_started(&self, native_session: Option<String>, model: Option<String>, out: &mut Outbox) {
+    fn emit_started(
+        &self,
+        native_session: Option<String>,
+        model: Option<String>,
+        out: &mut Outbox,
+    ) {
         out.event(Started {
             agent: "openclaw".to_owned(),
             agent_version: None,
@@ -126,9 +131,9 @@ impl Conversation for OpenClawConversation {
             }
             Progress::TooMuch => {
                 self.open = false;
-                out.push(FromConversation::TurnEnded(
-                    TurnResult::new(blame::output_too_large()),
-                ));
+                out.push(FromConversation::TurnEnded(TurnResult::new(
+                    blame::output_too_large(),
+                )));
                 out.push(FromConversation::Terminate);
             }
         }
@@ -161,10 +166,11 @@ impl Conversation for OpenClawConversation {
                 );
                 Outcome::completed()
             }
-            None if exit.code == Some(0) => {
-                Outcome::new(Cause::Protocol, "OpenClaw exited successfully without output.")
-                    .hint("Try again, or run `openclaw` directly for more details.")
-            }
+            None if exit.code == Some(0) => Outcome::new(
+                Cause::Protocol,
+                "OpenClaw exited successfully without output.",
+            )
+            .hint("Try again, or run `openclaw` directly for more details."),
             None => return,
         };
         out.push(FromConversation::TurnEnded(TurnResult {

@@ -48,10 +48,16 @@ mod tests {
             ((24, 16, 0), true),
             ((25, 9, 0), false),
         ] {
-            assert_eq!(is_supported(Version(node.0, node.1, node.2)), fits, "{node:?}");
+            assert_eq!(
+                is_supported(Version(node.0, node.1, node.2)),
+                fits,
+                "{node:?}"
+            );
         }
         assert!(
-            !is_supported(Version(26, 0, 9)) && is_supported(Version(26, 1, 0)) && is_supported(Version(27, 0, 0))
+            !is_supported(Version(26, 0, 9))
+                && is_supported(Version(26, 1, 0))
+                && is_supported(Version(27, 0, 0))
         );
         assert!(Version(0, 0, 1) < PROBE.minimum && PROBE.install_hint.contains("0.0.1"));
     }

@@ -145,7 +145,8 @@ fn exit_is_explained_by_stderr() {
         "claude did not start: error: unknown option '--nope'"
     );
     assert!(
-        result.outcome
+        result
+            .outcome
             .hint
             .as_ref()
             .unwrap()

@@ -110,7 +110,10 @@ fn hooks_and_tools_are_announced_only_if_needed() {
     };
     assert_eq!(started(&Spec::default()).1, [Value::Null; 0]);
     assert_eq!(started(&attended()).1, [Value::Null; 0]);
-    assert_eq!(started(&with_policy()).1, initialize(json!({"hooks": hooks})));
+    assert_eq!(
+        started(&with_policy()).1,
+        initialize(json!({"hooks": hooks}))
+    );
     assert_eq!(
         started(&tools).1,
         initialize(json!({"sdkMcpServers": ["ostler"]}))
@@ -147,7 +150,10 @@ fn verdicts_are_matched_to_their_requests() {
         [success("q2", &deny("no"))]
     );
     let yes = json!({"behavior": "allow", "updatedInput": {"command": "ls"}});
-    assert_eq!(verdict(conversation, "q1", Verdict::Allow), [success("q1", &yes)]);
+    assert_eq!(
+        verdict(conversation, "q1", Verdict::Allow),
+        [success("q1", &yes)]
+    );
     assert_eq!(
         verdict(conversation, "q1", Verdict::Allow),
         [Value::Null; 0],
@@ -220,7 +226,10 @@ fn hook_decides_first_and_its_decision_is_reused() {
         matches!(&feed(conversation, &can("q3", "t3", "ls"))[..], [FromConversation::Ask(ask)] if ask.otherwise == Otherwise::Person)
     );
     let other = json!({"type": "control_request", "request_id": "h4", "request": {"subtype": "hook_callback", "callback_id": "not-ours", "input": {}}});
-    assert_eq!(writes(&feed(conversation, &other)), [success("h4", &json!({}))]);
+    assert_eq!(
+        writes(&feed(conversation, &other)),
+        [success("h4", &json!({}))]
+    );
 }
 
 // P46: an error would count as an empty answer, and the tool would run.
@@ -324,7 +333,10 @@ fn changes_are_requested_and_confirmed() {
 #[test]
 fn a_refused_handshake_ends_the_turn() {
     let (mut conversation, _) = started(&with_policy());
-    feed(&mut *conversation, &init("11111111-1111-4111-8111-111111111111"));
+    feed(
+        &mut *conversation,
+        &init("11111111-1111-4111-8111-111111111111"),
+    );
     let refused = json!({"type": "control_response", "response": {"subtype": "error", "request_id": "ostler-initialize", "error": "x"}});
     assert_eq!(
         writes(&feed(&mut *conversation, &refused))[0]["request"]["subtype"],
@@ -360,7 +372,9 @@ fn shape(outs: &[FromConversation]) -> Vec<&'static str> {
 // P36: a message that misses its turn gets a separate one, which is not mistaken for another turn.
 #[test]
 fn steering_message_reaches_its_turn_or_gets_a_separate_one() {
-    let steer = |conversation: &mut dyn Conversation| writes(&send(conversation, ToAgent::Steer("more".into())));
+    let steer = |conversation: &mut dyn Conversation| {
+        writes(&send(conversation, ToAgent::Steer("more".into())))
+    };
     let (seed, result) = (
         "11111111-1111-4111-8111-111111111111",
         serde_json::from_str::<Value>(RESULT).unwrap(),
@@ -388,7 +402,10 @@ fn steering_message_reaches_its_turn_or_gets_a_separate_one() {
     assert_eq!(shape(&feed(&mut *conversation, &result)), ["over"]);
     // It did not: work is pending, and then the agent starts a turn.
     let (mut conversation, uuid) = start();
-    assert_eq!(shape(&feed(&mut *conversation, &result)), ["background", "over"]);
+    assert_eq!(
+        shape(&feed(&mut *conversation, &result)),
+        ["background", "over"]
+    );
     assert_eq!(
         shape(&feed(&mut *conversation, &lifecycle(&uuid, "started"))),
         [""; 0]

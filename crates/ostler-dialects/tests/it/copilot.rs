@@ -15,7 +15,9 @@ fn outputs(lines: &[&str], exit: bool) -> Vec<FromConversation> {
     let mut conversation = find("copilot").unwrap().converse(&Spec::default());
     let mut out = Outbox::default();
     conversation.send(ToAgent::Prompt("hello".into()), &mut Outbox::default());
-    lines.iter().for_each(|line| conversation.on_line(line, &mut out));
+    lines
+        .iter()
+        .for_each(|line| conversation.on_line(line, &mut out));
     if exit {
         conversation.on_exit(
             &Exit {
@@ -29,14 +31,15 @@ fn outputs(lines: &[&str], exit: bool) -> Vec<FromConversation> {
 }
 
 fn tokens(all: &[FromConversation]) -> Vec<u64> {
-    let over = all.iter().filter_map(|out| {
+    let result = all.iter().filter_map(|out| {
         if let FromConversation::TurnEnded(result) = out {
-            Some(over)
+            Some(result)
         } else {
             None
         }
     });
-    over.map(|over| result.usage.iter().filter_map(|usage| usage.output).sum())
+    result
+        .map(|result| result.usage.iter().filter_map(|usage| usage.output).sum())
         .collect()
 }
 

@@ -6,7 +6,7 @@ use ostler_core::permission::{Policy, ToolKind};
 use ostler_core::spec::Spec;
 use serde_json::{Value, json};
 
-use crate::control::{begun, heard, said, writes};
+use crate::control::{feed, send, started, writes};
 use crate::stage::{claude, offer};
 
 fn bound() -> Spec {
@@ -25,7 +25,7 @@ fn message(id: &str, message: &Value) -> Value {
 
 /// What the server answers to one message.
 fn answered(talk: &mut dyn Conversation, rpc: &Value) -> Value {
-    let outs = heard(talk, &message("m", rpc));
+    let outs = feed(talk, &message("m", rpc));
     assert!(
         matches!(&outs[..], [FromConversation::Write(_)]),
         "{outs:?}"
@@ -50,7 +50,7 @@ fn call(name: &str) -> Value {
 
 #[test]
 fn the_server_speaks_mcp() {
-    let (mut talk, _) = begun(&bound());
+    let (mut talk, _) = started(&bound());
     let rpc = |id: Value, method: &str, params: Value| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
     let hello = answered(
         &mut *talk,
@@ -93,7 +93,7 @@ fn the_server_speaks_mcp() {
 
 #[test]
 fn a_call_is_ordered_and_answered_once() {
-    let (mut talk, _) = begun(&bound());
+    let (mut talk, _) = started(&bound());
     let talk = &mut *talk;
     let done = |id: &str, ok: bool| ToAgent::ToolDone {
         id: id.into(),
@@ -101,7 +101,7 @@ fn a_call_is_ordered_and_answered_once() {
         output: "5\n\"".into(),
     };
     for (id, ok) in [("m1", true), ("m2", false)] {
-        let outs = heard(talk, &message(id, &call("add")));
+        let outs = feed(talk, &message(id, &call("add")));
         let [FromConversation::Tool(order)] = &outs[..] else {
             panic!("{outs:?}")
         };
@@ -115,7 +115,7 @@ fn a_call_is_ordered_and_answered_once() {
         );
         assert_eq!(order.input.get(), r#"{"a":2}"#);
         assert_eq!(
-            said(
+            send(
                 talk,
                 ToAgent::ToolProgress {
                     id: id.into(),
@@ -124,25 +124,25 @@ fn a_call_is_ordered_and_answered_once() {
             ),
             []
         );
-        let line = writes(&said(talk, done(id, ok))).remove(0);
+        let line = writes(&send(talk, done(id, ok))).remove(0);
         let result = json!({"jsonrpc": "2.0", "id": 5, "result": {"content": [{"type": "text", "text": "5\n\""}], "isError": !ok}});
         assert_eq!(line["response"]["response"]["mcp_response"], result);
-        assert_eq!(said(talk, done(id, ok)), [], "once");
+        assert_eq!(send(talk, done(id, ok)), [], "once");
     }
     // Called off in either way: told once, and no answer afterwards.
     let note = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5, "reason": "x"}});
     let cancel = json!({"type": "control_cancel_request", "request_id": "m4"});
     for (id, off) in [("m3", message("n", &note)), ("m4", cancel)] {
-        heard(talk, &message(id, &call("add")));
+        feed(talk, &message(id, &call("add")));
         assert!(
-            heard(talk, &off).contains(&FromConversation::CancelTool(id.into())),
+            feed(talk, &off).contains(&FromConversation::CancelTool(id.into())),
             "{id}"
         );
         assert!(
-            !heard(talk, &off).contains(&FromConversation::CancelTool(id.into())),
+            !feed(talk, &off).contains(&FromConversation::CancelTool(id.into())),
             "{id}"
         );
-        assert_eq!(said(talk, done(id, true)), []);
+        assert_eq!(send(talk, done(id, true)), []);
     }
 }
 
@@ -152,7 +152,7 @@ fn another_server_is_not_ours() {
     let mut other = line.clone();
     other["request"]["server_name"] = "other".into();
     for (spec, line) in [(bound(), other), (Spec::default(), line)] {
-        let outs = heard(&mut *begun(&spec).0, &line);
+        let outs = feed(&mut *started(&spec).0, &line);
         assert_eq!(writes(&outs)[0]["response"]["subtype"], "error");
     }
 }
@@ -160,7 +160,7 @@ fn another_server_is_not_ours() {
 // The caller's tools have the caller's names, wherever they show.
 #[test]
 fn names_are_the_caller_s() {
-    let (mut talk, _) = begun(&Spec {
+    let (mut talk, _) = started(&Spec {
         policy: Some(Policy::default()),
         ..bound()
     });
@@ -168,30 +168,30 @@ fn names_are_the_caller_s() {
     let native = "mcp__ostler__look_up_";
     let line = json!({"type": "assistant", "message": {"id": "m", "content": [{"type": "tool_use", "id": "t", "name": native, "input": {}}]}});
     assert!(
-        matches!(&heard(talk, &line)[..], [FromConversation::Event(EventKind::ToolCall(it))] if it.name == "look up!")
+        matches!(&feed(talk, &line)[..], [FromConversation::Event(EventKind::ToolCall(it))] if it.name == "look up!")
     );
     let line = json!({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t", "content": "5"}]}});
     assert!(
-        matches!(&heard(talk, &line)[..], [FromConversation::Event(EventKind::ToolResult(it))] if it.name.as_deref() == Some("look up!"))
+        matches!(&feed(talk, &line)[..], [FromConversation::Event(EventKind::ToolResult(it))] if it.name.as_deref() == Some("look up!"))
     );
     let hook = json!({"type": "control_request", "request_id": "h", "request": {"subtype": "hook_callback", "callback_id": "ostler-policy", "input": {"tool_name": native, "tool_input": {}}}});
-    let outs = heard(talk, &hook);
+    let outs = feed(talk, &hook);
     assert!(
         matches!(&outs[..], [FromConversation::Ask(ask)] if ask.wants.tool == "look up!" && ask.wants.kind == ToolKind::Other),
         "{outs:?}"
     );
     let line = json!({"type": "system", "subtype": "permission_denied", "tool_name": native, "tool_use_id": "t2"});
     assert!(
-        matches!(&heard(talk, &line)[..], [FromConversation::Event(EventKind::Permission(it))] if it.tool == "look up!")
+        matches!(&feed(talk, &line)[..], [FromConversation::Event(EventKind::Permission(it))] if it.tool == "look up!")
     );
     let line = json!({"type": "system", "subtype": "init", "tools": ["Bash", native, "mcp__ostler__other"]});
-    let outs = heard(talk, &line);
+    let outs = feed(talk, &line);
     assert!(
         matches!(&outs[0], FromConversation::Event(EventKind::Started(it)) if it.tools == ["Bash", "look up!", "mcp__ostler__other"]),
         "{outs:?}"
     );
     let line = json!({"type": "result", "subtype": "success", "result": "x", "permission_denials": [{"tool_name": native}]});
-    let outs = heard(talk, &line);
+    let outs = feed(talk, &line);
     assert!(outs.iter().any(|out| matches!(out, FromConversation::TurnEnded(over) if over.outcome.message.contains("look up!"))));
 }
 
@@ -203,7 +203,7 @@ fn what_is_not_bound_keeps_its_whole_name() {
         offer("Bash", "{}"),
         offer("mcp__x__y", "{}"),
     ];
-    let (mut talk, _) = begun(&Spec {
+    let (mut talk, _) = started(&Spec {
         policy: Some(Policy::default()),
         tools,
         ..Spec::default()
@@ -220,7 +220,7 @@ fn what_is_not_bound_keeps_its_whole_name() {
         ),
     ] {
         let call = json!({"type": "assistant", "message": {"id": "m", "content": [{"type": "tool_use", "id": native, "name": native, "input": {}}]}});
-        let outs = heard(&mut *talk, &call);
+        let outs = feed(&mut *talk, &call);
         assert!(
             matches!(&outs[..], [FromConversation::Event(EventKind::ToolCall(it))] if it.name == name),
             "{outs:?}"
@@ -229,7 +229,7 @@ fn what_is_not_bound_keeps_its_whole_name() {
         let layer = json!({"subtype": "can_use_tool", "tool_name": native, "input": {}});
         for (id, request) in [("h", hook), ("l", layer)] {
             let id = format!("{id}{native}");
-            let outs = heard(
+            let outs = feed(
                 &mut *talk,
                 &json!({"type": "control_request", "request_id": id, "request": request}),
             );
@@ -251,7 +251,7 @@ fn what_is_not_bound_keeps_its_whole_name() {
 
 /// A schema as it is offered to Claude Code.
 fn offered(schema: &Value) -> Value {
-    let (mut talk, _) = begun(&Spec {
+    let (mut talk, _) = started(&Spec {
         tools: vec![offer("x", &schema.to_string())],
         ..Spec::default()
     });

@@ -28,7 +28,11 @@ fn lines_are_events_and_turn_ended_ends_the_turn() {
         panic!("{out:?}")
     };
     assert_eq!(
-        (result.outcome.cause, result.text.as_deref(), result.usage.len()),
+        (
+            result.outcome.cause,
+            result.text.as_deref(),
+            result.usage.len()
+        ),
         (Cause::Completed, None, 0)
     );
 }

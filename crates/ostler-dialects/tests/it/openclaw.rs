@@ -37,7 +37,7 @@ fn ending(all: &[FromConversation]) -> (Cause, Option<&str>) {
         .iter()
         .filter_map(|out| {
             if let FromConversation::TurnEnded(result) = out {
-                Some(over)
+                Some(result)
             } else {
                 None
             }
@@ -150,7 +150,12 @@ fn failures_have_their_causes() {
     assert_eq!(ending(&outputs("", 2, "")).0, Cause::WallLimit);
     assert_eq!(ending(&outputs("", 0, "")).0, Cause::Protocol);
     assert_eq!(
-        ending(&outputs("", 1, "(node:1) warning\nError: Unknown model: a/b")).0,
+        ending(&outputs(
+            "",
+            1,
+            "(node:1) warning\nError: Unknown model: a/b"
+        ))
+        .0,
         Cause::BadRequest
     );
     // A document without a verdict waits for the exit code.

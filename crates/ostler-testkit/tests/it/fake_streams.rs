@@ -1,7 +1,6 @@
 //! The fake agent's streams: raw bytes, floods, long lines, what it reads and what it reports of itself.
 
 use std::fs;
-use std::time::Instant;
 
 use ostler_testkit::fake;
 
@@ -27,16 +26,13 @@ fn print_knows_the_session() {
 }
 
 #[test]
-fn a_flood_is_valid_lines_of_the_size_asked_for_and_fast() {
-    let start = Instant::now();
+fn a_flood_is_valid_lines_of_the_size_asked_for() {
     let output = play("flood 20000000 1000\nresult done", "");
     let flood = output.stdout.len();
     assert!((20_000_000..20_010_000).contains(&flood), "{flood}");
     let first = output.stdout.iter().position(|byte| *byte == b'\n').unwrap() + 1;
     assert_eq!(first, 1000);
     assert_eq!(json_lines(&output).len(), 20_001);
-    // Generous for a debug build on a busy machine; a write per line would take far longer.
-    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
 }
 
 #[test]

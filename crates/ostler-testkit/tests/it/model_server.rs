@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 /// What came back on a connection of its own, and whether the peer closed it (and not our patience).
 pub(crate) fn exchange(server: &ModelServer, head: &str, body: &str) -> (String, bool) {
     let mut socket = TcpStream::connect(server.address()).unwrap();
-    socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     let length = body.len();
     let request = format!("{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
     socket.write_all(request.as_bytes()).unwrap();
@@ -110,5 +110,5 @@ async fn it_starts_and_ends_inside_a_single_threaded_runtime() {
     assert!(ask(&server, "x", true).0.contains("message_stop"));
     drop(server);
     let gone = || TcpStream::connect(address).is_err();
-    assert!(ostler_testkit::processes::wait_until(Duration::from_secs(5), gone));
+    assert!(ostler_testkit::processes::wait_until(Duration::from_secs(60), gone));
 }

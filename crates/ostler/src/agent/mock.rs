@@ -83,7 +83,7 @@ impl Agent for MockAgent {
                 ));
             }
         };
-        Ok(Session::begin(SessionSetup {
+        Ok(Session::start(SessionSetup {
             dialect: &Mock,
             launch: Box::new(move |_, _| Ok(mock::start(events.clone()).into())),
             install_hint: None,

@@ -389,7 +389,7 @@ impl Agent for ApiAgent {
             };
             Box::new(move |_, _| Ok(api::start(body.clone()).into()))
         };
-        Ok(Session::begin(SessionSetup {
+        Ok(Session::start(SessionSetup {
             dialect: self.dialect,
             launch,
             install_hint: None,

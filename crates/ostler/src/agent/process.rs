@@ -122,7 +122,7 @@ impl Agent for ProcessAgent {
             None => self.0.probe().map(|p| p.install_hint),
         };
         let launcher = Launcher { host: host.clone(), id: id.clone(), dir: dir.clone(), install_hint };
-        Ok(Session::begin(SessionSetup {
+        Ok(Session::start(SessionSetup {
             dialect,
             launch: Box::new(move |dialect, spec| launcher.launch(dialect, spec)),
             install_hint,

@@ -44,7 +44,7 @@ impl CommandCheck {
     pub fn check_program(&self) -> Result<(), String> {
         match self.words.first() {
             Some(program) if program.contains('/') => Ok(()),
-            _ => PreparedCommand::own(&self.host, &self.words, &self.dir)
+            _ => PreparedCommand::user_command(&self.host, &self.words, &self.dir)
                 .map(|_| ())
                 .map_err(|error| error.to_string()),
         }
@@ -52,7 +52,7 @@ impl CommandCheck {
 
     async fn check(&self) -> Result<(), String> {
         let shown = self.words.join(" ");
-        let prepared = PreparedCommand::own(&self.host, &self.words, &self.dir);
+        let prepared = PreparedCommand::user_command(&self.host, &self.words, &self.dir);
         let prepared =
             prepared.map_err(|error| format!("`{shown}` could not be started: {error}"))?;
         let ran = process::run_once(prepared, self.limit).await;

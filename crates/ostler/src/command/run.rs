@@ -103,7 +103,7 @@ fn prepare(runner: &CommandRunner, approved: ApprovedCommand) -> Result<Prepared
         files: Vec::new(),
         confinement: Some(runner.confinement(temp.path())),
         temp: Some(temp),
-        remark: None,
+        notice: None,
         beside: None,
         restore: Vec::new(), // done by `Work`, which tells the model
     })
@@ -171,7 +171,7 @@ impl Work {
                     })
             }
         };
-        let killed_for = killed_for(&ending, status, control.overran());
+        let killed_for = killed_for(&ending, status, control.exceeded_processes());
         if status.left_over {
             // What could not be confirmed is never called undone; `undo` keeps trying.
             undo.broken.store(true, Ordering::SeqCst);
@@ -264,7 +264,7 @@ impl Drop for Undo {
         if let Some(mut control) = self.control.take() {
             let ended = control.end();
             drop(control);
-            if !self.snapshot.restore().failed.is_empty() || ended == Ended::Unknown {
+            if !self.snapshot.restore().failed.is_empty() || ended == Teardown::Unknown {
                 self.broken.store(true, Ordering::SeqCst);
             }
         }

@@ -1,4 +1,4 @@
-//! From a launch to a command that is ready to start: program found, directory checked, environment chosen, files written.
+//! Prepared commands: finds the program, checks the directory, selects the environment, writes files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,32 +13,33 @@ use ostler_tools::confine::Confinement;
 use super::SpawnError;
 use crate::host::{Lookup, GuardProgram, Host, SESSION_VARIABLE, executable};
 
-/// A command that is ready to start.
+/// A command that is ready to be spawned.
 #[derive(Debug)]
 pub(crate) struct PreparedCommand {
     pub(crate) program: PathBuf,
     pub(crate) args: Vec<OsString>,
     pub(crate) env: BTreeMap<OsString, OsString>,
     pub(crate) dir: Option<PathBuf>,
-    /// The environment entry by which every process of the session can be found.
+    /// The environment entry that identifies every process of the session.
     pub(crate) mark: String,
     pub(crate) guard: Option<GuardProgram>,
-    /// Files that hold what is too long for an argument; they go when this does.
+    /// Temporary files for arguments that are too long; removed on drop.
     pub(crate) files: Vec<tempfile::NamedTempFile>,
-    /// A directory for temporary files that is its own, and goes when this does.
+    /// A private directory for temporary files; removed on drop.
     pub(crate) temp: Option<super::PrivateDirectory>,
-    /// The directory through which it reaches the session: whoever makes it also removes it, unless that was killed.
-    pub(crate) beside: Option<PathBuf>,
-    /// Workspaces in which protected files are put back once it has ended.
+    /// The directory of the bridge socket. The session removes it, or the guard if the session was
+    /// killed.
+    pub(crate) bridge_dir: Option<PathBuf>,
+    /// Workspaces whose protected files are restored once it has ended.
     pub(crate) restore: Vec<PathBuf>,
-    /// What the system keeps it from doing.
+    /// The confinement to enter before it runs.
     pub(crate) confinement: Option<Confinement>,
-    /// What the caller should know about that.
-    pub(crate) remark: Option<Notice>,
+    /// A notice about the confinement.
+    pub(crate) notice: Option<Notice>,
 }
 
 impl PreparedCommand {
-    /// Prepares the start of an agent.
+    /// Prepares an agent.
     pub(crate) fn agent(
         host: &Host,
         spec: &Spec,
@@ -49,14 +50,14 @@ impl PreparedCommand {
             .program
             .clone()
             .unwrap_or_else(|| PathBuf::from(launch.program));
-        // A program that the caller names is started as it is.
+        // A program that the caller named is not replaced by its native binary.
         let natives = if spec.program.is_some() {
             &[]
         } else {
             launch.natives
         };
         let program = find(host, &wanted, natives)?;
-        // It is found from here and started from there.
+        // The lookup is relative to this process, the start to the working directory.
         let program = std::path::absolute(&program).unwrap_or(program);
         if let Some(dir) = &spec.dir {
             check_dir(dir)?;
@@ -67,7 +68,7 @@ impl PreparedCommand {
         }
         env.extend(spec.env.iter().map(|(k, v)| (k.into(), v.into())));
         for helper in launch.needs {
-            reach(host, helper, &mut env)?;
+            add_helper_to_path(host, helper, &mut env)?;
         }
         env.insert(SESSION_VARIABLE.into(), session.into());
         let mut files = Vec::new();
@@ -85,10 +86,10 @@ impl PreparedCommand {
         let guard = host.guard().cloned();
         let dir = spec.dir.clone();
         let socket = spec.bridge.as_ref().and_then(|bridge| bridge.args.last());
-        let beside = socket
+        let bridge_dir = socket
             .and_then(|path| Path::new(path).parent())
             .map(Path::to_owned);
-        let (temp, confinement, remark) = (None, None, None);
+        let (temp, confinement, notice) = (None, None, None);
         let restore = Vec::new();
         let mut prepared = Self {
             program,
@@ -99,22 +100,22 @@ impl PreparedCommand {
             guard,
             files,
             temp,
-            beside,
+            bridge_dir,
             restore,
             confinement,
-            remark,
+            notice,
         };
         if spec.sandbox.confines_agent() {
             super::sandboxed::confine(
                 &mut prepared,
                 host,
-                &super::sandboxed::Wanted::new(spec, launch),
+                &super::sandboxed::SandboxRequest::new(spec, launch),
             )?;
         }
         Ok(prepared)
     }
 
-    /// Prepares a short command of an agent, such as the one that prints its version.
+    /// Prepares a short query of an agent, such as the one for its version.
     pub(crate) fn query(
         host: &Host,
         program: &Path,
@@ -126,7 +127,7 @@ impl PreparedCommand {
         let env = BTreeMap::from([(SESSION_VARIABLE.into(), session.into())]);
         let args = args.iter().map(OsString::from).collect();
         let guard = host.guard().cloned();
-        let (files, restore, dir, temp, beside) = (Vec::new(), Vec::new(), None, None, None);
+        let (files, restore, dir, temp, bridge_dir) = (Vec::new(), Vec::new(), None, None, None);
         Ok(Self {
             program,
             args,
@@ -136,34 +137,38 @@ impl PreparedCommand {
             guard,
             files,
             temp,
-            beside,
+            bridge_dir,
             restore,
             confinement: None,
-            remark: None,
+            notice: None,
         })
     }
 
-    /// Prepares a command of the caller's, which has the caller's whole environment.
-    pub(crate) fn own(host: &Host, words: &[String], dir: &Path) -> Result<Self, SpawnError> {
-        let (program, args) = match words {
+    /// Prepares a command of the caller, with the caller's environment.
+    pub(crate) fn user_command(
+        host: &Host,
+        argv: &[String],
+        dir: &Path,
+    ) -> Result<Self, SpawnError> {
+        let (program, args) = match argv {
             [program, args @ ..] => (program.as_str(), args),
             [] => ("", &[][..]),
         };
-        // A path is looked up in the directory in which it is going to run.
+        // A relative path is relative to the directory in which the command runs.
         let wanted = if program.contains('/') {
             dir.join(program)
         } else {
             PathBuf::from(program)
         };
         let program = find(host, &wanted, &[])?;
-        // It is found from here and started from there.
+        // The lookup is relative to this process, the start to the working directory.
         let program = std::path::absolute(&program).unwrap_or(program);
         check_dir(dir)?;
         let session = uuid::Uuid::new_v4().to_string();
-        let mut env = host.whole_environment();
+        let mut env = host.user_command_environment();
         env.insert(SESSION_VARIABLE.into(), session.clone().into());
         let args = args.iter().map(OsString::from).collect();
-        let (files, restore, dir, temp, beside) =
+        let (files, restore, dir, temp, bridge_dir) =
             (Vec::new(), Vec::new(), Some(dir.to_owned()), None, None);
         let (mark, guard) = (
             format!("{SESSION_VARIABLE}={session}"),
@@ -178,16 +183,16 @@ impl PreparedCommand {
             guard,
             files,
             temp,
-            beside,
+            bridge_dir,
             restore,
             confinement: None,
-            remark: None,
+            notice: None,
         })
     }
 }
 
-/// Makes sure that an agent can call a helper program by its name.
-fn reach(
+/// Extends PATH if necessary, so that the agent can call a helper program by name.
+fn add_helper_to_path(
     host: &Host,
     helper: &str,
     env: &mut BTreeMap<OsString, OsString>,
@@ -203,13 +208,13 @@ fn reach(
         }
     };
     let path = env.entry("PATH".into()).or_default();
-    let mut places: Vec<PathBuf> = std::env::split_paths(path).collect();
+    let mut dirs: Vec<PathBuf> = std::env::split_paths(path).collect();
     if let Some(dir) = found
         .parent()
-        .filter(|dir| !places.iter().any(|place| place == dir))
+        .filter(|dir| !dirs.iter().any(|known| known == dir))
     {
-        places.push(dir.to_owned());
-        *path = std::env::join_paths(places).unwrap_or_else(|_| path.clone());
+        dirs.push(dir.to_owned());
+        *path = std::env::join_paths(dirs).unwrap_or_else(|_| path.clone());
     }
     Ok(())
 }
@@ -229,13 +234,13 @@ fn find(host: &Host, program: &Path, natives: &[&str]) -> Result<PathBuf, SpawnE
     }
 }
 
-/// Whether the file begins as a program does. What the kernel does not take for one, the C library would hand to a shell,
-/// line by line.
+/// Returns true if the file starts like a program. Anything else the C library would pass to a shell,
+/// which would interpret it line by line.
 #[cfg(unix)]
 fn is_program(path: &Path) -> bool {
     use std::io::Read;
-    /// A script with its interpreter; ELF; Mach-O for 64 and 32 bits and for several machines.
-    const BEGINNINGS: [&[u8]; 5] = [
+    /// `#!` scripts, ELF, and Mach-O (64-bit, 32-bit, universal).
+    const MAGIC: [&[u8]; 5] = [
         b"#!",
         b"\x7fELF",
         b"\xcf\xfa\xed\xfe",
@@ -244,8 +249,8 @@ fn is_program(path: &Path) -> bool {
     ];
     let mut head = Vec::new();
     match std::fs::File::open(path).and_then(|file| file.take(4).read_to_end(&mut head)) {
-        Ok(_) => BEGINNINGS.iter().any(|setup| head.starts_with(setup)),
-        Err(_) => true, // it may be executed although it cannot be read
+        Ok(_) => MAGIC.iter().any(|magic| head.starts_with(magic)),
+        Err(_) => true, // it may be executable without being readable
     }
 }
 
@@ -277,7 +282,7 @@ fn argument(
     match arg {
         Arg::Plain(text) => Ok(text.into()),
         Arg::InFile { prefix, text } => {
-            // tempfile makes it readable for this user alone.
+            // `tempfile` creates files that only this user can read.
             let mut file = tempfile::Builder::new()
                 .prefix("ostler-")
                 .suffix(".txt")

@@ -1,5 +1,8 @@
-//! Starting a child without a guard: its own session, its group for signals, and on Linux the mark in its environment for
-//! what left the group. If this process is killed, the direct child dies with it (Linux), but not what it started.
+//! Children without a guard.
+//!
+//! A child gets its own session and is signalled through its process group. On Linux, processes that
+//! left the group are found by the mark in their environment. If this process is killed, the direct
+//! child dies with it (Linux), but not what it started.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,11 +11,11 @@ use std::process::Stdio;
 use process_wrap::tokio::{ChildWrapper, CommandWrap, KillOnDrop};
 use tokio::process::Command;
 
-use super::{Child, Control, Ended, ExitStatus, LAST_LOOKS, PreparedCommand, SpawnError};
+use super::{Child, Control, END_POLLS, ExitStatus, PreparedCommand, SpawnError, Teardown};
 
-/// How often the processes of a confined child are counted.
+/// Interval at which the processes of a confined child are counted.
 #[cfg(target_os = "linux")]
-const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(50);
+const COUNT_INTERVAL: std::time::Duration = std::time::Duration::from_millis(50);
 
 pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     let PreparedCommand {
@@ -24,7 +27,7 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
         files,
         temp,
         confinement,
-        remark,
+        notice,
         ..
     } = prepared;
     let mut command = Command::new(&program);
@@ -39,7 +42,7 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
         command.current_dir(dir);
     }
     #[cfg(target_os = "linux")]
-    die_with_us(command.as_std_mut());
+    die_with_parent(command.as_std_mut());
     #[cfg(not(target_os = "linux"))]
     let _ = confinement;
     let mut wrap = CommandWrap::from(command);
@@ -73,7 +76,7 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     {
         return Err(error);
     }
-    let mut child = spawned.map_err(|error| SpawnError::of(&program, error))?;
+    let mut child = spawned.map_err(|error| SpawnError::from_io(&program, error))?;
     let pid = child.id();
     Ok(Child {
         stdin: child.stdin().take().map(|s| Box::new(s) as _),
@@ -83,20 +86,20 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
             .map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
         stderr: child.stderr().take().map(|s| Box::new(s) as _),
         pid,
-        remark: remark.or_else(super::remark_on_system),
+        notice: notice.or_else(super::missing_proc_notice),
         control: Box::new(Direct {
             child,
             mark,
             group: pid,
             ended: None,
-            was_killed: false,
+            was_signalled: false,
             #[cfg(target_os = "linux")]
-            crowd: super::confined::Crowd::of(
+            limit: super::confined::ProcessLimit::new(
                 confinement.as_ref(),
                 held.as_ref(),
                 reported.layers.unwrap_or_default(),
             ),
-            overran: false,
+            exceeded_processes: false,
             #[cfg(target_os = "linux")]
             tree: reported.tree,
             #[cfg(target_os = "linux")]
@@ -107,14 +110,14 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     })
 }
 
-/// Has the kernel kill the child when the thread that started it ends; see [`spawner`] for which thread that is.
+/// Makes the kernel kill the child when the thread that spawned it ends; see [`spawner`] for that thread.
 #[cfg(target_os = "linux")]
-pub(super) fn die_with_us(command: &mut std::process::Command) {
+pub(super) fn die_with_parent(command: &mut std::process::Command) {
     use std::os::unix::process::CommandExt;
     let parent = rustix::process::getpid();
     let set = move || {
         rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-        // If the parent went before the line above, nobody will send that signal any more.
+        // If the parent ended before the call above, the signal will never be sent.
         if rustix::process::getppid() == Some(parent) {
             Ok(())
         } else {
@@ -123,16 +126,18 @@ pub(super) fn die_with_us(command: &mut std::process::Command) {
     };
     #[expect(
         unsafe_code,
-        reason = "there is no safe way to run code between fork and exec; it makes two system calls"
+        reason = "there is no safe way to run code between fork and exec"
     )]
-    // SAFETY: the closure only makes async-signal-safe system calls and allocates nothing.
+    // SAFETY: the closure makes two async-signal-safe system calls and does not allocate.
     unsafe {
         command.pre_exec(set);
     }
 }
 
-/// The thread that starts children. The kernel's "kill me when my parent dies" looks at the *thread* that forked, so a
-/// child started from a thread of a pool would die when the pool lets that thread go. This one lives as long as the process.
+/// The thread that spawns children, which lives as long as the process.
+///
+/// The parent-death signal is tied to the *thread* that forked. A child spawned from a thread pool would
+/// die when the pool releases that thread.
 mod spawner {
     use std::io;
     use std::sync::{OnceLock, mpsc};
@@ -140,37 +145,38 @@ mod spawner {
     use process_wrap::tokio::{ChildWrapper, CommandWrap};
     use tokio::runtime::Handle;
 
-    type Reply = mpsc::Sender<io::Result<Box<dyn ChildWrapper>>>;
-    type Order = (CommandWrap, Handle, Reply);
+    type SpawnReply = mpsc::Sender<io::Result<Box<dyn ChildWrapper>>>;
+    type SpawnRequest = (CommandWrap, Handle, SpawnReply);
 
-    static THREAD: OnceLock<mpsc::Sender<Order>> = OnceLock::new();
+    static THREAD: OnceLock<mpsc::Sender<SpawnRequest>> = OnceLock::new();
 
     pub(super) fn spawn(command: CommandWrap) -> io::Result<Box<dyn ChildWrapper>> {
-        let gone = || io::Error::other("the thread that starts processes is gone");
-        let (reply, answer) = mpsc::channel();
+        let gone = || io::Error::other("the thread that spawns processes has ended");
+        let (reply, result) = mpsc::channel();
         THREAD
             .get_or_init(start)
             .send((command, Handle::current(), reply))
             .map_err(|_| gone())?;
-        answer.recv().map_err(|_| gone())?
+        result.recv().map_err(|_| gone())?
     }
 
-    fn start() -> mpsc::Sender<Order> {
-        let (orders, inbox) = mpsc::channel::<Order>();
+    fn start() -> mpsc::Sender<SpawnRequest> {
+        let (requests, inbox) = mpsc::channel::<SpawnRequest>();
         let work = move || {
             for (mut command, runtime, reply) in inbox {
                 let _context = runtime.enter();
                 let _ = reply.send(command.spawn());
             }
         };
-        // If no thread can be had, the channel is closed and every start fails with an error that says so.
+        // If the thread cannot be created, the channel is closed and every spawn fails with an error.
         let _ = std::thread::Builder::new()
             .name("ostler-spawner".into())
             .spawn(work);
-        orders
+        requests
     }
 }
 
+/// Controls a child that has no guard.
 struct Direct {
     child: Box<dyn ChildWrapper>,
     #[cfg_attr(
@@ -178,14 +184,14 @@ struct Direct {
         expect(dead_code, reason = "processes are found by their mark on Linux only")
     )]
     mark: String,
-    /// The group's number, kept because it cannot be asked for once its leader is gone.
+    /// Id of the process group. It cannot be queried once the group leader has exited.
     group: Option<u32>,
-    /// Set once all is over: from then on the numbers may belong to somebody else.
+    /// Set once everything has ended. From then on the process ids may be reused.
     ended: Option<ExitStatus>,
-    was_killed: bool,
+    was_signalled: bool,
     #[cfg(target_os = "linux")]
-    crowd: Option<super::confined::Crowd>,
-    overran: bool,
+    limit: Option<super::confined::ProcessLimit>,
+    exceeded_processes: bool,
     #[cfg(target_os = "linux")]
     tree: Option<ostler_tools::confine::ProcessTree>,
     #[cfg(target_os = "linux")]
@@ -206,9 +212,9 @@ impl Direct {
         }
     }
 
-    /// Stops all of it, or lets it go on: the group, and what left the group.
+    /// Signals the group and everything that left it.
     #[cfg(unix)]
-    fn halt(&self, signal: rustix::process::Signal) {
+    fn signal_all(&self, signal: rustix::process::Signal) {
         if self.ended.is_none() {
             self.signal_group(signal);
             #[cfg(target_os = "linux")]
@@ -216,28 +222,28 @@ impl Direct {
         }
     }
 
-    /// Waits for the end of the process, and kills all of it when there is too much of it.
-    async fn watch(&mut self) -> std::io::Result<std::process::ExitStatus> {
+    /// Waits for the process to exit, and kills everything if the process limit is exceeded.
+    async fn wait_within_limit(&mut self) -> std::io::Result<std::process::ExitStatus> {
         #[cfg(target_os = "linux")]
-        while let Some(crowd) = &mut self.crowd {
-            if let Ok(status) = tokio::time::timeout(LOOK_EVERY, self.child.wait()).await {
+        while let Some(limit) = &mut self.limit {
+            if let Ok(status) = tokio::time::timeout(COUNT_INTERVAL, self.child.wait()).await {
                 return status;
             }
-            if crowd.is_too_large(|| super::sweep::marked(&self.mark).len()) {
-                self.overran = true;
+            if limit.is_exceeded(|| super::sweep::marked(&self.mark).len()) {
+                self.exceeded_processes = true;
                 self.kill();
             }
         }
         self.child.wait().await
     }
 
-    /// Ends what is left once the agent itself is gone. Returns whether it is certain that nothing is.
+    /// Kills what is left after the child has exited. Returns true if nothing is left for certain.
     async fn sweep(&self) -> bool {
         #[cfg(target_os = "linux")]
         if let Some(tree) = &self.tree {
-            // It is gone already, unless the process that waits for it was killed.
+            // It has ended already, unless the process that waits for it was killed.
             tree.kill();
-            for _ in 0..LAST_LOOKS {
+            for _ in 0..END_POLLS {
                 if tree.is_gone() {
                     return true;
                 }
@@ -252,26 +258,23 @@ impl Direct {
             self.held
                 .iter()
                 .for_each(ostler_tools::confine::ConfinementHandle::clear);
-            // A process that is just becoming another program has no environment for a moment: what was killed in the middle of
-            // its work is gone when nothing of it was seen twice.
-            let (mut quiet, enough) = (
-                0,
-                if self.held.is_some() || self.was_killed {
-                    2
-                } else {
-                    1
-                },
-            );
-            let mut rounds = 0;
+            // A process has no environment for a moment during exec. After a kill, nothing must be found
+            // twice in a row.
+            let required = if self.held.is_some() || self.was_signalled {
+                2
+            } else {
+                1
+            };
+            let (mut quiet, mut empty_scans) = (0, 0);
             for _ in 0..300 {
                 let left = super::sweep::marked(&self.mark);
-                // One that is dying has no environment any more, but is there until its memory is given back. It is waited for,
-                // but not for long: it may be somebody who only hides.
-                rounds += u32::from(left.is_empty());
-                let gone =
-                    left.is_empty() && (rounds > 100 || !super::sweep::is_peopled(self.group));
-                quiet = if gone { quiet + 1 } else { 0 };
-                if quiet == enough {
+                // A dying process has no environment any more, but exists until its memory is released.
+                // Wait for it, but not for long: an unrelated process may have hidden its environment.
+                empty_scans += u32::from(left.is_empty());
+                let is_gone = left.is_empty()
+                    && (empty_scans > 100 || !super::sweep::has_live_process(self.group));
+                quiet = if is_gone { quiet + 1 } else { 0 };
+                if quiet == required {
                     return true;
                 }
                 super::sweep::signal(&left, rustix::process::Signal::KILL);
@@ -289,7 +292,7 @@ impl Control for Direct {
         if self.ended.is_some() {
             return;
         }
-        self.was_killed = true;
+        self.was_signalled = true;
         #[cfg(unix)]
         self.signal_group(rustix::process::Signal::TERM);
         #[cfg(windows)]
@@ -300,10 +303,10 @@ impl Control for Direct {
         if self.ended.is_some() {
             return;
         }
-        self.was_killed = true;
+        self.was_signalled = true;
         #[cfg(target_os = "linux")]
         if let Some(tree) = &self.tree {
-            // Whoever waits for it ends once all of it is gone.
+            // The process that waits for it exits once all of it has ended.
             tree.kill();
             return self.signal_group(rustix::process::Signal::CONT);
         }
@@ -317,24 +320,24 @@ impl Control for Direct {
 
     #[cfg(unix)]
     fn freeze(&mut self) {
-        self.halt(rustix::process::Signal::STOP);
+        self.signal_all(rustix::process::Signal::STOP);
     }
 
     #[cfg(unix)]
     fn thaw(&mut self) {
-        self.halt(rustix::process::Signal::CONT);
+        self.signal_all(rustix::process::Signal::CONT);
     }
 
     #[cfg(target_os = "linux")]
-    fn end(&mut self) -> Ended {
+    fn end(&mut self) -> Teardown {
         self.kill();
         self.held
             .iter()
             .for_each(ostler_tools::confine::ConfinementHandle::clear);
         let mut quiet = 0;
-        for _ in 0..LAST_LOOKS {
+        for _ in 0..END_POLLS {
             let left = match &self.tree {
-                Some(tree) if tree.is_gone() => return Ended::Confirmed,
+                Some(tree) if tree.is_gone() => return Teardown::Confirmed,
                 Some(_) => Vec::new(),
                 None => super::sweep::marked(&self.mark),
             };
@@ -344,16 +347,16 @@ impl Control for Direct {
                 0
             };
             if quiet == 2 {
-                return Ended::Confirmed;
+                return Teardown::Confirmed;
             }
             super::sweep::signal(&left, rustix::process::Signal::KILL);
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
-        Ended::Unknown
+        Teardown::Unknown
     }
 
-    fn overran(&self) -> bool {
-        self.overran
+    fn exceeded_processes(&self) -> bool {
+        self.exceeded_processes
     }
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
@@ -362,7 +365,7 @@ impl Control for Direct {
                 return status;
             }
             let mut status = self
-                .watch()
+                .wait_within_limit()
                 .await
                 .map_or_else(|_| ExitStatus::default(), exit_status);
             status.left_over = !self.sweep().await;
@@ -381,7 +384,7 @@ impl Control for Direct {
 
 impl Drop for Direct {
     fn drop(&mut self) {
-        // Whoever drops a session without ending it still leaves nothing behind.
+        // Leave nothing behind if the session is dropped without being ended.
         self.kill();
     }
 }

@@ -1,4 +1,4 @@
-//! Starting a child under the guard, and talking to the guard about it.
+//! Children under a guard: spawning, and the guard's protocol as seen by Ostler.
 
 use std::future::Future;
 use std::io;
@@ -16,7 +16,9 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Command;
 
 use super::guard::SOCKET;
-use super::{Child, Control, Ended, ExitStatus, LAST_LOOKS, PreparedCommand, SpawnError, sweep};
+use super::{
+    Child, Control, END_POLLS, ExitStatus, PreparedCommand, SpawnError, Teardown, sweep,
+};
 use crate::host::GuardProgram;
 
 pub(super) async fn spawn(
@@ -24,22 +26,22 @@ pub(super) async fn spawn(
     guard: &GuardProgram,
 ) -> Result<Child, SpawnError> {
     let program = prepared.program.clone();
-    let failed = |error: io::Error| SpawnError::of(&guard.program, error);
+    let failed = |error: io::Error| SpawnError::from_io(&guard.program, error);
     let (ours, theirs) = StdStream::pair().map_err(failed)?;
     ours.set_nonblocking(true).map_err(failed)?;
     let mut child = start(&prepared, guard, theirs).map_err(failed)?;
     let (read, write) = UnixStream::from_std(ours).map_err(failed)?.into_split();
-    let remark = prepared.remark;
+    let notice = prepared.notice;
     let mut control = Guarded {
-        words: BufReader::new(read).lines(),
-        orders: write,
+        messages: BufReader::new(read).lines(),
+        commands: write,
         stdin: child.stdin().take(),
         stdout: child.stdout().take(),
         stderr: child.stderr().take(),
         guard: child,
         mark: prepared.mark,
         ended: None,
-        overran: false,
+        exceeded_processes: false,
         layers: Layers::default(),
         _files: prepared.files,
         _temp: prepared.temp,
@@ -55,7 +57,7 @@ pub(super) async fn spawn(
             .map_or_else(|| Box::new(tokio::io::empty()) as _, |s| Box::new(s) as _),
         stderr: control.stderr.take().map(|s| Box::new(s) as _),
         pid: Some(pid),
-        remark: remark.or_else(super::remark_on_system),
+        notice: notice.or_else(super::missing_proc_notice),
         control: Box::new(control),
     })
 }
@@ -85,32 +87,34 @@ fn start(
         }])
         .map_err(|_| io::Error::other("the guard's socket could not be handed over"))?;
     let mut wrap = CommandWrap::from(command);
-    // A session of its own: no terminal that a tool could ask for a password, no Ctrl-C that is meant for Ostler.
+    // Its own session: no terminal where a tool could prompt for a password, and no Ctrl-C meant for
+    // Ostler.
     wrap.wrap(ProcessSession);
     wrap.spawn()
 }
 
+/// Controls a child through its guard.
 struct Guarded {
     guard: Box<dyn ChildWrapper>,
-    words: Lines<BufReader<OwnedReadHalf>>,
-    orders: OwnedWriteHalf,
+    messages: Lines<BufReader<OwnedReadHalf>>,
+    commands: OwnedWriteHalf,
     stdin: Option<tokio::process::ChildStdin>,
     stdout: Option<tokio::process::ChildStdout>,
     stderr: Option<tokio::process::ChildStderr>,
     mark: String,
     ended: Option<ExitStatus>,
-    overran: bool,
+    exceeded_processes: bool,
     layers: Layers,
     _files: Vec<tempfile::NamedTempFile>,
     _temp: Option<super::PrivateDirectory>,
 }
 
 impl Guarded {
-    /// The next line of the guard; none when it is gone.
-    async fn word(&mut self) -> Option<(String, i32)> {
-        let line = self.words.next_line().await.ok()??;
-        let (word, number) = line.split_once(' ')?;
-        Some((word.to_owned(), number.parse().ok()?))
+    /// Reads the guard's next message, or returns `None` if the guard has exited.
+    async fn message(&mut self) -> Option<(String, i32)> {
+        let line = self.messages.next_line().await.ok()??;
+        let (name, number) = line.split_once(' ')?;
+        Some((name.to_owned(), number.parse().ok()?))
     }
 
     async fn agent_pid(
@@ -118,8 +122,8 @@ impl Guarded {
         program: &std::path::Path,
         confinement: Option<&Confinement>,
     ) -> Result<u32, SpawnError> {
-        let mut word = self.word().await;
-        let entered = match &word {
+        let mut message = self.message().await;
+        let entered = match &message {
             Some((layers, bits)) if layers == super::guard::LAYERS => {
                 Some(Layers::from_bits(u8::try_from(*bits).unwrap_or(0)))
             }
@@ -127,42 +131,42 @@ impl Guarded {
         };
         if let Some(layers) = entered {
             self.layers = layers;
-            word = self.word().await;
+            message = self.message().await;
         }
-        match word {
-            Some((word, pid)) if word == "pid" => Ok(u32::try_from(pid).unwrap_or(0)),
+        match message {
+            Some((name, pid)) if name == "pid" => Ok(u32::try_from(pid).unwrap_or(0)),
             Some((_, errno)) => {
                 let unconfined = confinement
                     .zip(entered)
                     .and_then(|(wanted, layers)| SpawnError::unconfined(wanted, layers));
                 Err(unconfined.unwrap_or_else(|| {
-                    SpawnError::of(program, io::Error::from_raw_os_error(errno))
+                    SpawnError::from_io(program, io::Error::from_raw_os_error(errno))
                 }))
             }
-            None => Err(SpawnError::of(
+            None => Err(SpawnError::from_io(
                 program,
-                io::Error::other("its guard ended before it was started"),
+                io::Error::other("its guard exited before it was started"),
             )),
         }
     }
 
-    fn order(&self, order: u8) {
-        // One byte into an empty socket: it fits, or the guard is gone and its end is seen elsewhere.
-        let _ = self.orders.try_write(&[order]);
+    fn send(&self, command: u8) {
+        // One byte always fits, unless the guard has exited, which is noticed elsewhere.
+        let _ = self.commands.try_write(&[command]);
     }
 
-    /// Stops what it watches over, or lets it go on. The guard itself stays awake: it must hear when this process goes.
-    fn halt(&self, signal: Signal) {
+    /// Signals everything but the guard, which must notice when this process exits.
+    fn signal_all(&self, signal: Signal) {
         let guard = self.guard.id();
-        let watched = sweep::marked(&self.mark)
+        let others = sweep::marked(&self.mark)
             .into_iter()
             .filter(|process| !process.is(guard));
-        sweep::signal(&watched.collect::<Vec<_>>(), signal);
+        sweep::signal(&others.collect::<Vec<_>>(), signal);
     }
 
-    /// The guard is gone without a word (somebody killed it): what it watched over is found by its mark. Returns whether nothing
-    /// is left.
-    async fn sweep_alone(&mut self) -> bool {
+    /// Kills what is left if the guard itself was killed, found by the session's mark. Returns true if
+    /// nothing is left.
+    async fn sweep(&mut self) -> bool {
         for _ in 0..100 {
             let left = sweep::marked(&self.mark);
             if left.is_empty() {
@@ -174,13 +178,13 @@ impl Guarded {
         false
     }
 
-    /// The guard's last words: how the agent ended, and what there is to say about it.
-    async fn last_words(&mut self) -> Option<ExitStatus> {
+    /// Reads the guard's last messages: how the agent ended.
+    async fn exit_status(&mut self) -> Option<ExitStatus> {
         let mut status = ExitStatus::default();
         loop {
-            let (word, number) = self.word().await?;
-            match word.as_str() {
-                super::guard::OVERRAN => self.overran = true,
+            let (name, number) = self.message().await?;
+            match name.as_str() {
+                super::guard::OVERRAN => self.exceeded_processes = true,
                 super::guard::MEMORY => status.out_of_memory = true,
                 super::guard::LEFT => status.left_over = true,
                 "exit" => {
@@ -202,12 +206,12 @@ impl Guarded {
 
 impl Control for Guarded {
     fn terminate(&mut self) {
-        self.order(b'T');
+        self.send(b'T');
     }
 
     fn kill(&mut self) {
-        self.order(b'K');
-        // A guard that somebody has stopped does what it is told again.
+        self.send(b'K');
+        // Wake the guard, in case it was suspended.
         let guard = self
             .guard
             .id()
@@ -219,47 +223,47 @@ impl Control for Guarded {
     }
 
     fn freeze(&mut self) {
-        self.halt(Signal::STOP);
+        self.signal_all(Signal::STOP);
     }
 
     fn thaw(&mut self) {
-        self.halt(Signal::CONT);
+        self.signal_all(Signal::CONT);
     }
 
     fn abandon(&mut self) {
-        // The guard stays: it alone knows all of what it watches over.
+        // The guard is kept alive: only it knows all of the agent's processes.
         self.kill();
         let guard = self.guard.id();
-        let watched = sweep::marked(&self.mark)
+        let others = sweep::marked(&self.mark)
             .into_iter()
             .filter(|process| !process.is(guard));
-        sweep::signal(&watched.collect::<Vec<_>>(), Signal::KILL);
+        sweep::signal(&others.collect::<Vec<_>>(), Signal::KILL);
     }
 
-    fn end(&mut self) -> Ended {
+    fn end(&mut self) -> Teardown {
         self.kill();
-        for _ in 0..LAST_LOOKS {
+        for _ in 0..END_POLLS {
             if !matches!(self.guard.try_wait(), Ok(None)) {
                 let left = sweep::marked(&self.mark);
                 if left.is_empty() {
-                    return Ended::Confirmed;
+                    return Teardown::Confirmed;
                 }
                 sweep::signal(&left, Signal::KILL);
             }
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         self.abandon();
-        Ended::Unknown
+        Teardown::Unknown
     }
 
-    fn overran(&self) -> bool {
-        self.overran
+    fn exceeded_processes(&self) -> bool {
+        self.exceeded_processes
     }
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
         Box::pin(async {
             if self.ended.is_none() {
-                self.ended = Some(match self.last_words().await {
+                self.ended = Some(match self.exit_status().await {
                     Some(status) => status,
                     None => ExitStatus {
                         signal: Some(Signal::KILL.as_raw()),
@@ -269,10 +273,10 @@ impl Control for Guarded {
                 });
             }
             let _ = self.guard.wait().await;
-            // A guard that has seen a pid namespace end leaves nothing to look for.
-            let is_seen =
+            // If the guard has seen the pid namespace end, there is nothing to look for.
+            let is_confirmed =
                 self.layers.has(Layers::PIDS) && self.ended.is_some_and(|status| !status.left_over);
-            let is_gone = is_seen || self.sweep_alone().await;
+            let is_gone = is_confirmed || self.sweep().await;
             if let Some(status) = &mut self.ended {
                 status.left_over = !is_gone;
             }

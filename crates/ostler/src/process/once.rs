@@ -1,4 +1,4 @@
-//! Running a short command to its end, with a time limit and bounded output: versions, login states.
+//! Short commands, such as version queries, with a time limit and bounded output.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 
 use super::{Child, ExitStatus, PreparedCommand, SpawnError};
 
-/// How much of each stream is kept.
-const KEPT: usize = 32 * 1024;
+/// Size of the head and of the tail of each stream that are retained.
+const OUTPUT_HALF: usize = 32 * 1024;
 
-/// What a short command gave.
-pub(crate) struct Finished {
+/// Output and exit status of a short command.
+pub(crate) struct CommandOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
     pub(crate) timed_out: bool,
 }
 
-/// Starts a command with nothing on its stdin and waits for its end, or for `limit`.
+/// Runs a command with empty stdin, for at most `limit`.
 pub(crate) async fn run_once(
     prepared: PreparedCommand,
     limit: Duration,
-) -> Result<Finished, SpawnError> {
+) -> Result<CommandOutput, SpawnError> {
     run_with_input(prepared, "", limit).await
 }
 
-/// Starts a command, writes `input` to its stdin, closes that, and waits for its end, or for `limit`.
+/// Runs a command with `input` as its stdin, for at most `limit`.
 pub(crate) async fn run_with_input(
     prepared: PreparedCommand,
     input: &str,
     limit: Duration,
-) -> Result<Finished, SpawnError> {
+) -> Result<CommandOutput, SpawnError> {
     let Child {
         stdin,
         mut stdout,
@@ -39,11 +39,11 @@ pub(crate) async fn run_with_input(
         mut control,
         ..
     } = super::spawn(prepared).await?;
-    let (mut out, mut err) = (HeadTail::new(KEPT), HeadTail::new(KEPT));
+    let (mut out, mut err) = (HeadTail::new(OUTPUT_HALF), HeadTail::new(OUTPUT_HALF));
     let work = async {
         let stdin = async {
             if let Some(mut stdin) = stdin {
-                // A command that ends without reading it says why in its output.
+                // If the command exits without reading it, its output says why.
                 let _ = stdin.write_all(input.as_bytes()).await;
                 let _ = stdin.shutdown().await;
             }
@@ -53,13 +53,13 @@ pub(crate) async fn run_with_input(
                 drain(&mut stderr, &mut err).await;
             }
         };
-        // Waiting for the end also ends what holds the pipes open.
+        // `wait` also kills leftover processes that hold the pipes open.
         let ((), (), (), status) =
             tokio::join!(stdin, drain(&mut stdout, &mut out), stderr, control.wait());
         status
     };
     match tokio::time::timeout(limit, work).await {
-        Ok(status) => Ok(Finished {
+        Ok(status) => Ok(CommandOutput {
             status,
             stdout: out.text(),
             stderr: err.text(),
@@ -68,7 +68,7 @@ pub(crate) async fn run_with_input(
         Err(_) => {
             control.kill();
             let _ = tokio::time::timeout(Duration::from_secs(2), control.wait()).await;
-            Ok(Finished {
+            Ok(CommandOutput {
                 status: ExitStatus::default(),
                 stdout: out.text(),
                 stderr: err.text(),

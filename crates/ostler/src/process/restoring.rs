@@ -1,4 +1,4 @@
-//! A child whose protected files are put back once it has ended: git's hooks and settings, Ostler's own files.
+//! Restoration of protected files after a child has ended: git's hooks and settings, Ostler's own files.
 
 use std::future::Future;
 use std::io;
@@ -10,23 +10,23 @@ use ostler_core::event::{Level, Notice};
 use ostler_tools::command::{Restored, Snapshot};
 use tokio::task::JoinHandle;
 
-use super::{Control, Ended, ExitStatus, WorkspaceLock};
+use super::{Control, ExitStatus, Teardown, WorkspaceLock};
 
-/// The code of notices about protected files.
+/// Code of the notices about protected files.
 const CODE: &str = "protected_files";
 
-/// How long a command of another session is waited for.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How long to wait for a command of another session.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The agent works with git as a person would: what git itself writes is fine.
+/// The agent uses git as a person would, so git's own writes are allowed.
 const AS_GIT: &str = "git";
 
-/// Remembers what is protected in each workspace, off the threads that others wait for.
+/// Takes a snapshot of the protected files of each workspace, on a blocking thread.
 pub(super) async fn take(workspaces: Vec<PathBuf>) -> io::Result<Vec<Snapshot>> {
-    // Not while a command of another session may have changed them.
+    // Wait for commands of other sessions, which may have changed them.
     let mut locks = Vec::new();
     for root in &workspaces {
-        locks.push(WorkspaceLock::acquire(root, PATIENCE).await);
+        locks.push(WorkspaceLock::acquire(root, LOCK_TIMEOUT).await);
     }
     let work = move || {
         workspaces
@@ -41,17 +41,17 @@ pub(super) async fn take(workspaces: Vec<PathBuf>) -> io::Result<Vec<Snapshot>> 
     taken.map_err(|error| io::Error::other(error.message))
 }
 
-/// A child and what is to be put back after it.
+/// Controls a child and restores protected files after it.
 pub(super) struct Restoring {
     inner: Option<Box<dyn Control>>,
     stage: Stage,
-    remarks: Vec<Notice>,
+    notices: Vec<Notice>,
 }
 
 enum Stage {
     Running(Vec<Snapshot>),
-    PuttingBack(ExitStatus, JoinHandle<Restored>),
-    Over(ExitStatus),
+    Restoring(ExitStatus, JoinHandle<Restored>),
+    Done(ExitStatus),
 }
 
 impl Restoring {
@@ -59,7 +59,7 @@ impl Restoring {
         Self {
             inner: Some(inner),
             stage: Stage::Running(snapshots),
-            remarks: Vec::new(),
+            notices: Vec::new(),
         }
     }
 
@@ -79,12 +79,14 @@ impl Control for Restoring {
         self.with(|inner| inner.kill());
     }
 
-    fn remarks(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.remarks)
+    fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
     }
 
-    fn overran(&self) -> bool {
-        self.inner.as_ref().is_some_and(|inner| inner.overran())
+    fn exceeded_processes(&self) -> bool {
+        self.inner
+            .as_ref()
+            .is_some_and(|inner| inner.exceeded_processes())
     }
 
     fn freeze(&mut self) {
@@ -99,10 +101,10 @@ impl Control for Restoring {
         self.with(|inner| inner.abandon());
     }
 
-    fn end(&mut self) -> Ended {
+    fn end(&mut self) -> Teardown {
         self.inner
             .as_mut()
-            .map_or(Ended::Confirmed, |inner| inner.end())
+            .map_or(Teardown::Confirmed, |inner| inner.end())
     }
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
@@ -115,21 +117,21 @@ impl Control for Restoring {
                             None => ExitStatus::default(),
                         };
                         let snapshots = std::mem::take(snapshots);
-                        self.stage = Stage::PuttingBack(
+                        self.stage = Stage::Restoring(
                             status,
-                            tokio::task::spawn_blocking(move || put_back(&snapshots)),
+                            tokio::task::spawn_blocking(move || restore(&snapshots)),
                         );
                     }
-                    Stage::PuttingBack(status, work) => {
+                    Stage::Restoring(status, work) => {
                         let status = *status;
                         let restored = work.await.unwrap_or_else(|error| Restored {
                             failed: vec![error.to_string()],
                             ..Restored::default()
                         });
-                        self.remarks.extend(notice(&restored, status));
-                        self.stage = Stage::Over(status);
+                        self.notices.extend(notice(&restored, status));
+                        self.stage = Stage::Done(status);
                     }
-                    Stage::Over(status) => return *status,
+                    Stage::Done(status) => return *status,
                 }
             }
         })
@@ -137,7 +139,7 @@ impl Control for Restoring {
 }
 
 impl Drop for Restoring {
-    /// Whoever drops the child without waiting for its end still has the files put back, as soon as it has ended.
+    /// Restores the files on a separate thread if the child is dropped before it has ended.
     fn drop(&mut self) {
         let Stage::Running(snapshots) = &mut self.stage else {
             return;
@@ -147,7 +149,7 @@ impl Drop for Restoring {
             if let Some(mut inner) = inner {
                 let _ = inner.end();
             }
-            put_back(&snapshots);
+            restore(&snapshots);
         };
         let _ = std::thread::Builder::new()
             .name("ostler-restore".into())
@@ -155,7 +157,7 @@ impl Drop for Restoring {
     }
 }
 
-fn put_back(snapshots: &[Snapshot]) -> Restored {
+fn restore(snapshots: &[Snapshot]) -> Restored {
     let mut all = Restored::default();
     for restored in snapshots.iter().map(Snapshot::restore) {
         all.put_back.extend(restored.put_back);
@@ -171,15 +173,15 @@ fn notice(restored: &Restored, status: ExitStatus) -> Option<Notice> {
     let mut message = String::new();
     if !restored.put_back.is_empty() {
         message = format!(
-            "The agent changed files that are protected in a sandbox; they are as before: {}.",
+            "The agent changed protected files; they were restored: {}.",
             restored.put_back.join(", ")
         );
     }
     if !restored.failed.is_empty() {
-        message.push_str(&format!(" Not undone: {}.", restored.failed.join("; ")));
+        message.push_str(&format!(" Could not restore: {}.", restored.failed.join("; ")));
     }
     if status.left_over {
-        message.push_str(" Something that the agent started may still run and change them again.");
+        message.push_str(" Processes of the agent may still be running and change them again.");
     }
     Some(Notice::new(
         Level::Warning,

@@ -1,4 +1,4 @@
-//! An agent in a sandbox: the file system as it is but for secrets, and only its own places to write.
+//! Sandboxed agents: they can read the file system except secrets, and write only where allowed.
 
 use std::path::{Path, PathBuf};
 
@@ -11,23 +11,23 @@ use ostler_tools::confine::{self, Confinement, HostPaths, Report, Required};
 use super::{PreparedCommand, SpawnError};
 use crate::host::Host;
 
-/// The code of the notice that says what the sandbox is.
+/// Code of the notice that describes the sandbox.
 const CODE: &str = "sandbox";
 
-/// What a confined agent may write besides its temporary files.
-pub(crate) struct Wanted<'a> {
+/// The requested sandbox of an agent.
+pub(crate) struct SandboxRequest<'a> {
     pub(crate) sandbox: Sandbox,
-    /// Its working directory.
+    /// The working directory.
     pub(crate) dir: &'a Path,
-    /// Directories that were added to it.
+    /// Further directories of the workspace.
     pub(crate) added: &'a [String],
-    /// Where it keeps its own state.
+    /// Paths of the agent's own state, which stay writable.
     pub(crate) state: &'a [&'static str],
-    /// What must hold for it to run.
+    /// Layers without which the agent must not run.
     pub(crate) required: Required,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> SandboxRequest<'a> {
     pub(super) fn new(spec: &'a Spec, launch: &'a Launch) -> Self {
         let dir = spec.dir.as_deref().unwrap_or(Path::new("."));
         let added = spec.settings.get(keys::ADD_DIR).unwrap_or_default();
@@ -41,18 +41,18 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// Has the agent confined when it is started.
+/// Adds a confinement to a prepared agent.
 pub(crate) fn confine(
     prepared: &mut PreparedCommand,
     host: &Host,
-    wanted: &Wanted<'_>,
+    request: &SandboxRequest<'_>,
 ) -> Result<(), SpawnError> {
     let failed = |source| SpawnError::Other {
         program: prepared.program.clone(),
         source,
     };
     let temp = super::PrivateDirectory::new(&host.temp_dir()).map_err(failed)?;
-    let workspace = std::path::absolute(wanted.dir)
+    let workspace = std::path::absolute(request.dir)
         .and_then(|dir| dir.canonicalize())
         .map_err(failed)?;
     let home = prepared
@@ -61,15 +61,15 @@ pub(crate) fn confine(
         .map(PathBuf::from)
         .filter(|home| home.is_absolute());
     let mut write = vec![temp.path().to_owned()];
-    let own: Vec<PathBuf> = wanted
+    let own: Vec<PathBuf> = request
         .state
         .iter()
-        .filter_map(|place| state(place, prepared, home.as_deref()))
+        .filter_map(|path| state_path(path, prepared, home.as_deref()))
         .collect();
     write.extend(own.iter().cloned());
     let mut workspaces = Vec::new();
-    if wanted.sandbox == Sandbox::WorkspaceWrite {
-        let added = wanted.added.iter().map(|dir| workspace.join(dir));
+    if request.sandbox == Sandbox::WorkspaceWrite {
+        let added = request.added.iter().map(|dir| workspace.join(dir));
         workspaces.extend(
             [workspace.clone()]
                 .into_iter()
@@ -91,10 +91,10 @@ pub(crate) fn confine(
         exempt: &own,
     };
     let mut confinement = Confinement {
-        required: wanted.required,
-        ..Confinement::agent(write, &around)
+        required: request.required,
+        ..Confinement::agent(write, &home)
     };
-    // What goes to the agent in files is private, and lies beside its temporary files.
+    // Its argument files are private and outside its own temporary directory.
     confinement
         .read
         .extend(prepared.files.iter().map(|file| file.path().to_owned()));
@@ -112,7 +112,7 @@ pub(crate) fn confine(
             gaps: report.gaps_line(),
         });
     }
-    prepared.remark = Some(notice(wanted.sandbox, &confinement, &report));
+    prepared.notice = Some(notice(request.sandbox, &confinement, &report));
     for name in ["TMPDIR", "TEMP", "TMP"] {
         prepared.env.insert(name.into(), temp.path().into());
     }
@@ -122,10 +122,11 @@ pub(crate) fn confine(
     Ok(())
 }
 
-/// A place of the agent's own, if it is there: below home for `~/`, where a variable says for `$NAME`. One that ends with a
-/// slash is a directory, and is made if it is not.
-fn state(place: &str, prepared: &PreparedCommand, home: Option<&Path>) -> Option<PathBuf> {
-    let path = match place.strip_prefix('$') {
+/// Resolves a path of the agent's state: `~/…` below the home directory, `$NAME/…` below the value of a
+/// variable. A path that ends with a slash is a directory and is created. Returns `None` if the path
+/// does not exist.
+fn state_path(path: &str, prepared: &PreparedCommand, home: Option<&Path>) -> Option<PathBuf> {
+    let resolved = match path.strip_prefix('$') {
         Some(rest) => {
             let (name, below) = rest.split_once('/').unwrap_or((rest, ""));
             let value = prepared
@@ -134,24 +135,24 @@ fn state(place: &str, prepared: &PreparedCommand, home: Option<&Path>) -> Option
                 .filter(|value| !value.is_empty())?;
             Path::new(value).join(below)
         }
-        None => home?.join(place.strip_prefix("~/")?),
+        None => home?.join(path.strip_prefix("~/")?),
     };
-    if place.ends_with('/') {
-        let _ = std::fs::create_dir_all(&path); // if it cannot be made, the agent says so better than we could
+    if path.ends_with('/') {
+        let _ = std::fs::create_dir_all(&resolved); // the agent reports a failure better than we could
     }
-    path.canonicalize().ok()
+    resolved.canonicalize().ok()
 }
 
 fn notice(sandbox: Sandbox, confinement: &Confinement, report: &confine::Report) -> Notice {
-    let places: Vec<String> = confinement
+    let writable: Vec<String> = confinement
         .write
         .iter()
         .map(|path| path.display().to_string())
         .collect();
     let mut message = format!(
-        "The agent runs in the sandbox {}. It may write: {}.",
+        "The agent runs in the sandbox {}. It may write to: {}.",
         sandbox.as_str(),
-        places.join(", ")
+        writable.join(", ")
     );
     let gaps: Vec<String> = report
         .gaps()

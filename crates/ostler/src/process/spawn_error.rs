@@ -1,4 +1,4 @@
-//! Why a process could not be started. Each reason is its own, and each comes with what to do.
+//! Errors of spawning a process, each with a hint what to do.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use ostler_core::outcome::{Cause, Outcome};
 
-/// Whether the caller wanted to interrupt a turn whose agent was still being started.
+/// Whether the caller had interrupted the turn while the agent was starting.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Interrupted(pub(crate) bool);
 
-/// Why a process could not be started.
+/// The reason why a process could not be spawned.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SpawnError {
     #[error("{program} was not found in PATH")]
@@ -18,33 +18,37 @@ pub(crate) enum SpawnError {
         program: String,
         searched: Vec<PathBuf>,
     },
-    #[error("there is no file {}", .0.display())]
+    #[error("{} does not exist", .0.display())]
     NoSuchFile(PathBuf),
     #[error("{} cannot be executed: permission denied", .0.display())]
     NotExecutable(PathBuf),
-    #[error("{} cannot be executed: it is not a program for this machine, or its interpreter or C library is missing", .0.display())]
+    #[error(
+        "{} cannot be executed: it is not a program for this machine, \
+         or its interpreter or C library is missing",
+        .0.display()
+    )]
     BadFormat(PathBuf),
-    #[error("{} cannot be the working directory: {why}", .path.display())]
+    #[error("cannot use {} as the working directory: {why}", .path.display())]
     BadDirectory { path: PathBuf, why: String },
     #[error("the command line or the environment is too long for this system")]
     TooLong,
-    #[error("the agent's process was not there after {0:?}")]
+    #[error("the agent did not start within {0:?}")]
     TooSlow(Duration),
-    #[error("the start was called off")]
-    CalledOff(Interrupted),
-    #[error("nothing is run: this machine cannot confine it: {gaps}")]
+    #[error("the start was cancelled")]
+    Cancelled(Interrupted),
+    #[error("refused to run it: this machine cannot enforce the sandbox: {gaps}")]
     Unconfined { gaps: String },
     #[error("{} could not be started: {source}", .program.display())]
     Other { program: PathBuf, source: io::Error },
 }
 
 impl SpawnError {
-    /// What the kernel's answer to starting `program` means.
-    pub(crate) fn of(program: &Path, error: io::Error) -> Self {
+    /// Interprets the kernel's error for spawning `program`.
+    pub(crate) fn from_io(program: &Path, error: io::Error) -> Self {
         let program = program.to_owned();
         #[cfg(unix)]
         match rustix::io::Errno::from_io_error(&error) {
-            // The file was there a moment ago: what is missing is its interpreter or its loader.
+            // The file itself was found before, so its interpreter or loader is missing.
             Some(rustix::io::Errno::NOENT | rustix::io::Errno::NOEXEC) => {
                 return Self::BadFormat(program);
             }
@@ -60,7 +64,8 @@ impl SpawnError {
         }
     }
 
-    /// The error of a child that was not executed since a required layer is missing; none if that was not the reason.
+    /// Returns the error for a child that could not enter a required sandbox layer, or `None` if all
+    /// required layers were entered.
     #[cfg(target_os = "linux")]
     pub(crate) fn unconfined(
         confinement: &ostler_tools::confine::Confinement,
@@ -87,19 +92,19 @@ impl SpawnError {
             Self::BadDirectory { .. } => "bad_directory",
             Self::TooLong => "too_long",
             Self::TooSlow(_) => "too_slow",
-            Self::CalledOff(_) => "called_off",
+            Self::Cancelled(_) => "called_off",
             Self::Unconfined { .. } => "unconfined",
             Self::Other { .. } => "other",
         }
     }
 
-    /// The outcome of a session whose agent could not be started.
+    /// Returns the outcome of a session whose agent could not be started.
     pub(crate) fn outcome(&self, install_hint: Option<&str>) -> Outcome {
         let cause = match self {
             Self::BadDirectory { .. } | Self::TooLong => Cause::BadRequest,
             Self::TooSlow(_) => Cause::StartupLimit,
-            Self::CalledOff(Interrupted(true)) => Cause::Interrupted,
-            Self::CalledOff(Interrupted(false)) => Cause::Stopped,
+            Self::Cancelled(Interrupted(true)) => Cause::Interrupted,
+            Self::Cancelled(Interrupted(false)) => Cause::Stopped,
             _ => Cause::Unavailable,
         };
         let outcome = Outcome::new(cause, format!("{self}."))
@@ -118,22 +123,26 @@ impl SpawnError {
         Some(match self {
             Self::Missing { searched, .. } if searched.is_empty() => "PATH is empty.".into(),
             Self::Missing { searched, .. } => {
-                let places: Vec<String> = searched.iter().map(|p| p.display().to_string()).collect();
-                format!("Looked in: {}.", places.join(", "))
+                let dirs: Vec<String> = searched.iter().map(|p| p.display().to_string()).collect();
+                format!("Looked in: {}.", dirs.join(", "))
             }
             Self::NotExecutable(path) => format!("Make it executable: chmod +x {}", path.display()),
             Self::BadFormat(path) => {
-                format!("Install it again for this machine, or look at its first line: head -1 {}", path.display())
+                let path = path.display();
+                format!("Reinstall it for this machine, or check its first line: head -1 {path}")
             }
-            Self::BadDirectory { .. } => "Give an existing directory with --dir.".into(),
+            Self::BadDirectory { .. } => "Pass an existing directory with --dir.".into(),
             Self::TooLong => "Put long texts into files, or pass fewer variables.".into(),
             Self::TooSlow(_) => {
-                "The machine may be overloaded; try again, or allow more time (--startup-timeout).".into()
+                "The machine may be overloaded; try again, or allow more time (--startup-timeout)."
+                    .into()
             }
             Self::Unconfined { .. } => {
-                "Run it where the sandbox holds (`ostler sandbox check`), or without one: --sandbox off.".into()
+                "Use a machine that supports the sandbox (`ostler sandbox check`), \
+                 or run without one: --sandbox off."
+                    .into()
             }
-            Self::NoSuchFile(_) | Self::CalledOff(_) | Self::Other { .. } => return None,
+            Self::NoSuchFile(_) | Self::Cancelled(_) | Self::Other { .. } => return None,
         })
     }
 }

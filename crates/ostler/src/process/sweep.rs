@@ -1,24 +1,24 @@
-//! Finding the processes that belong to an agent, whatever group or session they moved to. Linux only: it reads `/proc`.
+//! Discovery of an agent's processes through `/proc` (Linux), whatever group or session they moved to.
 
 use std::collections::{HashMap, HashSet};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A process by number and start time: a number alone may be somebody else's by now.
+/// A process, identified by pid and start time, because a pid can be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Identity {
+pub(super) struct ProcessRef {
     pid: i32,
     start: u64,
 }
 
-impl Identity {
-    /// Whether it has this number.
+impl ProcessRef {
+    /// Returns true if the process has this pid.
     pub(super) fn is(&self, pid: Option<u32>) -> bool {
         pid.and_then(|pid| i32::try_from(pid).ok()) == Some(self.pid)
     }
 }
 
-/// What `/proc/<pid>/stat` says.
+/// Fields of `/proc/<pid>/stat`.
 struct Stat {
     parent: i32,
     session: i32,
@@ -26,8 +26,8 @@ struct Stat {
     start: u64,
 }
 
-/// The living descendants of `root`, without `root` itself.
-pub(super) fn descendants(root: i32) -> Vec<Identity> {
+/// Returns the live descendants of `root`, without `root` itself.
+pub(super) fn descendants(root: i32) -> Vec<ProcessRef> {
     let all: HashMap<i32, Stat> = pids().filter_map(|pid| Some((pid, stat(pid)?))).collect();
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for (pid, stat) in &all {
@@ -41,7 +41,7 @@ pub(super) fn descendants(root: i32) -> Vec<Identity> {
             if seen.insert(pid) {
                 queue.push(pid);
                 if let Some(stat) = all.get(&pid).filter(|s| !s.zombie) {
-                    found.push(Identity {
+                    found.push(ProcessRef {
                         pid,
                         start: stat.start,
                     });
@@ -52,15 +52,15 @@ pub(super) fn descendants(root: i32) -> Vec<Identity> {
     found
 }
 
-/// The living processes whose environment holds `mark`, except this one.
-pub(super) fn marked(mark: &str) -> Vec<Identity> {
+/// Returns the live processes whose environment contains `mark`, except this one.
+pub(super) fn marked(mark: &str) -> Vec<ProcessRef> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let holds = |pid: &i32| {
         std::fs::read(format!("/proc/{pid}/environ"))
             .is_ok_and(|env| env.split(|b| *b == 0).any(|entry| entry == mark.as_bytes()))
     };
     let alive = |pid: i32| {
-        stat(pid).filter(|s| !s.zombie).map(|s| Identity {
+        stat(pid).filter(|s| !s.zombie).map(|s| ProcessRef {
             pid,
             start: s.start,
         })
@@ -72,8 +72,9 @@ pub(super) fn marked(mark: &str) -> Vec<Identity> {
         .collect()
 }
 
-/// Whether anything lives in a session of processes, or is still dying there. Only to wait for: the number may be another's.
-pub(super) fn is_peopled(session: Option<u32>) -> bool {
+/// Returns true if a process session contains a process that is alive or dying. Only suitable for
+/// waiting, because session ids can be reused.
+pub(super) fn has_live_process(session: Option<u32>) -> bool {
     let session = session.and_then(|session| i32::try_from(session).ok());
     session.is_some_and(|session| {
         pids()
@@ -82,8 +83,8 @@ pub(super) fn is_peopled(session: Option<u32>) -> bool {
     })
 }
 
-/// Sends a signal to those that are still the same processes.
-pub(super) fn signal(processes: &[Identity], signal: Signal) {
+/// Sends a signal to those processes that still exist.
+pub(super) fn signal(processes: &[ProcessRef], signal: Signal) {
     for process in processes {
         if stat(process.pid).is_some_and(|s| s.start == process.start)
             && let Some(pid) = Pid::from_raw(process.pid)
@@ -99,9 +100,9 @@ fn pids() -> impl Iterator<Item = i32> {
 }
 
 fn stat(pid: i32) -> Option<Stat> {
-    // Bytes: a process may give itself a name that is no text, and must be found all the same.
+    // Read as bytes: the name of a process need not be valid UTF-8.
     let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the command in parentheses and may itself hold spaces and parentheses.
+    // The second field is the name in parentheses, which may itself contain spaces and parentheses.
     let end = bytes.iter().rposition(|byte| *byte == b')')?;
     let mut fields = std::str::from_utf8(bytes.get(end + 1..)?)
         .ok()?
@@ -111,7 +112,7 @@ fn stat(pid: i32) -> Option<Stat> {
     let session = fields.nth(1)?.parse().ok()?;
     let threads: u32 = fields.nth(13)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
-    // A process whose first thread has ended shows as a zombie while its others go on.
+    // A process whose main thread has exited shows as a zombie while other threads run.
     Some(Stat {
         parent,
         session,
@@ -131,33 +132,35 @@ mod tests {
         assert!(stat.parent > 0 && stat.start > 0 && !stat.zombie);
     }
 
-    // P8: what is waited for is there as long as it lives, and no longer.
+    // P8: a session counts as long as one of its processes lives, and no longer.
     #[test]
-    fn a_session_is_peopled_while_one_of_it_lives() {
+    fn session_is_live_while_one_of_its_processes_lives() {
         let mut child = std::process::Command::new("setsid")
             .args(["sleep", "30"])
             .spawn()
             .unwrap();
         let session = Some(child.id());
-        while !is_peopled(session) {
+        while !has_live_process(session) {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         child.kill().unwrap();
-        // A zombie is nobody.
-        while is_peopled(session) {
+        // A zombie does not count.
+        while has_live_process(session) {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
         child.wait().unwrap();
-        assert!(!is_peopled(session) && !is_peopled(None));
+        assert!(!has_live_process(session) && !has_live_process(None));
     }
 
-    // A name is whatever bytes a process gives itself.
+    // A process can give itself any bytes as its name.
     #[test]
-    fn a_process_whose_name_is_no_text_is_found() {
-        let script = r"printf 'x\377) y' > /proc/self/comm; printf 'x\377) y' > /proc/$$/comm; echo; read -r line";
+    fn process_with_non_utf8_name_is_found() {
+        let script = r"printf 'x\377) y' > /proc/self/comm; printf 'x\377) y' > /proc/$$/comm; "
+            .to_owned()
+            + "echo; read -r line";
         let (stdin, stdout) = (std::process::Stdio::piped(), std::process::Stdio::piped());
         let mut child = std::process::Command::new("sh")
-            .args(["-c", script])
+            .args(["-c", &script])
             .stdin(stdin)
             .stdout(stdout)
             .spawn()
@@ -166,7 +169,7 @@ mod tests {
         std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut [0]).unwrap();
         assert!(
             std::fs::read_to_string(format!("/proc/{pid}/stat")).is_err(),
-            "the name is text"
+            "the name should not be valid UTF-8"
         );
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let found = descendants(own)
@@ -177,9 +180,9 @@ mod tests {
         assert!(!child.wait().unwrap().success());
     }
 
-    // P12: a process with our number and another start time is never signalled.
+    // P12: a process with the same pid and another start time is never signalled.
     #[test]
-    fn a_reused_number_is_not_signalled() {
+    fn reused_pid_is_not_signalled() {
         let mut child = std::process::Command::new("sleep")
             .arg("30")
             .spawn()
@@ -187,7 +190,7 @@ mod tests {
         let pid = i32::try_from(child.id()).unwrap();
         let real = stat(pid).unwrap().start;
         signal(
-            &[Identity {
+            &[ProcessRef {
                 pid,
                 start: real + 1,
             }],
@@ -196,9 +199,9 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(50));
         assert!(
             child.try_wait().unwrap().is_none(),
-            "a foreign process was killed"
+            "an unrelated process was killed"
         );
-        signal(&[Identity { pid, start: real }], Signal::KILL);
+        signal(&[ProcessRef { pid, start: real }], Signal::KILL);
         assert!(!child.wait().unwrap().success());
     }
 }

@@ -1,36 +1,36 @@
-//! A lock on a workspace, across processes: while one session's command may have changed protected files, no other session takes
-//! them for what they were before.
+//! Workspace lock, across processes: prevents a session from taking a snapshot of protected files that a
+//! command of another session may have changed.
 
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often the lock is tried.
-const EVERY: Duration = Duration::from_millis(20);
+/// Interval between attempts to take the lock.
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Held until it is dropped. It goes with this process, however that ends.
+/// A lock that is released on drop, or when this process ends.
 #[derive(Debug)]
 pub(crate) struct WorkspaceLock {
     _directory: Option<File>,
 }
 
 impl WorkspaceLock {
-    /// Waits for the lock; none if another session holds it for longer than `patience`. A file system without locks gives one that
-    /// holds nobody off.
-    pub(crate) async fn acquire(root: &Path, patience: Duration) -> Option<Self> {
+    /// Waits for the lock. Returns `None` if another session holds it for longer than `timeout`. On a
+    /// file system without locks, it succeeds without excluding others.
+    pub(crate) async fn acquire(root: &Path, timeout: Duration) -> Option<Self> {
         let Ok(directory) = File::open(root) else {
             return Some(Self { _directory: None });
         };
         let waiting = async {
             loop {
                 match try_lock(&directory) {
-                    Tried::Locked => return Some(()),
-                    Tried::Impossible => return None,
-                    Tried::Busy => tokio::time::sleep(EVERY).await,
+                    LockAttempt::Locked => return Some(()),
+                    LockAttempt::Unsupported => return None,
+                    LockAttempt::Busy => tokio::time::sleep(RETRY_INTERVAL).await,
                 }
             }
         };
-        match tokio::time::timeout(patience, waiting).await {
+        match tokio::time::timeout(timeout, waiting).await {
             Ok(locked) => Some(Self {
                 _directory: locked.map(|()| directory),
             }),
@@ -39,17 +39,17 @@ impl WorkspaceLock {
     }
 }
 
-enum Tried {
+enum LockAttempt {
     Locked,
     Busy,
-    Impossible,
+    Unsupported,
 }
 
-fn try_lock(directory: &File) -> Tried {
+fn try_lock(directory: &File) -> LockAttempt {
     match directory.try_lock() {
-        Ok(()) => Tried::Locked,
-        Err(std::fs::TryLockError::WouldBlock) => Tried::Busy,
-        Err(std::fs::TryLockError::Error(_)) => Tried::Impossible,
+        Ok(()) => LockAttempt::Locked,
+        Err(std::fs::TryLockError::WouldBlock) => LockAttempt::Busy,
+        Err(std::fs::TryLockError::Error(_)) => LockAttempt::Unsupported,
     }
 }
 
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_workspace_is_locked_by_one_at_a_time() {
+    async fn workspace_lock_is_exclusive() {
         let dir = tempfile::tempdir().unwrap();
         let first = WorkspaceLock::acquire(dir.path(), Duration::ZERO)
             .await

@@ -155,7 +155,7 @@ impl Scene {
             .chain([name.to_owned(), about.to_owned()])
             .collect();
         let mut prepared =
-            PreparedCommand::own(&self.host, &words, &self.root.join("work")).map_err(failed)?;
+            PreparedCommand::user_command(&self.host, &words, &self.root.join("work")).map_err(failed)?;
         prepared.guard = self.host.guard().cloned();
         Ok(prepared)
     }
@@ -169,7 +169,7 @@ impl Scene {
     ) -> Result<PreparedCommand, ToolError> {
         let mut prepared = self.attempt(attempter, name, about)?;
         let dir = self.root.join("work");
-        let wanted = process::Wanted {
+        let wanted = process::SandboxRequest {
             sandbox: Sandbox::WorkspaceWrite,
             dir: &dir,
             added: &[],

@@ -8,7 +8,6 @@ pub(crate) mod scenes;
 mod server;
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelError, ModelOptions, Reply, Update, Updates};
 use ostler::{Agents, RawJson, ToolOffer};
@@ -190,10 +189,10 @@ impl Stage {
     fn assert_nothing_left(&self) {
         use ostler_testkit::processes::{alive, wait_until};
         let pid = self.rig.pid("pid");
-        assert!(wait_until(Duration::from_secs(3), || !alive(pid)), "{} is still there", self.part.name());
+        assert!(wait_until(LONG, || !alive(pid)), "{} is still there", self.part.name());
         let cwd = self.rig.text("cwd");
         assert!(cwd.contains("ostler-model-"), "{cwd}");
-        assert!(wait_until(Duration::from_secs(3), || !std::path::Path::new(&cwd).exists()), "{cwd} is still there");
+        assert!(wait_until(LONG, || !std::path::Path::new(&cwd).exists()), "{cwd} is still there");
     }
 }
 

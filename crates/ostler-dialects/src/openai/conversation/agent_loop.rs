@@ -9,11 +9,11 @@ use ostler_core::raw_json::RawJson;
 use super::{ModelConversation, Phase, order};
 use crate::openai::blame;
 use crate::openai::calls::Call;
-use crate::openai::history::Message;
-use crate::openai::runner_protocol::{Flow, LoopFeatures, RunnerCommand, When};
 use crate::openai::config::Mode;
+use crate::openai::history::Message;
 use crate::openai::rebuild::codes;
 use crate::openai::reply::PartialReply;
+use crate::openai::runner_protocol::{Flow, LoopFeatures, RunnerCommand, When};
 
 /// What happens after a hook.
 pub(super) enum Next {
@@ -282,11 +282,7 @@ impl ModelConversation {
             other => return self.phase = other,
         };
         let Some(why) = api_error else {
-            out.notice(
-                Level::Info,
-                "verified",
-                "The result passed verification.",
-            );
+            out.notice(Level::Info, "verified", "The result passed verification.");
             // Steering messages come first; then the result is verified again.
             return if self.steered.is_empty() {
                 self.complete(text, structured, out)
@@ -319,7 +315,9 @@ impl ModelConversation {
     fn notify(&mut self, notice: Notice, message_to_model: Option<String>, out: &mut Outbox) {
         let raw = message_to_model.as_deref().map(RawJson::string);
         out.event(Notice { raw, ..notice });
-        self.history.0.extend(message_to_model.map(Message::Injected));
+        self.history
+            .0
+            .extend(message_to_model.map(Message::Injected));
     }
 
     // --- Approvals ---
@@ -366,7 +364,8 @@ impl ModelConversation {
     pub(super) fn approved(&mut self, answer: &str, out: &mut Outbox) -> bool {
         let mut calls = std::mem::take(&mut self.pending);
         let reply = answer.trim().trim_end_matches(['.', '!']).to_lowercase();
-        if calls.is_empty() || !["approve", "approved", "yes", "y", "ok", "allow"].contains(&&*reply)
+        if calls.is_empty()
+            || !["approve", "approved", "yes", "y", "ok", "allow"].contains(&&*reply)
         {
             return false;
         }

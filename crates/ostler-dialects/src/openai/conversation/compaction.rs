@@ -4,11 +4,11 @@ use ostler_core::dialect::Outbox;
 use ostler_core::event::{Level, Notice};
 use ostler_core::raw_json::RawJson;
 
-use super::{ModelConversation, Phase, Compaction};
+use super::{Compaction, ModelConversation, Phase};
 use crate::openai::history::Message;
-use crate::openai::runner_protocol::Failed;
 use crate::openai::rebuild::{Summary, codes};
 use crate::openai::reply::{Audience, PartialReply};
+use crate::openai::runner_protocol::Failed;
 use crate::openai::{blame, context, prices};
 
 impl ModelConversation {

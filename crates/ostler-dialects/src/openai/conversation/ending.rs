@@ -7,12 +7,12 @@ use ostler_core::raw_json::RawJson;
 use ostler_core::spec::Denials;
 
 use super::tools::UndecidedCalls;
-use super::{ModelConversation, Phase, Compaction, order};
+use super::{Compaction, ModelConversation, Phase, order};
 use crate::openai::blame;
 use crate::openai::calls::Call;
 use crate::openai::history::LOST;
-use crate::openai::runner_protocol::{Failed, FailedKind, RunnerCommand};
 use crate::openai::reply::PartialReply;
+use crate::openai::runner_protocol::{Failed, FailedKind, RunnerCommand};
 use crate::openai::tool_use::RUN_COMMAND;
 
 impl ModelConversation {

@@ -9,8 +9,8 @@ use super::agent_loop::{Next, called};
 use super::{ModelConversation, Phase, order};
 use crate::openai::calls::Call;
 use crate::openai::history::Message;
-use crate::openai::runner_protocol::{self, RunnerCommand, ToolJob, When};
 use crate::openai::rebuild::AWAITING_APPROVAL;
+use crate::openai::runner_protocol::{self, RunnerCommand, ToolJob, When};
 use crate::openai::tool_use;
 
 /// Tool calls that wait for a decision.

@@ -51,7 +51,10 @@ fn requests_round_trip() {
         tools: &tools,
     }
     .request();
-    assert_eq!(ParsedRequest::of(&request).unwrap(), ParsedRequest { messages, tools });
+    assert_eq!(
+        ParsedRequest::of(&request).unwrap(),
+        ParsedRequest { messages, tools }
+    );
     let value: serde_json::Value = serde_json::from_str(&request).unwrap();
     assert_eq!(
         (&value["model"], &value["stream"]),

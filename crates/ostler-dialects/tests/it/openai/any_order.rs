@@ -11,8 +11,8 @@ use ostler_dialects::openai::OpenAi;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::rebuild::rebuilt;
 use super::harness::{Harness, spec};
+use super::rebuild::rebuilt;
 
 /// A random action; skipped if it is not possible.
 #[derive(Debug, Clone)]
@@ -26,7 +26,7 @@ enum Action {
     /// An answer of the model, with these calls.
     Answer(Vec<(usize, bool)>),
     /// Part of an answer.
-    Piece,
+    Partial,
     Failed(bool),
     /// The runner has run the tool with this number.
     Ran(usize),
@@ -122,7 +122,11 @@ impl Scenario {
                 .iter()
                 .any(|out| matches!(out, FromConversation::Withdraw(w) if w == id))
         };
-        let ids = self.harness.permission_requests().into_iter().map(|ask| ask.id.clone());
+        let ids = self
+            .harness
+            .permission_requests()
+            .into_iter()
+            .map(|ask| ask.id.clone());
         ids.filter(|id| !self.decided.contains(id) && !withdrawn(id))
             .collect()
     }
@@ -198,7 +202,9 @@ impl Scenario {
                 self.prompts += 1;
                 self.harness.prompt("approve");
             }
-            Action::Flow(n) if self.last_command().get("hook").is_some() => self.harness.feed(&flow(*n)),
+            Action::Flow(n) if self.last_command().get("hook").is_some() => {
+                self.harness.feed(&flow(*n))
+            }
             Action::Verified(yes) if self.last_command().get("verify").is_some() => {
                 self.harness.feed(&verified(*yes))
             }
@@ -275,7 +281,11 @@ impl Scenario {
             };
             self.go(&next);
         }
-        assert!(!self.in_turn(), "the turn does not end: {:?}", self.last_command());
+        assert!(
+            !self.in_turn(),
+            "the turn does not end: {:?}",
+            self.last_command()
+        );
     }
 }
 

@@ -34,7 +34,10 @@ fn full_context_is_compacted_with_a_notice() {
         harness.calls(&[(&id, "read_file", "{}")]);
         harness.result(&id, &"y".repeat(2500));
     }
-    let question = harness.last_request()[0]["content"].as_str().unwrap().to_owned();
+    let question = harness.last_request()[0]["content"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert!(
         question.contains("Summarise") && question.contains("USER: go"),
         "{question}"

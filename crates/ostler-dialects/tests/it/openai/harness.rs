@@ -76,7 +76,7 @@ impl Harness {
 
     /// Creates a loop that resumes from the log of this one.
     pub(super) fn resumed_loop(&self, spec: &Spec, around: &Value) -> Self {
-        Self::looping(
+        Self::with_loop(
             &Spec {
                 past: self.past(),
                 ..spec.clone()
@@ -148,7 +148,7 @@ impl Harness {
         for out in out.drain() {
             match &out {
                 FromConversation::Event(kind) => self.events.push(kind.clone()),
-                FromConversation::TurnEnded(result) => self.close(over),
+                FromConversation::TurnEnded(result) => self.close(result),
                 _ => {}
             }
             self.outs.push(out);
@@ -156,7 +156,7 @@ impl Harness {
     }
 
     /// Emits what a session emits at the end of a turn.
-    fn close(&mut self, over: &TurnResult) {
+    fn close(&mut self, result: &TurnResult) {
         for call in self.open_calls() {
             let (id, output) = (call, "no result: the turn ended".to_owned());
             let result = ToolResult {
@@ -169,7 +169,10 @@ impl Harness {
             };
             self.events.push(result.into());
         }
-        let (outcome, text) = (result.outcome.clone(), result.text.clone().unwrap_or_default());
+        let (outcome, text) = (
+            result.outcome.clone(),
+            result.text.clone().unwrap_or_default(),
+        );
         self.events.push(
             TurnEnded {
                 outcome,
@@ -236,7 +239,7 @@ impl Harness {
     pub(super) fn finish(&mut self, reason: &str) {
         self.feed(&json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}));
         let sent = if self.counts {
-            Value::from(self.asked()).to_string().len() / 4
+            Value::from(self.last_request()).to_string().len() / 4
         } else {
             100
         };
@@ -285,7 +288,7 @@ impl Harness {
             .iter()
             .filter_map(|out| {
                 if let FromConversation::TurnEnded(result) = out {
-                    Some(over)
+                    Some(result)
                 } else {
                     None
                 }

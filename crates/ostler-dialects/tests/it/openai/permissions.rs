@@ -175,7 +175,11 @@ fn interrupt_withdraws_pending_requests() {
     );
     harness.prompt("go on");
     assert_eq!(
-        harness.last_request().iter().filter(|m| m["role"] == "tool").count(),
+        harness
+            .last_request()
+            .iter()
+            .filter(|m| m["role"] == "tool")
+            .count(),
         4,
         "every call has its result"
     );
@@ -220,7 +224,12 @@ fn needing_approval() -> Harness {
 #[test]
 fn approval_names_the_real_file_whatever_the_policy_allows() {
     let mut harness = needing_approval();
-    let ask = harness.permission_requests().last().copied().cloned().unwrap();
+    let ask = harness
+        .permission_requests()
+        .last()
+        .copied()
+        .cloned()
+        .unwrap();
     assert_eq!(
         (ask.otherwise, &ask.wants.paths[..]),
         (Otherwise::PersonAlways, &["AGENTS.md".to_owned()][..])

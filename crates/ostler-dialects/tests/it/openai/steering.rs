@@ -32,7 +32,7 @@ fn steering_message_follows_the_tool_results() {
     assert_eq!(harness.commands().len(), 2, "it waits for the next request");
     harness.result("1", "a");
     assert_eq!(
-        told(&harness.last_request()),
+        contents(&harness.last_request()),
         [
             "user: go",
             "assistant: -",
@@ -44,7 +44,10 @@ fn steering_message_follows_the_tool_results() {
     );
     assert_eq!(harness.notices(), ["steered", "steered", "steer_taken"]);
     harness.text("done");
-    assert_eq!((harness.ended().len(), harness.cause()), (1, Cause::Completed));
+    assert_eq!(
+        (harness.ended().len(), harness.cause()),
+        (1, Cause::Completed)
+    );
 }
 
 #[test]
@@ -55,7 +58,7 @@ fn answer_to_an_earlier_request_does_not_end_a_steered_turn() {
     harness.text("done");
     assert_eq!(harness.ended().len(), 0);
     assert_eq!(
-        told(&harness.last_request()),
+        contents(&harness.last_request()),
         ["user: go", "assistant: done", "user: wait"]
     );
     harness.text("waited");
@@ -139,7 +142,11 @@ fn changed_model_is_used_from_the_next_request() {
         Change::Model(String::new()),
         Change::PermissionMode("plan".into()),
     ];
-    assert!(wrong.into_iter().all(|it| change(&mut harness, it).is_some()));
+    assert!(
+        wrong
+            .into_iter()
+            .all(|it| change(&mut harness, it).is_some())
+    );
     let mut scripted = Harness::of(&Scripted, &spec(&[]));
     assert!(
         change(&mut scripted, Change::Model("other".into()))
@@ -202,7 +209,8 @@ fn the_window_follows_the_model() {
 // one.
 #[test]
 fn model_changed_before_ready_is_reported_and_used() {
-    let early = |harness: &mut Harness| assert_eq!(change(harness, Change::Model("other".into())), None);
+    let early =
+        |harness: &mut Harness| assert_eq!(change(harness, Change::Model("other".into())), None);
     let (mut changed, mut set) = (Harness::new(&[]), Harness::new(&[("model", "other")]));
     early(&mut changed);
     for harness in [&mut changed, &mut set] {

@@ -18,7 +18,7 @@ fn a_second_turn_remembers_the_first() {
     harness.text("Hello Ada.");
     harness.prompt("what is my name?");
     let roles: Vec<_> = harness
-        .asked()
+        .last_request()
         .iter()
         .map(|m| m["role"].as_str().unwrap().to_owned())
         .collect();
@@ -29,7 +29,7 @@ fn a_second_turn_remembers_the_first() {
         harness
             .ended()
             .iter()
-            .map(|over| result.text.as_deref().unwrap())
+            .map(|result| result.text.as_deref().unwrap())
             .collect::<Vec<_>>(),
         ["Hello Ada.", "Ada."]
     );
@@ -41,7 +41,10 @@ fn the_system_prompt_names_the_workspace_the_tools_and_the_boundaries() {
     let system = |settings: &[(&str, &str)]| {
         let mut harness = Harness::new(settings);
         harness.prompt("hello");
-        harness.last_request()[0]["content"].as_str().unwrap().to_owned()
+        harness.last_request()[0]["content"]
+            .as_str()
+            .unwrap()
+            .to_owned()
     };
     let own = system(&[("max_turns", "7")]);
     for part in [
@@ -84,7 +87,7 @@ fn tools_run_until_the_model_stops() {
     );
     assert_eq!(asked[4]["content"], "aa");
     harness.text("done");
-    let over = harness.ended()[0];
+    let result = harness.ended()[0];
     assert_eq!(
         (result.outcome.cause, result.text.as_deref()),
         (Cause::Completed, Some("done"))
@@ -186,11 +189,7 @@ fn every_ending_has_its_cause() {
         ]),
         Cause::Refused
     );
-    assert_eq!(
-        end(std::slice::from_ref(&text)),
-        Cause::Network,
-        "cut off"
-    );
+    assert_eq!(end(std::slice::from_ref(&text)), Cause::Network, "cut off");
     assert_eq!(end(&[]), Cause::Protocol, "empty answer");
     assert_eq!(
         end(&[
@@ -270,7 +269,7 @@ fn interrupt_is_acknowledged_before_next_turn() {
     assert_eq!(harness.cause(), Cause::Interrupted);
     harness.prompt("go on");
     let tools: Vec<_> = harness
-        .asked()
+        .last_request()
         .iter()
         .filter(|m| m["role"] == "tool")
         .map(|m| m["content"].clone())
@@ -336,7 +335,10 @@ fn a_recording_of_an_interrupt_replays_as_one() {
     harness.feed(&json!({"ostler": "cancelled"}));
     assert_eq!(harness.cause(), Cause::Interrupted);
     harness.text("the next turn of the recording");
-    assert_eq!((harness.ended().len(), harness.cause()), (2, Cause::Completed));
+    assert_eq!(
+        (harness.ended().len(), harness.cause()),
+        (2, Cause::Completed)
+    );
 }
 
 #[test]
@@ -381,5 +383,8 @@ fn schema_retries_respect_the_step_limit() {
     let mut harness = Harness::new(&[("json_schema", "{\"type\":\"object\"}"), ("max_turns", "1")]);
     harness.prompt("go");
     harness.text("no JSON");
-    assert_eq!((harness.cause(), harness.commands().len()), (Cause::TurnLimit, 1));
+    assert_eq!(
+        (harness.cause(), harness.commands().len()),
+        (Cause::TurnLimit, 1)
+    );
 }

@@ -80,11 +80,18 @@ impl Player<'_> {
                 let request = self.read_control("")?;
                 write_out(control_success(&request, &json!({})))?;
             }
+            Verb::WaitInterrupt => drop(self.read_control("interrupt")?),
             Verb::AnswerInterrupt => {
                 let request = self.read_control("interrupt")?;
                 write_out(self.lines.interrupted(&request))?;
             }
             Verb::Sleep(ms) => thread::sleep(Duration::from_millis(*ms)),
+            // The test says when to go on: unlike a sleep, this is as long as it has to be.
+            Verb::WaitFile(path) => {
+                while !path.exists() {
+                    thread::sleep(Duration::from_millis(5));
+                }
+            }
             Verb::Hang => loop {
                 thread::park();
             },

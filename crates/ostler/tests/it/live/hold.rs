@@ -47,20 +47,21 @@ fn is_stopped(pid: u32) -> bool {
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_frozen_agent_stands_still_and_goes_on() {
-    for (thaw, then) in [(true, "sleep 300\nresult hi"), (false, "hang")] {
+    for (thaw, then) in [(true, "wait-file $DIR/go\nresult hi"), (false, "hang")] {
         let verbs = format!("read\ninit\nspawn-setsid $DIR/child\ntext hi\n{then}\nread-until-eof");
         let mut rig = Rig::new(verbs).grace_ms(500);
         rig.spec.after_turn = AfterTurn::Wait;
-        rig.spec.limits.idle = Some(Duration::from_millis(700));
+        rig.spec.limits.idle = Some(Duration::from_secs(3));
         let mut session = rig.start();
         let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
         until("the child is there", || rig.path("child").exists() && !rig.text("child").is_empty()).await;
         let (agent, child) = (session.pid().unwrap(), rig.pid("child"));
         session.freeze();
         until("all of it stands still", || is_stopped(agent) && is_stopped(child)).await;
-        tokio::time::sleep(Duration::from_millis(1200)).await;
+        tokio::time::sleep(Duration::from_millis(3500)).await; // longer than the limit: time is what is tested
         assert!(is_stopped(agent) && session.status().state == SessionState::Paused);
         if thaw {
+            std::fs::write(rig.path("go"), "").unwrap();
             session.resume();
             read.extend(read_until(&mut session, turn_ended).await);
         }

@@ -1,7 +1,9 @@
 //! A session outlives the agent's process: the next message starts it again, and it goes on where it was.
 
-use ostler::event::{SessionState, EventKind};
-use ostler::{AfterTurn, PermissionAnswer, Breakers, Cause, Interruption, RequestError, WhenBusy, keys};
+use ostler::event::{EventKind, SessionState};
+use ostler::{
+    AfterTurn, Breakers, Cause, Interruption, PermissionAnswer, RequestError, WhenBusy, keys,
+};
 use ostler_testkit::fake;
 
 use crate::rig::{Rig, Seen, check_stream, finish_after, read_until, until};
@@ -15,7 +17,10 @@ fn twice(first: &str, second: &str) -> Rig {
     let rig = Rig::new(first);
     let dir = rig.path("");
     std::fs::create_dir(rig.path("second")).unwrap();
-    let second = fake::script(&rig.path("second"), &second.replace("$DIR", dir.to_str().unwrap()));
+    let second = fake::script(
+        &rig.path("second"),
+        &second.replace("$DIR", dir.to_str().unwrap()),
+    );
     let wrapper = format!(
         "#!/bin/sh\nif [ -e {0}once ]; then export {1}={2}; fi\ntouch {0}once\nexec $FAKE \"$@\"\n",
         dir.display(),
@@ -47,14 +52,32 @@ async fn a_killed_agent_is_started_again_and_goes_on() {
     let mut rig = rig;
     rig.spec.settings.set(keys::PERMISSION_MODE, "plan");
     let seen = two_turns(&rig).await;
-    let turns: Vec<_> = seen.turns().iter().map(|turn| (turn.outcome.cause, turn.text.as_str())).collect();
-    assert_eq!(turns, [(Cause::AgentDied, "half"), (Cause::Completed, "whole")]);
-    let native =
-        seen.whats().find_map(|kind| if let EventKind::Started(it) = kind { it.native_session.clone() } else { None });
+    let turns: Vec<_> = seen
+        .turns()
+        .iter()
+        .map(|turn| (turn.outcome.cause, turn.text.as_str()))
+        .collect();
+    assert_eq!(
+        turns,
+        [(Cause::AgentDied, "half"), (Cause::Completed, "whole")]
+    );
+    let native = seen.whats().find_map(|kind| {
+        if let EventKind::Started(it) = kind {
+            it.native_session.clone()
+        } else {
+            None
+        }
+    });
     let args = rig.text("args");
-    assert!(args.contains(&format!("--resume={}", native.unwrap())), "{args}");
+    assert!(
+        args.contains(&format!("--resume={}", native.unwrap())),
+        "{args}"
+    );
     let stdin = rig.text("stdin");
-    assert!(stdin.contains("go on") && !stdin.contains("Do it."), "{stdin}");
+    assert!(
+        stdin.contains("go on") && !stdin.contains("Do it."),
+        "{stdin}"
+    );
     // P49: with the permissions that its caller gave it, and no others.
     assert!(args.contains("--permission-mode=plan"), "{args}");
 }
@@ -62,16 +85,24 @@ async fn a_killed_agent_is_started_again_and_goes_on() {
 /// What an agent that speaks ACP says until its session is there: opened anew, or loaded.
 fn acp_session(opened: &str) -> String {
     let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}"#;
-    format!("read\nprint {hello}\nread\nspawn-child\nprint {{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{opened}}}\n")
+    format!(
+        "read\nprint {hello}\nread\nspawn-child\nprint {{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{opened}}}\n"
+    )
 }
 
 /// Its answer to the prompt of this number.
 fn acp_turn(id: u32) -> String {
-    format!("read\nprint {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"stopReason\":\"end_turn\"}}}}\n")
+    format!(
+        "read\nprint {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"stopReason\":\"end_turn\"}}}}\n"
+    )
 }
 
 fn start_acp(rig: &Rig) -> ostler::Session {
-    ostler::Agents::builtin().get("opencode").unwrap().start(&rig.host, rig.spec.clone()).unwrap()
+    ostler::Agents::builtin()
+        .get("opencode")
+        .unwrap()
+        .start(&rig.host, rig.spec.clone())
+        .unwrap()
 }
 
 // P42: the agent runs, but has dropped its session (-32603). That turn ends, and the next message
@@ -79,8 +110,16 @@ fn start_acp(rig: &Rig) -> ostler::Session {
 #[tokio::test]
 async fn a_session_that_the_agent_dropped_is_resumed() {
     let gone = r#"{"jsonrpc":"2.0","id":4,"error":{"code":-32603,"message":"Request session.send failed with message: Session not found: s"}}"#;
-    let first = format!("{}{}read\nprint {gone}\nhang", acp_session(r#"{"sessionId":"s"}"#), acp_turn(3));
-    let second = format!("{}{}dump-stdin $DIR/stdin\nread-until-eof", acp_session("{}"), acp_turn(3));
+    let first = format!(
+        "{}{}read\nprint {gone}\nhang",
+        acp_session(r#"{"sessionId":"s"}"#),
+        acp_turn(3)
+    );
+    let second = format!(
+        "{}{}dump-stdin $DIR/stdin\nread-until-eof",
+        acp_session("{}"),
+        acp_turn(3)
+    );
     let rig = twice(&first, &second).grace_ms(200);
     let mut session = start_acp(&rig);
     let mut read = read_until(&mut session, turn_ended).await;
@@ -91,10 +130,15 @@ async fn a_session_that_the_agent_dropped_is_resumed() {
     session.stop();
     let seen = finish_after(read, session).await;
     let causes: Vec<_> = seen.turns().iter().map(|turn| turn.outcome.cause).collect();
-    assert_eq!(causes, [Cause::Completed, Cause::AgentDied, Cause::Completed]);
+    assert_eq!(
+        causes,
+        [Cause::Completed, Cause::AgentDied, Cause::Completed]
+    );
     let stdin = rig.text("stdin");
     assert!(
-        stdin.contains("\"session/load\"") && stdin.contains("\"sessionId\":\"s\"") && stdin.contains("again"),
+        stdin.contains("\"session/load\"")
+            && stdin.contains("\"sessionId\":\"s\"")
+            && stdin.contains("again"),
         "{stdin}"
     );
 }
@@ -104,7 +148,11 @@ async fn a_session_that_the_agent_dropped_is_resumed() {
 #[tokio::test]
 async fn twenty_loads_leave_nothing_behind() {
     let turns: String = (3..6).map(acp_turn).collect();
-    let mut rig = Rig::new(format!("{}{turns}dump-stdin $DIR/stdin\nread-until-eof", acp_session("{}"))).grace_ms(200);
+    let mut rig = Rig::new(format!(
+        "{}{turns}dump-stdin $DIR/stdin\nread-until-eof",
+        acp_session("{}")
+    ))
+    .grace_ms(200);
     rig.spec.after_turn = AfterTurn::Wait;
     rig.spec.settings.set(keys::RESUME, "s");
     for _ in 0..20 {
@@ -115,9 +163,15 @@ async fn twenty_loads_leave_nothing_behind() {
             read.extend(read_until(&mut session, turn_ended).await);
         }
         let running = || crate::rig::left(session.id()).len();
-        until("the agent runs, and what its load started", || running() > 1).await;
+        until("the agent runs, and what its load started", || {
+            running() > 1
+        })
+        .await;
         assert_eq!(running(), 2, "one helper for one load");
-        until("the agent has written down what it heard", || rig.path("stdin").exists()).await;
+        until("the agent has written down what it heard", || {
+            rig.path("stdin").exists()
+        })
+        .await;
         assert_eq!(rig.text("stdin").matches("\"session/load\"").count(), 1);
         std::fs::remove_file(rig.path("stdin")).unwrap();
         session.stop();
@@ -130,27 +184,46 @@ async fn twenty_loads_leave_nothing_behind() {
 #[tokio::test]
 async fn a_resume_that_was_cut_off_keeps_its_session() {
     const ID: &str = "123e4567-e89b-42d3-a456-426614174000";
-    let mut rig =
-        twice("hang", "dump-args $DIR/args\nread-user\ninit\ntext two\nresult two\nread-until-eof").grace_ms(200);
+    let mut rig = twice(
+        "hang",
+        "dump-args $DIR/args\nread-user\ninit\ntext two\nresult two\nread-until-eof",
+    )
+    .grace_ms(200);
     rig.spec.settings.set(keys::RESUME, ID);
     let mut session = rig.start();
-    let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::TurnStarted(_))).await;
+    let mut read = read_until(&mut session, |kind| {
+        matches!(kind, EventKind::TurnStarted(_))
+    })
+    .await;
     assert_eq!(session.interrupt().await, Interruption::NotAcknowledged);
     session.send("go on").unwrap();
-    read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(turn) if turn.text == "two")).await);
+    read.extend(
+        read_until(
+            &mut session,
+            |kind| matches!(kind, EventKind::TurnEnded(turn) if turn.text == "two"),
+        )
+        .await,
+    );
     session.stop();
     let seen = finish_after(read, session).await;
-    assert!(rig.text("args").contains(&format!("--resume={ID}")), "{}", rig.text("args"));
+    assert!(
+        rig.text("args").contains(&format!("--resume={ID}")),
+        "{}",
+        rig.text("args")
+    );
     assert_eq!(seen.notices("fresh_start").len(), 0);
 }
 
 // An agent that goes while nobody waits for it is told about, and started again when there is work.
 #[tokio::test]
 async fn an_agent_that_goes_between_turns_is_started_again() {
-    let rig =
-        twice("read-user\ninit\ntext one\nresult one\nexit 3", "read-user\ninit\ntext two\nresult two\nread-until-eof");
+    let rig = twice(
+        "read-user\ninit\ntext one\nresult one\nexit 3",
+        "read-user\ninit\ntext two\nresult two\nread-until-eof",
+    );
     let mut session = rig.start();
-    let gone = |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "agent_gone");
+    let gone =
+        |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "agent_gone");
     let mut read = read_until(&mut session, gone).await;
     until("the session knows", || session.pid().is_none()).await;
     assert_eq!(session.status().state, SessionState::Idle);
@@ -158,17 +231,29 @@ async fn an_agent_that_goes_between_turns_is_started_again() {
     read.extend(read_until(&mut session, turn_ended).await);
     session.stop();
     let seen = finish_after(read, session).await;
-    assert_eq!(seen.turns().iter().map(|turn| turn.text.as_str()).collect::<Vec<_>>(), ["one", "two"]);
+    assert_eq!(
+        seen.turns()
+            .iter()
+            .map(|turn| turn.text.as_str())
+            .collect::<Vec<_>>(),
+        ["one", "two"]
+    );
 }
 
 // P52: it went before it had said how its session is called; the next message starts it afresh, and that is told.
 #[tokio::test]
 async fn an_agent_that_never_said_its_name_begins_anew_and_says_so() {
-    let rig =
-        twice("read-user\ndie-by 9", "dump-args $DIR/args\nread-user\ninit\ntext new\nresult new\nread-until-eof");
+    let rig = twice(
+        "read-user\ndie-by 9",
+        "dump-args $DIR/args\nread-user\ninit\ntext new\nresult new\nread-until-eof",
+    );
     let seen = two_turns(&rig).await;
     assert_eq!(seen.notices("fresh_start").len(), 1);
-    assert!(!rig.text("args").contains("--resume"), "{}", rig.text("args"));
+    assert!(
+        !rig.text("args").contains("--resume"),
+        "{}",
+        rig.text("args")
+    );
     assert_eq!(seen.turns()[1].text, "new");
 }
 
@@ -204,9 +289,7 @@ async fn an_interrupt_says_whether_it_was_acknowledged() {
 async fn a_session_can_begin_without_a_message() {
     let mut rig = Rig::new("read-user\ninit\ntext hi\nresult hi\nread-until-eof");
     (rig.spec.prompt, rig.spec.after_turn) = (String::new(), AfterTurn::Wait);
-    rig.spec.limits.startup = Some(std::time::Duration::from_millis(300));
     let mut session = rig.start();
-    tokio::time::sleep(std::time::Duration::from_millis(600)).await;
     session.send("hello").unwrap();
     let read = read_until(&mut session, turn_ended).await;
     session.stop();
@@ -218,22 +301,34 @@ async fn a_session_can_begin_without_a_message() {
 #[tokio::test]
 async fn a_message_in_a_turn_is_queued_or_refused() {
     let mut rig = Rig::new(
-        "read-user\ninit\ntext one\nsleep 300\nresult one\nread-user\ninit\ntext two\nresult two\nread-until-eof",
+        "read-user\ninit\ntext one\nwait-file $DIR/go\nresult one\nread-user\ninit\ntext two\nresult two\nread-until-eof",
     );
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
     let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
-    session.send_when("not now", WhenBusy::Refuse).unwrap();
     session.send_when("later", WhenBusy::Queue).unwrap();
+    session.send_when("not now", WhenBusy::Refuse).unwrap();
+    read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::Refused(_))).await);
+    std::fs::write(rig.path("go"), "").unwrap(); // both were heard within the turn
     read.extend(read_until(&mut session, turn_ended).await);
     read.extend(read_until(&mut session, turn_ended).await);
     session.stop();
     let seen = finish_after(read, session).await;
-    let refused =
-        seen.whats().filter_map(|kind| if let EventKind::Refused(it) = kind { Some(it.code.as_str()) } else { None });
+    let refused = seen.whats().filter_map(|kind| {
+        if let EventKind::Refused(it) = kind {
+            Some(it.code.as_str())
+        } else {
+            None
+        }
+    });
     assert_eq!(refused.collect::<Vec<_>>(), ["busy"]);
-    let prompts =
-        seen.whats().filter_map(|kind| if let EventKind::TurnStarted(it) = kind { it.prompt.as_deref() } else { None });
+    let prompts = seen.whats().filter_map(|kind| {
+        if let EventKind::TurnStarted(it) = kind {
+            it.prompt.as_deref()
+        } else {
+            None
+        }
+    });
     assert_eq!(prompts.collect::<Vec<_>>(), ["Do it.", "later"]);
 }
 
@@ -256,8 +351,15 @@ async fn a_broken_agent_is_not_started_again_and_again() {
     }
     let seen = rig.run().await;
     let detail = seen.outcome().detail.as_ref().unwrap();
-    assert_eq!((seen.outcome().cause, detail.spawn.as_deref()), (Cause::Unavailable, Some("breaker_open")));
-    assert!(seen.outcome().message.contains("refused for another"), "{}", seen.outcome().message);
+    assert_eq!(
+        (seen.outcome().cause, detail.spawn.as_deref()),
+        (Cause::Unavailable, Some("breaker_open"))
+    );
+    assert!(
+        seen.outcome().message.contains("refused for another"),
+        "{}",
+        seen.outcome().message
+    );
     check_stream(&seen.0);
     let mut rig = rig;
     rig.host = rig.host.with_breakers(Breakers::off());

@@ -1,17 +1,17 @@
 //! Nothing is left behind, whichever way a session ends and wherever its processes went.
 
-use std::time::Duration;
-
 use ostler::event::EventKind;
 use ostler::{AfterTurn, Cause};
 use ostler_testkit::processes;
 use tokio::runtime::Builder;
 
-use crate::rig::{Rig, assert_nothing_left, finish, finish_after, left, read_until, until};
+use crate::rig::{LONG, Rig, assert_nothing_left, finish, finish_after, left, read_until, until};
 
 /// An agent that answers, starts `offspring`, and waits for the end of its input.
 fn answering(offspring: &str) -> Rig {
-    Rig::new(format!("read\ninit\n{offspring}\ntext hi\nresult hi\nread-until-eof"))
+    Rig::new(format!(
+        "read\ninit\n{offspring}\ntext hi\nresult hi\nread-until-eof"
+    ))
 }
 
 // P1, S2-28
@@ -35,7 +35,10 @@ async fn grandchildren_end_with_a_stop() {
 async fn daemons_end_when_the_agent_exits_normally() {
     let rig = answering("spawn-child $DIR/near\nspawn-setsid $DIR/far");
     let seen = rig.run().await;
-    assert_eq!((seen.outcome().cause, seen.ended().exit_code), (Cause::Completed, Some(0)));
+    assert_eq!(
+        (seen.outcome().cause, seen.ended().exit_code),
+        (Cause::Completed, Some(0))
+    );
     assert!(!processes::alive(rig.pid("near")) && !processes::alive(rig.pid("far")));
 }
 
@@ -43,12 +46,19 @@ async fn daemons_end_when_the_agent_exits_normally() {
 // group's number, kept from the beginning, leads to it.
 #[tokio::test]
 async fn the_group_ends_after_its_leader_died() {
-    let rig = Rig::new("read\ninit\nspawn-child $DIR/child\nspawn-holding-stdout $DIR/holder\ndie-by 9")
-        .behind("#!/bin/sh\nenv -i sleep 1000 > /dev/null 2>&1 &\necho $! > unmarked\nexec $FAKE \"$@\"\n");
+    let rig = Rig::new(
+        "read\ninit\nspawn-child $DIR/child\nspawn-holding-stdout $DIR/holder\ndie-by 9",
+    )
+    .behind(
+        "#!/bin/sh\nenv -i sleep 1000 > /dev/null 2>&1 &\necho $! > unmarked\nexec $FAKE \"$@\"\n",
+    );
     let seen = rig.run().await;
     assert_eq!(seen.turn().outcome.cause, Cause::AgentDied);
     for pid in ["child", "holder", "unmarked"] {
-        assert!(processes::wait_until(Duration::from_secs(2), || !processes::alive(rig.pid(pid))), "{pid} is left");
+        assert!(
+            processes::wait_until(LONG, || !processes::alive(rig.pid(pid))),
+            "{pid} is left"
+        );
     }
 }
 
@@ -73,7 +83,11 @@ async fn launchers_that_swallow_signals_hide_nothing() {
         .grace_ms(300);
     let mut session = rig.start();
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
-    assert_ne!(Some(rig.pid("agent")), session.pid(), "the agent is not hidden");
+    assert_ne!(
+        Some(rig.pid("agent")),
+        session.pid(),
+        "the agent is not hidden"
+    );
     assert_eq!(left(session.id()).len(), 3);
     session.remote().stop();
     let seen = finish_after(read, session).await;
@@ -84,22 +98,35 @@ async fn launchers_that_swallow_signals_hide_nothing() {
 // P6: a good run through a launcher is a good run.
 #[tokio::test]
 async fn an_agent_behind_a_launcher_works() {
-    let seen = answering("").behind("#!/bin/sh\nexec $FAKE --launcher \"$@\"\n").run().await;
-    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "hi"));
+    let seen = answering("")
+        .behind("#!/bin/sh\nexec $FAKE --launcher \"$@\"\n")
+        .run()
+        .await;
+    assert_eq!(
+        (seen.outcome().cause, seen.turn().text.as_str()),
+        (Cause::Completed, "hi")
+    );
 }
 
 // P1: the shortest way to the end leaves nothing either.
 #[tokio::test]
 async fn a_kill_ends_everything_at_once() {
-    let rig = Rig::new("ignore-sigterm\nread\ninit\nspawn-child\nspawn-setsid\ntext working\nhang");
+    let rig = Rig::new("ignore-sigterm\nread\ninit\nspawn-child\nspawn-setsid\ntext working\nhang")
+        .grace_ms(60_000);
     let mut session = rig.start();
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     assert_eq!(left(session.id()).len(), 3);
     let began = std::time::Instant::now();
     session.remote().kill();
     let seen = finish_after(read, session).await;
-    assert!(began.elapsed() < rig.spec.limits.grace, "a kill waited for the grace");
-    assert_eq!((seen.outcome().cause, seen.ended().signal), (Cause::Stopped, Some(9)));
+    assert!(
+        began.elapsed() < rig.spec.limits.grace,
+        "a kill waited for the grace"
+    );
+    assert_eq!(
+        (seen.outcome().cause, seen.ended().signal),
+        (Cause::Stopped, Some(9))
+    );
 }
 
 /// Starts a session whose agent stays, drops the session, and waits for its processes to go.
@@ -111,15 +138,25 @@ async fn drop_while(script: &str, after_turn: AfterTurn) {
     let id = session.id().to_owned();
     assert!(!left(&id).is_empty());
     drop(session);
-    until("the processes of a dropped session go", || left(&id).is_empty()).await;
+    until("the processes of a dropped session go", || {
+        left(&id).is_empty()
+    })
+    .await;
 }
 
 // S4-36: an agent that says nothing more is ended as well as one that talks on.
 #[tokio::test]
 async fn a_dropped_session_leaves_no_process() {
-    drop_while("read\ninit\nspawn-setsid\ntext working\nhang", AfterTurn::End).await;
-    drop_while("ignore-sigterm\nread\ninit\ntext working\nloop forever\nsleep 20\ntext more\nend", AfterTurn::End)
-        .await;
+    drop_while(
+        "read\ninit\nspawn-setsid\ntext working\nhang",
+        AfterTurn::End,
+    )
+    .await;
+    drop_while(
+        "ignore-sigterm\nread\ninit\ntext working\nloop forever\nsleep 20\ntext more\nend",
+        AfterTurn::End,
+    )
+    .await;
     drop_while("read\ninit\ntext done\nresult done\nhang", AfterTurn::Wait).await;
 }
 
@@ -131,7 +168,10 @@ async fn a_kept_remote_does_not_keep_the_agent() {
     read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     let (id, remote) = (session.id().to_owned(), session.remote());
     drop(session);
-    until("the processes of a dropped session go", || left(&id).is_empty()).await;
+    until("the processes of a dropped session go", || {
+        left(&id).is_empty()
+    })
+    .await;
     remote.stop(); // nobody hears it, and nothing breaks
 }
 
@@ -153,7 +193,8 @@ fn a_dropped_runtime_leaves_no_process() {
 // P66: the thread that started the agent ends at once; the kernel's parent-death signal must not take the agent along.
 #[test]
 fn the_agent_outlives_the_thread_that_started_it() {
-    let rig = Rig::new("read\ninit\npid-file $DIR/agent\nsleep 700\ntext hi\nresult hi\nread-until-eof");
+    let rig =
+        Rig::new("read\ninit\npid-file $DIR/agent\nsleep 700\ntext hi\nresult hi\nread-until-eof");
     let (runtime, session) = std::thread::scope(|scope| {
         let start = || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -168,14 +209,18 @@ fn the_agent_outlives_the_thread_that_started_it() {
     });
     // The signal comes when the thread is gone, which is now; the agent still has something to say.
     let seen = runtime.block_on(finish(session));
-    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "hi"));
+    assert_eq!(
+        (seen.outcome().cause, seen.turn().text.as_str()),
+        (Cause::Completed, "hi")
+    );
 }
 
 // P1: many sessions at a time; each takes only its own processes along.
 #[tokio::test]
 async fn one_session_ends_without_touching_another() {
-    let rigs: Vec<Rig> =
-        (0..3).map(|_| Rig::new("read\ninit\nspawn-setsid\ntext working\nhang").grace_ms(200)).collect();
+    let rigs: Vec<Rig> = (0..3)
+        .map(|_| Rig::new("read\ninit\nspawn-setsid\ntext working\nhang").grace_ms(200))
+        .collect();
     let mut sessions = Vec::new();
     for rig in &rigs {
         let mut session = rig.start();

@@ -44,7 +44,7 @@ async fn an_agent_that_heeds_sigterm_is_not_killed() {
 // P7: an agent that acknowledges the interrupt ends by the end of its input, without any signal.
 #[tokio::test]
 async fn an_agent_that_listens_needs_no_signal() {
-    let rig = Rig::new("read\ninit\ntext working\nanswer-interrupt\nread-until-eof");
+    let rig = Rig::new("read\ninit\ntext working\nanswer-interrupt\nread-until-eof").grace_ms(60_000);
     let mut session = rig.start();
     let read = read_until(&mut session, is_text).await;
     let began = Instant::now();
@@ -148,7 +148,7 @@ async fn a_result_ends_the_turn_although_the_process_hangs() {
 // P10: only a child that holds the agent's stdout is left; it is ended, not waited for.
 #[tokio::test]
 async fn a_child_that_holds_stdout_does_not_hold_the_session() {
-    let rig = Rig::new("read\ninit\nspawn-holding-stdout\ntext hi\nresult hi\nread-until-eof");
+    let rig = Rig::new("read\ninit\nspawn-holding-stdout\ntext hi\nresult hi\nread-until-eof").grace_ms(60_000);
     let began = Instant::now();
     let seen = rig.run().await;
     assert!(began.elapsed() < rig.spec.limits.grace, "{:?}", began.elapsed());

@@ -3,21 +3,23 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ostler::event::{SessionState, EventKind};
+use ostler::event::{EventKind, SessionState};
 use ostler::permission::{Policy, Trust};
-use ostler::{PermissionAnswer, Attendance, Cause, Interruption, WhenBusy};
+use ostler::{Attendance, Cause, Interruption, PermissionAnswer, WhenBusy};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
 use ostler_testkit::scenario::{Subject, Task};
 
 use super::{Live, Scene, is_text};
 use crate::conformance::tells;
-use crate::rig::{Seen, until};
+use crate::rig::{LONG, Seen, until};
 
 /// A model that answers the first message so, and the second with a word. What was interrupted and what follows may reach
 /// the model as one message, so the second is looked for first.
 fn first(answer: Answer) -> Script {
-    Script::new().rule(Rule::on_text("second").text("Two.")).rule(Rule::on_text("first").answer(answer))
+    Script::new()
+        .rule(Rule::on_text("second").text("Two."))
+        .rule(Rule::on_text("first").answer(answer))
 }
 
 /// The interrupted turn has ended as such, and the next one is a turn of its own. P36
@@ -25,7 +27,10 @@ async fn goes_on(mut live: Live, scene: &Scene) -> Seen {
     let cut = live.turn().await;
     assert_eq!(cut.outcome.cause, Cause::Interrupted, "{:?}", cut.outcome);
     let next = live.ask("the second").await;
-    assert_eq!((next.outcome.cause, next.text.as_str()), (Cause::Completed, "Two."));
+    assert_eq!(
+        (next.outcome.cause, next.text.as_str()),
+        (Cause::Completed, "Two.")
+    );
     assert_eq!(live.interrupt().await, Interruption::NoTurn);
     let seen = live.end(scene).await;
     assert_eq!(seen.turns().len(), 2);
@@ -35,7 +40,9 @@ async fn goes_on(mut live: Live, scene: &Scene) -> Seen {
 /// While the model speaks.
 pub(crate) async fn in_mid_text(subject: &'static Subject) {
     let story = match subject.manner.stops_between_words {
-        true => Answer::text("a long story ".repeat(20)).deltas(40).delta_delay(Duration::from_millis(250)),
+        true => Answer::text("a long story ".repeat(20))
+            .deltas(40)
+            .delta_delay(Duration::from_millis(250)),
         false => Answer::text("a long story").deltas(4).hang_after(2),
     };
     let scene = Scene::new(subject, first(story), &Task::new("the first"));
@@ -50,23 +57,36 @@ pub(crate) async fn in_a_command(subject: &'static Subject) {
     let command = subject.shell("echo running > running; sleep 60");
     let scene = Scene::new(subject, first(command), &Task::new("the first").trusting());
     let mut live = scene.start();
-    live.until(|kind| matches!(kind, EventKind::ToolCall(_))).await;
+    live.until(|kind| matches!(kind, EventKind::ToolCall(_)))
+        .await;
     scene.file("running").await;
     assert_ne!(scene.running("sleep 60"), [0; 0]);
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
-    let gone = wait_until(Duration::from_secs(5), || scene.running("sleep 60").is_empty());
+    let gone = wait_until(LONG, || scene.running("sleep 60").is_empty());
     assert!(gone, "it still runs: {:?}", scene.place.left());
     goes_on(live, &scene).await;
 }
 
 /// While somebody is asked: the question is withdrawn.
 pub(crate) async fn in_a_question(subject: &'static Subject) {
-    let mut scene = Scene::new(subject, first(subject.shell("touch made")), &Task::new("the first"));
+    let mut scene = Scene::new(
+        subject,
+        first(subject.shell("touch made")),
+        &Task::new("the first"),
+    );
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
     scene.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
     scene.spec.attendance = Attendance::Attended;
     let mut live = scene.start();
-    let id = live.find(|kind| if let EventKind::Permission(it) = kind { Some(it.id.clone()) } else { None }).await;
+    let id = live
+        .find(|kind| {
+            if let EventKind::Permission(it) = kind {
+                Some(it.id.clone())
+            } else {
+                None
+            }
+        })
+        .await;
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
     assert!(live.answer(&id, PermissionAnswer::Allow).await.is_err());
     goes_on(live, &scene).await;
@@ -78,39 +98,59 @@ struct Nothing {}
 
 /// While a bound tool runs: it is called off.
 pub(crate) async fn in_a_bound_tool(subject: &'static Subject) {
-    let call = Answer::tool(format!("{}endless", subject.tools.bound), serde_json::json!({}));
+    let call = Answer::tool(
+        format!("{}endless", subject.tools.bound),
+        serde_json::json!({}),
+    );
     let mut scene = Scene::new(subject, first(call), &Task::new("the first"));
     let running = Arc::new(());
     let held = running.clone();
-    scene.host = scene.host.with_tool(ostler::tool("endless", "Never ends.", move |_: Nothing| {
-        let held = held.clone();
-        async move {
-            std::future::pending::<()>().await;
-            drop(held);
-            Ok(String::new())
-        }
-    }));
+    scene.host = scene
+        .host
+        .with_tool(ostler::tool("endless", "Never ends.", move |_: Nothing| {
+            let held = held.clone();
+            async move {
+                std::future::pending::<()>().await;
+                drop(held);
+                Ok(String::new())
+            }
+        }));
     let live = scene.start();
     until("the tool runs", || Arc::strong_count(&running) == 3).await;
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
-    until("the tool is called off", || Arc::strong_count(&running) == 2).await;
+    until("the tool is called off", || {
+        Arc::strong_count(&running) == 2
+    })
+    .await;
     goes_on(live, &scene).await;
 }
 
 /// A session that is stopped while somebody is asked, a bound tool runs or nothing moves ends well, and quickly.
 pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
-    let endless = Answer::tool(format!("{}endless", subject.tools.bound), serde_json::json!({}));
-    for (answer, frozen) in [(subject.shell("touch made"), false), (endless.clone(), false), (endless, true)] {
+    let endless = Answer::tool(
+        format!("{}endless", subject.tools.bound),
+        serde_json::json!({}),
+    );
+    for (answer, frozen) in [
+        (subject.shell("touch made"), false),
+        (endless.clone(), false),
+        (endless, true),
+    ] {
         let mut scene = Scene::new(subject, first(answer), &Task::new("the first"));
         scene.spec.policy = Some(Policy::parse(rules, "test", Trust::Full).unwrap());
         scene.spec.attendance = Attendance::Attended;
-        scene.host = scene.host.with_tool(ostler::tool("endless", "Never ends.", |_: Nothing| async {
-            std::future::pending::<()>().await;
-            Ok(String::new())
-        }));
+        scene.spec.limits.grace = LONG;
+        scene.host =
+            scene
+                .host
+                .with_tool(ostler::tool("endless", "Never ends.", |_: Nothing| async {
+                    std::future::pending::<()>().await;
+                    Ok(String::new())
+                }));
         let mut live = scene.start();
-        live.until(|kind| matches!(kind, EventKind::ToolCall(_))).await;
+        live.until(|kind| matches!(kind, EventKind::ToolCall(_)))
+            .await;
         if frozen && subject.program.is_none() {
             // There is no process that could stand still, and that is said.
             live.freeze();
@@ -118,14 +158,22 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
                 .await;
         } else if frozen {
             live.freeze();
-            until("nothing moves", || live.status().state == SessionState::Paused).await;
+            until("nothing moves", || {
+                live.status().state == SessionState::Paused
+            })
+            .await;
         }
         let began = Instant::now();
         let seen = live.end(&scene).await;
         assert_eq!(seen.outcome().cause, Cause::Stopped, "{:?}", seen.outcome());
         let took = began.elapsed();
-        let when = || seen.0.iter().map(|event| (event.at, event.kind.as_str())).collect::<Vec<_>>();
-        assert!(took < Duration::from_secs(4), "it took {took:?}: {:#?}", when());
+        let when = || {
+            seen.0
+                .iter()
+                .map(|event| (event.at, event.kind.as_str()))
+                .collect::<Vec<_>>()
+        };
+        assert!(took < LONG, "it took {took:?}: {:#?}", when());
         assert!(!scene.place.work().join("made").exists());
     }
 }
@@ -135,24 +183,40 @@ pub(crate) async fn with_a_message_under_way(subject: &'static Subject) {
     let command = subject.shell("echo running > running; sleep 60");
     let scene = Scene::new(subject, first(command), &Task::new("the first").trusting());
     let mut live = scene.start();
-    live.until(|kind| matches!(kind, EventKind::ToolCall(_))).await;
+    live.until(|kind| matches!(kind, EventKind::ToolCall(_)))
+        .await;
     scene.file("running").await;
     live.send_when("say mango", WhenBusy::Steer).unwrap();
-    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == "steered")).await;
+    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == "steered"))
+        .await;
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
-    let code = if subject.program.is_some() { "steer_dropped" } else { "steer_kept" };
-    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == code)).await;
+    let code = if subject.program.is_some() {
+        "steer_dropped"
+    } else {
+        "steer_kept"
+    };
+    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == code))
+        .await;
     let cut = live.turn().await;
     assert_eq!(cut.outcome.cause, Cause::Interrupted);
     assert_eq!(live.ask("the second").await.text, "Two.");
-    assert_eq!(scene.call(1).body["messages"].to_string().contains("say mango"), subject.program.is_none());
+    assert_eq!(
+        scene.call(1).body["messages"]
+            .to_string()
+            .contains("say mango"),
+        subject.program.is_none()
+    );
     assert_eq!(live.end(&scene).await.turns().len(), 2);
 }
 
 /// Before the agent is there, and while it gets ready: what came of it says what happened, and the next turn is untouched. P37
 pub(crate) async fn at_once(subject: &'static Subject) {
     for after in [0, 150, 400] {
-        let scene = Scene::new(subject, first(Answer::text("One.")), &Task::new("the first"));
+        let scene = Scene::new(
+            subject,
+            first(Answer::text("One.")),
+            &Task::new("the first"),
+        );
         let mut live = scene.start();
         tokio::time::sleep(Duration::from_millis(after)).await;
         let said = live.interrupt().await;
@@ -160,7 +224,10 @@ pub(crate) async fn at_once(subject: &'static Subject) {
             Interruption::Acknowledged => drop(goes_on(live, &scene).await),
             // It was quicker than we were.
             Interruption::TooLate | Interruption::NoTurn if after > 0 => {
-                assert_eq!([live.turn().await.text, live.ask("the second").await.text], ["One.", "Two."]);
+                assert_eq!(
+                    [live.turn().await.text, live.ask("the second").await.text],
+                    ["One.", "Two."]
+                );
                 live.end(&scene).await;
             }
             _ => panic!("after {after} ms: {said:?}"),

@@ -51,9 +51,9 @@ async fn the_idle_limit_ends_a_silence() {
 #[tokio::test]
 async fn a_silent_tool_is_not_idle() {
     let mut rig = Rig::new(
-        "read\ninit\ntool-use t1 Bash {\"command\":\"sleep\"}\nsleep 2500\ntool-result t1 slept\ntext done\nresult done\nread-until-eof",
+        "read\ninit\ntool-use t1 Bash {\"command\":\"sleep\"}\nsleep 4500\ntool-result t1 slept\ntext done\nresult done\nread-until-eof",
     );
-    rig.spec.limits.idle = Some(Duration::from_millis(1200));
+    rig.spec.limits.idle = Some(Duration::from_secs(4));
     let seen = rig.run().await;
     assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "done"));
 }
@@ -72,8 +72,8 @@ async fn a_silence_after_a_tool_is_idle() {
 #[tokio::test]
 async fn a_sign_of_life_is_no_silence() {
     let mut rig =
-        Rig::new("read\ninit\nloop 12\nsleep 200\nprint {\"type\":\"keep_alive\"}\nend\nresult done\nread-until-eof");
-    rig.spec.limits.idle = Some(Duration::from_millis(1500));
+        Rig::new("read\ninit\nloop 21\nsleep 200\nprint {\"type\":\"keep_alive\"}\nend\nresult done\nread-until-eof");
+    rig.spec.limits.idle = Some(Duration::from_secs(4));
     assert_eq!(rig.run().await.outcome().cause, Cause::Completed);
 }
 
