@@ -96,7 +96,8 @@ fn with_programs(mut host: Host) -> Host {
 /// Returns a host with these variables. Only `PATH`, locale and `TMPDIR` are inherited.
 pub(crate) fn host_of(variables: Vec<(String, String)>) -> Host {
     let inherited = ["PATH", "LANG", "LC_ALL", "TMPDIR"].into_iter();
-    let inherited = inherited.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
+    let inherited =
+        inherited.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
     let set = variables
         .into_iter()
         .map(|(name, value)| (OsString::from(name), OsString::from(value)));

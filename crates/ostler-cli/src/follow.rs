@@ -135,7 +135,8 @@ impl Follower {
         prompter.drop_question(&mut self.screen);
         match (caught, self.signals) {
             (SignalAction::Interrupt, 1) => {
-                self.screen.remark("interrupting; press Ctrl-C again to kill the agent");
+                self.screen
+                    .remark("interrupting; press Ctrl-C again to kill the agent");
                 self.remote.interrupt();
             }
             (SignalAction::Interrupt, _) => self.remote.kill(),

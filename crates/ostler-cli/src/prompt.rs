@@ -22,7 +22,9 @@ pub(crate) fn read(args: &TaskArgs, dir: &Path, verb: &str) -> Result<String, Fa
         None => stdin()?,
     };
     if task.trim().is_empty() {
-        let hint = format!("run `ostler {verb} \"…\"`, pipe the task to stdin, or use `--prompt-file FILE`");
+        let hint = format!(
+            "run `ostler {verb} \"…\"`, pipe the task to stdin, or use `--prompt-file FILE`"
+        );
         return Err(Fault::usage("no task given").hint(hint));
     }
     Ok(task)

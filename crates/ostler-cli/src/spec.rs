@@ -83,9 +83,7 @@ pub(crate) async fn choose(
     // must not mistake a scripted answer for a real one: it gets the first real agent, which
     // reports that it is not installed.
     if args.is_for_any_agent() && has_viewer {
-        output::tell(
-            "No coding agent found. The built-in agent `scripted` plays a demo instead.",
-        );
+        output::tell("No coding agent found. The built-in agent `scripted` plays a demo instead.");
         output::tell("Run `ostler doctor` to see how to install one.\n");
         return Ok(chosen);
     }

@@ -43,7 +43,9 @@ pub(crate) fn open_store_for_reading() -> Result<Arc<Store>, Fault> {
 /// Converts a store error into one for the user.
 pub(crate) fn fault(error: &StoreError) -> Fault {
     match error {
-        StoreError::Ambiguous { .. } => Fault::usage(error.to_string()).hint("use a longer prefix of the id"),
+        StoreError::Ambiguous { .. } => {
+            Fault::usage(error.to_string()).hint("use a longer prefix of the id")
+        }
         StoreError::Running { pid, .. } => {
             Fault::usage(error.to_string()).hint(format!("stop process {pid} first"))
         }
@@ -113,8 +115,9 @@ pub(crate) fn resolve(store: &Store, id: &str) -> Result<SessionRow, Fault> {
         .look_up(id)
         .map_err(|error| fault(&error))?
         .ok_or_else(|| {
-            Fault::usage(format!("no session {}", output::name(id)))
-                .hint("run `ostler sessions --all` to list sessions; a unique prefix of an id is enough")
+            Fault::usage(format!("no session {}", output::name(id))).hint(
+                "run `ostler sessions --all` to list sessions; a unique prefix of an id is enough",
+            )
         })
 }
 

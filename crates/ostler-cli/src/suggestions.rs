@@ -55,9 +55,9 @@ fn verb_tip(typed: &str, words: &[String]) -> Option<String> {
     // A verb and its alias count as one suggestion.
     near.dedup_by_key(|word| command.find_subcommand(*word).map(clap::Command::get_name));
     match near[..] {
-        [] if path == "ostler" && typed.contains(char::is_whitespace) => Some(format!(
-            "to run a task, use `ostler run {typed:?}`"
-        )),
+        [] if path == "ostler" && typed.contains(char::is_whitespace) => {
+            Some(format!("to run a task, use `ostler run {typed:?}`"))
+        }
         [] => None,
         ref near => {
             let near: Vec<String> = near.iter().map(|verb| format!("`{path} {verb}`")).collect();

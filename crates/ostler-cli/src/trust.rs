@@ -103,7 +103,11 @@ fn read(root: &Path, kind: FileKind) -> Result<Option<WorkspaceFile>, Fault> {
         })?;
     if let [first, second] = &found[..] {
         let path = |file: &WorkspaceFile| root.join(&file.name).display().to_string();
-        let message = format!("found two files of the same kind: {} and {}", path(first), path(second));
+        let message = format!(
+            "found two files of the same kind: {} and {}",
+            path(first),
+            path(second)
+        );
         return Err(Fault::usage(message).hint("remove one of them"));
     }
     Ok(found.into_iter().next())

@@ -12,9 +12,7 @@ use crate::{environment, files};
 pub(crate) fn permissions(args: &PolicyArgs) -> Result<Vec<Policy>, Fault> {
     let mut layers = Vec::new();
     if let Some(file) = &args.policy {
-        let none = || {
-            Fault::usage(format!("--policy {}: file not found", file.display()))
-        };
+        let none = || Fault::usage(format!("--policy {}: file not found", file.display()));
         layers.push(read(file)?.ok_or_else(none)?);
     }
     let own = file("policy.toml");
@@ -50,7 +48,8 @@ fn read(file: &Path) -> Result<Option<Policy>, Fault> {
 /// Parses permission rules.
 pub(crate) fn parse(text: &str, source: &str, trust: Trust) -> Result<Policy, Fault> {
     Policy::parse(text, source, trust).map_err(|error| {
-        Fault::usage(error.to_string())
-            .hint("see docs/permissions.md for the file format; nothing runs until the file is valid")
+        Fault::usage(error.to_string()).hint(
+            "see docs/permissions.md for the file format; nothing runs until the file is valid",
+        )
     })
 }

@@ -18,7 +18,11 @@ impl Capped {
     /// An empty buffer of at most `cap` bytes.
     #[must_use]
     pub fn new(cap: usize) -> Self {
-        Self { cap, text: String::new(), total: 0 }
+        Self {
+            cap,
+            text: String::new(),
+            total: 0,
+        }
     }
 
     /// Appends as much of `piece` as fits, at a character boundary.
@@ -28,9 +32,11 @@ impl Capped {
         if !full {
             let room = self.cap - self.text.len();
             if self.text.len() > DOUBLING && self.text.capacity() - self.text.len() < piece.len() {
-                self.text.reserve_exact(room.min(piece.len().max(self.text.len() / 4)));
+                self.text
+                    .reserve_exact(room.min(piece.len().max(self.text.len() / 4)));
             }
-            self.text.push_str(&piece[..piece.floor_char_boundary(room)]);
+            self.text
+                .push_str(&piece[..piece.floor_char_boundary(room)]);
         }
     }
 
@@ -57,7 +63,8 @@ impl Capped {
     pub fn into_text(mut self) -> String {
         if self.truncated() {
             let (kept, total) = (self.text.len(), self.total);
-            let marker = format!("\n[OUTPUT TRUNCATED: the first {kept} of {total} bytes are kept]");
+            let marker =
+                format!("\n[OUTPUT TRUNCATED: the first {kept} of {total} bytes are kept]");
             self.text.reserve_exact(marker.len()); // not twice its size for one line
             self.text.push_str(&marker);
         }
@@ -78,7 +85,12 @@ impl HeadTail {
     /// Keeps at most `half` bytes of the head and as many of the tail.
     #[must_use]
     pub fn new(half: usize) -> Self {
-        Self { half, head: Vec::new(), tail: std::collections::VecDeque::new(), total: 0 }
+        Self {
+            half,
+            head: Vec::new(),
+            tail: std::collections::VecDeque::new(),
+            total: 0,
+        }
     }
 
     /// Takes the next bytes of the stream.
@@ -164,7 +176,9 @@ impl Sanitizer {
     /// Advances by a character and returns true if it belongs to an escape sequence.
     fn is_skipped(&mut self, c: char) -> bool {
         let next = match (self.state, c) {
-            (Sequence::String, '\u{7}' | '\u{9c}') | (Sequence::StringEscape, '\\') => Sequence::None,
+            (Sequence::String, '\u{7}' | '\u{9c}') | (Sequence::StringEscape, '\\') => {
+                Sequence::None
+            }
             (Sequence::String | Sequence::StringEscape, '\u{1b}') => Sequence::StringEscape,
             (Sequence::String | Sequence::StringEscape, _) => Sequence::String,
             (_, '\u{1b}') => Sequence::Escape,
@@ -264,28 +278,48 @@ mod tests {
         c.push("abcd😀");
         c.push("e");
         assert!(c.truncated());
-        assert_eq!(c.into_text(), "abcd\n[OUTPUT TRUNCATED: the first 4 of 9 bytes are kept]");
+        assert_eq!(
+            c.into_text(),
+            "abcd\n[OUTPUT TRUNCATED: the first 4 of 9 bytes are kept]"
+        );
     }
 
     #[test]
     fn escape_sequences_go_and_text_stays() {
-        assert_eq!(plain("\u{1b}[31mred\u{1b}[0m\u{7}\ttab\nline"), "red\ttab\nline");
-        assert_eq!(plain("\u{1b}]0;title\u{7}after \u{1b}]8;;x\u{1b}\\link"), "after link");
+        assert_eq!(
+            plain("\u{1b}[31mred\u{1b}[0m\u{7}\ttab\nline"),
+            "red\ttab\nline"
+        );
+        assert_eq!(
+            plain("\u{1b}]0;title\u{7}after \u{1b}]8;;x\u{1b}\\link"),
+            "after link"
+        );
         assert_eq!(plain("end\u{1b}"), "end");
     }
 
     #[test]
     fn deceptive_characters_are_spelled_out() {
-        assert_eq!(plain("a\u{202e}b\u{2066}\u{200f}\u{61c}"), "a\\u{202e}b\\u{2066}\\u{200f}\\u{61c}");
-        assert_eq!(plain("\u{2028}\u{200b}\u{feff}\u{e0041}"), "\\u{2028}\\u{200b}\\u{feff}\\u{e0041}");
+        assert_eq!(
+            plain("a\u{202e}b\u{2066}\u{200f}\u{61c}"),
+            "a\\u{202e}b\\u{2066}\\u{200f}\\u{61c}"
+        );
+        assert_eq!(
+            plain("\u{2028}\u{200b}\u{feff}\u{e0041}"),
+            "\\u{2028}\\u{200b}\\u{feff}\\u{e0041}"
+        );
         assert_eq!(plain("a\u{9b}2J\u{9d}0;t\u{9c}\u{7f}\rb"), "a2J0;tb");
     }
 
     // Joiners were dropped: a family fell apart into its members, and Persian words grew together.
     #[test]
     fn joiners_stay_where_they_belong() {
-        for text in ["👩\u{200d}💻", "❤\u{fe0f}\u{200d}🔥", "می\u{200c}خواهم", "क्\u{200d}ष", "ന്\u{200d} x"]
-        {
+        for text in [
+            "👩\u{200d}💻",
+            "❤\u{fe0f}\u{200d}🔥",
+            "می\u{200c}خواهم",
+            "क्\u{200d}ष",
+            "ന്\u{200d} x",
+        ] {
             assert_eq!(plain(text), text);
         }
         assert_eq!(plain("a\u{200d}b é\u{200c}"), "a\\u{200d}b é\\u{200c}");
@@ -301,7 +335,11 @@ mod tests {
         assert_eq!(whole, "aredblinkc👩\u{200d}💻\u{200d}\\u{200d}\\u{202e}d");
         for (cut, _) in text.char_indices() {
             let mut sanitizer = Sanitizer::default();
-            assert_eq!(sanitizer.push(&text[..cut]) + &sanitizer.push(&text[cut..]), whole, "{cut}");
+            assert_eq!(
+                sanitizer.push(&text[..cut]) + &sanitizer.push(&text[cut..]),
+                whole,
+                "{cut}"
+            );
         }
     }
 

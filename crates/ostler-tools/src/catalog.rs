@@ -36,29 +36,31 @@ pub struct ToolOutput {
 pub const FILE_TOOLS: &[ToolInfo] = &[
     ToolInfo {
         name: "read_file",
-        description: "Read a text file of the workspace. Gives the first 2000 lines; for a part of a large file set \
-                      `offset` and `limit` (lines). Binary files and files with secrets are refused.",
+        description: "Read a text file of the workspace. Returns the first 2000 lines; for a part \
+                      of a large file set `offset` and `limit` (lines). Binary files and files \
+                      with secrets are refused.",
         only_reads: true,
         schema: schema_of::<read_file::ReadFile>,
     },
     ToolInfo {
         name: "write_file",
-        description: "Write the whole content of a text file, new or not; an existing file is replaced. To change a \
-                      part of a file use edit_file. Gives a diff of what changed.",
+        description: "Write the whole content of a text file, new or existing; an existing file \
+                      is replaced. To change a part of a file use edit_file. Returns a diff.",
         only_reads: false,
         schema: schema_of::<write_file::WriteFile>,
     },
     ToolInfo {
         name: "create_file",
-        description: "Create a new text file. Fails if there is something of that name already.",
+        description: "Create a new text file. Fails if the path already exists.",
         only_reads: false,
         schema: schema_of::<create_file::CreateFile>,
     },
     ToolInfo {
         name: "edit_file",
-        description: "Replace text in a file: `find` must be in it exactly once, character by character, so copy it \
-                      from read_file (without line numbers) and take enough lines around it. For several places give \
-                      `edits`; either all are done or none. Gives a diff of what changed.",
+        description: "Replace text in a file: `find` must occur exactly once, character by \
+                      character, so copy it from read_file (without line numbers) and include \
+                      enough surrounding lines. For several replacements use `edits`; either all \
+                      are applied or none. Returns a diff.",
         only_reads: false,
         schema: schema_of::<edit_file::EditFile>,
     },
@@ -70,27 +72,31 @@ pub const FILE_TOOLS: &[ToolInfo] = &[
     },
     ToolInfo {
         name: "list_files",
-        description: "List the entries of a directory, or with `pattern` all files and directories below it that match \
-                      the glob. Leaves out what git ignores. Directories end with a slash.",
+        description: "List the entries of a directory, or with `pattern` all files and \
+                      directories below it that match the glob. Skips files that git ignores. \
+                      Directories end with a slash.",
         only_reads: true,
         schema: schema_of::<list_files::ListFiles>,
     },
     ToolInfo {
         name: "search_files",
-        description: "Find lines that match a regular expression, or with `literal` a plain text, in the files of the \
-                      workspace. Leaves out what git ignores, binary files and files with secrets. Gives path:line:text.",
+        description: "Find lines that match a regular expression, or with `literal` plain text, \
+                      in the files of the workspace. Skips binary files, files with secrets and \
+                      files that git ignores. Returns path:line:text.",
         only_reads: true,
         schema: schema_of::<search_files::SearchFiles>,
     },
     ToolInfo {
         name: "move_file",
-        description: "Move or rename a file or directory. `to` is the whole new path, with the name.",
+        description: "Move or rename a file or directory. `to` is the full new path, including \
+                      the name.",
         only_reads: false,
         schema: schema_of::<move_file::MoveFile>,
     },
     ToolInfo {
         name: "make_directory",
-        description: "Make a directory, and those above it that are missing. Writing a file does this by itself.",
+        description: "Create a directory and its missing parents. Writing a file does this \
+                      automatically.",
         only_reads: false,
         schema: schema_of::<make_directory::MakeDirectory>,
     },
@@ -107,7 +113,10 @@ pub fn unknown_tool<'n>(name: &str, available: impl IntoIterator<Item = &'n str>
         .collect();
     ToolError::new(
         Code::UnknownTool,
-        format!("there is no tool `{name}`; the tools are {}", names.join(", ")),
+        format!(
+            "there is no tool `{name}`; the tools are {}",
+            names.join(", ")
+        ),
     )
 }
 

@@ -15,8 +15,8 @@ use ostler_core::event::Notice;
 use ostler_core::raw_json::RawJson;
 use ostler_dialects::openai::is_worth_retrying;
 use ostler_dialects::openai::runner_protocol::{
-    Failed, FailedKind, Flow, RunnerLine, LoopFeatures, RunnerCommand, ToolOutcome, Ready, Retrying, ToolOffer, ToolJob,
-    When, RunnerEvent,
+    Failed, FailedKind, Flow, LoopFeatures, Ready, Retrying, RunnerCommand, RunnerEvent,
+    RunnerLine, ToolJob, ToolOffer, ToolOutcome, When,
 };
 use ostler_tools::{Code, ToolError};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
@@ -212,7 +212,9 @@ async fn hook(body: Arc<Body>, when: When, iteration: u64, voice: Voice) {
         None => Ok(Flow::Go),
     };
     let broken = |_| Flow::Stop("A hook of the caller's broke down.".to_owned());
-    voice.word(RunnerEvent::Flow(flow.unwrap_or_else(broken))).await;
+    voice
+        .word(RunnerEvent::Flow(flow.unwrap_or_else(broken)))
+        .await;
 }
 
 /// Has the result checked.

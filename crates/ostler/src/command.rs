@@ -15,10 +15,12 @@ use std::time::Duration;
 use ostler_core::event::{Level, Notice};
 use ostler_tools::catalog::ToolOutput;
 use ostler_tools::command::{
-    ApprovedCommand, CommandPreset, Commands, CommandContext, RUN_COMMAND, RunCommand, describe, project,
-    protected_paths_with,
+    ApprovedCommand, CommandContext, CommandPreset, Commands, RUN_COMMAND, RunCommand, describe,
+    project, protected_paths_with,
 };
-use ostler_tools::confine::{self, CommandLimits, Confinement, HostPaths, Layers, Report, Required};
+use ostler_tools::confine::{
+    self, CommandLimits, Confinement, HostPaths, Layers, Report, Required,
+};
 use ostler_tools::{Code, SandboxPolicy, ToolError, Workspace};
 
 pub(crate) use self::environment::user_git;

@@ -419,7 +419,9 @@ impl Host {
             .iter()
             .find(|file| executable(file))
             .or_else(|| candidates.first());
-        best.map_or(Lookup::NotFound(places), |file| Lookup::Lookup(file.clone()))
+        best.map_or(Lookup::NotFound(places), |file| {
+            Lookup::Lookup(file.clone())
+        })
     }
 }
 

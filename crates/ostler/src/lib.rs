@@ -65,11 +65,10 @@ pub use process::guard;
 
 pub use adapter::{Message, ModelAdapter, Models, Reply};
 pub use agent::{Agent, Agents, ApiAgent, Choice, ChoiceReason, MockAgent, ProcessAgent};
-pub use permission_handler::{AnswerFuture, PermissionHandler};
+pub use agent_loop::Loop;
 pub use breaker::Breakers;
 pub use command::{CommandOutput, CommandRunner, KilledFor, sandbox_policy};
 pub use host::{BridgeProgram, GuardProgram, Host, RESERVED_PREFIX, SESSION_VARIABLE};
-pub use agent_loop::Loop;
 pub use mock::{Events, Step};
 pub use model::Script;
 pub use ostler_core::brief;
@@ -77,20 +76,23 @@ pub use ostler_core::change;
 pub use ostler_core::dialect::{self, Capabilities, Dialect, Setting};
 pub use ostler_core::event::{self, Event, EventKind};
 pub use ostler_core::export::{Export, ExportFormat};
-pub use ostler_core::log::{LogEntry, SessionRecord, Log, LogError, NewSession};
+pub use ostler_core::log::{Log, LogEntry, LogError, NewSession, SessionRecord};
 pub use ostler_core::machine::PermissionAnswer;
 pub use ostler_core::outcome::{Cause, Detail, Outcome, Status};
 pub use ostler_core::permission;
 pub use ostler_core::raw_json::RawJson;
-pub use ostler_core::spec::{AfterTurn, Attendance, Denials, Limits, Sandbox, Settings, Spec, SpecError, ToolOffer, keys};
+pub use ostler_core::spec::{
+    AfterTurn, Attendance, Denials, Limits, Sandbox, Settings, Spec, SpecError, ToolOffer, keys,
+};
 pub use ostler_core::usage::{CostSource, Scope, Usage};
 pub use ostler_core::{clip, outcome};
 pub use ostler_tools::command::{CommandChoice, CommandPreset};
 pub use ostler_tools::{self as tools, SandboxPolicy, ToolError};
+pub use permission_handler::{AnswerFuture, PermissionHandler};
 pub use probe::Probed;
 pub use replay::Replay;
 pub use session::{
-    PendingInterrupt, Interruption, RequestError, Reader, ReadItem, Remote, Run, Session, SessionEnded, SessionStatus,
-    SubmittedResult, WhenBusy,
+    Interruption, PendingInterrupt, ReadItem, Reader, Remote, RequestError, Run, Session,
+    SessionEnded, SessionStatus, SubmittedResult, WhenBusy,
 };
 pub use tool::{Progress, Tool, ToolFuture, tool};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ostler_core::event::{TurnEnded, EventKind};
+use ostler_core::event::{EventKind, TurnEnded};
 use ostler_core::outcome::{Cause, Outcome};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
@@ -49,13 +49,20 @@ impl Events {
                 continue;
             }
             let step = match serde_json::from_str::<Pace>(line) {
-                Ok(Pace { wait_ms: Some(ms), .. }) => Ok(Step::Wait(Duration::from_millis(ms))),
-                Ok(Pace { hang: Some(true), .. }) => Ok(Step::Hang),
+                Ok(Pace {
+                    wait_ms: Some(ms), ..
+                }) => Ok(Step::Wait(Duration::from_millis(ms))),
+                Ok(Pace {
+                    hang: Some(true), ..
+                }) => Ok(Step::Hang),
                 _ => EventKind::from_json(line).map(|kind| Step::Say(Box::new(kind))),
             };
             steps.push(step.map_err(|error| format!("line {}: {error}", number + 1))?);
         }
-        if !steps.iter().any(|step| matches!(step, Step::Say(_) | Step::Hang)) {
+        if !steps
+            .iter()
+            .any(|step| matches!(step, Step::Say(_) | Step::Hang))
+        {
             return Err("there is no event in it".into());
         }
         Ok(Self(steps))
@@ -64,7 +71,9 @@ impl Events {
 
 /// Starts the mock agent. It speaks over pipes like any other, only that they stay within this process.
 pub(crate) fn start(script: Events) -> Child {
-    in_process::start(in_process::Busy::default(), |stdin, stdout| play(script, stdin, stdout))
+    in_process::start(in_process::Busy::default(), |stdin, stdout| {
+        play(script, stdin, stdout)
+    })
 }
 
 /// How an interrupt looks on the script's side.
@@ -117,5 +126,11 @@ async fn say(kind: &EventKind, stdout: &mut DuplexStream) {
 
 fn interrupted() -> EventKind {
     let outcome = Outcome::new(Cause::Interrupted, "The turn was interrupted.");
-    TurnEnded { outcome, text: String::new(), structured: None, usage: None }.into()
+    TurnEnded {
+        outcome,
+        text: String::new(),
+        structured: None,
+        usage: None,
+    }
+    .into()
 }

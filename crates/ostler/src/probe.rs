@@ -8,7 +8,7 @@ use std::time::Duration;
 use ostler_core::dialect::{Login, Probe, Runtime, Version};
 use ostler_core::spec::Spec;
 
-use crate::host::{Lookup, Host};
+use crate::host::{Host, Lookup};
 use crate::process::{Finished, PreparedCommand, SpawnError, run_with_input};
 
 /// How long an agent may take to say its version or its login state.

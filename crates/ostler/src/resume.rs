@@ -48,19 +48,35 @@ pub(crate) struct Checked {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ResumeProblem {
     #[error("{agent} has no session {id} in {}.", root.display())]
-    UnknownId { agent: String, id: String, root: PathBuf },
+    UnknownId {
+        agent: String,
+        id: String,
+        root: PathBuf,
+    },
     #[error("The session {id} was begun in another directory: {}.", there.display())]
     OtherDirectory { id: String, there: PathBuf },
     #[error("The session {id} was begun in a directory that is no longer there: {}.", there.display())]
     DirectoryGone { id: String, there: PathBuf },
     #[error("The session {id} is in use: process {pid} has it open{}.", as_session(session.as_deref()))]
-    InUse { id: String, pid: u32, session: Option<String> },
-    #[error("The session {id} was written by version {written_by}, and version {installed} is installed.")]
-    Incompatible { id: String, written_by: Version, installed: Version },
+    InUse {
+        id: String,
+        pid: u32,
+        session: Option<String>,
+    },
+    #[error(
+        "The session {id} was written by version {written_by}, and version {installed} is installed."
+    )]
+    Incompatible {
+        id: String,
+        written_by: Version,
+        installed: Version,
+    },
 }
 
 fn as_session(session: Option<&str>) -> String {
-    session.map(|session| format!(", as session {session} of Ostler")).unwrap_or_default()
+    session
+        .map(|session| format!(", as session {session} of Ostler"))
+        .unwrap_or_default()
 }
 
 impl ResumeProblem {
@@ -68,7 +84,9 @@ impl ResumeProblem {
     /// with the agent, and no breaker must count it.
     pub(crate) fn outcome(&self) -> Outcome {
         let word = self.as_str().to_owned();
-        Outcome::new(Cause::BadRequest, self.to_string()).hint(self.hint()).with(|detail| detail.native = Some(word))
+        Outcome::new(Cause::BadRequest, self.to_string())
+            .hint(self.hint())
+            .with(|detail| detail.native = Some(word))
     }
 
     /// A word to branch on.
@@ -113,16 +131,22 @@ impl ResumeProblem {
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@".contains(&byte);
-    if text.bytes().all(plain) { text } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    if text.bytes().all(plain) {
+        text
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
 }
 
 /// Where an agent with this environment keeps its state; none when the environment does not say.
 pub(crate) fn root(roots: &[&str], env: &BTreeMap<OsString, OsString>) -> Option<PathBuf> {
     let value = |name: &str| env.get(OsStr::new(name)).filter(|value| !value.is_empty());
-    roots.iter().find_map(|place| match place.strip_prefix('$') {
-        Some(name) => value(name).map(PathBuf::from),
-        None => Some(Path::new(value("HOME")?).join(place.strip_prefix("~/")?)),
-    })
+    roots
+        .iter()
+        .find_map(|place| match place.strip_prefix('$') {
+            Some(name) => value(name).map(PathBuf::from),
+            None => Some(Path::new(value("HOME")?).join(place.strip_prefix("~/")?)),
+        })
 }
 
 /// How long a session has to be left alone before it is gone on with, of an agent that loses one which is too young. P57
@@ -149,7 +173,11 @@ pub(crate) fn waiting(id: &str, wait: Duration) -> Notice {
 
 /// Checks whether a session can be gone on with; `known` is what the log has of it ([`ostler_core::log::Log::find`]), if there is
 /// one. What is worth knowing and does not keep it from going on is a notice.
-pub(crate) fn check(places: &Transcripts, asked: &Asked<'_>, known: Option<&SessionRecord>) -> Result<Checked, ResumeProblem> {
+pub(crate) fn check(
+    places: &Transcripts,
+    asked: &Asked<'_>,
+    known: Option<&SessionRecord>,
+) -> Result<Checked, ResumeProblem> {
     if !(places.is_id)(asked.id) {
         return Ok(Checked::default());
     }
@@ -157,7 +185,9 @@ pub(crate) fn check(places: &Transcripts, asked: &Asked<'_>, known: Option<&Sess
     if !asked.fork {
         in_use(places, asked, known)?;
     }
-    let Some(head) = file.and_then(|file| head(places, &file)) else { return Ok(Checked::default()) };
+    let Some(head) = file.and_then(|file| head(places, &file)) else {
+        return Ok(Checked::default());
+    };
     let mut notices = Vec::new();
     if let Some(problem) = elsewhere(asked, &head).filter(|_| !at_home) {
         if !places.goes_anywhere {
@@ -166,7 +196,10 @@ pub(crate) fn check(places: &Transcripts, asked: &Asked<'_>, known: Option<&Sess
         let message = format!("{problem} It goes on in {}.", asked.dir.display());
         notices.push(Notice::new(Level::Warning, "resumed_elsewhere", message));
     }
-    Ok(Checked { notices, written_by: head.version })
+    Ok(Checked {
+        notices,
+        written_by: head.version,
+    })
 }
 
 /// A session's transcript.
@@ -180,22 +213,37 @@ struct Found {
 fn find(places: &Transcripts, asked: &Asked<'_>) -> Result<Found, ResumeProblem> {
     let folder = asked.root.join(places.folder);
     let name = (places.file)(asked.id);
-    if let Some(file) = asked.dir.to_str().map(|dir| folder.join((places.slug)(dir)).join(&name))
+    if let Some(file) = asked
+        .dir
+        .to_str()
+        .map(|dir| folder.join((places.slug)(dir)).join(&name))
         && file.is_file()
     {
-        return Ok(Found { file: Some(file), at_home: true });
+        return Ok(Found {
+            file: Some(file),
+            at_home: true,
+        });
     }
-    let unknown =
-        || ResumeProblem::UnknownId { agent: asked.agent.to_owned(), id: asked.id.to_owned(), root: folder.clone() };
+    let unknown = || ResumeProblem::UnknownId {
+        agent: asked.agent.to_owned(),
+        id: asked.id.to_owned(),
+        root: folder.clone(),
+    };
     match std::fs::read_dir(&folder) {
         Ok(entries) => {
             let mut files = entries.flatten().map(|entry| entry.path().join(&name));
             let file = files.find(|file| file.is_file()).ok_or_else(unknown)?;
-            Ok(Found { file: Some(file), at_home: false })
+            Ok(Found {
+                file: Some(file),
+                at_home: false,
+            })
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(unknown()),
         // We may not look; the agent may.
-        Err(_) => Ok(Found { file: None, at_home: false }),
+        Err(_) => Ok(Found {
+            file: None,
+            at_home: false,
+        }),
     }
 }
 
@@ -225,26 +273,53 @@ fn elsewhere(asked: &Asked<'_>, head: &Head) -> Option<ResumeProblem> {
 pub(crate) fn newer(id: &str, written_by: Version, installed: &str) -> Option<Notice> {
     let installed = Version::find(installed)?;
     let is_newer = (written_by.0, written_by.1) > (installed.0, installed.1);
-    let problem = || ResumeProblem::Incompatible { id: id.to_owned(), written_by, installed };
+    let problem = || ResumeProblem::Incompatible {
+        id: id.to_owned(),
+        written_by,
+        installed,
+    };
     is_newer.then(|| problem().notice("newer_transcript"))
 }
 
 /// Two writers would mix two conversations into one. The agent may not notice, so we do.
-fn in_use(places: &Transcripts, asked: &Asked<'_>, known: Option<&SessionRecord>) -> Result<(), ResumeProblem> {
+fn in_use(
+    places: &Transcripts,
+    asked: &Asked<'_>,
+    known: Option<&SessionRecord>,
+) -> Result<(), ResumeProblem> {
     let id = || asked.id.to_owned();
     if let Some(known) = known.filter(|known| known.native_session.as_deref() == Some(asked.id))
         && let Some(pid) = known.held_by
     {
-        return Err(ResumeProblem::InUse { id: id(), pid, session: Some(known.session.clone()) });
+        return Err(ResumeProblem::InUse {
+            id: id(),
+            pid,
+            session: Some(known.session.clone()),
+        });
     }
-    let Some(notes) = places.open else { return Ok(()) };
-    for entry in std::fs::read_dir(asked.root.join(notes.folder)).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(|name| name.ends_with(notes.suffix))
-            && let Some(holder) = std::fs::read_to_string(entry.path()).ok().and_then(|text| (notes.read)(&text))
+    let Some(notes) = places.open else {
+        return Ok(());
+    };
+    for entry in std::fs::read_dir(asked.root.join(notes.folder))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        if entry
+            .file_name()
+            .to_str()
+            .is_some_and(|name| name.ends_with(notes.suffix))
+            && let Some(holder) = std::fs::read_to_string(entry.path())
+                .ok()
+                .and_then(|text| (notes.read)(&text))
             && holder.id == asked.id
             && start_of(holder.pid).is_some_and(|start| start == holder.start)
         {
-            return Err(ResumeProblem::InUse { id: id(), pid: holder.pid, session: None });
+            return Err(ResumeProblem::InUse {
+                id: id(),
+                pid: holder.pid,
+                session: None,
+            });
         }
     }
     Ok(())
@@ -255,9 +330,14 @@ fn start_of(pid: u32) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The second field is a name in parentheses, which may hold anything.
     let end = bytes.iter().rposition(|byte| *byte == b')')?;
-    let mut fields = std::str::from_utf8(bytes.get(end + 1..)?).ok()?.split_ascii_whitespace();
+    let mut fields = std::str::from_utf8(bytes.get(end + 1..)?)
+        .ok()?
+        .split_ascii_whitespace();
     let state = fields.next()?;
-    fields.nth(18).filter(|_| !matches!(state, "Z" | "X")).map(str::to_owned)
+    fields
+        .nth(18)
+        .filter(|_| !matches!(state, "Z" | "X"))
+        .map(str::to_owned)
 }
 
 #[cfg(test)]

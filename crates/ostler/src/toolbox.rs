@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_tools::catalog::{FILE_TOOLS, ToolOutput, ToolInfo};
+use ostler_tools::catalog::{FILE_TOOLS, ToolInfo, ToolOutput};
 use ostler_tools::{Code, ToolError, Workspace};
 
 use crate::command::CommandRunner;

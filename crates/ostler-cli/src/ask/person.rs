@@ -73,9 +73,7 @@ impl ModelQuestion {
         }
         match all.count().saturating_sub(LINES) {
             0 => {}
-            more => lines.push(format!(
-                "  {WARN}({more} more lines not shown){WARN:#}"
-            )),
+            more => lines.push(format!("  {WARN}({more} more lines not shown){WARN:#}")),
         }
         QuestionText {
             lines,

@@ -154,9 +154,7 @@ fn push_lines(
     }
     match all.count().saturating_sub(room.lines) {
         0 => {}
-        more => lines.push(format!(
-            "  {WARN}({more} more lines not shown){WARN:#}"
-        )),
+        more => lines.push(format!("  {WARN}({more} more lines not shown){WARN:#}")),
     }
 }
 
@@ -210,10 +208,7 @@ mod tests {
         let long = serde_json::json!({"command": "x".repeat(COMMAND_LIMITS.width + 3)});
         assert!(shown("Bash", ToolKind::Execute, &long).ends_with("… (3 more characters)"));
         let many = serde_json::json!({"command": "x\n".repeat(COMMAND_LIMITS.lines + 3)});
-        assert!(
-            shown("Bash", ToolKind::Execute, &many)
-                .ends_with("(3 more lines not shown)")
-        );
+        assert!(shown("Bash", ToolKind::Execute, &many).ends_with("(3 more lines not shown)"));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use ostler::event::At;
 use ostler::{Event, EventKind, brief};
-use ostler_store::{Filter, PruneLimits, Log, SessionRow, SessionStatus, Store};
+use ostler_store::{Filter, Log, PruneLimits, SessionRow, SessionStatus, Store};
 use serde_json::{Value, json};
 
 use crate::args::{

@@ -326,7 +326,10 @@ fn a_second_interrupt_kills() {
     );
     let mut command = ostler(&place);
     // A minute of grace: no loaded machine takes so long for a kill.
-    command.args(["run", "--grace", "60s", "--agent", "claude", "--program"]).arg(real::claude()).arg("PROMPT");
+    command
+        .args(["run", "--grace", "60s", "--agent", "claude", "--program"])
+        .arg(real::claude())
+        .arg("PROMPT");
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
     place.wait_for_calls(1);
     signal(place.agent(), Signal::STOP); // now it cannot react
@@ -346,7 +349,11 @@ fn a_second_interrupt_kills() {
     let mut rest = String::new();
     err.read_to_string(&mut rest).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
-    assert!(second.elapsed() < Duration::from_secs(60), "it waited for the grace: {:?}", second.elapsed());
+    assert!(
+        second.elapsed() < Duration::from_secs(60),
+        "it waited for the grace: {:?}",
+        second.elapsed()
+    );
     assert_eq!(place.left(), []);
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::{PermissionAnswer, Effect, Machine};
+use super::{Effect, Machine, PermissionAnswer};
 use crate::dialect::ToAgent;
 use crate::event::{DecidedBy, Decision, EventKind, Level, Notice, Permission};
 use crate::permission::{

@@ -70,12 +70,16 @@ impl Machine {
 
     /// Whether the session can outlive the agent's process: the next message starts another.
     pub(super) fn can_sleep(&self) -> bool {
-        self.after_turn == AfterTurn::Wait && (self.capabilities.resume || !self.capabilities.many_turns)
+        self.after_turn == AfterTurn::Wait
+            && (self.capabilities.resume || !self.capabilities.many_turns)
     }
 
     /// Whether each turn has a process of its own.
     pub(super) fn lives_for_a_turn(&self) -> bool {
-        !self.capabilities.many_turns && self.can_sleep() && self.spawned.is_some() && self.turns > 0
+        !self.capabilities.many_turns
+            && self.can_sleep()
+            && self.spawned.is_some()
+            && self.turns > 0
     }
 
     /// The turn is over, and so is the life of its process.

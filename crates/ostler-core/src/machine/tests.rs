@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::dialect::TurnResult;
-use crate::event::{DecidedBy, Decision, Permission, Started, Text, TextKind, ToolCall, ToolResult, Unreadable};
+use crate::event::{
+    DecidedBy, Decision, Permission, Started, Text, TextKind, ToolCall, ToolResult, Unreadable,
+};
 use crate::outcome::Cause;
 use crate::raw_json::RawJson;
 use crate::usage::{Tokens, Usage};
@@ -28,13 +30,22 @@ struct Rig {
 
 impl Rig {
     fn new(limits: Limits, after: AfterTurn) -> Self {
-        Self { machine: Machine::new(limits, after), now: Duration::ZERO, effects: Vec::new() }
+        Self {
+            machine: Machine::new(limits, after),
+            now: Duration::ZERO,
+            effects: Vec::new(),
+        }
     }
 
     /// A one-message session whose agent has said who it is.
     fn working() -> Self {
         let mut rig = Self::new(Limits::default(), AfterTurn::End);
-        for input in [Input::Send("hi".into()), Input::Start, Input::Spawned, Input::Event(started())] {
+        for input in [
+            Input::Send("hi".into()),
+            Input::Start,
+            Input::Spawned,
+            Input::Event(started()),
+        ] {
             rig.give(input);
         }
         rig
@@ -51,8 +62,13 @@ impl Rig {
     }
 
     fn events(&self) -> Vec<&EventKind> {
-        let emitted =
-            self.effects.iter().filter_map(|e| if let Effect::Emit { kind, .. } = e { Some(kind) } else { None });
+        let emitted = self.effects.iter().filter_map(|e| {
+            if let Effect::Emit { kind, .. } = e {
+                Some(kind)
+            } else {
+                None
+            }
+        });
         emitted.collect()
     }
 
@@ -81,25 +97,60 @@ impl Rig {
 }
 
 fn started() -> EventKind {
-    Started { agent: "a".into(), agent_version: None, native_session: None, model: None, cwd: None, tools: vec![] }
-        .into()
+    Started {
+        agent: "a".into(),
+        agent_version: None,
+        native_session: None,
+        model: None,
+        cwd: None,
+        tools: vec![],
+    }
+    .into()
 }
 
 fn text(text: &str) -> EventKind {
     let message = Some("m".into());
-    Text { kind: TextKind::Reply, text: text.into(), delta: true, message, parent: None }.into()
+    Text {
+        kind: TextKind::Reply,
+        text: text.into(),
+        delta: true,
+        message,
+        parent: None,
+    }
+    .into()
 }
 
 fn call(id: &str) -> EventKind {
-    ToolCall { id: id.into(), name: "Bash".into(), input: RawJson::null(), parent: None }.into()
+    ToolCall {
+        id: id.into(),
+        name: "Bash".into(),
+        input: RawJson::null(),
+        parent: None,
+    }
+    .into()
 }
 
 fn result(id: &str) -> EventKind {
-    ToolResult { id: id.into(), name: None, ok: true, output: String::new(), denied: false, content: None }.into()
+    ToolResult {
+        id: id.into(),
+        name: None,
+        ok: true,
+        output: String::new(),
+        denied: false,
+        content: None,
+    }
+    .into()
 }
 
 fn used(model: &str, input: u64) -> EventKind {
-    Usage::of(Some(model.into()), Tokens { input, ..Tokens::default() }).into()
+    Usage::of(
+        Some(model.into()),
+        Tokens {
+            input,
+            ..Tokens::default()
+        },
+    )
+    .into()
 }
 
 fn over(cause: Cause) -> TurnResult {
@@ -107,7 +158,10 @@ fn over(cause: Cause) -> TurnResult {
 }
 
 fn exit(code: i32) -> Exit {
-    Exit { code: Some(code), ..Exit::default() }
+    Exit {
+        code: Some(code),
+        ..Exit::default()
+    }
 }
 
 #[test]
@@ -116,10 +170,24 @@ fn a_run_from_start_to_end() {
     rig.give(Input::Event(text("hello")))
         .give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Exited(exit(0), None));
-    let words = ["state", "turn_started", "started", "state", "text", "turn_ended", "state", "state", "state", "ended"];
+    let words = [
+        "state",
+        "turn_started",
+        "started",
+        "state",
+        "text",
+        "turn_ended",
+        "state",
+        "state",
+        "state",
+        "ended",
+    ];
     assert_eq!(rig.words(), words);
     assert!(rig.did(&Effect::CloseInput) && !rig.did(&Effect::Terminate));
-    assert_eq!((rig.turn_ended().text.as_str(), rig.ended().exit_code), ("hello", Some(0)));
+    assert_eq!(
+        (rig.turn_ended().text.as_str(), rig.ended().exit_code),
+        ("hello", Some(0))
+    );
     assert_eq!(rig.ended().outcome.cause, Cause::Completed);
 }
 
@@ -127,11 +195,18 @@ fn a_run_from_start_to_end() {
 #[test]
 fn states_go_from_created_to_ended() {
     let mut rig = Rig::working();
-    rig.give(Input::TurnEnded(over(Cause::Completed))).give(Input::Exited(exit(0), None));
+    rig.give(Input::TurnEnded(over(Cause::Completed)))
+        .give(Input::Exited(exit(0), None));
     let states: Vec<String> = rig
         .events()
         .iter()
-        .filter_map(|w| if let EventKind::State(s) = w { Some(format!("{:?}", s.to)) } else { None })
+        .filter_map(|w| {
+            if let EventKind::State(s) = w {
+                Some(format!("{:?}", s.to))
+            } else {
+                None
+            }
+        })
         .collect();
     assert_eq!(states, ["Starting", "Working", "Idle", "Stopping", "Ended"]);
 }
@@ -141,8 +216,14 @@ fn states_go_from_created_to_ended() {
 fn a_start_that_fails_still_ends_the_turn_and_the_session() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::End);
     rig.give(Input::Send("hi".into())).give(Input::Start);
-    rig.give(Input::SpawnFailed(Outcome::new(Cause::Unavailable, "missing")));
-    assert_eq!(rig.words(), ["state", "turn_started", "turn_ended", "state", "ended"]);
+    rig.give(Input::SpawnFailed(Outcome::new(
+        Cause::Unavailable,
+        "missing",
+    )));
+    assert_eq!(
+        rig.words(),
+        ["state", "turn_started", "turn_ended", "state", "ended"]
+    );
     assert_eq!(rig.ended().outcome.cause, Cause::Unavailable);
 }
 
@@ -151,13 +232,30 @@ fn a_start_that_fails_still_ends_the_turn_and_the_session() {
 #[test]
 fn an_agent_that_dies_is_blamed_with_its_stderr() {
     let mut rig = Rig::working();
-    rig.give(Input::Event(text("par"))).give(Input::Event(call("1")));
-    rig.give(Input::Exited(Exit { code: None, signal: Some(9), stderr: "boom".into() }, None));
-    assert_eq!((rig.machine.state(), rig.machine.deadline()), (SessionState::Ended, None));
+    rig.give(Input::Event(text("par")))
+        .give(Input::Event(call("1")));
+    rig.give(Input::Exited(
+        Exit {
+            code: None,
+            signal: Some(9),
+            stderr: "boom".into(),
+        },
+        None,
+    ));
+    assert_eq!(
+        (rig.machine.state(), rig.machine.deadline()),
+        (SessionState::Ended, None)
+    );
     let ended = rig.turn_ended();
-    assert_eq!((ended.outcome.cause, ended.text.as_str()), (Cause::AgentDied, "par"));
+    assert_eq!(
+        (ended.outcome.cause, ended.text.as_str()),
+        (Cause::AgentDied, "par")
+    );
     let detail = ended.outcome.detail.as_deref().unwrap();
-    assert_eq!((detail.signal, detail.stderr.as_deref()), (Some(9), Some("boom")));
+    assert_eq!(
+        (detail.signal, detail.stderr.as_deref()),
+        (Some(9), Some("boom"))
+    );
 }
 
 // S1-20, S1-26: an agent that exits well and gave no result, only output that is not in its
@@ -165,7 +263,13 @@ fn an_agent_that_dies_is_blamed_with_its_stderr() {
 #[test]
 fn unreadable_output_without_a_result_is_an_invalid_response() {
     let unreadable = |raw: &str| -> EventKind {
-        Unreadable { raw: raw.into(), why: "not JSON".into(), length: raw.len() as u64, lossy: false }.into()
+        Unreadable {
+            raw: raw.into(),
+            why: "not JSON".into(),
+            length: raw.len() as u64,
+            lossy: false,
+        }
+        .into()
     };
     let ends = |lines: &[&str], exit: Exit| {
         let mut rig = Rig::working();
@@ -176,24 +280,46 @@ fn unreadable_output_without_a_result_is_an_invalid_response() {
         rig.turn_ended().outcome.clone()
     };
     let outcome = ends(&["Usage: agent [options]", &"x".repeat(5000)], exit(0));
-    assert_eq!((outcome.cause, outcome.cause.seed_name()), (Cause::Protocol, Some("InvalidResponseError")));
-    assert!(outcome.message.contains("2 lines") && outcome.message.contains("Usage: agent [options]"), "{outcome:?}");
+    assert_eq!(
+        (outcome.cause, outcome.cause.seed_name()),
+        (Cause::Protocol, Some("InvalidResponseError"))
+    );
+    assert!(
+        outcome.message.contains("2 lines") && outcome.message.contains("Usage: agent [options]"),
+        "{outcome:?}"
+    );
     assert!(outcome.hint.is_some() && outcome.detail.unwrap().exit_code == Some(0));
     let outcome = ends(&[&"ü".repeat(5000)], exit(0));
-    assert!(outcome.message.contains("1 line ") && outcome.message.len() < 1000, "{}", outcome.message.len());
+    assert!(
+        outcome.message.contains("1 line ") && outcome.message.len() < 1000,
+        "{}",
+        outcome.message.len()
+    );
     // A process that failed or was killed died, whatever it printed; so did one that said nothing
     // at all.
     assert_eq!(ends(&["oops"], exit(1)).cause, Cause::AgentDied);
-    assert_eq!(ends(&["oops"], Exit { signal: Some(9), ..Exit::default() }).cause, Cause::AgentDied);
+    assert_eq!(
+        ends(
+            &["oops"],
+            Exit {
+                signal: Some(9),
+                ..Exit::default()
+            }
+        )
+        .cause,
+        Cause::AgentDied
+    );
     assert_eq!(ends(&[], exit(0)).cause, Cause::AgentDied);
     // An agent that was at work speaks its protocol; a warning between its lines does not change that.
     let mut rig = Rig::working();
-    rig.give(Input::Event(unreadable("a warning"))).give(Input::Event(text("half an answer")));
+    rig.give(Input::Event(unreadable("a warning")))
+        .give(Input::Event(text("half an answer")));
     rig.give(Input::Exited(exit(0), None));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::AgentDied);
     // With a result, a line that cannot be read is one event and nothing more.
     let mut rig = Rig::working();
-    rig.give(Input::Event(unreadable("a banner"))).give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(Input::Event(unreadable("a banner")))
+        .give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
 }
 
@@ -209,8 +335,17 @@ fn an_agent_that_stays_after_its_result_is_ended() {
     assert!(rig.did(&Effect::Terminate) && !rig.did(&Effect::Kill));
     rig.wait(5 * S);
     assert!(rig.did(&Effect::Kill));
-    rig.give(Input::Exited(Exit { signal: Some(9), ..Exit::default() }, None));
-    assert_eq!((rig.ended().outcome.cause, rig.ended().signal), (Cause::Completed, Some(9)));
+    rig.give(Input::Exited(
+        Exit {
+            signal: Some(9),
+            ..Exit::default()
+        },
+        None,
+    ));
+    assert_eq!(
+        (rig.ended().outcome.cause, rig.ended().signal),
+        (Cause::Completed, Some(9))
+    );
 }
 
 // P42: an agent that has dropped its session, and does not react to SIGTERM either.
@@ -221,7 +356,13 @@ fn a_process_of_no_more_use_is_killed_after_the_grace_period() {
     assert!(rig.did(&Effect::Terminate) && !rig.did(&Effect::Kill));
     rig.wait(5 * S);
     assert!(rig.did(&Effect::Kill));
-    rig.give(Input::Exited(Exit { signal: Some(9), ..Exit::default() }, Some(over(Cause::AgentDied))));
+    rig.give(Input::Exited(
+        Exit {
+            signal: Some(9),
+            ..Exit::default()
+        },
+        Some(over(Cause::AgentDied)),
+    ));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::AgentDied);
     assert_eq!(rig.ended().outcome.cause, Cause::AgentDied);
 }
@@ -229,12 +370,23 @@ fn a_process_of_no_more_use_is_killed_after_the_grace_period() {
 // A session that waits for its first message has no deadline, whatever its limits are.
 #[test]
 fn no_limit_runs_before_the_first_message() {
-    let limits = Limits { startup: Some(S), idle: Some(S), wall: Some(S), ..Limits::default() };
+    let limits = Limits {
+        startup: Some(S),
+        idle: Some(S),
+        wall: Some(S),
+        ..Limits::default()
+    };
     let mut rig = Rig::new(limits, AfterTurn::Wait);
     rig.give(Input::Start);
     assert_eq!(rig.machine.deadline(), None);
     rig.wait(3600 * S);
-    assert!(!rig.words().iter().any(|word| ["turn_ended", "ended"].contains(word)), "{:?}", rig.words());
+    assert!(
+        !rig.words()
+            .iter()
+            .any(|word| ["turn_ended", "ended"].contains(word)),
+        "{:?}",
+        rig.words()
+    );
 }
 
 #[test]
@@ -255,10 +407,17 @@ fn the_wall_limit_interrupts_and_names_itself() {
     assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
     assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
-    rig.give(Input::TurnEnded(over(Cause::Interrupted))).give(Input::Exited(exit(0), None));
+    rig.give(Input::TurnEnded(over(Cause::Interrupted)))
+        .give(Input::Exited(exit(0), None));
     let ended = rig.turn_ended();
-    assert_eq!((ended.outcome.cause, ended.text.as_str()), (Cause::WallLimit, "partial"));
-    assert_eq!(ended.outcome.detail.as_deref().unwrap().limit_ms, Some(3_600_000));
+    assert_eq!(
+        (ended.outcome.cause, ended.text.as_str()),
+        (Cause::WallLimit, "partial")
+    );
+    assert_eq!(
+        ended.outcome.detail.as_deref().unwrap().limit_ms,
+        Some(3_600_000)
+    );
 }
 
 // S4-37: whatever the agent does, the turn ends within five seconds of its limit: when it
@@ -267,16 +426,25 @@ fn the_wall_limit_interrupts_and_names_itself() {
 #[test]
 fn a_limit_ends_the_turn_within_five_seconds() {
     const LIMIT: Duration = Duration::from_secs(60 * 60);
-    let limits: [fn(&mut Limits); 2] = [|limits| limits.wall = Some(LIMIT), |limits| limits.idle = Some(LIMIT)];
-    for (limit, acknowledges, talks) in
-        [(limits[0], true, false), (limits[0], false, false), (limits[0], false, true), (limits[1], false, false)]
-    {
+    let limits: [fn(&mut Limits); 2] = [
+        |limits| limits.wall = Some(LIMIT),
+        |limits| limits.idle = Some(LIMIT),
+    ];
+    for (limit, acknowledges, talks) in [
+        (limits[0], true, false),
+        (limits[0], false, false),
+        (limits[0], false, true),
+        (limits[1], false, false),
+    ] {
         let mut rig = Rig::working();
         (rig.machine.limits.wall, rig.machine.limits.idle) = (None, None);
         limit(&mut rig.machine.limits);
         let mut ended = None;
         while ended.is_none() {
-            rig.now = rig.machine.deadline().expect("a turn with a limit has a deadline");
+            rig.now = rig
+                .machine
+                .deadline()
+                .expect("a turn with a limit has a deadline");
             rig.give(Input::Tick);
             if acknowledges && rig.did(&Effect::Send(ToAgent::Interrupt)) {
                 rig.give(Input::TurnEnded(over(Cause::Interrupted)));
@@ -288,8 +456,15 @@ fn a_limit_ends_the_turn_within_five_seconds() {
         }
         let late = ended.unwrap() - LIMIT;
         assert!(late <= 5 * S, "{late:?} after the limit");
-        assert_eq!(late.is_zero(), acknowledges, "an agent that acknowledges it is not waited for any longer");
-        assert!(matches!(rig.turn_ended().outcome.cause, Cause::WallLimit | Cause::IdleLimit));
+        assert_eq!(
+            late.is_zero(),
+            acknowledges,
+            "an agent that acknowledges it is not waited for any longer"
+        );
+        assert!(matches!(
+            rig.turn_ended().outcome.cause,
+            Cause::WallLimit | Cause::IdleLimit
+        ));
     }
 }
 
@@ -301,12 +476,24 @@ fn ten_minutes_of_progress_are_no_silence() {
     rig.machine.limits.idle = Some(30 * S);
     rig.give(Input::Event(call("1")));
     for minute in 1..=10 {
-        rig.wait(60 * S).give(Input::Notice(Notice::new(Level::Info, "tool_progress", format!("minute {minute}"))));
-        assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)), "cut off in minute {minute}");
+        rig.wait(60 * S).give(Input::Notice(Notice::new(
+            Level::Info,
+            "tool_progress",
+            format!("minute {minute}"),
+        )));
+        assert!(
+            !rig.did(&Effect::Send(ToAgent::Interrupt)),
+            "cut off in minute {minute}"
+        );
     }
-    rig.give(Input::Event(result("1"))).give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(Input::Event(result("1")))
+        .give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
-    assert_eq!(rig.words().iter().filter(|word| **word == "notice").count(), 10, "each report is an event");
+    assert_eq!(
+        rig.words().iter().filter(|word| **word == "notice").count(),
+        10,
+        "each report is an event"
+    );
 }
 
 #[test]
@@ -322,11 +509,17 @@ fn an_agent_that_ignores_the_limit_is_terminated() {
 fn silence_counts_only_while_the_model_is_to_speak() {
     let mut rig = Rig::working();
     rig.give(Input::Event(call("1"))).wait(30 * 60 * S);
-    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)), "a silent tool is not idle");
+    assert!(
+        !rig.did(&Effect::Send(ToAgent::Interrupt)),
+        "a silent tool is not idle"
+    );
     rig.give(Input::Event(result("1"))).wait(9 * 60 * S);
     assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
-    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)), "a silent model is");
+    assert!(
+        rig.did(&Effect::Send(ToAgent::Interrupt)),
+        "a silent model is"
+    );
 }
 
 #[test]
@@ -341,16 +534,21 @@ fn silence_does_not_count_while_somebody_is_asked() {
         message: None,
     };
     let mut rig = Rig::working();
-    rig.give(Input::Event(ask(Decision::Asked).into())).wait(30 * 60 * S);
+    rig.give(Input::Event(ask(Decision::Asked).into()))
+        .wait(30 * 60 * S);
     assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
-    rig.give(Input::Event(ask(Decision::Denied).into())).wait(10 * 60 * S);
+    rig.give(Input::Event(ask(Decision::Denied).into()))
+        .wait(10 * 60 * S);
     assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
 }
 
 #[test]
 fn an_agent_that_never_speaks_hits_the_startup_limit() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::End);
-    rig.give(Input::Send("hi".into())).give(Input::Start).give(Input::Spawned).wait(60 * S);
+    rig.give(Input::Send("hi".into()))
+        .give(Input::Start)
+        .give(Input::Spawned)
+        .wait(60 * S);
     assert_eq!(rig.turn_ended().outcome.cause, Cause::StartupLimit);
     assert!(rig.did(&Effect::Terminate));
 }
@@ -358,27 +556,45 @@ fn an_agent_that_never_speaks_hits_the_startup_limit() {
 // P37
 #[test]
 fn an_interrupt_says_whether_it_was_acknowledged() {
-    let acknowledged = |rig: &Rig| rig.turn_ended().outcome.detail.as_deref().unwrap().acknowledged;
+    let acknowledged = |rig: &Rig| {
+        rig.turn_ended()
+            .outcome
+            .detail
+            .as_deref()
+            .unwrap()
+            .acknowledged
+    };
     let mut heard = Rig::working();
-    heard.give(Input::Interrupt).give(Input::TurnEnded(over(Cause::Interrupted)));
-    assert_eq!((heard.turn_ended().outcome.cause, acknowledged(&heard)), (Cause::Interrupted, Some(true)));
+    heard
+        .give(Input::Interrupt)
+        .give(Input::TurnEnded(over(Cause::Interrupted)));
+    assert_eq!(
+        (heard.turn_ended().outcome.cause, acknowledged(&heard)),
+        (Cause::Interrupted, Some(true))
+    );
     let mut deaf = Rig::working();
     deaf.give(Input::Interrupt).wait(5 * S);
-    assert_eq!((deaf.turn_ended().outcome.cause, acknowledged(&deaf)), (Cause::Interrupted, Some(false)));
+    assert_eq!(
+        (deaf.turn_ended().outcome.cause, acknowledged(&deaf)),
+        (Cause::Interrupted, Some(false))
+    );
     assert!(deaf.did(&Effect::Terminate));
 }
 
 #[test]
 fn a_turn_that_finished_before_the_interrupt_is_completed() {
     let mut rig = Rig::working();
-    rig.give(Input::Interrupt).give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(Input::Interrupt)
+        .give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
 }
 
 #[test]
 fn an_interrupt_without_a_turn_is_refused_with_an_event() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
-    rig.give(Input::Start).give(Input::Spawned).give(Input::Interrupt);
+    rig.give(Input::Start)
+        .give(Input::Spawned)
+        .give(Input::Interrupt);
     assert_eq!(rig.words(), ["state", "refused"]);
 }
 
@@ -386,20 +602,26 @@ fn an_interrupt_without_a_turn_is_refused_with_an_event() {
 #[test]
 fn background_tasks_hold_the_end_back() {
     let mut rig = Rig::working();
-    rig.give(Input::Background(1)).give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(Input::Background(1))
+        .give(Input::TurnEnded(over(Cause::Completed)));
     assert!(!rig.did(&Effect::CloseInput));
     rig.give(Input::Background(0));
     assert!(rig.did(&Effect::CloseInput));
 
     let mut stuck = Rig::working();
-    stuck.give(Input::Background(1)).give(Input::TurnEnded(over(Cause::Completed))).wait(60 * 60 * S);
+    stuck
+        .give(Input::Background(1))
+        .give(Input::TurnEnded(over(Cause::Completed)))
+        .wait(60 * 60 * S);
     assert!(stuck.did(&Effect::CloseInput));
 }
 
 #[test]
 fn an_interrupt_ends_background_tasks() {
     let mut rig = Rig::working();
-    rig.give(Input::Background(1)).give(Input::TurnEnded(over(Cause::Completed))).give(Input::Interrupt);
+    rig.give(Input::Background(1))
+        .give(Input::TurnEnded(over(Cause::Completed)))
+        .give(Input::Interrupt);
     assert!(rig.did(&Effect::CloseInput));
     rig.give(Input::Exited(exit(0), None));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
@@ -409,9 +631,15 @@ fn an_interrupt_ends_background_tasks() {
 // Before the first word it is the startup limit that watches, not the one on silence.
 #[test]
 fn silence_before_the_first_word_is_not_idle() {
-    let limits = Limits { idle: Some(S), ..Limits::default() };
+    let limits = Limits {
+        idle: Some(S),
+        ..Limits::default()
+    };
     let mut rig = Rig::new(limits, AfterTurn::End);
-    rig.give(Input::Send("hi".into())).give(Input::Start).give(Input::Spawned).wait(30 * S);
+    rig.give(Input::Send("hi".into()))
+        .give(Input::Start)
+        .give(Input::Spawned)
+        .wait(30 * S);
     assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
     rig.give(Input::Event(started())).wait(2 * S);
     assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
@@ -420,9 +648,15 @@ fn silence_before_the_first_word_is_not_idle() {
 #[test]
 fn an_agent_that_goes_on_by_itself_gets_a_turn_of_its_own() {
     let mut rig = Rig::working();
-    rig.give(Input::Background(1)).give(Input::TurnEnded(over(Cause::Completed)));
-    rig.give(Input::TurnStarted).give(Input::Background(0)).give(Input::TurnEnded(over(Cause::Completed)));
-    assert_eq!(rig.words().iter().filter(|w| **w == "turn_ended").count(), 2);
+    rig.give(Input::Background(1))
+        .give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(Input::TurnStarted)
+        .give(Input::Background(0))
+        .give(Input::TurnEnded(over(Cause::Completed)));
+    assert_eq!(
+        rig.words().iter().filter(|w| **w == "turn_ended").count(),
+        2
+    );
     assert_eq!(rig.machine.turn(), 2);
 }
 
@@ -430,7 +664,9 @@ fn an_agent_that_goes_on_by_itself_gets_a_turn_of_its_own() {
 #[test]
 fn a_result_without_a_turn_is_only_noticed() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
-    rig.give(Input::Start).give(Input::Spawned).give(Input::TurnEnded(over(Cause::Auth)));
+    rig.give(Input::Start)
+        .give(Input::Spawned)
+        .give(Input::TurnEnded(over(Cause::Auth)));
     assert_eq!(rig.words(), ["state", "state", "notice"]);
 }
 
@@ -438,9 +674,13 @@ fn a_result_without_a_turn_is_only_noticed() {
 fn messages_wait_their_turn_and_are_never_lost() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::Send("two".into())).give(Input::Send("three".into()));
+    rig.give(Input::Send("two".into()))
+        .give(Input::Send("three".into()));
     rig.give(Input::TurnEnded(over(Cause::Completed)));
-    assert!(rig.did(&Effect::Send(ToAgent::Prompt("two".into()))) && !rig.did(&Effect::Send(ToAgent::Prompt("three".into()))));
+    assert!(
+        rig.did(&Effect::Send(ToAgent::Prompt("two".into())))
+            && !rig.did(&Effect::Send(ToAgent::Prompt("three".into())))
+    );
     rig.give(Input::Stop);
     assert_eq!(rig.words().iter().filter(|w| **w == "refused").count(), 1);
 }
@@ -450,7 +690,9 @@ fn messages_wait_their_turn_and_are_never_lost() {
 fn pause_holds_messages_back_and_resume_delivers_them() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::TurnEnded(over(Cause::Completed))).give(Input::Pause).give(Input::Send("later".into()));
+    rig.give(Input::TurnEnded(over(Cause::Completed)))
+        .give(Input::Pause)
+        .give(Input::Send("later".into()));
     assert_eq!(rig.machine.state(), SessionState::Paused);
     assert!(!rig.did(&Effect::Send(ToAgent::Prompt("later".into()))));
     rig.give(Input::Resume);
@@ -463,10 +705,16 @@ fn pause_holds_messages_back_and_resume_delivers_them() {
 fn stop_and_kill_are_idempotent() {
     for first in [Input::Stop, Input::Kill] {
         let mut rig = Rig::working();
-        rig.give(first.clone()).give(first.clone()).give(Input::Kill).give(Input::Stop);
+        rig.give(first.clone())
+            .give(first.clone())
+            .give(Input::Kill)
+            .give(Input::Stop);
         rig.give(Input::Exited(exit(0), None)).give(first);
         assert_eq!(rig.turn_ended().outcome.cause, Cause::Stopped);
-        assert_eq!(rig.effects.iter().filter(|e| **e == Effect::Kill).count(), 1);
+        assert_eq!(
+            rig.effects.iter().filter(|e| **e == Effect::Kill).count(),
+            1
+        );
     }
 }
 
@@ -481,10 +729,19 @@ fn a_call_without_a_result_is_paired_when_the_turn_ends() {
     let results: Vec<(String, Option<String>, bool)> = rig
         .events()
         .iter()
-        .filter_map(|w| if let EventKind::ToolResult(r) = w { Some((r.id.clone(), r.name.clone(), r.ok)) } else { None })
+        .filter_map(|w| {
+            if let EventKind::ToolResult(r) = w {
+                Some((r.id.clone(), r.name.clone(), r.ok))
+            } else {
+                None
+            }
+        })
         .collect();
     let bash = Some("Bash".to_owned());
-    assert_eq!(results, [("2".into(), bash.clone(), true), ("1".into(), bash, false)]);
+    assert_eq!(
+        results,
+        [("2".into(), bash.clone(), true), ("1".into(), bash, false)]
+    );
     assert_eq!(rig.words().iter().filter(|w| **w == "tool_call").count(), 2);
 }
 
@@ -497,7 +754,11 @@ fn a_long_answer_is_cut_with_a_marker_and_a_notice() {
     rig.give(Input::TurnEnded(long));
     let text = &rig.turn_ended().text;
     assert!(text.len() < 10 * 1024 * 1024 + 100 && text.contains("[OUTPUT TRUNCATED"));
-    assert!(rig.events().iter().any(|w| matches!(w, EventKind::Notice(n) if n.code == "output_truncated")));
+    assert!(
+        rig.events()
+            .iter()
+            .any(|w| matches!(w, EventKind::Notice(n) if n.code == "output_truncated"))
+    );
 }
 
 #[test]
@@ -507,7 +768,8 @@ fn the_budget_warns_at_eighty_percent_and_ends_the_turn_at_the_limit() {
     rig.machine.limits.budget_usd = Some(1.0);
     rig.give(Input::Event(spend(0.5)));
     assert!(!rig.words().contains(&"notice"));
-    rig.give(Input::Event(spend(0.9))).give(Input::Event(spend(0.95)));
+    rig.give(Input::Event(spend(0.9)))
+        .give(Input::Event(spend(0.95)));
     assert_eq!(rig.words().iter().filter(|w| **w == "notice").count(), 1);
     rig.give(Input::Event(spend(1.1)));
     assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
@@ -518,29 +780,56 @@ fn the_budget_warns_at_eighty_percent_and_ends_the_turn_at_the_limit() {
 // A handshake that failed says so when nobody waits for a turn, and nothing comes after it.
 #[test]
 fn an_error_without_a_turn_ends_the_start() {
-    for (level, state) in [(Level::Warning, SessionState::Starting), (Level::Error, SessionState::Idle)] {
+    for (level, state) in [
+        (Level::Warning, SessionState::Starting),
+        (Level::Error, SessionState::Idle),
+    ] {
         let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
         rig.give(Input::Start).give(Input::Spawned);
-        rig.give(Input::Event(Notice::new(level, "handshake_failed", "no session").into()));
+        rig.give(Input::Event(
+            Notice::new(level, "handshake_failed", "no session").into(),
+        ));
         assert_eq!(rig.machine.state(), state, "{level:?}");
     }
     let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
-    rig.give(Input::Start).give(Input::Spawned).give(Input::Send("hi".into()));
-    rig.give(Input::Event(Notice::new(Level::Error, "hook_failed", "no such hook").into()));
-    assert_eq!(rig.machine.state(), SessionState::Starting, "who it is comes first");
+    rig.give(Input::Start)
+        .give(Input::Spawned)
+        .give(Input::Send("hi".into()));
+    rig.give(Input::Event(
+        Notice::new(Level::Error, "hook_failed", "no such hook").into(),
+    ));
+    assert_eq!(
+        rig.machine.state(),
+        SessionState::Starting,
+        "who it is comes first"
+    );
 }
 
 // S2-21: every agent says who it is before it is at work, whatever it remarks on the way.
 #[test]
 fn a_remark_does_not_end_the_start() {
-    let mut rig = Rig::new(Limits { startup: Some(S), idle: Some(9 * S), ..Limits::default() }, AfterTurn::Wait);
+    let mut rig = Rig::new(
+        Limits {
+            startup: Some(S),
+            idle: Some(9 * S),
+            ..Limits::default()
+        },
+        AfterTurn::Wait,
+    );
     for input in [Input::Start, Input::Spawned, Input::Send("hi".into())] {
         rig.give(input);
     }
     rig.effects.clear();
     let remark = Notice::new(Level::Warning, "config_warning", "something is missing");
     rig.give(Input::Event(remark.into())).wait(2 * S);
-    assert_eq!((rig.machine.state(), rig.words()), (SessionState::Starting, vec!["notice"]), "it was heard in time");
+    assert_eq!(
+        (rig.machine.state(), rig.words()),
+        (SessionState::Starting, vec!["notice"]),
+        "it was heard in time"
+    );
     rig.give(Input::Event(started()));
-    assert_eq!((rig.machine.state(), rig.words()), (SessionState::Working, vec!["notice", "started", "state"]));
+    assert_eq!(
+        (rig.machine.state(), rig.words()),
+        (SessionState::Working, vec!["notice", "started", "state"])
+    );
 }

@@ -34,8 +34,8 @@ use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Spec, SpecError};
 
-pub use profile::AgentProfile;
 pub use known::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT, GEMINI, GOOSE, OPENCLAW, OPENCODE, QWEN};
+pub use profile::AgentProfile;
 
 /// An agent that speaks ACP.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! Agents that speak ACP: whole recordings, and each difference between agents on its own.
+//! ACP agents: replayed recordings, and each difference between agents on its own.
 
 mod adapters;
 mod asking;

@@ -1,4 +1,4 @@
-//! What the tests share: fixtures, and a conversation driven line by line.
+//! Shared test helpers: fixtures, and a conversation driven line by line.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +11,14 @@ use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Attendance, Settings, Spec, ToolOffer};
 use ostler_dialects::find;
 
-/// Where what an agent printed is kept.
+/// Returns the directory of an agent's recordings.
 pub(crate) fn fixtures(agent: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fixtures")
         .join(agent)
 }
 
-/// Every scenario of an agent, with what it printed.
+/// Returns every recorded scenario of an agent, with its stdout.
 pub(crate) fn recordings(agent: &str) -> Vec<(String, Vec<u8>)> {
     let mut all: Vec<_> = std::fs::read_dir(fixtures(agent))
         .unwrap()
@@ -31,11 +31,11 @@ pub(crate) fn recordings(agent: &str) -> Vec<(String, Vec<u8>)> {
         })
         .collect();
     all.sort();
-    assert!(all.len() > 10, "the fixtures are there");
+    assert!(all.len() > 10, "the fixtures exist");
     all
 }
 
-/// Every scenario of Claude Code.
+/// Returns every recorded scenario of Claude Code.
 pub(crate) fn scenarios() -> Vec<(String, Vec<u8>)> {
     recordings("claude")
 }
@@ -48,35 +48,35 @@ pub(crate) fn claude() -> &'static dyn Dialect {
     find("claude").unwrap()
 }
 
-/// A conversation with Claude Code in which a message was said.
+/// Returns a conversation with Claude Code that has been sent a prompt.
 pub(crate) fn asked() -> Box<dyn Conversation> {
     asked_of(claude())
 }
 
 fn asked_of(dialect: &dyn Dialect) -> Box<dyn Conversation> {
-    let mut talk = dialect.converse(&Spec::default());
+    let mut conversation = dialect.converse(&Spec::default());
     let mut out = Outbox::default();
-    talk.on_start(&mut out);
-    talk.send(ToAgent::Prompt("hello".into()), &mut out);
-    talk
+    conversation.on_start(&mut out);
+    conversation.send(ToAgent::Prompt("hello".into()), &mut out);
+    conversation
 }
 
-/// Everything that comes of these chunks of Claude Code's.
+/// Returns the output of Claude Code's conversation for these chunks.
 pub(crate) fn replay(chunks: &[&[u8]]) -> Vec<FromConversation> {
     replay_as(claude(), chunks)
 }
 
-/// Everything that comes of these chunks.
+/// Returns the output of a conversation for these chunks.
 pub(crate) fn replay_as(dialect: &dyn Dialect, chunks: &[&[u8]]) -> Vec<FromConversation> {
-    let (mut talk, mut out, mut lines) = (asked_of(dialect), Outbox::default(), Lines::new());
+    let (mut conversation, mut out, mut lines) = (asked_of(dialect), Outbox::default(), Lines::new());
     for chunk in chunks {
-        lines.push(chunk, |line| deliver_line(&mut *talk, line, &mut out));
+        lines.push(chunk, |line| deliver_line(&mut *conversation, line, &mut out));
     }
-    lines.finish(|line| deliver_line(&mut *talk, line, &mut out));
+    lines.finish(|line| deliver_line(&mut *conversation, line, &mut out));
     out.drain().collect()
 }
 
-/// A tool of the caller's.
+/// Returns an offer of one of the caller's tools.
 pub(crate) fn offer(name: &str, parameters: &str) -> ToolOffer {
     let parameters = RawJson::parse(parameters).unwrap();
     ToolOffer {
@@ -86,9 +86,9 @@ pub(crate) fn offer(name: &str, parameters: &str) -> ToolOffer {
     }
 }
 
-/// What the scenario of a name was recorded with. `host_…`: somebody answers, or has tools, or has more to say; `exec_…`:
-/// over the agent's other language.
-fn scene(name: &str) -> Spec {
+/// Returns the spec that a scenario was recorded with. `host_…`: attended, with tools, or with
+/// further messages; `exec_…`: over the agent's other transport.
+fn recorded_spec(name: &str) -> Spec {
     let (hook, tool) = (name.starts_with("host_hook"), name.starts_with("host_tool"));
     let mut settings = Settings::default();
     if name.starts_with("exec_") {
@@ -111,7 +111,8 @@ fn scene(name: &str) -> Spec {
     }
 }
 
-/// What was answered when a scenario was recorded: the command says it, and who is asked.
+/// Returns the verdict given when a scenario was recorded: the command and the kind of request
+/// determine it.
 fn verdict(ask: &PermissionRequest) -> Verdict {
     let input = ask.input.as_ref().unwrap().get();
     match ask.otherwise {
@@ -121,7 +122,7 @@ fn verdict(ask: &PermissionRequest) -> Verdict {
     }
 }
 
-/// What is said next in a scenario, after what the conversation wanted.
+/// Returns what the host sends in a scenario in reaction to an output of the conversation.
 fn reaction(name: &str, out: &FromConversation, turns: usize) -> Vec<ToAgent> {
     match out {
         FromConversation::Ask(_) | FromConversation::Tool(_) if name.ends_with("cancelled") => {
@@ -156,38 +157,39 @@ fn reaction(name: &str, out: &FromConversation, turns: usize) -> Vec<ToAgent> {
     }
 }
 
-/// Everything that comes of a recording when it is answered as it was then; what is said first included, where anything is.
+/// Replays a recording with the reactions it was recorded with, and returns all output of the
+/// conversation. For `host_…` scenarios this includes what is sent at the start.
 pub(crate) fn replay_scene(
     dialect: &dyn Dialect,
     name: &str,
     stdout: &[u8],
 ) -> Vec<FromConversation> {
     let (mut all, mut out, mut lines, mut turns) = (Vec::new(), Outbox::default(), Lines::new(), 0);
-    let spec = scene(name);
-    let mut talk = dialect
+    let spec = recorded_spec(name);
+    let mut conversation = dialect
         .select_transport(&spec)
         .unwrap_or(dialect)
         .converse(&spec);
-    talk.on_start(&mut out);
+    conversation.on_start(&mut out);
     if !name.starts_with("host_") {
         out.drain().count();
     }
-    talk.send(ToAgent::Prompt("hello".into()), &mut Outbox::default());
-    let mut attend = |talk: &mut dyn Conversation, out: &mut Outbox| {
+    conversation.send(ToAgent::Prompt("hello".into()), &mut Outbox::default());
+    let mut attend = |conversation: &mut dyn Conversation, out: &mut Outbox| {
         while !out.is_empty() {
             for item in out.drain().collect::<Vec<_>>() {
                 reaction(name, &item, turns)
                     .into_iter()
-                    .for_each(|say| talk.send(say, out));
+                    .for_each(|say| conversation.send(say, out));
                 turns += usize::from(matches!(item, FromConversation::TurnEnded(_)));
                 all.push(item);
             }
         }
     };
-    attend(&mut *talk, &mut out);
+    attend(&mut *conversation, &mut out);
     let mut take = |line: ostler_core::lines::Line<'_>| {
-        deliver_line(&mut *talk, line, &mut out);
-        attend(&mut *talk, &mut out);
+        deliver_line(&mut *conversation, line, &mut out);
+        attend(&mut *conversation, &mut out);
     };
     lines.push(stdout, &mut take);
     lines.finish(&mut take);

@@ -36,13 +36,21 @@ pub const CLAUDE: Subject = Subject {
         hasty: &[],
         priced: &[],
         // It estimates tokens and refuses what it thinks is too much for the model, unless it is told otherwise.
-        roomy: (&[], Some(("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "9000000"))),
+        roomy: (
+            &[],
+            Some(("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "9000000")),
+        ),
         system: Some("append_system_prompt"),
         variables: ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
         structured: |value| Answer::tool("StructuredOutput", value.clone()),
         schema: |request| {
             let tools = request.body["tools"].as_array()?;
-            Some(tools.iter().find(|tool| tool["name"] == "StructuredOutput")?["input_schema"].clone())
+            Some(
+                tools
+                    .iter()
+                    .find(|tool| tool["name"] == "StructuredOutput")?["input_schema"]
+                    .clone(),
+            )
         },
     },
     numbers: Numbers {
@@ -56,7 +64,11 @@ pub const CLAUDE: Subject = Subject {
         soon: Duration::from_secs(4),
         persists: super::PATIENCE.saturating_mul(2),
     },
-    words: Words { auth: "claude auth login", network: "ANTHROPIC_BASE_URL", retry: "api_retry" },
+    words: Words {
+        auth: "claude auth login",
+        network: "ANTHROPIC_BASE_URL",
+        retry: "api_retry",
+    },
     manner: Manner::PLAIN,
 };
 

@@ -54,9 +54,16 @@ pub const CODEX: Subject = Subject {
         soon: Duration::from_secs(4),
         persists: super::PATIENCE.saturating_mul(2),
     },
-    words: Words { auth: "codex login", network: "base_url", retry: "api_retry" },
+    words: Words {
+        auth: "codex login",
+        network: "base_url",
+        retry: "api_retry",
+    },
     // It has words of its own for a failure of the service.
-    manner: Manner { untold: &[500], ..Manner::PLAIN },
+    manner: Manner {
+        untold: &[500],
+        ..Manner::PLAIN
+    },
 };
 
 /// The real Codex, a process for each message.
@@ -69,7 +76,10 @@ pub const CODEX_EXEC: Subject = Subject {
         system: Some("system_prompt"),
         ..CODEX.settings
     },
-    numbers: Numbers { exit_codes: [0, 1], ..CODEX.numbers },
+    numbers: Numbers {
+        exit_codes: [0, 1],
+        ..CODEX.numbers
+    },
     ..CODEX
 };
 

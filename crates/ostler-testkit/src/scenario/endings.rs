@@ -13,35 +13,64 @@ fn only(driver: &dyn Driver, answer: Answer) -> Place {
 
 /// The model runs a command, which says that it runs and then does so for five minutes.
 fn long_tool(driver: &dyn Driver) -> Place {
-    only(driver, driver.subject().shell("echo running > running; sleep 300"))
+    only(
+        driver,
+        driver.subject().shell("echo running > running; sleep 300"),
+    )
 }
 
 fn hinted(seen: &Seen, part: &str) {
     // A setting is named as such, or as the flag that it has.
-    let hint = seen.outcome()["hint"].as_str().unwrap_or_default().to_lowercase();
+    let hint = seen.outcome()["hint"]
+        .as_str()
+        .unwrap_or_default()
+        .to_lowercase();
     let part = part.to_lowercase();
     let flag = format!("--{}", part.replace('_', "-"));
-    assert!(hint.contains(&part) || hint.contains(&flag), "no {part:?} in the hint: {hint}");
+    assert!(
+        hint.contains(&part) || hint.contains(&flag),
+        "no {part:?} in the hint: {hint}"
+    );
 }
 
 fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str, i32)) -> Seen {
     let manner = &driver.subject().manner;
-    let place = only(driver, Answer::error(status, kind, (manner.provider)(status)).header("retry-after", "0"));
+    let place = only(
+        driver,
+        Answer::error(status, kind, (manner.provider)(status)).header("retry-after", "0"),
+    );
     let subject = driver.subject();
     let patience = subject.numbers.persists;
-    let task = Task::new("PROMPT").with(subject.settings.hasty).wall(patience).idle(patience);
+    let task = Task::new("PROMPT")
+        .with(subject.settings.hasty)
+        .wall(patience)
+        .idle(patience);
     let seen = run(driver, &place, &task);
     seen.ended_with(cause, exit);
     let told = &seen.outcome()["detail"]["http_status"];
     let is_untold = !manner.tells_status || manner.untold.contains(&status);
-    assert!(*told == status || (told.is_null() && is_untold), "{:#}", seen.outcome());
+    assert!(
+        *told == status || (told.is_null() && is_untold),
+        "{:#}",
+        seen.outcome()
+    );
     // The error comes dressed up as an answer; it is none.
     assert_eq!((seen.answer(), seen.all("text").len()), ("", 0));
-    let retried = seen.story().contains(&format!("notice {}", subject.words.retry));
-    assert_eq!(retried, subject.numbers.retried.contains(&status), "{:#?}", seen.story());
+    let retried = seen
+        .story()
+        .contains(&format!("notice {}", subject.words.retry));
+    assert_eq!(
+        retried,
+        subject.numbers.retried.contains(&status),
+        "{:#?}",
+        seen.story()
+    );
     // One that was told to end has no code.
     let code = &seen.one("ended")["exit_code"];
-    assert!(*code == subject.numbers.exit_codes[1] || (code.is_null() && manner.lingers), "{code}");
+    assert!(
+        *code == subject.numbers.exit_codes[1] || (code.is_null() && manner.lingers),
+        "{code}"
+    );
     seen
 }
 
@@ -55,7 +84,9 @@ pub fn unauthorized(driver: &dyn Driver) {
 /// Nobody is logged in: said at once, without a call. S4-3.
 pub fn not_logged_in(driver: &dyn Driver) {
     let subject = driver.subject();
-    let place = driver.place(Script::new()).without_host(subject.settings.variables.0);
+    let place = driver
+        .place(Script::new())
+        .without_host(subject.settings.variables.0);
     let seen = run(driver, &place, &Task::new("PROMPT"));
     seen.ended_with("auth", 4);
     hinted(&seen, subject.words.auth);
@@ -72,27 +103,42 @@ pub fn rate_limited(driver: &dyn Driver) {
 /// The service's limit.
 pub fn overloaded(driver: &dyn Driver) {
     let status = driver.subject().numbers.overloaded;
-    hinted(&fails(driver, (status, "overloaded_error"), ("overloaded", 5)), "try again");
+    hinted(
+        &fails(driver, (status, "overloaded_error"), ("overloaded", 5)),
+        "try again",
+    );
 }
 
 /// The service fails for reasons of its own. The agents try again first, at once: they are told not to wait.
 pub fn server_error(driver: &dyn Driver) {
-    hinted(&fails(driver, (500, "api_error"), ("server_error", 5)), "temporary");
+    hinted(
+        &fails(driver, (500, "api_error"), ("server_error", 5)),
+        "temporary",
+    );
 }
 
 /// Nobody listens at the service's address.
 pub fn unreachable(driver: &dyn Driver) {
     // A port that was free a moment ago, on an address that nobody else is given ports of.
     let subject = driver.subject();
-    let place = driver.place(Script::new()).with_host(subject.settings.variables.1, "http://127.86.75.30:9");
-    let seen = run(driver, &place, &Task::new("PROMPT").with(subject.settings.hasty));
+    let place = driver
+        .place(Script::new())
+        .with_host(subject.settings.variables.1, "http://127.86.75.30:9");
+    let seen = run(
+        driver,
+        &place,
+        &Task::new("PROMPT").with(subject.settings.hasty),
+    );
     seen.ended_with("network", 1);
     hinted(&seen, subject.words.network);
 }
 
 /// The service breaks off in the middle, again and again: what was said is kept, and the ending has its name.
 pub fn broken_off(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("never to be finished").deltas(4).cut_after(2));
+    let place = only(
+        driver,
+        Answer::text("never to be finished").deltas(4).cut_after(2),
+    );
     let seen = run(driver, &place, &Task::new("PROMPT"));
     seen.ended_with("network", 1);
     assert!(seen.answer().starts_with("never to"), "{:?}", seen.answer());
@@ -100,7 +146,10 @@ pub fn broken_off(driver: &dyn Driver) {
 
 /// The model refuses.
 pub fn refused(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("I cannot help with that.").stop_reason("refusal"));
+    let place = only(
+        driver,
+        Answer::text("I cannot help with that.").stop_reason("refusal"),
+    );
     run(driver, &place, &Task::new("PROMPT")).ended_with("refused", 1);
 }
 
@@ -113,19 +162,36 @@ pub fn output_limit(driver: &dyn Driver) {
 /// The money limit ends the turn after the step that passed it; what it cost is known. S3-6, S3-44.
 pub fn budget(driver: &dyn Driver) {
     let place = only(driver, driver.subject().shell("echo again"));
-    let task = Task::new("PROMPT").trusting().set("max_budget_usd", "0.0001").with(driver.subject().settings.priced);
+    let task = Task::new("PROMPT")
+        .trusting()
+        .set("max_budget_usd", "0.0001")
+        .with(driver.subject().settings.priced);
     let seen = run(driver, &place, &task);
     seen.ended_with("budget", 6);
     seen.counted(1..=place.server.served().len() as u64);
-    assert!(seen.one("ended")["usage"]["cost_usd"].as_f64().is_some_and(|cost| cost > 0.0001), "{}", seen.one("ended"));
+    assert!(
+        seen.one("ended")["usage"]["cost_usd"]
+            .as_f64()
+            .is_some_and(|cost| cost > 0.0001),
+        "{}",
+        seen.one("ended")
+    );
     hinted(&seen, "max_budget_usd");
-    assert!(seen.story().contains(&"notice budget_near".to_owned()), "{:#?}", seen.story());
+    assert!(
+        seen.story().contains(&"notice budget_near".to_owned()),
+        "{:#?}",
+        seen.story()
+    );
 }
 
 /// The limit on steps.
 pub fn max_turns(driver: &dyn Driver) {
     let place = only(driver, driver.subject().shell("echo again"));
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting().set("max_turns", "2"));
+    let seen = run(
+        driver,
+        &place,
+        &Task::new("PROMPT").trusting().set("max_turns", "2"),
+    );
     seen.ended_with("turn_limit", 6);
     seen.used(1..=2);
     hinted(&seen, "max_turns");
@@ -133,28 +199,54 @@ pub fn max_turns(driver: &dyn Driver) {
 
 /// The service never answers: the turn's time limit ends it, soon after it is reached. S2-20, S4-8, S4-37.
 pub fn wall_limit(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("half an ").deltas(1).and_text("answer").hang_after(1));
+    let place = only(
+        driver,
+        Answer::text("half an ")
+            .deltas(1)
+            .and_text("answer")
+            .hang_after(1),
+    );
     // Longer than what it may be late below, which is longer than an agent gets to heed an interrupt. A recording takes no
     // time to come up.
     let shortest = Duration::from_secs(8);
-    let limit = if place.is_played() { shortest } else { shortest.max(driver.subject().numbers.soon) };
+    let limit = if place.is_played() {
+        shortest
+    } else {
+        shortest.max(driver.subject().numbers.soon)
+    };
     let seen = run(driver, &place, &Task::new("PROMPT").wall(limit));
     // By the times of the events: how long the programs take to start and to end is another matter.
-    let took = seen.at("turn_ended").saturating_sub(seen.at("turn_started"));
+    let took = seen
+        .at("turn_ended")
+        .saturating_sub(seen.at("turn_started"));
     let rounding = Duration::from_millis(50);
-    assert!(took + rounding >= limit && took < limit + limit * 3 / 4, "{took:?}");
+    assert!(
+        took + rounding >= limit && took < limit + limit * 3 / 4,
+        "{took:?}"
+    );
     seen.tells("limits");
     seen.ended_with("wall_limit", 6);
-    let told = (&seen.outcome()["status"], &seen.outcome()["detail"]["limit_ms"]);
+    let told = (
+        &seen.outcome()["status"],
+        &seen.outcome()["detail"]["limit_ms"],
+    );
     assert_eq!(told, (&json!("timeout"), &json!(limit.as_millis())));
-    let told = if driver.subject().settings.streams { "half an " } else { "" };
+    let told = if driver.subject().settings.streams {
+        "half an "
+    } else {
+        ""
+    };
     assert_eq!(seen.answer(), told, "what was said is kept");
 }
 
 /// The time limit counts while a tool runs, and ends the tool with the turn. S4-8.
 pub fn wall_limit_in_a_tool(driver: &dyn Driver) {
     let limit = driver.subject().numbers.soon + Duration::from_secs(1);
-    let seen = run(driver, &long_tool(driver), &Task::new("PROMPT").trusting().wall(limit));
+    let seen = run(
+        driver,
+        &long_tool(driver),
+        &Task::new("PROMPT").trusting().wall(limit),
+    );
     seen.ended_with("wall_limit", 6);
     assert_eq!(seen.one("tool_result")["ok"], false);
 }
@@ -162,9 +254,16 @@ pub fn wall_limit_in_a_tool(driver: &dyn Driver) {
 /// The service never answers: the limit on silence ends it. P39, P40.
 pub fn idle_limit(driver: &dyn Driver) {
     let limit = driver.subject().numbers.soon;
-    let seen = run(driver, &only(driver, Answer::hang()), &Task::new("PROMPT").idle(limit));
+    let seen = run(
+        driver,
+        &only(driver, Answer::hang()),
+        &Task::new("PROMPT").idle(limit),
+    );
     seen.ended_with("idle_limit", 6);
-    assert_eq!(seen.outcome()["detail"]["limit_ms"], json!(limit.as_millis()));
+    assert_eq!(
+        seen.outcome()["detail"]["limit_ms"],
+        json!(limit.as_millis())
+    );
 }
 
 /// A tool that is silent for longer than the limit on silence is at work, not idle. Claude Code says a word about a command
@@ -172,7 +271,9 @@ pub fn idle_limit(driver: &dyn Driver) {
 /// half a minute. P40.
 pub fn a_silent_tool_is_not_idle(driver: &dyn Driver) {
     let limit = driver.subject().numbers.soon;
-    let sleep = driver.subject().shell(&format!("sleep {}", limit.as_secs() + 5));
+    let sleep = driver
+        .subject()
+        .shell(&format!("sleep {}", limit.as_secs() + 5));
     let script = Script::new().rule(Rule::on_text("PROMPT").answer(sleep));
     let place = driver.place(script.rule(Rule::any().text("It took its time.")));
     let seen = run(driver, &place, &Task::new("PROMPT").trusting().idle(limit));
@@ -189,10 +290,17 @@ pub fn interrupted(driver: &dyn Driver) {
     });
     seen.ended_with("interrupted", 130);
     assert_eq!(
-        (&seen.outcome()["status"], &seen.outcome()["detail"]["acknowledged"]),
+        (
+            &seen.outcome()["status"],
+            &seen.outcome()["detail"]["acknowledged"]
+        ),
         (&json!("stopped"), &json!(true))
     );
-    assert_eq!(seen.one("ended")["signal"], json!(null), "it was not killed");
+    assert_eq!(
+        seen.one("ended")["signal"],
+        json!(null),
+        "it was not killed"
+    );
 }
 
 /// Interrupted before the agent has said anything: it is heard all the same. P37.
@@ -206,12 +314,20 @@ pub fn interrupted_at_once(driver: &dyn Driver) {
         running.interrupt();
     });
     seen.ended_with("interrupted", 130);
-    assert_eq!(seen.outcome()["detail"]["acknowledged"], true, "{:#}", seen.outcome());
+    assert_eq!(
+        seen.outcome()["detail"]["acknowledged"],
+        true,
+        "{:#}",
+        seen.outcome()
+    );
 }
 
 /// Interrupted while the model speaks: what was said is kept, and the agent ends in good order.
 pub fn interrupted_in_mid_stream(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("half an answer").deltas(2).hang_after(1));
+    let place = only(
+        driver,
+        Answer::text("half an answer").deltas(2).hang_after(1),
+    );
     let seen = run_with(driver, &place, &Task::new("PROMPT"), &|running| {
         running.wait_for("text");
         running.interrupt();
@@ -223,11 +339,16 @@ pub fn interrupted_in_mid_stream(driver: &dyn Driver) {
 /// Interrupted while a tool runs: the tool ends too, and its call gets a result. P38.
 pub fn interrupted_in_a_tool(driver: &dyn Driver) {
     let place = long_tool(driver);
-    let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|running| {
-        // Some tell of a command when it runs already: one that is cut off before that was never told of.
-        in_a_tool(&place, running);
-        running.interrupt();
-    });
+    let seen = run_with(
+        driver,
+        &place,
+        &Task::new("PROMPT").trusting(),
+        &|running| {
+            // Some tell of a command when it runs already: one that is cut off before that was never told of.
+            in_a_tool(&place, running);
+            running.interrupt();
+        },
+    );
     seen.ended_with("interrupted", 130);
     assert_eq!(seen.one("tool_result")["ok"], false);
 }
@@ -235,10 +356,15 @@ pub fn interrupted_in_a_tool(driver: &dyn Driver) {
 /// Stopped by the caller: the agent, the tool, everything ends in good order.
 pub fn stopped(driver: &dyn Driver) {
     let place = long_tool(driver);
-    let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|running| {
-        in_a_tool(&place, running);
-        running.stop();
-    });
+    let seen = run_with(
+        driver,
+        &place,
+        &Task::new("PROMPT").trusting(),
+        &|running| {
+            in_a_tool(&place, running);
+            running.stop();
+        },
+    );
     seen.tells("nothing_left_behind");
     seen.ended_with("stopped", 143);
     assert!(driver.subject().silent || seen.one("tool_result")["ok"] == false);
@@ -248,18 +374,35 @@ pub fn stopped(driver: &dyn Driver) {
 /// S4-45, P2, P4, P8.
 pub fn killed_from_outside(driver: &dyn Driver) {
     let place = long_tool(driver);
-    let seen = run_with(driver, &place, &Task::new("PROMPT").trusting(), &|running| {
-        in_a_tool(&place, running);
-        signal(place.agent(), Signal::KILL);
-    });
+    let seen = run_with(
+        driver,
+        &place,
+        &Task::new("PROMPT").trusting(),
+        &|running| {
+            in_a_tool(&place, running);
+            signal(place.agent(), Signal::KILL);
+        },
+    );
     seen.tells("died");
     seen.ended_with("agent_died", 1);
-    assert_eq!((&seen.one("ended")["signal"], &seen.outcome()["detail"]["signal"]), (&json!(9), &json!(9)));
-    assert!(driver.subject().silent || seen.one("tool_result")["output"] == "no result: the turn ended");
+    assert_eq!(
+        (
+            &seen.one("ended")["signal"],
+            &seen.outcome()["detail"]["signal"]
+        ),
+        (&json!(9), &json!(9))
+    );
+    assert!(
+        driver.subject().silent || seen.one("tool_result")["output"] == "no result: the turn ended"
+    );
 }
 
 /// Waits until the long tool runs, and that is told where it is told at all.
 fn in_a_tool(place: &Place, running: &dyn Running) {
-    running.wait_for(if place.subject.silent { "started" } else { "tool_call" });
+    running.wait_for(if place.subject.silent {
+        "started"
+    } else {
+        "tool_call"
+    });
     let _ = place.wait_for_file("running");
 }

@@ -33,11 +33,11 @@ pub use acp::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT_ACP, GEMINI, GOOSE, OPENCODE,
 pub use claude::CLAUDE;
 pub use codex::{CODEX, CODEX_EXEC};
 pub use copilot::COPILOT;
+pub use observed::Seen;
 pub use openai_api::{KEY, OPENAI_API, SECRET};
 pub use openclaw::{OPENCLAW, OPENCLAW_ACP};
-pub use sandboxed_home::{Place, Signal, signal};
 pub use progress::Progress;
-pub use observed::Seen;
+pub use sandboxed_home::{Place, Signal, signal};
 pub use subject::{Known, Manner, Numbers, Setting, Subject, Tools, Words};
 
 use crate::machine::{self, Need};
@@ -91,7 +91,9 @@ impl Task {
     /// Adds settings of a subject.
     #[must_use]
     pub fn with(self, settings: &[Setting]) -> Self {
-        settings.iter().fold(self, |task, (key, value)| task.set(key, *value))
+        settings
+            .iter()
+            .fold(self, |task, (key, value)| task.set(key, *value))
     }
 
     /// Lets every tool run.
@@ -105,7 +107,12 @@ impl Task {
     #[must_use]
     pub fn settings_for(&self, subject: &Subject) -> Vec<(&'static str, String)> {
         let trust = subject.settings.trust.iter().filter(|_| self.trusting);
-        let own = subject.settings.always.iter().chain(trust).map(|(key, value)| (*key, (*value).to_owned()));
+        let own = subject
+            .settings
+            .always
+            .iter()
+            .chain(trust)
+            .map(|(key, value)| (*key, (*value).to_owned()));
         self.settings.iter().cloned().chain(own).collect()
     }
 
@@ -166,19 +173,42 @@ pub fn run(driver: &dyn Driver, place: &Place, task: &Task) -> Seen {
 }
 
 /// The same, with something else going on meanwhile.
-pub fn run_with(driver: &dyn Driver, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen {
+pub fn run_with(
+    driver: &dyn Driver,
+    place: &Place,
+    task: &Task,
+    meanwhile: &(dyn Fn(&dyn Running) + Sync),
+) -> Seen {
     let seen = run_oddly(driver, place, task, meanwhile);
     seen.check_understood();
     seen
 }
 
 /// The same, where the model's server says things that nobody can understand.
-pub fn run_oddly(driver: &dyn Driver, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen {
+pub fn run_oddly(
+    driver: &dyn Driver,
+    place: &Place,
+    task: &Task,
+    meanwhile: &(dyn Fn(&dyn Running) + Sync),
+) -> Seen {
     let seen = driver.run(place, task, meanwhile);
     seen.check();
-    assert_eq!(marked(&format!("OSTLER_SESSION={}", seen.session())), [0; 0], "processes of the session are left");
-    assert_eq!(place.left(), [], "processes that came from the run are left");
-    let unmatched: Vec<String> = place.server.unmatched().iter().map(|request| request.body.to_string()).collect();
+    assert_eq!(
+        marked(&format!("OSTLER_SESSION={}", seen.session())),
+        [0; 0],
+        "processes of the session are left"
+    );
+    assert_eq!(
+        place.left(),
+        [],
+        "processes that came from the run are left"
+    );
+    let unmatched: Vec<String> = place
+        .server
+        .unmatched()
+        .iter()
+        .map(|request| request.body.to_string())
+        .collect();
     assert_eq!(unmatched, [""; 0], "calls that the script did not foresee");
     seen
 }
@@ -187,13 +217,19 @@ pub fn run_oddly(driver: &dyn Driver, place: &Place, task: &Task, meanwhile: &(d
 /// promise it is a skip.
 pub fn network_is_loopback_only() {
     let is_promised = std::env::var_os("OSTLER_TEST_NETNS").is_some_and(|promised| promised == "1");
-    let missing = || "it does not run in a network namespace (cargo xtask test --step real makes one)".to_owned();
+    let missing = || {
+        "it does not run in a network namespace (cargo xtask test --step real makes one)".to_owned()
+    };
     if !machine::can_run("network_is_loopback_only", &Need::of(is_promised, missing)) {
         return;
     }
     // Not /sys/class/net: a mount of sysfs shows the network namespace that it was mounted in.
-    let devices = std::fs::read_to_string("/proc/self/net/dev").expect("read the list of network devices");
-    let names: Vec<&str> = devices.lines().filter_map(|line| Some(line.split_once(':')?.0.trim())).collect();
+    let devices =
+        std::fs::read_to_string("/proc/self/net/dev").expect("read the list of network devices");
+    let names: Vec<&str> = devices
+        .lines()
+        .filter_map(|line| Some(line.split_once(':')?.0.trim()))
+        .collect();
     assert_eq!(names, ["lo"]);
 }
 

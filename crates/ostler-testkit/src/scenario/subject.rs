@@ -182,7 +182,8 @@ impl Manner {
 
 impl Numbers {
     /// Reports all four counts.
-    pub(super) const APART: fn(Usage) -> [u64; 4] = |of| [of.input, of.cache_creation, of.cache_read, of.output];
+    pub(super) const APART: fn(Usage) -> [u64; 4] =
+        |of| [of.input, of.cache_creation, of.cache_read, of.output];
 
     /// Reports what was written to a cache as part of the input.
     pub(super) const READ_APART: fn(Usage) -> [u64; 4] =
@@ -199,7 +200,14 @@ impl Numbers {
     #[must_use]
     pub fn cost(&self, tokens: [u64; 4]) -> Option<f64> {
         let price = self.price?;
-        Some(tokens.iter().zip(price).map(|(count, price)| *count as f64 * price).sum::<f64>() / 1e6)
+        Some(
+            tokens
+                .iter()
+                .zip(price)
+                .map(|(count, price)| *count as f64 * price)
+                .sum::<f64>()
+                / 1e6,
+        )
     }
 }
 
@@ -207,7 +215,8 @@ impl Subject {
     /// Whether this is what a command has printed, as the model and the caller get it.
     #[must_use]
     pub fn is_printed(&self, found: &str, text: &str) -> bool {
-        found.ends_with(&(self.tools.printed)(text)) || (self.manner.wraps_outputs && found.contains(text))
+        found.ends_with(&(self.tools.printed)(text))
+            || (self.manner.wraps_outputs && found.contains(text))
     }
 
     /// Whether the model got this prompt.

@@ -14,7 +14,13 @@ use crate::{FAKE_AGENT, agent, finish, next_line};
 const SOON: Duration = Duration::from_secs(60);
 
 fn signal(pid: u32, name: &str) {
-    assert!(Command::new("kill").args([name, &pid.to_string()]).status().unwrap().success());
+    assert!(
+        Command::new("kill")
+            .args([name, &pid.to_string()])
+            .status()
+            .unwrap()
+            .success()
+    );
 }
 
 fn pid_in(path: &Path) -> u32 {
@@ -31,7 +37,10 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Ok(pid) = fs::read_to_string(&self.pid_file) {
-            let _gone = Command::new("kill").args(["-KILL", &pid]).stderr(Stdio::null()).status();
+            let _gone = Command::new("kill")
+                .args(["-KILL", &pid])
+                .stderr(Stdio::null())
+                .status();
         }
         let _gone = self.child.kill();
         let _gone = self.child.wait();
@@ -41,9 +50,17 @@ impl Drop for Running {
 /// Starts an agent in a group of its own, with a marker, and waits for its line "ready".
 fn ready(dir: &Path, verbs: &str) -> Running {
     let mut command = agent(dir, &format!("{verbs}\nprint ready\nhang"));
-    let child = command.env("TESTKIT_MARK", dir).process_group(0).spawn().unwrap();
+    let child = command
+        .env("TESTKIT_MARK", dir)
+        .process_group(0)
+        .spawn()
+        .unwrap();
     let marker = format!("TESTKIT_MARK={}", dir.display());
-    let mut running = Running { child, marker, pid_file: dir.join("pid") };
+    let mut running = Running {
+        child,
+        marker,
+        pid_file: dir.join("pid"),
+    };
     assert_eq!(next_line(&mut running.child), "ready\n");
     running
 }
@@ -67,7 +84,10 @@ fn a_setsid_child_leaves_group_and_family_but_keeps_the_marker() {
     let running = ready(dir.path(), "spawn-setsid $DIR/pid");
     let sleeper = pid_in(&dir.path().join("pid"));
     assert!(alive(sleeper) && descendants(running.child.id()).is_empty());
-    assert_eq!((group(sleeper), session(sleeper)), (Some(sleeper), Some(sleeper)));
+    assert_eq!(
+        (group(sleeper), session(sleeper)),
+        (Some(sleeper), Some(sleeper))
+    );
     assert!(marked(&running.marker).contains(&sleeper));
 }
 
@@ -83,7 +103,9 @@ fn an_envless_child_has_no_marker_either() {
 #[test]
 fn a_child_can_hold_stdout_open_after_the_agent_is_gone() {
     let dir = tempfile::tempdir().unwrap();
-    let child = agent(dir.path(), "spawn-holding-stdout $DIR/pid\nexit 0").spawn().unwrap();
+    let child = agent(dir.path(), "spawn-holding-stdout $DIR/pid\nexit 0")
+        .spawn()
+        .unwrap();
     let pid = dir.path().join("pid");
     assert!(wait_until(SOON, || pid.exists()));
     let sleeper = pid_in(&pid);
@@ -95,15 +117,23 @@ fn a_child_can_hold_stdout_open_after_the_agent_is_gone() {
     let output = finish(child, "");
     let until_eof = start.elapsed();
     killer.join().unwrap();
-    assert!(output.status.success() && until_eof >= Duration::from_millis(300), "{until_eof:?}");
+    assert!(
+        output.status.success() && until_eof >= Duration::from_millis(300),
+        "{until_eof:?}"
+    );
 }
 
 #[test]
 fn sigterm_and_sigint_can_be_ignored() {
     let dir = tempfile::tempdir().unwrap();
     let go = dir.path().join("go");
-    let mut running =
-        ready(dir.path(), &format!("ignore-sigterm\nprint ready\nwait-file {}\nprint still", go.display()));
+    let mut running = ready(
+        dir.path(),
+        &format!(
+            "ignore-sigterm\nprint ready\nwait-file {}\nprint still",
+            go.display()
+        ),
+    );
     signal(running.child.id(), "-TERM");
     signal(running.child.id(), "-INT");
     fs::write(go, "").unwrap();
@@ -117,13 +147,18 @@ fn sigterm_and_sigint_can_be_ignored() {
 fn it_exits_as_told_or_dies_by_a_signal() {
     assert_eq!(crate::play("exit 7\nprint no", "").status.code(), Some(7));
     let output = crate::play("print yes\ndie-by 6\nprint no", "");
-    assert_eq!((output.status.signal(), output.stdout.as_slice()), (Some(6), &b"yes\n"[..]));
+    assert_eq!(
+        (output.status.signal(), output.stdout.as_slice()),
+        (Some(6), &b"yes\n"[..])
+    );
 }
 
 #[test]
 fn the_session_file_comes_late_after_the_end_of_input() {
     let dir = tempfile::tempdir().unwrap();
-    let mut child = agent(dir.path(), "write-file-after-eof 300 $DIR/session").spawn().unwrap();
+    let mut child = agent(dir.path(), "write-file-after-eof 300 $DIR/session")
+        .spawn()
+        .unwrap();
     let file = dir.path().join("session");
     std::thread::sleep(Duration::from_millis(100));
     drop(child.stdin.take());
@@ -136,17 +171,25 @@ fn the_session_file_comes_late_after_the_end_of_input() {
 #[test]
 fn a_launcher_hides_the_agent_and_swallows_signals_and_exit_code() {
     let dir = tempfile::tempdir().unwrap();
-    let mut child = agent(dir.path(), "print ready\nread\nexit 9").arg("--launcher").spawn().unwrap();
+    let mut child = agent(dir.path(), "print ready\nread\nexit 9")
+        .arg("--launcher")
+        .spawn()
+        .unwrap();
     assert_eq!(next_line(&mut child), "ready\n");
     let real = descendants(child.id());
     assert_eq!(real.len(), 1);
     signal(child.id(), "-TERM");
-    assert!(!wait_until(Duration::from_millis(200), || !alive(child.id())));
+    assert!(!wait_until(Duration::from_millis(200), || !alive(
+        child.id()
+    )));
     assert!(alive(real[0]));
     assert_eq!(finish(child, "go\n").status.code(), Some(0));
     assert!(!alive(real[0]));
     // The arguments behind it arrive.
-    let output = Command::new(FAKE_AGENT).args(["--launcher", "--version"]).output().unwrap();
+    let output = Command::new(FAKE_AGENT)
+        .args(["--launcher", "--version"])
+        .output()
+        .unwrap();
     assert_eq!(output.stdout, b"2.1.325 (Claude Code)\n");
 }
 

@@ -10,9 +10,13 @@ use serde_json::{Value, json};
 /// What came back on a connection of its own, and whether the peer closed it (and not our patience).
 pub(crate) fn exchange(server: &ModelServer, head: &str, body: &str) -> (String, bool) {
     let mut socket = TcpStream::connect(server.address()).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(3)))
+        .unwrap();
     let length = body.len();
-    let request = format!("{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+    let request = format!(
+        "{head} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
     socket.write_all(request.as_bytes()).unwrap();
     let mut answer = Vec::new();
     let closed = socket.read_to_end(&mut answer).is_ok();
@@ -20,7 +24,8 @@ pub(crate) fn exchange(server: &ModelServer, head: &str, body: &str) -> (String,
 }
 
 fn ask(server: &ModelServer, text: &str, stream: bool) -> (String, bool) {
-    let body = json!({"model": "m", "stream": stream, "messages": [{"role": "user", "content": text}]});
+    let body =
+        json!({"model": "m", "stream": stream, "messages": [{"role": "user", "content": text}]});
     exchange(server, "POST /v1/messages?beta=true", &body.to_string())
 }
 
@@ -33,7 +38,10 @@ fn streams_whole_messages_and_records_requests() {
     let body: Value = serde_json::from_str(whole.split_once("\r\n\r\n").unwrap().1).unwrap();
     assert_eq!(body["content"][0]["text"], "Hello you");
     let requests = server.requests();
-    let texts: Vec<String> = requests.iter().map(|request| request.last_user_text()).collect();
+    let texts: Vec<String> = requests
+        .iter()
+        .map(|request| request.last_user_text())
+        .collect();
     assert_eq!(texts, ["hi", "ho"]);
     assert_eq!(requests[0].path, "/v1/messages?beta=true");
     assert!(server.wait_for_requests(2, Duration::ZERO));
@@ -46,7 +54,10 @@ fn errors_carry_status_headers_and_the_providers_body() {
     let server = ModelServer::start(Script::new().rule(Rule::any().answer(error)));
     let (answer, _) = ask(&server, "x", true);
     assert!(answer.starts_with("HTTP/1.1 429 "), "{answer}");
-    assert!(answer.contains("retry-after: 7\r\n") && answer.contains("rate_limit_error"), "{answer}");
+    assert!(
+        answer.contains("retry-after: 7\r\n") && answer.contains("rate_limit_error"),
+        "{answer}"
+    );
 }
 
 #[test]
@@ -59,37 +70,60 @@ fn a_cut_drops_the_connection_and_a_hang_keeps_it() {
     let server = ModelServer::start(script);
     let deltas = |answer: &str| answer.matches("text_delta").count();
     let (cut, closed) = ask(&server, "cut", true);
-    assert!(closed && deltas(&cut) == 2 && !cut.ends_with("0\r\n\r\n"), "{cut}");
+    assert!(
+        closed && deltas(&cut) == 2 && !cut.ends_with("0\r\n\r\n"),
+        "{cut}"
+    );
     let (hung, closed) = ask(&server, "hang", true);
     assert!(!closed && deltas(&hung) == 2, "{hung}");
     assert_eq!(ask(&server, "silent", true), (String::new(), false));
     // Claude falls back to a whole message after a cut stream: that is cut as well.
     let (whole, closed) = ask(&server, "cut", false);
-    assert!(closed && whole.contains("\"id\"") && !whole.contains("\"usage\""), "{whole}");
+    assert!(
+        closed && whole.contains("\"id\"") && !whole.contains("\"usage\""),
+        "{whole}"
+    );
     let (whole, closed) = ask(&server, "hang", false);
     assert!(!closed && !whole.contains("\"usage\""), "{whole}");
 }
 
 #[test]
 fn delays_are_kept() {
-    let slow = Answer::text("abc").deltas(3).delta_delay(Duration::from_millis(40));
+    let slow = Answer::text("abc")
+        .deltas(3)
+        .delta_delay(Duration::from_millis(40));
     let slow = slow.delay(Duration::from_millis(80));
     let server = ModelServer::start(Script::new().rule(Rule::any().answer(slow)));
     let start = Instant::now();
     let (answer, closed) = ask(&server, "x", true);
     assert!(closed && answer.contains("message_stop"));
-    assert!(start.elapsed() >= Duration::from_millis(200), "{:?}", start.elapsed());
+    assert!(
+        start.elapsed() >= Duration::from_millis(200),
+        "{:?}",
+        start.elapsed()
+    );
 }
 
 #[test]
 fn other_paths_are_harmless_and_recorded() {
     let server = ModelServer::start(Script::new());
-    assert!(exchange(&server, "HEAD /", "").0.starts_with("HTTP/1.1 200 "));
-    assert!(exchange(&server, "HEAD /api/hello", "").0.starts_with("HTTP/1.1 200 "));
+    assert!(
+        exchange(&server, "HEAD /", "")
+            .0
+            .starts_with("HTTP/1.1 200 ")
+    );
+    assert!(
+        exchange(&server, "HEAD /api/hello", "")
+            .0
+            .starts_with("HTTP/1.1 200 ")
+    );
     let (count, _) = exchange(&server, "POST /v1/messages/count_tokens?beta=true", "{}");
     assert!(count.contains("input_tokens"), "{count}");
     let (unknown, _) = exchange(&server, "GET /v1/strange", "");
-    assert!(unknown.starts_with("HTTP/1.1 404 ") && unknown.contains("/v1/strange"), "{unknown}");
+    assert!(
+        unknown.starts_with("HTTP/1.1 404 ") && unknown.contains("/v1/strange"),
+        "{unknown}"
+    );
     assert_eq!(server.every_request().len(), 4);
     assert!(server.requests().is_empty());
 }
@@ -99,7 +133,10 @@ fn a_call_without_a_rule_is_refused_and_kept() {
     let server = ModelServer::start(Script::new().rule(Rule::on_text("x").once().text("one")));
     assert!(ask(&server, "x", true).0.starts_with("HTTP/1.1 200 "));
     let (refused, _) = ask(&server, "x", true);
-    assert!(refused.starts_with("HTTP/1.1 400 ") && refused.contains("no rule"), "{refused}");
+    assert!(
+        refused.starts_with("HTTP/1.1 400 ") && refused.contains("no rule"),
+        "{refused}"
+    );
     assert_eq!(server.unmatched().len(), 1);
 }
 
@@ -110,5 +147,8 @@ async fn it_starts_and_ends_inside_a_single_threaded_runtime() {
     assert!(ask(&server, "x", true).0.contains("message_stop"));
     drop(server);
     let gone = || TcpStream::connect(address).is_err();
-    assert!(ostler_testkit::processes::wait_until(Duration::from_secs(60), gone));
+    assert!(ostler_testkit::processes::wait_until(
+        Duration::from_secs(60),
+        gone
+    ));
 }

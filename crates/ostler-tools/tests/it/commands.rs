@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use ostler_tools::command::{ApprovedCommand, Commands, CommandContext};
+use ostler_tools::command::{ApprovedCommand, CommandContext, Commands};
 use ostler_tools::{SandboxPolicy, ToolError, Workspace};
 
 /// A workspace next to files that must not be touched. Stub programs replace those that may not be
@@ -41,7 +41,12 @@ impl Scene {
     }
 
     /// Checks a call against the rules, with `path` as PATH.
-    fn check_with_path(&self, path: &OsStr, command: &str, args: &[&str]) -> Result<ApprovedCommand, ToolError> {
+    fn check_with_path(
+        &self,
+        path: &OsStr,
+        command: &str,
+        args: &[&str],
+    ) -> Result<ApprovedCommand, ToolError> {
         let workspace = Workspace::open(&self.at("work"), &self.policy.files).unwrap();
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         let is_denied = |path: &Path| workspace.is_denied(path);

@@ -61,7 +61,10 @@ fn workspace() -> tempfile::TempDir {
 fn every_verb_works() {
     let temp = workspace();
     let ws = temp.path();
-    assert_eq!(succeeds(ws, &["read", "a.txt"], "")["content"], "one\ntwo\n");
+    assert_eq!(
+        succeeds(ws, &["read", "a.txt"], "")["content"],
+        "one\ntwo\n"
+    );
     assert_eq!(
         succeeds(ws, &["read", "a.txt", "--offset", "2", "--limit=1"], "")["content"],
         "two\n"
@@ -253,11 +256,7 @@ fn workspace_inside_a_denied_directory_is_refused() {
             &["read", "x"],
             &["list"],
         ] {
-            assert_eq!(
-                fails(&ws, args, "").0,
-                "denied_by_policy",
-                "{dir} {args:?}"
-            );
+            assert_eq!(fails(&ws, args, "").0, "denied_by_policy", "{dir} {args:?}");
         }
         let mut here = Command::new(PROGRAM);
         let output = here

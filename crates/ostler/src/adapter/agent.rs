@@ -125,7 +125,8 @@ impl AgentModel {
                 .dialect()
                 .select_transport(&spec)
                 .unwrap_or(self.agent.dialect());
-            dialect.capabilities().tools && (!dialect.needs_bridge() || self.host.bridge().is_some())
+            dialect.capabilities().tools
+                && (!dialect.needs_bridge() || self.host.bridge().is_some())
         };
         match self.options.calling {
             Calling::Auto => !self.tools.is_empty() && can(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use ostler_core::outcome::Outcome;
 use ostler_core::spec::{Spec, SpecError, ToolOffer};
-use ostler_dialects::openai::single::{ReplyParser, ModelRequest, outcome_of};
+use ostler_dialects::openai::single::{ModelRequest, ReplyParser, outcome_of};
 use ostler_dialects::plain::{Message, Reply};
 
 use super::{ModelAdapter, ModelError, ReplyFuture, Update, Updates, too_late};

@@ -14,11 +14,11 @@ use ostler_core::spec::{Spec, SpecError, keys};
 
 use super::{Agent, check, directory, earlier, prepare, session_id};
 use crate::clock;
-use crate::host::{Lookup, Host};
+use crate::host::{Host, Lookup};
 use crate::probe::{self, Probed};
 use crate::process::PreparedCommand;
 use crate::resume::{self, Asked, Checked, ResumeProblem};
-use crate::session::{SessionSetup, Body, Fuse, LaunchedChild, Session};
+use crate::session::{Body, Fuse, LaunchedChild, Session, SessionSetup};
 
 /// An agent that is a program: any dialect, over a child process.
 pub struct ProcessAgent(&'static dyn Dialect);
@@ -33,7 +33,11 @@ impl ProcessAgent {
     async fn ask(&self, host: &Host, spec: &Spec) -> Probed {
         match self.0.probe() {
             Some(plan) => probe::probe(host, &plan, spec).await,
-            None => Probed::Ready { version: None, path: None, login: None },
+            None => Probed::Ready {
+                version: None,
+                path: None,
+                login: None,
+            },
         }
     }
 }
@@ -60,7 +64,9 @@ impl Agent for ProcessAgent {
     }
 
     fn is_found(&self, host: &Host) -> bool {
-        self.0.probe().is_some_and(|p| matches!(host.find(Path::new(p.program)), Lookup::Lookup(_)))
+        self.0
+            .probe()
+            .is_some_and(|p| matches!(host.find(Path::new(p.program)), Lookup::Lookup(_)))
     }
 
     fn is_found_for(&self, host: &Host, spec: &Spec) -> bool {
@@ -74,13 +80,19 @@ impl Agent for ProcessAgent {
         Box::pin(async move { self.ask(host, &Spec::default()).await })
     }
 
-    fn probe_for<'a>(&'a self, host: &'a Host, spec: &'a Spec) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
+    fn probe_for<'a>(
+        &'a self,
+        host: &'a Host,
+        spec: &'a Spec,
+    ) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
         let dialect = self.0.select_transport(spec).unwrap_or(self.0);
         let needs = dialect.launch(spec).map_or(&[][..], |launch| launch.needs);
-        let missing = needs.iter().find_map(|helper| match host.find_helper(helper) {
-            Lookup::Lookup(_) => None,
-            Lookup::NotFound(searched) => Some((helper, searched)),
-        });
+        let missing = needs
+            .iter()
+            .find_map(|helper| match host.find_helper(helper) {
+                Lookup::Lookup(_) => None,
+                Lookup::NotFound(searched) => Some((helper, searched)),
+            });
         match missing {
             Some((helper, searched)) => {
                 let hint = format!(
@@ -121,14 +133,21 @@ impl Agent for ProcessAgent {
             Some(_) => Some(probe::NAMED_PROGRAM),
             None => self.0.probe().map(|p| p.install_hint),
         };
-        let launcher = Launcher { host: host.clone(), id: id.clone(), dir: dir.clone(), install_hint };
+        let launcher = Launcher {
+            host: host.clone(),
+            id: id.clone(),
+            dir: dir.clone(),
+            install_hint,
+        };
         Ok(Session::start(SessionSetup {
             dialect,
             launch: Box::new(move |dialect, spec| launcher.launch(dialect, spec)),
             install_hint,
             id,
             dir,
-            continues: known.map(|known| known.session).or_else(|| spec.follows.clone()),
+            continues: known
+                .map(|known| known.session)
+                .or_else(|| spec.follows.clone()),
             breaker: Fuse::new(host, self.0.name(), &inherits),
             host: host.clone(),
             submissions: Arc::default(),
@@ -153,18 +172,32 @@ impl Launcher {
     fn launch(&self, dialect: &dyn Dialect, spec: &Spec) -> Result<LaunchedChild, Outcome> {
         let wrong = |error: SpecError| Outcome::new(Cause::BadRequest, error.to_string());
         let launch = dialect.launch(spec).map_err(wrong)?;
-        let checked = self.check_resume(dialect, spec, &launch.inherits).map_err(|problem| problem.outcome())?;
+        let checked = self
+            .check_resume(dialect, spec, &launch.inherits)
+            .map_err(|problem| problem.outcome())?;
         let prepared = PreparedCommand::agent(&self.host, spec, &launch, &self.id);
         let prepared = prepared.map_err(|error| error.outcome(self.install_hint))?;
-        let Checked { mut notices, written_by } = checked;
+        let Checked {
+            mut notices,
+            written_by,
+        } = checked;
         let wait = self.wait(dialect, spec, &launch.inherits);
         notices.extend(wait.map(|(id, wait)| resume::waiting(id, wait)));
         let body = Body::Process(Box::new(prepared), wait.map(|(_, wait)| wait));
-        Ok(LaunchedChild { body, notices, written_by })
+        Ok(LaunchedChild {
+            body,
+            notices,
+            written_by,
+        })
     }
 
     /// How long the session that is to be gone on with must be left alone first, and its name.
-    fn wait<'a>(&self, dialect: &dyn Dialect, spec: &'a Spec, inherits: &Inherits) -> Option<(&'a str, Duration)> {
+    fn wait<'a>(
+        &self,
+        dialect: &dyn Dialect,
+        spec: &'a Spec,
+        inherits: &Inherits,
+    ) -> Option<(&'a str, Duration)> {
         let (kept, id) = (dialect.by_minute()?, spec.settings.last(keys::RESUME)?);
         let root = resume::root(kept.roots, &self.environment(spec, inherits))?;
         resume::wait(kept, &root, id, clock::wall()).map(|wait| (id, wait))
@@ -172,13 +205,23 @@ impl Launcher {
 
     fn environment(&self, spec: &Spec, inherits: &Inherits) -> BTreeMap<OsString, OsString> {
         let mut env = self.host.environment(inherits, &spec.env);
-        env.extend(spec.env.iter().map(|(name, value)| (name.into(), value.into())));
+        env.extend(
+            spec.env
+                .iter()
+                .map(|(name, value)| (name.into(), value.into())),
+        );
         env
     }
 
     /// Before an earlier session is gone on with: is it there, is it free?
-    fn check_resume(&self, dialect: &dyn Dialect, spec: &Spec, inherits: &Inherits) -> Result<Checked, ResumeProblem> {
-        let (Some(places), Some(id)) = (dialect.transcripts(), spec.settings.last(keys::RESUME)) else {
+    fn check_resume(
+        &self,
+        dialect: &dyn Dialect,
+        spec: &Spec,
+        inherits: &Inherits,
+    ) -> Result<Checked, ResumeProblem> {
+        let (Some(places), Some(id)) = (dialect.transcripts(), spec.settings.last(keys::RESUME))
+        else {
             return Ok(Checked::default());
         };
         let Some(root) = resume::root(places.roots, &self.environment(spec, inherits)) else {
@@ -188,7 +231,13 @@ impl Launcher {
         // This session itself does not stand in its own way when its agent is started again.
         let known = known.filter(|known| *known.session != *self.id);
         let fork = spec.settings.is_on(keys::FORK);
-        let asked = Asked { agent: dialect.name(), root: &root, dir: &self.dir, id, fork };
+        let asked = Asked {
+            agent: dialect.name(),
+            root: &root,
+            dir: &self.dir,
+            id,
+            fork,
+        };
         resume::check(places, &asked, known.as_ref())
     }
 }

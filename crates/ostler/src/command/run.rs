@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::environment::{self, Added};
 use super::{CommandOutput, CommandRunner, KilledFor};
-use crate::process::{self, Child, Control, Ended, ExitStatus, PreparedCommand, WorkspaceLock};
+use crate::process::{self, Child, Control, ExitStatus, PreparedCommand, Teardown, WorkspaceLock};
 
 /// How much of the beginning and of the end of each stream is kept.
 const HALF: usize = 12 * 1024;
@@ -69,7 +69,10 @@ pub(super) async fn run(
     output
 }
 
-fn prepare(runner: &CommandRunner, approved: ApprovedCommand) -> Result<PreparedCommand, ToolError> {
+fn prepare(
+    runner: &CommandRunner,
+    approved: ApprovedCommand,
+) -> Result<PreparedCommand, ToolError> {
     let io = |error: std::io::Error| {
         ToolError::new(Code::Io, format!("no room for temporary files: {error}"))
     };

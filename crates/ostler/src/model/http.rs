@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use ostler_core::event::At;
 use ostler_core::spec::{Spec, SpecError, keys};
 use ostler_dialects::openai::runner_protocol::{Failed, FailedKind};
-use ostler_dialects::openai::sse::{SseParser, SseItem};
+use ostler_dialects::openai::sse::{SseItem, SseParser};
 use ostler_dialects::openai::{self, OFFICIAL};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, NoProxy, Proxy, Response, StatusCode};

@@ -11,7 +11,7 @@ use ostler_core::spec::Spec;
 use ostler_tools::confine::Confinement;
 
 use super::SpawnError;
-use crate::host::{Lookup, GuardProgram, Host, SESSION_VARIABLE, executable};
+use crate::host::{GuardProgram, Host, Lookup, SESSION_VARIABLE, executable};
 
 /// A command that is ready to be spawned.
 #[derive(Debug)]

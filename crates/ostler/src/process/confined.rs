@@ -4,10 +4,15 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use ostler_tools::confine::{Confinement, ConfinementHandle, Layers, Namespaces, PreparedConfinement, Required, prepare};
+use ostler_tools::confine::{
+    Confinement, ConfinementHandle, Layers, Namespaces, PreparedConfinement, Required, prepare,
+};
 
 /// Confines `command` between fork and exec. Hold the returned value until everything has ended.
-pub(super) fn confine(command: &mut Command, confinement: &Confinement) -> io::Result<ConfinementHandle> {
+pub(super) fn confine(
+    command: &mut Command,
+    confinement: &Confinement,
+) -> io::Result<ConfinementHandle> {
     let (ready, held) = prepare(confinement)?;
     enter_before_exec(command, ready);
     Ok(held)

@@ -110,7 +110,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
         Ok(held) => (command.spawn(), held),
         Err(error) => (Err(error), None),
     };
-    let reported = held.as_ref().map(ConfinementHandle::read_report).unwrap_or_default();
+    let reported = held
+        .as_ref()
+        .map(ConfinementHandle::read_report)
+        .unwrap_or_default();
     if let Some(layers) = reported.layers {
         let _ = writeln!(socket, "{LAYERS} {}", layers.bits());
     }
@@ -140,7 +143,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     if !tree.end(LEFTOVER_GRACE) {
         let _ = writeln!(socket, "{LEFT} 0");
     }
-    if held.as_ref().is_some_and(ConfinementHandle::ran_out_of_memory) {
+    if held
+        .as_ref()
+        .is_some_and(ConfinementHandle::ran_out_of_memory)
+    {
         let _ = writeln!(socket, "{MEMORY} 0");
     }
     drop(held);
@@ -252,7 +258,11 @@ struct Tree {
 impl Tree {
     /// Waits for the agent to exit while following Ostler's commands. Returns `None` if its exit status
     /// is unavailable.
-    fn watch(&self, socket: &mut UnixStream, mut limit: Option<ProcessLimit>) -> Option<WaitStatus> {
+    fn watch(
+        &self,
+        socket: &mut UnixStream,
+        mut limit: Option<ProcessLimit>,
+    ) -> Option<WaitStatus> {
         let agent = self.agent;
         // Without a pidfd (an old kernel, a strict sandbox) its exit is polled.
         let pidfd = pidfd_open(agent, PidfdFlags::empty()).ok();

@@ -16,9 +16,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Command;
 
 use super::guard::SOCKET;
-use super::{
-    Child, Control, END_POLLS, ExitStatus, PreparedCommand, SpawnError, Teardown, sweep,
-};
+use super::{Child, Control, END_POLLS, ExitStatus, PreparedCommand, SpawnError, Teardown, sweep};
 use crate::host::GuardProgram;
 
 pub(super) async fn spawn(

@@ -178,7 +178,10 @@ fn notice(restored: &Restored, status: ExitStatus) -> Option<Notice> {
         );
     }
     if !restored.failed.is_empty() {
-        message.push_str(&format!(" Could not restore: {}.", restored.failed.join("; ")));
+        message.push_str(&format!(
+            " Could not restore: {}.",
+            restored.failed.join("; ")
+        ));
     }
     if status.left_over {
         message.push_str(" Processes of the agent may still be running and change them again.");

@@ -155,7 +155,8 @@ impl Scene {
             .chain([name.to_owned(), about.to_owned()])
             .collect();
         let mut prepared =
-            PreparedCommand::user_command(&self.host, &words, &self.root.join("work")).map_err(failed)?;
+            PreparedCommand::user_command(&self.host, &words, &self.root.join("work"))
+                .map_err(failed)?;
         prepared.guard = self.host.guard().cloned();
         Ok(prepared)
     }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ostler_core::event::Event;
-use ostler_core::log::{LogEntry, Log, LogError, PAGE_BYTES};
+use ostler_core::log::{Log, LogEntry, LogError, PAGE_BYTES};
 use tokio::sync::{Notify, watch};
 
 use super::spill::Spill;
@@ -129,7 +129,10 @@ impl Backlog {
     /// Returns true if more events can be published without losing any.
     pub(super) fn has_room(&self) -> bool {
         let retained = self.lock();
-        retained.is_logged() || !retained.spill.is_full() || retained.own_cursor >= retained.last || !retained.is_read()
+        retained.is_logged()
+            || !retained.spill.is_full()
+            || retained.own_cursor >= retained.last
+            || !retained.is_read()
     }
 
     /// Waits until the session's own reader advances.
@@ -222,9 +225,13 @@ impl Retained {
     /// Evicts the oldest batches while the limits are exceeded. The last batch stays if the session's
     /// own reader reads it next or has not read at all; a reader further behind uses the log.
     fn evict(&mut self) {
-        let is_over = |retained: &Self| retained.last + 1 - retained.first > MAX_EVENTS || retained.bytes > MAX_BYTES;
-        let is_next =
-            |retained: &Self| !retained.is_read() || (retained.first..=retained.last).contains(&(retained.own_cursor + 1));
+        let is_over = |retained: &Self| {
+            retained.last + 1 - retained.first > MAX_EVENTS || retained.bytes > MAX_BYTES
+        };
+        let is_next = |retained: &Self| {
+            !retained.is_read()
+                || (retained.first..=retained.last).contains(&(retained.own_cursor + 1))
+        };
         while is_over(self) && (self.batches.len() > 1 || !is_next(self)) {
             if !self.drop_oldest() {
                 break;
@@ -238,7 +245,11 @@ impl Retained {
             return false;
         };
         let last = batch.last().map_or(0, |entry| entry.event.seq);
-        if !self.is_logged() && !self.spill.write(&batch) && self.is_read() && self.own_cursor < last {
+        if !self.is_logged()
+            && !self.spill.write(&batch)
+            && self.is_read()
+            && self.own_cursor < last
+        {
             self.batches.push_front((batch, bytes));
             return false;
         }

@@ -295,8 +295,8 @@ impl BridgeServer {
     /// the reason returned.
     pub(super) fn write(&mut self, to: u32, line: Vec<u8>) -> Option<String> {
         let connection = self.connections.get_mut(&to)?; // closed before its reply was ready
-        let is_full =
-            connection.queue.len() >= MAX_QUEUED_LINES || connection.bytes + line.len() > MAX_QUEUED_BYTES;
+        let is_full = connection.queue.len() >= MAX_QUEUED_LINES
+            || connection.bytes + line.len() > MAX_QUEUED_BYTES;
         if is_full && !connection.queue.is_empty() {
             let (lines, bytes) = (connection.queue.len(), connection.bytes);
             self.connections.remove(&to);

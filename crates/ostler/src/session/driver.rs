@@ -231,7 +231,9 @@ impl Driver {
         if let ChildState::Starting(starting) = &mut self.child {
             // An interrupt waits until the agent can take it; a stop cancels the start.
             match input {
-                Input::Interrupt if self.engine.machine.has_message() || self.fallback.is_some() => {
+                Input::Interrupt
+                    if self.engine.machine.has_message() || self.fallback.is_some() =>
+                {
                     starting.interrupted = true;
                     self.engine.pending.extend(pending);
                     return;

@@ -94,10 +94,7 @@ impl Access {
             .ok_or_else(|| ToolError::new(Code::Io, "there is no workspace"))?;
         let mut result = access(first, job);
         // An absolute path outside the workspace may be in one of the added directories.
-        for other in others
-            .iter()
-            .filter(|_| Path::new(&job.path).is_absolute())
-        {
+        for other in others.iter().filter(|_| Path::new(&job.path).is_absolute()) {
             if !result
                 .as_ref()
                 .is_err_and(|error| error.code == Code::PathOutsideWorkspace)
@@ -119,10 +116,7 @@ impl Access {
             FileAccess::Write(_) => ("write_file", ToolKind::Edit),
         };
         if kind == ToolKind::Edit && self.sandbox == Sandbox::ReadOnly {
-            let message = format!(
-                "the sandbox mode {} forbids writing",
-                self.sandbox.as_str()
-            );
+            let message = format!("the sandbox mode {} forbids writing", self.sandbox.as_str());
             return Err(ToolError::new(Code::DeniedByPolicy, message));
         }
         let Some(policy) = &self.policy else {
@@ -133,7 +127,10 @@ impl Access {
             ..ToolUse::of(tool, kind)
         };
         // Where a rule asks, the agent has asked before it came here.
-        match policy.decide(&tool_use, &self.dir.display().to_string()).ruled {
+        match policy
+            .decide(&tool_use, &self.dir.display().to_string())
+            .ruled
+        {
             Ruled::Deny(why) => Err(ToolError::new(Code::DeniedByPolicy, why)),
             Ruled::Allow | Ruled::Ask | Ruled::Undecided => Ok(()),
         }

@@ -41,10 +41,7 @@ pub(super) enum JobResult {
         output: String,
     },
     /// A progress message of a running tool.
-    Progress {
-        id: String,
-        message: String,
-    },
+    Progress { id: String, message: String },
 }
 
 type Running = Pin<Box<dyn Future<Output = Option<JobResult>> + Send>>;
@@ -119,8 +116,9 @@ impl Jobs {
             let answer = AssertUnwindSafe(async { handler.ask(&permission).await })
                 .catch_unwind()
                 .await;
-            let answer = answer
-                .unwrap_or_else(|_| PermissionAnswer::Deny("the permission handler panicked".into()));
+            let answer = answer.unwrap_or_else(|_| {
+                PermissionAnswer::Deny("the permission handler panicked".into())
+            });
             JobResult::Permission(permission.id, answer)
         });
     }

@@ -29,8 +29,7 @@ impl PendingRequests {
                 _ => {}
             },
             EventKind::Permission(permission)
-                if permission.by == DecidedBy::Person
-                    && permission.decision != Decision::Asked =>
+                if permission.by == DecidedBy::Person && permission.decision != Decision::Asked =>
             {
                 let answers = |request: &PendingRequest| {
                     request.permission_id.as_deref() == Some(&permission.id)

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use ostler_core::dialect::Change;
 use ostler_core::event::Refused;
-use ostler_core::machine::{PermissionAnswer, Input};
+use ostler_core::machine::{Input, PermissionAnswer};
 use tokio::sync::{mpsc, oneshot};
 
 use super::reader::Reader;
-use super::status::{Shared, SessionStatus};
+use super::status::{SessionStatus, Shared};
 use super::tool_results::Submissions;
 
 /// A request to a session, and the caller that waits for its completion.

@@ -88,7 +88,8 @@ impl Shared {
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
         status.pid = self.pid();
-        status.last_activity = Some(At(self.last_activity.load(Ordering::Relaxed))).filter(|at| at.0 != 0);
+        status.last_activity =
+            Some(At(self.last_activity.load(Ordering::Relaxed))).filter(|at| at.0 != 0);
         status
     }
 

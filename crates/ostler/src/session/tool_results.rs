@@ -68,9 +68,12 @@ impl Submissions {
         match submissions.remove(&id) {
             Some(Submission::Awaited(waiting)) => {
                 submissions.insert(id.clone(), Submission::Done);
-                waiting
-                    .send(result)
-                    .map_err(|_| refuse("decided", format!("the result of {id} is no longer awaited")))
+                waiting.send(result).map_err(|_| {
+                    refuse(
+                        "decided",
+                        format!("the result of {id} is no longer awaited"),
+                    )
+                })
             }
             Some(done) => {
                 submissions.insert(id.clone(), done);
@@ -82,7 +85,10 @@ impl Submissions {
                 .count()
                 >= MAX_EARLY =>
             {
-                Err(refuse("unknown", format!("no tool call {id} is waiting for a result")))
+                Err(refuse(
+                    "unknown",
+                    format!("no tool call {id} is waiting for a result"),
+                ))
             }
             None => {
                 submissions.insert(id, Submission::Early(result));

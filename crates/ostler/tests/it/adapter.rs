@@ -9,7 +9,9 @@ mod server;
 
 use std::sync::{Arc, Mutex};
 
-use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelError, ModelOptions, Reply, Update, Updates};
+use ostler::adapter::{
+    AgentModel, Calling, Message, ModelAdapter, ModelError, ModelOptions, Reply, Update, Updates,
+};
 use ostler::{Agents, RawJson, ToolOffer};
 use serde_json::{Value, json};
 
@@ -39,10 +41,8 @@ impl Part {
             Self::Claude => format!("{dumps}\nread-user\ndump-stdin $DIR/stdin\ninit\n"),
             Self::Codex => {
                 let hello = json!({"id": "initialize", "result": {"userAgent": "ostler/0.166.0"}});
-                let thread =
-                    json!({"id": "thread", "result": {"thread": {"id": "t1"}, "model": "gpt-5.5", "cwd": "/"}});
-                let turn =
-                    json!({"id": "turn-1", "result": {"turn": {"id": "u1", "status": "inProgress", "items": []}}});
+                let thread = json!({"id": "thread", "result": {"thread": {"id": "t1"}, "model": "gpt-5.5", "cwd": "/"}});
+                let turn = json!({"id": "turn-1", "result": {"turn": {"id": "u1", "status": "inProgress", "items": []}}});
                 let begun = json!({"method": "turn/started", "params": {"threadId": "t1", "turn": {"id": "u1"}}});
                 format!(
                     "{dumps}\nread\nprint {hello}\nread\nread\nprint {thread}\nread\ndump-stdin $DIR/stdin\nprint {turn}\nprint {begun}\n"
@@ -55,26 +55,34 @@ impl Part {
     fn text(self, text: &str) -> String {
         match self {
             Self::Claude => format!("text {}\n", text.replace('\\', "\\\\").replace('\n', "\\n")),
-            Self::Codex => self.item("item/completed", &json!({"type": "agentMessage", "id": "m1", "text": text})),
+            Self::Codex => self.item(
+                "item/completed",
+                &json!({"type": "agentMessage", "id": "m1", "text": text}),
+            ),
         }
     }
 
     fn item(self, method: &str, item: &Value) -> String {
-        let note = json!({"method": method, "params": {"item": item, "threadId": "t1", "turnId": "u1"}});
+        let note =
+            json!({"method": method, "params": {"item": item, "threadId": "t1", "turnId": "u1"}});
         format!("print {note}\n")
     }
 
     /// Its turn is over, and this was its answer.
     fn over(self, text: &str) -> String {
         match self {
-            Self::Claude => format!("result {}\n", text.replace('\\', "\\\\").replace('\n', "\\n")),
+            Self::Claude => format!(
+                "result {}\n",
+                text.replace('\\', "\\\\").replace('\n', "\\n")
+            ),
             Self::Codex => {
                 let usage = json!({"totalTokens": 143, "inputTokens": 118, "cachedInputTokens": 11, "cacheWriteInputTokens": 7,
                     "outputTokens": 25, "reasoningOutputTokens": 4});
                 let spent = json!({"method": "thread/tokenUsage/updated", "params": {"threadId": "t1", "turnId": "u1",
                     "tokenUsage": {"total": usage, "last": usage}}});
                 let turn = json!({"id": "u1", "status": "completed", "items": [], "error": null});
-                let over = json!({"method": "turn/completed", "params": {"threadId": "t1", "turn": turn}});
+                let over =
+                    json!({"method": "turn/completed", "params": {"threadId": "t1", "turn": turn}});
                 format!("print {spent}\nprint {over}\n")
             }
         }
@@ -103,7 +111,8 @@ impl Part {
             Self::Claude => {
                 let params = json!({"name": "calculator", "arguments": args, "_meta": {"claudecode/toolUseId": id}});
                 let message = json!({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params});
-                let request = json!({"subtype": "mcp_message", "server_name": "ostler", "message": message});
+                let request =
+                    json!({"subtype": "mcp_message", "server_name": "ostler", "message": message});
                 json!({"type": "control_request", "request_id": format!("r{number}"), "request": request})
             }
             Self::Codex => json!({"method": "item/tool/call", "id": number, "params":
@@ -150,7 +159,12 @@ impl Stage {
     fn new(part: Part, body: &str) -> Self {
         let rig = Rig::new(format!("{}{body}read-until-eof\nexit 0", part.opening()));
         let (program, env) = (rig.spec.program.clone(), rig.spec.env.clone());
-        let options = ModelOptions { program, env, calling: Calling::Prompt, ..ModelOptions::default() };
+        let options = ModelOptions {
+            program,
+            env,
+            calling: Calling::Prompt,
+            ..ModelOptions::default()
+        };
         Self { part, rig, options }
     }
 
@@ -171,28 +185,43 @@ impl Stage {
     /// The prompt that it was given.
     fn prompt(&self) -> String {
         let stdin = self.rig.text("stdin");
-        let lines = stdin.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let lines = stdin
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap());
         let text = |line: Value| match self.part {
             Part::Claude if line["type"] == "user" => match &line["message"]["content"] {
                 Value::String(text) => Some(text.clone()),
                 blocks => Some(blocks[0]["text"].as_str().unwrap().to_owned()),
             },
-            Part::Codex if line["method"] == "turn/start" => {
-                Some(line["params"]["input"][0]["text"].as_str().unwrap().to_owned())
-            }
+            Part::Codex if line["method"] == "turn/start" => Some(
+                line["params"]["input"][0]["text"]
+                    .as_str()
+                    .unwrap()
+                    .to_owned(),
+            ),
             _ => None,
         };
-        lines.filter_map(text).next().expect("it was given a prompt")
+        lines
+            .filter_map(text)
+            .next()
+            .expect("it was given a prompt")
     }
 
     /// The process is gone, and so is the directory that was made for it.
     fn assert_nothing_left(&self) {
         use ostler_testkit::processes::{alive, wait_until};
         let pid = self.rig.pid("pid");
-        assert!(wait_until(LONG, || !alive(pid)), "{} is still there", self.part.name());
+        assert!(
+            wait_until(LONG, || !alive(pid)),
+            "{} is still there",
+            self.part.name()
+        );
         let cwd = self.rig.text("cwd");
         assert!(cwd.contains("ostler-model-"), "{cwd}");
-        assert!(wait_until(LONG, || !std::path::Path::new(&cwd).exists()), "{cwd} is still there");
+        assert!(
+            wait_until(LONG, || !std::path::Path::new(&cwd).exists()),
+            "{cwd} is still there"
+        );
     }
 }
 
@@ -210,13 +239,17 @@ fn calculator() -> ToolOffer {
 
 /// A block of calls of the calculator, one for each id.
 fn block(ids: &[&str]) -> String {
-    let calls: Vec<Value> =
-        ids.iter().map(|id| json!({"name": "calculator", "id": id, "args": {"expression": "17 + 25"}})).collect();
+    let calls: Vec<Value> = ids
+        .iter()
+        .map(|id| json!({"name": "calculator", "id": id, "args": {"expression": "17 + 25"}}))
+        .collect();
     format!("```json\n{}\n```", json!({ "tool_calls": calls }))
 }
 
 async fn ask(model: &dyn ModelAdapter, messages: &[Message]) -> Result<Reply, ModelError> {
-    tokio::time::timeout(LONG, model.invoke(messages)).await.expect("no reply for a long time")
+    tokio::time::timeout(LONG, model.invoke(messages))
+        .await
+        .expect("no reply for a long time")
 }
 
 /// The reply, and what was told before it came.
@@ -228,7 +261,10 @@ async fn ask_listening(model: &dyn ModelAdapter, messages: &[Message]) -> (Reply
             keep.lock().unwrap().push(text.clone());
         }
     });
-    let reply = tokio::time::timeout(LONG, model.invoke_with_updates(messages, updates)).await.unwrap().unwrap();
+    let reply = tokio::time::timeout(LONG, model.invoke_with_updates(messages, updates))
+        .await
+        .unwrap()
+        .unwrap();
     let told = told.lock().unwrap().clone();
     (reply, told)
 }

@@ -34,7 +34,9 @@ fn check_peak(name: &str) {
 
 /// An agent that prints a flood in lines of this size.
 fn flood(bytes: usize, line: usize) -> Rig {
-    let mut rig = Rig::new(format!("read\ninit\nflood {bytes} {line}\nresult done\nread-until-eof"));
+    let mut rig = Rig::new(format!(
+        "read\ninit\nflood {bytes} {line}\nresult done\nread-until-eof"
+    ));
     rig.spec.limits.event_bytes = None;
     rig
 }
@@ -52,7 +54,10 @@ async fn drain(mut session: Session, expected: usize) {
             ended = Some(it.outcome.cause);
         }
     }
-    assert!(bytes > expected / 100 * 95, "only {bytes} bytes of text came");
+    assert!(
+        bytes > expected / 100 * 95,
+        "only {bytes} bytes of text came"
+    );
     assert_eq!(ended, Some(Cause::Completed));
 }
 
@@ -78,7 +83,9 @@ async fn long_lines_keep_memory_flat() {
 async fn long_lines_with_escapes_keep_memory_flat() {
     let text = format!("{}\\n\\\"", "x".repeat(60)).repeat(LONG_LINE / 64);
     let block = format!(r#"[{{"type":"text","text":"{text}"}}]"#);
-    let line = format!(r#"{{"type":"assistant","message":{{"role":"assistant","content":{block}}}}}"#) + "\n";
+    let line =
+        format!(r#"{{"type":"assistant","message":{{"role":"assistant","content":{block}}}}}"#)
+            + "\n";
     let mut rig = Rig::new("read\ninit\nloop 32\nfile $DIR/line\nend\nresult done\nread-until-eof");
     std::fs::write(rig.path("line"), line).unwrap();
     drop((text, block));
@@ -111,7 +118,9 @@ async fn a_reader_that_stalls_keeps_memory_flat() {
 async fn a_gigabyte_in_one_line_takes_no_more_than_the_cap() {
     watch_peak();
     let pieces = GIB / (1024 * 1024);
-    let rig = Rig::new(format!("read\ninit\nloop {pieces}\nfile $DIR/piece\nend\nprint \nresult done\nread-until-eof"));
+    let rig = Rig::new(format!(
+        "read\ninit\nloop {pieces}\nfile $DIR/piece\nend\nprint \nresult done\nread-until-eof"
+    ));
     std::fs::write(rig.path("piece"), vec![b'x'; 1024 * 1024]).unwrap();
     let session = rig.start();
     let own = std::process::id();
@@ -120,7 +129,9 @@ async fn a_gigabyte_in_one_line_takes_no_more_than_the_cap() {
     println!("one line: peak {} MiB", peak / 1024);
     // A line is read whole up to its cap; besides that, it takes no more than any other output.
     assert!(peak < MOST_KIB + LINE_CAP as u64 / 1024, "{peak} KiB");
-    let [line] = seen.unreadable()[..] else { panic!("not one line") };
+    let [line] = seen.unreadable()[..] else {
+        panic!("not one line")
+    };
     assert_eq!((line.length, line.raw.len()), (GIB as u64, 4096));
     assert_eq!(seen.outcome().cause, Cause::Completed);
 }
@@ -128,7 +139,9 @@ async fn a_gigabyte_in_one_line_takes_no_more_than_the_cap() {
 // S4-35, S4-36: good runs, deaths, failed starts, stops and dropped sessions in turn; nothing stays of any.
 #[tokio::test]
 async fn two_hundred_runs_leak_nothing() {
-    let good = Rig::new("stderr hm\nread\ninit\nspawn-setsid\nflood 200000 2000\nresult hi\nread-until-eof");
+    let good = Rig::new(
+        "stderr hm\nread\ninit\nspawn-setsid\nflood 200000 2000\nresult hi\nread-until-eof",
+    );
     let mut dead = Rig::new("read\ninit\nspawn-child\ndie-by 9");
     let mut missing = Rig::new("");
     missing.spec.program = Some("/nowhere/claude".into());
@@ -160,18 +173,32 @@ async fn two_hundred_runs_leak_nothing() {
     println!("200 runs took {:?}", began.elapsed());
     let (fds, rss) = after_warm_up.unwrap();
     // The task of the last dropped session may take a moment to let go of its pipes.
-    crate::rig::until("no more descriptors than before", || processes::open_fds(own).unwrap() <= fds).await;
+    crate::rig::until("no more descriptors than before", || {
+        processes::open_fds(own).unwrap() <= fds
+    })
+    .await;
     crate::rig::until("no child", || processes::descendants(own).is_empty()).await;
     assert!(!has_zombies(own), "a child was not waited for");
     let grown = own_rss_kib().saturating_sub(rss);
     println!("{fds} descriptors, {rss} KiB, grown by {grown} KiB");
-    assert!(grown < 8 * 1024, "{grown} KiB more than after the first 44 runs");
+    assert!(
+        grown < 8 * 1024,
+        "{grown} KiB more than after the first 44 runs"
+    );
 }
 
 fn has_zombies(parent: u32) -> bool {
-    let children = std::fs::read_dir(format!("/proc/{parent}/task")).unwrap().flatten().filter_map(|thread| {
-        let children = std::fs::read_to_string(thread.path().join("children")).ok()?;
-        Some(children.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<u32>>())
-    });
+    let children = std::fs::read_dir(format!("/proc/{parent}/task"))
+        .unwrap()
+        .flatten()
+        .filter_map(|thread| {
+            let children = std::fs::read_to_string(thread.path().join("children")).ok()?;
+            Some(
+                children
+                    .split_whitespace()
+                    .filter_map(|pid| pid.parse().ok())
+                    .collect::<Vec<u32>>(),
+            )
+        });
     children.flatten().any(processes::zombie)
 }

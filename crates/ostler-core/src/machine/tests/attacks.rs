@@ -60,7 +60,10 @@ fn what_was_allowed_always_gives_way_to_a_rule() {
     };
     rig.give(ask("0", "/w/.env"));
     rig.give(ask("1", "/w/a.txt"))
-        .give(Input::PermissionAnswered("c1".into(), PermissionAnswer::AllowAlways));
+        .give(Input::PermissionAnswered(
+            "c1".into(),
+            PermissionAnswer::AllowAlways,
+        ));
     rig.give(ask("2", "/w/.env")).give(ask("3", "/etc/passwd"));
     let v: Vec<_> = rig
         .effects

@@ -187,12 +187,24 @@ fn questions_are_decided_by_rules_then_people_and_else_denied() {
             continue;
         }
         assert_eq!(decided.len(), 3);
-        rig.give(Input::PermissionAnswered("call-4".into(), PermissionAnswer::AllowAlways))
-            .give(ask("6", "Ask", Otherwise::Agent));
-        rig.give(Input::PermissionAnswered("call-4".into(), PermissionAnswer::Allow))
-            .give(Input::PermissionAnswered("x".into(), PermissionAnswer::Allow));
+        rig.give(Input::PermissionAnswered(
+            "call-4".into(),
+            PermissionAnswer::AllowAlways,
+        ))
+        .give(ask("6", "Ask", Otherwise::Agent));
+        rig.give(Input::PermissionAnswered(
+            "call-4".into(),
+            PermissionAnswer::Allow,
+        ))
+        .give(Input::PermissionAnswered(
+            "x".into(),
+            PermissionAnswer::Allow,
+        ));
         rig.give(Input::PermissionWithdrawn("5".into()))
-            .give(Input::PermissionAnswered("call-5".into(), PermissionAnswer::Allow));
+            .give(Input::PermissionAnswered(
+                "call-5".into(),
+                PermissionAnswer::Allow,
+            ));
         assert_eq!(
             verdicts(&rig)[3..],
             [("4", &Verdict::Allow), ("6", &Verdict::Allow)]
@@ -223,8 +235,11 @@ fn a_question_that_is_always_a_persons_is_not_answered_by_an_allowing_rule() {
             .give(ask("2", "Bad", Otherwise::PersonAlways));
         if attendance == Attendance::Attended {
             assert_eq!(verdicts(&rig), [("2", &Verdict::Deny("no".into()))]);
-            rig.give(Input::PermissionAnswered("call-1".into(), PermissionAnswer::AllowAlways))
-                .give(ask("3", "Good", Otherwise::PersonAlways));
+            rig.give(Input::PermissionAnswered(
+                "call-1".into(),
+                PermissionAnswer::AllowAlways,
+            ))
+            .give(ask("3", "Good", Otherwise::PersonAlways));
             assert_eq!(
                 verdicts(&rig)[1..],
                 [("1", &Verdict::Allow), ("3", &Verdict::Allow)]
@@ -276,10 +291,15 @@ fn a_grant_covers_the_same_thing_and_no_more() {
             otherwise: Otherwise::Person,
         })
     };
-    rig.give(edit("1", "a.txt"))
-        .give(Input::PermissionAnswered("1".into(), PermissionAnswer::AllowAlways));
+    rig.give(edit("1", "a.txt")).give(Input::PermissionAnswered(
+        "1".into(),
+        PermissionAnswer::AllowAlways,
+    ));
     rig.give(other("2", "{\"url\":1}"))
-        .give(Input::PermissionAnswered("2".into(), PermissionAnswer::AllowAlways));
+        .give(Input::PermissionAnswered(
+            "2".into(),
+            PermissionAnswer::AllowAlways,
+        ));
     rig.give(edit("3", "a.txt"))
         .give(edit("4", "b.txt"))
         .give(edit("5", "secrets/a"));
@@ -316,7 +336,10 @@ fn a_question_can_wait_for_an_hour() {
     );
     rig.give(ask("1", "Bash", Otherwise::Person)).wait(3600 * S);
     assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
-    rig.give(Input::PermissionAnswered("call-1".into(), PermissionAnswer::Allow));
+    rig.give(Input::PermissionAnswered(
+        "call-1".into(),
+        PermissionAnswer::Allow,
+    ));
     assert_eq!(verdicts(&rig), [("1", &Verdict::Allow)]);
     rig.wait(601 * S);
     assert!(

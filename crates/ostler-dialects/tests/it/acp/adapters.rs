@@ -1,4 +1,4 @@
-//! Claude Code and Codex behind the adapters of editors: what they say beyond the protocol, as it was measured.
+//! Claude Code and Codex behind the editors' adapters: their measured deviations from the protocol.
 
 use ostler_core::dialect::Dialect;
 use ostler_core::outcome::Cause;
@@ -11,21 +11,22 @@ use super::stage::{Stage, usual};
 
 const PROMPT: u64 = 3;
 
-fn ends(stage: &mut Stage) {
+fn end_turn(stage: &mut Stage) {
     stage.answer(PROMPT, &json!({"stopReason": "end_turn"}));
 }
 
-/// A piece of the answer, with the id of its message.
-fn piece(stage: &mut Stage, id: &str, text: &str) {
+/// Sends a chunk of the reply with this message id.
+fn chunk(stage: &mut Stage, id: &str, text: &str) {
     let content = json!({"type": "text", "text": text});
     stage.update(
         &json!({"sessionUpdate": "agent_message_chunk", "content": content, "messageId": id}),
     );
 }
 
-// The call comes before its arguments, then with a description, and its output in a fence.
+// The call is announced before its arguments, then with a description, and its output in a code
+// fence.
 #[test]
-fn claude_s_calls_are_told_with_their_names_arguments_and_outputs() {
+fn claude_calls_have_names_arguments_and_outputs() {
     let mut stage = Stage::asked(&CLAUDE_AGENT_ACP, &Spec::default());
     let about = |more: Value| {
         let mut all = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c"});
@@ -42,7 +43,7 @@ fn claude_s_calls_are_told_with_their_names_arguments_and_outputs() {
     stage.update(&about(
         json!({"rawInput": {"command": "echo 42"}, "title": "echo 42", "content": says("why")}),
     ));
-    // The question has the kind, and no name.
+    // The permission request has the kind, and no name.
     let call = json!({"toolCallId": "c", "kind": "execute", "status": "pending", "rawInput": {"command": "echo 42"}});
     stage.permission(&call, &usual());
     assert_eq!(
@@ -56,7 +57,7 @@ fn claude_s_calls_are_told_with_their_names_arguments_and_outputs() {
     stage.update(&about(
         json!({"status": "completed", "rawOutput": "42", "content": says("```console\n42\n```")}),
     ));
-    ends(&mut stage);
+    end_turn(&mut stage);
     assert_eq!(
         stage.story(),
         [r#"call c Bash {"command":"echo 42"}"#, "result c ok 42"]
@@ -64,21 +65,21 @@ fn claude_s_calls_are_told_with_their_names_arguments_and_outputs() {
 }
 
 #[test]
-fn claude_s_compactions_are_no_tools() {
+fn claude_compactions_are_not_tool_calls() {
     for (status, code) in [("completed", "compacted"), ("failed", "not_compacted")] {
         let mut stage = Stage::asked(&CLAUDE_AGENT_ACP, &Spec::default());
         let meta = json!({"claudeCode": {"toolName": "compact"}});
         stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Compact conversation",
             "kind": "think", "status": "in_progress", "_meta": meta}));
         stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": status, "_meta": meta}));
-        ends(&mut stage);
+        end_turn(&mut stage);
         assert_eq!(stage.story(), [format!("notice {code}")]);
     }
 }
 
-// Its own words have an id of its own making; they are an error's only if one follows.
+// The program's own texts have UUIDs as ids. They are error texts only if an error follows.
 #[test]
-fn claude_s_words_about_a_failure_are_no_answer() {
+fn claude_error_texts_are_not_replies() {
     const OWN: &str = "32fcde85-7913-4966-bc84-7d8ddfd68591";
     let table = [
         (
@@ -105,7 +106,7 @@ fn claude_s_words_about_a_failure_are_no_answer() {
     ];
     for (code, message, words, cause, status) in table {
         let mut stage = Stage::asked(&CLAUDE_AGENT_ACP, &Spec::default());
-        piece(&mut stage, OWN, words);
+        chunk(&mut stage, OWN, words);
         stage.fail(PROMPT, code, message);
         let outcome = &stage.over().unwrap().outcome;
         assert_eq!((stage.story(), outcome.cause), (vec![], cause), "{message}");
@@ -113,19 +114,19 @@ fn claude_s_words_about_a_failure_are_no_answer() {
         assert_eq!(outcome.detail.as_ref().unwrap().http_status, Some(status));
     }
     let mut stage = Stage::asked(&CLAUDE_AGENT_ACP, &Spec::default());
-    piece(&mut stage, OWN, "Set the model.");
-    ends(&mut stage);
+    chunk(&mut stage, OWN, "Set the model.");
+    end_turn(&mut stage);
     assert_eq!(stage.story(), ["Reply Set the model."]);
-    // What the model said before an error stays said.
+    // Text of the model before an error is still reported.
     let mut stage = Stage::asked(&CLAUDE_AGENT_ACP, &Spec::default());
-    piece(&mut stage, "msg_1", "Half an answer");
-    piece(&mut stage, OWN, "API Error: 500 no");
+    chunk(&mut stage, "msg_1", "Half an answer");
+    chunk(&mut stage, OWN, "API Error: 500 no");
     stage.fail(PROMPT, -32603, "Internal error: API Error: 500 no");
     assert_eq!(stage.story(), ["Reply Half an answer"]);
 }
 
 #[test]
-fn codex_s_calls_have_one_name_whether_they_are_asked_about_or_not() {
+fn codex_calls_have_the_same_name_with_and_without_approval() {
     let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
     let terminal = json!([{"type": "terminal", "terminalId": "c"}]);
     stage.update(
@@ -167,9 +168,9 @@ fn codex_s_calls_have_one_name_whether_they_are_asked_about_or_not() {
     assert_eq!(stage.cause(), Some(Cause::Denied));
 }
 
-// What is changed stands in the content; only the question has it as a place.
+// The content has the changes; only the permission request lists them as locations.
 #[test]
-fn codex_s_edits_are_told_with_their_files() {
+fn codex_edits_are_reported_with_their_files() {
     let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
     let diff = json!([{"type": "diff", "oldText": null, "newText": "hello", "path": "/w/new.txt"}]);
     stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "edit", "title": "Editing files",
@@ -190,9 +191,9 @@ fn codex_s_edits_are_told_with_their_files() {
     );
 }
 
-// Codex calls everything that it runs an execution, and wraps what a server is given and gives.
+// Codex calls everything it runs an execution, and wraps the input and output of MCP servers.
 #[test]
-fn codex_s_calls_of_servers_are_named_after_them() {
+fn codex_mcp_calls_are_named_after_their_servers() {
     let offer = ToolOffer {
         name: "add".into(),
         description: "Adds.".into(),
@@ -230,7 +231,7 @@ fn codex_s_calls_of_servers_are_named_after_them() {
             &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
             "rawOutput": {"result": result, "error": null}}),
         );
-        ends(&mut stage);
+        end_turn(&mut stage);
         assert_eq!(
             stage.story(),
             [format!("{story} {{\"a\":1}}").as_str(), "result c ok 42"]
@@ -238,9 +239,10 @@ fn codex_s_calls_of_servers_are_named_after_them() {
     }
 }
 
-// A turn that failed ends well; how it is told comes before, and why comes as text without an id.
+// A failed turn is reported as successful: its status comes before, and the reason as text without
+// an id.
 #[test]
-fn codex_s_failures_are_failures() {
+fn codex_failures_reported_as_success_fail_the_turn() {
     let info =
         |kind: Value| json!({"sessionUpdate": "session_info_update", "_meta": {"codex": kind}});
     let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
@@ -262,10 +264,10 @@ fn codex_s_failures_are_failures() {
         outcome.message,
         "exceeded retry limit, last status: 429 Too Many Requests"
     );
-    // Of the model it is an answer, whatever it begins with.
+    // From the model it is a reply, whatever it begins with.
     let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
-    piece(&mut stage, "msg_1", "Warning: wet paint.");
-    ends(&mut stage);
+    chunk(&mut stage, "msg_1", "Warning: wet paint.");
+    end_turn(&mut stage);
     assert_eq!(
         (stage.story(), stage.cause()),
         (
@@ -276,22 +278,23 @@ fn codex_s_failures_are_failures() {
 }
 
 #[test]
-fn a_paragraph_before_the_first_thought_is_none() {
+fn leading_paragraph_break_of_a_thought_is_dropped() {
     let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
     for text in ["\n\n", "Hm.", "\n\n", "Well."] {
         let content = json!({"type": "text", "text": text});
         stage.update(&json!({"sessionUpdate": "agent_thought_chunk", "messageId": "rs_1", "content": content}));
     }
-    ends(&mut stage);
+    end_turn(&mut stage);
     assert_eq!(
         stage.story(),
         ["Thinking Hm.", "Thinking \n\n", "Thinking Well."]
     );
 }
 
-// In its usual mode a model of Codex's own decides; with rules or a person, it has to ask about all that changes anything.
+// By default a model of Codex decides. With a policy or a person, Codex has to ask about every
+// change.
 #[test]
-fn codex_asks_those_who_decide_and_no_model() {
+fn codex_asks_the_approver_instead_of_a_model() {
     let mode = |spec: &Spec| {
         let env = CODEX_ACP.launch(spec).unwrap().env;
         let found: Vec<String> = env

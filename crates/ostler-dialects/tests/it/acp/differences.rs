@@ -1,4 +1,4 @@
-//! The differences between agents, by their numbers: each of them is read.
+//! The numbered differences between agents: each one is handled.
 
 use ostler_core::dialect::{Change, Dialect, Exit, FromConversation, ToAgent};
 use ostler_core::event::EventKind;
@@ -20,7 +20,7 @@ fn custom() -> &'static dyn Dialect {
 
 // 1
 #[test]
-fn difference_1_every_way_to_say_that_a_key_was_rejected() {
+fn difference_1_rejected_keys_are_recognized_in_every_form() {
     let errors: &[(&dyn Dialect, i64, &str)] = &[
         (
             &GEMINI,
@@ -47,7 +47,7 @@ fn difference_1_every_way_to_say_that_a_key_was_rejected() {
         assert!(stage.over().unwrap().outcome.hint.is_some());
     }
     // The same before there is a session.
-    let mut stage = Stage::begun(&GEMINI, &Spec::default());
+    let mut stage = Stage::started(&GEMINI, &Spec::default());
     stage.say(ToAgent::Prompt("hello".into()));
     stage.answer(1, &hello(&json!({})));
     stage.fail(2, -32000, "Authentication required");
@@ -84,7 +84,7 @@ fn difference_1_every_way_to_say_that_a_key_was_rejected() {
             0,
             Cause::BadRequest,
         ),
-        // A model may well write such a thing.
+        // A model may well write such a text.
         (&COPILOT, &[MODELS], 25, Cause::Completed),
         (&COPILOT, &["Error: ", "x"], 0, Cause::Completed),
         (&OPENCODE, &[TEXT], 0, Cause::Completed),
@@ -126,10 +126,10 @@ fn difference_1_every_way_to_say_that_a_key_was_rejected() {
     }
 }
 
-// P42: an agent that has dropped its session can only be started again. Its process is ended, and
-// with it the turn; the next message starts another, which resumes the session.
+// P42: an agent that has dropped its session can only be restarted. Its process is ended, and with
+// it the turn; the next message starts another, which resumes the session.
 #[test]
-fn a_dropped_session_ends_the_process_so_that_the_next_one_resumes_it() {
+fn dropped_session_ends_the_process_and_the_next_resumes_it() {
     for (code, message) in [
         (
             -32603,
@@ -143,7 +143,7 @@ fn a_dropped_session_ends_the_process_so_that_the_next_one_resumes_it() {
         assert_eq!(
             stage.outs,
             [FromConversation::EndProcess],
-            "the turn is over when the process is gone: {message}"
+            "the turn ends when the process has exited: {message}"
         );
         stage.exit(&Exit {
             signal: Some(15),
@@ -164,8 +164,8 @@ fn a_dropped_session_ends_the_process_so_that_the_next_one_resumes_it() {
 
 // 3
 #[test]
-fn difference_3_calls_are_told_once_and_settled_once() {
-    // Gemini: no tool_call before the question, and no update after a no.
+fn difference_3_calls_are_reported_once_and_finished_once() {
+    // Gemini: no tool_call before the permission request, and no update after a denial.
     let mut stage = Stage::asked(&GEMINI, &Spec::default());
     let call = json!({"toolCallId": "run_shell_command__run_shell_command_1_0", "status": "pending", "title": "touch x", "locations": [], "kind": "execute"});
     stage.permission(&call, &usual());
@@ -199,7 +199,7 @@ fn difference_3_calls_are_told_once_and_settled_once() {
             "result c ok (no output)"
         ]
     );
-    // Claude: words about a call without a status; the name in `_meta`.
+    // Claude: updates about a call without a status; the name in `_meta`.
     let mut stage = Stage::asked(&acp::CLAUDE_AGENT_ACP, &Spec::default());
     stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "`ls`", "kind": "execute", "status": "pending", "rawInput": {"command": "ls"}, "_meta": {"claudeCode": {"toolName": "Bash"}}}));
     stage.update(
@@ -210,7 +210,7 @@ fn difference_3_calls_are_told_once_and_settled_once() {
         stage.story(),
         [r#"call c Bash {"command":"ls"}"#, "result c ok a.txt"]
     );
-    // Codex: the output in `_meta`, piece by piece.
+    // Codex: the output in `_meta`, in pieces.
     let mut stage = Stage::asked(&acp::CODEX_ACP, &Spec::default());
     stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "ls", "kind": "execute", "status": "in_progress", "rawInput": {"command": ["ls"]}}));
     for piece in ["a", "b"] {
@@ -226,7 +226,7 @@ fn difference_3_calls_are_told_once_and_settled_once() {
             "result c failed ab"
         ]
     );
-    // A call that nobody announced, and one that is not only text.
+    // A call that was not announced, and one that is not only text.
     let mut stage = Stage::asked(&GEMINI, &Spec::default());
     stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "kind": "edit", "content": [{"type": "diff", "path": "/w/a", "newText": "x"}]}));
     assert!(stage.outs.iter().any(|out| matches!(out, FromConversation::Event(EventKind::ToolResult(it)) if it.content.is_some())));
@@ -234,7 +234,7 @@ fn difference_3_calls_are_told_once_and_settled_once() {
 
 // 3, P46
 #[test]
-fn difference_3_answers_are_chosen_by_their_kind() {
+fn difference_3_options_are_chosen_by_kind() {
     let call = json!({"toolCallId": "c", "title": "x", "kind": "execute"});
     let two = json!([{"optionId": "modify", "kind": "allow_once"}, {"optionId": "proceed_once", "kind": "allow_once"}, {"optionId": "never", "kind": "reject_always"}]);
     let only_always = json!([{"optionId": "always", "kind": "allow_always"}]);
@@ -260,10 +260,10 @@ fn difference_3_answers_are_chosen_by_their_kind() {
     assert_eq!(
         chosen(&OPENCODE, &only_always, Verdict::Allow),
         "cancelled",
-        "a yes to more than was asked"
+        "an option that allows more than was asked"
     );
     assert_eq!(chosen(&OPENCODE, &json!([]), deny()), "cancelled");
-    // A question about nothing is a no, at once.
+    // A request without a tool call is denied at once.
     let mut stage = Stage::asked(&OPENCODE, &Spec::default());
     stage.permission(&json!({"title": "x"}), &usual());
     assert_eq!(stage.writes()[0]["result"]["outcome"]["optionId"], "no");
@@ -272,7 +272,7 @@ fn difference_3_answers_are_chosen_by_their_kind() {
 
 // 4
 #[test]
-fn difference_4_a_no_ends_the_turn_or_not() {
+fn difference_4_denial_ends_the_turn_or_not() {
     for (reason, denials, cause) in [
         ("cancelled", Denials::Fail, Cause::Denied),
         ("end_turn", Denials::Fail, Cause::Denied),
@@ -304,7 +304,7 @@ fn difference_4_a_no_ends_the_turn_or_not() {
     assert_eq!(
         stage.cause(),
         Some(Cause::Interrupted),
-        "nobody was asked, nobody interrupted"
+        "neither asked nor interrupted"
     );
 }
 
@@ -316,8 +316,8 @@ fn resuming() -> Spec {
 
 // 5, P56, P57
 #[test]
-fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
-    let mut stage = Stage::begun(&GEMINI, &resuming());
+fn difference_5_history_is_not_reported_again_and_a_session_is_loaded_once() {
+    let mut stage = Stage::started(&GEMINI, &resuming());
     stage.say(ToAgent::Prompt("hello".into()));
     stage.answer(1, &hello(&json!({"loadSession": true})));
     stage.text("old");
@@ -326,7 +326,7 @@ fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
         2,
         &json!({"modes": {"availableModes": [{"id": "default", "name": "Default"}], "currentModeId": "default"}}),
     );
-    // With Gemini the history goes on after the answer; a round trip shows where it ends.
+    // With Gemini the history continues after the response; a round trip shows where it ends.
     stage.text("older");
     stage.answer(3, &json!({}));
     stage.text("new");
@@ -361,15 +361,15 @@ fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
         1
     );
     assert_eq!(stage.cause(), Some(Cause::Completed));
-    // An agent that can go on without telling the history is asked for that.
-    let mut stage = Stage::begun(&OPENCODE, &resuming());
+    // An agent that can resume without replaying the history is asked to do so.
+    let mut stage = Stage::started(&OPENCODE, &resuming());
     stage.answer(
         1,
         &hello(&json!({"loadSession": true, "sessionCapabilities": {"resume": {}, "fork": {}}})),
     );
     assert_eq!(stage.writes()[1]["method"], "session/resume");
-    // Unless that is only for sessions of the same process, as with OpenClaw's bridge.
-    let mut stage = Stage::begun(&OPENCLAW, &resuming());
+    // Unless that works only for sessions of the same process, as with OpenClaw's bridge.
+    let mut stage = Stage::started(&OPENCLAW, &resuming());
     stage.answer(
         1,
         &hello(&json!({"loadSession": true, "sessionCapabilities": {"resume": {}}})),
@@ -377,7 +377,7 @@ fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
     assert_eq!(stage.writes()[1]["method"], "session/load");
     let mut spec = resuming();
     spec.settings.set(keys::FORK, "true");
-    let mut stage = Stage::begun(&OPENCODE, &spec);
+    let mut stage = Stage::started(&OPENCODE, &spec);
     stage.answer(1, &hello(&json!({"sessionCapabilities": {"fork": {}}})));
     stage.answer(2, &json!({"sessionId": "copy"}));
     assert_eq!(stage.writes()[1]["method"], "session/fork");
@@ -386,11 +386,12 @@ fn difference_5_history_is_not_told_again_and_a_session_is_loaded_once() {
     );
 }
 
-/// Measured with 2026.9.6: the gateway works in a directory of its own, and a prompt only names the session's.
+/// Measured with 2026.9.6: the gateway works in its own directory, and a prompt only mentions the
+/// session's.
 #[test]
-fn an_agent_that_works_elsewhere_is_found_out() {
+fn fixed_workspace_is_reported() {
     let opened = |dialect: &dyn Dialect| {
-        let mut stage = Stage::begun(
+        let mut stage = Stage::started(
             dialect,
             &Spec {
                 dir: Some("/work".into()),
@@ -419,7 +420,8 @@ fn an_agent_that_works_elsewhere_is_found_out() {
     );
 }
 
-// 5, P57: whatever the code, a session that cannot be gone on with is the caller's to mend, and the hint says how.
+// 5, P57: whatever the code, a session that cannot be resumed is the caller's error, and the hint
+// says what to do.
 #[test]
 fn difference_5_unknown_sessions_have_one_cause() {
     for (dialect, code, message) in [
@@ -435,7 +437,7 @@ fn difference_5_unknown_sessions_have_one_cause() {
         ),
         (&GEMINI, -32603, "Internal error"),
     ] {
-        let mut stage = Stage::begun(dialect, &resuming());
+        let mut stage = Stage::started(dialect, &resuming());
         stage.say(ToAgent::Prompt("hello".into()));
         stage.answer(1, &hello(&json!({"loadSession": true})));
         stage.fail(2, code, message);
@@ -450,7 +452,7 @@ fn difference_5_unknown_sessions_have_one_cause() {
             hint.contains("sessionRetention"),
             dialect.name() == "gemini"
         );
-        // It stays so.
+        // The failure is permanent.
         stage.say(ToAgent::Prompt("again".into()));
         assert_eq!(
             stage
@@ -461,27 +463,27 @@ fn difference_5_unknown_sessions_have_one_cause() {
             2
         );
     }
-    let mut stage = Stage::begun(&GEMINI, &resuming());
+    let mut stage = Stage::started(&GEMINI, &resuming());
     stage.say(ToAgent::Prompt("hello".into()));
     stage.answer(1, &hello(&json!({})));
     assert_eq!(
         stage.cause(),
         Some(Cause::BadRequest),
-        "it does not announce that it can"
+        "it does not announce the capability"
     );
 }
 
 // 7
 #[test]
-fn difference_7_strangers_change_nothing() {
+fn difference_7_unknown_messages_change_nothing() {
     let mut stage = Stage::asked(&GEMINI, &Spec::default());
     stage.line("Loaded cached credentials.");
     stage.line("[1,2]");
-    stage.hear(&json!({"jsonrpc": "2.0", "method": "_auth/status_update", "params": {"x": 1}}));
-    stage.hear(&json!({"jsonrpc": "2.0", "method": "brand/new", "params": {"x": 1}}));
+    stage.message(&json!({"jsonrpc": "2.0", "method": "_auth/status_update", "params": {"x": 1}}));
+    stage.message(&json!({"jsonrpc": "2.0", "method": "brand/new", "params": {"x": 1}}));
     stage.update(&json!({"sessionUpdate": "brand_new"}));
-    stage.hear(&json!({"jsonrpc": "2.0", "id": 99, "result": {}}));
-    stage.hear(&json!({"jsonrpc": "2.0", "id": "t", "method": "terminal/create", "params": {}}));
+    stage.message(&json!({"jsonrpc": "2.0", "id": 99, "result": {}}));
+    stage.message(&json!({"jsonrpc": "2.0", "id": "t", "method": "terminal/create", "params": {}}));
     stage.text("Hello");
     end(&mut stage, "end_turn");
     let unknown = "notice unknown_message";
@@ -506,13 +508,13 @@ fn difference_7_strangers_change_nothing() {
 
 // 8
 #[test]
-fn difference_8_another_version_ends_the_turn_with_a_reason() {
+fn difference_8_version_mismatch_ends_the_turn_with_a_reason() {
     for version in [json!(2), json!(0), json!(null), json!("1")] {
-        let mut stage = Stage::begun(&GEMINI, &Spec::default());
+        let mut stage = Stage::started(&GEMINI, &Spec::default());
         stage.say(ToAgent::Prompt("hello".into()));
         stage.answer(1, &json!({"protocolVersion": version}));
         assert_eq!(stage.cause(), Some(Cause::Protocol), "{version}");
-        assert_eq!(stage.writes().len(), 1, "nothing more is asked");
+        assert_eq!(stage.writes().len(), 1, "nothing more is sent");
         stage.say(ToAgent::Change {
             id: 1,
             change: Change::Model("m".into()),
@@ -524,10 +526,10 @@ fn difference_8_another_version_ends_the_turn_with_a_reason() {
     }
 }
 
-// P70: ten thousand chunks that repeat everything are told as what is new. Each is read once and compared once with what was
-// told, so that the work grows with the bytes that come in, and with nothing else.
+// P70: ten thousand chunks that each repeat everything are reported as differences. Each is read
+// once and compared once with the text so far, so the work grows only with the incoming bytes.
 #[test]
-fn chunks_that_repeat_everything_are_told_as_differences() {
+fn cumulative_chunks_are_reported_as_differences() {
     let mut spec = Spec::default();
     spec.settings.set("chunks", "whole");
     let (mut stage, mut whole) = (Stage::asked(custom(), &spec), String::new());
@@ -548,7 +550,7 @@ fn chunks_that_repeat_everything_are_told_as_differences() {
         texts.iter().map(|it| it.text.as_str()).collect::<String>(),
         whole
     );
-    // Another message begins anew.
+    // Another message starts from the beginning.
     let mut stage = Stage::asked(custom(), &spec);
     for text in ["a", "ab", "ab"] {
         stage.text(text);
@@ -569,7 +571,7 @@ fn chunks_that_repeat_everything_are_told_as_differences() {
 }
 
 #[test]
-fn modes_and_models_are_chosen_by_what_is_announced() {
+fn modes_and_models_are_set_as_announced() {
     let opened = json!({"sessionId": "s",
         "modes": {"availableModes": [{"id": "https://x/modes#plan", "name": "Plan"}, {"id": "y", "name": "YOLO"}], "currentModeId": "y"},
         "models": {"availableModels": [{"modelId": "m-1", "name": "One"}], "currentModelId": "m-0"}});
@@ -579,7 +581,7 @@ fn modes_and_models_are_chosen_by_what_is_announced() {
     let asked = |opened: &Value, key: &str, value: &str| {
         let mut spec = Spec::default();
         spec.settings.set(key, value);
-        let mut stage = Stage::begun(custom(), &spec);
+        let mut stage = Stage::started(custom(), &spec);
         stage.say(ToAgent::Prompt("hello".into()));
         stage.answer(1, &hello(&json!({})));
         stage.answer(2, opened);
@@ -611,6 +613,6 @@ fn modes_and_models_are_chosen_by_what_is_announced() {
     );
     assert_eq!(
         asked(&json!({"sessionId": "s"}), mode, "x"),
-        "Leave out permission_mode."
+        "Remove permission_mode."
     );
 }

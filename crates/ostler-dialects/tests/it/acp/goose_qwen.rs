@@ -1,4 +1,4 @@
-//! The differences of goose and qwen, each on its own.
+//! Differences of goose and Qwen Code, each on its own.
 
 use ostler_core::dialect::ToAgent;
 use ostler_core::outcome::Cause;
@@ -13,11 +13,11 @@ use crate::stage::offer;
 const FAILED: &str = "Ran into this error: Authentication error: Authentication failed. Status: 401 Unauthorized. Response: no.\n\nPlease retry if you think this is a transient or recoverable error.";
 
 #[test]
-fn an_error_after_an_answer_is_no_part_of_it() {
+fn error_text_after_a_reply_is_not_part_of_it() {
     let mut stage = Stage::asked(&GOOSE, &Spec::default());
     stage.text("I begin. ");
     stage.text(FAILED);
-    // The counters are those of an earlier turn.
+    // The counters belong to an earlier turn.
     stage.answer(
         3,
         &json!({"stopReason": "end_turn", "usage": {"inputTokens": 118, "outputTokens": 25}}),
@@ -31,7 +31,7 @@ fn an_error_after_an_answer_is_no_part_of_it() {
         over.outcome.message
     );
     assert_eq!(stage.story(), ["Reply I begin. "]);
-    // What only looks like it, or is followed by more, is an answer.
+    // Text that only resembles it, or that is followed by more, is a reply.
     for (text, more) in [
         ("Ran into this error: it is how it begins.", false),
         (FAILED, true),
@@ -48,7 +48,7 @@ fn an_error_after_an_answer_is_no_part_of_it() {
 }
 
 #[test]
-fn a_cancelled_turn_that_ended_well_was_interrupted() {
+fn cancelled_turn_reported_as_success_is_interrupted() {
     for (dialect, interrupted, cause) in [
         (&GOOSE, true, Cause::Interrupted),
         (&GOOSE, false, Cause::Completed),
@@ -65,12 +65,12 @@ fn a_cancelled_turn_that_ended_well_was_interrupted() {
 }
 
 #[test]
-fn names_are_in_the_notes_although_the_question_leaves_them_out() {
+fn tool_names_come_from_meta_if_the_request_omits_them() {
     let mut stage = Stage::asked(&GOOSE, &Spec::default());
-    let notes = json!({"goose": {"toolCall": {"toolName": "shell", "extensionName": "developer"}}});
+    let meta = json!({"goose": {"toolCall": {"toolName": "shell", "extensionName": "developer"}}});
     stage.update(
         &json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "shell · ls",
-        "rawInput": {"command": "ls"}, "_meta": notes}),
+        "rawInput": {"command": "ls"}, "_meta": meta}),
     );
     let call = json!({"toolCallId": "c", "kind": "other", "title": "shell", "rawInput": {"command": "ls"}});
     stage.permission(&call, &usual());
@@ -83,28 +83,28 @@ fn names_are_in_the_notes_although_the_question_leaves_them_out() {
 }
 
 #[test]
-fn what_qwen_makes_of_a_command() {
+fn qwen_command_calls_are_read() {
     let mut stage = Stage::asked(&QWEN, &Spec::default());
-    let notes = json!({"toolName": "run_shell_command"});
+    let meta = json!({"toolName": "run_shell_command"});
     stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "status": "pending", "title": "Shell",
-        "kind": "execute", "rawInput": {}, "_meta": notes}));
+        "kind": "execute", "rawInput": {}, "_meta": meta}));
     let counted = json!({"usage": {"inputTokens": 118, "outputTokens": 25, "totalTokens": 143}});
     stage.update(
         &json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": ""}, "_meta": counted}),
     );
     stage.update(
         &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "in_progress",
-        "title": "Shell: ls", "kind": "execute", "rawInput": {"command": "ls"}, "_meta": notes}),
+        "title": "Shell: ls", "kind": "execute", "rawInput": {"command": "ls"}, "_meta": meta}),
     );
-    stage.hear(
+    stage.message(
         &json!({"jsonrpc": "2.0", "id": 9, "method": "craft/drainMidTurnQueue", "params": {}}),
     );
-    stage.hear(
+    stage.message(
         &json!({"jsonrpc": "2.0", "method": "qwen/notify/session/mode-update", "params": {}}),
     );
     stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
         "content": [{"type": "content", "content": {"type": "text", "text": "Command: ls\nOutput: a"}}],
-        "rawOutput": {"type": "shell_result", "output": "a"}, "_meta": notes}));
+        "rawOutput": {"type": "shell_result", "output": "a"}, "_meta": meta}));
     stage.answer(3, &json!({"stopReason": "end_turn"}));
     assert_eq!(
         stage.story(),
@@ -116,9 +116,9 @@ fn what_qwen_makes_of_a_command() {
     assert_eq!(stage.over().unwrap().usage[0].input, Some(118));
     let refused = stage.writes().into_iter().find(|it| it["id"] == 9).unwrap();
     assert_eq!(refused["error"]["code"], -32601);
-    // The status of the model's service is in the details.
+    // The HTTP status of the model API is in the details.
     let mut stage = Stage::asked(&QWEN, &Spec::default());
-    stage.hear(&json!({"jsonrpc": "2.0", "id": 3, "error": {"code": -32603, "message": "Internal error", "data": {"details": "503 busy"}}}));
+    stage.message(&json!({"jsonrpc": "2.0", "id": 3, "error": {"code": -32603, "message": "Internal error", "data": {"details": "503 busy"}}}));
     let outcome = &stage.over().unwrap().outcome;
     assert_eq!(
         (outcome.cause, outcome.message.as_str()),
@@ -127,12 +127,12 @@ fn what_qwen_makes_of_a_command() {
     assert_eq!(outcome.detail.as_ref().unwrap().http_status, Some(503));
 }
 
-/// Ids come from the model's service. Whoever gets one twice is asked about the second call by what it is.
+/// Call ids come from the model API. A reused id is a new call, which is judged by its own content.
 #[test]
-fn an_id_that_comes_again_is_another_call() {
+fn reused_id_is_another_call() {
     let mut stage = Stage::asked(&GOOSE, &Spec::default());
-    let notes = |tool: &str| json!({"goose": {"toolCall": {"toolName": tool}}});
-    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "tree", "rawInput": {"depth": 1}, "_meta": notes("tree")}));
+    let meta = |tool: &str| json!({"goose": {"toolCall": {"toolName": tool}}});
+    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "tree", "rawInput": {"depth": 1}, "_meta": meta("tree")}));
     stage.update(
         &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}),
     );
@@ -151,7 +151,7 @@ fn an_id_that_comes_again_is_another_call() {
         "{story:?}"
     );
     assert_eq!(story[3], "result c-again-1 denied no");
-    // The name of the question is the one that counts.
+    // The name in the permission request counts.
     let mut stage = Stage::asked(&QWEN, &Spec::default());
     stage.update(
         &json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "_meta": {"toolName": "read_file"}}),
@@ -163,9 +163,10 @@ fn an_id_that_comes_again_is_another_call() {
     assert_eq!(stage.asks()[0].wants.kind, ToolKind::Execute);
 }
 
-/// A title is the model's own words: it makes no tool of the caller's of a call that has a name.
+/// A title is the model's own words: it does not turn a call that has a name into one of the
+/// caller's tools.
 #[test]
-fn a_title_makes_no_tool_of_the_callers() {
+fn title_does_not_identify_a_caller_tool() {
     let add = offer("add", r#"{"type":"object"}"#);
     let spec = Spec {
         tools: vec![add],
@@ -174,12 +175,12 @@ fn a_title_makes_no_tool_of_the_callers() {
     let mut stage = Stage::asked(&QWEN, &spec);
     let call = json!({"toolCallId": "c", "kind": "other", "title": "ostler_add", "rawInput": {"prompt": "do it"}, "_meta": {"toolName": "agent"}});
     stage.permission(&call, &usual());
-    assert_eq!(stage.asks().len(), 1, "somebody is asked");
+    assert_eq!(stage.asks().len(), 1, "permission is requested");
 }
 
-/// A call was denied, and then the service failed: that is what ended the turn.
+/// A call was denied, and then the model API failed: the failure ended the turn.
 #[test]
-fn a_failure_after_a_denied_call_is_a_failure() {
+fn failure_after_a_denied_call_fails_the_turn() {
     let mut stage = Stage::asked(
         &GOOSE,
         &Spec {
@@ -196,15 +197,15 @@ fn a_failure_after_a_denied_call_is_a_failure() {
     stage.answer(3, &json!({"stopReason": "end_turn"}));
     assert_eq!(stage.cause(), Some(Cause::Auth));
     assert!(
-        !stage.story().iter().any(|told| told.starts_with("Reply")),
+        !stage.story().iter().any(|reported| reported.starts_with("Reply")),
         "{:?}",
         stage.story()
     );
 }
 
-/// What a turn cost is known although its tokens are not.
+/// The cost of a turn is known although its tokens are not.
 #[test]
-fn an_interrupted_turn_has_its_cost() {
+fn interrupted_turn_reports_its_cost() {
     let mut stage = Stage::asked(&OPENCODE, &Spec::default());
     stage.update(
         &json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": {"amount": 0.5, "currency": "USD"}}),
@@ -216,20 +217,20 @@ fn an_interrupted_turn_has_its_cost() {
     );
     let over = stage.over().unwrap();
     assert_eq!(over.outcome.cause, Cause::Interrupted);
-    let told: Vec<_> = over
+    let reported: Vec<_> = over
         .usage
         .iter()
         .map(|it| (it.input, it.output, it.cost_usd))
         .collect();
-    assert_eq!(told, [(None, None, Some(0.5))]);
+    assert_eq!(reported, [(None, None, Some(0.5))]);
 }
 
 #[test]
-fn thoughts_that_repeat_themselves_are_told_once() {
+fn cumulative_thoughts_are_reported_once() {
     let mut spec = Spec::default();
     spec.settings.set("chunks", "whole");
-    let mine = acp::custom("mine", vec!["mine".to_owned()]).unwrap();
-    let mut stage = Stage::asked(mine, &spec);
+    let custom = acp::custom("mine", vec!["mine".to_owned()]).unwrap();
+    let mut stage = Stage::asked(custom, &spec);
     for text in ["\nLet", "\nLet me", "\nLet me see"] {
         stage.update(&json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}));
     }

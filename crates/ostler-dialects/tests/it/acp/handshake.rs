@@ -1,4 +1,4 @@
-//! A handshake that fails is told, whether somebody waits for it or not.
+//! A failed handshake is reported, whether or not a turn waits for it.
 
 use ostler_core::dialect::{Exit, ToAgent};
 use ostler_core::outcome::Cause;
@@ -12,35 +12,36 @@ const CODE: &str = "handshake_failed";
 
 type Fails = fn(&mut Stage);
 
-// An editor or a chat begins without a message: what fails then is told at once, and the first turn ends with it.
+// An editor or a chat starts without a message: a failure is reported at once, and ends the first
+// turn.
 #[test]
-fn a_handshake_that_fails_before_a_turn_is_told_and_ends_the_next() {
+fn handshake_failure_before_a_turn_is_reported_and_ends_the_next_turn() {
     let auth: Fails = |stage| {
         stage.answer(1, &hello(&json!({})));
         stage.fail(2, -32000, "Authentication required");
     };
     let version: Fails = |stage| stage.answer(1, &json!({"protocolVersion": 7}));
     for (fails, cause) in [(auth, Cause::Auth), (version, Cause::Protocol)] {
-        let mut stage = Stage::begun(&GEMINI, &Spec::default());
+        let mut stage = Stage::started(&GEMINI, &Spec::default());
         fails(&mut stage);
-        let [told] = stage.notices(CODE)[..] else {
+        let [notice] = stage.notices(CODE)[..] else {
             panic!("{:?}", stage.outs)
         };
-        let told = told.to_owned();
+        let notice = notice.to_owned();
         assert!(
-            stage.over().is_none() && told.starts_with("gemini ") && told.contains(cause.as_str()),
-            "{told}"
+            stage.over().is_none() && notice.starts_with("gemini ") && notice.contains(cause.as_str()),
+            "{notice}"
         );
         stage.say(ToAgent::Prompt("hello".into()));
         let outcome = stage.over().unwrap().outcome.clone();
         assert_eq!(outcome.cause, cause);
         assert!(
-            told.contains(&outcome.message) && told.contains(outcome.hint.as_deref().unwrap()),
-            "{told}"
+            notice.contains(&outcome.message) && notice.contains(outcome.hint.as_deref().unwrap()),
+            "{notice}"
         );
         assert_eq!(stage.notices(CODE).len(), 1);
-        // Where a turn waits for it, its ending says so, and nothing else does.
-        let mut stage = Stage::begun(&GEMINI, &Spec::default());
+        // If a turn waits for it, only the outcome of that turn reports the failure.
+        let mut stage = Stage::started(&GEMINI, &Spec::default());
         stage.say(ToAgent::Prompt("hello".into()));
         fails(&mut stage);
         assert_eq!((stage.cause(), stage.notices(CODE).len()), (Some(cause), 0));
@@ -48,17 +49,17 @@ fn a_handshake_that_fails_before_a_turn_is_told_and_ends_the_next() {
 }
 
 #[test]
-fn an_agent_that_goes_in_the_handshake_is_told() {
+fn exit_during_the_handshake_is_reported() {
     let exit = Exit {
         code: Some(1),
         signal: None,
         stderr: "error: unknown option '--acp'".into(),
     };
-    let mut stage = Stage::begun(&OPENCODE, &Spec::default());
+    let mut stage = Stage::started(&OPENCODE, &Spec::default());
     stage.exit(&exit);
     assert!(stage.notices(CODE)[0].contains("--acp"), "{:?}", stage.outs);
-    // One that was ended, and one that had its session.
-    let mut stage = Stage::begun(&OPENCODE, &Spec::default());
+    // An agent that was terminated, and one that had its session.
+    let mut stage = Stage::started(&OPENCODE, &Spec::default());
     stage.exit(&Exit {
         code: None,
         signal: Some(15),

@@ -1,4 +1,5 @@
-//! Whole conversations with real agents, both directions: what was said then is said again, and all that comes of it is golden.
+//! Recorded conversations with real agents, in both directions: what was sent then is sent again,
+//! and all output is compared with golden files.
 
 use std::path::PathBuf;
 
@@ -21,8 +22,8 @@ fn dialect(name: &str) -> &'static dyn Dialect {
     }
 }
 
-/// What was said then, as the caller would say it.
-fn saying(stage: &Stage, message: &Value, changes: &mut u64) -> Option<ToAgent> {
+/// Returns what the host sent then, as the caller would send it.
+fn recorded_message(stage: &Stage, message: &Value, changes: &mut u64) -> Option<ToAgent> {
     let params = &message["params"];
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let mut change = |change| {
@@ -85,12 +86,12 @@ fn replay(name: &str) -> Stage {
     if name.ends_with("_load") {
         spec.settings.set(keys::RESUME, "the-session");
     }
-    let (mut stage, mut changes) = (Stage::begun(dialect(name), &spec), 0);
+    let (mut stage, mut changes) = (Stage::started(dialect(name), &spec), 0);
     for line in text.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         if row["dir"] == "←" {
-            stage.hear(&row["msg"]);
-        } else if let Some(say) = saying(&stage, &row["msg"], &mut changes) {
+            stage.message(&row["msg"]);
+        } else if let Some(say) = recorded_message(&stage, &row["msg"], &mut changes) {
             stage.say(say);
         }
     }
@@ -173,28 +174,28 @@ fn every_recording_yields_its_events() {
     }
 }
 
-// What is said now is what was said when it was recorded: the requests and the answers, under the same ids.
+// Requests and responses are the same as when they were recorded, with the same ids.
 #[test]
-fn what_is_written_is_what_the_agents_were_told() {
+fn written_messages_match_the_recordings() {
     for name in ["copilot", "gemini"] {
         let text = std::fs::read_to_string(fixtures("acp").join(name).join("wire.jsonl")).unwrap();
         let rows = text
             .lines()
             .map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let told: Vec<Value> = rows
+        let recorded: Vec<Value> = rows
             .filter(|row| row["dir"] == "→")
             .map(|mut row| row["msg"].take())
             .collect();
         let written = replay(name).writes();
-        assert_eq!(written.len(), told.len(), "{name}");
-        for (ours, theirs) in written.iter().zip(&told) {
-            assert_eq!(ours.get("id"), theirs.get("id"), "{name}");
-            // Who the client is, and how a missing file is told, was different.
-            let differs = theirs["method"] == "initialize" || theirs["error"].is_object();
-            let another = theirs["method"] == "session/set_config_option";
+        assert_eq!(written.len(), recorded.len(), "{name}");
+        for (written_message, recorded_message_json) in written.iter().zip(&recorded) {
+            assert_eq!(written_message.get("id"), recorded_message_json.get("id"), "{name}");
+            // The client's name and the error for a missing file were different.
+            let differs = recorded_message_json["method"] == "initialize" || recorded_message_json["error"].is_object();
+            let another = recorded_message_json["method"] == "session/set_config_option";
             assert!(
-                differs || another || ours == theirs,
-                "{name}: {ours} instead of {theirs}"
+                differs || another || written_message == recorded_message_json,
+                "{name}: {written_message} instead of {recorded_message_json}"
             );
         }
     }

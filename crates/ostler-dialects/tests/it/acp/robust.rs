@@ -1,4 +1,5 @@
-//! Whatever an agent says: no panic, no message lost, and the answer to the prompt ends the turn.
+//! Robustness: whatever an agent sends, nothing panics, no message is lost, and the response to the
+//! prompt ends the turn.
 
 use ostler_core::dialect::FromConversation;
 use ostler_core::event::EventKind;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::stage::Stage;
 
-/// Words that the dialect looks for, so that random objects come close to real messages.
+/// Strings that the dialect looks for, so that random objects resemble real messages.
 fn word() -> impl Strategy<Value = String> {
     let words = vec![
         "sessionUpdate",
@@ -96,9 +97,9 @@ fn update() -> impl Strategy<Value = Value> {
         })
 }
 
-/// Every tool call has at most one result, and none comes before its call.
+/// Returns true if every tool call has at most one result, which comes after the call.
 fn calls_are_paired(outs: &[FromConversation]) -> bool {
-    let (mut called, mut settled) = (Vec::new(), Vec::new());
+    let (mut called, mut finished) = (Vec::new(), Vec::new());
     outs.iter().all(|out| match out {
         FromConversation::Event(EventKind::ToolCall(it)) => {
             let new = !called.contains(&it.id);
@@ -106,8 +107,8 @@ fn calls_are_paired(outs: &[FromConversation]) -> bool {
             new
         }
         FromConversation::Event(EventKind::ToolResult(it)) => {
-            let new = called.contains(&it.id) && !settled.contains(&it.id);
-            settled.push(it.id.clone());
+            let new = called.contains(&it.id) && !finished.contains(&it.id);
+            finished.push(it.id.clone());
             new
         }
         _ => true,
@@ -118,12 +119,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn any_updates_are_heard(updates in proptest::collection::vec(update(), 1..8), agent in 0..3_usize) {
-        let mut stage = Stage::asked([&GEMINI as &dyn ostler_core::dialect::Dialect, &OPENCODE, &COPILOT][agent], &Spec::default());
+    fn any_updates_are_handled(
+        updates in proptest::collection::vec(update(), 1..8),
+        agent in 0..3_usize,
+    ) {
+        let agents = [&GEMINI as &dyn ostler_core::dialect::Dialect, &OPENCODE, &COPILOT];
+        let mut stage = Stage::asked(agents[agent], &Spec::default());
         for update in &updates {
             stage.update(update);
             let params = json!({"toolCall": update, "options": update});
-            stage.hear(&json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
+            stage.message(&json!({
+                "jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params
+            }));
         }
         stage.answer(3, &json!({"stopReason": "refusal"}));
         prop_assert_eq!(stage.cause(), Some(Cause::Refused));
@@ -132,12 +139,16 @@ proptest! {
     }
 
     #[test]
-    fn any_lines_are_heard(values in proptest::collection::vec(any_json(), 1..6), noise in ".{0,40}") {
+    fn any_lines_are_handled(
+        values in proptest::collection::vec(any_json(), 1..6),
+        noise in ".{0,40}",
+    ) {
         let mut stage = Stage::asked(&OPENCODE, &Spec::default());
-        values.iter().for_each(|value| stage.hear(value));
+        values.iter().for_each(|value| stage.message(value));
         stage.line(&noise);
         stage.text("the last word");
         stage.answer(3, &json!({"stopReason": "end_turn"}));
-        prop_assert_eq!(stage.over().and_then(|over| over.text.as_deref()), Some("the last word"));
+        let text = stage.over().and_then(|over| over.text.as_deref());
+        prop_assert_eq!(text, Some("the last word"));
     }
 }

@@ -1,4 +1,4 @@
-//! Who decides, files, interrupts, and what is said before a session is there.
+//! Policy, files, interrupts, and requests before the session is open.
 
 use ostler_core::dialect::Dialect;
 use ostler_core::dialect::{Change, Exit, FileAccess, FileError, FromConversation, ToAgent};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::stage::{Stage, hello, usual};
 
 fn file(stage: &mut Stage, method: &str, params: &Value) {
-    stage.hear(&json!({"jsonrpc": "2.0", "id": 9, "method": method, "params": params}));
+    stage.message(&json!({"jsonrpc": "2.0", "id": 9, "method": method, "params": params}));
 }
 
 fn with_fs(policy: bool) -> Spec {
@@ -55,7 +55,7 @@ fn difference_6_files_are_read_and_written_for_the_agent() {
             Ok("text".to_owned()),
             json!({"jsonrpc": "2.0", "id": 9, "result": {"content": "text"}}),
         ),
-        // It understands no error, and would never create a file.
+        // It understands no error and would never create a file.
         (
             gemini,
             missing(),
@@ -111,9 +111,9 @@ fn difference_6_files_are_read_and_written_for_the_agent() {
 }
 
 #[test]
-fn rules_are_asked_about_files_first() {
+fn policy_is_checked_before_file_access() {
     let write = json!({"path": "/w/a", "content": "new"});
-    for (verdict, goes_on) in [
+    for (verdict, proceeds) in [
         (Verdict::Allow, true),
         (Verdict::Undecided, true),
         (Verdict::Deny("no".into()), false),
@@ -129,15 +129,15 @@ fn rules_are_asked_about_files_first() {
         stage.verdict(verdict);
         assert_eq!(
             matches!(stage.outs.last(), Some(FromConversation::File(_))),
-            goes_on
+            proceeds
         );
-        assert_eq!(stage.writes().len(), usize::from(!goes_on));
+        assert_eq!(stage.writes().len(), usize::from(!proceeds));
     }
 }
 
 // P37, P38
 #[test]
-fn an_interrupt_is_passed_on_and_questions_are_cancelled() {
+fn interrupt_is_forwarded_and_cancels_permission_requests() {
     let mut stage = Stage::asked(
         &OPENCODE,
         &Spec {
@@ -161,7 +161,7 @@ fn an_interrupt_is_passed_on_and_questions_are_cancelled() {
             .iter()
             .any(|out| matches!(out, FromConversation::Withdraw(_)))
     );
-    // Asked again although it is to end: the same answer, and nobody is bothered.
+    // Another request during cancellation gets the same response, and no one is asked.
     stage.permission(&call, &usual());
     assert_eq!((stage.writes().len(), stage.asks().len()), (3, 1));
     stage.answer(3, &json!({"stopReason": "cancelled"}));
@@ -170,7 +170,7 @@ fn an_interrupt_is_passed_on_and_questions_are_cancelled() {
         (outcome.cause, outcome.detail.as_ref().unwrap().acknowledged),
         (Cause::Interrupted, Some(true))
     );
-    // An error is an answer, too.
+    // An error is a response too.
     let mut stage = Stage::asked(&OPENCODE, &Spec::default());
     stage.say(ToAgent::Interrupt);
     stage.fail(3, -32603, "aborted");
@@ -179,8 +179,8 @@ fn an_interrupt_is_passed_on_and_questions_are_cancelled() {
 
 // P36, P37
 #[test]
-fn an_interrupt_before_there_is_a_session_calls_the_message_off() {
-    let mut stage = Stage::begun(&COPILOT, &Spec::default());
+fn interrupt_before_the_session_opens_drops_the_prompt() {
+    let mut stage = Stage::started(&COPILOT, &Spec::default());
     stage.say(ToAgent::Prompt("hello".into()));
     stage.say(ToAgent::Interrupt);
     assert_eq!(stage.cause(), Some(Cause::Interrupted));
@@ -196,14 +196,14 @@ fn an_interrupt_before_there_is_a_session_calls_the_message_off() {
     stage.text("Hello");
     stage.answer(3, &json!({"stopReason": "end_turn"}));
     assert_eq!(stage.over().unwrap().text.as_deref(), Some("Hello"));
-    // What comes between turns belongs to none of them.
+    // Updates between turns belong to none of them.
     stage.text("late");
     assert_eq!(stage.story().last().unwrap(), "notice outside_turn");
 }
 
-// P39: updates and silence; nothing here ends the turn, the limit on silence does.
+// P39: neither updates nor silence end the turn here; the silence limit does.
 #[test]
-fn a_prompt_that_is_never_answered_stays_open() {
+fn unanswered_prompt_stays_open() {
     let mut stage = Stage::asked(&OPENCODE, &Spec::default());
     stage.text("Hello");
     stage.update(&json!({"sessionUpdate": "usage_update", "used": 100, "size": 1000}));
@@ -213,8 +213,8 @@ fn a_prompt_that_is_never_answered_stays_open() {
 }
 
 #[test]
-fn thoughts_plans_and_changes() {
-    let mut stage = Stage::begun(&GEMINI, &Spec::default());
+fn thoughts_plans_and_mode_changes_are_handled() {
+    let mut stage = Stage::started(&GEMINI, &Spec::default());
     stage.say(ToAgent::Change {
         id: 4,
         change: Change::PermissionMode("yolo".into()),
@@ -271,7 +271,7 @@ fn thoughts_plans_and_changes() {
 
 // S3-17
 #[test]
-fn what_acp_does_not_have_is_refused_with_what_to_use_instead() {
+fn unsupported_settings_name_an_alternative() {
     let why = |dialect: &dyn Dialect, key: &str, value: &str| {
         let mut spec = Spec::default();
         spec.settings.set(key, value);
@@ -280,7 +280,7 @@ fn what_acp_does_not_have_is_refused_with_what_to_use_instead() {
             .map_or_else(|error| error.to_string(), |_| "ok".into())
     };
     assert!(why(&GEMINI, keys::JSON_SCHEMA, "{}").contains("openai-api"));
-    assert!(why(&GEMINI, keys::SYSTEM_PROMPT, "x").contains("file of instructions"));
+    assert!(why(&GEMINI, keys::SYSTEM_PROMPT, "x").contains("instructions file"));
     assert!(why(&GEMINI, keys::FORK, "true").contains("needs resume"));
     assert!(why(&GEMINI, keys::MCP_CONFIG, "servers.json").contains("not its path"));
     assert!(why(&GEMINI, "modle", "x").contains("did you mean model?"));
@@ -294,7 +294,7 @@ fn what_acp_does_not_have_is_refused_with_what_to_use_instead() {
         format!("{:?}", COPILOT.launch(&spec).unwrap().args),
         r#"[Plain("--acp"), Plain("--model=gpt-5"), Plain("--debug")]"#
     );
-    // opencode asks only when it is told to, and it is told when somebody decides.
+    // opencode asks only if configured to, which it is in attended sessions.
     let env = |spec: &Spec| {
         OPENCODE
             .launch(spec)
@@ -312,9 +312,9 @@ fn what_acp_does_not_have_is_refused_with_what_to_use_instead() {
     );
 }
 
-// With rules, nothing that makes the agent not ask is taken.
+// With a policy, nothing that makes the agent act without asking is accepted.
 #[test]
-fn with_rules_the_agent_has_to_ask() {
+fn policy_rejects_unattended_modes() {
     let with = |policy: bool, mode: Option<&str>, args: &[&str]| {
         let mut spec = Spec {
             policy: policy.then(Policy::default),
@@ -349,9 +349,9 @@ fn with_rules_the_agent_has_to_ask() {
             .launch(&with(true, Some("plan"), &["--debug"]))
             .is_ok()
     );
-    // Nor in a live session, whatever the mode is called.
+    // Nor in a running session, whatever the mode is called.
     for (policy, error) in [(true, true), (false, false)] {
-        let mut stage = Stage::begun(&GEMINI, &with(policy, None, &[]));
+        let mut stage = Stage::started(&GEMINI, &with(policy, None, &[]));
         stage.answer(1, &hello(&json!({})));
         stage.answer(2, &json!({"sessionId": "s", "modes": {"availableModes": [{"id": "m0", "name": "Default"}, {"id": "m1", "name": "YOLO"}], "currentModeId": "m0"}}));
         stage.say(ToAgent::Change {
@@ -361,16 +361,16 @@ fn with_rules_the_agent_has_to_ask() {
         let refused = matches!(stage.outs.last(), Some(FromConversation::Changed { id: 5, error: Some(why) }) if why.contains("does not ask"));
         assert_eq!(refused, error, "{:?}", stage.outs.last());
     }
-    // One that never asks says so, and is not started with a policy.
+    // An agent that never asks declares so, and is not started with a policy.
     assert!(!OPENCLAW.capabilities().ask && GEMINI.capabilities().ask);
 }
 
 #[test]
-fn a_configured_agent_has_a_name_and_a_command() {
+fn configured_agent_needs_a_name_and_a_command() {
     let command = || vec!["my-agent".to_owned(), "--acp".to_owned()];
-    let mine = acp::custom("my-agent_2", command()).unwrap();
-    let launch = mine.launch(&Spec::default()).unwrap();
-    assert_eq!((mine.name(), launch.program), ("my-agent_2", "my-agent"));
+    let custom = acp::custom("my-agent_2", command()).unwrap();
+    let launch = custom.launch(&Spec::default()).unwrap();
+    assert_eq!((custom.name(), launch.program), ("my-agent_2", "my-agent"));
     assert_eq!(format!("{:?}", launch.args), r#"[Plain("--acp")]"#);
     for name in ["", "-x", "My", "a b", "a/b", "\u{e4}"] {
         assert!(acp::custom(name, command()).is_err(), "{name:?}");
@@ -381,22 +381,22 @@ fn a_configured_agent_has_a_name_and_a_command() {
 }
 
 #[test]
-fn an_agent_that_does_not_know_acp_says_so() {
-    let finished = |code, stderr| gone(&GEMINI, code, stderr).map(|outcome| outcome.cause);
+fn agent_without_acp_is_recognized() {
+    let finished = |code, stderr| exit_outcome(&GEMINI, code, stderr).map(|outcome| outcome.cause);
     assert_eq!(
         finished(1, "Unknown argument: acp\n"),
         Some(Cause::BadRequest)
     );
-    assert_eq!(finished(1, "boom"), None, "others say how it died");
+    assert_eq!(finished(1, "boom"), None, "the session driver reports the exit");
     assert_eq!(finished(0, "unknown option"), None);
 }
 
-/// How a turn ends whose agent goes before there is a session.
-fn gone(agent: &Acp, code: i32, stderr: &str) -> Option<Outcome> {
-    let mut talk = agent.converse(&Spec::default());
+/// Returns the outcome of a turn whose agent exits before it opens a session.
+fn exit_outcome(agent: &Acp, code: i32, stderr: &str) -> Option<Outcome> {
+    let mut conversation = agent.converse(&Spec::default());
     let mut out = ostler_core::dialect::Outbox::default();
-    talk.send(ToAgent::Prompt("hello".into()), &mut out);
-    talk.on_exit(
+    conversation.send(ToAgent::Prompt("hello".into()), &mut out);
+    conversation.on_exit(
         &Exit {
             code: Some(code),
             signal: None,
@@ -414,7 +414,7 @@ fn gone(agent: &Acp, code: i32, stderr: &str) -> Option<Outcome> {
 }
 
 #[test]
-fn a_bridge_that_reaches_nobody_says_what_to_start() {
+fn unreachable_gateway_has_a_hint() {
     for (last, cause) in [
         (
             "ACP bridge failed: connect ECONNREFUSED 127.0.0.1:18789",
@@ -426,7 +426,7 @@ fn a_bridge_that_reaches_nobody_says_what_to_start() {
         ),
         ("ACP bridge failed: gateway closed (1008)", Cause::Network),
     ] {
-        let outcome = gone(&OPENCLAW, 1, &format!("(node) a warning\n{last}\n")).unwrap();
+        let outcome = exit_outcome(&OPENCLAW, 1, &format!("(node) a warning\n{last}\n")).unwrap();
         assert_eq!(outcome.cause, cause, "{last}");
         assert!(
             outcome
@@ -434,14 +434,14 @@ fn a_bridge_that_reaches_nobody_says_what_to_start() {
                 .is_some_and(|hint| hint.contains("openclaw gateway run")),
             "{last}"
         );
-        assert_eq!(gone(&GEMINI, 1, last), None, "it is no bridge");
+        assert_eq!(exit_outcome(&GEMINI, 1, last), None, "it has no gateway");
     }
-    assert_eq!(gone(&OPENCLAW, 1, "boom"), None);
+    assert_eq!(exit_outcome(&OPENCLAW, 1, "boom"), None);
 }
 
-/// The adapter takes settings from a variable, and they could decide in the place of those who do.
+/// The adapter reads settings from a variable, and they could override the approver.
 #[test]
-fn settings_of_codex_are_not_inherited_where_somebody_decides() {
+fn codex_settings_are_not_inherited_in_attended_sessions() {
     let never = |spec: &Spec| CODEX_ACP.launch(spec).unwrap().inherits.never;
     let rules = Spec {
         policy: Some(Policy::default()),
@@ -451,11 +451,11 @@ fn settings_of_codex_are_not_inherited_where_somebody_decides() {
         attendance: Attendance::Attended,
         ..Spec::default()
     };
-    for (spec, held_back) in [(&rules, true), (&person, true), (&Spec::default(), false)] {
-        assert_eq!(never(spec).contains(&"CODEX_CONFIG"), held_back);
+    for (spec, withheld) in [(&rules, true), (&person, true), (&Spec::default(), false)] {
+        assert_eq!(never(spec).contains(&"CODEX_CONFIG"), withheld);
         assert!(
             never(spec).contains(&"CODEX_THREAD_ID"),
-            "marks of an enclosing session never are"
+            "marks of an enclosing session are never inherited"
         );
     }
 }

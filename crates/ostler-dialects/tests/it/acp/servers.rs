@@ -1,4 +1,4 @@
-//! Tools of the caller's: the bridge among the servers of the session, and MCP on its other end.
+//! The caller's tools: the bridge among the session's servers, and MCP on its other end.
 
 use ostler_core::dialect::{FromConversation, ToAgent, ToolJob};
 use ostler_core::outcome::Cause;
@@ -22,20 +22,20 @@ fn bound(policy: bool) -> Spec {
     }
 }
 
-/// What was said to bridges: which, and what.
-fn asides(stage: &Stage) -> Vec<(u32, Value)> {
-    let said = stage.outs.iter().filter_map(|out| match out {
+/// Returns the messages written to bridges, with the client each went to.
+fn bridge_writes(stage: &Stage) -> Vec<(u32, Value)> {
+    let writes = stage.outs.iter().filter_map(|out| match out {
         FromConversation::WriteBridge { to, line } => {
             Some((*to, serde_json::from_slice(line).unwrap()))
         }
         _ => None,
     });
-    said.collect()
+    writes.collect()
 }
 
 #[test]
-fn the_bridge_is_among_the_servers_of_the_session() {
-    let mut stage = Stage::begun(&OPENCODE, &bound(false));
+fn bridge_is_one_of_the_session_servers() {
+    let mut stage = Stage::started(&OPENCODE, &bound(false));
     stage.answer(1, &hello(&json!({})));
     let server =
         json!([{"name": "ostler", "command": "/bin/ostler", "args": ["bridge"], "env": []}]);
@@ -43,7 +43,7 @@ fn the_bridge_is_among_the_servers_of_the_session() {
 }
 
 #[test]
-fn servers_over_the_network_only_where_they_are_announced() {
+fn remote_servers_require_the_capability() {
     let mut spec = Spec::default();
     spec.settings.set(
         keys::MCP_CONFIG,
@@ -53,7 +53,7 @@ fn servers_over_the_network_only_where_they_are_announced() {
         (json!({"mcpCapabilities": {"http": true}}), None),
         (json!({}), Some(Cause::BadRequest)),
     ] {
-        let mut stage = Stage::begun(&OPENCODE, &spec);
+        let mut stage = Stage::started(&OPENCODE, &spec);
         stage.say(ToAgent::Prompt("hello".into()));
         stage.answer(1, &hello(&able));
         assert_eq!(stage.cause(), cause, "{able}");
@@ -61,33 +61,33 @@ fn servers_over_the_network_only_where_they_are_announced() {
 }
 
 #[test]
-fn several_bridges_speak_mcp_at_once() {
+fn several_bridges_are_served_at_once() {
     let mut stage = Stage::asked(&OPENCODE, &bound(false));
     let call = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 2}}});
-    stage.aside(
+    stage.bridge_line(
         1,
         &json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}),
     );
-    stage.aside(
+    stage.bridge_line(
         1,
         &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
     );
-    stage.aside(
+    stage.bridge_line(
         2,
         &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
     );
-    stage.aside(1, &call);
-    stage.aside(2, &call);
-    let said = asides(&stage);
-    assert_eq!(said.len(), 2, "a notification has no answer: {said:?}");
+    stage.bridge_line(1, &call);
+    stage.bridge_line(2, &call);
+    let writes = bridge_writes(&stage);
+    assert_eq!(writes.len(), 2, "a notification has no response: {writes:?}");
     assert_eq!(
-        said[1],
+        writes[1],
         (
             2,
             json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "add", "description": "Adds.", "inputSchema": {"type": "object"}}]}})
         )
     );
-    let orders: Vec<_> = stage
+    let jobs: Vec<_> = stage
         .outs
         .iter()
         .filter_map(|out| {
@@ -99,45 +99,44 @@ fn several_bridges_speak_mcp_at_once() {
         })
         .collect();
     assert!(
-        orders.len() == 2 && orders[0].id != orders[1].id && orders[0].input.get() == r#"{"a":2}"#
+        jobs.len() == 2 && jobs[0].id != jobs[1].id && jobs[0].input.get() == r#"{"a":2}"#
     );
     stage.outs.clear();
-    // The same id of two clients: only the one that says so is called off.
-    stage.aside(
+    // Two clients use the same id: only the call of the one that cancels is cancelled.
+    stage.bridge_line(
         1,
         &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}),
     );
     assert_eq!(
         stage.outs,
-        [FromConversation::CancelTool(orders[0].id.clone())]
+        [FromConversation::CancelTool(jobs[0].id.clone())]
     );
-    for order in &orders {
+    for call_request in &jobs {
         stage.say(ToAgent::ToolDone {
-            id: order.id.clone(),
+            id: call_request.id.clone(),
             ok: true,
             output: "5".into(),
         });
     }
     let result = json!({"jsonrpc": "2.0", "id": 5, "result": {"content": [{"type": "text", "text": "5"}], "isError": false}});
-    assert_eq!(asides(&stage), [(2, result)]);
+    assert_eq!(bridge_writes(&stage), [(2, result)]);
 }
 
-// P61: clients give a call up after a minute unless they hear of progress: each report goes to the
-// client that asked for reports, under its token and with a growing number, for as long as the call
-// is open.
+// P61: clients abandon a call after a minute without progress. Each report goes to the client that
+// asked for progress, under its token and with an increasing number, while the call is open.
 #[test]
-fn progress_reaches_the_client_that_wants_it() {
+fn progress_reaches_the_client_that_asked_for_it() {
     let call = |id: u64, meta: &Value| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "add", "arguments": {}, "_meta": meta}});
-    for (token, stated) in [
+    for (token, expects_progress) in [
         (json!(7), true),
         (json!("p-1"), true),
         (json!(null), false),
         (json!([7]), false),
     ] {
         let mut stage = Stage::asked(&OPENCODE, &bound(false));
-        stage.aside(1, &call(5, &json!({})));
-        stage.aside(2, &call(6, &json!({"progressToken": token})));
-        let orders: Vec<String> = stage
+        stage.bridge_line(1, &call(5, &json!({})));
+        stage.bridge_line(2, &call(6, &json!({"progressToken": token})));
+        let jobs: Vec<String> = stage
             .outs
             .iter()
             .filter_map(|out| {
@@ -150,14 +149,14 @@ fn progress_reaches_the_client_that_wants_it() {
             .collect();
         stage.outs.clear();
         for minute in 1..=10 {
-            for id in &orders {
+            for id in &jobs {
                 stage.say(ToAgent::ToolProgress {
                     id: id.clone(),
                     message: format!("minute {minute}"),
                 });
             }
         }
-        let said = asides(&stage);
+        let writes = bridge_writes(&stage);
         let report = |minute: u64| {
             let params = json!({"progressToken": token, "progress": minute, "message": format!("minute {minute}")});
             (
@@ -165,25 +164,25 @@ fn progress_reaches_the_client_that_wants_it() {
                 json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": params}),
             )
         };
-        let expected: Vec<_> = (1..=10).filter(|_| stated).map(report).collect();
-        assert_eq!(said, expected, "{token}");
+        let expected: Vec<_> = (1..=10).filter(|_| expects_progress).map(report).collect();
+        assert_eq!(writes, expected, "{token}");
         stage.say(ToAgent::ToolDone {
-            id: orders[1].clone(),
+            id: jobs[1].clone(),
             ok: true,
             output: "5".into(),
         });
         stage.outs.clear();
         stage.say(ToAgent::ToolProgress {
-            id: orders[1].clone(),
+            id: jobs[1].clone(),
             message: "too late".into(),
         });
-        assert_eq!(asides(&stage), []);
+        assert_eq!(bridge_writes(&stage), []);
     }
 }
 
-// A tool of the caller's needs nobody's leave but that of rules, and has the caller's name.
+// The caller's tools need no permission except from the policy, and keep the caller's names.
 #[test]
-fn bound_tools_are_the_caller_s() {
+fn bound_tools_keep_the_caller_name() {
     let mut stage = Stage::asked(&OPENCODE, &bound(false));
     stage.permission(
         &json!({"toolCallId": "c", "title": "ostler_add", "kind": "other", "rawInput": {}}),
@@ -197,11 +196,11 @@ fn bound_tools_are_the_caller_s() {
     assert_eq!(stage.writes()[0]["result"]["outcome"]["optionId"], "yes");
 }
 
-fn order(id: u64, a: u64) -> Value {
+fn call_request(id: u64, a: u64) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "add", "arguments": {"a": a, "b": 1}}})
 }
 
-fn orders(stage: &Stage) -> Vec<ToolJob> {
+fn jobs(stage: &Stage) -> Vec<ToolJob> {
     stage
         .outs
         .iter()
@@ -215,9 +214,9 @@ fn orders(stage: &Stage) -> Vec<ToolJob> {
         .collect()
 }
 
-// Rules decide where the tool runs, once, whatever the agent asked before.
+// The policy decides when the tool runs, once, whatever the agent asked before.
 #[test]
-fn rules_decide_on_tools_that_come_over_the_bridge() {
+fn policy_decides_on_bridged_tools() {
     let call = json!({"toolCallId": "c", "title": "ostler_add", "kind": "other", "rawInput": {"b": 1, "a": 2}});
     for (verdict, runs) in [
         (Verdict::Undecided, true),
@@ -233,10 +232,10 @@ fn rules_decide_on_tools_that_come_over_the_bridge() {
             ),
             (0, &json!("yes"))
         );
-        stage.aside(1, &order(5, 2));
+        stage.bridge_line(1, &call_request(5, 2));
         assert!(
-            orders(&stage).is_empty(),
-            "not before the rules have spoken"
+            jobs(&stage).is_empty(),
+            "not before the policy's verdict"
         );
         let ask = stage.asks()[0];
         let wants = (
@@ -247,11 +246,11 @@ fn rules_decide_on_tools_that_come_over_the_bridge() {
         );
         assert_eq!(wants, ("add", ToolKind::Other, Otherwise::Agent, Some("c")));
         stage.verdict(verdict);
-        assert_eq!(orders(&stage).len(), usize::from(runs));
+        assert_eq!(jobs(&stage).len(), usize::from(runs));
         if !runs {
             let result = json!({"content": [{"type": "text", "text": "no"}], "isError": true});
             assert_eq!(
-                asides(&stage),
+                bridge_writes(&stage),
                 [(1, json!({"jsonrpc": "2.0", "id": 5, "result": result}))]
             );
             stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}));
@@ -268,7 +267,7 @@ fn rules_decide_on_tools_that_come_over_the_bridge() {
 
 // The title can be the model's own words.
 #[test]
-fn a_title_makes_no_command_a_tool_of_the_caller_s() {
+fn title_does_not_turn_a_command_into_a_caller_tool() {
     for (kind, input) in [
         (json!("execute"), json!({"command": "rm x"})),
         (json!("execute"), json!({})),
@@ -284,12 +283,12 @@ fn a_title_makes_no_command_a_tool_of_the_caller_s() {
     }
 }
 
-// What the question says is what is decided on.
+// The content of the permission request is what is decided on.
 #[test]
-fn a_question_is_about_what_it_says_itself() {
+fn permission_request_overrides_earlier_updates() {
     let mut stage = Stage::asked(&COPILOT, &bound(true));
-    let said = json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "kind": "read", "status": "pending", "rawInput": {"path": "a"}});
-    stage.update(&said);
+    let writes = json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "kind": "read", "status": "pending", "rawInput": {"path": "a"}});
+    stage.update(&writes);
     stage.permission(
         &json!({"toolCallId": "c", "title": "x", "kind": "execute", "rawInput": {"command": "rm x"}}),
         &usual(),
@@ -304,31 +303,31 @@ fn a_question_is_about_what_it_says_itself() {
 
 // A caller that runs its tools itself knows calls by the ids of the events.
 #[test]
-fn an_order_belongs_to_the_call_of_the_events() {
-    let told = |id: &str, a: u64| json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "ostler_add", "kind": "other", "status": "in_progress", "rawInput": {"b": 1, "a": a}});
+fn job_is_matched_to_the_call_in_the_events() {
+    let announced = |id: &str, a: u64| json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "ostler_add", "kind": "other", "status": "in_progress", "rawInput": {"b": 1, "a": a}});
     let over = |id: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed", "content": [{"type": "content", "content": {"type": "text", "text": "3"}}]});
     let mut stage = Stage::asked(&OPENCODE, &bound(false));
     // The same arguments in another order.
-    let line = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": told("c1", 1)}});
+    let line = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": announced("c1", 1)}});
     stage.line(
         &line
             .to_string()
             .replace(r#"{"a":1,"b":1}"#, r#"{"b":1, "a":1}"#),
     );
-    stage.update(&told("c2", 2));
-    stage.aside(1, &order(5, 2));
-    stage.aside(1, &order(6, 1));
-    let calls: Vec<_> = orders(&stage)
+    stage.update(&announced("c2", 2));
+    stage.bridge_line(1, &call_request(5, 2));
+    stage.bridge_line(1, &call_request(6, 1));
+    let calls: Vec<_> = jobs(&stage)
         .into_iter()
         .map(|it| it.call.unwrap())
         .collect();
     assert_eq!(calls, ["c2", "c1"]);
-    // The order comes before the agent's first word: one call all the same.
+    // The job starts before the agent announces the call: it is still one call.
     let mut stage = Stage::asked(&OPENCODE, &bound(false));
-    stage.aside(1, &order(5, 2));
-    let early = orders(&stage)[0].clone();
+    stage.bridge_line(1, &call_request(5, 2));
+    let early = jobs(&stage)[0].clone();
     assert_eq!(early.call.as_ref(), Some(&early.id));
-    stage.update(&told("c", 2));
+    stage.update(&announced("c", 2));
     stage.say(ToAgent::ToolDone {
         id: early.id.clone(),
         ok: true,
@@ -341,9 +340,9 @@ fn an_order_belongs_to_the_call_of_the_events() {
         format!("result {id} ok 3"),
     ];
     assert_eq!(stage.story(), story);
-    // The agent says nothing at all about it.
+    // The agent never reports the call.
     let mut stage = Stage::asked(&OPENCODE, &bound(false));
-    stage.aside(1, &order(5, 2));
+    stage.bridge_line(1, &call_request(5, 2));
     stage.say(ToAgent::ToolDone {
         id: early.id.clone(),
         ok: true,
@@ -353,18 +352,18 @@ fn an_order_belongs_to_the_call_of_the_events() {
     assert_eq!(stage.story(), story);
 }
 
-// A bridge that is gone waits for nothing; its tools are called off, and nobody else's.
+// The tools of a closed bridge are cancelled, and only those.
 #[test]
-fn tools_are_called_off_with_the_bridge_that_wanted_them() {
+fn tools_are_cancelled_with_their_bridge() {
     for policy in [false, true] {
         let mut stage = Stage::asked(&OPENCODE, &bound(policy));
-        stage.aside(1, &order(5, 2));
-        stage.aside(2, &order(5, 3));
-        assert!(stage.owes(1) && stage.owes(2) && !stage.owes(3));
-        let mut ids: Vec<String> = orders(&stage).into_iter().map(|it| it.id).collect();
+        stage.bridge_line(1, &call_request(5, 2));
+        stage.bridge_line(2, &call_request(5, 3));
+        assert!(stage.owes_bridge_reply(1) && stage.owes_bridge_reply(2) && !stage.owes_bridge_reply(3));
+        let mut ids: Vec<String> = jobs(&stage).into_iter().map(|it| it.id).collect();
         ids.extend(stage.asks().iter().map(|ask| ask.id.clone()));
-        stage.gone(1);
-        stage.gone(3);
+        stage.bridge_closed(1);
+        stage.bridge_closed(3);
         let off = |id: &String| {
             if policy {
                 FromConversation::Withdraw(id.clone())
@@ -377,7 +376,7 @@ fn tools_are_called_off_with_the_bridge_that_wanted_them() {
             "{:?}",
             stage.outs
         );
-        assert!(!stage.owes(1) && stage.owes(2));
+        assert!(!stage.owes_bridge_reply(1) && stage.owes_bridge_reply(2));
         for id in &ids {
             stage.say(ToAgent::Verdict {
                 id: id.clone(),
@@ -389,22 +388,22 @@ fn tools_are_called_off_with_the_bridge_that_wanted_them() {
                 output: "3".into(),
             });
         }
-        let said = asides(&stage);
+        let writes = bridge_writes(&stage);
         assert_eq!(
-            said.iter().map(|(to, _)| *to).collect::<Vec<_>>(),
+            writes.iter().map(|(to, _)| *to).collect::<Vec<_>>(),
             [2],
-            "the other one has its answer"
+            "the other one gets its response"
         );
-        assert!(!stage.owes(2));
+        assert!(!stage.owes_bridge_reply(2));
     }
 }
 
 #[test]
-fn tools_are_called_off_with_the_turn() {
+fn tools_are_cancelled_with_the_turn() {
     for (policy, ends) in [(false, true), (false, false), (true, true), (true, false)] {
         let mut stage = Stage::asked(&OPENCODE, &bound(policy));
-        stage.aside(1, &order(5, 2));
-        let id = orders(&stage).first().map(|it| it.id.clone());
+        stage.bridge_line(1, &call_request(5, 2));
+        let id = jobs(&stage).first().map(|it| it.id.clone());
         let id = id.unwrap_or_else(|| stage.asks()[0].id.clone());
         match ends {
             true => stage.answer(3, &json!({"stopReason": "end_turn"})),
@@ -416,12 +415,12 @@ fn tools_are_called_off_with_the_turn() {
             FromConversation::CancelTool(id.clone())
         };
         assert!(stage.outs.contains(&off), "{:?}", stage.outs);
-        let said = asides(&stage);
+        let writes = bridge_writes(&stage);
         assert_eq!(
             (
-                said.len(),
-                &said[0].1["id"],
-                &said[0].1["result"]["isError"]
+                writes.len(),
+                &writes[0].1["id"],
+                &writes[0].1["result"]["isError"]
             ),
             (1, &json!(5), &json!(true))
         );
@@ -434,13 +433,13 @@ fn tools_are_called_off_with_the_turn() {
             id,
             verdict: Verdict::Allow,
         });
-        assert_eq!(asides(&stage).len(), 1, "nobody waits");
+        assert_eq!(bridge_writes(&stage).len(), 1, "the call is no longer pending");
     }
 }
 
 #[test]
-fn an_answer_may_have_our_number_as_text() {
+fn response_id_may_be_a_string() {
     let mut stage = Stage::asked(&OPENCODE, &Spec::default());
-    stage.hear(&json!({"jsonrpc": "2.0", "id": "3", "result": {"stopReason": "end_turn"}}));
+    stage.message(&json!({"jsonrpc": "2.0", "id": "3", "result": {"stopReason": "end_turn"}}));
     assert_eq!(stage.cause(), Some(Cause::Completed));
 }

@@ -1,4 +1,4 @@
-//! A conversation with an agent that speaks ACP, driven message by message.
+//! A conversation with an ACP agent, driven message by message.
 
 use ostler_core::dialect::{
     Conversation, Dialect, Exit, FromConversation, Outbox, ToAgent, TurnResult,
@@ -9,26 +9,26 @@ use ostler_core::permission::{PermissionRequest, Verdict};
 use ostler_core::spec::Spec;
 use serde_json::{Value, json};
 
-/// A conversation that keeps what it wanted.
+/// A conversation that records its output.
 pub(super) struct Stage {
-    talk: Box<dyn Conversation>,
+    conversation: Box<dyn Conversation>,
     pub(super) outs: Vec<FromConversation>,
 }
 
 impl Stage {
-    /// Begun, with nothing heard.
-    pub(super) fn begun(dialect: &dyn Dialect, spec: &Spec) -> Self {
+    /// Starts a conversation that has received nothing yet.
+    pub(super) fn started(dialect: &dyn Dialect, spec: &Spec) -> Self {
         let mut stage = Self {
-            talk: dialect.converse(spec),
+            conversation: dialect.converse(spec),
             outs: Vec::new(),
         };
-        stage.act(|talk, out| talk.on_start(out));
+        stage.act(|conversation, out| conversation.on_start(out));
         stage
     }
 
-    /// With a session, `s`, and a turn under way: request 3.
+    /// Starts a conversation with the session `s` and a turn in progress, which is request 3.
     pub(super) fn asked(dialect: &dyn Dialect, spec: &Spec) -> Self {
-        let mut stage = Self::begun(dialect, spec);
+        let mut stage = Self::started(dialect, spec);
         stage.say(ToAgent::Prompt("hello".into()));
         stage.answer(1, &hello(&json!({})));
         stage.answer(2, &json!({"sessionId": "s"}));
@@ -38,35 +38,35 @@ impl Stage {
 
     fn act(&mut self, act: impl FnOnce(&mut dyn Conversation, &mut Outbox)) {
         let mut out = Outbox::default();
-        act(&mut *self.talk, &mut out);
+        act(&mut *self.conversation, &mut out);
         self.outs.extend(out.drain());
     }
 
     pub(super) fn say(&mut self, say: ToAgent) {
-        self.act(|talk, out| talk.send(say, out));
+        self.act(|conversation, out| conversation.send(say, out));
     }
 
     pub(super) fn line(&mut self, line: &str) {
-        self.act(|talk, out| talk.on_line(line, out));
+        self.act(|conversation, out| conversation.on_line(line, out));
     }
 
-    pub(super) fn aside(&mut self, from: u32, message: &Value) {
-        self.act(|talk, out| talk.on_bridge_line(from, &message.to_string(), out));
+    pub(super) fn bridge_line(&mut self, from: u32, message: &Value) {
+        self.act(|conversation, out| conversation.on_bridge_line(from, &message.to_string(), out));
     }
 
-    pub(super) fn owes(&self, bridge: u32) -> bool {
-        self.talk.owes_bridge_reply(bridge)
+    pub(super) fn owes_bridge_reply(&self, bridge: u32) -> bool {
+        self.conversation.owes_bridge_reply(bridge)
     }
 
-    pub(super) fn gone(&mut self, bridge: u32) {
-        self.act(|talk, out| talk.on_bridge_closed(bridge, out));
+    pub(super) fn bridge_closed(&mut self, bridge: u32) {
+        self.act(|conversation, out| conversation.on_bridge_closed(bridge, out));
     }
 
     pub(super) fn exit(&mut self, exit: &Exit) {
-        self.act(|talk, out| talk.on_exit(exit, out));
+        self.act(|conversation, out| conversation.on_exit(exit, out));
     }
 
-    /// The notices of this code.
+    /// Returns the notices with this code.
     pub(super) fn notices(&self, code: &str) -> Vec<&str> {
         let notices = self.outs.iter().filter_map(|out| match out {
             FromConversation::Event(EventKind::Notice(notice)) if notice.code == code => {
@@ -77,22 +77,22 @@ impl Stage {
         notices.collect()
     }
 
-    pub(super) fn hear(&mut self, message: &Value) {
+    pub(super) fn message(&mut self, message: &Value) {
         self.line(&message.to_string());
     }
 
     pub(super) fn answer(&mut self, id: u64, result: &Value) {
-        self.hear(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+        self.message(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
     }
 
     pub(super) fn fail(&mut self, id: u64, code: i64, message: &str) {
-        self.hear(
+        self.message(
             &json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}),
         );
     }
 
     pub(super) fn update(&mut self, update: &Value) {
-        self.hear(
+        self.message(
             &json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}}),
         );
     }
@@ -101,10 +101,10 @@ impl Stage {
         self.update(&json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}));
     }
 
-    /// Asks under the id 7.
+    /// Sends a permission request with the id 7.
     pub(super) fn permission(&mut self, call: &Value, options: &Value) {
         let params = json!({"sessionId": "s", "toolCall": call, "options": options});
-        self.hear(&json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
+        self.message(&json!({"jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params}));
     }
 
     pub(super) fn verdict(&mut self, verdict: Verdict) {
@@ -125,7 +125,7 @@ impl Stage {
             .collect()
     }
 
-    /// What was written, as JSON.
+    /// Returns the messages written to the agent, as JSON.
     pub(super) fn writes(&self) -> Vec<Value> {
         let written = self.outs.iter().filter_map(|out| {
             if let FromConversation::Write(bytes) = out {
@@ -139,7 +139,7 @@ impl Stage {
             .collect()
     }
 
-    /// The events in short.
+    /// Returns a summary of the events.
     pub(super) fn story(&self) -> Vec<String> {
         let events = self.outs.iter().filter_map(|out| {
             if let FromConversation::Event(kind) = out {
@@ -184,12 +184,12 @@ impl Stage {
     }
 }
 
-/// An answer to `initialize`.
+/// Returns a response to `initialize`.
 pub(super) fn hello(capabilities: &Value) -> Value {
     json!({"protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": {"name": "x", "version": "1.2.3"}})
 }
 
-/// The answers that most agents offer.
+/// Returns the options that most agents offer.
 pub(super) fn usual() -> Value {
     json!([
         {"optionId": "always", "kind": "allow_always", "name": "Always"},

@@ -32,7 +32,12 @@ impl From<std::io::Error> for Stop {
 /// Plays the script to its end, or to the verb that ends it.
 pub(crate) fn play(verbs: &[Verb], args: &[String]) -> ExitCode {
     let stdin = BufReader::new(std::io::stdin());
-    let mut player = Player { stdin, read: Vec::new(), lines: Lines::new(args), args };
+    let mut player = Player {
+        stdin,
+        read: Vec::new(),
+        lines: Lines::new(args),
+        args,
+    };
     match player.play(verbs) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Stop::Exit(code)) => ExitCode::from(code),
@@ -56,7 +61,10 @@ impl Player<'_> {
     fn play(&mut self, verbs: &[Verb]) -> Result<(), Stop> {
         for verb in verbs {
             match verb {
-                Verb::Loop { times: Some(times), body } => {
+                Verb::Loop {
+                    times: Some(times),
+                    body,
+                } => {
                     for _ in 0..*times {
                         self.play(body)?;
                     }
@@ -105,7 +113,14 @@ impl Player<'_> {
                 std::fs::write(path, "written after EOF\n")?;
             }
             Verb::Dump { kind, path } => {
-                dump::write(*kind, path, &dump::Facts { args: self.args, stdin: &self.read })?;
+                dump::write(
+                    *kind,
+                    path,
+                    &dump::Facts {
+                        args: self.args,
+                        stdin: &self.read,
+                    },
+                )?;
             }
             verb => self.speak(verb)?,
         }
@@ -119,7 +134,11 @@ impl Player<'_> {
             Verb::PrintNoNewline(text) => write_out(self.filled(text))?,
             Verb::Bytes(bytes) => write_out(bytes)?,
             Verb::File(path) => write_out(std::fs::read(path)?)?,
-            Verb::Chunks { size, delay_ms, text } => {
+            Verb::Chunks {
+                size,
+                delay_ms,
+                text,
+            } => {
                 let line = format!("{}\n", self.filled(text));
                 for piece in line.as_bytes().chunks((*size).max(1)) {
                     write_out(piece)?;
@@ -155,7 +174,9 @@ impl Player<'_> {
             Verb::ToolUse { id, name, input } => self.lines.tool_use(id, name, input),
             Verb::ToolResult { id, text } => self.lines.tool_result(id, &self.filled(text)),
             Verb::Result(text) => self.lines.result(&self.filled(text)),
-            Verb::ResultError { subtype, text } => self.lines.result_error(subtype, &self.filled(text)),
+            Verb::ResultError { subtype, text } => {
+                self.lines.result_error(subtype, &self.filled(text))
+            }
             Verb::TaskStarted(id) => self.lines.task_started(id),
             Verb::TaskDone(id) => self.lines.task_done(id),
             Verb::ControlRequest { id, tool, input } => self.lines.can_use_tool(id, tool, input),
@@ -196,7 +217,9 @@ impl Player<'_> {
             if message["type"] == "user" {
                 return Ok(());
             }
-            if let (Some("control_request"), Some(id)) = (message["type"].as_str(), message["request_id"].as_str()) {
+            if let (Some("control_request"), Some(id)) =
+                (message["type"].as_str(), message["request_id"].as_str())
+            {
                 write_out(control_success(id, &json!({})))?;
             }
         }
@@ -208,7 +231,10 @@ impl Player<'_> {
             let message = self.read_message()?;
             let found = message["request"]["subtype"].as_str().unwrap_or_default();
             if message["type"] == "control_request" && (subtype.is_empty() || found == subtype) {
-                return Ok(message["request_id"].as_str().unwrap_or_default().to_owned());
+                return Ok(message["request_id"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned());
             }
         }
     }

@@ -23,31 +23,64 @@ pub(crate) enum Verb {
     Bytes(Vec<u8>),
     File(PathBuf),
     WaitFile(PathBuf),
-    Chunks { size: usize, delay_ms: u64, text: String },
+    Chunks {
+        size: usize,
+        delay_ms: u64,
+        text: String,
+    },
     Init,
     Text(String),
     Thinking(String),
     Delta(String),
-    ToolUse { id: String, name: String, input: Value },
-    ToolResult { id: String, text: String },
+    ToolUse {
+        id: String,
+        name: String,
+        input: Value,
+    },
+    ToolResult {
+        id: String,
+        text: String,
+    },
     Result(String),
-    ResultError { subtype: String, text: String },
+    ResultError {
+        subtype: String,
+        text: String,
+    },
     TaskStarted(String),
     TaskDone(String),
-    ControlRequest { id: String, tool: String, input: Value },
+    ControlRequest {
+        id: String,
+        tool: String,
+        input: Value,
+    },
     Stderr(String),
     StderrFlood(usize),
-    Flood { total: usize, line: usize },
+    Flood {
+        total: usize,
+        line: usize,
+    },
     LongLine(usize),
     Sleep(u64),
     Hang,
-    Spawn { kind: Offspring, pid_file: Option<PathBuf> },
+    Spawn {
+        kind: Offspring,
+        pid_file: Option<PathBuf>,
+    },
     IgnoreSigterm,
     Exit(u8),
     DieBy(i32),
-    WriteFileAfterEof { delay_ms: u64, path: PathBuf },
-    Dump { kind: Dump, path: PathBuf },
-    Loop { times: Option<usize>, body: Vec<Verb> },
+    WriteFileAfterEof {
+        delay_ms: u64,
+        path: PathBuf,
+    },
+    Dump {
+        kind: Dump,
+        path: PathBuf,
+    },
+    Loop {
+        times: Option<usize>,
+        body: Vec<Verb>,
+    },
 }
 
 /// What kind of process is left running.
@@ -117,17 +150,27 @@ fn parse_verb(verb: &str, mut words: Words<'_>) -> Result<Verb, String> {
         "bytes" => Verb::Bytes(words.hex()?),
         "file" => Verb::File(words.path()?),
         "wait-file" => Verb::WaitFile(words.path()?),
-        "chunks" => Verb::Chunks { size: words.number()?, delay_ms: words.number()?, text: words.rest() },
+        "chunks" => Verb::Chunks {
+            size: words.number()?,
+            delay_ms: words.number()?,
+            text: words.rest(),
+        },
         "stderr" => Verb::Stderr(words.text()),
         "stderr-flood" => Verb::StderrFlood(words.number()?),
-        "flood" => Verb::Flood { total: words.number()?, line: words.number()? },
+        "flood" => Verb::Flood {
+            total: words.number()?,
+            line: words.number()?,
+        },
         "long-line" => Verb::LongLine(words.number()?),
         "sleep" => Verb::Sleep(words.number()?),
         "hang" => Verb::Hang,
         "ignore-sigterm" => Verb::IgnoreSigterm,
         "exit" => Verb::Exit(words.number()?),
         "die-by" => Verb::DieBy(words.number()?),
-        "write-file-after-eof" => Verb::WriteFileAfterEof { delay_ms: words.number()?, path: words.path()? },
+        "write-file-after-eof" => Verb::WriteFileAfterEof {
+            delay_ms: words.number()?,
+            path: words.path()?,
+        },
         _ => return parse_line_verb(verb, words),
     })
 }
@@ -139,20 +182,37 @@ fn parse_line_verb(verb: &str, mut words: Words<'_>) -> Result<Verb, String> {
         "text" => Verb::Text(words.text()),
         "thinking" => Verb::Thinking(words.text()),
         "delta" => Verb::Delta(words.text()),
-        "tool-use" => Verb::ToolUse { id: words.owned()?, name: words.owned()?, input: words.json()? },
-        "tool-result" => Verb::ToolResult { id: words.owned()?, text: words.text() },
+        "tool-use" => Verb::ToolUse {
+            id: words.owned()?,
+            name: words.owned()?,
+            input: words.json()?,
+        },
+        "tool-result" => Verb::ToolResult {
+            id: words.owned()?,
+            text: words.text(),
+        },
         "result" => Verb::Result(words.text()),
-        "result-error" => Verb::ResultError { subtype: words.owned()?, text: words.text() },
+        "result-error" => Verb::ResultError {
+            subtype: words.owned()?,
+            text: words.text(),
+        },
         "task-started" => Verb::TaskStarted(words.owned()?),
         "task-done" => Verb::TaskDone(words.owned()?),
-        "control-request" => Verb::ControlRequest { id: words.owned()?, tool: words.owned()?, input: words.json()? },
+        "control-request" => Verb::ControlRequest {
+            id: words.owned()?,
+            tool: words.owned()?,
+            input: words.json()?,
+        },
         _ => return parse_process_verb(verb, words),
     })
 }
 
 // The verbs that start a process or write a file about this one.
 fn parse_process_verb(verb: &str, mut words: Words<'_>) -> Result<Verb, String> {
-    let spawn = |kind, words: &mut Words<'_>| Verb::Spawn { kind, pid_file: words.path().ok() };
+    let spawn = |kind, words: &mut Words<'_>| Verb::Spawn {
+        kind,
+        pid_file: words.path().ok(),
+    };
     let kind = match verb {
         "spawn-child" => return Ok(spawn(Offspring::Child, &mut words)),
         "spawn-setsid" => return Ok(spawn(Offspring::Setsid, &mut words)),
@@ -166,7 +226,10 @@ fn parse_process_verb(verb: &str, mut words: Words<'_>) -> Result<Verb, String> 
         "pid-file" => Dump::Pid,
         _ => return Err("unknown verb".to_owned()),
     };
-    Ok(Verb::Dump { kind, path: words.path()? })
+    Ok(Verb::Dump {
+        kind,
+        path: words.path()?,
+    })
 }
 
 /// The rest of a line, taken word by word.
@@ -178,7 +241,11 @@ impl<'a> Words<'a> {
     fn word(&mut self) -> Result<&'a str, String> {
         let (word, rest) = self.rest.split_once(' ').unwrap_or((self.rest, ""));
         self.rest = rest;
-        if word.is_empty() { Err("an argument is missing".to_owned()) } else { Ok(word) }
+        if word.is_empty() {
+            Err("an argument is missing".to_owned())
+        } else {
+            Ok(word)
+        }
     }
 
     fn owned(&mut self) -> Result<String, String> {
@@ -187,11 +254,16 @@ impl<'a> Words<'a> {
 
     fn number<T: std::str::FromStr>(&mut self) -> Result<T, String> {
         let word = self.word()?;
-        word.parse().map_err(|_| format!("{word} is no number of the right size"))
+        word.parse()
+            .map_err(|_| format!("{word} is no number of the right size"))
     }
 
     fn times(&mut self) -> Result<Option<usize>, String> {
-        if self.rest.trim() == "forever" { Ok(None) } else { self.number().map(Some) }
+        if self.rest.trim() == "forever" {
+            Ok(None)
+        } else {
+            self.number().map(Some)
+        }
     }
 
     fn rest(&mut self) -> String {
@@ -218,7 +290,11 @@ impl<'a> Words<'a> {
     // A path runs to the end of the line: it may contain spaces.
     fn path(&mut self) -> Result<PathBuf, String> {
         let path = self.rest();
-        if path.is_empty() { Err("a path is missing".to_owned()) } else { Ok(path.into()) }
+        if path.is_empty() {
+            Err("a path is missing".to_owned())
+        } else {
+            Ok(path.into())
+        }
     }
 
     fn json(&mut self) -> Result<Value, String> {
@@ -229,6 +305,8 @@ impl<'a> Words<'a> {
         let digits: Vec<char> = self.rest.chars().filter(|c| !c.is_whitespace()).collect();
         let byte = |pair: &[char]| u8::from_str_radix(&pair.iter().collect::<String>(), 16).ok();
         let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
-        bytes.filter(|_| digits.len().is_multiple_of(2)).ok_or_else(|| "no hex bytes".to_owned())
+        bytes
+            .filter(|_| digits.len().is_multiple_of(2))
+            .ok_or_else(|| "no hex bytes".to_owned())
     }
 }

@@ -13,28 +13,64 @@ fn busy() -> Answer {
 }
 
 fn retries(seen: &Seen) -> usize {
-    seen.all("notice").iter().filter(|notice| notice["code"] == seen.subject.words.retry).count()
+    seen.all("notice")
+        .iter()
+        .filter(|notice| notice["code"] == seen.subject.words.retry)
+        .count()
 }
 
 /// The server fails once: the call is made again, with a word about it, and nothing is told twice.
 pub fn tried_again_and_told_once(driver: &dyn Driver) {
-    let place = answers(driver, [busy(), busy(), Answer::thinking("Hm.").and_text("One two.").deltas(2)]);
+    let place = answers(
+        driver,
+        [
+            busy(),
+            busy(),
+            Answer::thinking("Hm.").and_text("One two.").deltas(2),
+        ],
+    );
     let seen = completes(driver, &place, &Task::new("PROMPT"));
     seen.used(1..=1);
     assert_eq!((retries(&seen), seen.answer()), (2, "One two."));
-    let texts: Vec<&str> = seen.all("text").iter().filter_map(|text| text["text"].as_str()).collect();
+    let texts: Vec<&str> = seen
+        .all("text")
+        .iter()
+        .filter_map(|text| text["text"].as_str())
+        .collect();
     assert_eq!(texts, ["Hm.", "One ", "two."]);
     let notices = seen.all("notice");
-    let notice = notices.iter().find(|notice| notice["code"] == seen.subject.words.retry).expect("a notice");
+    let notice = notices
+        .iter()
+        .find(|notice| notice["code"] == seen.subject.words.retry)
+        .expect("a notice");
     assert_eq!(notice["level"], "warning");
-    assert!(notice["message"].as_str().is_some_and(|words| words.contains("busy")), "{notice}");
-    let bodies: Vec<Value> = place.server.requests().into_iter().map(|request| request.body).collect();
-    assert!(bodies[0] == bodies[1] && bodies[1] == bodies[2], "the same call");
+    assert!(
+        notice["message"]
+            .as_str()
+            .is_some_and(|words| words.contains("busy")),
+        "{notice}"
+    );
+    let bodies: Vec<Value> = place
+        .server
+        .requests()
+        .into_iter()
+        .map(|request| request.body)
+        .collect();
+    assert!(
+        bodies[0] == bodies[1] && bodies[1] == bodies[2],
+        "the same call"
+    );
 }
 
 /// The connection is cut before the first word: nothing was told, so it can be tried again.
 pub fn cut_before_the_first_word(driver: &dyn Driver) {
-    let place = answers(driver, [Answer::text("never").cut_at_once(), Answer::text("At last.")]);
+    let place = answers(
+        driver,
+        [
+            Answer::text("never").cut_at_once(),
+            Answer::text("At last."),
+        ],
+    );
     let seen = completes(driver, &place, &Task::new("PROMPT"));
     assert_eq!((retries(&seen), seen.answer()), (1, "At last."));
     seen.used(2..=2);
@@ -46,16 +82,26 @@ pub fn not_after_a_word(driver: &dyn Driver) {
     let place = answers(driver, [cut, Answer::text("At last.")]);
     let seen = run(driver, &place, &Task::new("PROMPT"));
     seen.ended_with("network", 1);
-    assert_eq!((retries(&seen), place.server.requests().len(), seen.answer()), (0, 1, "never"));
+    assert_eq!(
+        (retries(&seen), place.server.requests().len(), seen.answer()),
+        (0, 1, "never")
+    );
 }
 
 /// As often as the setting says.
 pub fn as_often_as_allowed(driver: &dyn Driver) {
     for allowed in [0_usize, 2] {
         let place = only(driver, busy());
-        let seen = run(driver, &place, &Task::new("PROMPT").set("retries", allowed.to_string()));
+        let seen = run(
+            driver,
+            &place,
+            &Task::new("PROMPT").set("retries", allowed.to_string()),
+        );
         seen.ended_with("overloaded", 5);
-        assert_eq!((retries(&seen), place.server.requests().len()), (allowed, allowed + 1));
+        assert_eq!(
+            (retries(&seen), place.server.requests().len()),
+            (allowed, allowed + 1)
+        );
     }
 }
 
@@ -65,13 +111,18 @@ pub fn when_the_server_says(driver: &dyn Driver) {
     let place = answers(driver, [wait, Answer::text("At last.")]);
     let began = Instant::now();
     let seen = completes(driver, &place, &Task::new("PROMPT"));
-    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    assert!(
+        began.elapsed() >= Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
     assert_eq!(retries(&seen), 1);
 }
 
 /// An empty account does not fill up by waiting.
 pub fn not_without_quota(driver: &dyn Driver) {
-    let empty = Answer::error(429, "insufficient_quota", "You have no credit.").code("insufficient_quota");
+    let empty =
+        Answer::error(429, "insufficient_quota", "You have no credit.").code("insufficient_quota");
     let place = only(driver, empty);
     let seen = run(driver, &place, &Task::new("PROMPT"));
     seen.ended_with("rate_limit", 5);
@@ -86,21 +137,44 @@ pub fn reset_headers(driver: &dyn Driver) {
         ("x-ratelimit-reset-requests", "1m30s"),
         ("retry-after-ms", "90000"),
     ] {
-        let place = only(driver, Answer::error(429, "requests", "slow down").header(name, value));
+        let place = only(
+            driver,
+            Answer::error(429, "requests", "slow down").header(name, value),
+        );
         let seen = run(driver, &place, &Task::new("PROMPT").set("retries", "0"));
         seen.ended_with("rate_limit", 5);
         let resets_at = &seen.outcome()["detail"]["resets_at"];
-        let is_a_time = |time: &str| time.len() >= 20 && time.as_bytes()[10] == b'T' && time.ends_with('Z');
-        assert!(resets_at.as_str().is_some_and(is_a_time), "{name}: {:#}", seen.outcome());
+        let is_a_time =
+            |time: &str| time.len() >= 20 && time.as_bytes()[10] == b'T' && time.ends_with('Z');
+        assert!(
+            resets_at.as_str().is_some_and(is_a_time),
+            "{name}: {:#}",
+            seen.outcome()
+        );
     }
 }
 
 /// A wait that is longer than the turn may take is ended by the turn's limit, or not begun.
 pub fn not_beyond_the_time_limit(driver: &dyn Driver) {
-    let place = only(driver, Answer::error(429, "requests", "slow down").header("retry-after", "3600"));
+    let place = only(
+        driver,
+        Answer::error(429, "requests", "slow down").header("retry-after", "3600"),
+    );
     let began = Instant::now();
-    let seen = run(driver, &place, &Task::new("PROMPT").wall(Duration::from_secs(2)));
-    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
+    let seen = run(
+        driver,
+        &place,
+        &Task::new("PROMPT").wall(Duration::from_secs(2)),
+    );
+    assert!(
+        began.elapsed() < Duration::from_secs(120),
+        "{:?}",
+        began.elapsed()
+    );
     let cause = seen.outcome()["cause"].as_str().unwrap_or_default();
-    assert!(["rate_limit", "wall_limit"].contains(&cause), "{:#}", seen.outcome());
+    assert!(
+        ["rate_limit", "wall_limit"].contains(&cause),
+        "{:#}",
+        seen.outcome()
+    );
 }

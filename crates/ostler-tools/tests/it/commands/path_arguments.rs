@@ -242,7 +242,9 @@ fn programs_in_the_workspace_are_not_found_by_name() {
         &["outside"],
         &["bin/../work"],
     ] {
-        let error = scene.check_with_path(&path(dirs), "git", &["status"]).unwrap_err();
+        let error = scene
+            .check_with_path(&path(dirs), "git", &["status"])
+            .unwrap_err();
         assert_eq!(
             error.code.as_str(),
             "denied_by_policy",

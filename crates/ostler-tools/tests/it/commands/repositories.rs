@@ -84,7 +84,9 @@ impl Attack {
             let dir = self.work.join(directory);
             let git_commands = "git status; git log -1; git add -A; git stash list; git checkout -q -b \"b$$\"; git commit -q --allow-empty -m x; true";
             if dir.is_dir() {
-                self.sh(&format!("cd {directory} && ({git_commands}) >/dev/null 2>&1; true"));
+                self.sh(&format!(
+                    "cd {directory} && ({git_commands}) >/dev/null 2>&1; true"
+                ));
             }
             assert!(
                 !self.all.join("it-ran").exists(),
@@ -159,10 +161,7 @@ fn regular_new_repository_is_unchanged() {
         "git",
         "git -C dep commit -q --allow-empty -m y && git commit -q --allow-empty -m z",
     );
-    assert_eq!(
-        restored, [""; 0],
-        "git works in existing repositories"
-    );
+    assert_eq!(restored, [""; 0], "git works in existing repositories");
 }
 
 #[test]
@@ -197,7 +196,10 @@ fn settings_and_hooks_of_nested_repository_are_restored() {
         ),
     ] {
         let restored = attack.command("just", line);
-        assert!(restored.contains(&expected.to_owned()), "{line}: {restored:?}");
+        assert!(
+            restored.contains(&expected.to_owned()),
+            "{line}: {restored:?}"
+        );
         attack.assert_harmless(&["a/b", "store.git"]);
     }
 }
@@ -234,7 +236,10 @@ fn a_git_file_or_link_planted_below_is_removed() {
         ),
     ] {
         let restored = attack.command("just", line);
-        assert!(restored.contains(&expected.to_owned()), "{line}: {restored:?}");
+        assert!(
+            restored.contains(&expected.to_owned()),
+            "{line}: {restored:?}"
+        );
         attack.assert_harmless(&["tree"]);
     }
 }
@@ -288,7 +293,10 @@ fn files_referenced_by_settings_are_restored() {
     ] {
         for name in ["just", "git"] {
             let restored = attack.command(name, line);
-            assert!(restored.contains(&expected.to_owned()), "{line}: {restored:?}");
+            assert!(
+                restored.contains(&expected.to_owned()),
+                "{line}: {restored:?}"
+            );
         }
         attack.sh("rm -rf .other");
         attack.assert_harmless(&[]);
@@ -323,9 +331,13 @@ fn a_repository_cannot_be_hidden_from_the_scan() {
          for i in $(seq 300); do mkdir a-name-of-20-letters; cd a-name-of-20-letters; done; \
          unset PWD; git init -q --bare . ; mkdir -p hooks objects refs; echo 'ref: refs/heads/x' > HEAD; cp $EVIL hooks/post-checkout; true",
     );
-    assert!(restored.contains(&"hidden/.git/config".to_owned()), "{restored:?}");
     assert!(
-        restored.iter()
+        restored.contains(&"hidden/.git/config".to_owned()),
+        "{restored:?}"
+    );
+    assert!(
+        restored
+            .iter()
             .any(|path| path.starts_with("deep/") && path.ends_with("hooks")),
         "{restored:?}"
     );

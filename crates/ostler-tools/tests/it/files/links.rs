@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use serde_json::json;
 
-use super::rig::{CANARY, Rig, assert_same, every_call, picture};
+use super::rig::{CANARY, Rig, assert_same, every_call, tree_snapshot};
 
 /// Calls of the tools that follow a link at the end of a path; delete and move act on the link
 /// itself.
@@ -131,7 +131,7 @@ fn link_that_leads_out_can_itself_be_moved_and_deleted() {
     let rig = Rig::new();
     rig.link("../outside/secret.txt", "link");
     rig.link("../outside", "dirlink");
-    let before = picture(&rig.outside);
+    let before = tree_snapshot(&rig.outside);
     rig.json("move_file", &json!({"from": "link", "to": "src/link"}));
     rig.json("delete_file", &json!({"path": "src/link"}));
     rig.json("delete_file", &json!({"path": "dirlink"}));
@@ -143,7 +143,7 @@ fn link_that_leads_out_can_itself_be_moved_and_deleted() {
     assert_eq!(rig.get("over"), "one\ntwo\nthree\n");
     assert_same(
         &before,
-        &picture(&rig.outside),
+        &tree_snapshot(&rig.outside),
         "links were moved and deleted",
     );
 }
@@ -322,14 +322,14 @@ fn a_write_does_not_reach_through_a_hard_link() {
     let rig = Rig::new();
     fs::hard_link(rig.outside.join("secret.txt"), rig.ws.join("shared.txt")).unwrap();
     fs::hard_link(rig.ws.join("a.txt"), rig.ws.join("b.txt")).unwrap();
-    let before = picture(&rig.outside);
+    let before = tree_snapshot(&rig.outside);
     rig.call("write_file", &json!({"path": "shared.txt", "content": "x"}))
         .unwrap();
     rig.json(
         "edit_file",
         &json!({"path": "a.txt", "find": "two", "replace": "2"}),
     );
-    assert_same(&before, &picture(&rig.outside), "a hard link was written");
+    assert_same(&before, &tree_snapshot(&rig.outside), "a hard link was written");
     assert_eq!(rig.get("b.txt"), "one\ntwo\nthree\n");
     assert_eq!(fs::metadata(rig.ws.join("b.txt")).unwrap().nlink(), 1);
     // A harmless hard link can be read.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::rig::{Rig, assert_same, assert_unseen, every_call, picture};
+use super::rig::{Rig, assert_same, assert_unseen, every_call, tree_snapshot};
 
 fn a_path() -> impl Strategy<Value = String> {
     let part = prop_oneof![
@@ -34,14 +34,14 @@ proptest! {
         rig.link("..", "src/in");
         rig.link("../../outside/secret.txt", "src/secret.txt");
         let path = if is_absolute { format!("{}/{path}", rig.ws.display()) } else { path };
-        let before = (picture(&rig.outside), picture(&rig.all.join("ws-evil")));
+        let before = (tree_snapshot(&rig.outside), tree_snapshot(&rig.all.join("ws-evil")));
         for (tool, args) in every_call(&path) {
             match rig.call(tool, &args) {
                 Ok(reply) => assert_unseen(&reply),
                 Err(error) => prop_assert!(!error.message.contains(super::rig::CANARY)),
             }
         }
-        assert_same(&before.0, &picture(&rig.outside), &path);
-        assert_same(&before.1, &picture(&rig.all.join("ws-evil")), &path);
+        assert_same(&before.0, &tree_snapshot(&rig.outside), &path);
+        assert_same(&before.1, &tree_snapshot(&rig.all.join("ws-evil")), &path);
     }
 }

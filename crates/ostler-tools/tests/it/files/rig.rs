@@ -108,7 +108,11 @@ impl Rig {
             !refusal.message.contains(CANARY),
             "{tool} {args}: {refusal}"
         );
-        assert_same(&before, &tree_snapshot(&self.all), &format!("{tool} {args}"));
+        assert_same(
+            &before,
+            &tree_snapshot(&self.all),
+            &format!("{tool} {args}"),
+        );
         refusal.message
     }
 }

@@ -38,7 +38,10 @@ impl Drop for StopOnDrop<'_> {
 /// Asserts that no write left a temporary file behind.
 fn assert_nothing_left(rig: &Rig) {
     let is_left = |path: &PathBuf| path.to_string_lossy().contains(".ostler-new");
-    let left: Vec<_> = tree_snapshot(&rig.all).into_keys().filter(is_left).collect();
+    let left: Vec<_> = tree_snapshot(&rig.all)
+        .into_keys()
+        .filter(is_left)
+        .collect();
     assert!(left.is_empty(), "left behind: {left:?}");
 }
 
@@ -76,7 +79,11 @@ fn swapped_directory(calls: &[(&str, Value)]) -> (usize, usize) {
             }
         }
     });
-    assert_same(&before, &tree_snapshot(&rig.outside), "a directory was swapped");
+    assert_same(
+        &before,
+        &tree_snapshot(&rig.outside),
+        "a directory was swapped",
+    );
     assert_nothing_left(&rig);
     (done, refused)
 }
@@ -224,7 +231,11 @@ fn swapped_file(target: &str) {
             }
         }
     });
-    assert_same(&before.0, &tree_snapshot(&rig.outside), "a file was swapped");
+    assert_same(
+        &before.0,
+        &tree_snapshot(&rig.outside),
+        "a file was swapped",
+    );
     assert_eq!(rig.get(".env"), before.1);
     assert!(
         done > 0 && refused > 0,

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::rig::{Rig, assert_same, assert_unseen, every_call, picture};
+use super::rig::{Rig, assert_same, assert_unseen, every_call, tree_snapshot};
 
 fn assert_refused_everywhere(rig: &Rig, path: &str) {
     for (tool, args) in every_call(path) {
@@ -78,11 +78,11 @@ fn encoded_dots_are_ordinary_names() {
     ] {
         for (tool, args) in every_call(path) {
             let rig = Rig::new();
-            let before = picture(&rig.outside);
+            let before = tree_snapshot(&rig.outside);
             if let Ok(reply) = rig.call(tool, &args) {
                 assert_unseen(&reply);
             }
-            assert_same(&before, &picture(&rig.outside), &format!("{tool} {args}"));
+            assert_same(&before, &tree_snapshot(&rig.outside), &format!("{tool} {args}"));
         }
     }
 }

@@ -120,7 +120,9 @@ fn check(case: &Case) -> Result<(), String> {
             Err(error) => error.message,
         };
         if output.contains(CANARY) {
-            return Err(format!("{tool} reveals content outside the workspace: {output}"));
+            return Err(format!(
+                "{tool} reveals content outside the workspace: {output}"
+            ));
         }
         if outside(&rig.all) != before {
             return Err(format!("{tool} changed files outside the workspace"));

@@ -169,7 +169,10 @@ fn permissions(text: &str) -> Result<(), String> {
             return Err(format!("a project allows {wants:?}"));
         }
     }
-    user_policy.lint().iter().try_for_each(|line| readable(line))?;
+    user_policy
+        .lint()
+        .iter()
+        .try_for_each(|line| readable(line))?;
     examples(text, &user_policy)
 }
 

@@ -15,11 +15,24 @@ use crate::rig::{LONG, host, until};
 #[tokio::test]
 async fn the_arguments() {
     let stage = Stage::answering(Part::Claude, "42");
-    ask(&stage.model(), &[Message::user("$(touch ran); `touch ran` \"'")]).await.unwrap();
+    ask(
+        &stage.model(),
+        &[Message::user("$(touch ran); `touch ran` \"'")],
+    )
+    .await
+    .unwrap();
     let args = stage.args();
-    assert!(args.contains(&"-p".to_owned()) && args.contains(&"--tools=".to_owned()), "{args:?}");
+    assert!(
+        args.contains(&"-p".to_owned()) && args.contains(&"--tools=".to_owned()),
+        "{args:?}"
+    );
     let forbidden = ["--no-input", "--model", "touch"];
-    assert!(!args.iter().any(|arg| forbidden.iter().any(|part| arg.contains(part))), "{args:?}");
+    assert!(
+        !args
+            .iter()
+            .any(|arg| forbidden.iter().any(|part| arg.contains(part))),
+        "{args:?}"
+    );
     assert_eq!(stage.prompt(), "[User]\n$(touch ran); `touch ran` \"'");
     assert!(!stage.rig.path("ran").exists());
     stage.assert_nothing_left();
@@ -32,9 +45,16 @@ async fn an_agent_that_cannot_be_without_tools_may_use_none() {
     ask(&stage.model(), &hello()).await.unwrap();
     let args = stage.args();
     assert_eq!(args[0], "app-server");
-    assert!(args.contains(&"--config=features.shell_tool=false".to_owned()), "{args:?}");
+    assert!(
+        args.contains(&"--config=features.shell_tool=false".to_owned()),
+        "{args:?}"
+    );
     let stdin = stage.rig.text("stdin");
-    for part in [r#""sandbox":"read-only""#, r#""approvalPolicy":"untrusted""#, r#""ephemeral":true"#] {
+    for part in [
+        r#""sandbox":"read-only""#,
+        r#""approvalPolicy":"untrusted""#,
+        r#""ephemeral":true"#,
+    ] {
         assert!(stdin.contains(part), "{part}: {stdin}");
     }
 }
@@ -49,7 +69,11 @@ async fn the_model_is_named_if_there_is_one() {
         assert_eq!(model.name(), format!("{}-cli:small", part.name()));
         ask(&model, &hello()).await.unwrap();
         match part {
-            Part::Claude => assert!(stage.args().contains(&"--model=small".to_owned()), "{:?}", stage.args()),
+            Part::Claude => assert!(
+                stage.args().contains(&"--model=small".to_owned()),
+                "{:?}",
+                stage.args()
+            ),
             Part::Codex => assert!(stage.rig.text("stdin").contains(r#""model":"small""#)),
         }
     }
@@ -62,8 +86,11 @@ async fn the_program_on_path_is_the_default() {
     let verbs = "read-user\ninit\ntext found\nresult found\nread-until-eof\nexit 0";
     let _path = ostler_testkit::fake::install_as(dir.path(), "claude", verbs);
     let path = dir.path().to_str().unwrap();
-    let model =
-        AgentModel::new(Agents::builtin().get("claude").unwrap(), host(&[("PATH", path)]), ModelOptions::default());
+    let model = AgentModel::new(
+        Agents::builtin().get("claude").unwrap(),
+        host(&[("PATH", path)]),
+        ModelOptions::default(),
+    );
     assert_eq!(ask(&model, &hello()).await.unwrap().content, "found");
 }
 
@@ -77,7 +104,12 @@ async fn a_missing_program_is_named() {
         let error = ask(&stage.model(), &hello()).await.unwrap_err();
         assert!(began.elapsed() < LONG, "{:?}", began.elapsed());
         assert_eq!(error.cause(), Cause::Unavailable, "{error:?}");
-        assert!(error.to_string().contains(&format!("/nowhere/{}", part.name())), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains(&format!("/nowhere/{}", part.name())),
+            "{error}"
+        );
         assert!(error.outcome.hint.is_some(), "{error:?}");
     }
 }
@@ -87,14 +119,20 @@ async fn a_missing_program_is_named() {
 async fn a_program_that_fails_says_why() {
     let verbs = [
         ("stderr out of luck\nexit 3\n", Cause::AgentDied),
-        ("result-error success the provider's words\n", Cause::ServerError),
+        (
+            "result-error success the provider's words\n",
+            Cause::ServerError,
+        ),
     ];
     for (verbs, cause) in verbs {
         let stage = Stage::new(Part::Claude, verbs);
         let error = ask(&stage.model(), &hello()).await.unwrap_err();
         assert_eq!(error.cause(), cause, "{error:?}");
         let said = format!("{error} {:?}", error.outcome.detail);
-        assert!(said.contains("out of luck") || said.contains("the provider's words"), "{said}");
+        assert!(
+            said.contains("out of luck") || said.contains("the provider's words"),
+            "{said}"
+        );
         stage.assert_nothing_left();
     }
 }
@@ -102,7 +140,10 @@ async fn a_program_that_fails_says_why() {
 #[tokio::test]
 async fn nothing_to_answer_is_a_wrong_question() {
     let stage = Stage::answering(Part::Claude, "42");
-    assert_eq!(ask(&stage.model(), &[]).await.unwrap_err().cause(), Cause::BadRequest);
+    assert_eq!(
+        ask(&stage.model(), &[]).await.unwrap_err().cause(),
+        Cause::BadRequest
+    );
 }
 
 // S0-14, S0-15: as the agent sees it.
@@ -116,7 +157,10 @@ async fn every_message_has_its_label() {
             Message::user(parts),
             Message::assistant("I count."),
             Message::tool("c1", "42"),
-            Message::Other { name: "developer".into(), content: "psst".into() },
+            Message::Other {
+                name: "developer".into(),
+                content: "psst".into(),
+            },
         ];
         ask(&stage.model(), &messages).await.unwrap();
         let wanted = "[System]\nBe brief.\n\n[User]\n[{\"type\":\"text\",\"text\":\"17 + 25?\"}]\n\n[Assistant]\nI count.\n\n\
@@ -131,11 +175,24 @@ async fn the_reply_is_trimmed_and_has_its_numbers() {
     for part in Part::BOTH {
         let stage = Stage::answering(part, "\n  It is 42.  \n");
         let reply = ask(&stage.model(), &hello()).await.unwrap();
-        assert_eq!((reply.content.as_str(), reply.stop, reply.tool_calls.len()), ("It is 42.", Stop::End, 0));
-        let [usage] = &reply.usage[..] else { panic!("not one model: {reply:?}") };
-        let tokens = [usage.input, usage.cache_write, usage.cache_read, usage.output];
+        assert_eq!(
+            (reply.content.as_str(), reply.stop, reply.tool_calls.len()),
+            ("It is 42.", Stop::End, 0)
+        );
+        let [usage] = &reply.usage[..] else {
+            panic!("not one model: {reply:?}")
+        };
+        let tokens = [
+            usage.input,
+            usage.cache_write,
+            usage.cache_read,
+            usage.output,
+        ];
         assert_eq!(tokens, [Some(100), Some(7), Some(11), Some(25)], "{part:?}");
-        assert_eq!(usage.cost_usd, (part == Part::Claude).then_some(0.000_937_2));
+        assert_eq!(
+            usage.cost_usd,
+            (part == Part::Claude).then_some(0.000_937_2)
+        );
         stage.assert_nothing_left();
     }
 }
@@ -169,17 +226,29 @@ fn twelve_megabytes(part: Part, length: usize) -> Stage {
         }
         Part::Codex => verbs.trim_start_matches("print ").trim_end().to_owned(),
     };
-    std::fs::write(stage.rig.path("much"), format!("{line}\n").repeat(12_000_000 / length)).unwrap();
+    std::fs::write(
+        stage.rig.path("much"),
+        format!("{line}\n").repeat(12_000_000 / length),
+    )
+    .unwrap();
     stage
 }
 
 // S0-11: whether it comes at once or in pieces. It is an error and not a part of a reply.
 #[tokio::test]
 async fn twelve_megabytes_are_too_much() {
-    for (part, length) in [(Part::Claude, 12_000_000), (Part::Claude, 50_000), (Part::Codex, 12_000_000)] {
+    for (part, length) in [
+        (Part::Claude, 12_000_000),
+        (Part::Claude, 50_000),
+        (Part::Codex, 12_000_000),
+    ] {
         let stage = twelve_megabytes(part, length);
         let error = ask(&stage.model(), &hello()).await.unwrap_err();
-        assert_eq!(error.cause(), Cause::OutputLimit, "{part:?} {length}: {error:?}");
+        assert_eq!(
+            error.cause(),
+            Cause::OutputLimit,
+            "{part:?} {length}: {error:?}"
+        );
         assert!(error.to_string().contains("10485760"), "{error}");
         stage.assert_nothing_left();
     }
@@ -192,7 +261,11 @@ async fn the_limit_on_output_can_be_set() {
         let mut stage = Stage::answering(Part::Claude, "12345");
         stage.options.max_output = most;
         let reply = ask(&stage.model(), &hello()).await;
-        assert_eq!(reply.as_ref().is_ok_and(|reply| reply.content == "12345"), fits, "{reply:?}");
+        assert_eq!(
+            reply.as_ref().is_ok_and(|reply| reply.content == "12345"),
+            fits,
+            "{reply:?}"
+        );
         assert!(fits || reply.unwrap_err().cause() == Cause::OutputLimit);
     }
 }
@@ -201,12 +274,22 @@ async fn the_limit_on_output_can_be_set() {
 #[tokio::test]
 async fn an_own_tool_is_a_breach() {
     for (part, tool) in [(Part::Claude, "Bash"), (Part::Codex, "exec_command")] {
-        let stage = Stage::new(part, &format!("{}sleep 100\n{}", part.own_tool(), part.answers("done")));
+        let stage = Stage::new(
+            part,
+            &format!("{}sleep 100\n{}", part.own_tool(), part.answers("done")),
+        );
         let error = ask(&stage.model(), &hello()).await.unwrap_err();
         assert_eq!(error.cause(), Cause::Protocol, "{error:?}");
-        let native = error.outcome.detail.as_ref().and_then(|detail| detail.native.as_deref());
+        let native = error
+            .outcome
+            .detail
+            .as_ref()
+            .and_then(|detail| detail.native.as_deref());
         assert_eq!(native, Some("own_tool"));
-        assert!(error.to_string().contains(tool) && error.to_string().contains(part.name()), "{error}");
+        assert!(
+            error.to_string().contains(tool) && error.to_string().contains(part.name()),
+            "{error}"
+        );
         stage.assert_nothing_left();
     }
 }
@@ -223,7 +306,10 @@ async fn a_question_that_is_dropped_ends_the_agent() {
         asked.abort();
         let gone = tokio::task::spawn_blocking(move || wait_until(LONG, || !alive(pid)));
         assert!(gone.await.unwrap());
-        until("its directory is gone", || !std::path::Path::new(&stage.rig.text("cwd")).exists()).await;
+        until("its directory is gone", || {
+            !std::path::Path::new(&stage.rig.text("cwd")).exists()
+        })
+        .await;
     }
 }
 
@@ -244,9 +330,15 @@ async fn words_are_told_as_they_come() {
     until("a word is told", || !told.lock().unwrap().is_empty()).await;
     assert!(!asked.is_finished());
     asked.abort();
-    let stage = Stage::new(Part::Claude, "delta It \ndelta is 42.\ntext It is 42.\nresult It is 42.\n");
+    let stage = Stage::new(
+        Part::Claude,
+        "delta It \ndelta is 42.\ntext It is 42.\nresult It is 42.\n",
+    );
     let (reply, told) = ask_listening(&stage.model(), &hello()).await;
-    assert_eq!((reply.content.as_str(), told.concat().as_str()), ("It is 42.", "It is 42."));
+    assert_eq!(
+        (reply.content.as_str(), told.concat().as_str()),
+        ("It is 42.", "It is 42.")
+    );
 }
 
 /// Each question is a process of its own, and two at once do not meet.
@@ -256,5 +348,8 @@ async fn two_questions_at_once() {
     let model: Arc<dyn ModelAdapter> = Arc::new(stage.model());
     let questions = hello();
     let (first, second) = tokio::join!(ask(&*model, &questions), ask(&*model, &questions));
-    assert_eq!((first.unwrap().content, second.unwrap().content), ("42".to_owned(), "42".to_owned()));
+    assert_eq!(
+        (first.unwrap().content, second.unwrap().content),
+        ("42".to_owned(), "42".to_owned())
+    );
 }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use ostler::event::EventKind;
-use ostler::{AfterTurn, BridgeProgram, Event, Sandbox, Session, ToolError, ToolOffer, tools::Code};
+use ostler::{
+    AfterTurn, BridgeProgram, Event, Sandbox, Session, ToolError, ToolOffer, tools::Code,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -26,10 +28,19 @@ struct Add {
 /// An agent that waits, with a tool that adds and a bridge's program.
 fn rig(verbs: &str) -> Rig {
     let mut rig = Rig::new(verbs).grace_ms(500);
-    rig.host = rig.host.with_tool(ostler::tool("add", "Adds.", |Add { a, b }: Add| async move {
-        a.checked_add(b).map(|sum| sum.to_string()).ok_or_else(|| ToolError::new(Code::BadArguments, "too much"))
-    }));
-    rig.host = rig.host.with_bridge(BridgeProgram { program: "/opt/bridge".into(), args: vec!["__play".into()] });
+    rig.host = rig.host.with_tool(ostler::tool(
+        "add",
+        "Adds.",
+        |Add { a, b }: Add| async move {
+            a.checked_add(b)
+                .map(|sum| sum.to_string())
+                .ok_or_else(|| ToolError::new(Code::BadArguments, "too much"))
+        },
+    ));
+    rig.host = rig.host.with_bridge(BridgeProgram {
+        program: "/opt/bridge".into(),
+        args: vec!["__play".into()],
+    });
     rig.spec.after_turn = AfterTurn::Wait;
     rig
 }
@@ -47,18 +58,31 @@ impl Open {
     async fn new(rig: &Rig) -> Self {
         let mut session = start(rig);
         let (read, socket) = socket(&mut session).await;
-        Self { session, read, socket }
+        Self {
+            session,
+            read,
+            socket,
+        }
     }
 
     async fn connect(&self) -> Peer {
-        let (reading, writing) = UnixStream::connect(&self.socket).await.unwrap().into_split();
-        Peer { reading: BufReader::new(reading), writing }
+        let (reading, writing) = UnixStream::connect(&self.socket)
+            .await
+            .unwrap()
+            .into_split();
+        Peer {
+            reading: BufReader::new(reading),
+            writing,
+        }
     }
 
     async fn notice(&mut self, code: &str) -> String {
-        let fits = |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == code);
+        let fits =
+            |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == code);
         self.read.extend(read_until(&mut self.session, fits).await);
-        let EventKind::Notice(notice) = &self.read.last().unwrap().kind else { unreachable!() };
+        let EventKind::Notice(notice) = &self.read.last().unwrap().kind else {
+            unreachable!()
+        };
         notice.message.clone()
     }
 
@@ -66,14 +90,24 @@ impl Open {
         self.session.stop();
         let place = self.socket.parent().unwrap().to_owned();
         let seen = finish_after(self.read, self.session).await;
-        assert!(!place.exists(), "the socket's directory is left: {}", place.display());
+        assert!(
+            !place.exists(),
+            "the socket's directory is left: {}",
+            place.display()
+        );
         seen
     }
 }
 
 async fn socket(session: &mut Session) -> (Vec<Event>, PathBuf) {
-    let read = read_until(session, |kind| matches!(kind, EventKind::Notice(it) if it.code == "bridge_at")).await;
-    let EventKind::Notice(notice) = &read.last().unwrap().kind else { unreachable!() };
+    let read = read_until(
+        session,
+        |kind| matches!(kind, EventKind::Notice(it) if it.code == "bridge_at"),
+    )
+    .await;
+    let EventKind::Notice(notice) = &read.last().unwrap().kind else {
+        unreachable!()
+    };
     let words: Vec<&str> = notice.message.split(' ').collect();
     assert_eq!(words[..2], ["/opt/bridge", "__play"]);
     let socket = PathBuf::from(words[2]);
@@ -93,14 +127,19 @@ impl Peer {
 
     async fn hear(&mut self) -> String {
         let mut line = String::new();
-        tokio::time::timeout(LONG, self.reading.read_line(&mut line)).await.expect("no answer").unwrap();
+        tokio::time::timeout(LONG, self.reading.read_line(&mut line))
+            .await
+            .expect("no answer")
+            .unwrap();
         line.trim_end().to_owned()
     }
 
     /// Whether the session has closed the connection.
     async fn is_sent_away(&mut self) -> bool {
         let mut rest = Vec::new();
-        tokio::time::timeout(LONG, self.reading.read_to_end(&mut rest)).await.is_ok()
+        tokio::time::timeout(LONG, self.reading.read_to_end(&mut rest))
+            .await
+            .is_ok()
     }
 }
 
@@ -118,7 +157,10 @@ async fn tools_are_called_through_several_bridges_at_once() {
     assert_eq!(two.hear().await, "2:1 ok 42");
     one.say(r#"call add {"a":1,"b":"x"}"#).await;
     let failed = one.hear().await;
-    assert!(failed.starts_with("1:2 failed") && failed.contains("expected i64"), "{failed}");
+    assert!(
+        failed.starts_with("1:2 failed") && failed.contains("expected i64"),
+        "{failed}"
+    );
     // One that goes does not take the other with it, and its number is not given to the next.
     drop(two);
     one.say("still there").await;
@@ -128,8 +170,15 @@ async fn tools_are_called_through_several_bridges_at_once() {
     assert_eq!(three.hear().await, "3 hello");
     let seen = open.end().await;
     assert!(one.is_sent_away().await && three.is_sent_away().await);
-    assert!(!rig.text("raw").contains("hello"), "the agent did not say that");
-    assert!(["no_bridge", "bridge_dropped", "bridge_refused"].iter().all(|code| seen.notices(code).is_empty()));
+    assert!(
+        !rig.text("raw").contains("hello"),
+        "the agent did not say that"
+    );
+    assert!(
+        ["no_bridge", "bridge_dropped", "bridge_refused"]
+            .iter()
+            .all(|code| seen.notices(code).is_empty())
+    );
 }
 
 // A tool that the caller runs itself is handed in, as for every agent.
@@ -144,13 +193,22 @@ async fn a_tool_of_which_only_the_offer_is_known_is_handed_in() {
     let open = Open::new(&rig).await;
     let mut peer = open.connect().await;
     peer.say("call lookup {}").await;
-    until("the tool is wanted", || open.session.submit_tool_results([result("1:1", "found")]).is_ok()).await;
+    until("the tool is wanted", || {
+        open.session
+            .submit_tool_results([result("1:1", "found")])
+            .is_ok()
+    })
+    .await;
     assert_eq!(peer.hear().await, "1:1 ok found");
     open.end().await;
 }
 
 fn result(id: &str, output: &str) -> ostler::SubmittedResult {
-    ostler::SubmittedResult { id: id.into(), ok: true, output: output.into() }
+    ostler::SubmittedResult {
+        id: id.into(),
+        ok: true,
+        output: output.into(),
+    }
 }
 
 #[tokio::test]
@@ -158,7 +216,10 @@ async fn only_its_user_can_reach_the_socket() {
     let rig = rig(WAITS);
     let open = Open::new(&rig).await;
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-    assert_eq!((mode(open.socket.parent().unwrap()), mode(&open.socket)), (0o700, 0o600));
+    assert_eq!(
+        (mode(open.socket.parent().unwrap()), mode(&open.socket)),
+        (0o700, 0o600)
+    );
     open.end().await;
 }
 
@@ -185,7 +246,11 @@ async fn a_bridge_that_misbehaves_is_sent_away_and_the_session_goes_on() {
     assert!(endless.is_sent_away().await);
     // One that says nothing that can be understood: that is for the agent's language to answer.
     let mut garbled = open.connect().await;
-    garbled.writing.write_all(b"\n\n \xff\xfe\0\x1b[2J\n").await.unwrap();
+    garbled
+        .writing
+        .write_all(b"\n\n \xff\xfe\0\x1b[2J\n")
+        .await
+        .unwrap();
     assert_eq!(garbled.hear().await, "3  \u{fffd}\u{fffd}\0\u{1b}[2J");
     // A crowd.
     let mut crowd = Vec::new();
@@ -209,15 +274,19 @@ fn slow_tool(rig: &mut Rig) -> (Arc<Semaphore>, Arc<Flags>) {
     }
     let (end, flags) = (Arc::new(Semaphore::new(0)), Arc::new(Flags::default()));
     let (on_end, on_flags) = (end.clone(), flags.clone());
-    rig.host = rig.host.clone().with_tool(ostler::tool("slow", "Takes its time.", move |_: Nothing| {
-        let (end, flags) = (on_end.clone(), on_flags.clone());
-        async move {
-            flags.running.store(true, Relaxed);
-            let _off = Off(flags.clone());
-            end.acquire().await.unwrap().forget();
-            Ok("at last".to_owned())
-        }
-    }));
+    rig.host = rig.host.clone().with_tool(ostler::tool(
+        "slow",
+        "Takes its time.",
+        move |_: Nothing| {
+            let (end, flags) = (on_end.clone(), on_flags.clone());
+            async move {
+                flags.running.store(true, Relaxed);
+                let _off = Off(flags.clone());
+                end.acquire().await.unwrap().forget();
+                Ok("at last".to_owned())
+            }
+        },
+    ));
     (end, flags)
 }
 
@@ -247,10 +316,16 @@ async fn a_bridge_that_has_said_everything_gets_its_answers() {
     assert_eq!(other.hear().await, "2 hello");
     end.add_permits(1);
     let first = peer.hear().await;
-    assert!(first.starts_with("1:") && first.ends_with(" ok at last"), "{first}");
+    assert!(
+        first.starts_with("1:") && first.ends_with(" ok at last"),
+        "{first}"
+    );
     end.add_permits(1);
     let second = peer.hear().await;
-    assert!(second.ends_with(" ok at last") && second != first, "{second}");
+    assert!(
+        second.ends_with(" ok at last") && second != first,
+        "{second}"
+    );
     assert!(peer.is_sent_away().await, "it is owed nothing more");
     // One that has asked for nothing is not kept.
     other.writing.shutdown().await.unwrap();
@@ -304,7 +379,10 @@ async fn many_that_are_turned_away_are_told_in_few_words() {
     let seen = open.end().await;
     let told = seen.notices("bridge_refused");
     assert_eq!(told.len(), 4, "{told:?}");
-    assert!(told[2].message.contains("only counted") && told[3].message.contains("40 times"), "{told:?}");
+    assert!(
+        told[2].message.contains("only counted") && told[3].message.contains("40 times"),
+        "{told:?}"
+    );
 }
 
 // What is said through a bridge is a sign of life: the agent works, though it says nothing itself.
@@ -321,8 +399,16 @@ async fn a_bridge_that_speaks_keeps_the_agent_from_being_taken_for_stuck() {
         assert_eq!(peer.hear().await, "1 working");
     }
     drop(peer);
-    let Open { mut session, mut read, .. } = open;
-    assert!(!read.iter().any(|event| matches!(event.kind, EventKind::TurnEnded(_))));
+    let Open {
+        mut session,
+        mut read,
+        ..
+    } = open;
+    assert!(
+        !read
+            .iter()
+            .any(|event| matches!(event.kind, EventKind::TurnEnded(_)))
+    );
     read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     session.stop();
     finish_after(read, session).await;
@@ -345,7 +431,10 @@ async fn nothing_is_left_however_it_ends() {
     until("the directory goes", || !place.exists()).await;
     // With the runtime.
     let place = std::thread::spawn(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
         let rig = rig(WAITS);
         let open = runtime.block_on(Open::new(&rig));
         drop(runtime);
@@ -356,9 +445,17 @@ async fn nothing_is_left_however_it_ends() {
     let mut rig = rig(WAITS);
     let temp = tempfile::tempdir().unwrap();
     rig.spec.program = Some("/nowhere/agent".into());
-    rig.host = crate::rig::host(&[("PATH", crate::rig::PATH), ("TMPDIR", temp.path().to_str().unwrap())])
-        .with_tool(ostler::tool("add", "Adds.", |_: Add| async { Ok(String::new()) }))
-        .with_bridge(BridgeProgram { program: "/opt/bridge".into(), args: Vec::new() });
+    rig.host = crate::rig::host(&[
+        ("PATH", crate::rig::PATH),
+        ("TMPDIR", temp.path().to_str().unwrap()),
+    ])
+    .with_tool(ostler::tool("add", "Adds.", |_: Add| async {
+        Ok(String::new())
+    }))
+    .with_bridge(BridgeProgram {
+        program: "/opt/bridge".into(),
+        args: Vec::new(),
+    });
     finish_after(Vec::new(), start(&rig)).await;
     assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
 }
@@ -381,14 +478,22 @@ async fn an_agent_that_is_started_again_gets_another_socket() {
 #[tokio::test]
 async fn without_a_program_the_caller_is_told_once() {
     let mut rig = rig(WAITS);
-    rig.host =
-        crate::rig::host(&[("PATH", crate::rig::PATH)])
-            .with_tool(ostler::tool("add", "Adds.", |_: Add| async { Ok(String::new()) }));
+    rig.host = crate::rig::host(&[("PATH", crate::rig::PATH)]).with_tool(ostler::tool(
+        "add",
+        "Adds.",
+        |_: Add| async { Ok(String::new()) },
+    ));
     let session = start(&rig);
     session.stop();
     let seen = finish_after(Vec::new(), session).await;
-    let [notice] = seen.notices("no_bridge")[..] else { panic!("{:?}", seen.notices("no_bridge")) };
-    assert!(notice.message.contains("(add)") && notice.message.contains("Host::bridged_by"), "{}", notice.message);
+    let [notice] = seen.notices("no_bridge")[..] else {
+        panic!("{:?}", seen.notices("no_bridge"))
+    };
+    assert!(
+        notice.message.contains("(add)") && notice.message.contains("Host::bridged_by"),
+        "{}",
+        notice.message
+    );
     assert!(seen.notices("bridge_at").is_empty());
     // Without tools there is nothing to reach.
     rig.host = crate::rig::host(&[("PATH", crate::rig::PATH)]);
@@ -401,7 +506,9 @@ async fn without_a_program_the_caller_is_told_once() {
 /// No test of its own: this is the bridge's program that the agent of the next test starts.
 #[test]
 fn plays_the_bridge() {
-    let Some(socket) = std::env::var_os("PLAYED_SOCKET") else { return };
+    let Some(socket) = std::env::var_os("PLAYED_SOCKET") else {
+        return;
+    };
     ostler::bridge::run([socket], std::io::stdin(), std::io::stdout()).unwrap();
 }
 
@@ -424,14 +531,35 @@ async fn an_agent_reaches_the_tools_through_the_program_but_not_in_a_sandbox() {
         rig.spec.sandbox = sandbox;
         rig.spec.after_turn = AfterTurn::End;
         rig.spec.raw_log = Some(rig.path("raw"));
-        rig.host = crate::rig::host(&[("PATH", crate::rig::PATH), ("TMPDIR", rig.path("tmp").to_str().unwrap())])
-            .with_tool(ostler::tool("add", "Adds.", |Add { a, b }: Add| async move { Ok((a + b).to_string()) }))
-            .with_bridge(BridgeProgram { program: own, args: Vec::new() });
+        rig.host = crate::rig::host(&[
+            ("PATH", crate::rig::PATH),
+            ("TMPDIR", rig.path("tmp").to_str().unwrap()),
+        ])
+        .with_tool(ostler::tool(
+            "add",
+            "Adds.",
+            |Add { a, b }: Add| async move { Ok((a + b).to_string()) },
+        ))
+        .with_bridge(BridgeProgram {
+            program: own,
+            args: Vec::new(),
+        });
         let seen = finish_after(Vec::new(), start(&rig)).await;
-        let (told, answered) = (seen.notices("no_bridge"), rig.text("raw").contains("1:1 ok 42"));
+        let (told, answered) = (
+            seen.notices("no_bridge"),
+            rig.text("raw").contains("1:1 ok 42"),
+        );
         match sandbox {
-            Sandbox::Off => assert!(answered && told.is_empty(), "{} {:?}", rig.text("raw"), seen.outcome()),
-            _ => assert!(!answered && told[0].message.contains("without --sandbox"), "{told:?}"),
+            Sandbox::Off => assert!(
+                answered && told.is_empty(),
+                "{} {:?}",
+                rig.text("raw"),
+                seen.outcome()
+            ),
+            _ => assert!(
+                !answered && told[0].message.contains("without --sandbox"),
+                "{told:?}"
+            ),
         }
     }
 }

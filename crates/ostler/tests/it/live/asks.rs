@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ostler::event::{DecidedBy, Decision, EventKind};
 use ostler::permission::{Policy, Trust};
-use ostler::{PermissionAnswer, Attendance, RequestError};
+use ostler::{Attendance, PermissionAnswer, RequestError};
 
 use crate::rig::{Rig, Seen, finish_after, read_until};
 
@@ -82,7 +82,10 @@ async fn each_question_is_answered_once_by_whoever_comes() {
         .answer("toolu_q3", PermissionAnswer::Deny("changed my mind".into()))
         .await;
     assert!(matches!(late, Err(RequestError::Refused(refused)) if refused.code == "decided"));
-    assert_eq!(other.answer("toolu_q2", PermissionAnswer::Allow).await, Ok(()));
+    assert_eq!(
+        other.answer("toolu_q2", PermissionAnswer::Allow).await,
+        Ok(())
+    );
     read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     let seen = finish_after(read, session).await;
     let decided = decisions(&seen)

@@ -285,7 +285,10 @@ async fn a_steered_message_that_the_agent_never_got_is_named() {
     let mut rig = Rig::new("read-user\nwait-file $DIR/go\ndie-by 9");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
-    let mut events = read_until(&mut session, |kind| matches!(kind, EventKind::TurnStarted(_))).await;
+    let mut events = read_until(&mut session, |kind| {
+        matches!(kind, EventKind::TurnStarted(_))
+    })
+    .await;
     session
         .send_when("steer me", ostler::WhenBusy::Steer)
         .unwrap();

@@ -14,7 +14,10 @@ use crate::rig::{LONG, Rig, Seen, finish, host};
 const LIMIT: u64 = 200_000;
 
 fn size(events: &[Event]) -> u64 {
-    events.iter().map(|event| event.to_json().len() as u64).sum()
+    events
+        .iter()
+        .map(|event| event.to_json().len() as u64)
+        .sum()
 }
 
 /// The session ended because its log was full, in good order, and what it stored is within the bound.
@@ -23,7 +26,11 @@ fn check(name: &str, seen: &Seen) {
     assert_eq!(outcome.cause, Cause::OutputLimit, "{name}: {outcome:?}");
     assert_eq!(seen.notices("log_full").len(), 1, "{name}");
     // The last events repeat the answer; the results of open calls are as small as the calls.
-    assert!(size(&seen.0) <= 2 * LIMIT + 10_000, "{name}: {} bytes", size(&seen.0));
+    assert!(
+        size(&seen.0) <= 2 * LIMIT + 10_000,
+        "{name}: {} bytes",
+        size(&seen.0)
+    );
 }
 
 // A model that streamed grew the store by 0.85 GB in 6 s.
@@ -32,9 +39,18 @@ async fn a_flood_of_any_kind_ends_the_session() {
     let floods = [
         ("text", "loop forever\nflood 100000 1000\nend"),
         ("small pieces", "loop forever\ndelta x\nend"),
-        ("unreadable lines", "loop forever\nprint this is not JSON\nend"),
-        ("unknown messages", "loop forever\nprint {\"type\":\"made_up\"}\nend"),
-        ("tool results", "loop forever\ntool-use t1 Bash {}\ntool-result t1 and so on and on\nend"),
+        (
+            "unreadable lines",
+            "loop forever\nprint this is not JSON\nend",
+        ),
+        (
+            "unknown messages",
+            "loop forever\nprint {\"type\":\"made_up\"}\nend",
+        ),
+        (
+            "tool results",
+            "loop forever\ntool-use t1 Bash {}\ntool-result t1 and so on and on\nend",
+        ),
     ];
     for (name, flood) in floods {
         let mut rig = Rig::new(format!("read\ninit\n{flood}")).grace_ms(100);
@@ -45,7 +61,11 @@ async fn a_flood_of_any_kind_ends_the_session() {
         rig.host = rig.host.with_log(Arc::new(log.clone()));
         let seen = rig.run().await;
         check(name, &seen);
-        assert_eq!(log.events(&seen.0[0].session), seen.0, "{name}: the log has all of it, and its end");
+        assert_eq!(
+            log.events(&seen.0[0].session),
+            seen.0,
+            "{name}: the log has all of it, and its end"
+        );
     }
 }
 
@@ -57,7 +77,10 @@ async fn the_bound_holds_without_a_log() {
     rig.spec.limits.wall = Some(2 * LONG);
     let session = rig.start();
     let outcome = session.remote();
-    crate::rig::until("the session ends", || outcome.status().state == ostler::event::SessionState::Ended).await;
+    crate::rig::until("the session ends", || {
+        outcome.status().state == ostler::event::SessionState::Ended
+    })
+    .await;
     check("nobody reads", &finish(session).await);
 }
 
@@ -65,13 +88,22 @@ async fn the_bound_holds_without_a_log() {
 #[tokio::test]
 async fn the_bound_holds_for_agents_without_a_process() {
     let dir = tempfile::tempdir().unwrap();
-    let mut spec = Spec { prompt: "go".into(), dir: Some(dir.path().into()), ..Spec::default() };
+    let mut spec = Spec {
+        prompt: "go".into(),
+        dir: Some(dir.path().into()),
+        ..Spec::default()
+    };
     spec.limits.event_bytes = Some(LIMIT);
     let reply = format!("[[reply]]\ntext = \"{}\"\n", "and so on ".repeat(50_000));
     let model = ApiAgent::playing(Script::parse(&reply).unwrap());
-    check("model", &finish(model.start(&host(&[]), spec.clone()).unwrap()).await);
-    let line =
-        format!("{{\"type\":\"notice\",\"level\":\"info\",\"code\":\"x\",\"message\":\"{}\"}}\n", "x".repeat(900));
+    check(
+        "model",
+        &finish(model.start(&host(&[]), spec.clone()).unwrap()).await,
+    );
+    let line = format!(
+        "{{\"type\":\"notice\",\"level\":\"info\",\"code\":\"x\",\"message\":\"{}\"}}\n",
+        "x".repeat(900)
+    );
     let mock = MockAgent::playing(Events::parse(&line.repeat(1000)).unwrap());
     check("mock", &finish(mock.start(&host(&[]), spec).unwrap()).await);
 }
@@ -93,14 +125,27 @@ async fn the_oldest_raw_output_is_dropped_with_one_notice() {
     let (rig, seen) = raw(Some(100_000), "flood 1000000 1000").await;
     let older = older_raw(&rig.path("stored"));
     let stored = [std::fs::read(&older).unwrap(), rig.read("stored")].concat();
-    assert!((50_000..=100_000).contains(&stored.len()), "{}", stored.len());
+    assert!(
+        (50_000..=100_000).contains(&stored.len()),
+        "{}",
+        stored.len()
+    );
     let all = rig.read("own");
-    assert!(all.len() > 1_000_000, "the caller's own file has everything");
-    assert!(all.ends_with(&stored), "what is stored is the newest part, as it was");
+    assert!(
+        all.len() > 1_000_000,
+        "the caller's own file has everything"
+    );
+    assert!(
+        all.ends_with(&stored),
+        "what is stored is the newest part, as it was"
+    );
     assert!(stored.starts_with(b"{"), "it begins with a line");
     assert_eq!(seen.notices("raw_dropped").len(), 1);
     for path in [older, rig.path("stored")] {
-        assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            std::fs::metadata(path).unwrap().permissions().mode() & 0o777,
+            0o600
+        );
     }
 }
 
@@ -130,7 +175,11 @@ async fn a_full_log_stores_no_raw_output() {
     rig.host = rig.host.with_log(Arc::new(log));
     let seen = rig.run().await;
     check("flood", &seen);
-    assert!(rig.read("stored").len() < 2 * 200_000 + 200_000, "{}", rig.read("stored").len());
+    assert!(
+        rig.read("stored").len() < 2 * 200_000 + 200_000,
+        "{}",
+        rig.read("stored").len()
+    );
 }
 
 // A session that ended because of its log can be continued by another one.
@@ -140,13 +189,29 @@ async fn what_was_stored_can_be_continued() {
     let script = |text: &str| ApiAgent::playing(Script::parse(text).unwrap());
     let log = Arc::new(MemoryLog::default());
     let host = host(&[]).with_log(log);
-    let mut spec = Spec { prompt: "go".into(), dir: Some(dir.path().into()), ..Spec::default() };
+    let mut spec = Spec {
+        prompt: "go".into(),
+        dir: Some(dir.path().into()),
+        ..Spec::default()
+    };
     spec.limits.event_bytes = Some(20_000);
     let reply = format!("[[reply]]\ntext = \"{}\"\n", "and so on ".repeat(10_000));
     let first = finish(script(&reply).start(&host, spec.clone()).unwrap()).await;
     assert_eq!(first.outcome().cause, Cause::OutputLimit);
     spec.settings.set("resume", first.0[0].session.to_string());
-    let second = finish(script("[[reply]]\ntext = \"done\"\n").start(&host, spec).unwrap()).await;
-    assert_eq!((second.outcome().cause, second.turn().text.as_str()), (Cause::Completed, "done"));
-    assert!(second.whats().any(|kind| matches!(kind, EventKind::Started(_))));
+    let second = finish(
+        script("[[reply]]\ntext = \"done\"\n")
+            .start(&host, spec)
+            .unwrap(),
+    )
+    .await;
+    assert_eq!(
+        (second.outcome().cause, second.turn().text.as_str()),
+        (Cause::Completed, "done")
+    );
+    assert!(
+        second
+            .whats()
+            .any(|kind| matches!(kind, EventKind::Started(_)))
+    );
 }

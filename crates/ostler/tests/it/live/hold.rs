@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ostler::AfterTurn;
-use ostler::event::{SessionState, EventKind};
+use ostler::event::{EventKind, SessionState};
 
 use crate::rig::{Rig, finish_after, read_until, until};
 
@@ -22,24 +22,37 @@ async fn pause_holds_messages_and_resume_delivers_them_in_order() {
     read.extend(read_until(&mut session, turn_ended).await);
     session.send("two").unwrap();
     session.send("three").unwrap();
-    until("it is paused", || session.status().state == SessionState::Paused).await;
+    until("it is paused", || {
+        session.status().state == SessionState::Paused
+    })
+    .await;
     // Requests are taken in their order: once this one is answered, the messages before it were taken and are held.
     session.interrupt().await;
-    assert_eq!(session.status().turn, 1, "a message was delivered while paused");
+    assert_eq!(
+        session.status().turn,
+        1,
+        "a message was delivered while paused"
+    );
     session.resume();
     read.extend(read_until(&mut session, turn_ended).await);
     read.extend(read_until(&mut session, turn_ended).await);
     session.stop();
     let seen = finish_after(read, session).await;
-    let prompts =
-        seen.whats().filter_map(|kind| if let EventKind::TurnStarted(it) = kind { it.prompt.as_deref() } else { None });
+    let prompts = seen.whats().filter_map(|kind| {
+        if let EventKind::TurnStarted(it) = kind {
+            it.prompt.as_deref()
+        } else {
+            None
+        }
+    });
     assert_eq!(prompts.collect::<Vec<_>>(), ["Do it.", "two", "three"]);
 }
 
 /// Whether a process stands still.
 fn is_stopped(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
 }
 
 // Everything of the agent stands still, also what left its group, and its silence is nobody's fault; then it goes on. It can be
@@ -54,10 +67,16 @@ async fn a_frozen_agent_stands_still_and_goes_on() {
         rig.spec.limits.idle = Some(Duration::from_secs(3));
         let mut session = rig.start();
         let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
-        until("the child is there", || rig.path("child").exists() && !rig.text("child").is_empty()).await;
+        until("the child is there", || {
+            rig.path("child").exists() && !rig.text("child").is_empty()
+        })
+        .await;
         let (agent, child) = (session.pid().unwrap(), rig.pid("child"));
         session.freeze();
-        until("all of it stands still", || is_stopped(agent) && is_stopped(child)).await;
+        until("all of it stands still", || {
+            is_stopped(agent) && is_stopped(child)
+        })
+        .await;
         tokio::time::sleep(Duration::from_millis(3500)).await; // longer than the limit: time is what is tested
         assert!(is_stopped(agent) && session.status().state == SessionState::Paused);
         if thaw {
@@ -67,6 +86,11 @@ async fn a_frozen_agent_stands_still_and_goes_on() {
         }
         session.stop();
         let seen = finish_after(read, session).await;
-        assert_eq!(seen.turn().outcome.is_success(), thaw, "{:?}", seen.turn().outcome);
+        assert_eq!(
+            seen.turn().outcome.is_success(),
+            thaw,
+            "{:?}",
+            seen.turn().outcome
+        );
     }
 }

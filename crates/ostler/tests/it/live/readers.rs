@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler::event::EventKind;
-use ostler::{AfterTurn, Event, Reader, ReadItem};
+use ostler::{AfterTurn, Event, ReadItem, Reader};
 
 use super::kept::MemoryLog;
 use crate::rig::{LONG, Rig, check_stream, read_until, until};

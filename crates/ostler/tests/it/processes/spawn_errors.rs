@@ -14,12 +14,23 @@ async fn fails(rig: &Rig, code: &str, cause: Cause) -> Seen {
     let seen = rig.run().await;
     assert!(began.elapsed() < LONG, "{code} took {:?}", began.elapsed());
     let outcome = seen.outcome();
-    assert_eq!(outcome.detail.as_ref().and_then(|d| d.spawn.as_deref()), Some(code), "{outcome:?}");
+    assert_eq!(
+        outcome.detail.as_ref().and_then(|d| d.spawn.as_deref()),
+        Some(code),
+        "{outcome:?}"
+    );
     assert_eq!((outcome.cause, seen.turn().outcome.cause), (cause, cause));
     // Not document 001's NetworkError: docs/glossary.md says why.
-    let name = if cause == Cause::Unavailable { "EnvironmentError" } else { "InvalidRequestError" };
+    let name = if cause == Cause::Unavailable {
+        "EnvironmentError"
+    } else {
+        "InvalidRequestError"
+    };
     assert_eq!(cause.seed_name(), Some(name));
-    assert!(outcome.hint.as_ref().is_some_and(|hint| !hint.is_empty()), "no hint: {outcome:?}");
+    assert!(
+        outcome.hint.as_ref().is_some_and(|hint| !hint.is_empty()),
+        "no hint: {outcome:?}"
+    );
     assert_eq!((seen.ended().exit_code, seen.ended().signal), (None, None));
     seen
 }
@@ -33,8 +44,17 @@ fn with_program(program: PathBuf) -> Rig {
 // P14, S1-25, S2-13, S3-32: the error names the program.
 #[tokio::test]
 async fn a_missing_program() {
-    let seen = fails(&with_program("/nowhere/claude".into()), "missing", Cause::Unavailable).await;
-    assert!(seen.outcome().message.contains("/nowhere/claude"), "{:?}", seen.outcome());
+    let seen = fails(
+        &with_program("/nowhere/claude".into()),
+        "missing",
+        Cause::Unavailable,
+    )
+    .await;
+    assert!(
+        seen.outcome().message.contains("/nowhere/claude"),
+        "{:?}",
+        seen.outcome()
+    );
 }
 
 // P14, S1-25
@@ -46,13 +66,24 @@ async fn a_file_that_is_not_executable() {
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
     rig.spec.program = Some(file.clone());
     let seen = fails(&rig, "not_executable", Cause::Unavailable).await;
-    assert!(seen.outcome().hint.as_ref().unwrap().contains(&format!("chmod +x {}", file.display())));
+    assert!(
+        seen.outcome()
+            .hint
+            .as_ref()
+            .unwrap()
+            .contains(&format!("chmod +x {}", file.display()))
+    );
 }
 
 // P14: no interpreter (as with a wrong C library), and no program at all; neither is handed to a shell.
 #[tokio::test]
 async fn a_file_that_is_no_program_for_this_machine() {
-    for text in ["#!/nowhere/interpreter\n", "touch ran-by-a-shell\n", "MZ\u{1}\u{2}garbage", ""] {
+    for text in [
+        "#!/nowhere/interpreter\n",
+        "touch ran-by-a-shell\n",
+        "MZ\u{1}\u{2}garbage",
+        "",
+    ] {
         let mut rig = Rig::new("");
         let file = rig.path("claude");
         install(&file, text);
@@ -88,11 +119,20 @@ async fn an_environment_that_is_too_long() {
 async fn a_path_without_the_agent_names_the_places() {
     let mut rig = Rig::new("");
     rig.spec.program = None;
-    for (path, hint) in [("", "PATH is empty"), ("/nowhere/a:/nowhere/b", "Looked in: /nowhere/a, /nowhere/b.")] {
+    for (path, hint) in [
+        ("", "PATH is empty"),
+        (
+            "/nowhere/a:/nowhere/b",
+            "Looked in: /nowhere/a, /nowhere/b.",
+        ),
+    ] {
         rig.host = host(&[("PATH", path)]);
         let seen = fails(&rig, "missing", Cause::Unavailable).await;
         let shown = seen.outcome().hint.clone().unwrap();
-        assert!(shown.contains(hint) && shown.contains("npm install"), "{shown}");
+        assert!(
+            shown.contains(hint) && shown.contains("npm install"),
+            "{shown}"
+        );
     }
     rig.host = host(&[]);
     fails(&rig, "missing", Cause::Unavailable).await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ostler::event::{SessionState, EventKind};
+use ostler::event::{EventKind, SessionState};
 use ostler::{AfterTurn, Cause, Status};
 
 use crate::rig::{Rig, finish_after, read_until};
@@ -25,8 +25,15 @@ async fn stop_takes_no_longer_than_the_ladder() {
     session.remote().stop();
     let seen = finish_after(read, session).await;
     let ladder = rig.spec.limits.grace * 3;
-    assert!(ladder > SLACK && began.elapsed() < ladder + SLACK, "{:?}", began.elapsed());
-    assert_eq!((seen.turn().outcome.cause, seen.ended().signal), (Cause::Stopped, Some(9)));
+    assert!(
+        ladder > SLACK && began.elapsed() < ladder + SLACK,
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(
+        (seen.turn().outcome.cause, seen.ended().signal),
+        (Cause::Stopped, Some(9))
+    );
     assert_eq!(seen.turn().text, "working");
 }
 
@@ -44,15 +51,25 @@ async fn an_agent_that_heeds_sigterm_is_not_killed() {
 // P7: an agent that acknowledges the interrupt ends by the end of its input, without any signal.
 #[tokio::test]
 async fn an_agent_that_listens_needs_no_signal() {
-    let rig = Rig::new("read\ninit\ntext working\nanswer-interrupt\nread-until-eof").grace_ms(60_000);
+    let rig =
+        Rig::new("read\ninit\ntext working\nanswer-interrupt\nread-until-eof").grace_ms(60_000);
     let mut session = rig.start();
     let read = read_until(&mut session, is_text).await;
     let began = Instant::now();
     session.remote().stop();
     let seen = finish_after(read, session).await;
-    assert!(began.elapsed() < rig.spec.limits.grace, "it was not waited for, but slept through");
-    assert_eq!((seen.turn().outcome.cause, seen.turn().outcome.status), (Cause::Stopped, Status::Stopped));
-    assert_eq!((seen.ended().exit_code, seen.ended().signal), (Some(0), None));
+    assert!(
+        began.elapsed() < rig.spec.limits.grace,
+        "it was not waited for, but slept through"
+    );
+    assert_eq!(
+        (seen.turn().outcome.cause, seen.turn().outcome.status),
+        (Cause::Stopped, Status::Stopped)
+    );
+    assert_eq!(
+        (seen.ended().exit_code, seen.ended().signal),
+        (Some(0), None)
+    );
 }
 
 // P7, S2-2: asking often changes nothing.
@@ -90,16 +107,27 @@ async fn stop_at_once_ends_the_session() {
 // machine's to prove.
 #[tokio::test]
 async fn a_death_in_the_middle_of_a_turn_is_told_at_once() {
-    for (death, signal, code) in [("die-by 9", Some(9), None), ("die-by 6", Some(6), None), ("exit 3", None, Some(3))] {
-        let rig =
-            Rig::new(format!("read\ninit\ntool-use t1 Bash {{\"command\":\"x\"}}\nstderr it hurts here\n{death}"));
+    for (death, signal, code) in [
+        ("die-by 9", Some(9), None),
+        ("die-by 6", Some(6), None),
+        ("exit 3", None, Some(3)),
+    ] {
+        let rig = Rig::new(format!(
+            "read\ninit\ntool-use t1 Bash {{\"command\":\"x\"}}\nstderr it hurts here\n{death}"
+        ));
         let seen = rig.run().await;
         let outcome = &seen.turn().outcome;
-        assert_eq!((outcome.cause, outcome.status), (Cause::AgentDied, Status::Failed));
+        assert_eq!(
+            (outcome.cause, outcome.status),
+            (Cause::AgentDied, Status::Failed)
+        );
         let detail = outcome.detail.as_ref().unwrap();
         assert_eq!((detail.signal, detail.exit_code), (signal, code));
         assert_eq!(detail.stderr.as_deref(), Some("it hurts here"));
-        assert_eq!((seen.ended().signal, seen.ended().exit_code), (signal, code));
+        assert_eq!(
+            (seen.ended().signal, seen.ended().exit_code),
+            (signal, code)
+        );
     }
 }
 
@@ -107,7 +135,10 @@ async fn a_death_in_the_middle_of_a_turn_is_told_at_once() {
 #[tokio::test]
 async fn a_silent_exit_is_no_success() {
     let seen = Rig::new("read\ninit\ntext half\nexit 0").run().await;
-    assert_eq!((seen.turn().outcome.cause, seen.turn().text.as_str()), (Cause::AgentDied, "half"));
+    assert_eq!(
+        (seen.turn().outcome.cause, seen.turn().text.as_str()),
+        (Cause::AgentDied, "half")
+    );
     assert!(!seen.outcome().is_success());
 }
 
@@ -117,13 +148,18 @@ async fn an_agent_may_write_its_transcript_after_the_end_of_input() {
     let rig = Rig::new("read\ninit\ntext hi\nresult hi\nwrite-file-after-eof 1000 $DIR/transcript");
     let seen = rig.run().await;
     assert_eq!(rig.text("transcript"), "written after EOF\n");
-    assert_eq!((seen.ended().exit_code, seen.ended().signal), (Some(0), None));
+    assert_eq!(
+        (seen.ended().exit_code, seen.ended().signal),
+        (Some(0), None)
+    );
 }
 
 // P9: after a stop as well.
 #[tokio::test]
 async fn a_stopped_agent_may_write_its_transcript() {
-    let rig = Rig::new("read\ninit\ntext working\nanswer-interrupt\nwrite-file-after-eof 1000 $DIR/transcript");
+    let rig = Rig::new(
+        "read\ninit\ntext working\nanswer-interrupt\nwrite-file-after-eof 1000 $DIR/transcript",
+    );
     let mut session = rig.start();
     let read = read_until(&mut session, is_text).await;
     session.remote().stop();
@@ -134,25 +170,45 @@ async fn a_stopped_agent_may_write_its_transcript() {
 // P10: the turn is over when its result is there, not when the process goes; the process is ended after the grace.
 #[tokio::test]
 async fn a_result_ends_the_turn_although_the_process_hangs() {
-    let rig = Rig::new("ignore-sigterm\nread\ninit\nspawn-holding-stdout\ntext hi\nresult hi\nhang").grace_ms(3000);
+    let rig =
+        Rig::new("ignore-sigterm\nread\ninit\nspawn-holding-stdout\ntext hi\nresult hi\nhang")
+            .grace_ms(3000);
     let mut session = rig.start();
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
     let began = Instant::now();
-    assert!(ostler_testkit::processes::alive(session.pid().unwrap()), "it hangs, and the turn has ended");
+    assert!(
+        ostler_testkit::processes::alive(session.pid().unwrap()),
+        "it hangs, and the turn has ended"
+    );
     let seen = finish_after(read, session).await;
     let ladder = rig.spec.limits.grace * 2;
-    assert!(ladder > SLACK && began.elapsed() < ladder + SLACK, "{:?}", began.elapsed());
-    assert_eq!((seen.outcome().cause, seen.ended().signal), (Cause::Completed, Some(9)));
+    assert!(
+        ladder > SLACK && began.elapsed() < ladder + SLACK,
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(
+        (seen.outcome().cause, seen.ended().signal),
+        (Cause::Completed, Some(9))
+    );
 }
 
 // P10: only a child that holds the agent's stdout is left; it is ended, not waited for.
 #[tokio::test]
 async fn a_child_that_holds_stdout_does_not_hold_the_session() {
-    let rig = Rig::new("read\ninit\nspawn-holding-stdout\ntext hi\nresult hi\nread-until-eof").grace_ms(60_000);
+    let rig = Rig::new("read\ninit\nspawn-holding-stdout\ntext hi\nresult hi\nread-until-eof")
+        .grace_ms(60_000);
     let began = Instant::now();
     let seen = rig.run().await;
-    assert!(began.elapsed() < rig.spec.limits.grace, "{:?}", began.elapsed());
-    assert_eq!((seen.outcome().cause, seen.ended().exit_code), (Cause::Completed, Some(0)));
+    assert!(
+        began.elapsed() < rig.spec.limits.grace,
+        "{:?}",
+        began.elapsed()
+    );
+    assert_eq!(
+        (seen.outcome().cause, seen.ended().exit_code),
+        (Cause::Completed, Some(0))
+    );
 }
 
 // S3-18: a session that waits between turns is stopped by the end of its input.
@@ -165,5 +221,8 @@ async fn a_waiting_session_is_stopped() {
     let read = read_until(&mut session, idle).await;
     session.remote().stop();
     let seen = finish_after(read, session).await;
-    assert_eq!((seen.turn().outcome.cause, seen.ended().exit_code), (Cause::Completed, Some(0)));
+    assert_eq!(
+        (seen.turn().outcome.cause, seen.ended().exit_code),
+        (Cause::Completed, Some(0))
+    );
 }

@@ -1,7 +1,7 @@
 //! Changes while a session lives: another model, another permission mode.
 
 use ostler::event::{Decision, EventKind};
-use ostler::{PermissionAnswer, Attendance, Cause};
+use ostler::{Attendance, Cause, PermissionAnswer};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 

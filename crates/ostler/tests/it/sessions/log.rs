@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use ostler::{LogEntry, Event, EventKind, Log, LogError, NewSession, SessionRecord};
+use ostler::{Event, EventKind, Log, LogEntry, LogError, NewSession, SessionRecord};
 use ostler_core::log::AppendFuture;
 
 /// A log in memory.

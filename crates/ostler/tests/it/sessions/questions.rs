@@ -2,7 +2,7 @@
 
 use ostler::event::{DecidedBy, Decision, EventKind, Permission};
 use ostler::permission::{Policy, Trust};
-use ostler::{PermissionAnswer, Attendance, Cause, Denials};
+use ostler::{Attendance, Cause, Denials, PermissionAnswer};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 

@@ -11,7 +11,10 @@ use crate::rig::{Rig, Seen};
 async fn reached(rig: &Rig, cause: Cause, limit: Duration) -> Seen {
     let seen = rig.run().await;
     let outcome = &seen.turn().outcome;
-    assert_eq!((outcome.cause, outcome.status, seen.outcome().cause), (cause, Status::Timeout, cause));
+    assert_eq!(
+        (outcome.cause, outcome.status, seen.outcome().cause),
+        (cause, Status::Timeout, cause)
+    );
     let told = outcome.detail.as_ref().and_then(|detail| detail.limit_ms);
     assert_eq!(told.map(Duration::from_millis), Some(limit));
     assert!(outcome.hint.is_some());
@@ -35,7 +38,10 @@ async fn an_agent_that_heeds_the_limit_ends_well() {
     let mut rig = Rig::new("read\ninit\ntext half\nanswer-interrupt\nread-until-eof");
     rig.spec.limits.wall = Some(limit);
     let seen = reached(&rig, Cause::WallLimit, limit).await;
-    assert_eq!((seen.turn().text.as_str(), seen.ended().exit_code), ("half", Some(0)));
+    assert_eq!(
+        (seen.turn().text.as_str(), seen.ended().exit_code),
+        ("half", Some(0))
+    );
 }
 
 // P39: it spoke, then fell silent; no tool runs.
@@ -55,24 +61,32 @@ async fn a_silent_tool_is_not_idle() {
     );
     rig.spec.limits.idle = Some(Duration::from_secs(4));
     let seen = rig.run().await;
-    assert_eq!((seen.outcome().cause, seen.turn().text.as_str()), (Cause::Completed, "done"));
+    assert_eq!(
+        (seen.outcome().cause, seen.turn().text.as_str()),
+        (Cause::Completed, "done")
+    );
 }
 
 // P40: the silence after the tool is the model's.
 #[tokio::test]
 async fn a_silence_after_a_tool_is_idle() {
     let limit = Duration::from_millis(800);
-    let mut rig = Rig::new("read\ninit\ntool-use t1 Bash {}\nsleep 100\ntool-result t1 ok\nhang").grace_ms(200);
+    let mut rig = Rig::new("read\ninit\ntool-use t1 Bash {}\nsleep 100\ntool-result t1 ok\nhang")
+        .grace_ms(200);
     rig.spec.limits.idle = Some(limit);
     let seen = reached(&rig, Cause::IdleLimit, limit).await;
-    assert!(seen.whats().any(|kind| matches!(kind, EventKind::ToolResult(result) if result.ok)));
+    assert!(
+        seen.whats()
+            .any(|kind| matches!(kind, EventKind::ToolResult(result) if result.ok))
+    );
 }
 
 // P40: lines that mean nothing to the caller still show that the agent lives.
 #[tokio::test]
 async fn a_sign_of_life_is_no_silence() {
-    let mut rig =
-        Rig::new("read\ninit\nloop 21\nsleep 200\nprint {\"type\":\"keep_alive\"}\nend\nresult done\nread-until-eof");
+    let mut rig = Rig::new(
+        "read\ninit\nloop 21\nsleep 200\nprint {\"type\":\"keep_alive\"}\nend\nresult done\nread-until-eof",
+    );
     rig.spec.limits.idle = Some(Duration::from_secs(4));
     assert_eq!(rig.run().await.outcome().cause, Cause::Completed);
 }
@@ -84,8 +98,16 @@ async fn a_tool_that_never_ends_is_cut_by_the_wall_limit() {
     let mut rig = Rig::new("read\ninit\ntool-use t1 Bash {}\nhang").grace_ms(200);
     (rig.spec.limits.wall, rig.spec.limits.idle) = (Some(limit), Some(Duration::from_millis(200)));
     let seen = reached(&rig, Cause::WallLimit, limit).await;
-    let cut = seen.whats().find_map(|kind| if let EventKind::ToolResult(result) = kind { Some(result) } else { None });
-    assert!(cut.is_some_and(|result| !result.ok && result.output.contains("no result: the turn ended")));
+    let cut = seen.whats().find_map(|kind| {
+        if let EventKind::ToolResult(result) = kind {
+            Some(result)
+        } else {
+            None
+        }
+    });
+    assert!(
+        cut.is_some_and(|result| !result.ok && result.output.contains("no result: the turn ended"))
+    );
 }
 
 // P14: an agent that starts and says nothing.

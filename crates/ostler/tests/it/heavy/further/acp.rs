@@ -6,7 +6,7 @@ mod gemini;
 mod opencode;
 
 use ostler::event::{Decision, EventKind, Permission};
-use ostler::{PermissionAnswer, Attendance, Cause, Denials, Usage, keys};
+use ostler::{Attendance, Cause, Denials, PermissionAnswer, Usage, keys};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 
@@ -92,7 +92,9 @@ async fn asked_allowed_and_denied(subject: &'static Subject) {
         _ => None,
     };
     let asked = live.find(question).await;
-    live.answer(&asked.id, PermissionAnswer::Allow).await.unwrap();
+    live.answer(&asked.id, PermissionAnswer::Allow)
+        .await
+        .unwrap();
     let turn = live.turn().await;
     assert_eq!(turn.outcome.cause, Cause::Completed, "{:?}", turn.outcome);
     assert!(scene.place.work().join("first").exists());
