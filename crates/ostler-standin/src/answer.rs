@@ -1,87 +1,89 @@
-//! What the scripted model says: blocks, an error, or a misbehaviour, in words no provider's wire format owns.
+//! Answers of the scripted model, independent of a provider's wire format: blocks, an error, or a
+//! misbehaviour.
 
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::server_style::Manner;
+use super::server_style::ServerStyle;
 
-/// One answer of the model. Build it with [`Answer::text`], [`Answer::tool`], [`Answer::error`], [`Answer::hang`].
+/// An answer of the model, built with [`Answer::text`], [`Answer::tool`], [`Answer::error`] or
+/// [`Answer::hang`].
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Answer {
     /// The content, in order.
     pub blocks: Vec<Block>,
-    /// Sent instead of content; with [`Ending::ErrorAfter`], within the stream.
+    /// Error sent instead of content, or within the stream with [`Ending::ErrorAfter`].
     pub error: Option<Failure>,
     /// Overrides the stop reason that follows from the blocks (`tool_use` or `end_turn`).
     pub stop_reason: Option<String>,
-    /// The token counts reported; without them, those of [`Usage::of_nth`].
+    /// The reported token counts. The default is [`Usage::of_nth`].
     pub usage: Option<Usage>,
-    /// How long the server waits before the first byte.
+    /// Delay before the first byte.
     pub delay_ms: u64,
-    /// How long the server waits before each delta.
+    /// Delay before each delta.
     pub delta_delay_ms: u64,
     /// How the answer ends.
     pub ending: Ending,
-    /// How the server writes it down.
-    pub manner: Manner,
+    /// Style of the server's output.
+    pub manner: ServerStyle,
 }
 
 /// One content block.
 ///
-/// In text and thinking, `{user_text}` and `{tool_result}` stand for what the request said last.
+/// In text and thinking, `{user_text}` and `{tool_result}` stand for the last ones of the request.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Block {
-    /// Words to the user.
+    /// Text for the user.
     Text {
         /// The whole text.
         text: String,
-        /// Into how many deltas it is cut when streamed.
+        /// Number of deltas when streamed.
         #[serde(default = "one")]
         deltas: usize,
     },
-    /// Words to itself; streamed with a signature.
+    /// Thinking, streamed with a signature.
     Thinking {
-        /// The whole thought.
+        /// The whole text.
         thinking: String,
-        /// Into how many deltas it is cut when streamed.
+        /// Number of deltas when streamed.
         #[serde(default = "one")]
         deltas: usize,
     },
-    /// A call of a tool; its id is made up, unique.
+    /// A tool call with a unique generated id.
     ToolUse {
         /// The tool's name.
         name: String,
-        /// Its arguments. In chat completions, a string is sent as it is, also when it is no JSON.
+        /// Its arguments. In chat completions, a string is sent as is, even if it is not JSON.
         input: Value,
     },
 }
 
-/// An error answer of the provider.
+/// An error response of the provider.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
     /// The HTTP status.
     pub status: u16,
-    /// The provider's name for it, e.g. `authentication_error`.
+    /// The provider's error type, such as `authentication_error`.
     pub kind: String,
-    /// The provider's sentence.
+    /// The provider's message.
     pub message: String,
-    /// The provider's code for it, where it has codes besides names, e.g. `model_not_found`.
+    /// The provider's error code, such as `model_not_found`, if it has codes besides types.
     #[serde(default)]
     pub code: Option<String>,
-    /// Sent as it is, instead of what the provider would write: the page of a proxy, say.
+    /// Body sent instead of the provider's, such as the error page of a proxy.
     #[serde(default)]
     pub body: Option<String>,
-    /// Extra response headers, e.g. `retry-after`.
+    /// Extra response headers, such as `retry-after`.
     #[serde(default)]
     pub headers: Vec<(String, String)>,
 }
 
-/// The token counts of one answer.
+/// Token counts of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Usage {
@@ -93,7 +95,7 @@ pub struct Usage {
     pub cache_read: u64,
     /// Output, as reported at the end.
     pub output: u64,
-    /// The part of the output that was thinking, for providers that tell.
+    /// The part of the output that was thinking, for providers that report it.
     pub reasoning: u64,
 }
 
@@ -101,20 +103,20 @@ pub struct Usage {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ending {
-    /// As it should.
+    /// Completely.
     #[default]
     Complete,
-    /// The request is taken and nothing is ever sent back, not even a status.
+    /// The request is accepted, and nothing is ever sent, not even a status.
     Silent,
-    /// After this many deltas nothing more comes (0: the headers and the start of the message come).
+    /// Hangs after this many deltas. With 0, the headers and the start of the message are sent.
     HangAfter(usize),
-    /// After this many deltas the connection is dropped.
+    /// Drops the connection after this many deltas.
     CutAfter(usize),
-    /// After the headers the connection is dropped.
+    /// Drops the connection after the headers.
     CutAtOnce,
-    /// After this many deltas the answer's error comes, within a stream that began well.
+    /// Sends the answer's error within the stream, after this many deltas.
     ErrorAfter(usize),
-    /// After this many deltas a line comes that is no JSON, and the stream ends.
+    /// Ends the stream with invalid JSON after this many deltas.
     GarbageAfter(usize),
 }
 
@@ -125,8 +127,8 @@ impl Default for Usage {
 }
 
 impl Usage {
-    /// The counts of an answer to a call that is not part of the script, such as one for a title.
-    pub(super) const ASIDE: Self = Self {
+    /// The counts of the answer to a side call, such as one for a title.
+    pub(super) const SIDE_CALL: Self = Self {
         input: 5000,
         cache_creation: 300,
         cache_read: 400,
@@ -134,8 +136,10 @@ impl Usage {
         reasoning: 50,
     };
 
-    /// The counts of the nth answer of a server, from 1. Each answer has its own, and they grow by a different power of `nth`:
-    /// a call that is counted twice is not made up for by one that is dropped.
+    /// Returns the counts of a server's nth answer, from 1.
+    ///
+    /// Each answer has distinct counts that grow by different powers of `nth`, so that counting one
+    /// call twice does not compensate for dropping another.
     #[must_use]
     pub const fn of_nth(nth: u64) -> Self {
         Self {
@@ -149,19 +153,19 @@ impl Usage {
 }
 
 impl Answer {
-    /// One text block.
+    /// Creates an answer with one text block.
     #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::default().and_text(text)
     }
 
-    /// One tool call.
+    /// Creates an answer with one tool call.
     #[must_use]
     pub fn tool(name: impl Into<String>, input: Value) -> Self {
         Self::default().and_tool(name, input)
     }
 
-    /// A thought; add words with [`Answer::and_text`].
+    /// Creates an answer with thinking. Add text with [`Answer::and_text`].
     #[must_use]
     pub fn thinking(thinking: impl Into<String>) -> Self {
         let block = Block::Thinking {
@@ -174,7 +178,7 @@ impl Answer {
         }
     }
 
-    /// An error of the provider, e.g. `(401, "authentication_error", "invalid x-api-key")`.
+    /// Creates an error response, such as `(401, "authentication_error", "invalid x-api-key")`.
     #[must_use]
     pub fn error(status: u16, kind: impl Into<String>, message: impl Into<String>) -> Self {
         let (kind, message) = (kind.into(), message.into());
@@ -192,7 +196,7 @@ impl Answer {
         }
     }
 
-    /// Takes the request and never sends a byte.
+    /// Creates an answer that never sends a byte.
     #[must_use]
     pub fn hang() -> Self {
         Self {
@@ -221,7 +225,7 @@ impl Answer {
         self
     }
 
-    /// Cuts the text or thinking block added last into `count` deltas.
+    /// Splits the text or thinking block added last into `count` deltas.
     #[must_use]
     pub fn deltas(mut self, count: usize) -> Self {
         if let Some(Block::Text { deltas, .. } | Block::Thinking { deltas, .. }) =
@@ -232,7 +236,7 @@ impl Answer {
         self
     }
 
-    /// Adds a response header to an error answer.
+    /// Adds a response header to an error.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         if let Some(failure) = &mut self.error {
@@ -241,7 +245,7 @@ impl Answer {
         self
     }
 
-    /// Gives an error answer a code.
+    /// Sets the code of an error.
     #[must_use]
     pub fn code(mut self, code: impl Into<String>) -> Self {
         if let Some(failure) = &mut self.error {
@@ -250,7 +254,7 @@ impl Answer {
         self
     }
 
-    /// Gives an error answer a body that is not the provider's.
+    /// Replaces the body of an error.
     #[must_use]
     pub fn body(mut self, body: impl Into<String>) -> Self {
         if let Some(failure) = &mut self.error {
@@ -259,7 +263,7 @@ impl Answer {
         self
     }
 
-    /// Overrides the stop reason, e.g. `refusal` or `max_tokens`.
+    /// Overrides the stop reason, for example with `refusal` or `max_tokens`.
     #[must_use]
     pub fn stop_reason(mut self, reason: impl Into<String>) -> Self {
         self.stop_reason = Some(reason.into());
@@ -273,26 +277,26 @@ impl Answer {
         self
     }
 
-    /// The token counts that are sent.
+    /// Returns the token counts to send.
     pub(super) fn counts(&self) -> Usage {
         self.usage.unwrap_or_default()
     }
 
-    /// Waits before the first byte.
+    /// Sets the delay before the first byte.
     #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay_ms = millis(delay);
         self
     }
 
-    /// Waits before each delta.
+    /// Sets the delay before each delta.
     #[must_use]
     pub fn delta_delay(mut self, delay: Duration) -> Self {
         self.delta_delay_ms = millis(delay);
         self
     }
 
-    /// Stops talking after `deltas` deltas but keeps the connection open.
+    /// Hangs after `deltas` deltas, with the connection open.
     #[must_use]
     pub fn hang_after(mut self, deltas: usize) -> Self {
         self.ending = Ending::HangAfter(deltas);
@@ -313,7 +317,7 @@ impl Answer {
         self
     }
 
-    /// Breaks off with an error within the stream, after `deltas` deltas; the HTTP status is a good one.
+    /// Ends with an error within the stream, after `deltas` deltas. The HTTP status is 200.
     #[must_use]
     pub fn error_after(
         mut self,
@@ -326,21 +330,21 @@ impl Answer {
         self
     }
 
-    /// Ends the stream with a line that is no JSON, after `deltas` deltas.
+    /// Ends the stream with invalid JSON, after `deltas` deltas.
     #[must_use]
     pub fn garbage_after(mut self, deltas: usize) -> Self {
         self.ending = Ending::GarbageAfter(deltas);
         self
     }
 
-    /// Sets how the server writes it down; one habit is a manner by itself.
+    /// Sets the style of the server's output, or a single deviation.
     #[must_use]
-    pub fn manner(mut self, manner: impl Into<Manner>) -> Self {
+    pub fn manner(mut self, manner: impl Into<ServerStyle>) -> Self {
         self.manner = manner.into();
         self
     }
 
-    /// The stop reason sent: the override, or what follows from the blocks.
+    /// Returns the stop reason to send: the override, or the one that follows from the blocks.
     pub(super) fn effective_stop_reason(&self) -> &str {
         let calls_tool = self
             .blocks
@@ -366,7 +370,7 @@ fn one() -> usize {
 mod tests {
     use super::Usage;
 
-    /// Every way to count `calls` of the first `calls` answers, each as often as one likes.
+    /// Returns all multisets of `calls` numbers from 1 to `from`.
     fn selections(calls: u64, from: u64) -> Vec<Vec<u64>> {
         if calls == 0 {
             return vec![Vec::new()];
@@ -381,9 +385,10 @@ mod tests {
             .collect()
     }
 
-    // Issue 15, point 12. What an agent reports at the least: the input without the cache apart, and the output.
+    // Issue 15, point 12. Compares what every agent reports: the input including the cache, and the
+    // output.
     #[test]
-    fn no_call_makes_up_for_another() {
+    fn no_call_compensates_for_another() {
         for calls in 1..=6 {
             let sum = |chosen: &Vec<u64>| {
                 let counts = chosen.iter().map(|nth| Usage::of_nth(*nth));

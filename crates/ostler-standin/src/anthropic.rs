@@ -1,4 +1,4 @@
-//! Answers as Anthropic's Messages API writes them: server-sent events, one JSON message, or an error body.
+//! Wire format of Anthropic's Messages API: server-sent events, one JSON message, or an error body.
 
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ fn error_frame(failure: &Failure) -> Frame {
     frame("error", &error(failure))
 }
 
-/// The answer to a request for a token count.
+/// Returns the response to a request for a token count.
 pub(super) fn token_count() -> Value {
     json!({"input_tokens": Usage::default().input})
 }
@@ -84,7 +84,7 @@ fn usage(usage: Usage, output_so_far: u64) -> Value {
     })
 }
 
-// Finished blocks, with ids given and placeholders filled in: both the stream and the whole message start here.
+// Renders the complete blocks, with ids and filled placeholders, for both stream and whole message.
 fn contents(answer: &Answer, request: &Request) -> Vec<Value> {
     let filled = |text: &str| filled(text, request);
     let content = |block: &Block| match block {
@@ -102,7 +102,7 @@ fn contents(answer: &Answer, request: &Request) -> Vec<Value> {
 fn deltas_of(block: &Block) -> usize {
     match block {
         Block::Text { deltas, .. } | Block::Thinking { deltas, .. } => *deltas,
-        // Two pieces, so that a reader that takes one piece for the whole input is caught.
+        // Two pieces, to catch a reader that takes one piece for the whole input.
         Block::ToolUse { .. } => 2,
     }
 }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_message_says_the_same() {
+    fn a_whole_message_has_the_same_content() {
         let usage = Usage {
             output: 3,
             ..Usage::default()

@@ -1,11 +1,11 @@
-//! Tool calls as chat-completions servers stream them, in every shape that was seen in the wild.
+//! Tool calls as chat-completions servers stream them, in every shape seen in the wild.
 
 use serde_json::{Value, json};
 
 use super::server_style::Shape;
 use super::wire::cut;
 
-/// One tool call of an answer.
+/// A tool call of an answer.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     pub(super) id: String,
@@ -21,7 +21,7 @@ impl Call {
     }
 }
 
-/// The calls as they stand in a whole message.
+/// Renders the calls for a whole message.
 pub(super) fn whole(calls: &[Call], shape: Shape) -> Vec<Value> {
     calls
         .iter()
@@ -30,7 +30,7 @@ pub(super) fn whole(calls: &[Call], shape: Shape) -> Vec<Value> {
         .collect()
 }
 
-/// The calls as deltas: each is the list `tool_calls` of one chunk.
+/// Renders the calls as deltas, each the `tool_calls` list of one chunk.
 pub(super) fn deltas(calls: &[Call], shape: Shape) -> Vec<Vec<Value>> {
     if calls.is_empty() {
         return Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn deltas(calls: &[Call], shape: Shape) -> Vec<Vec<Value>> {
                 .map(|(index, call)| in_pieces(index, call, shape))
                 .collect();
             let ordered = if shape == Shape::Interleaved {
-                take_turns(&pieces)
+                interleave(&pieces)
             } else {
                 pieces.concat()
             };
@@ -101,7 +101,7 @@ fn in_pieces(index: usize, call: &Call, shape: Shape) -> Vec<Value> {
     pieces
 }
 
-/// The piece that says which tool is called, without arguments.
+/// Renders the first piece, which names the tool, without arguments.
 fn first(index: usize, call: &Call, shape: Shape) -> Value {
     let mut piece = json!({"index": index, "id": call.id, "type": "function",
         "function": {"name": call.name, "arguments": ""}});
@@ -119,8 +119,8 @@ fn first(index: usize, call: &Call, shape: Shape) -> Value {
     piece
 }
 
-/// The first of each, then the second of each, and so on.
-fn take_turns(lists: &[Vec<Value>]) -> Vec<Value> {
+/// Interleaves the lists: the first item of each, then the second of each, and so on.
+fn interleave(lists: &[Vec<Value>]) -> Vec<Value> {
     let longest = lists.iter().map(Vec::len).max().unwrap_or_default();
     (0..longest)
         .flat_map(|at| lists.iter().filter_map(move |list| list.get(at).cloned()))
@@ -134,7 +134,7 @@ mod tests {
     use super::{Call, deltas};
     use crate::Shape;
 
-    /// What is sent for two calls, `a{"x":1}` and `b{}`, in a few words per chunk: index:id:name(arguments).
+    /// Renders the deltas of the calls `a{"x":1}` and `b{}` as `index:id:name(arguments)`.
     fn sent(shape: Shape) -> String {
         let call = |id: &str, name: &str, input| Call {
             id: id.to_owned(),
@@ -142,10 +142,10 @@ mod tests {
             input,
         };
         let calls = [call("i1", "a", json!({"x": 1})), call("i2", "b", json!({}))];
-        let words = |piece: &Value| {
-            let part = |place: &str| {
+        let describe = |piece: &Value| {
+            let part = |pointer: &str| {
                 piece
-                    .pointer(place)
+                    .pointer(pointer)
                     .map_or("-".to_owned(), |value| match value {
                         Value::String(text) => text.clone(),
                         other => other.to_string(),
@@ -159,7 +159,7 @@ mod tests {
                 part("/function/arguments")
             )
         };
-        let chunk = |pieces: Vec<Value>| pieces.iter().map(words).collect::<Vec<_>>().join("+");
+        let chunk = |pieces: Vec<Value>| pieces.iter().map(describe).collect::<Vec<_>>().join("+");
         deltas(&calls, shape)
             .into_iter()
             .map(chunk)

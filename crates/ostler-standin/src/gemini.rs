@@ -1,4 +1,4 @@
-//! Answers as Google's Gemini API writes them: a stream of responses, one response, or an error body.
+//! Wire format of Google's Gemini API: a stream of responses, one response, or an error body.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
             ..Frame::data(&response.to_string())
         });
     }
-    // The end comes with a part without words, as the provider sends it when it thought or called before.
+    // The last part is empty, as the provider sends it after thinking or a call.
     let mut last = response(
         &id,
         request,
@@ -56,12 +56,12 @@ fn error_frame(failure: &Failure) -> Frame {
     Frame::data(&error(failure).to_string())
 }
 
-/// The answer to a request for a token count.
+/// Returns the response to a request for a token count.
 pub(super) fn token_count() -> Value {
     json!({"totalTokens": Usage::default().input})
 }
 
-/// The answer to a request for embeddings: a vector of no meaning for each content.
+/// Returns the response to a request for embeddings: a meaningless vector for each content.
 pub(super) fn embeddings(request: &Request) -> Value {
     let vector = json!({"values": [0.0, 1.0]});
     let count = request.body["requests"].as_array().map_or(1, Vec::len);
@@ -80,7 +80,7 @@ fn candidate(parts: &[Value], finish_reason: Option<&str>) -> Value {
     candidate
 }
 
-/// The parts of the answer, each as one delta. A call is never cut: this provider sends it whole.
+/// Renders the parts of the answer, each as one delta. This provider sends a call as a whole.
 fn parts(answer: &Answer, request: &Request) -> Vec<Value> {
     let mut parts = Vec::new();
     for block in &answer.blocks {
@@ -101,7 +101,7 @@ fn parts(answer: &Answer, request: &Request) -> Vec<Value> {
                 );
             }
             Block::ToolUse { name, input } => {
-                // Without an id, as the service has it.
+                // Without an id, like the real service.
                 let call = json!({"name": name, "args": input});
                 parts.push(json!({"functionCall": call, "thoughtSignature": "c2lnbmVk"}));
             }
@@ -110,7 +110,8 @@ fn parts(answer: &Answer, request: &Request) -> Vec<Value> {
     parts
 }
 
-/// The script's stop reasons in this provider's words; its own words go through. A call has no reason of its own.
+/// Translates the script's stop reasons to this provider's, which has none for a call. Others are
+/// sent as is.
 fn finish_reason(answer: &Answer) -> &str {
     match answer.effective_stop_reason() {
         "end_turn" | "tool_use" => "STOP",
@@ -120,7 +121,7 @@ fn finish_reason(answer: &Answer) -> &str {
     }
 }
 
-/// Token counts: here the prompt's contain what came from the cache, and the output's lack what was thought.
+/// Renders token counts. The prompt's include the cache, but the output's do not include thinking.
 fn usage(usage: Usage) -> Value {
     let prompt = usage.input + usage.cache_read + usage.cache_creation;
     json!({
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_response_says_the_same() {
+    fn a_whole_response_has_the_same_content() {
         let answer = Answer::text("a")
             .and_tool("read", json!({}))
             .stop_reason("max_tokens");
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_has_a_number_a_name_and_a_reason() {
+    fn an_error_has_a_code_a_status_and_a_reason() {
         let failure = Answer::error(400, "INVALID_ARGUMENT", "API key not valid.")
             .code("API_KEY_INVALID")
             .error

@@ -1,18 +1,20 @@
-//! A scripted stand-in for a model provider: real agents talk to it over loopback and get the answers a test wrote.
+//! Scripted stand-in for model providers: real agents connect to it over loopback and get the answers
+//! of a script.
 //!
-//! `script` decides which answer a request gets, one file per provider (`anthropic`, `openai`, `responses`, `gemini`) renders
-//! it on the wire, `server` is the HTTP around them, `asides` knows what no script is about, `offline` says how each agent is made to talk to it. Another provider
-//! joins as a sibling of `openai`.
+//! `script` selects the answer to a request. One module per provider (`anthropic`, `openai`,
+//! `responses`, `gemini`) renders it, and `server` serves it over HTTP. `side_calls` answers requests
+//! that are not part of a script. `offline` configures each agent to use the stand-in. A new provider
+//! is a sibling of `openai`.
 
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
-    reason = "it serves tests and trials: what cannot be served is a failure of those, and its clock only waits"
+    reason = "serves tests and trials, which a panic fails; the clock is only used to wait"
 )]
 
 mod anthropic;
 mod answer;
-mod asides;
+mod side_calls;
 mod chat_calls;
 mod gemini;
 mod ids;
@@ -30,4 +32,4 @@ pub use offline::{KEY, MODEL, Offline};
 pub use request::{Request, ToolResult};
 pub use script::{Rule, Script, When};
 pub use server::ModelServer;
-pub use server_style::{Delivery, Framing, Manner, Reasoning, Shape, Tokens};
+pub use server_style::{Delivery, Framing, Reasoning, ServerStyle, Shape, Tokens};

@@ -1,29 +1,30 @@
-//! How an agent is made to talk to the stand-in instead of its provider: variables and files, as data.
+//! Configuration that makes an agent use the stand-in instead of its provider: variables and files,
+//! as data.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// What makes an agent talk to the stand-in. In its texts `{url}` stands for the stand-in's address and `{home}` for a home
-/// directory of the agent's own.
+/// Configuration of an agent. `{url}` stands for the stand-in's address, and `{home}` for a home
+/// directory that only this agent uses.
 #[derive(Debug)]
 pub struct Offline {
     /// The agent's name in Ostler.
     pub agent: &'static str,
-    /// Variables to set.
+    /// Environment variables to set.
     env: &'static [(&'static str, &'static str)],
-    /// Files to write below the home directory.
+    /// Files to write into the home directory.
     files: &'static [(&'static str, &'static str)],
-    /// Settings that the agent needs to be given.
+    /// Settings to pass to the agent.
     pub settings: &'static [(&'static str, &'static str)],
-    /// The call of a tool that runs a line of shell.
+    /// Returns the tool call that runs a shell command.
     pub shell: fn(&str) -> (&'static str, Value),
 }
 
-/// What stands for a key: the stand-in takes any.
+/// API key. The stand-in accepts any.
 pub const KEY: &str = "sk-a-key-of-the-stand-in";
 
-/// The model that is asked for where one has to be named.
+/// Model name, for agents that require one.
 pub const MODEL: &str = "stand-in";
 
 const CLAUDE_ENV: &[(&str, &str)] = &[
@@ -32,17 +33,18 @@ const CLAUDE_ENV: &[(&str, &str)] = &[
     ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
     ("DISABLE_TELEMETRY", "1"),
     ("DISABLE_AUTOUPDATER", "1"),
-    // The default of ten retries with growing pauses makes an authentication error take minutes.
+    // The default of ten retries with backoff makes an authentication error take minutes.
     ("CLAUDE_CODE_MAX_RETRIES", "1"),
-    // Without it, root may not bypass permissions.
+    // Otherwise root cannot bypass permissions.
     ("IS_SANDBOX", "1"),
 ];
 
 const CODEX_ENV: &[(&str, &str)] = &[
     ("CODEX_HOME", "{home}/.codex"),
     ("OPENAI_API_KEY", KEY),
-    // It looks for plugins and updates at names that nobody resolves here, and does not go before its resolver has
-    // given up, five seconds later. With a proxy that is not there it looks up nothing. The stand-in is no HTTPS.
+    // It looks for plugins and updates at hosts that do not resolve here, and exits only when its
+    // resolver gives up, five seconds later. With a dead proxy it resolves nothing. The stand-in
+    // does not use HTTPS.
     ("HTTPS_PROXY", "http://127.0.0.1:9"),
 ];
 
@@ -52,10 +54,10 @@ const ALL: &[Offline] = &[
         env: CLAUDE_ENV,
         files: &[],
         settings: &[],
-        shell: |line| {
+        shell: |command| {
             (
                 "Bash",
-                json!({"command": line, "description": "to see whether it works"}),
+                json!({"command": command, "description": "to see whether it works"}),
             )
         },
     },
@@ -63,10 +65,11 @@ const ALL: &[Offline] = &[
         agent: "codex",
         env: CODEX_ENV,
         files: &[(".codex/config.toml", CODEX)],
-        // Codex's own sandbox is not under test, and not every machine supports it. Codex retries a command that the sandbox
-        // blocked only if it failed within a fraction of a second, which a busy machine does not manage.
+        // Codex's own sandbox is not under test, and not every machine supports it. Codex retries a
+        // command that the sandbox blocked only if it failed within a fraction of a second, which is
+        // not reliable on a busy machine.
         settings: &[("permission_mode", "danger-full-access")],
-        shell: |line| ("exec_command", json!({"cmd": line})),
+        shell: |command| ("exec_command", json!({"cmd": command})),
     },
     Offline {
         agent: "copilot",
@@ -79,10 +82,10 @@ const ALL: &[Offline] = &[
         ],
         files: &[],
         settings: &[],
-        shell: |line| {
+        shell: |command| {
             (
                 "bash",
-                json!({"command": line, "description": "to see whether it works"}),
+                json!({"command": command, "description": "to see whether it works"}),
             )
         },
     },
@@ -91,17 +94,17 @@ const ALL: &[Offline] = &[
         env: &[
             ("GEMINI_API_KEY", KEY),
             ("GOOGLE_GEMINI_BASE_URL", "{url}"),
-            // Else it asks a model which model to use.
+            // Otherwise it asks a model which model to use.
             ("GEMINI_MODEL", "gemini-2.5-flash"),
-            // In a directory that it does not trust it starts no servers and has few modes.
+            // In an untrusted directory it starts no MCP servers and has few modes.
             ("GEMINI_CLI_TRUST_WORKSPACE", "true"),
         ],
         files: &[(".gemini/settings.json", GEMINI)],
         settings: &[],
-        shell: |line| {
+        shell: |command| {
             (
                 "run_shell_command",
-                json!({"command": line, "description": "to see whether it works"}),
+                json!({"command": command, "description": "to see whether it works"}),
             )
         },
     },
@@ -110,7 +113,7 @@ const ALL: &[Offline] = &[
         env: &[],
         files: &[(".openclaw/openclaw.json", OPENCLAW)],
         settings: &[],
-        shell: |line| ("exec", json!({"command": line})),
+        shell: |command| ("exec", json!({"command": command})),
     },
     Offline {
         agent: "opencode",
@@ -121,10 +124,10 @@ const ALL: &[Offline] = &[
         ],
         files: &[(".config/opencode/opencode.json", OPENCODE)],
         settings: &[],
-        shell: |line| {
+        shell: |command| {
             (
                 "bash",
-                json!({"command": line, "description": "to see whether it works"}),
+                json!({"command": command, "description": "to see whether it works"}),
             )
         },
     },
@@ -133,10 +136,10 @@ const ALL: &[Offline] = &[
         env: CLAUDE_ENV,
         files: &[],
         settings: &[],
-        shell: |line| {
+        shell: |command| {
             (
                 "Bash",
-                json!({"command": line, "description": "to see whether it works"}),
+                json!({"command": command, "description": "to see whether it works"}),
             )
         },
     },
@@ -145,12 +148,12 @@ const ALL: &[Offline] = &[
         env: CODEX_ENV,
         files: &[(".codex/config.toml", CODEX_ACP)],
         settings: &[],
-        // Where somebody decides it works in a sandbox that writes nothing, and asks about what wants out.
-        shell: |line| {
+        // In an attended session it uses a read-only sandbox, and asks before a command leaves it.
+        shell: |command| {
             let why = "to see whether it works";
             (
                 "exec_command",
-                json!({"cmd": line, "sandbox_permissions": "require_escalated", "justification": why}),
+                json!({"cmd": command, "sandbox_permissions": "require_escalated", "justification": why}),
             )
         },
     },
@@ -162,16 +165,16 @@ const ALL: &[Offline] = &[
             ("OPENAI_HOST", "{url}"),
             ("OPENAI_API_KEY", KEY),
             ("GOOSE_DISABLE_KEYRING", "true"),
-            // Else it asks the model for a title of the session, and for words about each call of a tool.
+            // Otherwise it asks the model for a session title, and for a summary of each tool call.
             ("GOOSE_DISABLE_SESSION_NAMING", "true"),
             ("GOOSE_DISABLE_TOOL_CALL_SUMMARY", "true"),
             ("GOOSE_TELEMETRY_OFF", "true"),
-            // Else everything is allowed.
+            // Otherwise everything is allowed.
             ("GOOSE_MODE", "approve"),
         ],
         files: &[],
         settings: &[],
-        shell: |line| ("shell", json!({"command": line})),
+        shell: |command| ("shell", json!({"command": command})),
     },
     Offline {
         agent: "qwen",
@@ -182,16 +185,16 @@ const ALL: &[Offline] = &[
         ],
         files: &[(".qwen/settings.json", QWEN)],
         settings: &[],
-        shell: |line| {
+        shell: |command| {
             (
                 "run_shell_command",
-                json!({"command": line, "is_background": false}),
+                json!({"command": command, "is_background": false}),
             )
         },
     },
 ];
 
-// The default of five retries with growing pauses makes an authentication error take seconds.
+// The default of five retries with backoff makes an authentication error take seconds.
 macro_rules! codex {
     ($model:literal) => {
         concat!(
@@ -212,10 +215,11 @@ stream_max_retries = 1
     };
 }
 
-// The model is one that it knows: about any other it would warn.
+// A model that Codex knows: it would warn about any other.
 const CODEX: &str = codex!("gpt-5.5");
 
-// The models that it knows search for the tools of MCP servers before they see them; one that it does not know is shown them.
+// Models that Codex knows must search for MCP tools before they see them. An unknown model gets them
+// directly.
 const CODEX_ACP: &str = codex!("stand-in");
 
 const GEMINI: &str = r#"{
@@ -266,8 +270,9 @@ const OPENCODE: &str = r#"{
 }
 "#;
 
-// By default a model decides what is asked, and is asked what is to be remembered and what the user may say next;
-// tools of servers are hidden behind a search, and a limited model is tried again ten times, with minutes between.
+// By default Qwen asks a model which calls need approval, what to remember, and what the user may say
+// next. It also hides MCP tools behind a search, and retries a rate-limited model ten times, minutes
+// apart.
 const QWEN: &str = r#"{
   "security": {"auth": {"selectedType": "openai"}},
   "general": {"enableAutoUpdate": false},
@@ -281,18 +286,18 @@ const QWEN: &str = r#"{
 "#;
 
 impl Offline {
-    /// How that agent is made to talk to the stand-in; none when nobody knows.
+    /// Returns the configuration of an agent, or `None` if there is none.
     #[must_use]
     pub fn of(agent: &str) -> Option<&'static Self> {
-        ALL.iter().find(|known| known.agent == agent)
+        ALL.iter().find(|offline| offline.agent == agent)
     }
 
-    /// Those that are known.
+    /// Returns the agents that have a configuration.
     pub fn agents() -> impl Iterator<Item = &'static str> {
-        ALL.iter().map(|known| known.agent)
+        ALL.iter().map(|offline| offline.agent)
     }
 
-    /// The variables, for a home and the address of a stand-in.
+    /// Returns the environment variables for a home directory and the stand-in's address.
     #[must_use]
     pub fn env(&self, home: &Path, url: &str) -> Vec<(String, String)> {
         let pairs = self
@@ -304,11 +309,11 @@ impl Offline {
             .collect()
     }
 
-    /// Writes the files into a home.
+    /// Writes the files into a home directory.
     ///
     /// # Errors
-    /// When one cannot be written.
-    pub fn furnish(&self, home: &Path, url: &str) -> std::io::Result<()> {
+    /// If a file cannot be written.
+    pub fn write_files(&self, home: &Path, url: &str) -> std::io::Result<()> {
         for (path, text) in self.files {
             let path = home.join(path);
             if let Some(directory) = path.parent() {
@@ -367,6 +372,6 @@ mod tests {
                 "{agent}"
             );
         }
-        assert!(Offline::of("nobody").is_none());
+        assert!(Offline::of("unknown").is_none());
     }
 }

@@ -1,4 +1,4 @@
-//! Answers as servers of OpenAI's chat completions write them: chunks of a stream, one JSON message, or an error body.
+//! Wire format of OpenAI's chat completions: chunks of a stream, one JSON message, or an error body.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ pub(super) const WIRE: Wire = Wire {
     error_frame,
 };
 
-/// The moment at which every answer was made: a test looks at no clock.
+/// Creation time of every answer: constant, since tests do not read the clock.
 const CREATED: u64 = 1_700_000_000;
 
 fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
@@ -62,16 +62,16 @@ fn whole(answer: &Answer, request: &Request) -> Value {
             .collect();
         (!texts.is_empty()).then(|| texts.concat())
     };
-    let mut message = json!({"role": "assistant", "content": text(said)});
-    if let Some(thought) = text(thought) {
+    let mut message = json!({"role": "assistant", "content": text(text_of)});
+    if let Some(thinking) = text(thinking_of) {
         for field in fields(answer.manner.reasoning) {
-            message[*field] = json!(thought);
+            message[*field] = json!(thinking);
         }
     }
     let calls = calls(answer);
     if !calls.is_empty() {
         let mut calls = chat_calls::whole(&calls, answer.manner.shape);
-        // In a whole message the place in the list is the index.
+        // A whole message has no index: the position in the list is the index.
         calls
             .iter_mut()
             .filter_map(Value::as_object_mut)
@@ -95,19 +95,19 @@ fn error_frame(failure: &Failure) -> Frame {
     Frame::data(&error(failure).to_string())
 }
 
-/// The answer to the question which models there are.
+/// Returns the response to a request for the list of models.
 pub(super) fn models(names: &[String]) -> Value {
     let model = |name| json!({"id": name, "object": "model", "created": CREATED, "owned_by": "the testkit"});
     json!({"object": "list", "data": names.iter().map(model).collect::<Vec<_>>()})
 }
 
-/// Writes the chunks of one answer.
+/// Writer of the chunks of one answer.
 struct Writer<'a> {
     id: String,
     model: &'a str,
     usage: Usage,
     tokens: Tokens,
-    asked: bool,
+    wants_usage: bool,
 }
 
 impl<'a> Writer<'a> {
@@ -117,7 +117,7 @@ impl<'a> Writer<'a> {
             model: request.model(),
             usage: answer.counts(),
             tokens: answer.manner.tokens,
-            asked: request.wants_usage(),
+            wants_usage: request.wants_usage(),
         }
     }
 
@@ -137,7 +137,7 @@ impl<'a> Writer<'a> {
                 });
             }
             Tokens::InTheLastChoice if is_last => chunk["usage"] = usage(self.usage),
-            Tokens::AsAsked if self.asked => chunk["usage"] = Value::Null,
+            Tokens::AsAsked if self.wants_usage => chunk["usage"] = Value::Null,
             _ => {}
         }
         Frame::data(&chunk.to_string())
@@ -149,7 +149,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The deltas of words and thoughts, in order.
+/// Returns the deltas of text and thinking, in order.
 fn deltas(answer: &Answer, request: &Request) -> Vec<Value> {
     let mut deltas = Vec::new();
     for block in &answer.blocks {
@@ -195,14 +195,14 @@ fn calls(answer: &Answer) -> Vec<Call> {
     answer.blocks.iter().filter_map(call).collect()
 }
 
-fn said(block: &Block) -> Option<&str> {
+fn text_of(block: &Block) -> Option<&str> {
     match block {
         Block::Text { text, .. } => Some(text),
         _ => None,
     }
 }
 
-fn thought(block: &Block) -> Option<&str> {
+fn thinking_of(block: &Block) -> Option<&str> {
     match block {
         Block::Thinking { thinking, .. } => Some(thinking),
         _ => None,
@@ -217,7 +217,7 @@ fn fields(reasoning: Reasoning) -> &'static [&'static str] {
     }
 }
 
-/// The script's stop reasons in this provider's words; its own words go through, also where they lie.
+/// Translates the script's stop reasons to this provider's. Others are sent as is, even if wrong.
 fn finish_reason(answer: &Answer) -> &str {
     match answer.effective_stop_reason() {
         "end_turn" => "stop",
@@ -228,7 +228,7 @@ fn finish_reason(answer: &Answer) -> &str {
     }
 }
 
-/// Token counts: here the prompt's contain what came from the cache, and the output's what was thought.
+/// Renders token counts. The prompt's include the cache, and the output's include thinking.
 fn usage(usage: Usage) -> Value {
     let prompt = usage.input + usage.cache_read + usage.cache_creation;
     json!({
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_where_the_manner_says() {
+    fn token_counts_are_where_the_style_puts_them() {
         let counted = |tokens: Tokens| -> Vec<u64> {
             let chunks = chunks(&Answer::text("x").manner(tokens));
             let count = |chunk: &Value| chunk["usage"]["completion_tokens"].as_u64();
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_can_come_with_the_end_and_reasons_can_lie() {
+    fn calls_can_come_with_the_end_and_finish_reasons_can_be_wrong() {
         let answer = Answer::tool("a", json!({}))
             .stop_reason("stop")
             .manner(Shape::WithTheEnd);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_message_says_the_same() {
+    fn a_whole_message_has_the_same_content() {
         let answer = Answer::thinking("hm")
             .and_text("no")
             .and_tool("a", json!({"x": 1}))

@@ -1,8 +1,8 @@
-//! What an agent sent to the scripted model, kept for the test to look at.
+//! Recorded requests of an agent to the scripted model, for tests to inspect.
 
 use serde_json::Value;
 
-/// One recorded request.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub struct Request {
     /// The HTTP method.
@@ -11,23 +11,23 @@ pub struct Request {
     pub path: String,
     /// The headers, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// The body; `Null` when it was empty or no JSON.
+    /// The body; `Null` if it was empty or not JSON.
     pub body: Value,
 }
 
-/// One tool result found in a request's messages.
+/// A tool result in a request's messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResult {
-    /// Which call it answers.
+    /// The id of the call.
     pub tool_use_id: String,
-    /// Its text; several text blocks are joined with newlines.
+    /// Its text, with several text blocks joined by newlines.
     pub text: String,
-    /// Whether the agent called it an error.
+    /// Whether the agent marked it as an error.
     pub is_error: bool,
 }
 
 impl Request {
-    /// The value of a header.
+    /// Returns the value of a header.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self
@@ -37,7 +37,7 @@ impl Request {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The model asked for.
+    /// Returns the requested model.
     #[must_use]
     pub fn model(&self) -> &str {
         self.gemini().map_or_else(
@@ -46,7 +46,7 @@ impl Request {
         )
     }
 
-    /// Whether the answer is to be streamed.
+    /// Returns true if the answer should be streamed.
     #[must_use]
     pub fn wants_stream(&self) -> bool {
         match self.gemini() {
@@ -55,7 +55,7 @@ impl Request {
         }
     }
 
-    /// Whether token counts are to come at the end of the stream, as chat-completions servers ask to be asked.
+    /// Returns true if the request asks for token counts in the stream (`include_usage`).
     #[must_use]
     pub fn wants_usage(&self) -> bool {
         self.body["stream_options"]["include_usage"]
@@ -63,7 +63,7 @@ impl Request {
             .unwrap_or(false)
     }
 
-    /// The names of the tools offered to the model; of a namespace, those of the tools in it.
+    /// Returns the names of the offered tools, including those inside namespaces.
     #[must_use]
     pub fn tool_names(&self) -> Vec<&str> {
         if self.gemini().is_some() {
@@ -89,14 +89,14 @@ impl Request {
             .collect()
     }
 
-    /// Whether a tool takes plain text, and not JSON.
+    /// Returns true if a tool takes plain text instead of JSON.
     pub(super) fn takes_text(&self, name: &str) -> bool {
         list(&self.body["tools"])
             .iter()
             .any(|tool| tool["type"] == "custom" && tool["name"] == name)
     }
 
-    /// The namespace that a tool belongs to, and its name there.
+    /// Returns the namespace of a tool, and its name there.
     pub(super) fn namespace(&self, name: &str) -> Option<(&str, &str)> {
         let spaces = list(&self.body["tools"])
             .iter()
@@ -109,7 +109,7 @@ impl Request {
         })
     }
 
-    /// The system prompt, its blocks joined with newlines.
+    /// Returns the system prompt, with its blocks joined by newlines.
     #[must_use]
     pub fn system_text(&self) -> String {
         if self.gemini().is_some() {
@@ -118,66 +118,66 @@ impl Request {
         if !self.is_chat() && !self.is_responses() {
             return texts(&self.body["system"]).join("\n");
         }
-        let said = self
-            .said()
+        let message = self
+            .messages()
             .into_iter()
-            .filter(|said| said.role == Role::System);
+            .filter(|message| message.role == Role::System);
         texts(&self.body["instructions"])
             .into_iter()
-            .chain(said.flat_map(|said| said.texts))
+            .chain(message.flat_map(|message| message.texts))
             .collect::<Vec<_>>()
             .join("\n")
     }
 
-    /// What the user said last, without the reminders the agent adds.
+    /// Returns the last user text, without the reminders that the agent adds.
     ///
-    /// Empty when the last real user message carries only tool results: a rule for a prompt must not fire again
-    /// when its tool call comes back.
+    /// Empty if the last real user message has only tool results: a rule for a prompt must not match
+    /// again when the result of its tool call arrives.
     #[must_use]
     pub fn last_user_text(&self) -> String {
         self.last_user_message()
-            .map(|said| said.own_words())
+            .map(|message| message.user_text())
             .unwrap_or_default()
     }
 
-    /// Every text sent since the model spoke last, joined with newlines: prompts, reminders and system messages, but not
-    /// the system prompt.
+    /// Returns all texts since the model's last message, joined by newlines: prompts, reminders and
+    /// system messages, but not the system prompt.
     #[must_use]
     pub fn news(&self) -> String {
-        let all = self.said();
+        let all = self.messages();
         let prompts = all
             .iter()
-            .take_while(|said| said.role == Role::System)
+            .take_while(|message| message.role == Role::System)
             .count();
         let fresh = all[prompts..]
-            .rsplit(|said| said.role == Role::Assistant)
+            .rsplit(|message| message.role == Role::Assistant)
             .next();
         fresh
             .unwrap_or_default()
             .iter()
-            .map(|said| said.texts.join("\n"))
+            .map(|message| message.texts.join("\n"))
             .collect::<Vec<_>>()
             .join("\n")
     }
 
-    /// Every tool result in the conversation, oldest first.
+    /// Returns every tool result in the conversation, oldest first.
     #[must_use]
     pub fn tool_results(&self) -> Vec<ToolResult> {
-        self.said()
+        self.messages()
             .into_iter()
-            .flat_map(|said| said.results)
+            .flat_map(|message| message.results)
             .collect()
     }
 
-    /// The tool results of the last real user message: what the model is asked to go on from.
+    /// Returns the tool results of the last real user message.
     #[must_use]
     pub fn last_tool_results(&self) -> Vec<ToolResult> {
         self.last_user_message()
-            .map(|said| said.results)
+            .map(|message| message.results)
             .unwrap_or_default()
     }
 
-    /// Whether this asks for a message (and is not a token count, a health check or something unknown).
+    /// Returns true if the request is for a message, not for a token count, a health check or other.
     #[must_use]
     pub fn is_model_call(&self) -> bool {
         let asks_gemini =
@@ -189,47 +189,49 @@ impl Request {
         self.method == "POST" && is_call
     }
 
-    /// Whether this speaks the Responses API, below whatever prefix.
+    /// Returns true for a request of the Responses API, below any path prefix.
     #[must_use]
     pub fn is_responses(&self) -> bool {
         self.bare_path().ends_with("/responses")
     }
 
-    /// Whether this speaks chat completions, below whatever prefix.
+    /// Returns true for a request of chat completions, below any path prefix.
     #[must_use]
     pub fn is_chat(&self) -> bool {
         self.bare_path().ends_with("/chat/completions")
     }
 
-    /// The model and the verb of a call of Google's API, which writes both into the path, below whatever prefix.
+    /// Returns the model and the verb of a call of Google's API, which has both in the path, below any
+    /// prefix.
     pub(super) fn gemini(&self) -> Option<(&str, &str)> {
         let (before, name) = self.bare_path().rsplit_once('/')?;
         before.ends_with("/models").then(|| name.rsplit_once(':'))?
     }
 
-    /// The path without its query.
+    /// Returns the path without its query.
     #[must_use]
     pub fn bare_path(&self) -> &str {
         self.path.split('?').next().unwrap_or_default()
     }
 
-    // Claude Code appends messages of role `system` and user messages that hold nothing but reminders.
-    fn last_user_message(&self) -> Option<Said<'_>> {
-        let real = |said: &Said<'_>| {
-            said.role == Role::User && (!said.results.is_empty() || !said.own_words().is_empty())
+    // Claude Code appends messages of role `system`, and user messages with only reminders.
+    fn last_user_message(&self) -> Option<Message<'_>> {
+        let real = |message: &Message<'_>| {
+            message.role == Role::User
+                && (!message.results.is_empty() || !message.user_text().is_empty())
         };
-        self.said().into_iter().rev().find(real)
+        self.messages().into_iter().rev().find(real)
     }
 
-    /// The conversation, told alike for all providers.
-    fn said(&self) -> Vec<Said<'_>> {
+    /// Returns the conversation in a common form for all providers.
+    fn messages(&self) -> Vec<Message<'_>> {
         if self.gemini().is_some() {
             return list(&self.body["contents"])
                 .iter()
-                .map(Said::of_content)
+                .map(Message::of_content)
                 .collect();
         }
-        let mut all: Vec<Said<'_>> = Vec::new();
+        let mut all: Vec<Message<'_>> = Vec::new();
         let mut after_result = false;
         let messages = if self.is_responses() {
             &self.body["input"]
@@ -237,7 +239,7 @@ impl Request {
             &self.body["messages"]
         };
         if let Value::String(text) = messages {
-            return vec![Said {
+            return vec![Message {
                 role: Role::User,
                 texts: vec![text],
                 results: Vec::new(),
@@ -247,14 +249,14 @@ impl Request {
             let result = single_result(message);
             let is_result = result.is_some();
             match (all.last_mut(), result) {
-                // Where each result is a message of its own, those that come together answer one message of the model.
-                (Some(said), Some(result)) if after_result => said.results.push(result),
-                (_, Some(result)) => all.push(Said {
+                // If each result is a separate message, consecutive ones answer one model message.
+                (Some(message), Some(result)) if after_result => message.results.push(result),
+                (_, Some(result)) => all.push(Message {
                     role: Role::User,
                     texts: Vec::new(),
                     results: vec![result],
                 }),
-                (_, None) => all.push(Said::of(message)),
+                (_, None) => all.push(Message::of(message)),
             }
             after_result = is_result;
         }
@@ -269,20 +271,20 @@ enum Role {
     Assistant,
 }
 
-/// One message: its texts, and the tool results in it.
+/// A message: its texts and tool results.
 #[derive(Debug)]
-struct Said<'a> {
+struct Message<'a> {
     role: Role,
     texts: Vec<&'a str>,
     results: Vec<ToolResult>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> Message<'a> {
     fn of(message: &'a Value) -> Self {
         let role = match message["role"].as_str() {
             Some("assistant") => Role::Assistant,
             Some("user") => Role::User,
-            // Items without a role are the model's: calls and thoughts.
+            // Items without a role are calls and thinking of the model.
             None if message["type"] != "message" => Role::Assistant,
             _ => Role::System,
         };
@@ -296,7 +298,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// A message of Google's API; thoughts that are sent back are nobody's words.
+    /// Parses a message of Google's API. Thinking that is sent back does not count as text.
     fn of_content(content: &'a Value) -> Self {
         let role = if content["role"] == "model" {
             Role::Assistant
@@ -319,8 +321,8 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// The texts without the reminders of an agent.
-    fn own_words(&self) -> String {
+    /// Returns the texts without the additions of an agent.
+    fn user_text(&self) -> String {
         let is_reminder = |text: &str| {
             REMINDERS
                 .iter()
@@ -331,13 +333,13 @@ impl<'a> Said<'a> {
             .iter()
             .copied()
             .filter(|text| !is_reminder(text))
-            .map(without_the_date)
-            .map(without_the_runtime);
+            .map(without_date)
+            .map(without_runtime);
         own.collect::<Vec<_>>().join("\n")
     }
 }
 
-/// How the texts begin that agents add to a user's words.
+/// Prefixes of texts that agents add to a user's message.
 const REMINDERS: &[&str] = &[
     "<system-reminder>",
     "<session_context>",
@@ -351,16 +353,17 @@ fn joined(space: &str, own: &str) -> String {
     format!("{}__{own}", space.trim_end_matches("__"))
 }
 
-/// Copilot writes the date in front of what its user said, into the same text.
-fn without_the_date(text: &str) -> &str {
+/// Removes the date that Copilot puts before the user's text.
+fn without_date(text: &str) -> &str {
     let dated = text
         .strip_prefix("<current_datetime>")
         .and_then(|rest| rest.split_once("</current_datetime>\n\n"));
     dated.map_or(text, |(_, own)| own)
 }
 
-/// OpenClaw writes the day and the hour in front of it, and a line about itself behind it.
-fn without_the_runtime(text: &str) -> &str {
+/// Removes the date and time that OpenClaw puts before the user's text, and the line about itself
+/// after it.
+fn without_runtime(text: &str) -> &str {
     let Some((own, _)) = text.rsplit_once("\n\nRuntime: agent=") else {
         return text;
     };
@@ -392,7 +395,7 @@ fn block_result(block: &Value) -> ToolResult {
     }
 }
 
-/// A result that is a message of its own.
+/// Parses a message that is a single tool result.
 fn single_result(message: &Value) -> Option<ToolResult> {
     if message["role"] == "tool" {
         return Some(chat_result(message));
@@ -402,12 +405,12 @@ fn single_result(message: &Value) -> Option<ToolResult> {
         .is_some_and(|kind| kind.ends_with("_call_output"));
     is_output.then(|| {
         let text = texts(&message["output"]).join("\n");
-        // Codex tells the model how a command ended in a line of its own.
-        let ended = text
+        // Codex reports the exit code to the model in a separate line.
+        let exit_failed = text
             .split_once("exited with code ")
             .is_some_and(|(_, code)| !code.starts_with('0'));
         let refused = text.starts_with("exec_command failed") || text.starts_with("patch rejected");
-        let failed = ended || refused || has_code(&text);
+        let failed = exit_failed || refused || has_code(&text);
         ToolResult {
             tool_use_id: message["call_id"].as_str().unwrap_or_default().to_owned(),
             text,
@@ -416,13 +419,14 @@ fn single_result(message: &Value) -> Option<ToolResult> {
     })
 }
 
-/// Whether a code stands before the first colon.
+/// Returns true if the text before the first colon is an error code.
 fn has_code(text: &str) -> bool {
     let is_code = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '_');
     text.split_once(": ").is_some_and(|(word, _)| is_code(word))
 }
 
-// Chat completions have no mark for an error; that it is one stands in the text, as a code before its first colon or in words.
+// Chat completions do not mark errors. Only the text shows them, by a code before the first colon or
+// by its wording.
 fn chat_result(message: &Value) -> ToolResult {
     let text = texts(&message["content"]).join("\n");
     let is_error = has_code(&text) || text.starts_with("Permission denied");
@@ -438,12 +442,12 @@ fn chat_result(message: &Value) -> ToolResult {
 
 fn function_result(result: &Value) -> ToolResult {
     let (output, error) = (&result["response"]["output"], &result["response"]["error"]);
-    let said = if error.is_null() { output } else { error };
+    let value = if error.is_null() { output } else { error };
     ToolResult {
         tool_use_id: result["id"].as_str().unwrap_or_default().to_owned(),
-        text: said
+        text: value
             .as_str()
-            .map_or_else(|| said.to_string(), str::to_owned),
+            .map_or_else(|| value.to_string(), str::to_owned),
         is_error: !error.is_null(),
     }
 }
@@ -464,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn the_prompt_is_found_behind_reminders_and_a_trailing_system_message() {
+    fn the_prompt_is_found_despite_reminders_and_a_trailing_system_message() {
         let request = request(&json!([
             {"role": "user", "content": [
                 {"type": "text", "text": "<system-reminder>today</system-reminder>"},
@@ -505,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chat_is_understood_as_well() {
+    fn a_chat_request_is_parsed() {
         let system = json!({"role": "developer", "content": "Be brief."});
         let prompt = json!({"role": "user", "content": [{"type": "text", "text": "Read"}, {"type": "text", "text": "it"}]});
         let request = chat(&json!([{"role": "system", "content": "Be kind."}, system, prompt]));
@@ -517,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_date_in_front_of_the_prompt_is_not_the_prompt() {
+    fn a_date_before_the_prompt_is_not_the_prompt() {
         let dated =
             "<current_datetime>2026-11-15T19:33:12.184+00:00</current_datetime>\n\nRead\n\nit";
         assert_eq!(
@@ -527,17 +531,17 @@ mod tests {
     }
 
     #[test]
-    fn what_openclaw_writes_around_the_prompt_is_not_the_prompt() {
+    fn additions_of_openclaw_are_not_the_prompt() {
         let around = "[Mon 2026-11-16 07:33 UTC] Read\n\nit\n\nRuntime: agent=main | session=x";
         let internal =
             "<<<BEGIN_OPENCLAW_INTERNAL_CONTEXT>>>\nnone\n<<<END_OPENCLAW_INTERNAL_CONTEXT>>>";
-        let said =
+        let messages =
             json!([{"role": "user", "content": around}, {"role": "user", "content": internal}]);
-        assert_eq!(chat(&said).last_user_text(), "Read\n\nit");
+        assert_eq!(chat(&messages).last_user_text(), "Read\n\nit");
     }
 
     #[test]
-    fn results_that_come_together_in_a_chat_hide_the_prompt_before_them() {
+    fn consecutive_chat_results_hide_the_prompt_before_them() {
         let result =
             |id: &str, text: &str| json!({"role": "tool", "tool_call_id": id, "content": text});
         let calls = json!({"role": "assistant", "content": null, "tool_calls": [{"id": "c1"}, {"id": "c2"}]});
@@ -550,11 +554,11 @@ mod tests {
             (String::new(), String::new())
         );
         let results = request.last_tool_results();
-        let told: Vec<(&str, bool)> = results
+        let parsed: Vec<(&str, bool)> = results
             .iter()
             .map(|r| (r.tool_use_id.as_str(), r.is_error))
             .collect();
-        assert_eq!(told, [("c1", false), ("c2", true)]);
+        assert_eq!(parsed, [("c1", false), ("c2", true)]);
         assert_eq!(request.tool_results().len(), 3);
     }
 
@@ -581,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn googles_api_is_understood_as_well() {
+    fn a_request_of_googles_api_is_parsed() {
         let request = gemini(&json!([
             {"role": "user", "parts": [{"text": "<session_context>\nToday</session_context>"}]},
             {"role": "user", "parts": [{"text": "Read"}, {"text": "it"}]}]));
@@ -608,10 +612,10 @@ mod tests {
             {"role": "user", "parts": [result("a", json!({"output": "fine"})), result("b", json!({"error": "bad"}))]}]));
         assert_eq!(request.last_user_text(), "");
         let results = request.last_tool_results();
-        let told: Vec<(&str, &str, bool)> = results
+        let parsed: Vec<(&str, &str, bool)> = results
             .iter()
             .map(|r| (r.tool_use_id.as_str(), r.text.as_str(), r.is_error))
             .collect();
-        assert_eq!(told, [("a", "fine", false), ("b", "bad", true)]);
+        assert_eq!(parsed, [("a", "fine", false), ("b", "bad", true)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Answers as OpenAI's Responses API writes them: server-sent events, one JSON response, or an error body.
+//! Wire format of OpenAI's Responses API: server-sent events, one JSON response, or an error body.
 
 use serde_json::{Value, json};
 
@@ -16,9 +16,9 @@ pub(super) const WIRE: Wire = Wire {
 
 fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     let id = ids::fresh("resp_");
-    let begun = response(&id, request, "in_progress", &[]);
+    let started = response(&id, request, "in_progress", &[]);
     let mut writer = Writer::default();
-    writer.push("response.created", json!({"response": begun}), false);
+    writer.push("response.created", json!({"response": started}), false);
     let items = items(answer, request);
     for (index, (item, block)) in items.iter().zip(&answer.blocks).enumerate() {
         writer.item(index, item, pieces_of(block));
@@ -49,7 +49,7 @@ fn error(failure: &Failure) -> Value {
     json!({"error": {"message": failure.message, "type": failure.kind, "param": null, "code": failure.code}})
 }
 
-/// An error within the stream is an ending of its own here.
+/// Renders an error within the stream, which has its own final event in this API.
 fn error_frame(failure: &Failure) -> Frame {
     let code = failure.code.as_ref().unwrap_or(&failure.kind);
     let response = json!({"id": ids::fresh("resp_"), "object": "response", "status": "failed", "output": [],
@@ -57,7 +57,7 @@ fn error_frame(failure: &Failure) -> Frame {
     frame("response.failed", &json!({"response": response}))
 }
 
-/// The last event, and the status in it: an answer that was cut short by a limit or a filter is incomplete.
+/// Returns the last event and its status. An answer cut short by a limit or a filter is incomplete.
 fn ended(answer: &Answer) -> (&'static str, &'static str) {
     match answer.effective_stop_reason() {
         "max_tokens" | "length" | "refusal" | "content_filter" => {
@@ -79,7 +79,7 @@ fn response(id: &str, request: &Request, status: &str, output: &[Value]) -> Valu
         "error": null, "incomplete_details": null, "output": output, "usage": null})
 }
 
-/// The finished items, one for each block: both the stream and the whole response start here.
+/// Renders the complete items, one for each block, for both stream and whole response.
 fn items(answer: &Answer, request: &Request) -> Vec<Value> {
     let item = |block: &Block| match block {
         Block::Text { text, .. } => {
@@ -98,7 +98,8 @@ fn items(answer: &Answer, request: &Request) -> Vec<Value> {
     answer.blocks.iter().map(item).collect()
 }
 
-/// A call. A tool whose input is plain text, and not JSON, is called in another way; a name can belong to a namespace.
+/// Renders a call. Tools that take plain text have another item type, and a name can belong to a
+/// namespace.
 fn call(name: &str, input: &Value, request: &Request) -> Value {
     let text = input
         .as_str()
@@ -120,7 +121,7 @@ fn call(name: &str, input: &Value, request: &Request) -> Value {
 fn pieces_of(block: &Block) -> usize {
     match block {
         Block::Text { deltas, .. } | Block::Thinking { deltas, .. } => *deltas,
-        // Two pieces, so that a reader that takes one piece for the whole input is caught.
+        // Two pieces, to catch a reader that takes one piece for the whole input.
         Block::ToolUse { .. } => 2,
     }
 }
@@ -139,11 +140,11 @@ impl Writer {
         });
     }
 
-    /// One item: what it begins with, its pieces, and the whole of it.
+    /// Writes an item: its start, its pieces, and the complete item.
     fn item(&mut self, index: usize, item: &Value, count: usize) {
         let kind = item["type"].as_str().unwrap_or_default();
-        // What the item is without, the name of its pieces, and where in the item they belong.
-        let (without, deltas, place, text) = match kind {
+        // The field that is empty at the start, the event name of the pieces, and their position.
+        let (without, deltas, mut at, text) = match kind {
             "message" => (
                 "content",
                 "response.output_text",
@@ -169,18 +170,17 @@ impl Writer {
                 "/arguments",
             ),
         };
-        let mut begun = item.clone();
-        begun[without] = if item[without].is_array() {
+        let mut started = item.clone();
+        started[without] = if item[without].is_array() {
             json!([])
         } else {
             json!("")
         };
         self.push(
             "response.output_item.added",
-            json!({"output_index": index, "item": begun}),
+            json!({"output_index": index, "item": started}),
             false,
         );
-        let mut at = place;
         at["output_index"] = json!(index);
         at["item_id"] = item["id"].clone();
         let part = match kind {
@@ -244,7 +244,7 @@ fn frame(name: &str, data: &Value) -> Frame {
     }
 }
 
-/// Token counts: here the input's contain what came from the cache or went there, and the output's what was thought.
+/// Renders token counts. The input's include the cache, and the output's include thinking.
 fn usage(usage: Usage) -> Value {
     let input = usage.input + usage.cache_read + usage.cache_creation;
     json!({
@@ -301,10 +301,12 @@ mod tests {
             ("response.created", "response.output_item.added")
         );
         assert_eq!(names.last(), Some(&"response.completed"));
-        let said = events
+        let deltas = events
             .iter()
             .filter(|event| event["type"] == "response.output_text.delta");
-        let pieces: Vec<&str> = said.map(|event| event["delta"].as_str().unwrap()).collect();
+        let pieces: Vec<&str> = deltas
+            .map(|event| event["delta"].as_str().unwrap())
+            .collect();
         assert_eq!((pieces.concat().as_str(), pieces.len()), ("Got 42!", 3));
         let done = &events.last().unwrap()["response"];
         assert_eq!(done["output"][0]["summary"][0]["text"], "hm");
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_written_as_their_tool_takes_them() {
+    fn calls_match_the_kind_of_their_tool() {
         let answer = Answer::tool("run", json!({"x": 1}))
             .and_tool("apply_patch", json!("*** Begin Patch"))
             .and_tool("mcp__files__read", json!({}));
@@ -353,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_understood_as_the_others_are() {
+    fn a_request_is_parsed() {
         let request = request();
         assert!(request.is_model_call() && request.is_responses());
         assert_eq!(request.system_text(), "Be kind.\nBe brief.");

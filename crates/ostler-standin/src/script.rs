@@ -1,4 +1,5 @@
-//! Which answer a request gets: an ordered list of rules, the first that fits and is not used up wins.
+//! Scripts: ordered lists of rules. The first rule that matches a request and is not used up gives
+//! the answer.
 
 use serde::Deserialize;
 
@@ -10,10 +11,10 @@ use super::request::Request;
 #[serde(deny_unknown_fields)]
 pub struct Script {
     rules: Vec<Rule>,
-    /// The models that the server says it has.
+    /// The models that the server lists.
     #[serde(default)]
     models: Vec<String>,
-    /// What stands in the system prompt of calls that an agent makes for itself.
+    /// Texts in the system prompts of side calls.
     #[serde(default)]
     asides: Vec<String>,
 }
@@ -24,63 +25,64 @@ pub struct Script {
 pub struct Rule {
     #[serde(default)]
     when: When,
-    /// `None`: without limit.
+    /// Remaining uses; `None` for no limit.
     times: Option<u32>,
     answer: Answer,
 }
 
-/// The condition of a rule; every part that is set must hold, and nothing set fits every request.
+/// Condition of a rule. Every part that is set must hold; an empty condition matches every request.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct When {
     /// The last user text contains this.
     pub text: Option<String>,
-    /// It is the nth model call of this server, counted from 1.
+    /// The request is the nth model call of this server, counted from 1.
     pub nth: Option<usize>,
     /// The last user message carries (or does not carry) a tool result.
     pub tool_result: Option<bool>,
     /// The text of one of the last tool results contains this.
     pub tool_result_text: Option<String>,
-    /// The request offers (or does not offer) tools. Side requests of an agent, such as a title or a summary,
-    /// offer none.
+    /// The request offers (or does not offer) tools. Side requests of an agent, such as for a title or
+    /// a summary, offer none.
     pub tools: Option<bool>,
     /// The name of the model contains this.
     pub model: Option<String>,
     /// The system prompt contains this.
     pub system: Option<String>,
-    /// Something sent since the model spoke last contains this, reminders of the agent included.
+    /// A message since the model's last one contains this, including reminders of the agent.
     pub news: Option<String>,
 }
 
 impl Script {
-    /// A script without rules.
+    /// Creates a script without rules.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A script that answers everything with one text.
+    /// Creates a script that answers every request with one text.
     #[must_use]
     pub fn always(text: impl Into<String>) -> Self {
         Self::new().rule(Rule::any().answer(Answer::text(text)))
     }
 
-    /// Adds a rule behind those already there.
+    /// Appends a rule.
     #[must_use]
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
     }
 
-    /// Sets calls aside whose system prompt contains this: they get a word, and are not among the model calls.
+    /// Treats calls whose system prompt contains `part` as side calls: they get a fixed answer, and
+    /// are not counted as model calls.
     #[must_use]
-    pub fn aside(mut self, part: impl Into<String>) -> Self {
+    pub fn side_calls(mut self, part: impl Into<String>) -> Self {
         self.asides.push(part.into());
         self
     }
 
-    /// Whether a call is one of those.
-    pub(crate) fn sets_aside(&self, request: &Request) -> bool {
+    /// Returns true if the script treats the request as a side call.
+    pub(crate) fn is_side_call(&self, request: &Request) -> bool {
         !self.asides.is_empty()
             && self
                 .asides
@@ -88,43 +90,44 @@ impl Script {
                 .any(|part| request.system_text().contains(part.as_str()))
     }
 
-    /// Adds a model to those that the server says it has; it answers for all others too.
+    /// Adds a model to the server's list. The server answers for all others, too.
     #[must_use]
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.models.push(name.into());
         self
     }
 
-    /// The models that the server says it has.
+    /// Returns the models that the server lists.
     pub(super) fn models(&self) -> &[String] {
         &self.models
     }
 
-    /// Reads `{"rules":[{"when":{…},"times":n,"answer":{…}}]}`; the fields are those of [`When`] and [`Answer`].
+    /// Parses `{"rules":[{"when":{…},"times":n,"answer":{…}}]}`. The fields are those of [`When`] and
+    /// [`Answer`].
     ///
     /// # Errors
-    /// When the text is no JSON of that form; the sentence names the place.
+    /// If the text is not JSON of that form. The message names the position.
     pub fn from_json(json: &str) -> Result<Self, String> {
         serde_json::from_str(json).map_err(|error| format!("not a model script: {error}"))
     }
 
-    /// The answer to the nth model call, if a rule fits; uses the rule up by one.
+    /// Returns the answer to the nth model call, if a rule matches, and counts one use of the rule.
     pub(super) fn answer(&mut self, request: &Request, nth: usize) -> Option<Answer> {
-        let fits = |rule: &&mut Rule| rule.times != Some(0) && rule.when.fits(request, nth);
-        let rule = self.rules.iter_mut().find(fits)?;
+        let matches = |rule: &&mut Rule| rule.times != Some(0) && rule.when.matches(request, nth);
+        let rule = self.rules.iter_mut().find(matches)?;
         rule.times = rule.times.map(|left| left - 1);
         Some(rule.answer.clone())
     }
 }
 
 impl Rule {
-    /// A rule for every request.
+    /// Creates a rule for every request.
     #[must_use]
     pub fn any() -> Self {
         Self::when(When::default())
     }
 
-    /// A rule for requests that meet a condition.
+    /// Creates a rule for requests that meet a condition.
     #[must_use]
     pub fn when(when: When) -> Self {
         Self {
@@ -134,7 +137,7 @@ impl Rule {
         }
     }
 
-    /// A rule for requests whose last user text contains `text`.
+    /// Creates a rule for requests whose last user text contains `text`.
     #[must_use]
     pub fn on_text(text: impl Into<String>) -> Self {
         Self::when(When {
@@ -143,7 +146,7 @@ impl Rule {
         })
     }
 
-    /// A rule for the nth model call, counted from 1.
+    /// Creates a rule for the nth model call, counted from 1.
     #[must_use]
     pub fn on_call(nth: usize) -> Self {
         Self::when(When {
@@ -152,7 +155,7 @@ impl Rule {
         })
     }
 
-    /// A rule for requests that bring back a tool result.
+    /// Creates a rule for requests with a tool result.
     #[must_use]
     pub fn on_tool_result() -> Self {
         Self::when(When {
@@ -161,7 +164,8 @@ impl Rule {
         })
     }
 
-    /// A rule for requests in which something new contains `text`, also a reminder or notification of the agent.
+    /// Creates a rule for requests in which a new message contains `text`, including reminders and
+    /// notifications of the agent.
     #[must_use]
     pub fn on_news(text: impl Into<String>) -> Self {
         Self::when(When {
@@ -170,7 +174,7 @@ impl Rule {
         })
     }
 
-    /// A rule for side requests of the agent, which offer no tools.
+    /// Creates a rule for side requests of the agent, which offer no tools.
     #[must_use]
     pub fn on_side_request() -> Self {
         Self::when(When {
@@ -179,14 +183,14 @@ impl Rule {
         })
     }
 
-    /// Only for requests that offer tools: the agent's main loop and its subagents.
+    /// Restricts the rule to requests that offer tools: the agent's main loop and its subagents.
     #[must_use]
     pub fn with_tools(mut self) -> Self {
         self.when.tools = Some(true);
         self
     }
 
-    /// Only for models whose name contains `part`.
+    /// Restricts the rule to models whose name contains `part`.
     #[must_use]
     pub fn for_model(mut self, part: impl Into<String>) -> Self {
         self.when.model = Some(part.into());
@@ -213,7 +217,7 @@ impl Rule {
         self
     }
 
-    /// Sets an answer of one text.
+    /// Sets the answer to one text.
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
         self.answer(Answer::text(text))
@@ -221,13 +225,13 @@ impl Rule {
 }
 
 impl When {
-    fn fits(&self, request: &Request, nth: usize) -> bool {
+    fn matches(&self, request: &Request, nth: usize) -> bool {
         let contains = |part: &Option<String>, whole: &str| {
             part.as_ref()
                 .is_none_or(|part| whole.contains(part.as_str()))
         };
         let results = request.last_tool_results();
-        let result_text_fits = self.tool_result_text.as_ref().is_none_or(|part| {
+        let result_text_matches = self.tool_result_text.as_ref().is_none_or(|part| {
             results
                 .iter()
                 .any(|result| result.text.contains(part.as_str()))
@@ -239,7 +243,7 @@ impl When {
             && self
                 .tools
                 .is_none_or(|wanted| wanted != request.tool_names().is_empty())
-            && result_text_fits
+            && result_text_matches
             && contains(&self.model, request.model())
             && contains(&self.text, &request.last_user_text())
             && contains(&self.system, &request.system_text())
@@ -264,7 +268,7 @@ mod tests {
         }
     }
 
-    fn said(answer: Option<Answer>) -> String {
+    fn text_of(answer: Option<Answer>) -> String {
         match answer.map(|answer| answer.blocks).as_deref() {
             Some([Block::Text { text, .. }]) => text.clone(),
             None => "(none)".to_owned(),
@@ -273,30 +277,30 @@ mod tests {
     }
 
     #[test]
-    fn the_first_fitting_rule_wins_until_it_is_used_up() {
+    fn the_first_matching_rule_wins_until_it_is_used_up() {
         let mut script = Script::new()
             .rule(Rule::on_text("hello").once().text("first"))
             .rule(Rule::on_text("hello").text("second"))
             .rule(Rule::any().text("other"));
         let hello = request(&json!("say hello"));
-        assert_eq!(said(script.answer(&hello, 1)), "first");
-        assert_eq!(said(script.answer(&hello, 2)), "second");
-        assert_eq!(said(script.answer(&hello, 3)), "second");
-        assert_eq!(said(script.answer(&request(&json!("bye")), 4)), "other");
+        assert_eq!(text_of(script.answer(&hello, 1)), "first");
+        assert_eq!(text_of(script.answer(&hello, 2)), "second");
+        assert_eq!(text_of(script.answer(&hello, 3)), "second");
+        assert_eq!(text_of(script.answer(&request(&json!("bye")), 4)), "other");
     }
 
     #[test]
-    fn a_rule_for_a_tool_result_does_not_fit_a_prompt_nor_the_other_way_round() {
+    fn rules_for_tool_results_and_prompts_do_not_match_each_other() {
         let mut script = Script::new()
             .rule(Rule::on_tool_result().text("after"))
             .rule(Rule::on_text("run").text("prompt"));
         let result = json!([{"type": "tool_result", "tool_use_id": "t", "content": "run"}]);
-        assert_eq!(said(script.answer(&request(&json!("run")), 1)), "prompt");
-        assert_eq!(said(script.answer(&request(&result), 2)), "after");
+        assert_eq!(text_of(script.answer(&request(&json!("run")), 1)), "prompt");
+        assert_eq!(text_of(script.answer(&request(&result), 2)), "after");
     }
 
     #[test]
-    fn calls_side_requests_and_models_are_told_apart() {
+    fn rules_distinguish_calls_side_requests_and_models() {
         let mut script = Script::new()
             .rule(Rule::on_side_request().text("side"))
             .rule(Rule::on_call(2).text("two"))
@@ -306,10 +310,10 @@ mod tests {
         side.body["tools"] = json!([]);
         let mut other = main.clone();
         other.body["model"] = json!("haiku");
-        assert_eq!(said(script.answer(&main, 1)), "opus");
-        assert_eq!(said(script.answer(&main, 2)), "two");
-        assert_eq!(said(script.answer(&side, 2)), "side");
-        assert_eq!(said(script.answer(&other, 3)), "(none)");
+        assert_eq!(text_of(script.answer(&main, 1)), "opus");
+        assert_eq!(text_of(script.answer(&main, 2)), "two");
+        assert_eq!(text_of(script.answer(&side, 2)), "side");
+        assert_eq!(text_of(script.answer(&other, 3)), "(none)");
     }
 
     #[test]

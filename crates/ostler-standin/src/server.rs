@@ -1,4 +1,4 @@
-//! The HTTP side of the scripted model: loopback, a port of its own, every request recorded.
+//! HTTP server of the scripted model: listens on loopback and records every request.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -21,16 +21,16 @@ use super::request::Request;
 use super::script::Script;
 use super::server_style::{Delivery, Framing};
 use super::wire::{Frame, Wire};
-use super::{anthropic, asides, gemini, openai, responses};
+use super::{anthropic, gemini, openai, responses, side_calls};
 
 const JSON: &str = "application/json";
 
-/// A running scripted model; it ends when dropped. Works in sync and async tests.
+/// A running scripted model, stopped on drop. Works in sync and async tests.
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
     shared: Arc<Shared>,
-    // An Option only because shutting a runtime down consumes it.
+    // An `Option` because shutting down a runtime consumes it.
     runtime: Option<Runtime>,
 }
 
@@ -44,21 +44,21 @@ struct Shared {
 struct State {
     script: Script,
     requests: Vec<Request>,
-    asides: Vec<Request>,
+    side_calls: Vec<Request>,
     unmatched: Vec<Request>,
     served: Vec<Usage>,
 }
 
 impl State {
-    /// The calls of the model that the script is about.
+    /// Returns the model calls, without side calls.
     fn calls(&self) -> impl Iterator<Item = &Request> {
         self.requests
             .iter()
-            .filter(|request| request.is_model_call() && !asides::is_aside(request))
+            .filter(|request| request.is_model_call() && !side_calls::is_side_call(request))
     }
 
-    /// Gives an answer its own token counts, and notes them.
-    fn counted(&mut self, mut answer: Answer) -> Answer {
+    /// Assigns distinct token counts to an answer, and records them.
+    fn count(&mut self, mut answer: Answer) -> Answer {
         if answer.error.is_none() {
             let nth = self.served.len() as u64 + 1;
             self.served
@@ -69,16 +69,16 @@ impl State {
 }
 
 impl ModelServer {
-    /// Starts a server on a free port of loopback.
+    /// Starts a server on a free loopback port.
     ///
     /// # Panics
-    /// When the port or the threads cannot be had.
+    /// If the port cannot be bound or the runtime cannot be started.
     #[must_use]
     pub fn start(script: Script) -> Self {
         let state = State {
             script,
             requests: Vec::new(),
-            asides: Vec::new(),
+            side_calls: Vec::new(),
             unmatched: Vec::new(),
             served: Vec::new(),
         };
@@ -86,7 +86,7 @@ impl ModelServer {
             state: Mutex::new(state),
             arrived: Condvar::new(),
         });
-        // A runtime of its own: the server answers also while a test blocks its only thread.
+        // A separate runtime, so that the server answers while a test blocks its only thread.
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("model-server")
@@ -102,7 +102,7 @@ impl ModelServer {
         let for_requests = Arc::clone(&shared);
         runtime.spawn(async move {
             let listener = tokio::net::TcpListener::from_std(listener).expect("adopt the listener");
-            // Without this, the kernel holds small frames back and delta delays are not what the script says.
+            // Otherwise the kernel delays small frames, and delta delays differ from the script.
             let listener = listener.tap_io(|stream| stream.set_nodelay(true).unwrap_or_default());
             let router = axum::Router::new().fallback(move |request: HttpRequest<Body>| {
                 let shared = Arc::clone(&for_requests);
@@ -117,59 +117,59 @@ impl ModelServer {
         }
     }
 
-    /// `http://127.0.0.1:<port>`: what an agent takes as the provider's base URL.
+    /// Returns the base URL of the provider, `http://127.0.0.1:<port>`.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The address listened on.
+    /// Returns the listening address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The model calls so far, oldest first.
+    /// Returns the model calls so far, oldest first.
     #[must_use]
     pub fn requests(&self) -> Vec<Request> {
         self.shared.lock().calls().cloned().collect()
     }
 
-    /// Everything asked so far: also titles, token counts, health checks and unknown paths.
+    /// Returns all requests so far, including titles, token counts, health checks and unknown paths.
     #[must_use]
-    pub fn every_request(&self) -> Vec<Request> {
+    pub fn all_requests(&self) -> Vec<Request> {
         let state = self.shared.lock();
         state
             .requests
             .iter()
-            .chain(&state.asides)
+            .chain(&state.side_calls)
             .cloned()
             .collect()
     }
 
-    /// The model calls for which no rule fitted; they were answered with status 400.
+    /// Returns the model calls that no rule matched. They were answered with status 400.
     #[must_use]
     pub fn unmatched(&self) -> Vec<Request> {
         self.shared.lock().unmatched.clone()
     }
 
-    /// The token counts of each answer to the script's calls so far, oldest first; errors have none.
+    /// Returns the token counts of each scripted answer so far, oldest first, without errors.
     #[must_use]
     pub fn served(&self) -> Vec<Usage> {
         self.shared.lock().served.clone()
     }
 
-    /// Follows another script from now on.
-    pub fn follow(&self, script: Script) {
+    /// Replaces the script.
+    pub fn set_script(&self, script: Script) {
         self.shared.lock().script = script;
     }
 
-    /// Forgets the requests so far, for tests that watch the memory of this process.
-    pub fn forget(&self) {
+    /// Deletes the recorded requests, for tests that measure the memory of this process.
+    pub fn clear_requests(&self) {
         self.shared.lock().requests.clear();
     }
 
-    /// Blocks until `count` model calls arrived; false when the time is over first.
+    /// Blocks until `count` model calls have arrived. Returns false on timeout.
     #[must_use]
     pub fn wait_for_requests(&self, count: usize, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
@@ -190,7 +190,7 @@ impl ModelServer {
 
 impl Drop for ModelServer {
     fn drop(&mut self) {
-        // In the background, because an async test may drop the server where blocking is forbidden.
+        // In the background, since an async test may drop the server where blocking is not allowed.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -220,10 +220,10 @@ impl Shared {
                 reply_json(200, &gemini::embeddings(&request))
             }
             ("POST", "/v1/messages/count_tokens") => reply_json(200, &anthropic::token_count()),
-            // Claude Code warms its connection up with HEAD /api/hello unless told to make no such traffic.
+            // Claude Code warms up its connection with HEAD /api/hello, unless that is disabled.
             ("GET" | "HEAD", "/" | "/api/hello") => reply_json(200, &json!({"ok": true})),
             _ => {
-                let message = format!("the testkit's model server does not know {}", request.path);
+                let message = format!("the scripted model server does not serve {}", request.path);
                 let body = json!({"type": "not_found_error", "message": message});
                 reply_json(404, &json!({"type": "error", "error": body}))
             }
@@ -234,22 +234,22 @@ impl Shared {
 
     fn choose(&self, request: &Request) -> Answer {
         let mut state = self.lock();
-        if state.script.sets_aside(request) {
-            state.asides.push(request.clone());
-            return Answer::text("aside").usage(Usage::ASIDE);
+        if state.script.is_side_call(request) {
+            state.side_calls.push(request.clone());
+            return Answer::text("aside").usage(Usage::SIDE_CALL);
         }
         self.record(&mut state, request.clone());
-        if let Some(answer) = asides::answer(request) {
+        if let Some(answer) = side_calls::answer(request) {
             return answer;
         }
         let nth = state.calls().count();
         if let Some(answer) = state.script.answer(request, nth) {
-            return state.counted(answer);
+            return state.count(answer);
         }
         state.unmatched.push(request.clone());
-        // 400, because agents retry the server's errors but not their own: the test fails at once and says why.
+        // 400, because agents retry server errors but not client errors: the test fails at once.
         let text = request.last_user_text();
-        let message = format!("no rule of the test's script fits call {nth}, user text {text:?}");
+        let message = format!("no rule of the script matches call {nth}, user text {text:?}");
         Answer::error(400, "invalid_request_error", message)
     }
 
@@ -275,7 +275,7 @@ async fn read(http: HttpRequest<Body>) -> Request {
     }
 }
 
-/// How the provider that the request was meant for writes.
+/// Returns the wire format of the provider that the request is for.
 fn wire(request: &Request) -> Wire {
     match request {
         _ if request.gemini().is_some() => gemini::WIRE,
@@ -301,10 +301,11 @@ async fn respond(answer: &Answer, request: &Request) -> Response {
             .unwrap_or_else(|| (wire.error)(failure).to_string());
         let mut response = reply(failure.status, JSON, Body::from(body));
         for (name, value) in &failure.headers {
-            let name: HeaderName = name.parse().expect("a header name of the script");
-            response
-                .headers_mut()
-                .insert(name, value.parse().expect("a header value"));
+            let name: HeaderName = name.parse().expect("parse a header name of the script");
+            response.headers_mut().insert(
+                name,
+                value.parse().expect("parse a header value of the script"),
+            );
         }
         return response;
     }
@@ -316,7 +317,7 @@ async fn respond(answer: &Answer, request: &Request) -> Response {
     if answer.ending == Ending::Complete {
         return reply(200, JSON, Body::from(whole));
     }
-    // Agents fall back to a whole message after a broken stream; a script that breaks the one breaks the other.
+    // Agents fall back to a whole message after a broken stream, so that is broken, too.
     let half = whole.chars().take(whole.chars().count() / 2).collect();
     let frame = Frame {
         text: half,
@@ -325,7 +326,7 @@ async fn respond(answer: &Answer, request: &Request) -> Response {
     reply(200, JSON, body(steps(answer, vec![frame], wire)))
 }
 
-/// What the connection does next.
+/// Next action of the connection.
 #[derive(Debug, PartialEq, Eq)]
 enum Step {
     Send(Bytes),
@@ -335,28 +336,28 @@ enum Step {
 }
 
 fn steps(answer: &Answer, frames: Vec<Frame>, wire: Wire) -> VecDeque<Step> {
-    // The pause lets the frames before it leave; a cut at once would take them along.
-    let after_a_pause = |last: Step| vec![Step::Wait(Duration::from_millis(20)), last];
+    // The pause lets earlier frames leave: an immediate cut would drop them.
+    let after_pause = |last: Step| vec![Step::Wait(Duration::from_millis(20)), last];
     let (limit, last) = match answer.ending {
-        Ending::HangAfter(deltas) => (deltas, after_a_pause(Step::Hang)),
-        Ending::CutAfter(deltas) => (deltas, after_a_pause(Step::Cut)),
+        Ending::HangAfter(deltas) => (deltas, after_pause(Step::Hang)),
+        Ending::CutAfter(deltas) => (deltas, after_pause(Step::Cut)),
         Ending::ErrorAfter(deltas) => (
             deltas,
             answer
                 .error
                 .iter()
-                .map(|failure| sent((wire.error_frame)(failure)))
+                .map(|failure| send((wire.error_frame)(failure)))
                 .collect(),
         ),
-        Ending::GarbageAfter(deltas) => (deltas, vec![sent(Frame::data("{\"half\": "))]),
+        Ending::GarbageAfter(deltas) => (deltas, vec![send(Frame::data("{\"half\": "))]),
         Ending::Complete | Ending::Silent | Ending::CutAtOnce => (usize::MAX, Vec::new()),
     };
     if answer.ending == Ending::CutAtOnce {
-        return after_a_pause(Step::Cut).into();
+        return after_pause(Step::Cut).into();
     }
     let (mut steps, mut deltas) = (VecDeque::new(), 0);
     for frame in frames {
-        // With no delta wanted, the start of the message is still sent.
+        // With a limit of 0, the start of the message is still sent.
         if deltas == limit && !steps.is_empty() {
             break;
         }
@@ -366,24 +367,24 @@ fn steps(answer: &Answer, frames: Vec<Frame>, wire: Wire) -> VecDeque<Step> {
                 steps.push_back(Step::Wait(Duration::from_millis(answer.delta_delay_ms)));
             }
         }
-        steps.extend(framed(frame, answer.manner.framing));
+        steps.extend(send_styled(frame, answer.manner.framing));
     }
     steps.extend(last);
     steps
 }
 
-fn sent(frame: Frame) -> Step {
+fn send(frame: Frame) -> Step {
     Step::Send(Bytes::from(frame.text))
 }
 
-/// One frame as the server frames it.
-fn framed(frame: Frame, framing: Framing) -> Vec<Step> {
+/// Renders a frame in the server's style.
+fn send_styled(frame: Frame, framing: Framing) -> Vec<Step> {
     let text = match framing {
         Framing::Usual | Framing::WithoutDone | Framing::Torn => frame.text,
         Framing::Comments => format!(": still here\n\n{}", frame.text),
         Framing::CrLf => frame.text.replace('\n', "\r\n"),
     };
-    // Seven bytes: no multiple of what a character can be long, so that some of them are cut.
+    // Seven bytes, so that some multi-byte characters are cut.
     let size = if framing == Framing::Torn {
         7
     } else {
@@ -412,7 +413,8 @@ fn reply_json(status: u16, body: &Value) -> Response {
 
 fn reply(status: u16, kind: &'static str, body: Body) -> Response {
     let mut response = Response::new(body);
-    *response.status_mut() = StatusCode::from_u16(status).expect("an HTTP status of the script");
+    *response.status_mut() =
+        StatusCode::from_u16(status).expect("parse an HTTP status of the script");
     response
         .headers_mut()
         .insert(CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -1,30 +1,30 @@
-//! How a chat-completions server writes an answer down: compatible servers differ, and clients have to cope.
+//! Variations of chat-completions servers: compatible servers differ, and clients must handle all.
 
 use serde::Deserialize;
 
-/// The habits of one server. The default is what OpenAI's own does.
+/// Style of a server. The default is that of OpenAI's own server.
 ///
-/// One habit is a manner by itself: `answer.manner(Shape::WithoutId)`.
+/// A single deviation converts into a style: `answer.manner(Shape::WithoutId)`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Manner {
-    /// How tool calls are cut into deltas.
+pub struct ServerStyle {
+    /// How tool calls are split into deltas.
     pub shape: Shape,
-    /// The field that thinking comes in.
+    /// The field that holds the reasoning.
     pub reasoning: Reasoning,
-    /// Where the token counts are.
+    /// Position of the token counts.
     pub tokens: Tokens,
-    /// How the lines of the stream look; also for the other provider.
+    /// Format of the stream's lines, for every provider.
     pub framing: Framing,
-    /// Whether the server heeds `stream`; also for the other provider.
+    /// Whether the server honours `stream`, for every provider.
     pub delivery: Delivery,
 }
 
-/// How tool calls are cut into deltas. P63.
+/// How tool calls are split into deltas. P63.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// Index in every piece, id and name in the first, arguments in two pieces after it.
+    /// The index in every piece, id and name in the first, the arguments in two more pieces.
     #[default]
     Usual,
     /// No id at all.
@@ -33,21 +33,21 @@ pub enum Shape {
     WithoutIndex,
     /// Neither id nor index: each call in one piece.
     WithoutIdAndIndex,
-    /// Every call has index 0, and an id of its own in its first piece.
+    /// Index 0 for every call, with a distinct id in its first piece.
     CollidingIndex,
-    /// Each call in one piece, arguments and all.
+    /// Each call in one piece, including the arguments.
     OnePiece,
     /// All calls in one chunk.
     OneChunk,
-    /// The calls come in the chunk that carries the finish reason.
+    /// The calls in the chunk with the finish reason.
     WithTheEnd,
     /// The arguments one character at a time.
     ManyPieces,
-    /// The arguments are the empty string, whatever the script says.
+    /// Empty arguments, whatever the script says.
     EmptyArguments,
-    /// There is no field for arguments, whatever the script says.
+    /// No arguments field, whatever the script says.
     NoArguments,
-    /// The pieces of several calls take turns.
+    /// The pieces of several calls interleaved.
     Interleaved,
     /// The id in every piece.
     IdRepeated,
@@ -59,7 +59,7 @@ pub enum Shape {
     ObjectArguments,
 }
 
-/// The field that thinking comes in.
+/// Field that holds the reasoning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reasoning {
@@ -68,54 +68,54 @@ pub enum Reasoning {
     Content,
     /// `reasoning`
     Plain,
-    /// Both, with the same words.
+    /// Both, with the same text.
     Both,
 }
 
-/// Where the token counts of a stream are.
+/// Position of the token counts in a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tokens {
-    /// In a chunk of their own without choices, when the request asks for it.
+    /// In a separate chunk without choices, if the request asks for it.
     #[default]
     AsAsked,
-    /// Nowhere, nor in a whole message.
+    /// Nowhere, not even in a whole message.
     Never,
-    /// In every chunk: what was counted so far, and all of it in the last.
+    /// In every chunk: the count so far, and the total in the last.
     InEveryChunk,
-    /// In the chunk that carries the finish reason.
+    /// In the chunk with the finish reason.
     InTheLastChoice,
 }
 
-/// How the lines of the stream look.
+/// Format of the stream's lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Framing {
-    /// As they should.
+    /// As specified.
     #[default]
     Usual,
     /// A comment before each event.
     Comments,
     /// Lines end with carriage return and line feed.
     CrLf,
-    /// The bytes arrive a few at a time, cut where it hurts.
+    /// The bytes arrive a few at a time, cut within characters.
     Torn,
-    /// `[DONE]` never comes.
+    /// No final `[DONE]`.
     WithoutDone,
 }
 
-/// Whether the server heeds `stream`.
+/// Whether the server honours `stream`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Delivery {
-    /// It does.
+    /// As requested.
     #[default]
     AsAsked,
-    /// The answer is one JSON message also when a stream was asked for.
+    /// One JSON message, even if a stream was requested.
     AlwaysWhole,
 }
 
-impl From<Shape> for Manner {
+impl From<Shape> for ServerStyle {
     fn from(shape: Shape) -> Self {
         Self {
             shape,
@@ -124,7 +124,7 @@ impl From<Shape> for Manner {
     }
 }
 
-impl From<Reasoning> for Manner {
+impl From<Reasoning> for ServerStyle {
     fn from(reasoning: Reasoning) -> Self {
         Self {
             reasoning,
@@ -133,7 +133,7 @@ impl From<Reasoning> for Manner {
     }
 }
 
-impl From<Tokens> for Manner {
+impl From<Tokens> for ServerStyle {
     fn from(tokens: Tokens) -> Self {
         Self {
             tokens,
@@ -142,7 +142,7 @@ impl From<Tokens> for Manner {
     }
 }
 
-impl From<Framing> for Manner {
+impl From<Framing> for ServerStyle {
     fn from(framing: Framing) -> Self {
         Self {
             framing,
@@ -151,7 +151,7 @@ impl From<Framing> for Manner {
     }
 }
 
-impl From<Delivery> for Manner {
+impl From<Delivery> for ServerStyle {
     fn from(delivery: Delivery) -> Self {
         Self {
             delivery,

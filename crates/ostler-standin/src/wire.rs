@@ -1,20 +1,20 @@
-//! What the wire formats have in common: frames of a stream, and the few things that each format can write.
+//! Shared parts of the wire formats: stream frames, and the functions that each format provides.
 
 use serde_json::Value;
 
 use super::answer::{Answer, Failure};
 use super::request::Request;
 
-/// How one provider writes answers down.
+/// Wire format of a provider.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wire {
-    /// The answer as a stream.
+    /// Renders the answer as a stream.
     pub(super) stream: fn(&Answer, &Request) -> Vec<Frame>,
-    /// The answer as one message.
+    /// Renders the answer as one message.
     pub(super) whole: fn(&Answer, &Request) -> Value,
-    /// The body of an error answer.
+    /// Renders the body of an error response.
     pub(super) error: fn(&Failure) -> Value,
-    /// An error that comes within a stream.
+    /// Renders an error within a stream.
     pub(super) error_frame: fn(&Failure) -> Frame,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// A frame with nothing but data.
+    /// Returns a frame without an event name.
     pub(super) fn data(data: &str) -> Self {
         Self {
             text: format!("data: {data}\n\n"),
@@ -35,7 +35,7 @@ impl Frame {
     }
 }
 
-/// A text of the script with its placeholders filled in.
+/// Fills in the placeholders of a text of the script.
 pub(super) fn filled(text: &str, request: &Request) -> String {
     let results = request.last_tool_results();
     let result = results
@@ -46,7 +46,7 @@ pub(super) fn filled(text: &str, request: &Request) -> String {
         .replace("{user_text}", &request.last_user_text())
 }
 
-/// `count` pieces of about the same number of characters; fewer when the text is shorter than that.
+/// Cuts a text into `count` pieces of about the same length, or fewer if the text is shorter.
 pub(super) fn cut(text: &str, count: usize) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     let size = characters.len().div_ceil(count.max(1)).max(1);

@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     println!("{}", server.base_url());
     let mut shown = 0;
     loop {
-        let requests = server.every_request();
+        let requests = server.all_requests();
         for request in &requests[shown..] {
             println!("{} {} {}", request.method, request.path, request.body);
         }

@@ -139,7 +139,7 @@ pub fn offline_env(agent: &str, home: &Path, base_url: &str) -> Vec<(String, Str
     let offline = Offline::of(agent)
         .unwrap_or_else(|| panic!("{agent} is not in ostler-standin's offline.rs"));
     offline
-        .furnish(home, base_url)
+        .write_files(home, base_url)
         .expect("write the agent's files");
     let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
     std::iter::once(("PATH".to_owned(), path))

@@ -44,7 +44,7 @@ impl Place {
             .manner
             .asides
             .iter()
-            .fold(script, |script, part| script.aside(*part));
+            .fold(script, |script, part| script.side_calls(*part));
         let server = ModelServer::start(script);
         let host = (subject.host)(&root.join("home"), &server.base_url());
         let address = server.base_url().trim_start_matches("http://").to_owned();
@@ -108,10 +108,10 @@ impl Place {
     #[must_use]
     pub fn with_script(self, script: Script) -> Self {
         let asides = self.subject.manner.asides;
-        self.server.follow(
+        self.server.set_script(
             asides
                 .iter()
-                .fold(script, |script, part| script.aside(*part)),
+                .fold(script, |script, part| script.side_calls(*part)),
         );
         self
     }

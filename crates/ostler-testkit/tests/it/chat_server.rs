@@ -50,7 +50,7 @@ fn chats_stream_or_come_whole_and_are_recorded() {
         (&json!("small"), &json!("model"))
     );
     assert_eq!(
-        (server.requests().len(), server.every_request().len()),
+        (server.requests().len(), server.all_requests().len()),
         (2, 3)
     );
 }

@@ -43,7 +43,7 @@ fn contents_stream_or_come_whole_and_are_recorded() {
         .map(|request| request.last_user_text())
         .collect();
     assert_eq!(
-        (texts, server.every_request().len()),
+        (texts, server.all_requests().len()),
         (vec!["hi".to_owned(), "ho".to_owned()], 4)
     );
 }

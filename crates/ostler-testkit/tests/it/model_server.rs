@@ -124,7 +124,7 @@ fn other_paths_are_harmless_and_recorded() {
         unknown.starts_with("HTTP/1.1 404 ") && unknown.contains("/v1/strange"),
         "{unknown}"
     );
-    assert_eq!(server.every_request().len(), 4);
+    assert_eq!(server.all_requests().len(), 4);
     assert!(server.requests().is_empty());
 }
 

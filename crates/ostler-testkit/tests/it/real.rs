@@ -81,7 +81,7 @@ fn text_and_thinking() {
         .filter(|l| l["event"]["delta"]["type"] == "thinking_delta");
     assert_eq!(deltas.count(), 2);
     // No side requests: Claude asks for the one answer and nothing else.
-    assert_eq!(server.every_request().len(), 1);
+    assert_eq!(server.all_requests().len(), 1);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use super::{answers, completes};
-use crate::model::{Answer, Delivery, Manner, Shape};
+use crate::model::{Answer, Delivery, ServerStyle, Shape};
 use crate::scenario::{Driver, Seen, Task};
 
 /// The model writes two files in one message.
@@ -224,9 +224,9 @@ pub fn torn_arguments_are_mended(driver: &dyn Driver) {
     mended(driver, torn.clone(), "bad_arguments");
     mended(
         driver,
-        torn.manner(Manner {
+        torn.manner(ServerStyle {
             delivery: Delivery::AlwaysWhole,
-            ..Manner::default()
+            ..ServerStyle::default()
         }),
         "bad_arguments",
     );

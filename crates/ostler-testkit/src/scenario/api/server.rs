@@ -95,7 +95,7 @@ pub fn the_only_model(driver: &dyn Driver) {
     );
     let asked = place
         .server
-        .every_request()
+        .all_requests()
         .into_iter()
         .find(|request| request.path.ends_with("/models"));
     assert_eq!(

@@ -116,7 +116,7 @@ pub(crate) async fn fifty_turns(subject: &'static Subject) {
     for turn in 2..=50 {
         assert_eq!(live.ask(&format!("turn {turn}")).await.text, "Aye.");
         // The model's server lives in this process too, and would keep every request.
-        scene.place.server.forget();
+        scene.place.server.clear_requests();
         if turn == 10 {
             tenth = rss_kib(std::process::id()).unwrap();
         }

@@ -1,9 +1,9 @@
-//! What agents ask a model beside the task, whether they are told to or not: such calls are no part of a script.
+//! Side calls: requests that agents send to a model besides the task, which no script answers.
 
 use super::answer::{Answer, Usage};
 use super::request::Request;
 
-/// Words of a request for a title of the session, of agents that nothing keeps from making one.
+/// Texts in requests for a session title, for agents that cannot be configured not to ask.
 const TITLES: &[&str] = &[
     // claude-agent-acp
     "Write the title in the predominant language of the session",
@@ -11,13 +11,13 @@ const TITLES: &[&str] = &[
     "Your task is to generate a very short title for a conversation",
 ];
 
-/// The answer to a call of the model that is none of the script's; none: the script has to know it.
+/// Returns the answer to a side call, or `None` if the script has to answer the request.
 pub(super) fn answer(request: &Request) -> Option<Answer> {
-    is_aside(request).then(|| Answer::text(r#"{"title":"a session"}"#).usage(Usage::ASIDE))
+    is_side_call(request).then(|| Answer::text(r#"{"title":"a session"}"#).usage(Usage::SIDE_CALL))
 }
 
-/// Whether a call of the model is an agent's own.
-pub(super) fn is_aside(request: &Request) -> bool {
+/// Returns true if the request is a side call of the agent.
+pub(super) fn is_side_call(request: &Request) -> bool {
     if !request.is_model_call() {
         return false;
     }
@@ -31,7 +31,7 @@ mod tests {
 
     use super::*;
 
-    fn asks(path: &str, body: Value) -> bool {
+    fn is_answered(path: &str, body: Value) -> bool {
         let request = Request {
             method: "POST".into(),
             path: path.into(),
@@ -42,19 +42,19 @@ mod tests {
     }
 
     #[test]
-    fn a_title_is_none_of_the_script_and_a_prompt_is() {
+    fn a_title_request_is_a_side_call_and_a_prompt_is_not() {
         let claude = |text: &str| json!({"messages": [{"role": "user", "content": [{"type": "text", "text": text}]}]});
         let title = "<session>\nPROMPT\n</session>\n\nWrite the title in the predominant language of the session — a";
-        assert!(asks("/v1/messages?beta=true", claude(title)));
-        assert!(!asks("/v1/messages?beta=true", claude("PROMPT")));
-        assert!(!asks("/v1/messages/count_tokens", claude(title)));
+        assert!(is_answered("/v1/messages?beta=true", claude(title)));
+        assert!(!is_answered("/v1/messages?beta=true", claude("PROMPT")));
+        assert!(!is_answered("/v1/messages/count_tokens", claude(title)));
         let codex = |text: &str| json!({"input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}]});
-        assert!(asks(
+        assert!(is_answered(
             "/v1/responses",
             codex(
                 "Your task is to generate a very short title for a conversation based on\n\nPROMPT"
             )
         ));
-        assert!(!asks("/v1/responses", codex("PROMPT")));
+        assert!(!is_answered("/v1/responses", codex("PROMPT")));
     }
 }
