@@ -142,7 +142,8 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
     (
         "No conversation found",
         Cause::BadRequest,
-        "No such session exists on this machine for this directory; leave out resume to start a new one.",
+        "No such session exists on this machine for this directory; leave out resume to start a \
+         new one.",
     ),
     (
         "--resume requires a valid session",
@@ -162,17 +163,20 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
     (
         "unknown option",
         Cause::BadRequest,
-        "This version of claude lacks the option; run `claude update`, or remove the setting or extra argument.",
+        "This version of claude lacks the option; run `claude update`, or remove the setting or \
+         extra argument.",
     ),
     (
         "is invalid. Allowed choices",
         Cause::BadRequest,
-        "This version of claude does not support the value; run `claude update`, or choose another.",
+        "This version of claude does not support the value; run `claude update`, or choose \
+         another.",
     ),
     (
         "cannot be used with root",
         Cause::BadRequest,
-        "claude refuses bypassPermissions as root; use another user or permission_mode, or set IS_SANDBOX=1 inside a sandbox.",
+        "claude refuses bypassPermissions as root; use another user or permission_mode, or set \
+         IS_SANDBOX=1 inside a sandbox.",
     ),
     (
         "Invalid MCP configuration",
@@ -260,7 +264,8 @@ pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
 }
 
 /// Hint for tool calls denied by the permission policy.
-const DENIED_BY_POLICY: &str = "Allow the tools by a rule (--permissions, policy.toml), or pass --tolerate-denials to accept the answer anyway.";
+const DENIED_BY_POLICY: &str = "Allow the tools by a rule (--permissions, policy.toml), or pass \
+    --tolerate-denials to accept the answer anyway.";
 
 fn with_hint(outcome: Outcome, specific: Option<&'static str>) -> Outcome {
     let default = match outcome.cause {
@@ -278,7 +283,8 @@ fn with_hint(outcome: Outcome, specific: Option<&'static str>) -> Outcome {
         Cause::OutputLimit => "Ask for less at a time, or raise CLAUDE_CODE_MAX_OUTPUT_TOKENS.",
         Cause::Refused => "Rephrase the request in a new session, or choose another model.",
         Cause::Denied => {
-            "Allow the tools (--allowed-tools), choose another --permission-mode, or pass --tolerate-denials to accept the answer anyway."
+            "Allow the tools (--allowed-tools), choose another --permission-mode, or pass \
+             --tolerate-denials to accept the answer anyway."
         }
         Cause::BadRequest => "Check the prompt, the model and the settings.",
         Cause::Protocol => "Try again; if a schema was given, a simpler one may help.",

@@ -224,9 +224,9 @@ impl Conversation for ClaudeConversation {
         match serde_json::from_str(raw) {
             Ok(line) => self.on_message(&line, raw, out),
             Err(error) => {
-                let mended = surrogates::repair(raw);
-                match serde_json::from_str(&mended) {
-                    Ok(line) => self.on_message(&line, &mended, out),
+                let repaired = surrogates::repair(raw);
+                match serde_json::from_str(&repaired) {
+                    Ok(line) => self.on_message(&line, &repaired, out),
                     Err(_) => {
                         let json = serde_json::from_str::<IgnoredAny>(raw).is_ok();
                         let kind = if json { "not a message" } else { "not JSON" };

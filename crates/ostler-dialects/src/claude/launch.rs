@@ -94,7 +94,8 @@ fn host_args(spec: &Spec) -> Result<Vec<String>, SpecError> {
     if spec.policy.is_some()
         && (bare || spec.env.get(SIMPLE).is_some_and(|value| !value.is_empty()))
     {
-        let why = "Claude Code calls no hooks in this mode and would bypass the policy; remove one of the two";
+        let why = "Claude Code calls no hooks in this mode and would bypass the policy; remove \
+            one of the two";
         return Err(SpecError::new(BARE, "true", why));
     }
     let mut args = Vec::new();

@@ -31,7 +31,8 @@ fn workspace(spec: &Spec) -> Result<&str, SpecError> {
     let is_plain = |char: char| char.is_alphanumeric() || "/._-+@".contains(char);
     let plain = dir.to_str().filter(|dir| dir.chars().all(is_plain));
     plain.ok_or_else(|| {
-        let why = "needs a directory path of only letters, digits and /._-+@, because it becomes part of a pattern";
+        let why = "needs a directory path of only letters, digits and /._-+@, because it becomes \
+            part of a pattern";
         SpecError::new(keys::WORKSPACE_TOOLS, &dir.to_string_lossy(), why)
     })
 }

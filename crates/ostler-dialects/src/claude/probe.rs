@@ -24,7 +24,8 @@ pub(super) const PROBE: Probe = Probe {
     tested: Some(Version(2, 1, 325)),
     install_hint: "claude CLI not found in PATH. Install from https://claude.ai/code \
                    (npm install -g @anthropic-ai/claude-code), then run `claude auth login`.",
-    login_hint: "claude has no valid authentication. Run `claude auth login`, or set ANTHROPIC_API_KEY to an API key.",
+    login_hint: "claude has no valid authentication. Run `claude auth login`, or set \
+        ANTHROPIC_API_KEY to an API key.",
     inherits: inherits::CLAUDE,
 };
 
@@ -54,7 +55,8 @@ mod tests {
         let read = |stdout| read_login(Some(1), stdout);
         assert_eq!(
             read(
-                "{\n  \"loggedIn\": true,\n  \"authMethod\": \"api_key\",\n  \"apiProvider\": \"firstParty\"\n}\n"
+                "{\n  \"loggedIn\": true,\n  \"authMethod\": \"api_key\",\n  \"apiProvider\": \
+                 \"firstParty\"\n}\n"
             ),
             Login::LoggedIn(Some("api_key".into()))
         );

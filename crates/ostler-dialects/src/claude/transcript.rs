@@ -36,7 +36,7 @@ pub(super) const TRANSCRIPTS: Transcripts = Transcripts {
         suffix: ".json",
         read: read_note,
     }),
-    goes_anywhere: true,
+    resumes_anywhere: true,
 };
 
 /// Maximum slug length. A longer slug is cut and gets a hash.

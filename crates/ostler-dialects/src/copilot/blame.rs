@@ -99,17 +99,20 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
     (
         "prompt budget",
         Cause::BadRequest,
-        "Shorten the prompt, or raise COPILOT_PROVIDER_MAX_PROMPT_TOKENS if you use a custom provider.",
+        "Shorten the prompt, or raise COPILOT_PROVIDER_MAX_PROMPT_TOKENS if you use a custom \
+         provider.",
     ),
     (
         "unexpected argument",
         Cause::BadRequest,
-        "This version of copilot lacks the option; run `copilot update`, or remove the setting or extra argument.",
+        "This version of copilot lacks the option; run `copilot update`, or remove the setting or \
+         extra argument.",
     ),
     (
         "invalid value",
         Cause::BadRequest,
-        "This version of copilot does not support the value; run `copilot update`, or choose another.",
+        "This version of copilot does not support the value; run `copilot update`, or choose \
+         another.",
     ),
     (
         "Custom agent",
@@ -156,7 +159,8 @@ pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
 fn with_hint(outcome: Outcome, specific: Option<&'static str>) -> Outcome {
     let default = match outcome.cause {
         Cause::Auth => {
-            "Run `copilot login`, set COPILOT_GITHUB_TOKEN, or check COPILOT_PROVIDER_API_KEY if you use a custom provider."
+            "Run `copilot login`, set COPILOT_GITHUB_TOKEN, or check COPILOT_PROVIDER_API_KEY if \
+             you use a custom provider."
         }
         Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
         Cause::Overloaded => {
@@ -169,7 +173,8 @@ fn with_hint(outcome: Outcome, specific: Option<&'static str>) -> Outcome {
         Cause::OutputLimit => "Ask for less at a time.",
         Cause::Refused => "Rephrase the request in a new session, or choose another model.",
         Cause::Denied => {
-            "Allow the tools (--allowed-tools, or a rule with --permissions), choose another --permission-mode, or pass --tolerate-denials to accept the answer anyway."
+            "Allow the tools (--allowed-tools, or a rule with --permissions), choose another \
+             --permission-mode, or pass --tolerate-denials to accept the answer anyway."
         }
         Cause::BadRequest => "Check the prompt, the model and the settings.",
         Cause::Protocol => "Try again, or run `copilot` directly for more details.",
@@ -212,9 +217,11 @@ mod tests {
             error("query", Some(404), "Model 'x' not found on provider"),
             Cause::BadRequest
         );
-        let budget = "Request exceeds the model's prompt budget after reserving output (1261319 tokens; limit 128000).";
+        let budget = "Request exceeds the model's prompt budget after reserving output (1261319 \
+            tokens; limit 128000).";
         assert_eq!(error("query", None, budget), Cause::BadRequest);
-        let cut = "Failed to get response from the AI model; retried 5 times (total retry wait time: 5.00 seconds)";
+        let cut = "Failed to get response from the AI model; retried 5 times (total retry wait \
+            time: 5.00 seconds)";
         assert_eq!(error("query", None, cut), Cause::Network);
         assert_eq!(error("query", None, "something new"), Cause::Protocol);
     }

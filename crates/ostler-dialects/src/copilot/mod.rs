@@ -93,7 +93,7 @@ impl Dialect for Copilot {
         PlainModel {
             settings: &[(settings::TRANSPORT, settings::ACP)],
             toolless: false,
-        } // over ACP it asks
+        } // with ACP there are permission requests
     }
 
     fn recognizes(&self, opening: &str) -> bool {

@@ -15,8 +15,10 @@ pub(super) const PROBE: Probe = Probe {
     // A conservative minimum, not a measured one: only 1.0.102 was tested.
     minimum: Version(1, 0, 0),
     tested: Some(Version(1, 0, 102)),
-    install_hint: "copilot CLI not found in PATH. Install it (npm install -g @github/copilot), then run `copilot login`.",
-    login_hint: "Run `copilot login`, set COPILOT_GITHUB_TOKEN, or set COPILOT_PROVIDER_BASE_URL to use a custom provider.",
+    install_hint: "copilot CLI not found in PATH. Install it (npm install -g @github/copilot), \
+        then run `copilot login`.",
+    login_hint: "Run `copilot login`, set COPILOT_GITHUB_TOKEN, or set COPILOT_PROVIDER_BASE_URL \
+        to use a custom provider.",
     inherits: INHERITS,
 };
 

@@ -71,12 +71,14 @@ pub(super) fn on_complete(
         .or_else(|| data.tool_name.owned());
     let error = data.error.map();
     let denied = error.is_some_and(|error| error.code.text() == Some(DENIED));
-    let said = error
+    let error_text = error
         .map(|error| error.message.or_empty())
         .or_else(|| data.error.text());
     let output = match data.result.map() {
         Some(result) if data.success.is_true() => result.content.or_empty(),
-        _ => said.or_else(|| data.result.text()).unwrap_or_default(),
+        _ => error_text
+            .or_else(|| data.result.text())
+            .unwrap_or_default(),
     };
     if denied {
         let tool = name.clone().unwrap_or_default();

@@ -91,8 +91,15 @@ pub(super) fn unfinished(reply: &PartialReply) -> Option<Outcome> {
 
 /// Returns the outcome for a budget that cannot be enforced.
 pub(super) fn unpriced() -> Outcome {
-    Outcome::new(Cause::Budget, "The budget cannot be enforced because the model's price is unknown.")
-        .hint("Set the price in dollars per million tokens (--set price=INPUT/OUTPUT), or remove the budget (--max-budget-usd).")
+    Outcome::new(
+        Cause::Budget,
+        "The budget cannot be enforced because the model's price is \
+        unknown.",
+    )
+    .hint(
+        "Set the price in dollars per million tokens (--set price=INPUT/OUTPUT), or remove \
+            the budget (--max-budget-usd).",
+    )
 }
 
 /// Creates an outcome with the model's own finish reason.
@@ -245,19 +252,23 @@ fn api_error(body: &str) -> ApiError {
 fn with_hint(outcome: Outcome, kind: FailedKind) -> Outcome {
     let hint = match (outcome.cause, kind) {
         (Cause::Auth, _) => {
-            "Set OPENAI_API_KEY (or another variable with --set api_key_env=NAME), and check that the key is for this server (--set base_url=…)."
+            "Set OPENAI_API_KEY (or another variable with --set api_key_env=NAME), and check that \
+             the key is for this server (--set base_url=…)."
         }
         (Cause::RateLimit, _) => "Wait, or check the plan and the quota of the account.",
         (Cause::Overloaded, _) => "Try again later, or use another model.",
         (Cause::ServerError, _) => http_status::SERVER_ERROR_HINT,
         (Cause::Network, FailedKind::Tls) => {
-            "Check the base URL (http or https), or add the server's certificate with SSL_CERT_FILE."
+            "Check the base URL (http or https), or add the server's certificate with \
+             SSL_CERT_FILE."
         }
         (Cause::Network, _) => {
-            "Check that the server is running and the base URL is correct (--set base_url=…, OPENAI_BASE_URL)."
+            "Check that the server is running and the base URL is correct (--set base_url=…, \
+             OPENAI_BASE_URL)."
         }
         (Cause::BadRequest, _) => {
-            "Check the model's name (--model) and the base URL; `ostler doctor` lists the server's models."
+            "Check the model's name (--model) and the base URL; `ostler doctor` lists the \
+             server's models."
         }
         (Cause::Protocol, _) => {
             "Check that the server is OpenAI-compatible; the base URL usually ends with /v1."

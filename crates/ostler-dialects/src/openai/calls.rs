@@ -132,7 +132,8 @@ impl Call {
     /// Returns true if a chunk that could belong to this call starts a new one.
     fn ended_by(&self, new: &Self) -> bool {
         if new.name.is_empty() {
-            return false; // only arguments, or an id that comes late, or one that changes with every piece
+            // Only arguments, or an id that comes late or changes with every chunk.
+            return false;
         }
         let other_id = !new.id.is_empty() && !self.id.is_empty();
         let other_name = !self.name.is_empty() && new.name != self.name;

@@ -102,12 +102,12 @@ pub(super) fn shorten(history: &mut History) -> Option<(usize, usize)> {
 /// worthwhile.
 pub(super) fn cut(history: &History, window: u64) -> Option<usize> {
     let room = usize::try_from(window / 100 * KEEP * CHARACTERS).unwrap_or(usize::MAX);
-    let mut kept = 0;
+    let mut retained = 0;
     let mut cut = None;
     // Backwards from the end, as far as there is room. A tool result stays with its call.
     for (at, message) in history.0.iter().enumerate().rev() {
-        kept += message.size();
-        if kept > room && cut.is_some() {
+        retained += message.size();
+        if retained > room && cut.is_some() {
             break;
         }
         if !matches!(message, Message::Tool { .. }) {
@@ -138,7 +138,7 @@ pub(super) fn question(history: &History, cut: usize, window: u64) -> String {
     }
     format!(
         "Below is the first part of a conversation between a user and a coding agent. Summarise it for the agent, who will \
-         go on with the task and will not see it again: the task, what was found, what was changed (files, names), what is \
+         continue the task and will not see it again: the task, what was found, what was changed (files, names), what is \
          left to do. Do not answer the user.\n\n{text}"
     )
 }

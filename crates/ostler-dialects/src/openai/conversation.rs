@@ -260,7 +260,7 @@ impl ModelConversation {
                 reply.unreadable += 1;
                 out.unreadable(line, &format!("not a chunk of an answer: {error}"));
             }
-            (Phase::Cancelling(_), _) => {} // the rest of an answer that nobody wants any more
+            (Phase::Cancelling(_), _) => {} // the rest of a cancelled answer
             (_, Ok(_)) => out.unreadable(line, "no request is pending"),
             (_, Err(error)) => out.unreadable(line, &format!("not a chunk of an answer: {error}")),
         }
@@ -334,7 +334,8 @@ impl ModelConversation {
                 &self.history,
             );
         } else if reply.usage.is_none() && missed && reply.chunks > 0 {
-            let message = "The server did not report the tokens of an answer; the turn's usage is incomplete.";
+            let message = "The server did not report the tokens of an answer; the turn's usage is \
+                incomplete.";
             out.notice(Level::Warning, "usage_missing", message);
         }
     }
@@ -369,7 +370,7 @@ impl ModelConversation {
             None
         };
         if let Some(outcome) = ending {
-            self.keep(&text, &[]); // calls that nobody hears of were not made
+            self.keep(&text, &[]); // calls that were not emitted were not made
             return self.end(outcome, Some(text), out);
         }
         self.name(&mut calls);
@@ -433,7 +434,8 @@ impl ModelConversation {
                 self.turn.schema_tries += 1;
                 let message = format!("The answer does not match the schema: {why}.");
                 let question = format!(
-                    "Your answer does not keep to the schema: {why}. Answer again, with nothing but JSON of this schema: {schema}"
+                    "Your answer does not match the schema: {why}. Answer again with only JSON \
+                     that matches this schema: {schema}"
                 );
                 let raw = Some(RawJson::string(&question));
                 out.event(Notice {
@@ -490,7 +492,7 @@ impl ModelConversation {
             RunnerEvent::Verified(api_error) => self.verified(api_error, out),
             RunnerEvent::Cancelled if matches!(self.phase, Phase::Idle | Phase::Waiting) => {}
             RunnerEvent::Cancelled => {
-                self.interrupt(out); // in a recording nobody has
+                self.interrupt(out); // a recording has no interrupt from the caller
                 self.interrupted(out);
             }
         }

@@ -238,8 +238,11 @@ pub fn url(value: &str) -> Result<(), String> {
                 .into(),
         )
     } else if value.contains(['?', '#']) {
-        Err("expected the part before /chat/completions, without ? and #; put extra fields into header or extra_body"
-            .into())
+        Err(
+            "expected the part before /chat/completions, without ? and #; put extra fields into \
+            header or extra_body"
+                .into(),
+        )
     } else {
         Ok(())
     }

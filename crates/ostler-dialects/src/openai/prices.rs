@@ -54,9 +54,21 @@ impl Price {
         };
         let parts: Option<Vec<f64>> = text.split('/').map(number).collect();
         match parts.as_deref() {
-            Some([input, output]) => Ok(Self { input: *input, cached: *input, output: *output }),
-            Some([input, cached, output]) => Ok(Self { input: *input, cached: *cached, output: *output }),
-            _ => Err("expected dollars per million tokens as input/output or input/cached/output: 2.5/1.25/10".into()),
+            Some([input, output]) => Ok(Self {
+                input: *input,
+                cached: *input,
+                output: *output,
+            }),
+            Some([input, cached, output]) => Ok(Self {
+                input: *input,
+                cached: *cached,
+                output: *output,
+            }),
+            _ => Err(
+                "expected dollars per million tokens as input/output or input/cached/output: \
+                2.5/1.25/10"
+                    .into(),
+            ),
         }
     }
 

@@ -100,7 +100,7 @@ impl PartialReply {
             .is_some_and(|usage| usage.later.text() == Some("true"));
         let extra = chunk.x_groq.map().and_then(|extra| extra.usage.map());
         if let Some(tokens) = chunk.usage.map().or(extra).and_then(usage) {
-            self.usage = Some(tokens); // cumulative where it is said with every piece
+            self.usage = Some(tokens); // cumulative if sent with every chunk
         }
         // Only one answer is requested; additional ones are ignored.
         let first = |choice: &&chunk::Choice<'_>| choice.index.count().unwrap_or(0) == 0;
@@ -164,7 +164,7 @@ impl PartialReply {
         if text.is_empty() {
             return;
         }
-        self.named = true; // an id that comes later comes too late: one message, one name
+        self.named = true; // a later id is ignored: one id per message
         if kind == TextKind::Reply {
             self.text.push(text);
         }
@@ -223,7 +223,8 @@ fn usage(tokens: &chunk::Tokens<'_>) -> Option<ReplyUsage> {
     let cached = cached
         .or(tokens.prompt_cache_hit_tokens.count())
         .unwrap_or(0);
-    let cached = cached.min(prompt.unwrap_or(cached)); // it is a part of the prompt, whatever a server says
+    // Part of the prompt, whatever the server reports.
+    let cached = cached.min(prompt.unwrap_or(cached));
     let written = tokens
         .prompt_tokens_details
         .map()

@@ -377,13 +377,13 @@ pub fn usage_chunk(usage: &[Usage]) -> Option<String> {
             json!({"reasoning_tokens": reasoning}),
         );
     }
-    let word = match sum.cost_source {
+    let key = match sum.cost_source {
         CostSource::Reported => "cost",
         CostSource::Partial => "partial_cost",
         CostSource::Estimated | CostSource::Unknown => "estimated_cost",
     };
     if let Some(cost) = sum.cost_usd {
-        tokens.insert(word.into(), json!(cost));
+        tokens.insert(key.into(), json!(cost));
     }
     let mut last = json!({"choices": [], "usage": tokens});
     if let Some(model) = &sum.model {

@@ -105,7 +105,8 @@ mod tests {
 
     #[test]
     fn payloads_are_parsed_for_every_split() {
-        let stream = ": hello\r\n\r\nevent: x\r\ndata: {\"a\":\"ä\"}\r\n\r\ndata:{\"b\":1}\n\nid: 3\ndata: {\"c\":\ndata: 2}\n\ndata: [DONE]\n";
+        let stream = ": hello\r\n\r\nevent: x\r\ndata: {\"a\":\"ä\"}\r\n\r\ndata:{\"b\":1}\n\nid: \
+            3\ndata: {\"c\":\ndata: 2}\n\ndata: [DONE]\n";
         let wanted = [
             "Comment",
             "Data(\"{\\\"a\\\":\\\"ä\\\"}\")",

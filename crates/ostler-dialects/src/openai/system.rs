@@ -30,7 +30,7 @@ fn standard(config: &LoopConfig, ready: &Ready) -> String {
     let alone = if asks {
         "."
     } else {
-        ": nobody answers questions while you work."
+        ": there is no one to answer questions while you work."
     };
     let mut text = format!(
         "You are a coding agent. You work in the directory {} (the workspace) and finish the task that the user gives \
@@ -44,7 +44,7 @@ fn standard(config: &LoopConfig, ready: &Ready) -> String {
         text.push_str(&format!(
             "\nTools: {}. Paths are relative to the workspace. Look before you change: read a file before you edit it, and \
              prefer small edits to rewriting. Check your work with the commands that the project has for it. A tool that fails \
-             says why; mend the call or go another way. Independent calls that only read can be made together.\n",
+             says why; fix the call or try another way. Independent calls that only read can be made together.\n",
             names.join(", ")
         ));
         text.push_str(

@@ -45,7 +45,7 @@ pub(crate) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
             });
             wants.paths.extend(paths);
             if wants.paths.is_empty() && kind == ToolKind::Read {
-                wants.paths.push(".".to_owned()); // what is listed and searched when nothing is named
+                wants.paths.push(".".to_owned()); // the default for listing and searching
             }
         }
         ToolKind::Execute => wants.command = Some(Command::Words(words(&fields))),

@@ -143,14 +143,15 @@ fn by_text(text: &str) -> Option<Cause> {
     let small = text.to_lowercase();
     PHRASES
         .iter()
-        .find(|(_, words)| words.iter().any(|word| small.contains(word)))
+        .find(|(_, phrases)| phrases.iter().any(|phrase| small.contains(phrase)))
         .map(|(cause, _)| *cause)
 }
 
 fn with_hint(outcome: Outcome) -> Outcome {
     let hint = match outcome.cause {
         Cause::Auth => {
-            "Run `openclaw configure`, or set the API key of the model's provider. A rejected key is not retried for about a minute."
+            "Run `openclaw configure`, or set the API key of the model's provider. A rejected key \
+             is not retried for about a minute."
         }
         Cause::RateLimit => "Wait until the limit resets, or use another model (fallback).",
         Cause::Overloaded => "The model API is overloaded; try again in a moment, or set fallback.",
@@ -160,7 +161,8 @@ fn with_hint(outcome: Outcome) -> Outcome {
             "Check the network, the proxy and the provider's URL in OpenClaw's configuration."
         }
         Cause::BadRequest => {
-            "Check the prompt (at most 4 MiB), the model (provider/model), the configuration and the settings."
+            "Check the prompt (at most 4 MiB), the model (provider/model), the configuration and \
+             the settings."
         }
         Cause::Protocol => "Try again, or run `openclaw` directly for more details.",
         _ => return outcome,

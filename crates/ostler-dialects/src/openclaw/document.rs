@@ -191,7 +191,8 @@ mod tests {
 
     #[test]
     fn json_log_lines_are_not_the_document() {
-        let log = "{\"level\":\"warn\"}\nplain words\n{brace} yourself {x}\n{\"error\":{\"message\":\"retried\"}}\n";
+        let log = "{\"level\":\"warn\"}\nplain words\n{brace} yourself \
+            {x}\n{\"error\":{\"message\":\"retried\"}}\n";
         for document in ["{\n  \"ok\": true\n}", r#"{"status":"ok"}"#] {
             let (output, progress) = gather(&format!("{log}{document}"));
             assert_eq!(progress.last(), Some(&Progress::Complete));

@@ -129,16 +129,16 @@ pub(super) fn find_block_start(text: &str, mut blank: bool) -> Option<(usize, Bl
 /// block.
 fn block_at(text: &str, at: usize, length: usize) -> Option<Block> {
     let (fence, label) = text[at..].split_at(length);
-    let word = label
+    let label_end = label
         .find(|c: char| !c.is_ascii_alphanumeric())
         .unwrap_or(label.len());
     let known = ["", "json", "jsonc", "json5"]
         .iter()
-        .any(|known| label[..word].eq_ignore_ascii_case(known));
-    let begin = label[word..]
+        .any(|known| label[..label_end].eq_ignore_ascii_case(known));
+    let begin = label[label_end..]
         .find('{')
-        .filter(|n| label[word..word + n].trim().is_empty())?
-        + word;
+        .filter(|n| label[label_end..label_end + n].trim().is_empty())?
+        + label_end;
     let (object, calls) = known.then(|| calls_at(&label[begin..])).flatten()?;
     let rest = &label[begin + object..];
     let end = match rest.find(fence) {
@@ -221,15 +221,15 @@ fn request(call: &str) -> ToolRequest {
         .function
         .and_then(|inner| serde_json::from_str(inner.get()).ok())
         .unwrap_or_default();
-    let word = |value: &Value| match value {
-        Value::String(word) => word.trim().to_owned(),
+    let text = |value: &Value| match value {
+        Value::String(text) => text.trim().to_owned(),
         Value::Number(number) => number.to_string(),
         _ => String::new(),
     };
     let first = |a: &Value, b: &Value| {
-        Some(word(a))
-            .filter(|word| !word.is_empty())
-            .unwrap_or_else(|| word(b))
+        Some(text(a))
+            .filter(|text| !text.is_empty())
+            .unwrap_or_else(|| text(b))
     };
     let name = Some(first(&outer.name, &inner.name)).filter(|name| !name.is_empty());
     ToolRequest {

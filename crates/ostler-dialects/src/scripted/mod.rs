@@ -20,7 +20,8 @@ const NAME: &str = "scripted";
 const NO_SCRIPTED_REPLY: Row<()> = Row {
     key: "script",
     kind: Kind::Text(4096),
-    help: "File with the model's answers (default: .ostler/script.toml in the directory, or a demonstration).",
+    help: "File with the model's answers (default: .ostler/script.toml in the directory, or a \
+        demonstration).",
     rule: None,
     secret: false,
     pass: (),

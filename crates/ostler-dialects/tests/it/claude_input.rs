@@ -153,13 +153,13 @@ fn exit_is_explained_by_stderr() {
             .contains("claude update")
     );
     // Once the agent has produced output, its stderr can contain anything.
-    for heard in [
+    for line in [
         INIT,
         r#"{"type":"assistant","message":{"id":"m","content":[]}}"#,
     ] {
         let mut conversation = asked();
-        feed(&mut *conversation, heard);
-        assert!(finish(&mut *conversation).is_empty(), "{heard}");
+        feed(&mut *conversation, line);
+        assert!(finish(&mut *conversation).is_empty(), "{line}");
     }
     // Nor does stderr explain a later turn of a process that started successfully.
     let mut conversation = asked();

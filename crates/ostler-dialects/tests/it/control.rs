@@ -355,7 +355,7 @@ fn lifecycle(uuid: &Value, state: &str) -> Value {
 const RESULT: &str = r#"{"type":"result","subtype":"success","result":"x"}"#;
 
 fn shape(outs: &[FromConversation]) -> Vec<&'static str> {
-    let word = |out: &FromConversation| match out {
+    let name = |out: &FromConversation| match out {
         FromConversation::Write(_) => "write",
         FromConversation::TurnStarted => "began",
         FromConversation::TurnEnded(_) => "over",
@@ -364,8 +364,8 @@ fn shape(outs: &[FromConversation]) -> Vec<&'static str> {
         _ => "other",
     };
     outs.iter()
-        .map(word)
-        .filter(|word| *word != "other")
+        .map(name)
+        .filter(|name| *name != "other")
         .collect()
 }
 
@@ -528,14 +528,14 @@ proptest! {
 
     // P46: whatever arrives, nothing is allowed without an explicit approval.
     #[test]
-    fn nothing_is_allowed_without_approval(lines in proptest::collection::vec(control_line(), 1..20), ruled_too in any::<bool>()) {
-        let mut spec = if ruled_too { with_policy() } else { attended() };
+    fn nothing_is_allowed_without_approval(lines in proptest::collection::vec(control_line(), 1..20), has_policy in any::<bool>()) {
+        let mut spec = if has_policy { with_policy() } else { attended() };
         spec.tools.push(offer("add", "{}"));
         let (mut conversation, _) = started(&spec);
         let yes = |values: &[Value]| {
-            let said = values.iter().map(|value| &value["response"]["response"]);
-            let words = |it: &Value| [it["behavior"].clone(), it["hookSpecificOutput"]["permissionDecision"].clone()];
-            said.flat_map(words).any(|word| word == "allow")
+            let responses = values.iter().map(|value| &value["response"]["response"]);
+            let decisions = |it: &Value| [it["behavior"].clone(), it["hookSpecificOutput"]["permissionDecision"].clone()];
+            responses.flat_map(decisions).any(|decision| decision == "allow")
         };
         for line in &lines {
             let outs = feed(&mut *conversation, line);

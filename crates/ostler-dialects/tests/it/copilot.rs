@@ -7,8 +7,9 @@ use ostler_core::spec::Spec;
 use ostler_dialects::find;
 
 const SPAN: &str = r#"{"type":"span","name":"chat m","attributes":{"gen_ai.operation.name":"chat","gen_ai.request.model":"m","gen_ai.usage.input_tokens":118,"gen_ai.usage.output_tokens":25,"gen_ai.usage.cache_read.input_tokens":11}}"#;
-const CALLED: &str = r#"{"type":"model.call_finished","data":{"outcome":"success"}}"#;
-const SAID: &str = r#"{"type":"assistant.message","data":{"messageId":"1","content":"Hello you"}}"#;
+const CALL_FINISHED: &str = r#"{"type":"model.call_finished","data":{"outcome":"success"}}"#;
+const MESSAGE: &str =
+    r#"{"type":"assistant.message","data":{"messageId":"1","content":"Hello you"}}"#;
 const RESULT: &str = r#"{"type":"result","sessionId":"s","exitCode":0}"#;
 
 fn outputs(lines: &[&str], exit: bool) -> Vec<FromConversation> {
@@ -45,7 +46,7 @@ fn tokens(all: &[FromConversation]) -> Vec<u64> {
 
 #[test]
 fn telemetry_inside_a_line_is_extracted() {
-    let (head, tail) = SAID.split_at(40);
+    let (head, tail) = MESSAGE.split_at(40);
     for torn in [
         vec![format!("{head}{SPAN}"), tail.to_owned()],
         vec![
@@ -54,7 +55,7 @@ fn telemetry_inside_a_line_is_extracted() {
             tail[9..].to_owned(),
         ],
     ] {
-        let mut lines: Vec<&str> = vec![CALLED];
+        let mut lines: Vec<&str> = vec![CALL_FINISHED];
         lines.extend(torn.iter().map(String::as_str));
         lines.push(RESULT);
         let all = outputs(&lines, false);
@@ -79,15 +80,21 @@ fn telemetry_inside_a_line_is_extracted() {
 
 #[test]
 fn tokens_after_the_last_line_belong_to_the_turn() {
-    assert_eq!(tokens(&outputs(&[CALLED, SAID, SPAN, RESULT], false)), [25]);
     assert_eq!(
-        tokens(&outputs(&[CALLED, SAID, RESULT], false)),
+        tokens(&outputs(&[CALL_FINISHED, MESSAGE, SPAN, RESULT], false)),
+        [25]
+    );
+    assert_eq!(
+        tokens(&outputs(&[CALL_FINISHED, MESSAGE, RESULT], false)),
         [0; 0],
         "waits for the tokens"
     );
-    assert_eq!(tokens(&outputs(&[CALLED, SAID, RESULT, SPAN], false)), [25]);
     assert_eq!(
-        tokens(&outputs(&[CALLED, SAID, RESULT], true)),
+        tokens(&outputs(&[CALL_FINISHED, MESSAGE, RESULT, SPAN], false)),
+        [25]
+    );
+    assert_eq!(
+        tokens(&outputs(&[CALL_FINISHED, MESSAGE, RESULT], true)),
         [0],
         "but not forever"
     );
@@ -117,7 +124,7 @@ fn an_interrupt_ends_the_process() {
         &mut out,
     );
     let Some(FromConversation::TurnEnded(result)) = out.drain().next() else {
-        panic!("no ending")
+        panic!("the turn did not end")
     };
     assert_eq!(result.outcome.cause, Cause::Interrupted);
 }
@@ -134,7 +141,7 @@ fn system_notifications_become_notices() {
                 None
             }
         };
-        outputs(&[CALLED, line], false)
+        outputs(&[CALL_FINISHED, line], false)
             .into_iter()
             .filter_map(notice)
             .collect()

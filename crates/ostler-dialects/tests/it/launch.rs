@@ -257,7 +257,7 @@ fn long_values_go_into_files() {
         launch(&[("json_schema", &json)])
             .unwrap_err()
             .why
-            .contains("command line")
+            .contains("command-line limit")
     );
 }
 

@@ -1,6 +1,6 @@
 //! Tests of the dialects through their public contract.
 
-#![expect(clippy::unwrap_used, reason = "tests stop at the first fault")]
+#![expect(clippy::unwrap_used, reason = "tests panic on errors")]
 
 mod acp;
 mod codex;
@@ -23,7 +23,7 @@ mod stage;
 /// Returns true if golden files are to be rewritten: `UPDATE_GOLDEN=1`, and no other value.
 #[expect(
     clippy::disallowed_methods,
-    reason = "a person asks for it, by the environment"
+    reason = "requested through the environment"
 )]
 fn updates_golden_files() -> bool {
     std::env::var_os("UPDATE_GOLDEN").is_some_and(|wanted| wanted == "1")

@@ -147,7 +147,7 @@ fn unpaired_surrogates_are_repaired() {
 }
 
 /// Strings that the dialect looks for, so that random objects resemble real lines.
-fn word() -> impl Strategy<Value = String> {
+fn known_string() -> impl Strategy<Value = String> {
     prop_oneof![
         proptest::sample::select(vec![
             "type",
@@ -208,19 +208,19 @@ fn any_json() -> impl Strategy<Value = serde_json::Value> {
         any::<f64>().prop_map(
             |f| serde_json::Number::from_f64(f).map_or(serde_json::Value::Null, Into::into)
         ),
-        word().prop_map(Into::into),
+        known_string().prop_map(Into::into),
     ];
     leaf.prop_recursive(4, 24, 5, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..4).prop_map(Into::into),
-            proptest::collection::vec((word(), inner), 0..6)
+            proptest::collection::vec((known_string(), inner), 0..6)
                 .prop_map(|pairs| serde_json::Value::Object(pairs.into_iter().collect())),
         ]
     })
 }
 
 const LAST: &str =
-    r#"{"type":"result","subtype":"success","is_error":false,"result":"the last word"}"#;
+    r#"{"type":"result","subtype":"success","is_error":false,"result":"the result"}"#;
 
 /// Returns true if a result after these lines is still recognized.
 fn result_is_recognized_after(lines: &[String]) -> bool {
@@ -231,7 +231,7 @@ fn result_is_recognized_after(lines: &[String]) -> bool {
     out.drain().count();
     conversation.on_line(LAST, &mut out);
     let outs: Vec<FromConversation> = out.drain().collect();
-    matches!(&outs[..], [FromConversation::TurnEnded(result)] if result.text.as_deref() == Some("the last word"))
+    matches!(&outs[..], [FromConversation::TurnEnded(result)] if result.text.as_deref() == Some("the result"))
 }
 
 proptest! {
@@ -254,7 +254,7 @@ proptest! {
     #[test]
     fn known_lines_with_odd_fields_are_handled(
         kind in proptest::sample::select(vec!["assistant", "user", "system", "result", "stream_event", "control_request", "control_response", "rate_limit_event"]),
-        fields in proptest::collection::vec((word(), any_json()), 0..8),
+        fields in proptest::collection::vec((known_string(), any_json()), 0..8),
     ) {
         let mut object: serde_json::Map<String, serde_json::Value> = fields.into_iter().collect();
         object.insert("type".into(), kind.into());

@@ -71,15 +71,17 @@ fn offered(dialect: &dyn Dialect) -> Option<Value> {
         }
         _ => None,
     });
-    let places = [
+    let pointers = [
         "/result/tools",
         "/response/response/mcp_response/result/tools",
         "/params/dynamicTools",
         "/call/tools",
     ];
-    lines
-        .into_iter()
-        .find_map(|line| places.iter().find_map(|place| line.pointer(place).cloned()))
+    lines.into_iter().find_map(|line| {
+        pointers
+            .iter()
+            .find_map(|pointer| line.pointer(pointer).cloned())
+    })
 }
 
 // P62
@@ -87,7 +89,7 @@ fn offered(dialect: &dyn Dialect) -> Option<Value> {
 fn every_agent_is_offered_its_schemas() {
     #[expect(
         clippy::disallowed_methods,
-        reason = "the switch that rewrites the golden files"
+        reason = "switch to rewrite the golden files"
     )]
     let update = std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/schemas");

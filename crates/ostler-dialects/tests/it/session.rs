@@ -69,7 +69,7 @@ fn turns(events: &[EventKind]) -> Vec<&TurnEnded> {
 fn every_turn_ends_once_and_every_tool_call_is_paired() {
     for (name, stdout) in scenarios() {
         let events = session(&stdout, AfterTurn::Wait);
-        let count = |word: &str| events.iter().filter(|kind| kind.as_str() == word).count();
+        let count = |name: &str| events.iter().filter(|kind| kind.as_str() == name).count();
         assert_eq!(count("turn_started"), count("turn_ended"), "{name}");
         assert_eq!(
             (count("ended"), events.last().unwrap().as_str()),
@@ -180,7 +180,7 @@ fn turn_usage_excludes_earlier_turns_in_every_version() {
 fn streamed_text_is_not_repeated() {
     for name in ["partial", "think", "hello"] {
         let events = session(scenario(name).as_bytes(), AfterTurn::End);
-        let said = |kind| -> String {
+        let text_of = |kind| -> String {
             events
                 .iter()
                 .filter_map(|event| {
@@ -193,12 +193,12 @@ fn streamed_text_is_not_repeated() {
                 .collect()
         };
         assert_eq!(
-            said(TextKind::Reply),
+            text_of(TextKind::Reply),
             "Hello from the mock model.",
             "{name}"
         );
         assert_eq!(
-            said(TextKind::Thinking),
+            text_of(TextKind::Thinking),
             if name == "think" { "Let me think." } else { "" },
             "{name}"
         );

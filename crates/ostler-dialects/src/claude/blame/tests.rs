@@ -211,7 +211,8 @@ fn stderr_explains_a_failed_start() {
             Some(Cause::BadRequest),
         ),
         (
-            "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons\n",
+            "--dangerously-skip-permissions cannot be used with root/sudo privileges for security \
+             reasons\n",
             Some(Cause::BadRequest),
         ),
         (

@@ -86,7 +86,8 @@ impl ModelConversation {
             let tokens = counter.replace('_', " ");
             if self.turn.usage.is_uncounted() {
                 let message = format!(
-                    "The limit on {tokens} cannot be enforced because the model does not report them."
+                    "The limit on {tokens} cannot be enforced because the model does not report \
+                     them."
                 );
                 let hint = format!("Remove the limit ({flag}), or use another model.");
                 return Some(blame::ending(Cause::Budget, &message, counter).hint(hint));
@@ -141,10 +142,7 @@ impl ModelConversation {
             "The model's answer failed ({}): {}",
             self.turn.errors, outcome.message
         );
-        let message_to_model = format!(
-            "Your last answer came to nothing: {} Go on.",
-            outcome.message
-        );
+        let message_to_model = format!("Your last answer failed: {} Continue.", outcome.message);
         self.notify(
             Notice::new(Level::Warning, codes::ANSWER_FAILED, message),
             (!text.is_empty()).then_some(message_to_model),
@@ -295,7 +293,8 @@ impl ModelConversation {
             why.lines().next().unwrap_or_default()
         );
         let message_to_model = format!(
-            "Your work was checked, and it is not done yet. The check says:\n\n{why}\n\nGo on until it passes."
+            "Your work was verified and is not done yet. The verification \
+             says:\n\n{why}\n\nContinue until it passes."
         );
         self.notify(
             Notice::new(Level::Warning, codes::NOT_VERIFIED, message),

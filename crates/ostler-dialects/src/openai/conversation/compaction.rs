@@ -74,7 +74,8 @@ impl ModelConversation {
         if refused || summary.trim().is_empty() {
             // Without a summary nothing is removed: an overlong conversation is better than one
             // without its task.
-            let message = "The context is nearly full, but the model returned no summary; the conversation is unchanged.";
+            let message = "The context is nearly full, but the model returned no summary; the \
+                conversation is unchanged.";
             out.notice(Level::Warning, "context_not_summarised", message);
         } else {
             context::replace(&mut self.history, cut, &summary);
@@ -104,7 +105,7 @@ impl ModelConversation {
     /// Handles a conversation that the server rejects as too long: shortens old tool results first,
     /// then summarizes old messages.
     pub(super) fn compact(&mut self, failed: &Failed, out: &mut Outbox) {
-        self.turn.steps -= 1; // nothing was said in it
+        self.turn.steps -= 1; // it produced nothing
         if self.turn.compaction == Compaction::Not {
             self.turn.compaction = Compaction::Shortened;
             if self.shorten(out) {

@@ -188,30 +188,44 @@ impl ModelConversation {
 
     /// Runs the permitted tools.
     fn run(&mut self, calls: Vec<Call>, out: &mut Outbox) {
-        let mut runner_protocol = Vec::new();
+        let mut jobs = Vec::new();
         let mut wrong = Vec::new();
         for call in &calls {
             let (id, name) = (call.id.clone(), call.name.clone());
             match call.input() {
                 // A placeholder result: the call runs once it is approved.
                 Ok(_) if self.pending.iter().any(|pending| pending.id == id) => {
-                    wrong.push(runner_protocol::ToolOutcome { id, ok: false, denied: false, output: AWAITING_APPROVAL.to_owned() });
+                    wrong.push(runner_protocol::ToolOutcome {
+                        id,
+                        ok: false,
+                        denied: false,
+                        output: AWAITING_APPROVAL.to_owned(),
+                    });
                 }
                 Ok(input) => {
                     let refused = self.turn.refused.get(&id).cloned();
-                    runner_protocol.push(ToolJob { refused, id, name, input, approved: Vec::new() });
+                    jobs.push(ToolJob {
+                        refused,
+                        id,
+                        name,
+                        input,
+                        approved: Vec::new(),
+                    });
                 }
                 Err(why) => wrong.push(runner_protocol::ToolOutcome {
                     id: call.id.clone(),
                     ok: false,
                     denied: false,
-                    output: format!("bad_arguments: the arguments are not a JSON object ({why}). Call the tool again."),
+                    output: format!(
+                        "bad_arguments: the arguments are not a JSON object ({why}). \
+                        Call the tool again."
+                    ),
                 }),
             }
         }
         self.phase = Phase::Working(calls);
-        if !runner_protocol.is_empty() {
-            order(&RunnerCommand::Tools(runner_protocol), out);
+        if !jobs.is_empty() {
+            order(&RunnerCommand::Tools(jobs), out);
         }
         for outcome in wrong {
             self.result(outcome, out);

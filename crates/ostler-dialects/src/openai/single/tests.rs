@@ -189,7 +189,7 @@ fn several_models_become_a_sum() {
         stop: Stop::End,
     };
     let [sum] = &back(&reply).usage[..] else {
-        panic!("not one sum")
+        panic!("expected a single sum")
     };
     assert_eq!(
         (sum.input, sum.cache_write, sum.output),
@@ -204,7 +204,7 @@ fn several_models_become_a_sum() {
         ..reply
     };
     let [sum] = &back(&unknown).usage[..] else {
-        panic!("not one sum")
+        panic!("expected a single sum")
     };
     assert_eq!(
         (sum.cost_usd, sum.cost_source),

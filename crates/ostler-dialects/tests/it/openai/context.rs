@@ -42,14 +42,14 @@ fn full_context_is_compacted_with_a_notice() {
         question.contains("Summarise") && question.contains("USER: go"),
         "{question}"
     );
-    let said_before = harness.events.len();
+    let count_before = harness.events.len();
     harness.text("They read files.");
     assert!(harness.notices().contains(&"context_summarised"));
-    let words = harness.events[said_before..]
+    let texts = harness.events[count_before..]
         .iter()
         .filter(|kind| matches!(kind, EventKind::Text(_)))
         .count();
-    assert_eq!(words, 0, "a summary is not an answer");
+    assert_eq!(texts, 0, "a summary is not an answer");
     assert!(
         harness.last_request()[1]["content"]
             .as_str()

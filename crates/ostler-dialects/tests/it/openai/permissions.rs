@@ -217,7 +217,7 @@ fn needing_approval() -> Harness {
     harness.prompt("go");
     harness.calls(&[("1", "write_file", r#"{"path":"link"}"#)]);
     harness.verdict("1", Verdict::Allow);
-    harness.feed(&json!({"ostler": {"needs_approval": {"id": "1", "paths": ["AGENTS.md"], "output": "told how"}}}));
+    harness.feed(&json!({"ostler": {"needs_approval": {"id": "1", "paths": ["AGENTS.md"], "output": "how to allow it"}}}));
     harness
 }
 
@@ -252,19 +252,19 @@ fn approval_names_the_real_file_whatever_the_policy_allows() {
 
 #[test]
 fn unapproved_file_change_is_refused_with_a_hint() {
-    for (verdict, told) in [
+    for (verdict, refusal) in [
         (
             Verdict::Deny(ostler_core::permission::NOBODY.to_owned()),
-            "told how",
+            "how to allow it",
         ),
-        (Verdict::Undecided, "told how"),
+        (Verdict::Undecided, "how to allow it"),
         (Verdict::Deny("no".into()), "denied: no"),
     ] {
         let mut harness = needing_approval();
         let id = harness.permission_requests().last().unwrap().id.clone();
         harness.verdict(&id, verdict);
         let order = harness.commands().last().unwrap()["approved"].clone();
-        assert_eq!(order["refused"], told, "{order}");
+        assert_eq!(order["refused"], refusal, "{order}");
         assert!(order.get("approved").is_none(), "{order}");
     }
 }

@@ -75,7 +75,7 @@ fn history_rebuilt_from_events_matches_the_requests() {
     let mut harness = Harness::new(&[]);
     harness.prompt("go");
     harness.calls(&[("1", "read_file", "{}"), ("2", "read_file", "{}")]);
-    harness.steer("kept");
+    harness.steer("late");
     harness.result("2", "b");
     harness.interrupt();
     harness.feed(&json!({"ostler": "cancelled"}));
@@ -120,7 +120,7 @@ fn truncated_log_is_still_a_valid_conversation() {
     let mut harness = Harness::new(&[]);
     harness.prompt("go");
     harness.calls(&[("1", "read_file", "{}")]);
-    harness.steer("kept");
+    harness.steer("late");
     let stranger = ToolResult {
         id: "x".into(),
         name: None,
@@ -148,7 +148,7 @@ fn truncated_log_is_still_a_valid_conversation() {
             "user go",
             "assistant -",
             "tool no result: the turn ended",
-            "user kept",
+            "user late",
             "user go on"
         ]
     );

@@ -103,11 +103,11 @@ fn late_message_is_deferred_to_the_next_turn() {
         assert_eq!((harness.ended().len(), harness.cause()), (1, cause));
         assert!(harness.notices().contains(&"steer_kept"), "never silently");
         harness.prompt("next");
-        let told = contents(&harness.last_request());
+        let messages = contents(&harness.last_request());
         assert!(
-            told.iter().filter(|m| *m == "user: late").count() == 1
-                && told.last().unwrap() == "user: next",
-            "{told:?}"
+            messages.iter().filter(|m| *m == "user: late").count() == 1
+                && messages.last().unwrap() == "user: next",
+            "{messages:?}"
         );
     }
 }

@@ -262,7 +262,7 @@ fn interrupt_is_acknowledged_before_next_turn() {
     let mut harness = Harness::new(&[]);
     harness.prompt("go");
     harness.calls(&[("1", "read_file", "{}"), ("2", "read_file", "{}")]);
-    harness.result("1", "kept");
+    harness.result("1", "retained");
     harness.interrupt();
     assert_eq!(harness.commands().last().unwrap(), "cancel");
     harness.feed(&json!({"ostler": "cancelled"}));
@@ -274,7 +274,7 @@ fn interrupt_is_acknowledged_before_next_turn() {
         .filter(|m| m["role"] == "tool")
         .map(|m| m["content"].clone())
         .collect();
-    assert_eq!(tools[0], "kept");
+    assert_eq!(tools[0], "retained");
     assert!(
         tools[1].as_str().unwrap().starts_with("no result"),
         "{tools:?}"
