@@ -22,7 +22,7 @@ pub(crate) use self::terminal::Terminal;
 use self::terminal::{TypedLine, line as typed_line};
 use crate::args::Format;
 use crate::output::style::{DIM, WARN};
-use crate::output::{QuestionText, name, word};
+use crate::output::{QuestionText, name, one_line};
 use crate::screen::Screen;
 
 /// Returns whether a user can answer questions: stdin and stderr are both terminals.
@@ -185,7 +185,7 @@ impl Prompter {
             let why = permission
                 .message
                 .as_deref()
-                .map_or_else(String::new, |why| format!(": {}", word(why, 200)));
+                .map_or_else(String::new, |why| format!(": {}", one_line(why, 200)));
             screen.line(format!(
                 "{DIM}· {} was {how}{why}{DIM:#}",
                 name(&permission.tool)

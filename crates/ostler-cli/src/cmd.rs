@@ -1,4 +1,4 @@
-//! The verbs of the program, one module each: `ostler run` is `cmd::run`.
+//! Verbs of the program, one module each: `ostler run` is `cmd::run`.
 
 pub(crate) mod acp;
 pub(crate) mod chat;

@@ -50,7 +50,7 @@ pub(crate) async fn follow(
         }
     }
     match follower.screen.into_end() {
-        Some(End::Gone(error)) => output::gone(&error),
+        Some(End::Gone(error)) => output::on_write_error(&error),
         _ => Ok(follower.code),
     }
 }

@@ -45,9 +45,9 @@ fn main() -> ExitCode {
             // Help and version are answers; everything else is wrong usage.
             let text = error.render().ansi().to_string();
             let (code, print): (_, fn(&str)) = if error.use_stderr() {
-                (exit::USAGE, output::tell)
+                (exit::USAGE, output::eprint_line)
             } else {
-                (exit::OK, output::say)
+                (exit::OK, output::print_line)
             };
             print(text.trim_end_matches('\n'));
             return code.into();
@@ -60,7 +60,7 @@ fn finish(ended: Result<exit::Code, Fault>) -> ExitCode {
     match ended {
         Ok(code) => code.into(),
         Err(fault) => {
-            output::show(&fault);
+            output::print_fault(&fault);
             fault.code().into()
         }
     }
@@ -120,7 +120,7 @@ fn bridge(args: impl Iterator<Item = std::ffi::OsString>) -> exit::Code {
     match ostler::bridge::run(args, std::io::stdin(), std::io::stdout()) {
         Ok(()) => exit::OK,
         Err(error) => {
-            output::tell(&format!("the session cannot be reached: {error}"));
+            output::eprint_line(&format!("the session cannot be reached: {error}"));
             exit::UNAVAILABLE
         }
     }

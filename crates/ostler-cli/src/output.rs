@@ -1,4 +1,4 @@
-//! What a run looks like: one trait, one file per form. Only this folder writes to stdout and stderr.
+//! Output formats: one trait, one module per format. Only this module writes to stdout and stderr.
 
 mod diff;
 mod terminal_filter;
@@ -33,7 +33,7 @@ pub(crate) use self::terminal_filter::TerminalFilter;
 pub(crate) use self::tools::Dialects;
 use self::tools::{Detail, Tools};
 use self::value::is_safe_to_type;
-pub(crate) use self::value::{name, visible, word};
+pub(crate) use self::value::{name, one_line, visible};
 pub(crate) use self::wrap::wrap_lines;
 pub(crate) use self::writer::{Batch, Writer};
 use crate::args::{Format, ViewArgs};
@@ -41,7 +41,7 @@ use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
 
-/// The colours, each with one meaning; the words say the same without them.
+/// Colours, each with one meaning. The text says the same without them.
 pub(crate) mod style {
     use anstyle::{AnsiColor, Style};
 
@@ -52,50 +52,51 @@ pub(crate) mod style {
     pub(crate) const TOOL: Style = AnsiColor::Cyan.on_default();
 }
 
-/// A form in which events are shown. What it writes to stdout can fail; stderr is only told, and may be closed.
+/// An output format for events. Write errors on stdout are returned; those on stderr are ignored,
+/// because it may be closed.
 pub(crate) trait Output: Send {
     /// Shows an event.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 
-    /// Everything that was shown must be visible now.
+    /// Makes everything shown so far visible.
     fn flush(&mut self) -> io::Result<()>;
 
-    /// A moment has passed, so long after the beginning: a status line may want to move.
+    /// Updates the status line; `elapsed` is the time since the start.
     fn tick(&mut self, _elapsed: Duration) {}
 
-    /// The person at the keyboard did something that deserves a word.
+    /// Shows a warning in response to user input.
     fn remark(&mut self, _words: &str) {}
 
-    /// A line of our own about what is going on.
+    /// Shows a line from Ostler.
     fn line(&mut self, _line: &str) {}
 
-    /// A question to the person at the keyboard, who types the answer behind it.
+    /// Shows a question; the user types the answer after it.
     fn question(&mut self, _question: &QuestionText) {}
 
-    /// The answer was typed: the next thing begins on a line of its own.
+    /// The user typed the answer, so the next output starts on a new line.
     fn answered(&mut self) {}
 
-    /// Whether [`Output::tick`] does anything.
+    /// Returns true if [`Output::tick`] does anything.
     fn is_live(&self) -> bool {
         false
     }
 }
 
-/// A question as it is shown: what it is about, and where the answer goes.
+/// Text of a question: the lines that describe it, and the prompt for the answer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QuestionText {
     pub(crate) lines: Vec<String>,
     pub(crate) prompt: String,
 }
 
-/// Whether events happen now or were recorded.
+/// Whether events are live or recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Liveness {
     Now,
     Recorded,
 }
 
-/// Where a session that is shown can be found again.
+/// Whether a shown session is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Stored {
     #[default]
@@ -109,11 +110,11 @@ impl Stored {
     }
 }
 
-/// Options of the human output, and what it knows of the run besides its events.
+/// Options and context of the human format.
 #[derive(Clone, Default)]
 pub(crate) struct View {
     pub(crate) args: ViewArgs,
-    /// The workspace, if it is known beforehand.
+    /// The workspace, if it is known up front.
     pub(crate) dir: Option<PathBuf>,
     pub(crate) dialects: Dialects,
     pub(crate) stored: Stored,
@@ -129,7 +130,7 @@ impl View {
     }
 }
 
-/// Opens the output for a form of a recording, which is not stored.
+/// Opens the output for a recording, which is not stored.
 pub(crate) fn open(format: Format, liveness: Liveness) -> Box<dyn Output> {
     open_view(
         format,
@@ -141,7 +142,7 @@ pub(crate) fn open(format: Format, liveness: Liveness) -> Box<dyn Output> {
     )
 }
 
-/// Opens the output for a form of what happens now.
+/// Opens the output for a live run.
 pub(crate) fn open_run(format: Format, view: View) -> Box<dyn Output> {
     open_view(format, Liveness::Now, view)
 }
@@ -158,7 +159,7 @@ fn open_view(format: Format, liveness: Liveness, view: View) -> Box<dyn Output> 
     }
 }
 
-/// Opens the output for a stored session that is shown again: for people with what they said.
+/// Opens the output for a stored session. The human format includes the prompts.
 pub(crate) fn open_stored(format: Format) -> Box<dyn Output> {
     match format {
         Format::Human => {
@@ -176,22 +177,22 @@ fn text() -> text::Text {
     )
 }
 
-/// Stdout and stderr as people see them.
+/// Returns stdout and stderr for the human format.
 fn screens() -> (Box<dyn Write + Send>, Box<dyn Write + Send>) {
     (Box::new(stdout()), Box::new(aside()))
 }
 
-/// What to type to go on with a loop, but for its session and what is said to it.
+/// The command line that resumes a loop, without session and message.
 pub(crate) struct ResumeCommand(pub(crate) String);
 
 impl ResumeCommand {
-    /// The whole line, for a session that can be typed.
+    /// Returns the complete command line.
     fn line(&self, session: &str, words: &str) -> String {
         format!("{} --resume {session} \"{words}\"", self.0)
     }
 }
 
-/// Opens the output of a loop, which says how to go on with it.
+/// Opens the output of a loop, which shows how to resume it.
 pub(crate) fn open_loop(
     format: Format,
     again: Option<ResumeCommand>,
@@ -206,8 +207,8 @@ pub(crate) fn open_loop(
     }
 }
 
-/// Opens the output of a conversation: that for people, turn by turn. `place` says where what is written goes while
-/// something else, a line editor, may stand on the screen.
+/// Opens the human output for a chat. `place` wraps the writers, so that output does not disturb
+/// the line editor.
 pub(crate) fn open_chat(
     view: View,
     place: impl Fn(Box<dyn Write + Send>) -> Box<dyn Write + Send>,
@@ -265,7 +266,7 @@ fn human(
     }
 }
 
-/// The width of the terminal.
+/// Returns the width of the terminal.
 pub(crate) fn columns() -> usize {
     #[cfg(unix)]
     let found = rustix::termios::tcgetwinsize(io::stdout())
@@ -280,29 +281,29 @@ pub(crate) fn columns() -> usize {
     found.unwrap_or(80)
 }
 
-/// The status line, which is shown where stderr is a terminal that a person looks at.
+/// Returns the status line, which is shown only on an interactive terminal.
 pub(crate) fn status() -> Status {
     let live = io::stderr().is_terminal() && !environment::is_ci() && !environment::is_dumb();
     Status::new(live.then(|| Box::new(io::stderr()) as Box<dyn Write + Send>))
 }
 
-/// The width that lines are wrapped at: that of the terminal, within reason; 80 columns elsewhere.
+/// Returns the width for wrapping lines: that of the terminal, clamped to a readable range.
 pub(crate) fn width() -> usize {
     columns().clamp(40, 110)
 }
 
-/// Prints bytes for another program: no colours, no line break of our own.
+/// Prints bytes for another program, without colours or a trailing newline.
 pub(crate) fn print_bytes(bytes: &[u8]) -> io::Result<()> {
     let mut out = TerminalFilter::stdout();
     out.write_all(bytes).and_then(|()| out.flush())
 }
 
-/// A warning on one line, for the forms that show only the answer.
+/// Formats a warning on one line, for formats that show only the answer.
 pub(crate) fn warning(notice: &Notice) -> String {
-    format!("warning: {}", word(&notice.message, 2000))
+    format!("warning: {}", one_line(&notice.message, 2000))
 }
 
-/// Stdout with colours where they can be seen, behind the door.
+/// Returns filtered stdout, with colours if it is a terminal.
 fn stdout() -> AutoStream<Box<dyn Write + Send>> {
     AutoStream::new(
         Box::new(TerminalFilter::stdout()),
@@ -310,7 +311,7 @@ fn stdout() -> AutoStream<Box<dyn Write + Send>> {
     )
 }
 
-/// Stderr in the same way.
+/// Returns filtered stderr, with colours if it is a terminal.
 fn stderr() -> AutoStream<Box<dyn Write + Send>> {
     AutoStream::new(
         Box::new(TerminalFilter::stderr()),
@@ -318,12 +319,12 @@ fn stderr() -> AutoStream<Box<dyn Write + Send>> {
     )
 }
 
-/// Stderr as a run uses it.
+/// Returns stderr for a run, ignoring write errors.
 fn aside() -> impl Write + Send {
     IgnoreErrors(stderr())
 }
 
-/// A writer whose reader may go away without anybody minding: the answer is on stdout.
+/// A writer that ignores errors: the answer is on stdout.
 struct IgnoreErrors<W>(W);
 
 impl<W: Write> Write for IgnoreErrors<W> {
@@ -340,44 +341,43 @@ impl<W: Write> Write for IgnoreErrors<W> {
     }
 }
 
-/// Prints a line of data.
-pub(crate) fn say(line: &str) {
-    // If nobody reads it, nobody misses it.
+/// Prints a line to stdout.
+pub(crate) fn print_line(line: &str) {
+    // A closed stdout is not an error.
     let _ = writeln!(stdout(), "{line}");
 }
 
-/// Prints a line about what is going on.
-pub(crate) fn tell(line: &str) {
+/// Prints a line to stderr.
+pub(crate) fn eprint_line(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-/// Shows what went wrong, and what to do.
-pub(crate) fn show(fault: &Fault) {
+/// Prints an error and its hint to stderr.
+pub(crate) fn print_fault(fault: &Fault) {
     let Outcome { message, hint, .. } = fault.outcome();
     let bad = style::BAD.bold();
-    tell(&format!("{bad}error:{bad:#} {}", plain(&message)));
+    eprint_line(&format!("{bad}error:{bad:#} {}", plain(&message)));
     if let Some(hint) = hint {
-        tell(&format!("  hint: {}", plain(&hint)));
+        eprint_line(&format!("  hint: {}", plain(&hint)));
     }
 }
 
-/// With `--output json`, a run that could not begin gives an object too: a script finds the cause where it always is.
+/// Prints a JSON object with `--output json` even for a run that could not start, so that scripts
+/// find the cause in the usual place.
 pub(crate) fn reporting<T>(format: Format, begun: Result<T, Fault>) -> Result<T, Fault> {
     begun.inspect_err(|fault| {
         if format == Format::Json {
             let outcome = fault.outcome();
             let report = serde_json::json!({ "errors": [outcome.message], "outcome": outcome });
-            say(&format!("{report:#}"));
+            print_line(&format!("{report:#}"));
         }
     })
 }
 
-/// What to do when the output cannot be written: a reader that has gone (`| head`) is not an error.
-pub(crate) fn gone(error: &io::Error) -> Result<Code, Fault> {
+/// Handles a write error on stdout. A closed pipe (`| head`) is not an error.
+pub(crate) fn on_write_error(error: &io::Error) -> Result<Code, Fault> {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Ok(exit::OK);
     }
-    Err(Fault::internal(format!(
-        "the output cannot be written: {error}"
-    )))
+    Err(Fault::internal(format!("cannot write the output: {error}")))
 }

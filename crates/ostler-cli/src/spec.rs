@@ -83,8 +83,10 @@ pub(crate) async fn choose(
     // must not mistake a scripted answer for a real one: it gets the first real agent, which
     // reports that it is not installed.
     if args.is_for_any_agent() && has_viewer {
-        output::tell("No coding agent found. The built-in agent `scripted` plays a demo instead.");
-        output::tell("Run `ostler doctor` to see how to install one.\n");
+        output::eprint_line(
+            "No coding agent found. The built-in agent `scripted` plays a demo instead.",
+        );
+        output::eprint_line("Run `ostler doctor` to see how to install one.\n");
         return Ok(chosen);
     }
     Ok(config
@@ -251,7 +253,7 @@ pub(crate) fn build(
     loaded
         .remarks
         .iter()
-        .for_each(|remark| output::tell(remark));
+        .for_each(|remark| output::eprint_line(remark));
     let has_policy = loaded.policy.is_some() && !context.project.is_trusted;
     let spec = Spec {
         prompt: context.prompt,
@@ -303,7 +305,9 @@ impl RequestedSpec {
     /// Returns the result of [`RequestedSpec::spec`] and prints its warnings.
     pub(crate) fn resolve(&self, config: &Config, chosen: &ChosenAgent) -> Result<Spec, Fault> {
         let (spec, remarks) = self.spec(config, chosen)?;
-        remarks.iter().for_each(|remark| output::tell(remark));
+        remarks
+            .iter()
+            .for_each(|remark| output::eprint_line(remark));
         Ok(spec)
     }
 

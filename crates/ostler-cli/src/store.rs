@@ -33,7 +33,7 @@ pub(crate) fn open_store_for_reading() -> Result<Arc<Store>, Fault> {
     else {
         return Err(fault);
     };
-    output::tell(&format!(
+    output::eprint_line(&format!(
         "warning: sessions are read-only: {}",
         fault.outcome().message
     ));
@@ -74,7 +74,7 @@ pub(crate) fn prepare_storage(
     let store = match (!args.no_store).then(open_store).transpose() {
         Ok(store) => store,
         Err(fault) => {
-            output::tell(&format!(
+            output::eprint_line(&format!(
                 "warning: the session is not stored: {}",
                 fault.outcome().message
             ));

@@ -11,7 +11,7 @@ use ostler::{Attendance, Host};
 
 use crate::args::{ConfigArgs, PolicyArgs};
 use crate::fault::Fault;
-use crate::output::{style, tell, visible};
+use crate::output::{eprint_line, style, visible};
 use crate::trust::{Memory, Project};
 use crate::{config, environment, policy, user};
 
@@ -64,21 +64,21 @@ fn ask(project: &mut Project) {
     if waiting.is_empty() {
         return;
     }
-    tell(&format!(
+    eprint_line(&format!(
         "{} has settings files that request more access than you granted:",
         shown(&project.root.to_string_lossy())
     ));
     for (at, requested) in &waiting {
         describe(&project.files[*at], requested)
             .iter()
-            .for_each(|line| tell(line));
+            .for_each(|line| eprint_line(line));
     }
     if confirm("Trust exactly these contents? [y/N] ") {
         let files: Vec<&WorkspaceFile> =
             waiting.iter().map(|(at, _)| &project.files[*at]).collect();
         // The answer applies to this run even if it cannot be saved.
         if let Err(fault) = Memory::remember(&files) {
-            tell(&format!(
+            eprint_line(&format!(
                 "warning: trusted for this run only: {}",
                 shown(&fault.outcome().message)
             ));
@@ -87,7 +87,7 @@ fn ask(project: &mut Project) {
             .iter()
             .for_each(|(at, _)| project.files[*at].standing = Standing::Trusted);
     } else {
-        tell("Not granted. Run `ostler trust` to be asked again.");
+        eprint_line("Not granted. Run `ostler trust` to be asked again.");
     }
 }
 

@@ -1,4 +1,5 @@
-//! `ostler acp`: serves an agent to an editor over the Agent Client Protocol, many sessions at once, on stdin and stdout.
+//! `ostler acp`: serves an agent to an editor over the Agent Client Protocol on stdin and stdout,
+//! with any number of sessions.
 
 mod stop_reason;
 mod history;
@@ -31,13 +32,13 @@ use crate::spec::ChosenAgent;
 use crate::store::{self, SessionStorage};
 use crate::{config, output, spec, trust_review};
 
-/// Serves until the editor closes stdin or stdout, or a signal comes.
+/// Serves until the editor closes stdin or stdout, or a signal arrives.
 pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
     if let Some(flag) = args.misplaced() {
-        return Err(
-            Fault::usage(format!("{flag} is for the editor to say, for each session"))
-                .hint("session/new and session/load of the protocol carry it (docs/acp-server.md)"),
-        );
+        return Err(Fault::usage(format!(
+            "{flag} cannot be used with `ostler acp`: the editor sets it for each session"
+        ))
+        .hint("see docs/acp-server.md"));
     }
     let here = spec::directory(None)?;
     let project = trust_review::open(
@@ -48,7 +49,7 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
     let config = config::load(args.start.config, &project)?;
     config::ignored_warnings(&config, &project)
         .iter()
-        .for_each(|remark| output::tell(&plain(remark)));
+        .for_each(|remark| output::eprint_line(&plain(remark)));
     let SessionStorage { host, store } = store::prepare_storage(&mut args.start, &here, &config)?;
     let chosen = spec::choose(&config, &args.start, (&host, false)).await?;
     let dialect = spec::likely_dialect(&args.start, &config, &chosen);
@@ -73,19 +74,19 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
     let code = serve(&mut server, &mut lines, &mut signals).await;
     let editor_reads = end(&mut server, &mut signals).await;
     drop(server);
-    // What was handed over last is still to be written.
+    // The last lines are still to be written.
     let timeout = if editor_reads {
         pipes::READ_TIMEOUT
     } else {
         Duration::ZERO
     };
     match tokio::time::timeout(timeout, done).await {
-        Ok(Ok(Err(error))) => output::gone(&error),
+        Ok(Ok(Err(error))) => output::on_write_error(&error),
         _ => Ok(code),
     }
 }
 
-/// Serves until there is a reason to end.
+/// Serves until the editor disconnects or a signal arrives, and returns the exit code.
 async fn serve(
     server: &mut Server,
     lines: &mut mpsc::Receiver<InputLine>,
@@ -95,7 +96,7 @@ async fn serve(
         tokio::select! {
             permit = server.out.clone().reserve_owned(), if !server.queue.is_empty() => match (permit, server.queue.pop_front()) {
                 (Ok(permit), Some(line)) => drop(permit.send(line)),
-                _ => return exit::OK, // nobody reads any more
+                _ => return exit::OK, // the editor closed stdout
             },
             () = server.out.closed() => return exit::OK,
             line = lines.recv(), if server.queue.len() < QUEUE_LIMIT => match line {
@@ -113,14 +114,14 @@ async fn serve(
     }
 }
 
-/// Ends all sessions in good order, and tells the editor what it is owed; another signal does not wait. Whether the editor has
-/// read it all.
+/// Ends all sessions gracefully and sends the outstanding responses; another signal ends them at
+/// once. Returns true if the editor read everything.
 async fn end(server: &mut Server, signals: &mut Signals) -> bool {
     let broadcast = |server: &Server, request: fn() -> EditorRequest| {
         server
             .sessions
             .values()
-            .for_each(|editor_session| editor_session.submit(request()).unwrap_or_default()); // one that is gone has ended
+            .for_each(|editor_session| editor_session.submit(request()).unwrap_or_default()); // an error means that the session already ended
     };
     broadcast(server, || EditorRequest::End);
     let mut editor_reads = true;
@@ -133,7 +134,7 @@ async fn end(server: &mut Server, signals: &mut Signals) -> bool {
         if server.tasks.is_empty() && server.jobs.is_empty() && server.queue.is_empty() {
             return editor_reads;
         }
-        // The time is the editor's, to read the next line: it begins when there is one.
+        // The timeout is for reading one line, so it starts when there is one.
         if server.queue.is_empty() {
             read_deadline = pipes::read_deadline();
         }

@@ -1,4 +1,5 @@
-//! `ostler chat`: a conversation of many turns in the terminal. The line editor and the agent take turns on the screen.
+//! `ostler chat`: a conversation of many turns in the terminal. The line editor and the agent's
+//! output alternate on the screen.
 
 mod command;
 mod gate;
@@ -28,17 +29,17 @@ use crate::exit::{self, Code};
 use crate::fault::Fault;
 use crate::follow::TICK;
 use crate::output::style::DIM;
-use crate::output::{self, Dialects, Stored, View, name, word};
+use crate::output::{self, Dialects, Stored, View, name, one_line};
 use crate::screen::{End, Screen};
 use crate::signals::{SignalAction, Signals};
 use crate::spec::{self, ChosenAgent, LaunchContext, RequestedSpec};
 use crate::store::{self, SessionStorage};
 use crate::{config, environment, trust_review};
 
-/// Two Ctrl-C within this time leave.
+/// Time within which a second Ctrl-C quits.
 const QUIT_WINDOW: Duration = Duration::from_secs(2);
 
-/// Talks until one side has enough.
+/// Runs the conversation until the user quits or the session ends.
 pub(crate) async fn run(args: ChatArgs) -> Result<Code, Fault> {
     let (setup, session) = start(args).await?;
     let mut signals = Signals::listen()?;
@@ -56,12 +57,12 @@ pub(crate) async fn run(args: ChatArgs) -> Result<Code, Fault> {
         input::abandon();
     }
     match chat.screen.into_end() {
-        Some(End::Gone(error)) => output::gone(&error),
+        Some(End::Gone(error)) => output::on_write_error(&error),
         _ => Ok(chat.conversation.code),
     }
 }
 
-/// With whom, where and how.
+/// Everything that is fixed for the whole chat.
 struct ChatSetup {
     config: Config,
     chosen: ChosenAgent,
@@ -70,13 +71,13 @@ struct ChatSetup {
     requested: RequestedSpec,
     dir: PathBuf,
     view: ViewArgs,
-    /// Where messages are remembered, if they are to be.
+    /// Path of the input history, if it is stored.
     history: Option<PathBuf>,
-    /// Whether a person types, and not a script.
+    /// Whether a user types, rather than a script.
     is_attended: bool,
 }
 
-/// Everything that can be wrong before an agent is started.
+/// Validates the arguments and starts the agent.
 async fn start(mut args: ChatArgs) -> Result<(ChatSetup, Session), Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
     let is_attended = io::stdin().is_terminal();
@@ -106,7 +107,7 @@ async fn start(mut args: ChatArgs) -> Result<(ChatSetup, Session), Fault> {
         .map(|dir| dir.join("chat_history"));
     let mut requested = spec::build(args.start, &config, context)?;
     if attendance == Attendance::Attended {
-        requested.spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
+        requested.spec.denials = Denials::Tolerate; // a user's own denial is not a failure
     }
     let spec = requested.resolve(&config, &chosen)?;
     let session = chosen
@@ -130,20 +131,20 @@ async fn start(mut args: ChatArgs) -> Result<(ChatSetup, Session), Fault> {
     ))
 }
 
-/// A conversation on the screen.
+/// A conversation on the terminal.
 struct Chat {
     setup: ChatSetup,
     screen: Screen,
     prompter: Prompter,
     input: LineInput,
     conversation: ConversationState,
-    /// What was asked of the session and is under way; each gives a line to show, or none.
+    /// Pending requests to the session; each returns a line to show, if any.
     jobs: JoinSet<Option<String>>,
-    /// A session that is to be gone on with, until it is clear that it can be.
+    /// A session that is being resumed, until it is ready.
     next: Option<PendingResume>,
-    /// Runs while another Ctrl-C would leave.
+    /// Runs while another Ctrl-C would quit.
     quit_timer: Option<Pin<Box<Sleep>>>,
-    /// The text at the prompt when it was last shown or interrupted.
+    /// Text at the prompt when it was last shown or interrupted.
     draft: String,
     /// Resolves when the screen is ready for the prompt.
     prompting: Option<oneshot::Receiver<()>>,
@@ -174,10 +175,10 @@ impl Chat {
             LineInput::lines()?
         };
         if setup.is_attended {
-            let dir = word(&setup.dir.to_string_lossy(), 200);
+            let dir = one_line(&setup.dir.to_string_lossy(), 200);
             let agent = name(&setup.chosen.name);
             screen.line(format!(
-                "{DIM}{agent} in {dir} · /help lists the commands, Ctrl-D leaves{DIM:#}"
+                "{DIM}{agent} in {dir} · /help for commands, Ctrl-D to quit{DIM:#}"
             ));
         }
         if let Some(terminal) = prompter.terminal() {
@@ -206,7 +207,7 @@ impl Chat {
         ))
     }
 
-    /// The same with another session.
+    /// Switches to another session.
     fn switch_session(&mut self, next: PendingResume) -> Session {
         let PendingResume {
             session,
@@ -224,7 +225,7 @@ impl Chat {
         session
     }
 
-    /// Follows a session to its end.
+    /// Runs a session to its end.
     async fn converse(&mut self, session: &mut Session, signals: &mut Signals, done: &mut Done) {
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -248,7 +249,7 @@ impl Chat {
         }
     }
 
-    /// Waits until everything is on the screen. A signal means that nobody looks.
+    /// Waits until all output is on the screen. A signal ends the wait.
     async fn close(&mut self, signals: &mut Signals, done: &mut Done) {
         while self.screen.end().is_none() {
             self.screen.close_if_drained();
@@ -263,12 +264,12 @@ impl Chat {
         }
     }
 
-    /// A turn is under way, and nothing else stands on the screen.
+    /// Returns true if a turn is running and the prompt is not shown.
     fn is_busy(&self) -> bool {
         self.conversation.is_busy() && !self.input.is_up()
     }
 
-    /// Does what is due: a question, or the prompt when the agent has nothing to do.
+    /// Shows the next question, or the prompt if the agent is idle.
     fn advance(&mut self) {
         self.prompter.ask_if_due(&mut self.screen);
         if !self.conversation.is_busy() {
@@ -289,10 +290,10 @@ impl Chat {
     }
 
     fn written(&mut self, result: Result<io::Result<()>, oneshot::error::RecvError>) {
-        match result.unwrap_or_else(|_| Err(io::Error::other("the writer is gone"))) {
+        match result.unwrap_or_else(|_| Err(io::Error::other("the writer thread panicked"))) {
             Err(error) => {
                 self.screen.finish(End::Gone(error));
-                self.leave(self.conversation.code); // nobody reads any more
+                self.leave(self.conversation.code); // the output has no reader
             }
             Ok(()) => self.screen.finish(End::Shown),
         }
@@ -315,7 +316,7 @@ impl Chat {
         }
     }
 
-    /// Ends the session in good order.
+    /// Stops the session gracefully and quits.
     fn leave(&mut self, code: Code) {
         self.conversation.code = code;
         self.conversation.leaving.get_or_insert(Leaving::Quit);
@@ -324,15 +325,15 @@ impl Chat {
         self.conversation.remote.stop();
     }
 
-    /// Handles Ctrl-C at the prompt, which comes again with the same draft.
+    /// Handles Ctrl-C at the prompt, which is shown again with the same draft.
     fn interrupt_prompt(&mut self, draft: String) {
         let has_typed = draft != self.draft;
         self.draft = draft;
         self.interrupt(has_typed);
     }
 
-    /// Handles Ctrl-C: the first one ends the turn, a second one leaves, a third one kills. `has_typed` says that keys came
-    /// since the last one: whoever types does not want to leave.
+    /// Handles Ctrl-C: the first ends the turn, the second quits, the third kills the agent. If
+    /// `has_typed` is true, the user typed since the last one and does not want to quit.
     fn interrupt(&mut self, has_typed: bool) {
         if self.conversation.leaving.is_some() {
             return self.conversation.remote.kill();
@@ -344,7 +345,8 @@ impl Chat {
             && !has_typed
         {
             if self.conversation.is_busy() {
-                self.screen.remark("leaving; Ctrl-C again kills");
+                self.screen
+                    .remark("quitting; press Ctrl-C again to kill the agent");
             }
             let code = if self.conversation.is_busy() {
                 Code(130)
@@ -355,17 +357,20 @@ impl Chat {
         }
         self.prompter.drop_question(&mut self.screen);
         if self.next.take().is_some() {
-            return self.screen.remark("this session goes on");
+            return self
+                .screen
+                .remark("resume cancelled; staying in this session");
         }
         if !self.conversation.is_busy() {
             let how = if self.draft.is_empty() {
-                "Ctrl-C again, or Ctrl-D, leaves"
+                "press Ctrl-C again or Ctrl-D to quit"
             } else {
-                "Ctrl-C again leaves, Ctrl-U clears the line"
+                "press Ctrl-C again to quit, or Ctrl-U to clear the line"
             };
             return self.screen.line(format!("{DIM}{how}{DIM:#}"));
         }
-        self.screen.remark("interrupting; Ctrl-C again leaves");
+        self.screen
+            .remark("interrupting; press Ctrl-C again to quit");
         self.jobs.spawn(conversation::interrupted(
             self.conversation.remote.interrupt(),
         ));
@@ -381,10 +386,10 @@ async fn over(time: &mut Option<Pin<Box<Sleep>>>) {
 
 async fn shown(prompting: &mut Option<oneshot::Receiver<()>>) {
     match prompting {
-        Some(shown) => drop(shown.await), // a writer that is gone is told elsewhere
+        Some(shown) => drop(shown.await), // writer errors are handled elsewhere
         None => std::future::pending().await,
     }
 }
 
-/// Settings that belong to one session and not to the next.
+/// Settings that apply to one session only.
 const PER_SESSION_SETTINGS: [&str; 3] = [setting::SESSION_ID, setting::FORK, setting::RESUME];

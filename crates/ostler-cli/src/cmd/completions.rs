@@ -1,4 +1,5 @@
-//! Shell completion: the script that registers it, and what it offers. The script asks this program again at every key.
+//! `ostler completions`: prints the registration script, and completion candidates when the script
+//! asks for them.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,18 +16,18 @@ use ostler_store::{Filter, Store};
 use crate::args::{Cli, CompletionsArgs, ConfigArgs, PolicyArgs};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{self, word};
+use crate::output::{self, one_line};
 use crate::trust::Project;
 use crate::{config, environment, spec};
 
-/// Number of sessions that are offered, the newest first.
+/// Maximum number of sessions to offer, newest first.
 const SESSIONS: usize = 50;
 
 /// Prints the script that registers completion in a shell.
 pub(crate) fn script(args: &CompletionsArgs) -> Result<Code, Fault> {
     let shell = args.shell.to_string();
     let mut script = Vec::new();
-    // The program is found on PATH, so that the script outlives an update.
+    // The script finds the program on PATH, so that it survives updates.
     completer(&shell)?
         .write_registration(
             environment::COMPLETE_VARIABLE,
@@ -36,11 +37,11 @@ pub(crate) fn script(args: &CompletionsArgs) -> Result<Code, Fault> {
             &mut script,
         )
         .map_err(Fault::internal)?;
-    output::print_bytes(&script).or_else(|error| output::gone(&error).map(|_| ()))?;
+    output::print_bytes(&script).or_else(|error| output::on_write_error(&error).map(|_| ()))?;
     Ok(exit::OK)
 }
 
-/// Answers a script: prints the candidates for the words behind `--`.
+/// Prints the candidates for the words after `--`.
 pub(crate) fn answer(shell: &str) -> Result<Code, Fault> {
     let words: Vec<OsString> = typed();
     let mut command = with_candidates(Cli::command());
@@ -53,20 +54,20 @@ pub(crate) fn answer(shell: &str) -> Result<Code, Fault> {
         _ => completer.write_complete(&mut command, words, dir.as_deref(), &mut candidates),
     };
     done.map_err(Fault::internal)?;
-    output::print_bytes(&candidates).or_else(|error| output::gone(&error).map(|_| ()))?;
+    output::print_bytes(&candidates).or_else(|error| output::on_write_error(&error).map(|_| ()))?;
     Ok(exit::OK)
 }
 
-/// Returns the candidates for bash, which takes the `=` of `--agent=claude` for a word of its own.
+/// Returns the candidates for bash, which passes the `=` of `--agent=claude` as a separate word.
 fn bash(command: &mut Command, words: Vec<OsString>, dir: Option<&Path>) -> io::Result<Vec<u8>> {
     let (current, separator) = environment::completing_in_bash();
     let mut index = current;
     let mut whole: Vec<OsString> = Vec::new();
     for (at, word) in words.into_iter().enumerate() {
-        let is_behind_flag = whole
+        let follows_flag = whole
             .last()
             .is_some_and(|last| last.as_encoded_bytes().starts_with(b"--"));
-        if word == "=" && is_behind_flag && at < current {
+        if word == "=" && follows_flag && at < current {
             index -= 1;
         } else {
             whole.push(word);
@@ -80,8 +81,8 @@ fn bash(command: &mut Command, words: Vec<OsString>, dir: Option<&Path>) -> io::
     Ok(values.join(&separator).into_bytes())
 }
 
-/// Adds candidates to the arguments of a command and of its verbs, by the arguments' ids. Aliases are hidden: of a name and its
-/// visible aliases, an alias would be offered.
+/// Adds candidates to the arguments of a command and its subcommands, by argument id. Hides
+/// aliases, because clap would offer them instead of the name.
 fn with_candidates(command: Command) -> Command {
     let is_loop = command.get_name() == "loop";
     let aliases = statics(command.get_all_aliases());
@@ -100,7 +101,7 @@ fn with_candidates(command: Command) -> Command {
     command.mut_subcommands(with_candidates)
 }
 
-/// Copies names for a command of this process, which ends with its answer.
+/// Leaks copies of the names; the process exits after answering.
 fn statics<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'static str> {
     names.map(|name| &*name.to_owned().leak()).collect()
 }
@@ -112,10 +113,10 @@ fn completer(shell: &str) -> Result<&'static dyn EnvCompleter, Fault> {
         .iter()
         .copied()
         .find(|known| known.is(shell))
-        .ok_or_else(|| Fault::usage(format!("there is no completion for {shell:?}")))
+        .ok_or_else(|| Fault::usage(format!("completion is not supported for {shell:?}")))
 }
 
-/// The command line that is being completed.
+/// Returns the command line that is being completed.
 fn typed() -> Vec<OsString> {
     environment::args()
         .skip_while(|word| word != "--")
@@ -135,7 +136,7 @@ fn agents() -> ArgValueCandidates {
     })
 }
 
-/// Offers the models of the agent that the command line names, or of all.
+/// Offers the models of the agent named on the command line, or of all agents.
 fn models() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let config = configured();
@@ -173,7 +174,7 @@ fn models() -> ArgValueCandidates {
 fn loop_models() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let models = Models::new(environment::host(), configured().agents().clone());
-        // A name with a part in capitals is a pattern.
+        // Names with capitals are patterns.
         let names = models
             .names()
             .into_iter()
@@ -194,15 +195,15 @@ fn session_ids() -> ArgValueCandidates {
             .and_then(|store| store.sessions(&filter).ok())
             .unwrap_or_default();
         let candidate = |row: &ostler_store::SessionRow| {
-            let task = word(row.prompt.as_deref().unwrap_or_default().trim_start(), 50);
+            let task = one_line(row.prompt.as_deref().unwrap_or_default().trim_start(), 50);
             CompletionCandidate::new(ostler::brief::short_id(&row.session))
-                .help(Some(format!("{}: {task}", word(&row.agent, 20)).into()))
+                .help(Some(format!("{}: {task}", one_line(&row.agent, 20)).into()))
         };
         rows.iter().map(candidate).collect()
     })
 }
 
-/// The value that the command line gives an option.
+/// Returns the value of an option on the command line.
 fn option(names: &[&str]) -> Option<String> {
     let words: Vec<String> = typed()
         .into_iter()
@@ -213,7 +214,7 @@ fn option(names: &[&str]) -> Option<String> {
         .enumerate()
         .find_map(|(at, word)| match word.split_once('=') {
             Some((name, value)) if names.contains(&name) => Some(value.to_owned()),
-            // Bash takes `=` for a word of its own.
+            // Bash passes `=` as a separate word.
             None if names.contains(&word.as_str()) => {
                 words[at + 1..].iter().find(|word| *word != "=").cloned()
             }
@@ -221,7 +222,8 @@ fn option(names: &[&str]) -> Option<String> {
         })
 }
 
-/// The configuration that holds here; that without files where they are wrong, since nobody can be told.
+/// Returns the effective configuration, or the default if a file is invalid: completion cannot
+/// report errors.
 fn configured() -> Config {
     let args = ConfigArgs::default();
     let here =

@@ -1,4 +1,4 @@
-//! `ostler config show|path|example`: a look into the configuration.
+//! `ostler config show|path|example`: shows the configuration.
 
 use ostler::clip::plain;
 use ostler::config::{Field, Key, Origin, Row};
@@ -9,17 +9,17 @@ use crate::args::{ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EX
 use crate::config::{MODEL_VARIABLE, load, locations, model};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{say, style, tell};
+use crate::output::{eprint_line, print_line, style};
 use crate::spec::{directory, find_agent};
 use crate::trust::Project;
 
-/// Runs the verb of the verb.
+/// Runs the subcommand.
 pub(crate) fn run(args: &ConfigVerbArgs) -> Result<Code, Fault> {
     match &args.verb {
         ConfigVerb::Show(args) => show(args),
         ConfigVerb::Path(args) => path(args),
         ConfigVerb::Example => {
-            say(EXAMPLE.trim_end());
+            print_line(EXAMPLE.trim_end());
             Ok(exit::OK)
         }
     }
@@ -63,7 +63,7 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
             |file| json!({ "file": file.root.join(&file.name), "trust": file.standing.as_str() }),
         );
         let values: Vec<Value> = rows.iter().map(as_json).collect();
-        say(&format!(
+        print_line(&format!(
             "{:#}",
             json!({ "values": values, "ignored": ignored, "project": file })
         ));
@@ -79,7 +79,7 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
     let (keys, values, dim) = (width(|row| &row.key), width(|row| &row.value), style::DIM);
     for row in &rows {
         let (key, value) = (plain(&row.key), plain(&row.value).replace('\n', " "));
-        say(&format!(
+        print_line(&format!(
             "{key:keys$}  {value:values$}  {dim}{}{dim:#}",
             plain(&row.from.to_string())
         ));
@@ -87,15 +87,15 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
     let warn = style::WARN;
     for ignored in config.ignored() {
         let line = format!(
-            "{}: {} is not taken: {}",
+            "{}: {} is ignored: {}",
             ignored.entry.from, ignored.entry.key, ignored.why
         );
-        tell(&format!("{warn}!{warn:#} {}", plain(&line)));
+        eprint_line(&format!("{warn}!{warn:#} {}", plain(&line)));
     }
     if let Some(file) = project.file(FileKind::Config) {
         let path = plain(&file.root.join(&file.name).to_string_lossy());
         let remedy = if file.is_trusted() { "" } else { REMEDY };
-        tell(format!("{path} is {}. {remedy}", file.standing.as_str()).trim_end());
+        eprint_line(format!("{path} is {}. {remedy}", file.standing.as_str()).trim_end());
     }
     Ok(exit::OK)
 }
@@ -131,7 +131,7 @@ fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
             let trust = location.exists.then_some(trust);
             json!({ "file": file, "whose": location.whose, "exists": location.exists, "trusted": is_trusted, "trust": trust })
         });
-        say(&format!(
+        print_line(&format!(
             "{:#}",
             json!({ "files": files.collect::<Vec<_>>() })
         ));
@@ -140,14 +140,14 @@ fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
     let dim = style::DIM;
     for location in &locations {
         let state = match (location.exists, location.standing) {
-            (false, _) => "not there",
+            (false, _) => "not found",
             (true, Standing::Trusted) => "read",
-            (true, Standing::Untrusted) => "read; only what can do no harm is taken",
+            (true, Standing::Untrusted) => "read; only harmless values are used",
             (true, Standing::Changed) => {
-                "changed since it was trusted; only what can do no harm is taken"
+                "changed since it was trusted; only harmless values are used"
             }
         };
-        say(&format!(
+        print_line(&format!(
             "{}  {dim}{}, {state}{dim:#}",
             plain(&location.file.to_string_lossy()),
             location.whose

@@ -1,4 +1,5 @@
-//! `ostler doctor`: which agents are installed, which can be used, which one a run would use, and what to do about the rest.
+//! `ostler doctor`: shows which agents are installed and usable, which one a run would use, and how
+//! to fix the rest.
 
 mod conformance;
 mod drift;
@@ -17,27 +18,27 @@ use tokio::task::JoinSet;
 use crate::args::{DoctorArgs, PolicyArgs};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{self, say, tell};
+use crate::output::{self, eprint_line, print_line};
 use crate::spec::{ChosenAgent, directory, find_agent, lookup, probe_spec};
 use crate::trust::Project;
 use crate::{config, environment};
 use finding::Finding;
 
-/// Maximum number of agents that are probed at the same time: each starts programs.
-const AT_ONCE: usize = 4;
+/// Maximum number of agents to probe concurrently: each probe starts programs.
+const MAX_PROBES: usize = 4;
 
-/// How often the progress line moves.
+/// Refresh interval of the progress line.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The agent that `ostler run` uses when none is named.
+/// The agent that `ostler run` uses without `--agent`.
 #[derive(Debug, Serialize)]
 struct RunChoice {
     agent: String,
-    /// The agent behind that name, which the files may give it.
+    /// The agent's own name, if `agent` is a configured one.
     #[serde(skip)]
     behind: String,
     reason: Reason,
-    /// What names it: a variable, or a file and a line.
+    /// What configures it: a variable, or a file and a line.
     configured_by: Option<String>,
 }
 
@@ -48,7 +49,7 @@ enum Reason {
     Configured,
     OnlyInstalled,
     FirstUsable,
-    /// None is installed: a script is played.
+    /// No agent is installed; the scripted agent is used.
     NoneUsable,
 }
 
@@ -58,7 +59,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
     let config = config::load(args.config, &project)?;
     config::ignored_warnings(&config, &project)
         .iter()
-        .for_each(|remark| tell(&plain(remark)));
+        .for_each(|remark| eprint_line(&plain(remark)));
     if let Some(agent) = &args.conformance {
         return conformance::run(&config, agent, args.json).await;
     }
@@ -72,7 +73,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
             .collect(),
     };
     let findings = examine(&config, &host, subjects, args.workspace_tools.as_deref()).await;
-    // An agent that plays scripts is always ready; it does not make a machine ready for work.
+    // The scripted agent is always ready, but does not count as a usable agent.
     let ready = findings
         .iter()
         .any(|f| f.state.is_usable() && !(f.built_in && args.agent.is_none()));
@@ -85,7 +86,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
         if let Some(choice) = choice {
             report["run"] = serde_json::to_value(choice).map_err(Fault::internal)?;
         }
-        say(&serde_json::to_string_pretty(&report).map_err(Fault::internal)?);
+        print_line(&serde_json::to_string_pretty(&report).map_err(Fault::internal)?);
     } else {
         let lines = match choice {
             Some(choice) => report::overview(&findings, &choice, output::width()),
@@ -94,7 +95,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
                 .flat_map(|finding| report::details(finding, output::width()))
                 .collect(),
         };
-        lines.iter().for_each(|line| say(line));
+        lines.iter().for_each(|line| print_line(line));
     }
     Ok(if ready { exit::OK } else { exit::UNAVAILABLE })
 }
@@ -114,7 +115,7 @@ async fn examine(
     let mut ticks = tokio::time::interval(TICK);
     let began = tokio::time::interval(TICK).tick().await;
     loop {
-        while probes.len() < AT_ONCE
+        while probes.len() < MAX_PROBES
             && let Some((at, subject)) = waiting.next()
         {
             probes.spawn(probe(at, (config, subject), host.clone(), helper));
@@ -125,13 +126,13 @@ async fn examine(
             .filter(|(_, probed)| probed.is_none());
         let busy: Vec<&str> = busy
             .map(|(subject, _)| subject.name.as_str())
-            .take(AT_ONCE)
+            .take(MAX_PROBES)
             .collect();
         status.doing(&format!("probing {}", busy.join(", ")));
         tokio::select! {
             done = probes.join_next() => match done {
                 Some(Ok((at, found))) => probed[at] = Some(found),
-                Some(Err(_)) => {} // a probe that panicked found nothing
+                Some(Err(_)) => {} // a probe that panicked has no result
                 None => break,
             },
             now = ticks.tick() => status.show(now - began),
@@ -144,7 +145,7 @@ async fn examine(
         .collect()
 }
 
-/// Probes one agent, as the files say that it is started.
+/// Probes one agent with its configured defaults.
 fn probe(
     at: usize,
     (config, subject): (&Config, &ChosenAgent),
@@ -169,7 +170,7 @@ fn probe(
     }
 }
 
-/// The agent that a run would use.
+/// Returns the agent that a run would use.
 fn choose(config: &Config, host: &Host, findings: &[Finding]) -> Result<RunChoice, Fault> {
     if let Some(entry) = config.default_agent() {
         let (agent, configured_by) = (entry.value.text().to_owned(), Some(entry.from.to_string()));
@@ -192,7 +193,7 @@ fn choose(config: &Config, host: &Host, findings: &[Finding]) -> Result<RunChoic
         config
             .agents()
             .choose_probed(host, |agent| probe_spec(config, agent.name()), is_usable);
-    let choice = choice.ok_or_else(|| Fault::internal("no agent is known"))?;
+    let choice = choice.ok_or_else(|| Fault::internal("no agents are registered"))?;
     let reason = match choice.reason {
         _ if choice.agent.plays() => Reason::NoneUsable,
         ChoiceReason::Only => Reason::OnlyInstalled,

@@ -1,4 +1,4 @@
-//! `ostler loop`: any model, with tools of Ostler's own, until the task is done or a condition stops it.
+//! `ostler loop`: runs any model with Ostler's tools until the task is done or a limit stops it.
 
 mod resume;
 mod model;
@@ -42,18 +42,18 @@ pub(crate) async fn run(args: LoopArgs) -> Result<Code, Fault> {
     .await
 }
 
-/// A loop that is under way.
+/// A loop that has started.
 struct StartedRun {
     session: Session,
     signals: Signals,
     attendance: Attendance,
-    /// Where the model's own questions come from.
+    /// Questions of the model.
     questions: QuestionReceiver,
     resume: Option<ResumeCommand>,
     view: View,
 }
 
-/// Everything that can be wrong before the model is asked.
+/// Validates the arguments and starts the loop.
 async fn begin(mut args: LoopArgs) -> Result<StartedRun, Fault> {
     let dir = spec::directory(args.dir.as_deref())?;
     let task = prompt::read(&args.task, &dir, "loop")?;
@@ -116,7 +116,7 @@ async fn begin(mut args: LoopArgs) -> Result<StartedRun, Fault> {
         .agent
         .start(&host, spec)
         .map_err(|error| spec::spec_fault(&error, &*chosen.agent, "loop"))?;
-    // What is not kept cannot be gone on with.
+    // A session that is not stored cannot be resumed.
     let resume = store.map(|_| ResumeCommand(resume_command(&args)));
     Ok(StartedRun {
         session,
@@ -128,13 +128,13 @@ async fn begin(mut args: LoopArgs) -> Result<StartedRun, Fault> {
     })
 }
 
-/// Puts around the loop what was asked for: its check, and whom the model may ask.
+/// Configures the loop: its tools, its check, and whether the model may ask questions.
 fn configure(
     agent: Loop,
     args: &LoopArgs,
-    place: &(Host, std::path::PathBuf, Attendance),
+    environment: &(Host, std::path::PathBuf, Attendance),
 ) -> Result<(Loop, QuestionReceiver), Fault> {
-    let (host, dir, attendance) = place;
+    let (host, dir, attendance) = environment;
     let mut agent = if args.tools == ToolSet::None {
         agent.bare()
     } else {
@@ -162,7 +162,7 @@ fn configure(
     })
 }
 
-/// What was typed and is a setting of the loop. What --set says stays.
+/// Applies flags that are settings of the loop. `--set` takes precedence.
 fn set(settings: &mut Settings, args: &LoopArgs) -> Result<(), Fault> {
     let LoopLimits {
         max_tool_calls,
@@ -201,7 +201,7 @@ fn set(settings: &mut Settings, args: &LoopArgs) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A text as it was typed, or that of the file behind an @.
+/// Returns the text, or the contents of the file after an `@`.
 fn text_or_file(given: Option<&str>) -> Result<Option<String>, Fault> {
     let Some(given) = given else { return Ok(None) };
     let Some(file) = given.strip_prefix('@') else {
@@ -209,6 +209,7 @@ fn text_or_file(given: Option<&str>) -> Result<Option<String>, Fault> {
     };
     let text = files::text(file.as_ref())?;
     text.map(Some).ok_or_else(|| {
-        Fault::usage(format!("{file} is not there")).hint("a text needs no @ before it")
+        Fault::usage(format!("file not found: {file}"))
+            .hint("`@FILE` reads a file; remove the @ to pass the text itself")
     })
 }

@@ -1,11 +1,11 @@
-//! `ostler man`: prints the manual page, or writes one per verb into a directory.
+//! `ostler man`: prints the manual page, or writes one page per verb to a directory.
 
 use clap::CommandFactory;
 
 use crate::args::{Cli, ManArgs};
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::say;
+use crate::output::print_line;
 
 /// Runs the verb.
 pub(crate) fn run(args: &ManArgs) -> Result<Code, Fault> {
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &ManArgs) -> Result<Code, Fault> {
             clap_mangen::Man::new(Cli::command())
                 .render(&mut page)
                 .map_err(Fault::internal)?;
-            say(String::from_utf8_lossy(&page).trim_end());
+            print_line(String::from_utf8_lossy(&page).trim_end());
         }
     }
     Ok(exit::OK)

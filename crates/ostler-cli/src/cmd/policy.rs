@@ -1,4 +1,4 @@
-//! `ostler policy test|show`: a look into the permission policy.
+//! `ostler policy test|show`: shows and tests the permission policy.
 
 use std::path::{Path, PathBuf};
 
@@ -12,12 +12,12 @@ use crate::args::{ConfigArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, Policy
 use crate::config::load_for;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{say, style, tell};
+use crate::output::{eprint_line, print_line, style};
 use crate::policy::{LoadedPolicy, load};
 use crate::spec::{directory, find_agent};
 use crate::trust::Project;
 
-/// Runs the verb of the verb.
+/// Runs the subcommand.
 pub(crate) fn run(args: &PolicyVerbArgs) -> Result<Code, Fault> {
     match &args.verb {
         PolicyVerb::Test(args) => test(args),
@@ -28,10 +28,11 @@ pub(crate) fn run(args: &PolicyVerbArgs) -> Result<Code, Fault> {
 fn workspace(args: &PolicyShowArgs) -> Result<PathBuf, Fault> {
     let dir = directory(args.dir.as_deref())?;
     dir.canonicalize()
-        .map_err(|e| Fault::usage(format!("{} cannot be used: {e}", dir.display())))
+        .map_err(|e| Fault::usage(format!("cannot use {}: {e}", dir.display())))
 }
 
-/// The project without its configuration, and its policy; what was left out is the first of the remarks.
+/// Loads the project without its configuration, and its policy. A warning about ignored rules comes
+/// first.
 fn load_policy(args: &PolicyShowArgs, dir: &Path) -> Result<(Project, LoadedPolicy), Fault> {
     let project = Project::read(ConfigArgs { no_config: true }, &args.policy, dir)?;
     let mut loaded = load(&args.policy, &project)?;
@@ -43,8 +44,8 @@ fn load_policy(args: &PolicyShowArgs, dir: &Path) -> Result<(Project, LoadedPoli
 fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
     let agent = find_agent(&load_for(&args.agent)?, &args.agent)?.agent;
     let input = RawJson::parse(&args.json).map_err(|error| {
-        let why = format!("the tool's arguments are not JSON: {error}");
-        Fault::usage(why).hint("such as: ostler policy test Bash '{\"command\":\"git push\"}'")
+        let why = format!("the tool arguments are not valid JSON: {error}");
+        Fault::usage(why).hint("for example: ostler policy test Bash '{\"command\":\"git push\"}'")
     })?;
     let wants = agent.dialect().tool_use(&args.tool, &input);
     let dir = workspace(&args.here)?;
@@ -61,13 +62,13 @@ fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
             "ruled": ruling.ruled.as_str(), "rule": ruling.rule, "message": message,
             "tool": wants.tool, "kind": wants.kind, "remarks": loaded.remarks,
         });
-        say(&format!("{report:#}"));
+        print_line(&format!("{report:#}"));
     } else {
         loaded
             .remarks
             .iter()
-            .for_each(|remark| tell(&plain(remark)));
-        say(&sentence(&ruling, &wants, policy.is_empty()));
+            .for_each(|remark| eprint_line(&plain(remark)));
+        print_line(&sentence(&ruling, &wants, policy.is_empty()));
     }
     Ok(match ruling.ruled {
         Ruled::Allow => exit::OK,
@@ -82,9 +83,9 @@ fn sentence(ruling: &Ruling, wants: &ToolUse, is_empty: bool) -> String {
         (Ruled::Deny(message), Some(rule)) => format!("{rule}: {message}"),
         (_, Some(rule)) => rule.clone(),
         (_, None) if is_empty => {
-            "there is no policy: give --permissions or --policy, or write your own".to_owned()
+            "no policy: use `--permissions` or `--policy`, or create a policy.toml".to_owned()
         }
-        (_, None) => "no rule matches: the agent's own ways decide".to_owned(),
+        (_, None) => "no rule matches: the agent's own defaults apply".to_owned(),
     };
     let kind = format!("{} ({})", wants.tool, wants.kind.as_str());
     format!(
@@ -95,8 +96,8 @@ fn sentence(ruling: &Ruling, wants: &ToolUse, is_empty: bool) -> String {
     )
 }
 
-fn paint(word: &str) -> anstyle::Style {
-    match word {
+fn paint(ruling: &str) -> anstyle::Style {
+    match ruling {
         "allow" => style::GOOD,
         "deny" => style::BAD,
         _ => style::WARN,
@@ -113,7 +114,7 @@ fn show(args: &PolicyShowArgs) -> Result<Code, Fault> {
         let file = file.map(
             |file| json!({ "file": file.root.join(&file.name), "trust": file.standing.as_str() }),
         );
-        say(&format!(
+        print_line(&format!(
             "{:#}",
             json!({ "rules": rules, "remarks": loaded.remarks, "project": file })
         ));
@@ -125,20 +126,20 @@ fn show(args: &PolicyShowArgs) -> Result<Code, Fault> {
             .message()
             .map(|message| format!(": {}", plain(message)))
             .unwrap_or_default();
-        say(&format!(
+        print_line(&format!(
             "{paint}{:<5}{paint:#} {rule}{message}",
             rule.as_str()
         ));
     }
     if policy.is_empty() {
-        say("There are no rules: the agent's own ways decide.");
+        print_line("No rules: the agent's own defaults apply.");
     }
     loaded
         .remarks
         .iter()
-        .for_each(|remark| tell(&plain(remark)));
+        .for_each(|remark| eprint_line(&plain(remark)));
     if let Some(file) = file {
-        tell(&format!(
+        eprint_line(&format!(
             "{} is {}.",
             plain(&file.root.join(&file.name).to_string_lossy()),
             file.standing.as_str()

@@ -1,4 +1,4 @@
-//! `ostler replay`: a recording read into the same outputs as a run, without starting anything.
+//! `ostler replay`: shows a recording in the output formats of a run, without starting an agent.
 
 use std::io::{BufRead, BufReader, Read};
 
@@ -8,7 +8,7 @@ use crate::args::ReplayArgs;
 use crate::config::load_for;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{self, Liveness, Output, style, tell};
+use crate::output::{self, Liveness, Output, eprint_line, style};
 use crate::spec::{ChosenAgent, apply_set_flags, find_agent};
 
 /// Reads a recording and shows it.
@@ -43,29 +43,29 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
         }
     };
     let Viewer { output, code } = shown;
-    drop(output); // its last line ends here
+    drop(output); // ends the last line
     match (written, code) {
         (Ok(()), Some(code)) => Ok(code),
         (Ok(()), None) => {
             let warn = style::WARN;
-            tell(&format!(
-                "{warn}!{warn:#} the recording has no end: the session was cut off, or still ran"
+            eprint_line(&format!(
+                "{warn}!{warn:#} the recording is incomplete: the session was cut off or still running"
             ));
             Ok(exit::FAILED)
         }
-        (Err(error), _) => output::gone(&error),
+        (Err(error), _) => output::on_write_error(&error),
     }
 }
 
-/// What a file holds.
+/// Contents of a recording.
 enum Recording {
     /// Events, as `--output events` prints them, with their times.
     Events,
-    /// What an agent printed, as `--raw-log` writes it. It has no times.
+    /// Raw output of an agent, as `--raw-log` writes it. It has no times.
     Raw(&'static dyn Dialect, Box<Spec>),
 }
 
-/// The file for people.
+/// Returns the name of the file for people.
 fn display_name(args: &ReplayArgs) -> String {
     if args.file.as_os_str() == "-" {
         "stdin".to_owned()
@@ -75,10 +75,10 @@ fn display_name(args: &ReplayArgs) -> String {
 }
 
 fn unreadable(args: &ReplayArgs, error: &std::io::Error) -> Fault {
-    Fault::usage(format!("{} cannot be read: {error}", display_name(args)))
+    Fault::usage(format!("cannot read {}: {error}", display_name(args)))
 }
 
-/// Tells what a file is from its beginning, and from what was typed.
+/// Determines the kind of recording from the beginning of the file and the flags.
 fn recognize(
     args: &ReplayArgs,
     named: Option<&ChosenAgent>,
@@ -86,9 +86,7 @@ fn recognize(
 ) -> Result<Recording, Fault> {
     let file = display_name(args);
     if opening.is_empty() {
-        return Err(Fault::usage(format!(
-            "{file} is empty: nothing was recorded"
-        )));
+        return Err(Fault::usage(format!("{file} is empty")));
     }
     let text = String::from_utf8_lossy(opening);
     if text
@@ -101,29 +99,26 @@ fn recognize(
     let mut spec = Box::new(Spec::default());
     apply_set_flags(&mut spec.settings, &args.set)?;
     let recognized = Replay::recognize(opening);
-    let kind = "a recording is what --raw-log wrote, or lines of --output events";
+    let kind = "a recording is the output of `--raw-log` or `--output events`";
     let Some(ChosenAgent { name, agent }) = named else {
         return recognized
             .map(|dialect| Recording::Raw(dialect, spec))
             .ok_or_else(|| {
-                Fault::usage(format!(
-                    "{file} is not a recording of an agent that Ostler knows"
-                ))
-                .hint(format!(
-                    "{kind}; --agent NAME reads it as the output of that agent"
+                Fault::usage(format!("{file} is not a recording of a known agent")).hint(format!(
+                    "{kind}; use `--agent NAME` to read it as the output of that agent"
                 ))
             });
     };
     let dialect = agent.dialect();
     match recognized.filter(|known| known.name() == dialect.name()) {
-        // The language of the transport that it was recorded with.
+        // The dialect of the recorded transport.
         Some(known) if args.set.is_empty() => Ok(Recording::Raw(known, spec)),
         Some(_) => Ok(Recording::Raw(dialect, spec)),
-        None if says_something(dialect, &spec, opening) => Ok(Recording::Raw(dialect, spec)),
+        None if is_recording_of(dialect, &spec, opening) => Ok(Recording::Raw(dialect, spec)),
         None => {
             let hint = match recognized {
                 Some(known) => format!(
-                    "it looks like a recording of {}: leave out --agent",
+                    "it looks like a recording of {}; omit `--agent`",
                     known.name()
                 ),
                 None => kind.to_owned(),
@@ -133,8 +128,8 @@ fn recognize(
     }
 }
 
-/// Returns true if an agent of this dialect said something in a recording that begins like this.
-fn says_something(dialect: &'static dyn Dialect, spec: &Spec, opening: &[u8]) -> bool {
+/// Returns true if the beginning of the recording contains output in this dialect.
+fn is_recording_of(dialect: &'static dyn Dialect, spec: &Spec, opening: &[u8]) -> bool {
     let mut replay = Replay::new(dialect, spec);
     let mut events = replay.push(opening);
     events.extend(replay.finish());
@@ -150,7 +145,7 @@ fn says_something(dialect: &'static dyn Dialect, spec: &Spec, opening: &[u8]) ->
     })
 }
 
-/// Where events go, and the exit code that they come to.
+/// Output for events, and the resulting exit code.
 struct Viewer {
     output: Box<dyn Output>,
     code: Option<Code>,

@@ -1,4 +1,4 @@
-//! `ostler run`: one task, one agent, from the command line to an exit code.
+//! `ostler run`: runs one task with one agent.
 
 use ostler::{Attendance, Session};
 
@@ -26,7 +26,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
     follow((session, prompter), output::open_run(format, view), signals).await
 }
 
-/// A task that is under way.
+/// A run that has started.
 struct StartedRun {
     session: Session,
     signals: Signals,
@@ -34,7 +34,7 @@ struct StartedRun {
     view: View,
 }
 
-/// Everything that can be wrong before an agent is started.
+/// Validates the arguments and starts the agent.
 async fn begin(mut args: RunArgs) -> Result<StartedRun, Fault> {
     let dir = spec::directory(args.start.dir.as_deref())?;
     let task = prompt::read(&args.task, &dir, "run")?;

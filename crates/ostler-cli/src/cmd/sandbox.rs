@@ -1,10 +1,10 @@
-//! `ostler sandbox check`: what keeps a model's commands in, on this machine, by trying to get out.
+//! `ostler sandbox check`: attempts to escape from the sandbox, and reports what is enforced.
 
 use crate::args::{SandboxArgs, SandboxCheckArgs, SandboxVerb};
 use crate::exit::Code;
 use crate::fault::Fault;
 
-/// Runs the verb of the verb.
+/// Runs the subcommand.
 pub(crate) async fn run(args: SandboxArgs) -> Result<Code, Fault> {
     match args.verb {
         SandboxVerb::Check(args) => check(args).await,
@@ -17,7 +17,7 @@ pub(crate) use linux::{attempt, check};
 #[cfg(not(target_os = "linux"))]
 async fn check(_args: SandboxCheckArgs) -> Result<Code, Fault> {
     Err(Fault::usage(
-        "there is a sandbox for commands on Linux only",
+        "the command sandbox is only available on Linux",
     ))
 }
 
@@ -36,16 +36,16 @@ mod linux {
     use crate::environment;
     use crate::exit::{self, Code};
     use crate::fault::Fault;
-    use crate::output::{say, style};
+    use crate::output::{print_line, style};
     use crate::signals::{SignalAction, Signals};
     use crate::spec::directory;
     use crate::trust::Project;
 
-    /// The hidden role: one attempt, made from inside a sandbox.
+    /// Runs the hidden role: one escape attempt from inside a sandbox.
     pub(crate) fn attempt(args: impl Iterator<Item = OsString>) -> ExitCode {
         let tried = sandbox_check::attempt(args);
         if let AttemptOutcome::Done(words) | AttemptOutcome::Refused(words) = &tried {
-            say(words);
+            print_line(words);
         }
         ExitCode::from(tried.code())
     }
@@ -54,7 +54,7 @@ mod linux {
         let policy = args.dir.as_deref().map(WorkspacePolicy::of).transpose()?;
         let attempter = environment::attempter().map_err(Fault::internal)?;
         let host = environment::host();
-        // Whoever interrupts it leaves nothing behind: what the check has made goes with the future.
+        // An interrupt leaves nothing behind: dropping the future cleans up.
         let checked = tokio::select! {
             checked = sandbox_check::check(&host, &attempter) => checked,
             caught = interrupted() => return caught,
@@ -64,7 +64,7 @@ mod linux {
             let mut report = serde_json::to_value(&checked).map_err(Fault::internal)?;
             report["policy"] = serde_json::json!(policy.as_ref().map(|policy| policy.clauses().0));
             report["workspace"] = serde_json::json!(policy.as_ref().map(WorkspacePolicy::as_json));
-            say(&format!("{report:#}"));
+            print_line(&format!("{report:#}"));
         } else {
             show(&checked);
             policy.iter().for_each(WorkspacePolicy::show);
@@ -77,17 +77,17 @@ mod linux {
         })
     }
 
-    /// Resolves when somebody wants the program to end.
+    /// Resolves when a signal ends the program.
     async fn interrupted() -> Result<Code, Fault> {
         let mut signals = Signals::listen()?;
         while signals.next().await == SignalAction::Continue {}
         Ok(exit::of(ostler::Cause::Interrupted))
     }
 
-    /// The part that a workspace's own file has in its policy.
+    /// The effect of a project's sandbox file.
     struct WorkspacePolicy {
         decided: Decided,
-        /// The decision about the file; none where there is no file.
+        /// Trust in the file; `None` if there is no file.
         standing: Option<Standing>,
     }
 
@@ -105,7 +105,7 @@ mod linux {
             })
         }
 
-        /// What was granted, left out, and never granted.
+        /// Returns the requests that are granted, not granted, and never granted.
         fn clauses(&self) -> (Vec<String>, Vec<String>, Vec<String>) {
             let all = |requests: &[ostler::tools::Request]| {
                 requests.iter().map(ToString::to_string).collect()
@@ -131,11 +131,11 @@ mod linux {
 
         fn show(&self) {
             let Some(standing) = self.standing else {
-                return say("\nThe workspace has no .ostler/sandbox.toml.");
+                return print_line("\nThe project has no .ostler/sandbox.toml.");
             };
             let (opened, left_out, never) = self.clauses();
-            say(&format!(
-                "\nThe workspace's .ostler/sandbox.toml is {}:",
+            print_line(&format!(
+                "\nThe project's .ostler/sandbox.toml is {}:",
                 standing.as_str()
             ));
             let lists = [
@@ -143,35 +143,35 @@ mod linux {
                 ("not granted", left_out),
                 ("never granted", never),
             ];
-            for (word, clauses) in &lists {
+            for (label, clauses) in &lists {
                 clauses
                     .iter()
-                    .for_each(|clause| say(&format!("  {word}: {}", plain(clause))));
+                    .for_each(|clause| print_line(&format!("  {label}: {}", plain(clause))));
             }
             if lists.iter().all(|(_, clauses)| clauses.is_empty()) {
-                say("  it asks for nothing beyond the policy below it");
+                print_line("  requests nothing beyond your own policy");
             }
             if !lists[1].1.is_empty() {
-                say(&format!("  {REMEDY}"));
+                print_line(&format!("  {REMEDY}"));
             }
         }
     }
 
     fn show(checked: &Checked) {
         let (good, bad, dim) = (style::GOOD, style::BAD, style::DIM);
-        say("What keeps a model's commands in on this machine:\n");
+        print_line("Sandbox layers on this machine:\n");
         for layer in &checked.report.layers {
             let (mark, paint) = if layer.enforced {
                 ("✓", good)
             } else {
                 ("✗", bad)
             };
-            say(&format!(
+            print_line(&format!(
                 "{paint}{mark}{paint:#} {:<14} {}",
                 layer.name, layer.by
             ));
         }
-        say("\nWhat was tried from inside:\n");
+        print_line("\nAttempts from inside the sandbox:\n");
         let width = checked
             .attempts
             .iter()
@@ -196,25 +196,25 @@ mod linux {
                 "{:<width$}  {result:<9} {dim}{:<15} {detail}{dim:#}",
                 attempt.what, attempt.layer
             );
-            say(&format!("{paint}{mark}{paint:#} {row}"));
+            print_line(&format!("{paint}{mark}{paint:#} {row}"));
         }
         if let Some(refused) = &checked.refused {
             let warn = style::WARN;
-            say(&format!("\n{warn}By default {}{warn:#}", plain(refused)));
+            print_line(&format!("\n{warn}By default {}{warn:#}", plain(refused)));
         }
     }
 
     fn conclude(checked: &Checked) {
         let (good, bad) = (style::GOOD, style::BAD);
-        let wrong = checked
+        let failed = checked
             .attempts
             .iter()
             .filter(|attempt| !attempt.result.is_good())
             .count();
-        match wrong {
-            0 => say(&format!("\n{good}The default policy holds.{good:#}")),
-            _ => say(&format!(
-                "\n{bad}The default policy does not hold{bad:#}: {wrong} of these should be otherwise."
+        match failed {
+            0 => print_line(&format!("\n{good}The default policy is enforced.{good:#}")),
+            _ => print_line(&format!(
+                "\n{bad}The default policy is not enforced{bad:#}: {failed} of these attempts had the wrong result."
             )),
         }
     }

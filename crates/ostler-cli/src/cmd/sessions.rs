@@ -20,13 +20,13 @@ use crate::config::load_for;
 use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{self, Align, name, say, style, tell, word};
+use crate::output::{self, Align, eprint_line, name, one_line, print_line, style};
 use crate::store::{fault, open_store_for_reading, resolve};
 
-/// How many events are read at a time.
+/// Number of events to read at once.
 const PAGE: usize = 1_000;
 
-/// Runs one of the verbs.
+/// Runs the subcommand.
 pub(crate) fn run(args: SessionsArgs) -> Result<Code, Fault> {
     let store = open_store_for_reading()?;
     match args.verb {
@@ -44,16 +44,16 @@ fn list(store: &Store, args: SessionsListArgs) -> Result<Code, Fault> {
     let filter = Filter {
         live: args.live,
         without_failed_starts: !args.all,
-        ..chosen(args.filter)?
+        ..filter(args.filter)?
     };
     let rows = store.sessions(&filter).map_err(|error| fault(&error))?;
     if args.json {
-        say(&format!(
+        print_line(&format!(
             "{:#}",
             json!({ "sessions": rows.iter().map(as_json).collect::<Vec<_>>() })
         ));
     } else if rows.is_empty() {
-        tell("No session was found.");
+        eprint_line("No sessions found.");
         if filter.without_failed_starts
             && !store
                 .sessions(&Filter {
@@ -63,7 +63,7 @@ fn list(store: &Store, args: SessionsListArgs) -> Result<Code, Fault> {
                 .unwrap_or_default()
                 .is_empty()
         {
-            tell("  hint: --all also lists failed starts");
+            eprint_line("  hint: use `--all` to include failed starts");
         }
     } else {
         table(&rows);
@@ -71,32 +71,32 @@ fn list(store: &Store, args: SessionsListArgs) -> Result<Code, Fault> {
     Ok(exit::OK)
 }
 
-/// The sessions that were asked for.
-fn chosen(args: SessionsFilterArgs) -> Result<Filter, Fault> {
+/// Returns the filter for the requested sessions.
+fn filter(args: SessionsFilterArgs) -> Result<Filter, Fault> {
     Ok(Filter {
         agent: args.agent.map(own_name).transpose()?,
-        dir: args.dir.as_deref().map(whole).transpose()?,
+        dir: args.dir.as_deref().map(stored_dir).transpose()?,
         limit: Some(args.limit.get()),
         ..Filter::default()
     })
 }
 
-/// The agent's own name, under which its sessions are stored.
+/// Returns the agent's own name, under which its sessions are stored.
 fn own_name(name: String) -> Result<String, Fault> {
-    let behind = load_for(&name)?
+    let own = load_for(&name)?
         .agent(&name)
         .map(|agent| agent.name().to_owned());
-    Ok(behind.unwrap_or(name))
+    Ok(own.unwrap_or(name))
 }
 
-/// A directory as sessions name theirs.
-fn whole(dir: &Path) -> Result<std::path::PathBuf, Fault> {
+/// Returns a directory as it is stored in sessions.
+fn stored_dir(dir: &Path) -> Result<std::path::PathBuf, Fault> {
     let here = environment::directory().map_err(Fault::internal)?;
-    Ok(dir.canonicalize().unwrap_or_else(|_| here.join(dir))) // one that is gone had sessions too
+    Ok(dir.canonicalize().unwrap_or_else(|_| here.join(dir))) // a removed directory may have sessions too
 }
 
-/// The name of a session that was given none: its agent and its short id.
-fn called(row: &SessionRow) -> String {
+/// Returns the display name of a session: its agent and short id.
+fn display_name(row: &SessionRow) -> String {
     format!("{}-{}", row.agent, brief::short_id(&row.session))
 }
 
@@ -107,7 +107,7 @@ fn as_json(row: &SessionRow) -> Value {
     };
     json!({
         "session": row.session,
-        "name": called(row),
+        "name": display_name(row),
         "agent": row.agent,
         "agent_version": row.agent_version,
         "native_session": row.native_session,
@@ -155,23 +155,23 @@ fn cells(row: &SessionRow, now: At, home: Option<&Path>) -> [String; 8] {
         row.cost_usd
             .map_or_else(|| "–".to_owned(), |cost| brief::cost(cost, row.cost_source)),
         row.status.as_str().to_owned(),
-        word(&below_home(&row.dir, home), 40),
-        word(row.prompt.as_deref().unwrap_or("").trim_start(), 50),
+        one_line(&relative_to_home(&row.dir, home), 40),
+        one_line(row.prompt.as_deref().unwrap_or("").trim_start(), 50),
     ]
 }
 
-/// The moment that long before now.
+/// Returns the time this long ago.
 pub(crate) fn before(age: std::time::Duration) -> At {
     At(environment::now()
         .0
         .saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)))
 }
 
-/// How long ago that was, in few words; a date when it was long ago.
+/// Formats how long ago a time was, or its date if it was long ago.
 fn ago(now: At, then: At) -> String {
     let seconds = (now.0 - then.0) / 1000;
     match seconds {
-        ..5 => "just now".to_owned(), // a clock that was set back too
+        ..5 => "just now".to_owned(), // also if the clock was set back
         5..60 => format!("{seconds} s ago"),
         60..3_600 => format!("{} min ago", seconds / 60),
         3_600..86_400 => format!("{} h ago", seconds / 3_600),
@@ -181,7 +181,7 @@ fn ago(now: At, then: At) -> String {
     }
 }
 
-pub(crate) fn below_home(dir: &Path, home: Option<&Path>) -> String {
+pub(crate) fn relative_to_home(dir: &Path, home: Option<&Path>) -> String {
     match home.and_then(|home| dir.strip_prefix(home).ok()) {
         Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
         Some(rest) => format!("~/{}", rest.display()),
@@ -192,7 +192,7 @@ pub(crate) fn below_home(dir: &Path, home: Option<&Path>) -> String {
 fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
     let row = resolve(store, &args.id)?;
     if args.json {
-        say(&format!("{:#}", as_json(&row)));
+        print_line(&format!("{:#}", as_json(&row)));
         return Ok(exit::OK);
     }
     if args.output == crate::args::Format::Human {
@@ -210,20 +210,20 @@ fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
             .and_then(|()| shown.flush())
     })?;
     if let Err(error) = written {
-        return output::gone(&error);
+        return output::on_write_error(&error);
     }
     drop(shown);
     if !ended {
         let warn = style::WARN;
-        tell(&format!(
-            "{warn}!{warn:#} the session has no end: it is {}",
+        eprint_line(&format!(
+            "{warn}!{warn:#} the session is incomplete: {}",
             row.status.as_str()
         ));
     }
     Ok(exit::OK)
 }
 
-/// Reads the events of a session, a page at a time, until there are no more or one cannot be written.
+/// Passes the events of a session to `take`, page by page, until the end or the first write error.
 fn each_page(
     store: &Store,
     session: &str,
@@ -242,7 +242,7 @@ fn each_page(
     }
 }
 
-/// What is known of a session, before what happened in it.
+/// Prints the details of a session before its events.
 fn head(row: &SessionRow) {
     let version = row
         .agent_version
@@ -253,12 +253,12 @@ fn head(row: &SessionRow) {
     let rows = [
         ("session", Some(name(&row.session))),
         ("agent", Some(format!("{}{version}", name(&row.agent)))),
-        ("its id", row.native_session.as_ref().and_then(of_agent)),
+        ("agent's id", row.native_session.as_ref().and_then(of_agent)),
         ("model", row.model.as_deref().map(name)),
         (
             "directory",
-            Some(word(
-                &below_home(&row.dir, environment::home().as_deref()),
+            Some(one_line(
+                &relative_to_home(&row.dir, environment::home().as_deref()),
                 200,
             )),
         ),
@@ -278,10 +278,10 @@ fn head(row: &SessionRow) {
     let dim = style::DIM;
     for (key, value) in rows {
         if let Some(value) = value {
-            tell(&format!("{dim}{key:>12}{dim:#}  {value}"));
+            eprint_line(&format!("{dim}{key:>12}{dim:#}  {value}"));
         }
     }
-    tell("");
+    eprint_line("");
 }
 
 fn prune(store: &Store, args: &SessionsPruneArgs) -> Result<Code, Fault> {
@@ -295,18 +295,22 @@ fn prune(store: &Store, args: &SessionsPruneArgs) -> Result<Code, Fault> {
     if args.json {
         let report =
             json!({ "dry_run": args.dry_run, "sessions": pruned.sessions, "bytes": pruned.bytes });
-        say(&format!("{report:#}"));
+        print_line(&format!("{report:#}"));
         return Ok(exit::OK);
     }
     if args.dry_run {
-        pruned.sessions.iter().for_each(|id| say(&name(id)));
+        pruned.sessions.iter().for_each(|id| print_line(&name(id)));
     }
     let sessions = match pruned.sessions.len() {
         1 => "1 session".to_owned(),
         count => format!("{count} sessions"),
     };
-    let verb = if args.dry_run { "would go" } else { "gone" };
-    tell(&format!("{sessions} {verb}, {}", size(pruned.bytes)));
+    let verb = if args.dry_run {
+        "Would remove"
+    } else {
+        "Removed"
+    };
+    eprint_line(&format!("{verb} {sessions}, {}", size(pruned.bytes)));
     Ok(exit::OK)
 }
 
@@ -331,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_places_in_few_words() {
+    fn times_paths_and_sizes_are_short() {
         let second = 1_000;
         for (seconds, want) in [
             (-9, "just now"),
@@ -353,7 +357,7 @@ mod tests {
             ("/home/user", "/home/user"),
             ("/", "/"),
         ] {
-            assert_eq!(below_home(Path::new(dir), home), want);
+            assert_eq!(relative_to_home(Path::new(dir), home), want);
         }
         for (bytes, want) in [
             (0, "0 bytes"),

@@ -1,4 +1,5 @@
-//! `ostler trust`: shows what a project's files ask for, and remembers or forgets that they are trusted.
+//! `ostler trust`: shows what a project's settings files request, and stores or revokes trust in
+//! them.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +11,7 @@ use crate::args::{ConfigArgs, PolicyArgs, TrustArgs};
 use crate::ask;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{say, style, tell};
+use crate::output::{eprint_line, print_line, style};
 use crate::spec::directory;
 use crate::trust::{Memory, Project, Remembered, within_repository};
 use crate::trust_review::{RequestedAccess, confirm, describe, requested_access, shown};
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &TrustArgs) -> Result<Code, Fault> {
         let files = all
             .iter()
             .map(|(file, requested)| as_json(file, requested, code == exit::OK));
-        say(&format!(
+        print_line(&format!(
             "{:#}",
             json!({ "dir": project.root, "files": files.collect::<Vec<_>>() })
         ));
@@ -61,32 +62,32 @@ pub(crate) fn run(args: &TrustArgs) -> Result<Code, Fault> {
 fn grant(args: &TrustArgs, project: &Project) -> Result<Code, Fault> {
     if !args.yes {
         if args.json {
-            return Ok(exit::FAILED); // it only shows
+            return Ok(exit::FAILED); // only report
         }
         if ask::attendance() == Attendance::Unattended {
-            return Err(Fault::usage("nobody can be asked here")
-                .hint("--yes trusts the files as they are shown"));
+            return Err(Fault::usage("cannot ask for confirmation: not a terminal")
+                .hint("use `--yes` to trust the files without asking"));
         }
         if !confirm("Trust exactly these contents? [y/N] ") {
-            say("Not trusted.");
+            print_line("Not trusted.");
             return Ok(exit::FAILED);
         }
     }
     Memory::remember(&project.files.iter().collect::<Vec<_>>())?;
     if !args.json {
-        say("Trusted, until one of the files changes.");
+        print_line("Trusted until one of the files changes.");
     }
     Ok(exit::OK)
 }
 
 fn show(project: &Project, all: &[(&WorkspaceFile, RequestedAccess)]) {
-    say(&shown(&project.root.to_string_lossy()));
+    print_line(&shown(&project.root.to_string_lossy()));
     if all.is_empty() {
-        say("  has no files that need trust");
+        print_line("  no settings files that need trust");
     }
     all.iter()
         .flat_map(|(file, requested)| describe(file, requested))
-        .for_each(|line| say(&line));
+        .for_each(|line| print_line(&line));
 }
 
 fn as_json(file: &WorkspaceFile, requested: &RequestedAccess, is_trusted: bool) -> Value {
@@ -105,7 +106,7 @@ fn as_json(file: &WorkspaceFile, requested: &RequestedAccess, is_trusted: bool) 
 fn list(as_json: bool) -> Result<Code, Fault> {
     let memory = Memory::load();
     if let Some(fault) = memory.fault() {
-        tell(&format!("warning: {}", shown(fault)));
+        eprint_line(&format!("warning: {}", shown(fault)));
     }
     let rows: Vec<(&String, Vec<(&String, Standing)>)> = memory
         .projects()
@@ -115,7 +116,7 @@ fn list(as_json: bool) -> Result<Code, Fault> {
     if as_json {
         let file = |(name, standing): &(&String, Standing)| json!({ "file": name, "trust": standing.as_str() });
         let project = |(dir, files): &(&String, Vec<(&String, Standing)>)| json!({ "dir": dir, "files": files.iter().map(file).collect::<Vec<_>>() });
-        say(&format!(
+        print_line(&format!(
             "{:#}",
             json!({ "projects": rows.iter().map(project).collect::<Vec<_>>() })
         ));
@@ -123,9 +124,9 @@ fn list(as_json: bool) -> Result<Code, Fault> {
     }
     let dim = style::DIM;
     for (dir, files) in &rows {
-        say(&shown(dir));
+        print_line(&shown(dir));
         files.iter().for_each(|(name, standing)| {
-            say(&format!(
+            print_line(&format!(
                 "  {} {dim}{}{dim:#}",
                 shown(name),
                 standing.as_str()
@@ -133,12 +134,12 @@ fn list(as_json: bool) -> Result<Code, Fault> {
         });
     }
     if rows.is_empty() {
-        say("No project is trusted.");
+        print_line("No trusted projects.");
     }
     Ok(exit::OK)
 }
 
-/// The files that are remembered, and whether they still are as they were. One that is gone has changed.
+/// Returns the trusted files with their current state. A missing file counts as changed.
 fn standings<'a>(
     memory: &Memory,
     root: &Path,
@@ -150,7 +151,7 @@ fn standings<'a>(
         ostler::trust::FileKind::Sandbox,
         ostler::trust::FileKind::Script,
     ];
-    let now = |name: &String| {
+    let current = |name: &String| {
         let kind = kinds
             .into_iter()
             .find(|kind| kind.names().contains(&name.as_str()))?;
@@ -159,11 +160,12 @@ fn standings<'a>(
     };
     files
         .keys()
-        .map(|name| (name, now(name).unwrap_or(Standing::Changed)))
+        .map(|name| (name, current(name).unwrap_or(Standing::Changed)))
         .collect()
 }
 
-/// `ostler trust --revoke`: the directory, which may be gone, and those above it whose files hold in it.
+/// `ostler trust --revoke`: revokes trust in the directory, which need not exist, and in its
+/// ancestors within the repository.
 fn revoke(dir: &Path, as_json: bool) -> Result<Code, Fault> {
     let real: PathBuf = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let mut revoked = Vec::new();
@@ -173,18 +175,18 @@ fn revoke(dir: &Path, as_json: bool) -> Result<Code, Fault> {
         }
     }
     if as_json {
-        say(&format!(
+        print_line(&format!(
             "{:#}",
             json!({ "dir": real, "revoked": !revoked.is_empty(), "dirs": revoked })
         ));
     } else if revoked.is_empty() {
-        say(&format!(
+        print_line(&format!(
             "{} was not trusted.",
             shown(&real.to_string_lossy())
         ));
     } else {
         revoked.iter().for_each(|dir| {
-            say(&format!(
+            print_line(&format!(
                 "{} is no longer trusted.",
                 shown(&dir.to_string_lossy())
             ))

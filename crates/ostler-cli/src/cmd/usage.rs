@@ -1,4 +1,4 @@
-//! `ostler usage`: tokens and costs of stored sessions.
+//! `ostler usage`: shows tokens and costs of stored sessions.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use ostler_store::{UsageGroup, UsageKey, UsageQuery};
 use serde_json::{Value, json};
 
 use crate::args::{UsageArgs, UsageBy};
-use crate::cmd::sessions::{before, below_home};
+use crate::cmd::sessions::{before, relative_to_home};
 use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{Align, say, table, tell, thousands, word};
+use crate::output::{Align, eprint_line, one_line, print_line, table, thousands};
 use crate::store::{fault, open_store_for_reading};
 
-/// Sums up and prints.
+/// Prints the usage table.
 pub(crate) fn run(args: &UsageArgs) -> Result<Code, Fault> {
     let since = args.since.map(before);
     let by = match args.by {
@@ -33,15 +33,15 @@ pub(crate) fn run(args: &UsageArgs) -> Result<Code, Fault> {
             .map(|group| as_json(group, Some(args.by)))
             .collect();
         let total = as_json(&report.total, None);
-        say(&format!(
+        print_line(&format!(
             "{:#}",
             json!({ "by": args.by.as_str(), "since": since, "groups": groups, "total": total })
         ));
     } else if report.total.turns == 0 {
-        tell(if since.is_some() {
-            "No turn began within that time."
+        eprint_line(if since.is_some() {
+            "No turns began within that time."
         } else {
-            "No turn is stored."
+            "No stored turns."
         });
     } else {
         let name = |group: &UsageGroup| shown(args.by, group.key.as_deref());
@@ -88,11 +88,11 @@ fn as_json(group: &UsageGroup, by: Option<UsageBy>) -> Value {
 fn shown(by: UsageBy, key: Option<&str>) -> String {
     match (by, key) {
         (_, None) => "unknown".to_owned(),
-        (UsageBy::Dir, Some(dir)) => word(
-            &below_home(Path::new(dir), environment::home().as_deref()),
+        (UsageBy::Dir, Some(dir)) => one_line(
+            &relative_to_home(Path::new(dir), environment::home().as_deref()),
             60,
         ),
-        (_, Some(key)) => word(key, 60),
+        (_, Some(key)) => one_line(key, 60),
     }
 }
 

@@ -5,11 +5,11 @@ use clap::CommandFactory;
 use crate::args::Cli;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::say;
+use crate::output::print_line;
 
 /// Runs the verb.
 #[expect(clippy::unnecessary_wraps, reason = "every verb may fail")]
 pub(crate) fn run() -> Result<Code, Fault> {
-    say(Cli::command().render_version().trim_end());
+    print_line(Cli::command().render_version().trim_end());
     Ok(exit::OK)
 }

@@ -9,8 +9,8 @@ use similar::{ChangeTag, TextDiff};
 /// Number of unchanged lines around a change.
 const CONTEXT: usize = 2;
 
-/// Time limit for a diff; afterwards it is right, but not the smallest.
-const LONGEST: Duration = Duration::from_millis(200);
+/// Time limit for a diff; after that it is correct, but not minimal.
+const TIME_LIMIT: Duration = Duration::from_millis(200);
 
 /// A line of a diff, without its mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(super) enum Line {
     Same(String),
     Removed(String),
     Added(String),
-    /// Unchanged lines that are left out.
+    /// Omitted unchanged lines.
     Gap,
 }
 
@@ -48,7 +48,7 @@ impl Diff {
         };
         match &change.kind {
             ChangeKind::Replace { old, new } => Self::between(old, new),
-            // A file that holds the new text already was read too late.
+            // A file that already contains the new text was read too late.
             ChangeKind::Write(new) => Self::between(
                 before.filter(|before| before != new).unwrap_or_default(),
                 new,
@@ -65,7 +65,9 @@ impl Diff {
 
     /// Returns the difference between two texts.
     pub(super) fn between(old: &str, new: &str) -> Self {
-        let diff = TextDiff::configure().timeout(LONGEST).diff_lines(old, new);
+        let diff = TextDiff::configure()
+            .timeout(TIME_LIMIT)
+            .diff_lines(old, new);
         let mut found = Self::default();
         for group in diff.grouped_ops(CONTEXT) {
             if !found.lines.is_empty() {
@@ -99,7 +101,7 @@ impl Diff {
         found
     }
 
-    /// Adds a further diff of the same file.
+    /// Appends another diff of the same file.
     pub(super) fn append(&mut self, diff: Self) {
         self.is_unknown |= diff.is_unknown;
         self.push(Line::Gap);
@@ -236,7 +238,7 @@ mod tests {
         };
         assert!(
             Diff::of(&change(ChangeKind::Edit), same).is_unknown,
-            "it was read too late"
+            "the file was read too late"
         );
     }
 

@@ -1,4 +1,4 @@
-//! Every event as one JSON line, as it happens.
+//! The events format: one JSON line per event, as it happens.
 
 use std::io::{self, Write};
 
@@ -6,7 +6,7 @@ use ostler::Event;
 
 use super::Output;
 
-/// The NDJSON form.
+/// Writer of NDJSON.
 pub(super) struct Events<W>(W);
 
 impl<W: Write> Events<W> {

@@ -1,6 +1,8 @@
-//! The form for people: the answer streams to stdout, everything else (tools, thoughts, notices, the end) to stderr.
+//! The human format: the answer streams to stdout; tools, thinking, notices and the result go to
+//! stderr.
 //!
-//! Whatever an agent, a tool or a model chose goes through [`plain`], or through [`word`] or [`name`] within a line.
+//! Text chosen by an agent, a tool or a model goes through [`plain`], or through [`one_line`] or
+//! [`name`] within a line.
 
 mod ending;
 
@@ -17,60 +19,61 @@ use super::notify::Notify;
 use super::status::Status;
 use super::style::{DIM, WARN};
 use super::tools::{Detail, Tools};
-use super::value::{name, word};
+use super::value::{name, one_line};
 use super::wrap::wrap;
 use super::{Output, QuestionText, columns};
 
-/// The human form.
+/// The human format.
 pub(super) struct Human {
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
     status: Status,
-    /// Whether stdout and stderr are one screen, so that a line begun on one must be ended before the other writes.
+    /// Whether stdout and stderr share a screen, so that an open line on one must end before the
+    /// other writes.
     same_screen: bool,
-    /// Renders the answer, where stdout is a terminal.
+    /// Renders the answer, if stdout is a terminal.
     reply: Option<Markdown>,
-    /// Wraps thoughts, where stderr is one.
+    /// Wraps thinking, if stderr is a terminal.
     thinking: Option<Markdown>,
-    /// Sanitizes the answer and the thoughts, which come in pieces.
+    /// Sanitizers for the answer and the thinking, which come in pieces.
     sanitizers: [Sanitizer; 2],
     tools: Tools,
     detail: Detail,
     notify: Option<Notify>,
-    /// What the line under way holds.
+    /// Contents of the current line.
     line: OpenLine,
-    /// Whether text came since the last tick.
+    /// Whether text arrived since the last tick.
     is_writing: bool,
     first: Option<At>,
     now: At,
     started: Option<Started>,
     wrote_answer: bool,
-    /// The session's usage so far.
+    /// Usage of the session so far.
     usage: Option<Usage>,
-    /// The outcome of the last turn, once it is over.
+    /// Outcome of the last turn, once it has ended.
     outcome: Option<Outcome>,
-    /// The cause in the end line, once that is written.
+    /// Cause in the result line, once that is written.
     shown: Option<Cause>,
-    /// Whether the session is stored, and known by Ostler's id.
+    /// Whether the session is stored, so that Ostler's id identifies it.
     is_stored: bool,
-    /// Whether what the caller said is shown too.
+    /// Whether prompts are shown too.
     shows_prompts: bool,
-    /// For a conversation: each turn gets its summary.
+    /// For a chat: each turn gets a summary.
     turns: Option<Turns>,
     /// For a loop.
     loop_progress: Option<LoopProgress>,
 }
 
-/// What a conversation came to so far.
+/// Turns of a chat so far.
 #[derive(Default)]
 struct Turns {
     count: u32,
     since: Option<At>,
-    /// How the last one ended: the session's end need not repeat it.
+    /// Outcome of the last turn, which the end of the session does not repeat.
     last: Option<Outcome>,
 }
 
-/// The parts of the human form.
+/// Parts of the human format.
 pub(super) struct Parts {
     pub(super) out: Box<dyn Write + Send>,
     pub(super) err: Box<dyn Write + Send>,
@@ -83,13 +86,13 @@ pub(super) struct Parts {
     pub(super) notify: Option<Notify>,
 }
 
-/// What the line under way holds.
+/// Contents of the current line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OpenLine {
     Nothing,
     Reply,
     Thinking,
-    /// A question, with the answer behind it.
+    /// A question, with the answer after it.
     Question,
 }
 
@@ -133,25 +136,25 @@ impl Human {
         }
     }
 
-    /// The same for a session that is not stored: only the agent knows it.
+    /// Marks the session as not stored: only the agent knows it.
     pub(super) fn unstored(mut self) -> Self {
         self.is_stored = false;
         self
     }
 
-    /// The same with what the caller said in every turn.
+    /// Also shows the prompt of every turn.
     pub(super) fn with_prompts(mut self) -> Self {
         self.shows_prompts = true;
         self
     }
 
-    /// The same for a conversation of many turns.
+    /// Adapts the output for a chat.
     pub(super) fn for_chat(mut self) -> Self {
         self.turns = Some(Turns::default());
         self
     }
 
-    /// The same for a loop.
+    /// Adapts the output for a loop.
     pub(super) fn for_loop(mut self, loop_progress: LoopProgress) -> Self {
         self.loop_progress = Some(loop_progress);
         self
@@ -159,7 +162,7 @@ impl Human {
 
     fn text(&mut self, kind: TextKind, text: &str, whole: bool) -> io::Result<()> {
         if whole {
-            self.sanitizers = Default::default(); // a sequence does not go on in the next message
+            self.sanitizers = Default::default(); // sequences do not span messages
         }
         let [reply, thinking] = &mut self.sanitizers;
         let (want, text) = match kind {
@@ -196,13 +199,13 @@ impl Human {
         self.is_writing = true;
         if whole {
             self.end_line()?;
-            self.reply.as_mut().map(Markdown::reset); // nor does a block
+            self.reply.as_mut().map(Markdown::reset); // neither do blocks
             self.sanitizers = Default::default();
         }
         Ok(())
     }
 
-    /// Ends the line under way, so that the next thing begins on its own.
+    /// Ends the current line, so that the next output starts on a new one.
     fn end_line(&mut self) -> io::Result<()> {
         match std::mem::replace(&mut self.line, OpenLine::Nothing) {
             OpenLine::Reply => {
@@ -216,7 +219,8 @@ impl Human {
         Ok(())
     }
 
-    /// A sentence on stderr, between a lead of two columns and a style's end. On a terminal its words wrap.
+    /// Writes a message to stderr, after a lead of two columns and before the end of a style. Wraps
+    /// on a terminal.
     fn message(&mut self, (lead, end): (&str, &str), message: &str) -> io::Result<()> {
         let message = plain(message);
         let message = if self.thinking.is_some() {
@@ -224,11 +228,11 @@ impl Human {
         } else {
             message
         };
-        self.aside(&format!("{lead}{message}{end}"))
+        self.stderr_line(&format!("{lead}{message}{end}"))
     }
 
-    /// A line of its own on stderr.
-    fn aside(&mut self, line: &str) -> io::Result<()> {
+    /// Writes a separate line to stderr.
+    fn stderr_line(&mut self, line: &str) -> io::Result<()> {
         if self.same_screen || matches!(self.line, OpenLine::Thinking | OpenLine::Question) {
             self.end_line()?;
         }
@@ -243,7 +247,7 @@ impl Human {
         } else {
             "working"
         });
-        lines.iter().try_for_each(|line| self.aside(line))
+        lines.iter().try_for_each(|line| self.stderr_line(line))
     }
 
     fn notice(&mut self, notice: &Notice) -> io::Result<()> {
@@ -253,11 +257,13 @@ impl Human {
             .and_then(|loop_progress| loop_progress.notice(notice))
         {
             Some(LoopNotice::Doing(kind)) => {
-                self.end_line()?; // the next answer begins on a line of its own
+                self.end_line()?; // the next answer starts on a new line
                 self.status.doing(&kind);
             }
-            Some(LoopNotice::Lines(lines)) => lines.iter().try_for_each(|line| self.aside(line))?,
-            // What the model's service answered is the outcome's message too, and that comes last.
+            Some(LoopNotice::Lines(lines)) => {
+                lines.iter().try_for_each(|line| self.stderr_line(line))?
+            }
+            // API errors are also the message of the outcome, which comes last.
             None if notice.level >= Level::Warning && notice.code != "api_error" => {
                 self.message((&format!("{WARN}!{WARN:#} "), ""), &notice.message)?;
             }
@@ -269,11 +275,11 @@ impl Human {
         Ok(())
     }
 
-    /// What the caller said, beside the answer.
+    /// Writes the prompt of a turn.
     fn prompt(&mut self, prompt: &str) -> io::Result<()> {
         self.end_line()?;
         if std::mem::take(&mut self.wrote_answer) {
-            writeln!(self.out)?; // so that turns stand apart
+            writeln!(self.out)?; // separates turns
         }
         for line in plain(prompt).lines() {
             writeln!(self.out, "{DIM}›{DIM:#} {line}")?;
@@ -308,7 +314,8 @@ impl Output for Human {
             }
             EventKind::ToolResult(result) => self.tool_result(result)?,
             EventKind::Permission(p) if p.decision == Decision::Asked => {
-                self.status.doing(&format!("asks to use {}", name(&p.tool)));
+                self.status
+                    .doing(&format!("waiting for approval of {}", name(&p.tool)));
             }
             EventKind::Usage(usage) => {
                 self.status.usage_summary(usage);
@@ -321,12 +328,12 @@ impl Output for Human {
             }
             EventKind::Notice(notice) => self.notice(notice)?,
             EventKind::Unreadable(it) => {
-                let (why, raw) = (word(&it.why, 200), word(&it.raw, 80));
-                self.aside(&format!("{WARN}!{WARN:#} not understood ({why}): {raw}"))?;
+                let (why, raw) = (one_line(&it.why, 200), one_line(&it.raw, 80));
+                self.stderr_line(&format!("{WARN}!{WARN:#} unreadable output ({why}): {raw}"))?;
             }
             EventKind::Refused(refused) => {
-                let (request, why) = (name(&refused.request), word(&refused.why, 200));
-                self.aside(&format!("{WARN}!{WARN:#} {request} refused: {why}"))?;
+                let (request, why) = (name(&refused.request), one_line(&refused.why, 200));
+                self.stderr_line(&format!("{WARN}!{WARN:#} {request} refused: {why}"))?;
             }
             EventKind::TurnStarted(turn) => {
                 self.outcome = None;
@@ -359,12 +366,12 @@ impl Output for Human {
         match self.line {
             OpenLine::Nothing => self.status.show(elapsed),
             _ if std::mem::take(&mut self.is_writing) => {}
-            // A word that does not go on for a while is shown as it is. Whoever cannot write it says so with the next text.
+            // An incomplete word is shown after a while. Write errors surface with the next text.
             OpenLine::Reply => {
                 let word = self
                     .reply
                     .as_mut()
-                    .map(Markdown::settle)
+                    .map(Markdown::flush_word)
                     .unwrap_or_default();
                 let _ = write!(self.out, "{word}").and_then(|()| self.out.flush());
             }
@@ -372,7 +379,7 @@ impl Output for Human {
                 let word = self
                     .thinking
                     .as_mut()
-                    .map(Markdown::settle)
+                    .map(Markdown::flush_word)
                     .unwrap_or_default();
                 let _ = write!(self.err, "{word}");
             }
@@ -381,17 +388,17 @@ impl Output for Human {
     }
 
     fn remark(&mut self, words: &str) {
-        // stderr may be gone; the session's end is not
-        let _ = self.aside(&format!("{WARN}!{WARN:#} {words}"));
+        // A closed stderr is not an error.
+        let _ = self.stderr_line(&format!("{WARN}!{WARN:#} {words}"));
     }
 
     fn line(&mut self, line: &str) {
-        let _ = self.aside(line);
+        let _ = self.stderr_line(line);
     }
 
     fn question(&mut self, question: &QuestionText) {
         for line in &question.lines {
-            let _ = self.aside(line);
+            let _ = self.stderr_line(line);
         }
         let _ = self.end_line();
         self.status.hide();
@@ -400,7 +407,7 @@ impl Output for Human {
     }
 
     fn answered(&mut self) {
-        // The Enter behind the answer has ended the line already.
+        // The Enter key already ended the line.
         self.line = OpenLine::Nothing;
     }
 
@@ -415,14 +422,14 @@ impl Drop for Human {
     }
 }
 
-/// The rest of a text whose line is to end.
+/// Returns the rest of a text whose line is ending.
 fn rest_of(renderer: &mut Option<Markdown>) -> String {
     renderer
         .as_mut()
         .map_or_else(|| "\n".to_owned(), Markdown::finish)
 }
 
-/// Tokens in and out, and the cost, in few words.
+/// Formats tokens and cost briefly.
 pub(crate) fn usage_summary(usage: &Usage) -> String {
     let known = [usage.input, usage.cache_read, usage.cache_write];
     let input = known.into_iter().flatten().reduce(u64::saturating_add);
@@ -477,7 +484,7 @@ mod tests {
     use super::super::tools::Dialects;
     use super::*;
 
-    /// A terminal whose text can be looked at.
+    /// A terminal that captures its output.
     #[derive(Clone, Default)]
     struct Screen(Arc<Mutex<Vec<u8>>>);
 
@@ -491,8 +498,8 @@ mod tests {
         }
     }
 
-    /// What a terminal gets to notify a person of a session that took so many seconds.
-    fn rung(how: Notification, seconds: i64) -> String {
+    /// Returns the notification for a session that took this many seconds.
+    fn notification(how: Notification, seconds: i64) -> String {
         let terminal = Screen::default();
         let mut human = Human::new(Parts {
             out: Box::new(io::sink()),
@@ -534,29 +541,29 @@ mod tests {
                 })
                 .unwrap();
         }
-        let rung = terminal.0.lock().unwrap().clone();
-        String::from_utf8(rung).unwrap()
+        let written = terminal.0.lock().unwrap().clone();
+        String::from_utf8(written).unwrap()
     }
 
     #[test]
-    fn long_work_ends_with_a_notification() {
+    fn long_runs_notify() {
         assert_eq!(
             (
-                rung(Notification::Bell, 29),
-                rung(Notification::Desktop, 29)
+                notification(Notification::Bell, 29),
+                notification(Notification::Desktop, 29)
             ),
             (String::new(), String::new())
         );
-        assert_eq!(rung(Notification::Bell, 30), "\u{7}");
+        assert_eq!(notification(Notification::Bell, 30), "\u{7}");
         assert_eq!(
-            rung(Notification::Desktop, 125),
+            notification(Notification::Desktop, 125),
             "\u{1b}]9;ostler: completed after 2m05s\u{7}"
         );
     }
 
     // P19: the second half of `ESC [ 31m` was left on the screen.
     #[test]
-    fn an_escape_sequence_may_be_cut_between_two_deltas() {
+    fn escape_sequences_split_across_deltas_are_removed() {
         let screen = Screen::default();
         let mut human = Human::new(Parts {
             out: Box::new(screen.clone()),
@@ -621,7 +628,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_times_read_well() {
+    fn numbers_and_times_are_formatted() {
         assert_eq!(thousands(1_234_567), "1,234,567");
         assert_eq!(thousands(999), "999");
         assert_eq!(span(Duration::from_millis(340)), "340ms");

@@ -1,4 +1,4 @@
-//! One JSON object at the end: how it went, the answer, tokens and cost, times, ids.
+//! The JSON format: one object at the end, with the outcome, the answer, usage, times and ids.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{Output, warning};
 
-/// The object. Its fields may be added to, never renamed; `docs/output.md` describes them.
+/// The object. Fields may be added, never renamed; `docs/output.md` describes them.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     session: &'a str,
@@ -33,7 +33,7 @@ struct Report<'a> {
     signal: Option<i32>,
 }
 
-/// The form that says everything once.
+/// Collects events and writes one object at the end.
 pub(super) struct Json<W> {
     out: W,
     err: Box<dyn Write + Send>,
@@ -63,7 +63,7 @@ impl<W: Write> Json<W> {
     }
 }
 
-/// A time, unless it was not recorded.
+/// Returns a time if it was recorded.
 fn known(at: At) -> Option<At> {
     Some(at).filter(|at| *at != At::UNKNOWN)
 }
@@ -74,7 +74,7 @@ impl<W: Write + Send> Output for Json<W> {
         match &event.kind {
             EventKind::Started(started) => self.started = Some(started.clone()),
             EventKind::TurnEnded(turn) => {
-                // A turn that the agent adds by itself does not take the structured answer away.
+                // A turn that the agent started itself does not replace the structured answer.
                 let before = self.turn.take().and_then(|t| t.structured);
                 let structured = turn.structured.clone().or(before);
                 self.turn = Some(TurnEnded {

@@ -1,36 +1,36 @@
-//! What is particular about a loop on the screen: its rounds, the check of its result, how to go on with it.
+//! Display of a loop: iterations, the check of the result, and how to resume.
 
 use ostler::event::Notice;
 use ostler::{Cause, Outcome, RawJson, brief};
 
 use super::style::{BAD, DIM, GOOD};
-use super::value::word;
+use super::value::one_line;
 use super::{ResumeCommand, is_safe_to_type};
 
-/// How many of the last lines are shown of what a check said.
+/// Maximum number of lines shown from the end of a check's output.
 const LINES: usize = 6;
 
-/// A loop, as far as it was seen.
+/// Progress of a loop.
 #[derive(Default)]
 pub(super) struct LoopProgress {
     count: u64,
-    again: Option<ResumeCommand>,
+    resume: Option<ResumeCommand>,
 }
 
-/// What a notice of the loop's own comes to.
+/// How a notice of the loop is shown.
 pub(super) enum LoopNotice {
-    /// Something is under way.
+    /// In the status line.
     Doing(String),
-    /// Lines to show.
+    /// As lines.
     Lines(Vec<String>),
 }
 
 impl LoopProgress {
-    pub(super) fn new(again: Option<ResumeCommand>) -> Self {
-        Self { count: 0, again }
+    pub(super) fn new(resume: Option<ResumeCommand>) -> Self {
+        Self { count: 0, resume }
     }
 
-    /// What to show of a notice; none when it is like any other.
+    /// Returns how to show a notice, or `None` if it is not specific to loops.
     pub(super) fn notice(&mut self, notice: &Notice) -> Option<LoopNotice> {
         Some(match &*notice.code {
             "iteration" => {
@@ -40,14 +40,14 @@ impl LoopProgress {
             "verifying" => LoopNotice::Doing("checking the result".to_owned()),
             "verified" => LoopNotice::Lines(vec![format!(
                 "{GOOD}✓{GOOD:#} {}",
-                word(&notice.message, 200)
+                one_line(&notice.message, 200)
             )]),
             "not_verified" => LoopNotice::Lines(unverified(notice)),
             _ => return None,
         })
     }
 
-    /// How often the model was asked.
+    /// Formats the number of iterations.
     pub(super) fn counted(&self) -> Option<String> {
         match self.count {
             0 => None,
@@ -56,30 +56,30 @@ impl LoopProgress {
         }
     }
 
-    /// What to type to go on with this session.
-    pub(super) fn again(&self, session: &str, outcome: &Outcome) -> Option<String> {
+    /// Returns the command line that resumes this session.
+    pub(super) fn resume_line(&self, session: &str, outcome: &Outcome) -> Option<String> {
         let session = brief::short_id(session);
-        let again = self.again.as_ref().filter(|_| is_safe_to_type(session))?;
+        let resume = self.resume.as_ref().filter(|_| is_safe_to_type(session))?;
         let approval = outcome.cause == Cause::NeedsInput
             && outcome
                 .detail
                 .as_ref()
                 .is_some_and(|detail| detail.native.as_deref() == Some("approval"));
-        Some(again.line(session, if approval { "approve" } else { "…" }))
+        Some(resume.line(session, if approval { "approve" } else { "…" }))
     }
 }
 
-/// Why the result is not right, with the end of what the check said.
+/// Formats why the check failed, with the end of its output.
 fn unverified(notice: &Notice) -> Vec<String> {
-    let mut lines = vec![format!("{BAD}✗{BAD:#} {}", word(&notice.message, 300))];
-    let told: String = notice
+    let mut lines = vec![format!("{BAD}✗{BAD:#} {}", one_line(&notice.message, 300))];
+    let output: String = notice
         .raw
         .as_ref()
         .map(RawJson::get)
         .and_then(|raw| serde_json::from_str(raw).ok())
         .unwrap_or_default();
-    // The first line of the reason is in the message; the last paragraph only tells the model to go on.
-    let reason = told.rsplit_once("\n\n").map_or("", |(reason, _)| reason);
+    // The message contains the first line of the reason; the last paragraph is only for the model.
+    let reason = output.rsplit_once("\n\n").map_or("", |(reason, _)| reason);
     let all: Vec<&str> = reason
         .lines()
         .skip(3)
@@ -89,7 +89,7 @@ fn unverified(notice: &Notice) -> Vec<String> {
     lines.extend(
         all[from..]
             .iter()
-            .map(|line| format!("  {DIM}│ {}{DIM:#}", word(line, 110))),
+            .map(|line| format!("  {DIM}│ {}{DIM:#}", one_line(line, 110))),
     );
     lines
 }

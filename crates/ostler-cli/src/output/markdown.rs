@@ -1,7 +1,7 @@
-//! Markdown on a terminal, as it is written: words wrap at the edge, and marks become styles.
+//! Streaming Markdown renderer for the terminal: wraps words and turns marks into styles.
 //!
-//! Text comes in pieces. A word is written as soon as it is complete and no mark before it waits for its other half; lines of
-//! code are written one by one, and tables when their last row is known.
+//! Text comes in pieces. A word is written as soon as it is complete and no open mark precedes it.
+//! Code is written line by line, and a table once its last row is known.
 
 use anstyle::Style;
 use unicode_width::UnicodeWidthStr;
@@ -9,10 +9,10 @@ use unicode_width::UnicodeWidthStr;
 use super::style::{DIM, TOOL};
 use super::wrap::{WIDEST, Wrapped, styled_width};
 
-/// The longest rule across the page.
+/// Maximum width of a horizontal rule.
 const RULE: usize = 40;
 
-/// Characters that a line can begin with before it is clear what it is.
+/// Characters at the beginning of a line that leave its kind open.
 const MARKS: &str = "#*-+_>`~|=.) \t";
 
 /// Renders text that comes in pieces.
@@ -21,7 +21,7 @@ pub(super) struct Markdown {
     base: Style,
     /// True if marks are interpreted; otherwise words only wrap.
     has_marks: bool,
-    /// The part of the current line that is not written yet.
+    /// Part of the current line that is not written yet.
     rest: String,
     /// The character before it.
     before: char,
@@ -32,7 +32,7 @@ pub(super) struct Markdown {
 
 /// State of the current line.
 enum State {
-    /// It is not clear yet what it is.
+    /// The kind of line is not known yet.
     Begin,
     /// Prose in this style.
     Prose(Style),
@@ -63,7 +63,7 @@ impl Markdown {
         }
     }
 
-    /// Appends a piece of text and returns what can be written of it to a terminal of that width.
+    /// Appends a piece of text and returns what can be written to a terminal of this width.
     pub(super) fn push(&mut self, text: &str, columns: usize) -> String {
         self.line.width = columns.clamp(1, WIDEST);
         self.rest.push_str(text);
@@ -75,7 +75,7 @@ impl Markdown {
         self.line.take()
     }
 
-    /// Returns everything that is left, with an end of line if one is under way.
+    /// Returns everything that is left, and ends the current line.
     pub(super) fn finish(&mut self) -> String {
         if !self.rest.is_empty() || matches!(self.state, State::Prose(_)) {
             let line = std::mem::take(&mut self.rest);
@@ -85,13 +85,13 @@ impl Markdown {
         self.line.take()
     }
 
-    /// Returns the word under way, complete or not: nothing has come for a while.
-    pub(super) fn settle(&mut self) -> String {
+    /// Returns the current word, complete or not, after a pause in the input.
+    pub(super) fn flush_word(&mut self) -> String {
         self.line.flush();
         self.line.take()
     }
 
-    /// Forgets the block under way: another text begins.
+    /// Resets the state for another text.
     pub(super) fn reset(&mut self) {
         *self = Self::with(self.base, self.has_marks);
     }
@@ -123,7 +123,7 @@ impl Markdown {
         }
     }
 
-    /// Begins and ends a line that is known in full.
+    /// Writes a complete line.
     fn begin_line(&mut self, line: &str) {
         let text = line.trim();
         let fence: String = text
@@ -143,7 +143,7 @@ impl Markdown {
         }
     }
 
-    /// Writes what stands before the text of a line of prose, and returns the text and its style.
+    /// Writes the lead of a line of prose, and returns the text and its style.
     fn begin_prose(&mut self, line: &str) -> (String, Style) {
         let mut style = self.base;
         self.before = ' ';
@@ -185,7 +185,7 @@ impl Markdown {
         self.state = State::Begin;
     }
 
-    /// Writes as much as is certain of a line whose end has not come.
+    /// Writes as much of an incomplete line as is certain.
     fn part_of_line(&mut self) {
         if matches!(self.state, State::Begin)
             && if self.has_marks {
@@ -206,7 +206,7 @@ impl Markdown {
         }
     }
 
-    /// Writes text with the marks in it, and returns how much of it was used.
+    /// Writes text with inline marks, and returns the number of bytes used.
     fn inline(&mut self, text: &str, style: Style, known: Known) -> usize {
         if !self.has_marks {
             text.chars().for_each(|c| self.line.push(c, style));
@@ -256,7 +256,7 @@ impl Markdown {
         at
     }
 
-    /// Writes the table that has come to its end.
+    /// Writes the completed table.
     fn end_table(&mut self) {
         let lines = std::mem::take(&mut self.table);
         let rows: Vec<Vec<String>> = lines.iter().map(|line| cells(line)).collect();
@@ -317,12 +317,12 @@ enum Mark<'a> {
     Code(&'a str, usize),
     Span(&'a str, Weight, usize),
     Link(&'a str, &'a str, usize),
-    /// A mark whose other half is missing, or has not come yet.
+    /// A mark whose other half is missing or has not arrived yet.
     Unclear,
 }
 
-/// How far behind a mark its other half is looked for, in bytes. A mark that is open for longer is text: nothing waits for ever,
-/// and a line full of marks does not take a time that is the square of its length.
+/// Maximum distance from a mark to its other half, in bytes. A mark that stays open longer is text.
+/// This bounds the delay, and avoids quadratic time on a line full of marks.
 const REACH: usize = 1_000;
 
 fn mark(text: &str, before: char, known: Known) -> Mark<'_> {
@@ -385,11 +385,11 @@ fn emphasis(text: &str, c: char, before: char, known: Known) -> Mark<'_> {
         !inner.is_empty() && !inner.ends_with([' ', '\\']) && is_alone && !within
     });
     match ends {
-        // Another mark may follow that makes it longer.
+        // Another mark may follow and extend it.
         Some((at, _)) if known == Known::Part && rest.len() == at + close.len() => Mark::Unclear,
         Some((at, _)) => {
             let inner = &rest[..at];
-            // Of three marks, the third one is read with the text.
+            // Of three marks, the third belongs to the text.
             let from = run - close.len();
             let used = run + at + close.len();
             let closed = rest[at + close.len()..].starts_with(c);
@@ -402,7 +402,7 @@ fn emphasis(text: &str, c: char, before: char, known: Known) -> Mark<'_> {
     }
 }
 
-/// A link, whose text stands `skipped` bytes behind the mark.
+/// Parses a link, whose text is `skipped` bytes after the mark.
 fn link(text: &str, skipped: usize, known: Known) -> Mark<'_> {
     let Some(end) = text.find(']') else {
         return Mark::Unclear;
@@ -442,7 +442,7 @@ fn item(text: &str) -> Option<(String, &str)> {
     })
 }
 
-/// Returns true if a line that begins like this is prose, whatever follows.
+/// Returns true if a line with this beginning is certainly prose.
 fn is_prose(begun: &str) -> bool {
     let text = begun.trim_start_matches([' ', '>']);
     let item = ["- ", "* ", "+ "]
@@ -464,7 +464,7 @@ fn is_rule(text: &str) -> bool {
             .any(|mark| marks.chars().all(|c| c == *mark))
 }
 
-/// Splits a row into its cells. A bar behind a backslash is a part of its cell, even in code.
+/// Splits a row into its cells. A bar after a backslash is part of its cell, even in code.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);
@@ -473,7 +473,7 @@ fn cells(line: &str) -> Vec<String> {
     while let Some(c) = chars.next() {
         match (c, chars.peek()) {
             ('\\', Some('|')) => cell.extend(chars.next()),
-            // A pair stays together: the second half does not escape a bar.
+            // A double backslash stays together: its second half does not escape a bar.
             ('\\', Some('\\')) => cell.extend([Some(c), chars.next()].into_iter().flatten()),
             ('|', _) => cells.push(std::mem::take(&mut cell)),
             _ => cell.push(c),
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[test]
-    fn styles_say_what_marks_said() {
+    fn marks_become_styles() {
         assert_eq!(raw(&["**a**"], 80), "\u{1b}[1ma\u{1b}[0m\n");
         assert_eq!(
             raw(&["# a *b*"], 80),
@@ -655,18 +655,18 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_written_when_the_next_begins() {
+    fn words_are_written_when_complete() {
         let mut markdown = Markdown::new();
         assert_eq!(markdown.push("Hello wor", 80), "Hello");
         assert_eq!(markdown.push("ld and **bo", 80), " world and");
         assert!(markdown.is_open());
-        assert_eq!(markdown.settle(), "");
+        assert_eq!(markdown.flush_word(), "");
         assert_eq!(
             anstream::adapter::strip_str(&markdown.push("ld** x", 80)).to_string(),
             " bold"
         );
         assert_eq!(
-            (markdown.settle(), markdown.push("y", 80)),
+            (markdown.flush_word(), markdown.push("y", 80)),
             (" x".to_owned(), String::new())
         );
         assert_eq!(markdown.finish(), "y\n");

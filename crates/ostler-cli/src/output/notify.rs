@@ -1,12 +1,12 @@
-//! Notifications: a sign for whoever looked away while an agent worked.
+//! Notifications for a user who looked away while an agent was working.
 
 use std::io::Write;
 use std::time::Duration;
 
 use crate::args::Notification;
 
-/// Shorter work needs no notification.
-const LONG: Duration = Duration::from_secs(30);
+/// Minimum duration of work that is worth a notification.
+const MIN_DURATION: Duration = Duration::from_secs(30);
 
 /// Notifies through the terminal.
 pub(super) struct Notify {
@@ -19,20 +19,20 @@ impl Notify {
         Self { terminal, how }
     }
 
-    /// Gives a sign that something ended, if it took long. `message` is text of Ostler's own.
+    /// Notifies that work ended, if it took long. `message` must be Ostler's own text.
     pub(super) fn ended(&mut self, message: &str, took: Duration) {
-        if took < LONG {
+        if took < MIN_DURATION {
             return;
         }
-        let sign = match self.how {
+        let sequence = match self.how {
             Notification::Bell => "\x07".to_owned(),
-            // Terminals that do not know it ignore it.
+            // Terminals that do not support it ignore it.
             Notification::Desktop => format!("\x1b]9;{message}\x07"),
         };
-        // A terminal that is gone needs no sign.
+        // Fails only if the terminal is gone.
         let _ = self
             .terminal
-            .write_all(sign.as_bytes())
+            .write_all(sequence.as_bytes())
             .and_then(|()| self.terminal.flush());
     }
 }

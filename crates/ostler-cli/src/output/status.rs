@@ -1,24 +1,24 @@
-//! The status line of a live run: elapsed time, what the agent does, tokens and cost. It is there only while nothing else
-//! stands on its line.
+//! Status line of a live run: elapsed time, activity, tokens and cost. It is shown only while
+//! nothing else is on its line.
 //!
-//! The cursor stays behind the text: where a progress bar fills its line to the edge, the `^C` that a terminal echoes
-//! goes to the next line, and the one that is cleared then is not the bar's.
+//! The cursor stays right after the text. If the line were full, the terminal would echo `^C` on
+//! the next line, and the wrong line would be cleared.
 
 use std::io::Write;
 use std::time::Duration;
 
 use ostler::Usage;
 
-use super::value::word;
+use super::value::one_line;
 
 const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
-/// How much of what the agent does is told.
-const DOING: usize = 100;
+/// Maximum length of the activity.
+const MAX_ACTIVITY: usize = 100;
 
-/// The status line; none when stderr is not a terminal.
+/// The status line; inactive if stderr is not a terminal.
 pub(crate) struct Status {
-    /// Straight to the terminal: these sequences are not colours.
+    /// Unfiltered terminal, because the line uses control sequences.
     terminal: Option<Box<dyn Write + Send>>,
     is_shown: bool,
     turn: usize,
@@ -41,15 +41,15 @@ impl Status {
         self.terminal.is_some()
     }
 
-    pub(crate) fn doing(&mut self, kind: &str) {
-        self.doing = word(kind, DOING);
+    pub(crate) fn doing(&mut self, activity: &str) {
+        self.doing = one_line(activity, MAX_ACTIVITY);
     }
 
     pub(crate) fn usage_summary(&mut self, usage: &Usage) {
         self.usage_summary = super::human::usage_summary(usage);
     }
 
-    /// Shows the line, or moves it on.
+    /// Shows or updates the line.
     pub(crate) fn show(&mut self, elapsed: Duration) {
         let Some(terminal) = &mut self.terminal else {
             return;
@@ -60,13 +60,14 @@ impl Status {
         } else {
             format!(" · {}", self.usage_summary)
         };
-        // Without wrapping (7l) a line that is too long ends at the edge; K takes away the rest of the one before.
+        // Without wrapping (7l), a long line is cut at the edge; K clears the rest of the previous
+        // one.
         let line = format!(
             "\r\x1b[?7l{spinner} {}s · {}{usage_summary}\x1b[K\x1b[?7h",
             elapsed.as_secs(),
             self.doing
         );
-        // A terminal that is gone needs no status line.
+        // Fails only if the terminal is gone.
         let _ = terminal
             .write_all(line.as_bytes())
             .and_then(|()| terminal.flush());
@@ -74,7 +75,7 @@ impl Status {
         self.is_shown = true;
     }
 
-    /// Takes the line away, so that something else can be written.
+    /// Clears the line, so that other output can be written.
     pub(crate) fn hide(&mut self) {
         if let Some(terminal) = &mut self.terminal
             && std::mem::take(&mut self.is_shown)
@@ -110,11 +111,15 @@ mod tests {
     }
 
     #[test]
-    fn the_line_comes_and_goes_and_says_nothing_of_the_agents_own() {
+    fn line_is_shown_and_hidden_with_sanitized_text() {
         let (to, written) = channel();
         let mut status = Status::new(Some(Box::new(Screen(to))));
         status.hide();
-        assert_eq!(drain(&written), "", "what was not shown is not taken away");
+        assert_eq!(
+            drain(&written),
+            "",
+            "a line that was not shown is not cleared"
+        );
         status.doing("Ba\x1b[2Jsh\nls");
         status.show(Duration::from_secs(3));
         assert_eq!(drain(&written), "\r\x1b[?7l⠋ 3s · Bash ls\x1b[K\x1b[?7h");

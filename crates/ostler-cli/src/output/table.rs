@@ -2,9 +2,9 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::{say, style};
+use super::{print_line, style};
 
-/// How a column is aligned.
+/// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Align {
     Left,
@@ -18,8 +18,8 @@ pub(crate) fn table<const N: usize>(heads: [(&str, Align); N], rows: &[[String; 
     lines
         .next()
         .into_iter()
-        .for_each(|line| say(&format!("{dim}{line}{dim:#}")));
-    lines.for_each(|line| say(&line));
+        .for_each(|line| print_line(&format!("{dim}{line}{dim:#}")));
+    lines.for_each(|line| print_line(&line));
 }
 
 fn lines<const N: usize>(heads: [(&str, Align); N], rows: &[[String; N]]) -> Vec<String> {

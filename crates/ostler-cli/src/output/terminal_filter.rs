@@ -1,41 +1,43 @@
-//! The door to a terminal: lets through text, line breaks, tabs and the colours of Ostler's own, and spells out the rest.
+//! Filter in front of a terminal: passes text, line breaks, tabs and Ostler's own colours, and
+//! escapes everything else.
 //!
-//! Texts of others are made fit where they are shown ([`ostler::clip::plain`], `word`, `visible`). This is the last
-//! line behind those: a text that somebody forgot cannot move the cursor, write the clipboard or turn a line around.
-//! What it spells out is written as JSON does (`\u202e`), so that JSON stays valid and means the same.
+//! Foreign text is sanitized where it is shown ([`ostler::clip::plain`], `one_line`, `visible`).
+//! This filter is the last line of defence: text that was missed there cannot move the cursor,
+//! write to the clipboard or reverse a line. Characters are escaped as in JSON (`\u202e`), so that
+//! JSON output stays valid and keeps its meaning.
 
 use std::io::{self, IsTerminal, Write};
 
 use ostler::clip::{is_deceptive, is_harmless_joiner};
 
-/// The longest colour sequence; a longer one is none of ours.
-const LONGEST: usize = 24;
+/// Maximum length of a colour sequence; Ostler's own are shorter.
+const MAX_SEQUENCE: usize = 24;
 
-/// Codes of colours and weights that styles and the help use. None of them hides text.
+/// Codes of colours and weights that Ostler and its help use. None of them hides text.
 const COLOURS: [&str; 20] = [
     "", "0", "1", "2", "3", "4", "22", "23", "24", "31", "32", "33", "34", "35", "36", "37", "39",
     "90", "92", "93",
 ];
 
-/// A writer that guards the terminal behind it. What is not a terminal gets everything as it is.
+/// A writer that filters output to a terminal. Output to anything else is unchanged.
 pub(crate) struct TerminalFilter<W> {
     inner: W,
     is_terminal: bool,
-    /// The beginning of a character or of a colour whose rest has not come yet.
-    begun: Vec<u8>,
-    /// The last character that was let through.
+    /// Incomplete character or colour sequence at the end of the last write.
+    partial: Vec<u8>,
+    /// The last character that was written.
     before: char,
 }
 
 impl TerminalFilter<io::Stdout> {
-    /// The door to stdout.
+    /// Returns filtered stdout.
     pub(crate) fn stdout() -> Self {
         Self::new(io::stdout(), io::stdout().is_terminal())
     }
 }
 
 impl TerminalFilter<io::Stderr> {
-    /// The door to stderr.
+    /// Returns filtered stderr.
     pub(crate) fn stderr() -> Self {
         Self::new(io::stderr(), io::stderr().is_terminal())
     }
@@ -46,7 +48,7 @@ impl<W: Write> TerminalFilter<W> {
         Self {
             inner,
             is_terminal,
-            begun: Vec::new(),
+            partial: Vec::new(),
             before: ' ',
         }
     }
@@ -57,11 +59,11 @@ impl<W: Write> Write for TerminalFilter<W> {
         if !self.is_terminal {
             return self.inner.write(bytes);
         }
-        let mut all = std::mem::take(&mut self.begun);
+        let mut all = std::mem::take(&mut self.partial);
         all.extend_from_slice(bytes);
         let mut safe = String::with_capacity(all.len());
         let used = pass(&all, &mut self.before, &mut safe);
-        self.begun = all.split_off(used);
+        self.partial = all.split_off(used);
         self.inner.write_all(safe.as_bytes())?;
         Ok(bytes.len())
     }
@@ -71,7 +73,8 @@ impl<W: Write> Write for TerminalFilter<W> {
     }
 }
 
-/// Appends what may pass of some bytes, and returns how many of them were used: the rest is the beginning of something.
+/// Appends the filtered bytes to `safe`, and returns how many were used. The rest is an incomplete
+/// sequence.
 fn pass(bytes: &[u8], before: &mut char, safe: &mut String) -> usize {
     let mut at = 0;
     while at < bytes.len() {
@@ -82,9 +85,9 @@ fn pass(bytes: &[u8], before: &mut char, safe: &mut String) -> usize {
                     safe.push_str(&String::from_utf8_lossy(&rest[..length]));
                     at += length;
                 }
-                Colour::Begun => return at,
+                Colour::Partial => return at,
                 Colour::None => {
-                    spell('\u{1b}', safe);
+                    escape('\u{1b}', safe);
                     at += 1;
                 }
             }
@@ -99,10 +102,10 @@ fn pass(bytes: &[u8], before: &mut char, safe: &mut String) -> usize {
             Err(error) if error.valid_up_to() > 0 => {
                 std::str::from_utf8(&rest[..error.valid_up_to()]).unwrap_or_default()
             }
-            // A character whose rest comes with the next write, unless something else has come already.
+            // An incomplete character; its rest may come with the next write.
             Err(error) if error.error_len().is_none() && end == rest.len() => return at,
             Err(_) => {
-                spell(char::REPLACEMENT_CHARACTER, safe);
+                escape(char::REPLACEMENT_CHARACTER, safe);
                 at += 1;
                 continue;
             }
@@ -113,7 +116,7 @@ fn pass(bytes: &[u8], before: &mut char, safe: &mut String) -> usize {
             if matches!(c, '\n' | '\t') || !is_bad {
                 safe.push(c);
             } else {
-                spell(c, safe);
+                escape(c, safe);
             }
             *before = c;
         }
@@ -121,12 +124,12 @@ fn pass(bytes: &[u8], before: &mut char, safe: &mut String) -> usize {
     at
 }
 
-/// What begins with an escape character.
+/// A sequence that begins with an escape character.
 enum Colour {
-    /// A colour of ours, of so many bytes.
+    /// One of Ostler's colours, with its length in bytes.
     Whole(usize),
-    /// The beginning of one, perhaps.
-    Begun,
+    /// Possibly the beginning of a colour.
+    Partial,
     /// Something else.
     None,
 }
@@ -134,7 +137,7 @@ enum Colour {
 fn colour(bytes: &[u8]) -> Colour {
     let is_code = |byte: &u8| byte.is_ascii_digit() || *byte == b';';
     match bytes {
-        [_] => Colour::Begun,
+        [_] => Colour::Partial,
         [_, b'[', rest @ ..] => match rest.iter().position(|byte| !is_code(byte)) {
             Some(end) => {
                 let codes = std::str::from_utf8(&rest[..end]).unwrap_or("8");
@@ -146,14 +149,14 @@ fn colour(bytes: &[u8]) -> Colour {
                     Colour::None
                 }
             }
-            None if bytes.len() < LONGEST => Colour::Begun,
+            None if bytes.len() < MAX_SEQUENCE => Colour::Partial,
             None => Colour::None,
         },
         _ => Colour::None,
     }
 }
 
-fn spell(c: char, safe: &mut String) {
+fn escape(c: char, safe: &mut String) {
     let mut units = [0; 2];
     for unit in c.encode_utf16(&mut units) {
         safe.push_str(&format!("\\u{unit:04x}"));
@@ -165,11 +168,11 @@ mod tests {
     use super::*;
 
     fn through(pieces: &[&[u8]], is_terminal: bool) -> Vec<u8> {
-        let mut terminal_filter = TerminalFilter::new(Vec::new(), is_terminal);
+        let mut filter = TerminalFilter::new(Vec::new(), is_terminal);
         pieces
             .iter()
-            .for_each(|piece| terminal_filter.write_all(piece).unwrap());
-        terminal_filter.inner
+            .for_each(|piece| filter.write_all(piece).unwrap());
+        filter.inner
     }
 
     fn shown(text: &str) -> String {
@@ -177,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn text_and_our_colours_pass() {
+    fn text_and_own_colours_pass() {
         for text in [
             "plain é 日本 😀\tx\n",
             "👩\u{200d}💻 می\u{200c}خواهم",
@@ -190,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_is_spelled_out() {
+    fn everything_else_is_escaped() {
         let table = [
             ("\u{1b}]52;c;x\u{7}", "\\u001b]52;c;x\\u0007"),
             ("\u{1b}[2J", "\\u001b[2J"),
@@ -207,7 +210,7 @@ mod tests {
         assert_eq!(through(&[b"a\xff\xc3(b"], true), b"a\\ufffd\\ufffd(b");
     }
 
-    // A writer may be given anything in any pieces.
+    // A writer may receive its input in any pieces.
     #[test]
     fn pieces_make_no_difference() {
         let text = "é\u{1b}[31mr\u{202e}ed\u{1b}[0m 😀\u{200d}😀\u{1b}[2J\u{9b}x\n".as_bytes();
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_gets_everything_as_it_is() {
+    fn files_are_not_filtered() {
         let text = "a\u{1b}[2J\u{202e}\u{9b}".as_bytes();
         assert_eq!(through(&[text], false), text);
     }

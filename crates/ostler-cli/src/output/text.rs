@@ -1,4 +1,4 @@
-//! Only the answer, on stdout; warnings, and why there is no answer, on stderr.
+//! The text format: only the answer on stdout; warnings and errors on stderr.
 
 use std::io::{self, Write};
 
@@ -9,11 +9,11 @@ use ostler::{Cause, Event, EventKind};
 use super::loop_progress::LoopProgress;
 use super::{Output, warning};
 
-/// The plain form.
+/// The text format.
 pub(super) struct Text {
     out: Box<dyn Write + Send>,
     err: Box<dyn Write + Send>,
-    /// A file gets the answer as it is; a terminal gets nothing that it would obey.
+    /// Whether stdout is a terminal, for which the answer is sanitized.
     on_screen: bool,
     loop_progress: Option<LoopProgress>,
 }
@@ -32,7 +32,7 @@ impl Text {
         }
     }
 
-    /// The same for a loop: one that waits for an answer says how to give it.
+    /// Adapts the output for a loop: if it waits for an answer, the resume command is shown.
     pub(super) fn for_loop(self, loop_progress: LoopProgress) -> Self {
         Self {
             loop_progress: Some(loop_progress),
@@ -66,13 +66,13 @@ impl Output for Text {
                     writeln!(self.err, "  hint: {}", plain(hint))?;
                 }
                 let waits = ended.outcome.cause == Cause::NeedsInput;
-                let again = self
+                let resume = self
                     .loop_progress
                     .as_ref()
                     .filter(|_| waits)
-                    .and_then(|it| it.again(&event.session, &ended.outcome));
-                if let Some(again) = again {
-                    writeln!(self.err, "  resume with: {again}")?;
+                    .and_then(|it| it.resume_line(&event.session, &ended.outcome));
+                if let Some(resume) = resume {
+                    writeln!(self.err, "  resume with: {resume}")?;
                 }
             }
             _ => {}

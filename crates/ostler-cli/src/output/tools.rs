@@ -1,4 +1,5 @@
-//! Tool calls on the screen: a line each, the diff of what was changed, and the end of what a failed command printed.
+//! Display of tool calls: one line each, diffs of changed files, and the last output of failed
+//! commands.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,16 +13,16 @@ use ostler::{Agents, Dialect};
 use super::diff::{Changed, Diff, Line, Texts};
 use super::human::{span_of, thousands};
 use super::style::{BAD, DIM, GOOD, TOOL, WARN};
-use super::value::{name, word};
+use super::value::{name, one_line};
 use crate::files;
 
-/// Number of lines of a diff that are shown.
+/// Maximum number of diff lines to show.
 const SHOWN: usize = 40;
 
-/// Number of lines that are shown of what a failed command printed.
+/// Maximum number of lines shown from the end of a failed command's output.
 const LAST: usize = 10;
 
-/// The longest line of a diff or of a tool's output.
+/// Maximum width of a line of a diff or of tool output, normally and with full detail.
 const WIDTH: usize = 110;
 const WHOLE: usize = 4000;
 
@@ -48,7 +49,7 @@ impl Dialects {
         )
     }
 
-    /// One dialect, whatever the agent is called.
+    /// Uses one dialect for all agent names.
     pub(crate) fn only(dialect: &'static dyn Dialect) -> Self {
         Self(BTreeMap::from([(String::new(), dialect)]))
     }
@@ -134,12 +135,12 @@ impl Tools {
         self.running.is_empty()
     }
 
-    /// Summarises the files that the turn changed.
+    /// Summarizes the files that the turn changed.
     pub(super) fn changed_in_turn(&self) -> Option<String> {
         self.turn.brief()
     }
 
-    /// Summarises the files that the session changed.
+    /// Summarizes the files that the session changed.
     pub(super) fn changed(&self) -> Option<String> {
         self.session.brief()
     }
@@ -197,7 +198,7 @@ impl Tools {
     ) -> String {
         let tool = name(result.name.as_deref().unwrap_or("tool"));
         let subject = match (diffs, running) {
-            ([(path, _)], _) => word(path, WIDTH),
+            ([(path, _)], _) => one_line(path, WIDTH),
             (_, Some(running)) => self.subject(&running.call.input, &running.wants),
             _ => String::new(),
         };
@@ -231,7 +232,7 @@ impl Tools {
         let mut lines = Vec::new();
         for (path, diff) in diffs {
             if diffs.len() > 1 {
-                lines.push(format!("  {}{}", word(path, WIDTH), counts(&[diff])));
+                lines.push(format!("  {}{}", one_line(path, WIDTH), counts(&[diff])));
             }
             lines.extend(diff.lines.iter().map(|line| match line {
                 Line::Same(text) => format!("  {DIM} {}{DIM:#}", code(text, width)),
@@ -252,9 +253,13 @@ impl Tools {
         lines
     }
 
-    /// The flag that shows everything, for the verbs that have it.
+    /// Returns a note about the flag that shows everything, for verbs that have it.
     fn how_to_see(&self) -> &'static str {
-        if self.is_live { " (-v shows all)" } else { "" }
+        if self.is_live {
+            " (-v to show all)"
+        } else {
+            ""
+        }
     }
 
     /// Formats the part of a tool's output that is shown.
@@ -274,7 +279,7 @@ impl Tools {
         if !is_command || result.denied {
             let first = lines.iter().find(|line| !line.trim().is_empty());
             return first
-                .map(|line| format!("  {DIM}{}{DIM:#}", word(line, WIDTH)))
+                .map(|line| format!("  {DIM}{}{DIM:#}", one_line(line, WIDTH)))
                 .into_iter()
                 .collect();
         }
@@ -375,7 +380,7 @@ impl Tools {
                 } else {
                     format!(" and {} more", rest.len())
                 };
-                word(&format!("{}{more}", self.relative(first)), WIDTH)
+                one_line(&format!("{}{more}", self.relative(first)), WIDTH)
             }
             _ => brief(input.get(), |path| self.relative(path)),
         }
@@ -395,16 +400,16 @@ fn counts(diffs: &[&Diff]) -> String {
     }
 }
 
-/// A line of code or output that cannot do any harm. Tabs keep their place.
+/// Sanitizes a line of code or output, expanding tabs.
 fn code(line: &str, width: usize) -> String {
-    word(&line.replace('\t', "    "), width)
+    one_line(&line.replace('\t', "    "), width)
 }
 
-/// A tool's input on one line: what it is about, or its first text value if it has one, with the arguments if it is a
+/// Formats a tool's input on one line: its subject or first text value, with arguments for a
 /// command; otherwise the JSON.
 fn brief(input: &str, relative: impl Fn(&str) -> String) -> String {
     let Ok(map) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input) else {
-        return word(input, 80);
+        return one_line(input, 80);
     };
     if map.is_empty() {
         return String::new();
@@ -426,7 +431,7 @@ fn brief(input: &str, relative: impl Fn(&str) -> String) -> String {
             .map(str::to_owned)
     });
     let Some(first) = first else {
-        return word(input, 80);
+        return one_line(input, 80);
     };
     let args = map
         .get("args")
@@ -436,7 +441,7 @@ fn brief(input: &str, relative: impl Fn(&str) -> String) -> String {
     let words: Vec<&str> = std::iter::once(&*first)
         .chain(args.iter().filter_map(|arg| arg.as_str()))
         .collect();
-    word(&words.join(" "), 80)
+    one_line(&words.join(" "), 80)
 }
 
 #[cfg(test)]
@@ -578,9 +583,9 @@ mod tests {
         }
     }
 
-    // Arguments that nobody knows: the file says what changed.
+    // With unknown arguments, the file shows what changed.
     #[test]
-    fn a_change_is_seen_in_the_file() {
+    fn unknown_edits_are_read_from_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("a.txt");
         std::fs::write(&file, "one\n").unwrap();
@@ -594,7 +599,7 @@ mod tests {
             },
         );
         assert_eq!(found, "✓ edit_file a.txt +1 −0 5ms\n   one\n  +two");
-        // What is outside of the workspace is not read.
+        // Files outside the workspace are not read.
         let outside = json!({"file_path": "/etc/hostname", "content": "x\n"});
         let found = seen(
             ("claude", dir.path()),
@@ -616,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn several_files_have_their_names() {
+    fn several_files_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let input = json!({"changes": [
             {"path": dir.path().join("a"), "kind": {"type": "add"}, "diff": "1\n"},
@@ -633,7 +638,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_command_shows_its_end() {
+    fn failed_commands_show_their_last_output() {
         let dir = tempfile::tempdir().unwrap();
         let output: String = (1..=12).map(|n| format!("{n}\t.\n")).collect();
         let bash = ("Bash", &json!({"command": "make"}));
@@ -641,13 +646,13 @@ mod tests {
         let last: String = (3..=12).map(|n| format!("\n  │ {n}    .")).collect();
         assert_eq!(
             found,
-            format!("✗ Bash make 5ms failed\n  ⋯ 2 more lines before (-v shows all){last}")
+            format!("✗ Bash make 5ms failed\n  ⋯ 2 more lines before (-v to show all){last}")
         );
         assert_eq!(
             seen(("claude", dir.path()), bash, (true, &output), || {}),
             "✓ Bash make 5ms"
         );
-        // For any other tool the first line says most.
+        // For other tools, the first line is shown.
         let read = ("Read", &json!({"file_path": "x"}));
         let found = seen(
             ("claude", dir.path()),
@@ -659,7 +664,7 @@ mod tests {
     }
 
     #[test]
-    fn detail_is_nothing_or_everything() {
+    fn detail_controls_the_number_of_lines() {
         let dir = tempfile::tempdir().unwrap();
         let long: String = (1..=60).map(|n| format!("{n}\n")).collect();
         let write = call("Write", &json!({"file_path": "a", "content": long}));

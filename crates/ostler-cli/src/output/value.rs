@@ -1,20 +1,20 @@
-//! Values that others chose, made fit to stand in a line of ours: no escape sequence, no line of their own, no end to
-//! them, and nothing in them that cannot be seen.
+//! Sanitizing of foreign values for a single line: no escape sequences, no line breaks, limited
+//! length, and no invisible characters.
 
 use ostler::clip::{is_harmless_joiner, plain};
 
-/// The longest name or id that is shown whole.
-pub(super) const NAME: usize = 64;
+/// Maximum length of a name or id.
+pub(super) const MAX_NAME: usize = 64;
 
-/// A value within a line: plain, on one line, at most `width` characters.
-pub(crate) fn word(text: &str, width: usize) -> String {
-    // What is cut off later need not be cleaned first; an escape sequence takes room too, hence the margin.
+/// Sanitizes a value for a line: plain, on one line, at most `width` characters.
+pub(crate) fn one_line(text: &str, width: usize) -> String {
+    // Text that is cut off later need not be sanitized; the margin allows for escape sequences.
     let end = text
         .char_indices()
         .nth(width.saturating_mul(8))
         .map_or(text.len(), |(at, _)| at);
     let text = plain(&text[..end]).replace(['\n', '\t'], " ");
-    let (shown, left) = spelled(&text, width, is_seen_behind);
+    let (shown, left) = escaped(&text, width, is_visible_after);
     if left == 0 {
         shown
     } else {
@@ -22,37 +22,37 @@ pub(crate) fn word(text: &str, width: usize) -> String {
     }
 }
 
-/// A name or an id.
+/// Sanitizes a name or id.
 pub(crate) fn name(text: &str) -> String {
-    word(text, NAME)
+    one_line(text, MAX_NAME)
 }
 
-/// As much of a text as fits, and how many of its characters do not. What a terminal would obey, or would not show, is
-/// spelled out, and nothing is dropped.
+/// Returns as much of a text as fits, and how many characters are cut off. Control and invisible
+/// characters are escaped, and nothing is dropped.
 pub(crate) fn visible(text: &str, width: usize) -> (String, usize) {
-    spelled(text, width, |_, c| is_seen(c))
+    escaped(text, width, |_, c| is_visible(c))
 }
 
-/// Does what [`visible`] does, for characters that `is_seen` does not accept behind the one before them.
-fn spelled(text: &str, width: usize, is_seen: impl Fn(char, char) -> bool) -> (String, usize) {
+/// Like [`visible`], but escapes the characters that `is_visible` rejects after the previous one.
+fn escaped(text: &str, width: usize, is_visible: impl Fn(char, char) -> bool) -> (String, usize) {
     let (mut shown, mut room, mut before) = (String::new(), width, ' ');
     for (at, c) in text.char_indices() {
-        let spelled = if is_seen(before, c) {
+        let piece = if is_visible(before, c) {
             c.to_string()
         } else {
-            spell(c)
+            escape(c)
         };
         before = c;
-        match room.checked_sub(spelled.chars().count()) {
+        match room.checked_sub(piece.chars().count()) {
             Some(rest) => room = rest,
             None => return (shown, text[at..].chars().count()),
         }
-        shown.push_str(&spelled);
+        shown.push_str(&piece);
     }
     (shown, 0)
 }
 
-fn spell(c: char) -> String {
+fn escape(c: char) -> String {
     match c {
         '\t' | '\r' | '\n' => c.escape_default().to_string(),
         c if c.is_ascii() => format!("\\x{:02x}", u32::from(c)),
@@ -60,12 +60,12 @@ fn spell(c: char) -> String {
     }
 }
 
-/// Whether a character shows itself: no control or format character, nothing that turns the direction of a line, no blank
-/// but the space.
-fn is_seen(c: char) -> bool {
+/// Returns true if a character is visible: not a control, format or direction character, and no
+/// blank except the space.
+fn is_visible(c: char) -> bool {
     match c {
         ' '..='~' => true,
-        // Letters and marks that are blank, and selectors that only change what stands before them.
+        // Blank letters and marks, and selectors that only modify the previous character.
         '\u{34f}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' => {
             false
         }
@@ -74,21 +74,23 @@ fn is_seen(c: char) -> bool {
         | '\u{fe00}'..='\u{fe0f}'
         | '\u{ffa0}'
         | '\u{e0000}'..='\u{e0fff}' => false,
-        // The standard library knows what can be printed. Behind a letter, an accent of its own can be.
+        // The standard library knows which characters are printable. After a letter, combining
+        // accents are.
         c => String::from_iter(['a', c]).escape_debug().nth(1) == Some(c),
     }
 }
 
-/// Whether a character shows itself, or belongs to the one before it: the parts of an emoji, and joiners.
-fn is_seen_behind(before: char, c: char) -> bool {
-    is_seen(c)
+/// Returns true if a character is visible or belongs to the previous one, such as parts of an emoji
+/// and joiners.
+fn is_visible_after(before: char, c: char) -> bool {
+    is_visible(c)
         || is_harmless_joiner(before, c)
         || c == '\u{fe0f}' && is_harmless_joiner(before, '\u{200d}')
 }
 
-/// Whether a person can be told to type this into a shell.
+/// Returns true if an id can safely be typed into a shell.
 pub(super) fn is_safe_to_type(id: &str) -> bool {
-    let fits = (1..=NAME).contains(&id.len()) && !id.starts_with('-');
+    let fits = (1..=MAX_NAME).contains(&id.len()) && !id.starts_with('-');
     fits && id
         .chars()
         .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
@@ -99,18 +101,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_plain_on_one_line_and_cut_between_characters() {
-        assert_eq!(word("aé😀b", 3), "aé😀…");
-        assert_eq!(word("é\n\u{1b}]52;c;x\u{7}😀", 2), "é …");
-        assert_eq!(word("a\tb", 9), "a b");
+    fn values_are_sanitized_and_cut_between_characters() {
+        assert_eq!(one_line("aé😀b", 3), "aé😀…");
+        assert_eq!(one_line("é\n\u{1b}]52;c;x\u{7}😀", 2), "é …");
+        assert_eq!(one_line("a\tb", 9), "a b");
         let joined = "👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥 می\u{200c}خواهم";
-        assert_eq!(word(joined, 99), joined);
-        assert_eq!(word("a\u{200d}\u{fe0f}", 99), "a\\u{200d}\\u{fe0f}");
+        assert_eq!(one_line(joined, 99), joined);
+        assert_eq!(one_line("a\u{200d}\u{fe0f}", 99), "a\\u{200d}\\u{fe0f}");
     }
 
     #[test]
-    fn what_hides_is_spelled_out() {
-        assert_eq!(word("a\u{202e}b\u{feff}", 99), "a\\u{202e}b\\u{feff}");
+    fn invisible_characters_are_escaped() {
+        assert_eq!(one_line("a\u{202e}b\u{feff}", 99), "a\\u{202e}b\\u{feff}");
         assert_eq!(
             visible("\u{1b}]0;x\u{7}\t\u{9b}", 99).0,
             "\\x1b]0;x\\x07\\t\\u{9b}"
@@ -120,13 +122,13 @@ mod tests {
             .chain('\u{200b}'..='\u{200f}');
         for c in hidden.chain("\u{ad}\u{61c}\u{a0}\u{2028}\u{3164}\u{fe0f}\u{e0041}\u{7f}".chars())
         {
-            assert!(!is_seen(c), "{c:?}");
+            assert!(!is_visible(c), "{c:?}");
         }
         let plain = "é e\u{301} 日本 ไม่ 😀 \"\\' › …";
         assert_eq!(visible(plain, 99), (plain.to_owned(), 0));
-        // What is approved is spelled out whole.
+        // Text that a user approves is escaped in full.
         assert_eq!(visible("می\u{200c}خ", 99).0, "می\\u{200c}خ");
-        // What is spelled out is not cut in two.
+        // An escape is not cut in two.
         assert_eq!(visible("ab\u{202e}cd", 5), ("ab".to_owned(), 3));
     }
 

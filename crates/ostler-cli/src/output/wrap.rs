@@ -1,17 +1,17 @@
-//! Wrapping: words go to the next line where they do not fit on this one.
+//! Word wrapping.
 
 use std::fmt::Write as _;
 
 use anstyle::Style;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// The longest line of prose, however wide the terminal is.
+/// Maximum width of prose, however wide the terminal is.
 pub(super) const WIDEST: usize = 100;
 
 /// Width of a tab in prose.
 const TAB: usize = 4;
 
-/// Wraps a message that stands `lead` columns behind the beginning of its line. Further lines are indented.
+/// Wraps a message that starts in column `lead`. Further lines are indented.
 pub(super) fn wrap(text: &str, lead: usize, columns: usize) -> String {
     let mut line = Wrapped {
         width: columns.clamp(1, WIDEST),
@@ -44,11 +44,11 @@ pub(super) struct Wrapped {
     column: usize,
     /// Prefix of wrapped lines, and its width.
     hang: (String, usize),
-    /// Spaces before the word under way.
+    /// Spaces before the current word.
     spaces: usize,
     word: Vec<(Style, String)>,
     word_width: usize,
-    /// True if the word is one wide character, with what is joined to it.
+    /// True if the word is one wide character and what is joined to it.
     is_wide: bool,
 }
 
@@ -57,7 +57,7 @@ impl Wrapped {
         std::mem::take(&mut self.out)
     }
 
-    /// Writes what the line begins with.
+    /// Writes the beginning of a line.
     pub(super) fn lead(&mut self, lead: &str) {
         self.out.push_str(lead);
         self.column = styled_width(lead);
@@ -67,9 +67,9 @@ impl Wrapped {
         self.hang = (hang, width);
     }
 
-    /// A line that does not wrap.
+    /// Writes a line without wrapping.
     pub(super) fn raw(&mut self, line: &str, style: Style) {
-        let _ = writeln!(self.out, "{style}{line}{style:#}"); // a String takes everything
+        let _ = writeln!(self.out, "{style}{line}{style:#}"); // writing to a String never fails
     }
 
     pub(super) fn push(&mut self, c: char, style: Style) {
@@ -82,7 +82,7 @@ impl Wrapped {
             .word
             .last()
             .and_then(|(_, text)| text.chars().next_back());
-        // A joined character, or the colour of a person's skin, is drawn as part of the one before it.
+        // Joined characters and skin tones are drawn as part of the previous character.
         let is_joined =
             last == Some('\u{200d}') || last.is_some() && ('\u{1f3fb}'..='\u{1f3ff}').contains(&c);
         let width = if is_joined { 0 } else { c.width().unwrap_or(0) };
@@ -98,7 +98,7 @@ impl Wrapped {
         self.word_width += width;
     }
 
-    /// Writes the word under way, on a new line if it does not fit on this one.
+    /// Writes the current word, on a new line if it does not fit.
     pub(super) fn flush(&mut self) {
         self.is_wide = false;
         if self.word.is_empty() {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn joined_characters_are_not_torn_apart() {
+    fn joined_characters_stay_together() {
         let (one, two) = ("👩\u{200d}👩\u{200d}👧", "👍🏽");
         assert_eq!(wrap(&one.repeat(3), 0, 4), format!("{one}{one}\n  {one}"));
         assert_eq!(

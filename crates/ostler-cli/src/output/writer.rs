@@ -1,5 +1,5 @@
-//! Writing on a thread of its own: a reader that does not read blocks that thread and nothing else. Signals, limits and
-//! the session go on.
+//! Output thread: a reader that does not read blocks only this thread, not signals, limits or the
+//! session.
 
 use std::io;
 use std::time::Duration;
@@ -9,11 +9,12 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{Output, QuestionText};
 
-/// How much may wait for the thread. What waits here leaves less to wait in the session, so it is little.
+/// Maximum number of events and bytes waiting for the thread. Small, because the session has its
+/// own queue.
 const EVENTS: usize = 256;
 const BYTES: usize = 1024 * 1024;
 
-/// What is shown next: what there is of it.
+/// Items to show next.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
     items: Vec<Item>,
@@ -21,11 +22,11 @@ pub(crate) struct Batch {
     elapsed: Option<Duration>,
 }
 
-/// One thing to show.
+/// An item to show.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "nearly all of them are events; a box each would cost more than it saves"
+    reason = "nearly all items are events; boxing each would cost more than it saves"
 )]
 enum Item {
     Event(Event),
@@ -37,7 +38,7 @@ enum Item {
 }
 
 impl Batch {
-    /// A batch that only moves the status line.
+    /// Returns a batch that only updates the status line.
     pub(crate) fn tick(elapsed: Duration) -> Self {
         Self {
             elapsed: Some(elapsed),
@@ -50,30 +51,30 @@ impl Batch {
         self.items.push(Item::Event(event));
     }
 
-    /// What the person at the keyboard did deserves a word.
+    /// Adds a warning in response to user input.
     pub(crate) fn remark(&mut self, words: impl Into<String>) {
         self.items.push(Item::Remark(words.into()));
     }
 
-    /// A line of our own; what others chose in it has been made plain.
+    /// Adds a line. Foreign text in it must be sanitized.
     pub(crate) fn line(&mut self, line: impl Into<String>) {
         self.items.push(Item::Line(line.into()));
     }
 
-    /// A question, left open on the screen.
+    /// Adds a question, which stays open on the screen.
     pub(crate) fn question(&mut self, question: QuestionText) {
         self.items.push(Item::Question(question));
     }
 
-    /// The question on the screen was answered, before anything else here.
+    /// Marks the open question as answered, before everything else in the batch.
     pub(crate) fn answered(&mut self) {
         self.items.insert(0, Item::Answered);
     }
 
     /// Resolves when everything before it is on the screen.
     pub(crate) fn shown(&mut self) -> oneshot::Receiver<()> {
-        let (tell, shown) = oneshot::channel();
-        self.items.push(Item::Shown(tell));
+        let (sender, shown) = oneshot::channel();
+        self.items.push(Item::Shown(sender));
         shown
     }
 
@@ -85,7 +86,7 @@ impl Batch {
         self.items.len() < EVENTS && self.bytes < BYTES
     }
 
-    /// Returns true if the batch holds as much as may wait at all.
+    /// Returns true if the batch reaches the byte limit.
     pub(crate) fn is_large(&self) -> bool {
         self.bytes >= BYTES
     }
@@ -98,9 +99,9 @@ impl Batch {
                 Item::Line(line) => output.line(&line),
                 Item::Question(question) => output.question(&question),
                 Item::Answered => output.answered(),
-                Item::Shown(tell) => {
+                Item::Shown(sender) => {
                     output.flush()?;
-                    let _ = tell.send(()); // whoever asked may have gone on
+                    let _ = sender.send(()); // the receiver may be gone
                 }
             }
         }
@@ -111,7 +112,7 @@ impl Batch {
     }
 }
 
-/// The way to the thread. Dropping the sender ends it; `done` says how that went.
+/// Handle to the thread. Dropping `to` ends it; `done` resolves with the result.
 pub(crate) struct Writer {
     pub(crate) to: mpsc::Sender<Batch>,
     pub(crate) done: oneshot::Receiver<io::Result<()>>,
@@ -121,13 +122,13 @@ impl Writer {
     /// Starts the thread.
     pub(crate) fn start(mut output: Box<dyn Output>) -> io::Result<Self> {
         let (to, mut batches) = mpsc::channel(1);
-        let (tell, done) = oneshot::channel();
+        let (sender, done) = oneshot::channel();
         let work = move || {
             let result = write(&mut *output, &mut batches);
-            drop(output); // it takes its status line away
-            let _ = tell.send(result); // nobody waits for it any more: the program is about to end
+            drop(output); // clears the status line
+            let _ = sender.send(result); // the receiver is gone if the program is exiting
         };
-        // It is never joined: a write that nobody reads must not keep the program from ending.
+        // The thread is never joined: a blocked write must not keep the program from exiting.
         std::thread::Builder::new()
             .name("output".into())
             .spawn(work)?;

@@ -1,4 +1,5 @@
-//! One session as an editor knows it: what is asked of it, what it tells, in one order and at the editor's pace.
+//! One session of an editor: handles its requests and sends its updates, in order and at the
+//! editor's pace.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,12 +22,12 @@ use super::update::{ToolCallUpdate, Update, UpdateMapper, When};
 use super::wire::{self, Data, Failure, Id};
 use crate::output;
 
-/// How many lines may wait before no more requests are taken.
+/// Maximum number of waiting lines before requests are deferred.
 const QUEUE_LIMIT: usize = 256;
 
-/// A session and what is under way in it.
+/// A session and its state.
 pub(super) struct EditorSession {
-    /// As the editor names it.
+    /// Session id that the editor uses.
     pub(super) id: String,
     pub(super) session: Session,
     pub(super) out: mpsc::Sender<String>,
@@ -34,37 +35,37 @@ pub(super) struct EditorSession {
     pub(super) updates: UpdateMapper,
     pub(super) modes: Option<Modes>,
     pub(super) model: Option<ModelOption>,
-    /// What is told before anything else, and then the answer to the request for it.
+    /// History to send first, and the id of the request to answer afterwards.
     pub(super) history: Option<(Id, History)>,
     pub(super) state: EditorState,
 }
 
-/// What is under way in a session.
+/// State of a session.
 #[derive(Default)]
 pub(super) struct EditorState {
-    /// Lines on their way to the editor.
+    /// Lines to send to the editor.
     queue: VecDeque<String>,
-    /// Whether nobody reads them.
+    /// Whether the editor no longer reads.
     is_disconnected: bool,
-    /// Requests that wait until the editor has read what it was told; and the cancels between them.
+    /// Requests deferred until the editor has read earlier lines, with the cancels between them.
     waiting: VecDeque<QueuedRequest>,
     prompt: Option<Prompt>,
-    /// Whether the turn under way is that of the prompt.
+    /// Whether the current turn belongs to the prompt.
     is_ours: bool,
-    /// Questions that the editor has not answered: ours of the protocol, and theirs of the session.
+    /// Unanswered permission requests: question number to permission id.
     queued: BTreeMap<u64, String>,
     questions: u64,
     changes: JoinSet<ChangeResult>,
     closing: Option<Closing>,
-    /// How long the editor is waited for: it gets a while for each line, once the program ends.
+    /// Deadline for the editor to read the next line, while the program is ending.
     read_deadline: Option<Instant>,
     close_requests: Vec<Id>,
-    /// How the session ended.
+    /// Outcome, once the session has ended.
     ended: Option<Outcome>,
 }
 
 impl EditorState {
-    /// The editor has its time again, to read the next line.
+    /// Restarts the deadline for the next line.
     fn renew_deadline(&mut self) {
         self.read_deadline = self.read_deadline.map(|_| pipes::read_deadline());
     }
@@ -75,22 +76,22 @@ struct Prompt {
     is_cancelled: bool,
 }
 
-/// A session that is gone.
+/// A session that was closed.
 pub(super) struct ClosedSession {
     pub(super) id: String,
-    /// What is still to be said about it.
+    /// Lines that are still to be sent.
     pub(super) lines: Vec<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closing {
-    /// The editor wants no more of this session.
+    /// The editor closed the session.
     Closed,
-    /// The program ends; nobody may be reading any more.
+    /// The program is ending; the editor may not be reading.
     Ended,
 }
 
-/// What came of a change, and which one it was.
+/// Result of a change of mode or model.
 struct ChangeResult {
     id: Id,
     kind: Change,
@@ -102,7 +103,7 @@ enum Change {
     Model(String),
 }
 
-/// What an editor is told, in its envelope.
+/// Parameters of `session/update`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct UpdateParams<'a> {
@@ -110,7 +111,7 @@ struct UpdateParams<'a> {
     update: &'a Update,
 }
 
-/// A question in its envelope.
+/// Parameters of `session/request_permission`.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PermissionParams<'a> {
@@ -129,11 +130,11 @@ struct PermissionOption {
 
 const PERMISSION_OPTIONS: [(&str, &str); 3] = [
     ("allow_once", "Allow"),
-    ("allow_always", "Allow this for the rest of the session"),
+    ("allow_always", "Allow for the rest of the session"),
     ("reject_once", "Reject"),
 ];
 
-/// What a session is like when it begins.
+/// Response to opening a session.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SessionInfo<'a> {
@@ -151,15 +152,15 @@ struct ConfigOptions<'a> {
     config_options: Vec<&'a ModelOption>,
 }
 
-/// An answer without anything in it.
+/// An empty response.
 #[derive(Serialize)]
 pub(super) struct EmptyResponse {}
 
-/// What a model is told when the editor says no.
+/// Denial message for the model when the user rejects a call.
 const DENIED_BY_USER: &str = "The user does not want this to be done.";
 
 impl EditorSession {
-    /// What the editor is told of it first.
+    /// Returns the response for a new session.
     pub(super) fn opened(&self) -> SessionInfo<'_> {
         let config_options = self.model.as_ref().map(|model| vec![model]);
         SessionInfo {
@@ -169,7 +170,7 @@ impl EditorSession {
         }
     }
 
-    /// The same for a session whose name the editor gave.
+    /// Returns the response for a session whose id the editor gave.
     pub(super) fn reopened(&self) -> SessionInfo<'_> {
         SessionInfo {
             session_id: None,
@@ -177,12 +178,12 @@ impl EditorSession {
         }
     }
 
-    /// Puts a line before everything that the session says.
+    /// Queues a line before all output of the session.
     pub(super) fn first(&mut self, line: String) {
         self.state.queue.push_back(line);
     }
 
-    /// Serves it until the editor or the program has enough of it, and says what is left to say.
+    /// Serves the session until it is closed, and returns the remaining lines.
     pub(super) async fn serve(mut self) -> ClosedSession {
         while !self.is_done() {
             let is_flushed = self.state.queue.is_empty();
@@ -231,16 +232,17 @@ impl EditorSession {
         self.session.stop();
     }
 
-    /// Nobody reads any more.
+    /// Closes the session because the editor no longer reads.
     fn abandon(&mut self) {
         self.state.is_disconnected = true;
         self.state.queue.clear();
         self.close(Closing::Ended);
     }
 
-    /// What is said last: to whoever had it closed, now that it is, and to whoever came too late.
+    /// Returns the last lines: responses to close requests, and errors for requests that came too
+    /// late.
     fn into_closed(mut self) -> ClosedSession {
-        self.inbox.close(); // from now on it is the server that says that there is no such session
+        self.inbox.close(); // from now on the server rejects requests for this session
         let mut rest = std::mem::take(&mut self.state.waiting);
         rest.extend(std::iter::from_fn(|| self.inbox.try_recv().ok()));
         let mut lines: Vec<String> = self
@@ -262,7 +264,8 @@ impl EditorSession {
         ClosedSession { id: self.id, lines }
     }
 
-    /// Takes a wish: a request waits while the editor does not read, everything else is done at once.
+    /// Handles a queued request. Requests are deferred while the editor does not read; everything
+    /// else runs at once.
     fn on_queued(&mut self, queued: Option<QueuedRequest>) {
         let Some(queued) = queued else {
             return self.on_request(EditorRequest::End);
@@ -274,7 +277,7 @@ impl EditorSession {
             {
                 waiting.push_back(queued)
             }
-            // It is for the prompt under way, and for one that waits.
+            // It applies to the current prompt and to a deferred one.
             EditorRequest::Cancel
                 if waiting.back().is_some_and(|last| last.request.is_request()) =>
             {
@@ -285,7 +288,7 @@ impl EditorSession {
         }
     }
 
-    /// Turns to what has waited longest.
+    /// Runs the oldest deferred request.
     fn run_next_waiting(&mut self) {
         if let Some(queued) = self.state.waiting.pop_front() {
             self.on_request(queued.request);
@@ -313,7 +316,7 @@ impl EditorSession {
             EditorRequest::SetMode(id, mode) => self.set_mode(id, mode),
             EditorRequest::SetOption(id, option, value) => self.set_option(id, &option, value),
             EditorRequest::Reply(question, reply) => self.on_reply(question, reply.as_deref()),
-            // Once the end has been asked for, the channel says so again and again.
+            // A closed channel keeps returning `End`.
             EditorRequest::End if self.state.closing == Some(Closing::Ended) => {}
             EditorRequest::End => self.close(Closing::Ended),
             EditorRequest::Kill => {
@@ -332,7 +335,7 @@ impl EditorSession {
     fn prompt(&mut self, id: Id, text: String) {
         if self.state.prompt.is_some() {
             let why = Failure::request(
-                "a prompt is under way in this session; wait for its end, or cancel it",
+                "a prompt is already running in this session; wait for it or cancel it",
             );
             return self.send_line(wire::failure(Some(&id), &why));
         }
@@ -348,7 +351,7 @@ impl EditorSession {
                 let failure = stop_reason::failed(outcome, "");
                 self.send_line(wire::failure(Some(&id), &failure));
             }
-            // Its end is on the way, and says why.
+            // The end of the session follows and explains why.
             (Err(_), None) => {
                 self.state.prompt = Some(Prompt {
                     id,
@@ -367,7 +370,7 @@ impl EditorSession {
 
     fn set_mode(&mut self, id: Id, mode: String) {
         if !self.modes.as_ref().is_some_and(|modes| modes.has(&mode)) {
-            let why = Failure::params(format!("there is no mode {mode:?}"));
+            let why = Failure::params(format!("unknown mode {mode:?}"));
             return self.send_line(wire::failure(Some(&id), &why));
         }
         let remote = self.session.remote();
@@ -383,7 +386,7 @@ impl EditorSession {
 
     fn set_option(&mut self, id: Id, option: &str, value: String) {
         if self.model.as_ref().is_none_or(|model| model.id != option) {
-            let why = Failure::params(format!("there is no option {option:?}"));
+            let why = Failure::params(format!("unknown option {option:?}"));
             return self.send_line(wire::failure(Some(&id), &why));
         }
         let remote = self.session.remote();
@@ -421,7 +424,7 @@ impl EditorSession {
         self.send_line(line);
     }
 
-    /// Tells the next of what was said earlier; after the last, the session is loaded.
+    /// Sends the next page of the history; after the last one, answers the load request.
     fn send_history_page(&mut self) {
         let Some((_, history)) = &mut self.history else {
             return;
@@ -459,12 +462,16 @@ impl EditorSession {
         }
     }
 
-    /// Notes what an event means for whoever waits, after it was told.
+    /// Sends an event to the editor, then updates the state.
     fn on_event(&mut self, event: Option<&Event>) {
         let Some(event) = event else {
-            let lost =
-                || Outcome::new(ostler::Cause::Protocol, "The session ended without a word.");
-            return self.end(self.state.ended.clone().unwrap_or_else(lost));
+            let no_result = || {
+                Outcome::new(
+                    ostler::Cause::Protocol,
+                    "the session ended without a result",
+                )
+            };
+            return self.end(self.state.ended.clone().unwrap_or_else(no_result));
         };
         if self.state.closing != Some(Closing::Ended) {
             self.send_updates(event, When::Live);
@@ -472,7 +479,7 @@ impl EditorSession {
         match &event.kind {
             EventKind::TurnStarted(turn) => {
                 self.state.is_ours = turn.origin == Origin::Caller;
-                // It was cancelled before it had begun.
+                // The prompt was cancelled before its turn started.
                 if self.state.is_ours
                     && self
                         .state
@@ -499,7 +506,7 @@ impl EditorSession {
             }
             EventKind::Permission(permission) => self.on_permission(permission),
             EventKind::Notice(notice) if notice.level >= ostler::event::Level::Warning => {
-                output::tell(&format!(
+                output::eprint_line(&format!(
                     "{}: {}",
                     self.id,
                     ostler::clip::plain(&notice.message)
@@ -530,7 +537,7 @@ impl EditorSession {
         self.state.ended = Some(outcome);
     }
 
-    /// Has the editor asked, or spared the question when somebody else has answered it.
+    /// Asks the editor about a permission, or cancels the question if it was decided elsewhere.
     fn on_permission(&mut self, permission: &Permission) {
         if permission.decision == Decision::Asked {
             self.state.questions += 1;
@@ -571,7 +578,7 @@ impl EditorSession {
         }
     }
 
-    /// How a question is called between us and the editor: its answer finds the way back by it.
+    /// Returns the request id of a question, which identifies its answer.
     fn question_id(&self, question: u64) -> String {
         format!("{}/{question}", self.id)
     }
@@ -581,26 +588,26 @@ impl EditorSession {
             return;
         };
         let (remote, answer) = (self.session.remote(), parse_reply(reply));
-        // Whether it came in time is an event like any other.
+        // An event reports whether the answer arrived in time.
         tokio::spawn(async move { drop(remote.answer(&about, answer).await) });
     }
 }
 
-/// The answer to a request that came too late, or was not done in time.
+/// Returns the error for a request to a session that is closing.
 fn closing_error(id: &Id) -> String {
     let why = Failure::request("the session is being closed");
     wire::failure(
         Some(id),
-        &why.hint("session/new begins another one, session/load goes on with this one."),
+        &why.hint("start another session with session/new, or resume this one with session/load"),
     )
 }
 
-/// An interrupt happens by itself; what comes of it is the end of the turn.
+/// Ignores the result of an interrupt; the end of the turn shows it.
 fn interrupt(queued: PendingInterrupt) {
     drop(queued);
 }
 
-/// What a reply to a question means. Whatever is not a yes is a no.
+/// Parses the reply to a question. Anything but an allow option denies.
 fn parse_reply(reply: Option<&RawValue>) -> PermissionAnswer {
     #[derive(Default, Deserialize)]
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! An earlier session and those that went on with it, read from the store page by page.
+//! History of a stored session and its continuations, read from the store page by page.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,37 +9,37 @@ use ostler_store::{Filter, SessionRow, Store};
 use super::wire::Failure;
 use crate::store::fault;
 
-/// How many events are read at once.
+/// Number of events to read at once.
 const PAGE: usize = 256;
 
-/// Among how many of the newest sessions continuations are looked for, and how many of them are followed.
+/// Number of recent sessions to search for continuations, and maximum number to follow.
 const RECENT: usize = 1000;
 
-/// What was said so far.
+/// Events of a chain of sessions.
 pub(super) struct History {
     store: Arc<Store>,
     /// The sessions, oldest first.
     sessions: VecDeque<String>,
-    /// The number of the next event of the first of them.
+    /// Sequence number of the next event in the first session.
     next: u64,
 }
 
-/// An earlier session and everything that was said in it.
+/// A stored session and its history.
 pub(super) struct StoredSession {
     pub(super) continuation: Continuation,
     pub(super) history: History,
 }
 
-/// How a session continues, by Ostler's id of the last session of the chain.
+/// How to continue a session, with Ostler's id of the last session in the chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Continuation {
-    /// The agent resumes it.
+    /// The agent resumes the session.
     Resumed(String),
-    /// Nothing was said in it, so the agent has nothing to resume: it starts anew.
+    /// The session has no turns, so the agent starts a new one.
     Empty(String),
 }
 
-/// Looks up a session of this agent.
+/// Finds a stored session of this agent.
 pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<StoredSession, Failure> {
     let store_failure = |error| {
         Failure::internal(
@@ -49,14 +49,14 @@ pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<StoredSe
     };
     let row = store.session(id).map_err(store_failure)?;
     let row = row.ok_or_else(|| {
-        Failure::unknown(format!("There is no session {id} here."))
-            .hint("`ostler sessions` lists those there are; begin a new one.")
+        Failure::unknown(format!("no session {id}"))
+            .hint("run `ostler sessions` to list sessions, or start a new one")
     })?;
     if row.agent != agent {
         let other = row.agent;
         return Err(
-            Failure::params(format!("{id} is a session of the agent {other}"))
-                .hint(format!("`ostler acp --agent {other}` serves it.")),
+            Failure::params(format!("session {id} belongs to the agent {other}"))
+                .hint(format!("use `ostler acp --agent {other}`")),
         );
     }
     let filter = Filter {
@@ -66,10 +66,10 @@ pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<StoredSe
     };
     let recent = store.sessions(&filter).map_err(store_failure)?;
     let mut chain = VecDeque::from([row]);
-    // Forward to what went on with it, the newest first; and back to what it went on with itself.
+    // Forward to its continuations, newest first, and back to the sessions that it continues.
     while let Some(next) = chain
         .back()
-        .and_then(|last| after(last, &recent))
+        .and_then(|last| continuation_of(last, &recent))
         .filter(|_| chain.len() < RECENT)
     {
         chain.push_back(next.clone());
@@ -81,7 +81,7 @@ pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<StoredSe
         }
     }
     let sessions: VecDeque<String> = chain.iter().map(|row| row.session.clone()).collect();
-    // The newest of them in which anything was said.
+    // The newest session in the chain that has turns.
     let continuation = match chain.into_iter().rev().find(|row| row.turns > 0) {
         Some(last) => Continuation::Resumed(last.session),
         None => Continuation::Empty(id.to_owned()),
@@ -96,14 +96,14 @@ pub(super) fn find(store: &Arc<Store>, id: &str, agent: &str) -> Result<StoredSe
     })
 }
 
-fn after<'r>(row: &SessionRow, recent: &'r [SessionRow]) -> Option<&'r SessionRow> {
+fn continuation_of<'r>(row: &SessionRow, recent: &'r [SessionRow]) -> Option<&'r SessionRow> {
     recent
         .iter()
         .find(|next| next.continues.as_deref() == Some(&*row.session) && next.turns > 0)
 }
 
 impl History {
-    /// The next events; none after the last. It may block for a moment.
+    /// Returns the next events, or `None` at the end. May block briefly.
     pub(super) fn page(&mut self) -> Result<Option<Vec<Event>>, LogError> {
         while let Some(session) = self.sessions.front() {
             let events = self.store.read(session, self.next, PAGE)?;

@@ -1,4 +1,4 @@
-//! Stdin and stdout on threads of their own: an editor that does not read blocks one of them and nothing else.
+//! Threads for stdin and stdout: an editor that does not read blocks only the stdout thread.
 
 use std::io::{self, BufRead, Read, Write};
 use std::time::Duration;
@@ -9,19 +9,20 @@ use tokio::time::Instant;
 use crate::fault::Fault;
 use crate::output::TerminalFilter;
 
-/// The longest line that is read: a prompt may bring files along.
+/// Maximum length of a line: a prompt may embed files.
 const MAX_LINE: u64 = 64 * 1024 * 1024;
 
-/// How many lines may wait on either way. What waits here leaves less to wait in the sessions, so it is little.
+/// Maximum number of lines waiting in each direction. Small, because the sessions have their own
+/// queues.
 const CHANNEL_CAPACITY: usize = 16;
 
-/// How long an editor may take to read the next line once the program ends.
+/// Time for the editor to read the next line when the program is ending.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A line that came in; none where it was too long.
+/// An input line; `None` if it was too long.
 pub(super) type InputLine = Option<String>;
 
-/// Reads lines from stdin until it ends.
+/// Spawns a thread that reads lines from stdin until it closes.
 pub(super) fn stdin_lines() -> Result<mpsc::Receiver<InputLine>, Fault> {
     let (to, lines) = mpsc::channel(CHANNEL_CAPACITY);
     let read = move || {
@@ -32,7 +33,8 @@ pub(super) fn stdin_lines() -> Result<mpsc::Receiver<InputLine>, Fault> {
             }
         }
     };
-    // It is never joined: nothing keeps this program when it has ended its sessions.
+    // The thread is never joined: nothing must keep the program from exiting after its sessions
+    // have ended.
     std::thread::Builder::new()
         .name("stdin".into())
         .spawn(read)
@@ -40,7 +42,7 @@ pub(super) fn stdin_lines() -> Result<mpsc::Receiver<InputLine>, Fault> {
     Ok(lines)
 }
 
-/// The next line that is not empty, without its end; none after the last.
+/// Reads the next non-empty line without its line ending, or `None` at the end.
 fn read_line(from: &mut impl BufRead, max_len: u64) -> io::Result<Option<InputLine>> {
     loop {
         let mut bytes = Vec::new();
@@ -58,7 +60,7 @@ fn read_line(from: &mut impl BufRead, max_len: u64) -> io::Result<Option<InputLi
     }
 }
 
-/// Passes over the rest of a line.
+/// Skips the rest of a line.
 fn skip(from: &mut impl BufRead) -> io::Result<()> {
     loop {
         let buffer = from.fill_buf()?;
@@ -71,10 +73,11 @@ fn skip(from: &mut impl BufRead) -> io::Result<()> {
     }
 }
 
-/// The way to stdout. When all senders are gone, what was sent is written, and `done` says how that went.
+/// Spawns a thread that writes lines to stdout. When all senders are dropped it writes the
+/// remaining lines, and the receiver gets the result.
 pub(super) fn writer() -> Result<(mpsc::Sender<String>, oneshot::Receiver<io::Result<()>>), Fault> {
     let (to, mut lines) = mpsc::channel::<String>(CHANNEL_CAPACITY);
-    let (tell, done) = oneshot::channel();
+    let (sender, done) = oneshot::channel();
     let write = move || {
         let mut stdout = io::BufWriter::new(TerminalFilter::stdout());
         let mut write = || -> io::Result<()> {
@@ -87,7 +90,7 @@ pub(super) fn writer() -> Result<(mpsc::Sender<String>, oneshot::Receiver<io::Re
             }
             stdout.flush()
         };
-        let _ = tell.send(write()); // nobody waits for it any more: the program is about to end
+        let _ = sender.send(write()); // the receiver is gone if the program is exiting
     };
     std::thread::Builder::new()
         .name("stdout".into())
@@ -96,16 +99,16 @@ pub(super) fn writer() -> Result<(mpsc::Sender<String>, oneshot::Receiver<io::Re
     Ok((to, done))
 }
 
-/// When the time that an editor has for a line is over, if it begins now.
+/// Returns the deadline for reading a line, counted from now.
 #[expect(
     clippy::disallowed_methods,
-    reason = "how long an editor is waited for is a time of this program's own"
+    reason = "the deadline is not part of a session"
 )]
 pub(super) fn read_deadline() -> Instant {
     Instant::now() + READ_TIMEOUT
 }
 
-/// Room for a line; none when nobody reads any more, or not until then.
+/// Reserves room for a line; `None` if stdout is closed or the deadline passes.
 pub(super) async fn reserve(
     out: mpsc::Sender<String>,
     until: Option<Instant>,
@@ -122,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_told_apart_whatever_their_ends() {
+    fn line_endings_and_long_lines_are_handled() {
         let mut from = io::Cursor::new("one\r\n\n  \ntwo\n0123456789abc\nthree\n0123456789\nlast");
         let mut read = || read_line(&mut from, 10).unwrap();
         let some = |text: &str| Some(Some(text.to_owned()));

@@ -1,10 +1,10 @@
-//! A prompt as the protocol sends it, as the text that an agent gets. Pure.
+//! Conversion of a prompt in the protocol into text for an agent. Pure.
 
 use serde::Deserialize;
 
 use super::wire::Failure;
 
-/// A piece of a prompt.
+/// A content block of a prompt.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ContentBlock {
@@ -15,7 +15,7 @@ pub(super) struct ContentBlock {
     resource: Option<Resource>,
 }
 
-/// What is sent along within a prompt.
+/// An embedded resource.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Resource {
@@ -23,7 +23,7 @@ struct Resource {
     text: Option<String>,
 }
 
-/// The text of a prompt: links stand where they were, and what was sent along follows behind.
+/// Returns the text of a prompt: links stay in place, and embedded resources are appended.
 pub(super) fn text(blocks: &[ContentBlock]) -> Result<String, Failure> {
     let (mut text, mut attachments) = (String::new(), String::new());
     for block in blocks {
@@ -69,12 +69,12 @@ pub(super) fn text(blocks: &[ContentBlock]) -> Result<String, Failure> {
             }
             (kind @ ("image" | "audio"), _) => {
                 return Err(
-                    Failure::params(format!("an agent gets no {kind} from Ostler")).hint(ONLY_TEXT),
+                    Failure::params(format!("{kind} content is not supported")).hint(ONLY_TEXT)
                 );
             }
             (kind, _) => {
                 return Err(Failure::params(format!(
-                    "a piece of type {kind:?} is unknown, or not whole"
+                    "content block of type {kind:?} is unknown or incomplete"
                 )));
             }
         }
@@ -86,15 +86,15 @@ pub(super) fn text(blocks: &[ContentBlock]) -> Result<String, Failure> {
     Ok(text)
 }
 
-const ONLY_TEXT: &str = "Send text, or a link to the file: the agent can read it itself.";
+const ONLY_TEXT: &str = "send text, or a link to the file, which the agent can read";
 
-/// A link as agents know it. A file is named by its path.
+/// Formats a link in Markdown. A file is named by its path.
 fn link(name: &str, uri: &str) -> String {
-    let place = uri
+    let target = uri
         .strip_prefix("file://")
         .filter(|path| path.starts_with('/'))
         .unwrap_or(uri);
-    format!("[{name}]({place})")
+    format!("[{name}]({target})")
 }
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_become_one_text() {
+    fn blocks_become_one_text() {
         let word = |text: &str| json!({"type": "text", "text": text});
         let file = json!({"type": "resource_link", "uri": "file:///w/a.rs", "name": "a.rs", "mimeType": "text/x-rust"});
         let context =
@@ -131,20 +131,20 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_passed_on_is_refused() {
+    fn unsupported_blocks_are_rejected() {
         let blob =
             json!({"type": "resource", "resource": {"uri": "file:///w/b.png", "blob": "AA=="}});
         for (block, part) in [
             (
                 json!({"type": "image", "data": "AA==", "mimeType": "image/png"}),
-                "no image",
+                "image content is not supported",
             ),
             (
                 json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}),
-                "no audio",
+                "audio content is not supported",
             ),
             (blob, "is not text"),
-            (json!({"type": "text"}), "not whole"),
+            (json!({"type": "text"}), "incomplete"),
             (json!({"type": "film"}), "\"film\" is unknown"),
             (json!({"type": "text", "text": " "}), "empty"),
         ] {

@@ -1,4 +1,5 @@
-//! What is asked of a session, and the way to it: what must arrive always does, and only so many requests wait at a time.
+//! Channel of requests to a session. Control messages always arrive; the number of waiting requests
+//! is bounded.
 
 use std::sync::Arc;
 
@@ -7,25 +8,25 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::wire::Id;
 
-/// How many requests may wait for a session.
+/// Maximum number of requests waiting for a session.
 const MAX_WAITING: usize = 64;
 
-/// Something asked of a session.
+/// A message from the editor to a session.
 pub(super) enum EditorRequest {
     Prompt(Id, String),
     Cancel,
     SetMode(Id, String),
     SetOption(Id, String, String),
     Close(Id),
-    /// The editor answered a question.
+    /// Answer of the editor to a question.
     Reply(u64, Option<Box<RawValue>>),
-    /// The program ends: in good order, or at once.
+    /// The program ends: gracefully (`End`) or at once (`Kill`).
     End,
     Kill,
 }
 
 impl EditorRequest {
-    /// Whether it wants an answer.
+    /// Returns true if the message expects a response.
     pub(super) fn is_request(&self) -> bool {
         matches!(
             self,
@@ -34,29 +35,29 @@ impl EditorRequest {
     }
 }
 
-/// A wish, and the place that it takes while it waits.
+/// A request, with the permit it holds while it waits.
 pub(super) struct QueuedRequest {
     pub(super) request: EditorRequest,
     _permit: Option<OwnedSemaphorePermit>,
 }
 
-/// Why a wish does not arrive.
+/// Why a request was not queued.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SubmitError {
-    /// Too many requests wait.
+    /// Too many requests are waiting.
     Full,
-    /// The session is gone.
+    /// The session was closed.
     Closed,
 }
 
-/// The way to a session. All wishes keep their order: a cancel is for the prompt before it.
+/// Sending half of the channel. Order is preserved: a cancel applies to the prompt before it.
 pub(super) struct RequestSender {
     sender: mpsc::UnboundedSender<QueuedRequest>,
     permits: Arc<Semaphore>,
 }
 
-/// A way to a session, and its end there. Whoever serves the session takes what comes at once, and keeps the requests until
-/// there is time for them: so nothing gathers on the way.
+/// Creates a channel to a session. The session receives messages at once and defers requests
+/// itself, so nothing accumulates in the channel.
 pub(super) fn channel() -> (RequestSender, mpsc::UnboundedReceiver<QueuedRequest>) {
     let (sender, inbox) = mpsc::unbounded_channel();
     (
@@ -69,7 +70,7 @@ pub(super) fn channel() -> (RequestSender, mpsc::UnboundedReceiver<QueuedRequest
 }
 
 impl RequestSender {
-    /// Asks for something. Only a request can be one too many: it gets an answer either way.
+    /// Queues a message. Only requests are bounded, because they get an error response if rejected.
     pub(super) fn submit(&self, request: EditorRequest) -> Result<(), SubmitError> {
         let permit = match request.is_request() {
             true => Some(
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_requests_can_be_too_many() {
+    fn only_requests_are_bounded() {
         let (requests, mut inbox) = channel();
         for _ in 0..MAX_WAITING {
             assert_eq!(requests.submit(prompt()), Ok(()));
@@ -116,7 +117,7 @@ mod tests {
         ] {
             assert_eq!(requests.submit(control()), Ok(()));
         }
-        // They come in their order, and what was taken makes room.
+        // Order is preserved, and received requests release their permits.
         assert!((0..MAX_WAITING).all(|_| {
             inbox
                 .try_recv()

@@ -1,4 +1,4 @@
-//! The side of the connection that an editor talks to: which request is for whom, and what does not belong to a session.
+//! Protocol server: routes requests to sessions, and handles those that do not belong to one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -23,35 +23,35 @@ use crate::fault::Fault;
 use crate::spec::{self, ChosenAgent, LaunchContext};
 use crate::{config, output, store, trust_review};
 
-/// How many sessions are listed.
+/// Maximum number of sessions to list.
 const LIST_LIMIT: usize = 100;
 
-/// How many answers may wait before no more requests are taken.
+/// Maximum number of waiting responses before no more requests are read.
 pub(super) const QUEUE_LIMIT: usize = 256;
 
-/// What serves an editor.
+/// Server for one editor.
 pub(super) struct Server {
-    /// The name that the agent goes by.
+    /// Name the agent was chosen by.
     pub(super) name: String,
     pub(super) agent: Arc<dyn Agent>,
-    /// The language that is spoken with it, as far as no project says otherwise.
+    /// Dialect of the agent, unless a project configures another.
     pub(super) dialect: &'static dyn Dialect,
     pub(super) host: Host,
     pub(super) store: Option<Arc<Store>>,
     pub(super) args: StartArgs,
     pub(super) out: mpsc::Sender<String>,
-    /// Answers on their way to the editor.
+    /// Lines to send to the editor.
     pub(super) queue: VecDeque<String>,
-    /// Sessions by the names that the editor has for them.
+    /// Open sessions, by the editor's session id.
     pub(super) sessions: HashMap<String, RequestSender>,
     pub(super) tasks: JoinSet<ClosedSession>,
-    /// What takes a moment; each gives a line.
+    /// Background jobs; each returns a line to send.
     pub(super) jobs: JoinSet<String>,
     /// Whether the editor shows notices.
     pub(super) notices: bool,
 }
 
-/// What goes with a request for a session.
+/// Parameters of requests to a session.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct SessionRequestParams {
@@ -62,11 +62,11 @@ struct SessionRequestParams {
     value: Option<Box<RawValue>>,
 }
 
-/// A request that is answered, or left to a session.
+/// Response to a request, or `None` if a session answers it.
 type Handled = Result<Option<String>, Failure>;
 
 impl Server {
-    /// Takes a line of the editor's.
+    /// Handles a line from the editor.
     pub(super) fn on_line(&mut self, line: InputLine) {
         let Some(line) = line else {
             let why = Failure::request("the line is too long");
@@ -83,7 +83,7 @@ impl Server {
             Incoming::Notification { method, params } if method == "session/cancel" => {
                 if let Ok(SessionRequestParams { session_id, .. }) = wire::params(&params) {
                     self.forward(&session_id, EditorRequest::Cancel)
-                        .unwrap_or_default(); // nobody waits for an answer
+                        .unwrap_or_default(); // a notification has no response
                 }
             }
             Incoming::Notification { .. } => {}
@@ -100,7 +100,7 @@ impl Server {
         }
     }
 
-    /// A session is gone. Only now is it closed: its name is free.
+    /// Removes a closed session. Its id can be used again.
     pub(super) fn on_closed(&mut self, closed: ClosedSession) {
         self.sessions.remove(&closed.id);
         self.queue.extend(closed.lines);
@@ -120,9 +120,9 @@ impl Server {
             | "session/close" => self.session_request(id, method, params),
             "session/load" | "session/resume" | "session/list" => {
                 let why = if self.store.is_some() {
-                    "this agent cannot go on"
+                    "this agent cannot resume sessions"
                 } else {
-                    "no sessions are kept"
+                    "sessions are not stored"
                 };
                 Err(Failure {
                     message: format!("Method not found: {method}: {why}"),
@@ -152,16 +152,16 @@ impl Server {
         Ok(None)
     }
 
-    /// Passes something on to a session.
+    /// Forwards a request to a session.
     fn forward(&self, session: &str, request: EditorRequest) -> Result<(), Failure> {
         let unknown = || {
-            let why = format!("There is no session {session:?} here.");
+            let why = format!("no session {session:?}");
             Failure::unknown(why)
-                .hint("session/new begins one, session/load goes on with an earlier one.")
+                .hint("start one with session/new, or resume one with session/load")
         };
         let editor_session = self.sessions.get(session).ok_or_else(unknown)?;
         editor_session.submit(request).map_err(|error| match error {
-            SubmitError::Full => Failure::request("too many requests wait for this session"),
+            SubmitError::Full => Failure::request("too many requests are waiting for this session"),
             SubmitError::Closed => unknown(),
         })
     }
@@ -186,7 +186,7 @@ impl Server {
         struct Sessions {
             notices: Option<serde::de::IgnoredAny>,
         }
-        // An editor with capabilities of another shape has none that are used here.
+        // Capabilities of an unexpected shape are ignored.
         let asked: Asked = wire::params(params).unwrap_or_default();
         self.notices = asked
             .client_capabilities
@@ -217,8 +217,8 @@ impl Server {
             },
             "authMethods": [{
                 "id": "agent",
-                "name": format!("Log in with {name} itself"),
-                "description": "Ostler has no login of its own. `ostler doctor` says what to do.",
+                "name": format!("Log in with {name}"),
+                "description": "Ostler uses the agent's own login. Run `ostler doctor` to see how to log in.",
             }],
             "agentInfo": {
                 "name": format!("ostler-{name}"),
@@ -229,7 +229,7 @@ impl Server {
         Ok(Some(wire::response(id, &answer)))
     }
 
-    /// There is nothing to do but to look whether somebody has logged in meanwhile.
+    /// Checks whether the user has logged in; Ostler has no login of its own.
     fn authenticate(&mut self, id: Id) -> Handled {
         let (agent, host) = (self.agent.clone(), self.host.clone());
         self.jobs.spawn(async move {
@@ -237,8 +237,8 @@ impl Server {
                 Probed::Ready { .. } | Probed::LoginUnknown { .. } => {
                     return wire::response(&id, &EmptyResponse {});
                 }
-                Probed::Missing { hint, .. } => ("The agent is not installed.".to_owned(), hint),
-                Probed::NotConfigured { hint } => ("The agent is not configured.".to_owned(), hint),
+                Probed::Missing { hint, .. } => ("the agent is not installed".to_owned(), hint),
+                Probed::NotConfigured { hint } => ("the agent is not configured".to_owned(), hint),
                 Probed::Broken { why, hint, .. } => (why, hint),
                 Probed::TooOld {
                     version,
@@ -246,10 +246,12 @@ impl Server {
                     hint,
                     ..
                 } => (
-                    format!("The agent is too old: {version}, {need} is needed."),
+                    format!(
+                        "the agent is too old: version {version}, but {need} or newer is required"
+                    ),
                     hint,
                 ),
-                Probed::NotLoggedIn { hint, .. } => ("Nobody is logged in.".to_owned(), hint),
+                Probed::NotLoggedIn { hint, .. } => ("not logged in".to_owned(), hint),
             };
             let data = Data {
                 cause: Some("auth"),
@@ -287,9 +289,7 @@ impl Server {
         let session_params: SessionParams = wire::params(params)?;
         let id = session_params.session_id.clone().unwrap_or_default();
         if self.sessions.contains_key(&id) {
-            return Err(Failure::request(format!(
-                "the session {id} is open here already"
-            )));
+            return Err(Failure::request(format!("session {id} is already open")));
         }
         let store = self
             .store
@@ -326,7 +326,7 @@ impl Server {
             attendance: Attendance::Attended,
             ..LaunchContext::default()
         };
-        // A project says things about the agent too, and each session may be in another.
+        // Each session may be in another project, with its own configuration.
         let resolved = || {
             let project = trust_review::open(
                 (args.config, &args.policy),
@@ -347,10 +347,10 @@ impl Server {
         };
         let (mut spec, host) = resolved().map_err(|fault: Fault| start_failure(&fault))?;
         spec.follows = follows;
-        spec.denials = Denials::Tolerate; // whoever said no need not be told that the turn failed
+        spec.denials = Denials::Tolerate; // a user's own denial is not a failure
         let dialect = spec::dialect_for(&*self.agent, &spec);
-        if let Some(remark) = session_params.add_to(&mut spec.settings, dialect)? {
-            output::tell(&remark);
+        if let Some(warning) = session_params.add_to(&mut spec.settings, dialect)? {
+            output::eprint_line(&warning);
         }
         let (modes, model) = (
             Modes::of(dialect, &spec.settings),
@@ -360,7 +360,7 @@ impl Server {
         let started = self.agent.start(&host, spec);
         let session: Session = started
             .map_err(|error| start_failure(&spec::spec_fault(&error, &*self.agent, "acp")))?;
-        let (_, inbox) = request::channel(); // it gets its own when it takes its seat
+        let (_, inbox) = request::channel(); // replaced by `spawn_session`
         let (id, out) = (session.id().to_owned(), self.out.clone());
         Ok(EditorSession {
             id,
@@ -418,7 +418,7 @@ impl Server {
         let rows = rows
             .map_err(|error| start_failure(&store::fault(&error)))?
             .unwrap_or_default();
-        // The session in which its first words were said: itself, or the one that follows it.
+        // The session that has the first turn: the session itself, or its continuation.
         let first_turn = |row: &SessionRow| match row.turns {
             0 => rows
                 .iter()
@@ -438,7 +438,7 @@ impl Server {
                 title: first_turn.prompt,
             })
         };
-        // A continuation is found by the id of the session that it continues.
+        // Continuations are reached through the session they continue.
         let first = rows.iter().filter(|row| row.continues.is_none());
         Ok(Some(wire::response(
             id,
@@ -449,7 +449,7 @@ impl Server {
     }
 }
 
-/// A session that could not be begun.
+/// Converts an error to start a session into a failure.
 fn start_failure(fault: &Fault) -> Failure {
     let outcome = fault.outcome();
     let failure = Failure::params(&outcome.message);

@@ -1,4 +1,4 @@
-//! What an editor wants of a session: where it works, with which MCP servers, in which mode and with which model. Pure.
+//! Session parameters from the editor: directory, MCP servers, modes and models. Pure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::wire::Failure;
 
-/// What comes with `session/new`, `session/load` and `session/resume`.
+/// Parameters of `session/new`, `session/load` and `session/resume`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct SessionParams {
@@ -46,7 +46,7 @@ fn table(pairs: Option<&Vec<NameValue>>) -> BTreeMap<&str, &str> {
         .collect()
 }
 
-/// The same as agents take it.
+/// MCP configuration in the format that agents accept.
 #[derive(Serialize)]
 struct McpConfig<'a> {
     #[serde(rename = "mcpServers")]
@@ -70,7 +70,7 @@ enum McpServerConfig<'a> {
 }
 
 impl SessionParams {
-    /// Checks what does not depend on the agent.
+    /// Validates parameters that do not depend on the agent.
     pub(super) fn check(&self) -> Result<(), Failure> {
         let dir = self.cwd.display();
         if !self.cwd.is_absolute() {
@@ -79,14 +79,13 @@ impl SessionParams {
             )));
         }
         if !self.cwd.is_dir() {
-            return Err(Failure::params(format!(
-                "cwd {dir} is not a directory that is there"
-            )));
+            return Err(Failure::params(format!("cwd {dir} is not a directory")));
         }
         Ok(())
     }
 
-    /// Adds what the agent takes of it to its settings, and says what it does not take.
+    /// Adds the parameters to the agent's settings. Returns a warning about those the agent does
+    /// not support.
     pub(super) fn add_to(
         &self,
         settings: &mut Settings,
@@ -94,9 +93,9 @@ impl SessionParams {
     ) -> Result<Option<String>, Failure> {
         let known = agent.settings();
         let takes = |key: &str| known.iter().any(|setting| setting.key == key);
-        let further = self.additional_directories.iter().flatten();
+        let directories = self.additional_directories.iter().flatten();
         if takes(keys::ADD_DIR) {
-            further.for_each(|dir| settings.push(keys::ADD_DIR, dir));
+            directories.for_each(|dir| settings.push(keys::ADD_DIR, dir));
         }
         let Some(config) = self.mcp_config()? else {
             return Ok(None);
@@ -112,7 +111,7 @@ impl SessionParams {
             .map(|server| &*server.name)
             .collect();
         Ok(Some(format!(
-            "The agent {} takes no MCP servers: it goes without {}.",
+            "warning: the agent {} does not support MCP servers; ignoring {}",
             agent.name(),
             names.join(", ")
         )))
@@ -149,14 +148,14 @@ impl McpServer {
                 headers: table(self.headers.as_ref()),
             }),
             _ => Err(Failure::params(format!(
-                "the MCP server {:?} is neither a command nor the address of one over http or sse",
+                "the MCP server {:?} is neither a command nor an http or sse address",
                 self.name
             ))),
         }
     }
 }
 
-/// The modes of a session: what the agent may do without asking, in its own words.
+/// Permission modes of a session, by the agent's own names.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Modes {
@@ -171,7 +170,7 @@ struct Mode {
 }
 
 impl Modes {
-    /// The modes between which this agent can go back and forth; none when it cannot.
+    /// Returns the modes this agent can switch between, or `None` if it cannot.
     pub(super) fn of(agent: &dyn Dialect, settings: &Settings) -> Option<Self> {
         let known = agent
             .settings()
@@ -179,14 +178,14 @@ impl Modes {
             .find(|setting| setting.key == keys::PERMISSION_MODE)?;
         let words = Some(known.words)
             .filter(|words| agent.capabilities().set_permission_mode && !words.is_empty())?;
-        let usual = words
+        let default = words
             .iter()
             .find(|word| **word == "default")
             .or_else(|| words.first())?;
         Some(Self {
             current_mode_id: settings
                 .last(keys::PERMISSION_MODE)
-                .unwrap_or(usual)
+                .unwrap_or(default)
                 .to_owned(),
             available_modes: words
                 .iter()
@@ -203,7 +202,7 @@ impl Modes {
     }
 }
 
-/// The choice of a model.
+/// Configuration option for the model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ModelOption {
@@ -222,13 +221,13 @@ struct Model {
 }
 
 impl ModelOption {
-    /// The models between which this agent can change; none when it cannot.
+    /// Returns the models this agent can switch between, or `None` if it cannot.
     pub(super) fn of(agent: &dyn Dialect, settings: &Settings) -> Option<Self> {
         let known = Some(agent.models()).filter(|_| agent.capabilities().set_model)?;
         let current = settings
             .last(keys::MODEL)
             .or_else(|| known.first().copied())?;
-        let mut choice = Self {
+        let mut option = Self {
             id: "model",
             name: "Model",
             category: "model",
@@ -242,11 +241,11 @@ impl ModelOption {
                 })
                 .collect(),
         };
-        choice.select(current);
-        Some(choice)
+        option.select(current);
+        Some(option)
     }
 
-    /// Another model is in use. One that was not known is from now on.
+    /// Selects a model, adding it to the options if it is new.
     pub(super) fn select(&mut self, model: &str) {
         self.current_value = model.to_owned();
         if !self.options.iter().any(|known| known.value == model) {
@@ -294,16 +293,16 @@ mod tests {
         assert_eq!(settings.last(keys::ADD_DIR), Some("/d"));
         let mock = Agents::builtin().get("mock").unwrap().dialect();
         let mut settings = Settings::default();
-        let remark = session_params.add_to(&mut settings, mock).unwrap().unwrap();
+        let warning = session_params.add_to(&mut settings, mock).unwrap().unwrap();
         assert_eq!(
-            remark,
-            "The agent mock takes no MCP servers: it goes without a, b, c."
+            warning,
+            "warning: the agent mock does not support MCP servers; ignoring a, b, c"
         );
         assert_eq!(settings.iter().count(), 0);
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_parameters_are_rejected() {
         let claude = Agents::builtin().get("claude").unwrap().dialect();
         let odd =
             session_params(&json!({"cwd": "/", "mcpServers": [{"name": "x", "type": "http"}]}));
@@ -330,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_and_models_are_those_of_the_agent() {
+    fn modes_and_models_come_from_the_agent() {
         let claude = Agents::builtin().get("claude").unwrap().dialect();
         let mut settings = Settings::default();
         assert_eq!(

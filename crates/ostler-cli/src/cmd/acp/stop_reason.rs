@@ -1,11 +1,12 @@
-//! How a turn ended, in the words of the protocol: a reason to stop, or a failure that says what to do. Pure.
+//! Mapping from the outcome of a turn to the protocol: a stop reason, or a failure with a hint.
+//! Pure.
 
 use ostler::{Cause, Outcome, Usage};
 use serde::Serialize;
 
 use super::wire::{Data, Failure};
 
-/// The answer to a prompt.
+/// Response to a prompt.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PromptResponse {
@@ -16,7 +17,7 @@ pub(super) struct PromptResponse {
     meta: Option<Meta>,
 }
 
-/// The tokens of a turn, as the protocol counts them.
+/// Tokens of a turn, as the protocol counts them.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Tokens {
@@ -31,7 +32,7 @@ struct Tokens {
     cached_write_tokens: Option<u64>,
 }
 
-/// What the protocol has no word for: the cost, and where it comes from.
+/// Extension data that the protocol does not define: the cost and its source.
 #[derive(Debug, PartialEq, Serialize)]
 struct Meta {
     ostler: OstlerMeta,
@@ -42,7 +43,7 @@ struct OstlerMeta {
     usage: Usage,
 }
 
-/// The turn was cancelled.
+/// Returns the response for a cancelled turn.
 pub(super) fn cancelled(usage: Option<Usage>) -> PromptResponse {
     stopped("cancelled", usage)
 }
@@ -57,7 +58,7 @@ fn stopped(stop_reason: &'static str, usage: Option<Usage>) -> PromptResponse {
     }
 }
 
-/// The counters, if it is known how many there were.
+/// Returns the token counts, if they are known.
 fn tokens(usage: &Usage) -> Option<Tokens> {
     Some(Tokens {
         total_tokens: usage.total()?,
@@ -69,7 +70,7 @@ fn tokens(usage: &Usage) -> Option<Tokens> {
     })
 }
 
-/// What a cause is to an editor: a reason to stop, or none for a failure.
+/// Returns the stop reason for a cause, or `None` for a failure.
 fn reason(cause: Cause) -> Option<&'static str> {
     Some(match cause {
         Cause::Completed | Cause::Denied | Cause::NeedsInput => "end_turn",
@@ -93,7 +94,8 @@ fn reason(cause: Cause) -> Option<&'static str> {
     })
 }
 
-/// The answer to a prompt whose turn ended like this, with so much of an answer.
+/// Returns the response to a prompt whose turn ended with this outcome; `text` is the answer so
+/// far.
 pub(super) fn response(
     outcome: &Outcome,
     text: &str,
@@ -105,7 +107,7 @@ pub(super) fn response(
     }
 }
 
-/// The same where there was no turn: whatever the cause, nothing was done.
+/// Returns the failure for an outcome, whatever its cause.
 pub(super) fn failed(outcome: &Outcome, text: &str) -> Failure {
     let data = Data {
         cause: Some(outcome.cause.as_str()),
@@ -115,7 +117,7 @@ pub(super) fn failed(outcome: &Outcome, text: &str) -> Failure {
     };
     match (outcome.cause, &outcome.hint) {
         (Cause::Auth, _) => Failure::auth(data),
-        // An editor shows the message, and perhaps nothing else.
+        // Editors may show only the message.
         (_, Some(hint)) => Failure::internal(format!("{} {hint}", outcome.message), data),
         (_, None) => Failure::internal(&*outcome.message, data),
     }
@@ -128,17 +130,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cause_is_a_reason_or_a_failure() {
+    fn every_cause_maps_to_a_reason_or_a_failure() {
         let of = |cause: Cause| match response(&Outcome::new(cause, "m"), "so far", None) {
             Ok(stopped) => stopped.stop_reason.to_owned(),
             Err(failure) => failure.code.to_string(),
         };
-        let words: Vec<String> = Cause::ALL
+        let mappings: Vec<String> = Cause::ALL
             .iter()
             .map(|cause| format!("{cause}={}", of(*cause)))
             .collect();
         assert_eq!(
-            words.join(" "),
+            mappings.join(" "),
             "completed=end_turn auth=-32000 rate_limit=-32603 overloaded=-32603 server_error=-32603 network=-32603 \
              budget=-32603 turn_limit=max_turn_requests wall_limit=-32603 idle_limit=-32603 startup_limit=-32603 \
              output_limit=max_tokens denied=end_turn refused=refusal interrupted=cancelled agent_died=-32603 \
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_why_and_what_to_do() {
+    fn failures_carry_cause_and_hint() {
         let outcome = Outcome::new(Cause::Auth, "Not logged in.").hint("Log in.");
         let failure = serde_json::to_value(response(&outcome, "Hel", None).unwrap_err()).unwrap();
         let data =
@@ -164,15 +166,15 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_told_where_they_are_known() {
+    fn known_tokens_are_reported() {
         let mut usage = Usage::unknown(ostler::Scope::Turn);
         assert_eq!(cancelled(Some(usage.clone())).usage, None);
         (usage.input, usage.output, usage.cache_read) = (Some(1), Some(2), Some(4));
-        let told = serde_json::to_value(cancelled(Some(usage))).unwrap();
+        let response = serde_json::to_value(cancelled(Some(usage))).unwrap();
         let tokens =
             json!({"totalTokens": 7, "inputTokens": 1, "outputTokens": 2, "cachedReadTokens": 4});
         assert_eq!(
-            (&told["stopReason"], &told["usage"]),
+            (&response["stopReason"], &response["usage"]),
             (&json!("cancelled"), &tokens)
         );
     }

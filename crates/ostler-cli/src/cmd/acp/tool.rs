@@ -1,4 +1,4 @@
-//! How a tool call looks in an editor: a title, a kind, the places it touches and the change it makes. Pure.
+//! Display of a tool call in an editor: title, kind, locations and diffs. Pure.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use ostler::change::{self, ChangeKind, FileChange};
 use ostler::permission::{Command, ToolKind, ToolUse};
 use serde::{Deserialize, Serialize};
 
-/// The longest title.
+/// Maximum length of a title.
 const MAX_TITLE: usize = 200;
 
-/// Tools whose names say more than their kind.
+/// Tools with a more specific kind than their general one.
 const KINDS: &[(&str, &[&str])] = &[
     (
         "search",
@@ -32,7 +32,7 @@ const KINDS: &[(&str, &[&str])] = &[
     ("switch_mode", &["ExitPlanMode", "EnterPlanMode"]),
 ];
 
-/// A tool call as an editor shows it.
+/// A tool call as shown by an editor.
 #[derive(Debug, PartialEq)]
 pub(super) struct ToolCallView {
     pub(super) title: String,
@@ -48,7 +48,7 @@ pub(super) struct Location {
     pub(super) path: PathBuf,
 }
 
-/// What a tool call shows of itself.
+/// Content of a tool call.
 #[derive(Debug, PartialEq, Serialize)]
 #[serde(
     tag = "type",
@@ -66,7 +66,7 @@ pub(super) enum Content {
     },
 }
 
-/// A piece of content.
+/// A content block.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum TextBlock {
@@ -89,7 +89,7 @@ pub(super) struct PlanEntry {
     status: &'static str,
 }
 
-/// How a call of `tool` looks that wants to do this in that directory.
+/// Returns the view of a tool call in a directory.
 pub(super) fn view(
     tool: &str,
     input: Option<&RawJson>,
@@ -158,7 +158,7 @@ fn kind(tool: &str, kind: ToolKind) -> &'static str {
     })
 }
 
-/// A change as an editor shows it, where the text is known.
+/// Converts a change into a diff, if the text is known.
 fn diff(change: FileChange, dir: &Path) -> Option<Content> {
     let (old_text, new_text) = match change.kind {
         ChangeKind::Replace { old, new } => (Some(old), new),
@@ -174,7 +174,7 @@ fn diff(change: FileChange, dir: &Path) -> Option<Content> {
     })
 }
 
-/// The plan in a tool's arguments.
+/// Tool arguments that contain a plan.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct TodoInput {
@@ -190,7 +190,7 @@ struct Todo {
 
 impl TodoInput {
     fn plan(&self) -> Vec<PlanEntry> {
-        let status = |word: &str| match word {
+        let status = |status: &str| match status {
             "completed" => "completed",
             "in_progress" => "in_progress",
             _ => "pending",
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn titles_and_kinds() {
+    fn titles_and_kinds_of_tool_calls() {
         let long = "x".repeat(300);
         let table = [
             (
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_files_are_diffs() {
+    fn file_changes_become_diffs() {
         let diff = |old: Option<&str>, new: &str| Content::Diff {
             path: "/w/a.rs".into(),
             old_text: old.map(str::to_owned),
@@ -296,7 +296,7 @@ mod tests {
         let two = json!({"edits": [{"find": "1", "replace": "2"}, {"old_string": "3", "new_string": "4"}, {}]});
         assert_eq!(edited(two), [diff(Some("1"), "2"), diff(Some("3"), "4")]);
         assert_eq!(edited(json!({"old_string": 7, "edits": "no"})), []);
-        // Nothing is shown as a change that is none, or of which the file is not clear.
+        // Only changes with a known file are shown as diffs.
         assert_eq!(
             of("Read", ToolKind::Read, &["a.rs"], &json!({"content": "x"})).diffs,
             []
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_things_to_do_is_a_plan() {
+    fn todo_list_becomes_a_plan() {
         let todos = json!({"todos": [{"content": "a", "status": "completed", "activeForm": "b"},
             {"content": "c", "status": "in_progress"}, {"content": "d", "status": "?"}]});
         let plan = of("TodoWrite", ToolKind::Other, &[], &todos).plan;

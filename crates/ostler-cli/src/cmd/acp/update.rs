@@ -1,4 +1,4 @@
-//! From events to what an editor is told: each event becomes the updates that stand for it. Pure.
+//! Mapping from events to the protocol's session updates. Pure.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::tool::{self, Content, Location, PlanEntry, TextBlock, ToolCallView};
 use crate::output;
 
-/// What an editor is told about a session.
+/// A session update.
 #[derive(Debug, Serialize)]
 #[serde(
     tag = "sessionUpdate",
@@ -36,7 +36,7 @@ pub(super) enum Update {
     },
 }
 
-/// A piece of a message.
+/// A chunk of a message.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Chunk {
@@ -47,7 +47,7 @@ pub(super) struct Chunk {
     meta: Option<Meta>,
 }
 
-/// A tool call, or what is new about it.
+/// A tool call, or a change of it.
 #[derive(Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ToolCallUpdate {
@@ -72,16 +72,16 @@ pub(super) struct ToolCallUpdate {
     meta: Option<Meta>,
 }
 
-/// What the protocol has no word for.
+/// Extension data that the protocol does not define.
 #[derive(Debug, Serialize)]
 pub(super) struct Meta {
     ostler: OstlerMeta,
 }
 
-/// What Ostler adds.
+/// Ostler's extension data.
 #[derive(Debug, Serialize)]
 pub(super) struct OstlerMeta {
-    /// The tool call of the sub-agent that this belongs to.
+    /// Id of the tool call that started the sub-agent.
     parent: String,
 }
 
@@ -93,21 +93,21 @@ fn belongs_to(parent: Option<&String>) -> Option<Meta> {
     })
 }
 
-/// Whether events happen now, or happened in an earlier session.
+/// Whether events are live or from the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
     Live,
     History,
 }
 
-/// What must be known of a session to tell about it.
+/// Maps the events of a session to updates.
 pub(super) struct UpdateMapper {
     dialect: &'static dyn Dialect,
-    /// The directory that paths begin in.
+    /// Base directory of relative paths.
     dir: PathBuf,
     /// Whether the editor shows notices.
     notices: bool,
-    /// The calls that have no result yet, and whether each shows a change of a file.
+    /// Calls without a result, and whether each shows a diff.
     open: HashMap<String, bool>,
 }
 
@@ -121,7 +121,7 @@ impl UpdateMapper {
         }
     }
 
-    /// What an event is to an editor. What only matters between Ostler and the agent is nothing.
+    /// Returns the updates for an event. Events that only concern Ostler and the agent have none.
     pub(super) fn updates_for(&mut self, event: &Event, when: When) -> Vec<Update> {
         match &event.kind {
             EventKind::TurnStarted(TurnStarted {
@@ -174,12 +174,12 @@ impl UpdateMapper {
         std::iter::once(told).chain(plan).collect()
     }
 
-    /// A call waits while somebody is asked about it.
+    /// A call is pending while the user is asked about it.
     fn on_permission(&self, permission: &Permission) -> Vec<Update> {
         let status = match permission.decision {
             Decision::Asked => "pending",
             Decision::Allowed => "in_progress",
-            Decision::Denied => return Vec::new(), // its result is going to say so
+            Decision::Denied => return Vec::new(), // the result follows
         };
         if !self.open.contains_key(&permission.id) {
             return Vec::new();
@@ -193,7 +193,7 @@ impl UpdateMapper {
 
     fn on_tool_result(&mut self, result: &ToolResult) -> ToolCallUpdate {
         let shows_change = self.open.remove(&result.id).unwrap_or(false);
-        // New content replaces the old: what was changed says more than that it was.
+        // New content replaces the old. A diff says more than a success message, so it stays.
         let keeps_diff = shows_change && result.ok;
         let text = || vec![Content::text(&*result.output)];
         ToolCallUpdate {
@@ -208,7 +208,7 @@ impl UpdateMapper {
         }
     }
 
-    /// A question as the editor is asked it.
+    /// Returns the tool call of a permission request.
     pub(super) fn question(&self, permission: &Permission) -> ToolCallUpdate {
         let ToolCallView {
             title,
@@ -239,8 +239,8 @@ impl UpdateMapper {
             Level::Error => "error",
         };
         if !self.notices {
-            // Editors keep what a server writes to stderr: better there than nowhere.
-            output::tell(&output::warning(notice));
+            // Editors log the server's stderr.
+            output::eprint_line(&output::warning(notice));
             return Vec::new();
         }
         vec![Update::Notice {
@@ -255,7 +255,7 @@ fn text_update(text: &Text) -> Vec<Update> {
         return Vec::new();
     }
     let chunk = chunk(&text.text, text.message.as_ref(), text.parent.as_ref());
-    // What a sub-agent says is for the agent, not for the person.
+    // Text of a sub-agent is for the agent, not for the user.
     vec![match (text.kind, &text.parent) {
         (TextKind::Reply, None) => Update::AgentMessageChunk(chunk),
         _ => Update::AgentThoughtChunk(chunk),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_chunks() {
+    fn text_becomes_chunks() {
         let text = |kind: &str, parent: Option<&str>| json!({"type": "text", "kind": kind, "text": "a", "delta": true, "message": "m", "parent": parent});
         let chunk = |word: &str| json!({"sessionUpdate": word, "content": {"type": "text", "text": "a"}, "messageId": "m"});
         assert_eq!(one(&text("reply", None)), [chunk("agent_message_chunk")]);
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_repeated_only_as_history() {
+    fn prompts_are_sent_only_for_history() {
         let turn = json!({"type": "turn_started", "origin": "caller", "prompt": "hi"});
         assert!(one(&turn).is_empty());
         let told = told(&mut updates(false), When::History, &turn);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_call_from_its_beginning_to_its_end() {
+    fn tool_call_from_start_to_result() {
         let mut updates = updates(false);
         let mut tell = |kind: &Value| told(&mut updates, When::Live, kind);
         let input = json!({"file_path": "a.rs", "old_string": "1", "new_string": "2"});
@@ -356,11 +356,11 @@ mod tests {
         let result = json!({"type": "tool_result", "id": "c", "name": "Edit", "ok": true, "output": "ok", "denied": false});
         let mut ended = update("completed");
         ended["rawOutput"] = json!("ok");
-        assert_eq!(tell(&result), [ended], "the change stays to be seen");
+        assert_eq!(tell(&result), [ended], "the diff stays visible");
     }
 
     #[test]
-    fn a_failed_call_says_why() {
+    fn failed_call_shows_its_output() {
         let result = json!({"type": "tool_result", "id": "c", "name": "Bash", "ok": false, "output": "no", "denied": true});
         let content = json!([{"type": "content", "content": {"type": "text", "text": "no"}}]);
         let want = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed", "content": content});
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn notices_only_for_those_who_want_them() {
+    fn notices_require_the_capability() {
         let notice =
             |level: &str| json!({"type": "notice", "level": level, "code": "c", "message": "m"});
         let mut wants = updates(true);

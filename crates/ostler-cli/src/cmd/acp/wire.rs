@@ -1,37 +1,38 @@
-//! JSON-RPC as the protocol uses it: one message per line. Reading tells requests, notices and replies apart, and never fails.
+//! JSON-RPC with one message per line. Parsing never fails: invalid lines become
+//! [`Incoming::Invalid`].
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// The id of a request, as the other side wrote it.
+/// Id of a request, as the editor wrote it.
 #[derive(Debug, Clone, Serialize)]
 #[serde(transparent)]
 pub(super) struct Id(Box<RawValue>);
 
-/// What the other side said.
+/// A message from the editor.
 #[derive(Debug)]
 pub(super) enum Incoming {
-    /// It wants an answer.
+    /// A request, which expects a response.
     Request {
         id: Id,
         method: String,
         params: Box<RawValue>,
     },
-    /// It wants none.
+    /// A notification.
     Notification {
         method: String,
         params: Box<RawValue>,
     },
-    /// It answers a request of ours: with a result, or none if it could not.
+    /// A response to one of our requests; the result is `None` if it failed.
     Reply {
         id: String,
         result: Option<Box<RawValue>>,
     },
-    /// It makes no sense: why, and which request it was, as far as that could be read.
+    /// An invalid message: the id, if it could be read, and the error.
     Invalid(Option<Id>, Failure),
 }
 
-/// Why a request was not carried out.
+/// Error response to a request.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Failure {
     pub(super) code: i32,
@@ -40,15 +41,15 @@ pub(super) struct Failure {
     pub(super) data: Option<Data>,
 }
 
-/// What is behind a failure, for programs and for people.
+/// Details of a failure, for programs and people.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(super) struct Data {
-    /// The word of Ostler's for it, where a turn failed.
+    /// Cause, if a turn failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) cause: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) message: Option<String>,
-    /// What to do about it.
+    /// What to do about the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) hint: Option<String>,
     /// The answer so far.
@@ -65,32 +66,32 @@ impl Failure {
         }
     }
 
-    /// The line is not JSON.
+    /// The line is not valid JSON.
     pub(super) fn unreadable(why: impl std::fmt::Display) -> Self {
         Self::new(-32700, format!("Parse error: {why}"))
     }
 
-    /// It is not what can be asked now.
+    /// The request is invalid, or not possible now.
     pub(super) fn request(why: impl std::fmt::Display) -> Self {
         Self::new(-32600, format!("Invalid request: {why}"))
     }
 
-    /// There is no such method here.
+    /// The method does not exist.
     pub(super) fn method(name: &str) -> Self {
         Self::new(-32601, format!("Method not found: {name}"))
     }
 
-    /// What came with the request is wrong.
+    /// The parameters are invalid.
     pub(super) fn params(why: impl std::fmt::Display) -> Self {
         Self::new(-32602, format!("Invalid params: {why}"))
     }
 
-    /// There is no such session.
+    /// The session does not exist.
     pub(super) fn unknown(why: impl Into<String>) -> Self {
         Self::new(-32002, why)
     }
 
-    /// Nobody is logged in.
+    /// The user is not logged in.
     pub(super) fn auth(data: Data) -> Self {
         Self {
             data: Some(data),
@@ -98,7 +99,7 @@ impl Failure {
         }
     }
 
-    /// It was tried and did not work.
+    /// The request failed.
     pub(super) fn internal(message: impl Into<String>, data: Data) -> Self {
         Self {
             data: Some(data),
@@ -106,21 +107,21 @@ impl Failure {
         }
     }
 
-    /// Adds what to do.
+    /// Adds a hint about what to do.
     pub(super) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.data.get_or_insert_default().hint = Some(hint.into());
         self
     }
 }
 
-/// A field that is there, whatever it holds. A result of null answers a request too.
+/// Deserializes a field that is present, even if null: a null result is a response too.
 fn present_even_if_null<'de: 'a, 'a, D: serde::Deserializer<'de>>(
     from: D,
 ) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
 }
 
-/// Reads one line.
+/// Parses one line.
 pub(super) fn parse(line: &str) -> Incoming {
     #[derive(Deserialize)]
     struct Message<'a> {
@@ -136,14 +137,14 @@ pub(super) fn parse(line: &str) -> Incoming {
         error: Option<&'a RawValue>,
     }
     let message: Message<'_> = match serde_json::from_str(line) {
-        // Asked as well, because serde would read a list as the fields of a struct in their order.
+        // Checked because serde would accept an array as the fields of a struct in order.
         Ok(message) if line.trim_start().starts_with('{') => message,
-        // The names of JSON-RPC were looked for and none was found in a line that is JSON all the same.
+        // Data errors mean that the line is valid JSON, but not a JSON-RPC message.
         Err(error) if !error.is_data() => {
             return Incoming::Invalid(None, Failure::unreadable(error));
         }
         _ => {
-            return Incoming::Invalid(None, Failure::request("expected an object of JSON-RPC 2.0"));
+            return Incoming::Invalid(None, Failure::request("expected a JSON-RPC 2.0 object"));
         }
     };
     let is_id =
@@ -177,7 +178,8 @@ pub(super) fn parse(line: &str) -> Incoming {
             Failure::request("`id` is neither a number nor a string"),
         ),
         (None, id) if message.result.is_some() || message.error.is_some() => {
-            // Ours are strings; whatever else is answered was never asked. An answer is not answered, not even a wrong one.
+            // Our ids are strings, so anything else answers no request of ours. Responses never get
+            // a response, not even invalid ones.
             let id = id
                 .and_then(|id| serde_json::from_str(id.get()).ok())
                 .unwrap_or_default();
@@ -189,12 +191,12 @@ pub(super) fn parse(line: &str) -> Incoming {
                     .map(ToOwned::to_owned),
             }
         }
-        // Its id may be one of ours: repeated, it would look like the answer to something that was never asked.
-        (None, _) => Incoming::Invalid(None, Failure::request("there is no `method`")),
+        // The id may be one of ours; echoing it would look like a response to an unknown request.
+        (None, _) => Incoming::Invalid(None, Failure::request("`method` is missing")),
     }
 }
 
-/// What came with a request; a field that is not there takes its default.
+/// Parses the parameters of a request; missing fields take their default.
 pub(super) fn params<T: serde::de::DeserializeOwned>(params: &RawValue) -> Result<T, Failure> {
     serde_json::from_str(params.get()).map_err(Failure::params)
 }
@@ -229,12 +231,12 @@ impl<P: Serialize> Default for Envelope<'_, P> {
 
 impl<P: Serialize> Envelope<'_, P> {
     fn text(&self) -> String {
-        // Strings, numbers and checked raw values: there is nothing in it that cannot be written.
+        // Strings, numbers and validated raw values always serialize.
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// The answer to a request.
+/// Returns the response to a request.
 pub(super) fn response<R: Serialize>(id: &Id, result: &R) -> String {
     Envelope {
         id: Some(id),
@@ -244,7 +246,7 @@ pub(super) fn response<R: Serialize>(id: &Id, result: &R) -> String {
     .text()
 }
 
-/// Something that wants no answer.
+/// Returns a notification.
 pub(super) fn notification<P: Serialize>(method: &'static str, params: &P) -> String {
     Envelope {
         method: Some(method),
@@ -254,7 +256,7 @@ pub(super) fn notification<P: Serialize>(method: &'static str, params: &P) -> St
     .text()
 }
 
-/// Something that wants an answer.
+/// Returns a request.
 pub(super) fn request<P: Serialize>(id: &str, method: &'static str, params: &P) -> String {
     Envelope {
         own_id: Some(id),
@@ -265,7 +267,7 @@ pub(super) fn request<P: Serialize>(id: &str, method: &'static str, params: &P) 
     .text()
 }
 
-/// The answer to a request that failed; to one whose id could not be read, there is none to repeat.
+/// Returns the error response to a request. The id is null if it could not be read.
 pub(super) fn failure(id: Option<&Id>, error: &Failure) -> String {
     #[derive(Serialize)]
     struct Failed<'a> {
@@ -281,7 +283,7 @@ pub(super) fn failure(id: Option<&Id>, error: &Failure) -> String {
     .unwrap_or_default()
 }
 
-/// The answer, whichever it is.
+/// Returns the response or error response to a request.
 pub(super) fn answer<R: Serialize>(id: &Id, result: &Result<R, Failure>) -> String {
     match result {
         Ok(result) => response(id, result),
@@ -294,7 +296,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_is_something() {
+    fn every_line_parses() {
         let table = [
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"a","params":{"x":1}}"#,
@@ -366,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_one_line_of_json_rpc() {
+    fn messages_are_single_json_rpc_lines() {
         let Incoming::Request { id, .. } = parse(r#"{"id":"x","method":"m"}"#) else {
             panic!()
         };

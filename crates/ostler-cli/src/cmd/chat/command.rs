@@ -1,39 +1,35 @@
-//! What is typed at the prompt: a message, or a command that begins with a slash.
+//! Parsing of prompt input: a message, or a command that begins with a slash.
 
 use crate::output::wrap_lines;
 
-/// A command, what follows it, and what it does.
+/// Commands: name, argument and description.
 const COMMANDS: [(&str, &str, &str); 8] = [
-    ("/help", "", "this list"),
+    ("/help", "", "show this list"),
     (
         "/model",
         "NAME",
-        "another model from the next turn on; alone: the one in use",
+        "use another model from the next turn; without NAME, show the current one",
     ),
-    (
-        "/permissions",
-        "MODE",
-        "what the agent may do without asking, in its own words",
-    ),
+    ("/permissions", "MODE", "change the agent's permission mode"),
     (
         "/usage",
         "",
-        "tokens and cost, of the last turn and of the session",
+        "show tokens and cost of the last turn and of the session",
     ),
-    ("/status", "", "the agent, its session and what it is doing"),
+    ("/status", "", "show the agent, its session and its state"),
     (
         "/resume",
         "[ID]",
-        "go on with another session; alone: those of this directory",
+        "resume another session; without ID, list those of this directory",
     ),
-    ("/quit", "", "leave (also /exit, Ctrl-D)"),
+    ("/quit", "", "quit (also /exit or Ctrl-D)"),
     ("/exit", "", ""),
 ];
 
-/// What a line asks for.
+/// Parsed input.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ChatInput {
-    /// Nothing: the line is empty.
+    /// An empty line.
     Empty,
     Message(String),
     Help,
@@ -43,25 +39,25 @@ pub(super) enum ChatInput {
     Status,
     Resume(String),
     Quit,
-    /// It cannot be done, and this is why.
+    /// Invalid input, with an error message.
     Invalid(String),
 }
 
-/// The names of the commands.
+/// Returns the names of the commands.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     COMMANDS.iter().map(|(name, _, _)| *name)
 }
 
-/// The list of the commands, for a terminal of that width.
+/// Returns the list of commands, for a terminal of this width.
 pub(super) fn help(width: usize) -> Vec<String> {
     let mut lines = Vec::new();
-    for (name, after, does) in COMMANDS.iter().filter(|(_, _, does)| !does.is_empty()) {
-        let command = format!("{name} {after}");
+    for (name, argument, about) in COMMANDS.iter().filter(|(_, _, about)| !about.is_empty()) {
+        let command = format!("{name} {argument}");
         if width < NARROW {
             lines.push(format!("  {}", command.trim_end()));
-            lines.extend(wrapped(does, 4, width));
+            lines.extend(wrapped(about, 4, width));
         } else {
-            let mut parts = wrapped(does, COLUMN, width).into_iter();
+            let mut parts = wrapped(about, COLUMN, width).into_iter();
             lines.extend(
                 parts
                     .next()
@@ -74,22 +70,22 @@ pub(super) fn help(width: usize) -> Vec<String> {
     lines
 }
 
-/// The column at which the list of commands says what each does.
+/// Column of the descriptions in the list of commands.
 const COLUMN: usize = 23;
 
-/// The width below which that stands on a line of its own.
+/// Width below which a description gets its own line.
 const NARROW: usize = 2 * COLUMN;
 
-/// What else is good to know, below the list of commands.
+/// Notes below the list of commands.
 const NOTES: [&str; 4] = [
-    "A message that begins with // is sent with one slash.",
-    "Enter sends; a backslash at the end of a line, or Alt-Enter, begins another line.",
-    "Ctrl-C interrupts the turn; twice, it leaves.",
-    "At a question: y allows it once; a always, for this tool with these arguments and this session; \
-     n denies it, and what follows the n is the reason.",
+    "To send a message that begins with a slash, type two: //",
+    "Enter sends the message; Alt-Enter, or a backslash at the end of a line, starts a new line.",
+    "Ctrl-C interrupts the turn; pressed twice, it quits.",
+    "At a permission prompt: y allows once, a allows this tool with these arguments for the whole \
+     session, n denies. Text after n is the reason.",
 ];
 
-/// Breaks a text into indented lines that end before the edge.
+/// Wraps a text into indented lines.
 fn wrapped(text: &str, indent: usize, width: usize) -> Vec<String> {
     let lines = wrap_lines(text, width.saturating_sub(indent), 0);
     lines
@@ -98,7 +94,7 @@ fn wrapped(text: &str, indent: usize, width: usize) -> Vec<String> {
         .collect()
 }
 
-/// Reads a line.
+/// Parses a line.
 pub(super) fn parse(line: &str) -> ChatInput {
     let trimmed = line.trim();
     if trimmed.is_empty() {
@@ -128,7 +124,7 @@ pub(super) fn parse(line: &str) -> ChatInput {
 
 fn unknown_command(name: &str) -> String {
     if names().any(|known| known == name) {
-        return format!("{name} takes nothing behind it");
+        return format!("{name} takes no argument");
     }
     let near = names()
         .map(|known| (strsim::damerau_levenshtein(known, name), known))
@@ -136,10 +132,10 @@ fn unknown_command(name: &str) -> String {
     let begins = names().find(|known| name.len() > 1 && known.starts_with(name));
     match begins.or_else(|| near.filter(|(far, _)| *far <= 2).map(|(_, known)| known)) {
         Some(known) => format!(
-            "there is no {name}; did you mean {known}? // sends a message that begins with a slash"
+            "unknown command {name}; did you mean {known}? To send it as a message, type /{name}"
         ),
         None => format!(
-            "there is no {name}; /help lists what there is, // sends a message that begins with a slash"
+            "unknown command {name}; /help lists the commands. To send it as a message, type /{name}"
         ),
     }
 }
@@ -160,7 +156,7 @@ mod tests {
         };
         let wide = help(200);
         assert!(
-            wide[1].starts_with("  /model NAME          another model"),
+            wide[1].starts_with("  /model NAME          use another model"),
             "{wide:#?}"
         );
         for width in [24, 40, 60, 80, 110] {
@@ -178,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_messages_or_commands() {
+    fn lines_are_parsed_as_messages_or_commands() {
         assert_eq!(parse("  "), ChatInput::Empty);
         assert_eq!(parse(" hi /help "), ChatInput::Message("hi /help".into()));
         assert_eq!(
@@ -191,7 +187,7 @@ mod tests {
             ("/modle x", "did you mean /model?"),
             ("/mod", "/model?"),
             ("/etc", "/help lists"),
-            ("/usage x", "takes nothing"),
+            ("/usage x", "takes no argument"),
         ] {
             let ChatInput::Invalid(why) = parse(line) else {
                 panic!("{line}")

@@ -1,4 +1,4 @@
-//! The conversation itself: what is typed and what is heard, and what each of them leads to.
+//! State of the conversation, and handling of prompt input and events.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -14,39 +14,40 @@ use super::input::PromptInput;
 use super::{Chat, PER_SESSION_SETTINGS, reports};
 use crate::exit::{self, Code};
 use crate::output::style::{BAD, DIM, GOOD};
-use crate::output::{self, name, word};
+use crate::output::{self, name, one_line};
 use crate::spec::{self, ChosenAgent};
 
-/// Why a session is being left.
+/// Why a session is being stopped.
 pub(super) enum Leaving {
     Quit,
-    /// To go on with this one.
+    /// To resume this one.
     Resume(Box<PendingResume>),
 }
 
-/// A session that is being resumed, and the events read before it was known that it can be.
+/// A session that is being resumed, with the events read before it was ready.
 pub(super) struct PendingResume {
     pub(super) session: Session,
     pub(super) chosen: ChosenAgent,
-    /// As it was asked for.
+    /// The id as the user typed it.
     id: String,
-    /// Whether the session is known to exist; otherwise only the agent can say so.
+    /// Whether the session is known to exist; otherwise the agent must confirm it.
     is_known: bool,
     pub(super) heard: Vec<Event>,
-    /// When this is over, it is taken for ready without having said so.
+    /// When this elapses, the session counts as ready even without a confirmation.
     trial: Pin<Box<Sleep>>,
 }
 
-/// How long a session has to end if it cannot be gone on with. Some agents say nothing before the first message.
+/// Time in which a session that cannot be resumed is expected to end. Some agents report nothing
+/// before the first message.
 const TRIAL: Duration = Duration::from_secs(1);
 
-/// How long the agent has to confirm a session that nobody else knows.
+/// Time for the agent to confirm a session that is not in the store.
 const CONFIRMATION: Duration = Duration::from_secs(30);
 
-/// It has not ended for long enough.
+/// The trial time elapsed without the session ending.
 pub(super) struct Ready;
 
-/// The next event of a session that is to be gone on with; waits for ever when there is no such session.
+/// Waits for the next event of a session that is being resumed; pending forever if there is none.
 pub(super) async fn next_event(next: &mut Option<PendingResume>) -> Result<Option<Event>, Ready> {
     let Some(next) = next else {
         return std::future::pending().await;
@@ -58,13 +59,13 @@ pub(super) async fn next_event(next: &mut Option<PendingResume>) -> Result<Optio
     }
 }
 
-/// Where the conversation stands.
+/// State of the conversation.
 pub(super) struct ConversationState {
     pub(super) remote: Remote,
     pub(super) is_over: bool,
     pub(super) leaving: Option<Leaving>,
     pub(super) code: Code,
-    /// Messages that were sent and have not come to their end.
+    /// Number of sent messages whose turn has not ended.
     sent: u32,
     open: Option<Origin>,
     turn: Option<Usage>,
@@ -86,12 +87,12 @@ impl ConversationState {
         }
     }
 
-    /// Whether the agent has something to do.
+    /// Returns true if the agent is working.
     pub(super) fn is_busy(&self) -> bool {
         self.sent > 0 || self.open.is_some()
     }
 
-    /// Notes what an event means for the conversation.
+    /// Updates the state after an event.
     fn on_event(&mut self, event: &Event) {
         match &event.kind {
             EventKind::TurnStarted(turn) => self.open = Some(turn.origin),
@@ -105,7 +106,8 @@ impl ConversationState {
             EventKind::Refused(refused) if refused.request == "send" => {
                 self.sent = self.sent.saturating_sub(1)
             }
-            // A session that ends by itself says why; one that was left has its code.
+            // A session that ended on its own sets the exit code; one that was stopped already has
+            // it.
             EventKind::Ended(ended) if self.leaving.is_none() => {
                 self.code = exit::of(ended.outcome.cause)
             }
@@ -114,20 +116,20 @@ impl ConversationState {
     }
 }
 
-/// What came of an interrupt, when the turn's own end does not tell.
+/// Returns a line about the result of an interrupt, unless the end of the turn shows it.
 pub(super) async fn interrupted(asked: PendingInterrupt) -> Option<String> {
     match asked.await {
         Interruption::Acknowledged => Some(format!(
             "{DIM}· the agent acknowledged the interrupt{DIM:#}"
         )),
         Interruption::NotAcknowledged => Some(format!(
-            "{DIM}· the agent did not react and was ended; the next message starts it again{DIM:#}"
+            "{DIM}· the agent did not respond and was stopped; the next message restarts it{DIM:#}"
         )),
         Interruption::TooLate | Interruption::NoTurn => None,
     }
 }
 
-/// What came of a change. A refusal is an event too, and shown as such.
+/// Returns a line about the result of a change. Refusals are shown by their own event.
 fn changed(result: Result<(), RequestError>, kind: &str) -> Option<String> {
     match result {
         Ok(()) => Some(format!("{GOOD}✓{GOOD:#} {kind}")),
@@ -138,7 +140,7 @@ fn changed(result: Result<(), RequestError>, kind: &str) -> Option<String> {
 
 fn unknown(id: &str) -> String {
     format!(
-        "there is no session {}; `/resume` alone lists those of this directory",
+        "no session {}; `/resume` without an id lists those of this directory",
         name(id)
     )
 }
@@ -160,14 +162,14 @@ impl Chat {
             PromptInput::End => self.leave(self.quit_code()),
             PromptInput::ReadFailed(why) => {
                 self.screen.line(format!(
-                    "{BAD}✗{BAD:#} nothing can be read any more: {}",
-                    word(&why, 200)
+                    "{BAD}✗{BAD:#} cannot read input: {}",
+                    one_line(&why, 200)
                 ));
                 self.leave(exit::INTERNAL);
             }
             PromptInput::Lossy(line) => {
                 self.screen
-                    .remark("not all of the next message is UTF-8 text; what is not was replaced");
+                    .remark("the next message is not valid UTF-8; invalid bytes were replaced");
                 self.on_input(PromptInput::Line(line));
             }
             PromptInput::Line(line) => {
@@ -178,7 +180,7 @@ impl Chat {
         }
     }
 
-    /// A script is told how its last turn went; a person has seen it.
+    /// Returns the exit code for quitting: that of the last turn for a script, success for a user.
     fn quit_code(&self) -> Code {
         match self.conversation.last {
             Some(cause) if !self.setup.is_attended => exit::of(cause),
@@ -190,7 +192,7 @@ impl Chat {
         let remote = self.conversation.remote.clone();
         match input {
             ChatInput::Empty => {}
-            ChatInput::Message(message) => self.say(message),
+            ChatInput::Message(message) => self.send_message(message),
             ChatInput::Help => self.lines(command::help(output::columns())),
             ChatInput::Model(model) if model.is_empty() => self.models(),
             ChatInput::Model(model) => {
@@ -198,16 +200,16 @@ impl Chat {
                 let model =
                     defaults.map_or(model.clone(), |defaults| defaults.model(&model).to_owned());
                 drop(self.jobs.spawn(async move {
-                    let told = format!("model {} from the next turn on", name(&model));
-                    changed(remote.set_model(model).await, &told)
+                    let done = format!("model {} from the next turn", name(&model));
+                    changed(remote.set_model(model).await, &done)
                 }));
             }
             ChatInput::Permissions(mode) if mode.is_empty() => {
                 self.lines(vec!["  /permissions MODE".into()])
             }
             ChatInput::Permissions(mode) => drop(self.jobs.spawn(async move {
-                let told = format!("permission mode {}", name(&mode));
-                changed(remote.set_permission_mode(mode).await, &told)
+                let done = format!("permission mode {}", name(&mode));
+                changed(remote.set_permission_mode(mode).await, &done)
             })),
             ChatInput::Usage => self.lines(reports::usage(
                 self.conversation.turn.as_ref(),
@@ -223,11 +225,11 @@ impl Chat {
             }
             ChatInput::Resume(id) if id.is_empty() => self.lines(match &self.setup.store {
                 Some(store) => reports::sessions(store, &self.setup.dir),
-                None => vec!["  no sessions are kept here".into()],
+                None => vec!["  sessions are not stored".into()],
             }),
             ChatInput::Resume(id) => self.resume(&id),
             ChatInput::Quit => self.leave(self.quit_code()),
-            ChatInput::Invalid(why) => self.screen.remark(word(&why, 300)),
+            ChatInput::Invalid(why) => self.screen.remark(one_line(&why, 300)),
         }
     }
 
@@ -235,11 +237,11 @@ impl Chat {
         lines.into_iter().for_each(|line| self.screen.line(line));
     }
 
-    fn say(&mut self, message: String) {
+    fn send_message(&mut self, message: String) {
         if !self.setup.is_attended {
-            // On a terminal the message stands there already.
+            // On a terminal, the message is already on the screen.
             self.screen
-                .line(format!("{DIM}› {}{DIM:#}", word(&message, 500)));
+                .line(format!("{DIM}› {}{DIM:#}", one_line(&message, 500)));
         }
         if self.conversation.remote.send(message).is_ok() {
             self.conversation.sent += 1;
@@ -248,10 +250,10 @@ impl Chat {
 
     fn models(&mut self) {
         let model = self.conversation.remote.status().model;
-        let used = model
+        let current = model
             .as_deref()
-            .map_or_else(|| "not said yet".to_owned(), name);
-        self.screen.line(format!("  model: {used}"));
+            .map_or_else(|| "not reported yet".to_owned(), name);
+        self.screen.line(format!("  model: {current}"));
         let defaults = self.setup.config.defaults(&self.setup.chosen.name);
         let aliases = defaults
             .map_or_else(Vec::new, |defaults| defaults.aliases())
@@ -268,13 +270,13 @@ impl Chat {
             .collect();
         if !known.is_empty() {
             self.screen.line(format!(
-                "  {DIM}known: {}; others may work too{DIM:#}",
+                "  {DIM}known models: {}; others may work too{DIM:#}",
                 known.join(", ")
             ));
         }
     }
 
-    /// Begins another session. This one is left when that one can be gone on with.
+    /// Starts resuming another session. The current one ends only when that one is ready.
     fn resume(&mut self, id: &str) {
         let row = match self
             .setup
@@ -283,14 +285,14 @@ impl Chat {
             .map(|store| store.look_up(id))
             .transpose()
         {
-            Err(error) => return self.screen.remark(word(&error.to_string(), 300)),
+            Err(error) => return self.screen.remark(one_line(&error.to_string(), 300)),
             Ok(row) => row.flatten(),
         };
         if row
             .as_ref()
             .is_some_and(|row| row.session == self.conversation.remote.id())
         {
-            return self.screen.remark("this is that session");
+            return self.screen.remark("this is the current session");
         }
         let mut chosen = self.setup.chosen.clone();
         let checks = chosen
@@ -301,11 +303,11 @@ impl Chat {
         if row.is_none() && checks == Some(false) {
             return self.screen.remark(unknown(id));
         }
-        // An agent that stores transcripts is not started when there is none of that id.
+        // An agent that stores transcripts is not started if it has none for this id.
         let is_known = row.is_some() || checks == Some(true);
         let mut native = id.to_owned();
         if let Some(row) = row {
-            // Another agent has defaults of its own, and does not get what was meant for this one.
+            // Another agent has its own defaults and does not get this one's settings.
             if row.agent != chosen.agent.name() {
                 chosen = spec::find_agent(&self.setup.config, &row.agent).unwrap_or(chosen);
             }
@@ -313,14 +315,14 @@ impl Chat {
         }
         let mut spec = match self.setup.requested.spec(&self.setup.config, &chosen) {
             Ok((spec, _)) => spec,
-            Err(fault) => return self.screen.remark(word(&fault.outcome().message, 300)),
+            Err(fault) => return self.screen.remark(one_line(&fault.outcome().message, 300)),
         };
         PER_SESSION_SETTINGS
             .iter()
             .for_each(|key| spec.settings.remove(key));
         spec.settings.set(ostler::keys::RESUME, native);
         spec.prompt = String::new();
-        // An agent with a process for each turn confirms nothing before the first one.
+        // An agent with one process per turn confirms nothing before the first turn.
         let dialect = chosen.agent.dialect();
         let confirms = dialect
             .select_transport(&spec)
@@ -331,7 +333,7 @@ impl Chat {
             return self.screen.remark(unknown(id));
         }
         match chosen.agent.start(&self.setup.host, spec) {
-            Err(error) => self.screen.remark(word(&error.to_string(), 300)),
+            Err(error) => self.screen.remark(one_line(&error.to_string(), 300)),
             Ok(session) => {
                 let patience = if is_known { TRIAL } else { CONFIRMATION };
                 let (id, trial) = (id.to_owned(), Box::pin(tokio::time::sleep(patience)));
@@ -347,7 +349,7 @@ impl Chat {
         }
     }
 
-    /// Goes on with another session once that is ready, or stays here when it ends before.
+    /// Switches to the other session once it is ready, or stays here if it ends first.
     pub(super) fn try_next(&mut self, event: Result<Option<Event>, Ready>) {
         let Some(mut next) = self.next.take() else {
             return;
@@ -373,29 +375,29 @@ impl Chat {
                 self.switch_to(next);
             }
             Some(EventKind::Ended(ended)) => {
-                let why = word(&ended.outcome.message, 300);
+                let why = one_line(&ended.outcome.message, 300);
                 let hint = ended
                     .outcome
                     .hint
-                    .map_or_else(String::new, |hint| format!(" {}", word(&hint, 300)));
+                    .map_or_else(String::new, |hint| format!(" {}", one_line(&hint, 300)));
                 self.screen
-                    .remark(format!("{id} cannot be gone on with: {why}{hint}"));
+                    .remark(format!("cannot resume {id}: {why}{hint}"));
             }
-            // It goes on living, but has no session: the one that works is kept.
+            // The agent keeps running without a session, so the current session stays.
             Some(EventKind::Notice(notice)) if notice.code == "handshake_failed" => {
                 self.screen.remark(format!(
-                    "{id} cannot be gone on with: {}",
-                    word(&notice.message, 600)
+                    "cannot resume {id}: {}",
+                    one_line(&notice.message, 600)
                 ));
             }
-            None => self.screen.remark(format!("{id} cannot be gone on with")),
+            None => self.screen.remark(format!("cannot resume {id}")),
             Some(_) => self.next = Some(next),
         }
     }
 
     fn switch_to(&mut self, next: PendingResume) {
         self.screen
-            .line(format!("{DIM}· going on with {}{DIM:#}", name(&next.id)));
+            .line(format!("{DIM}· resuming {}{DIM:#}", name(&next.id)));
         self.conversation.leaving = Some(Leaving::Resume(Box::new(next)));
         self.conversation.remote.stop();
     }

@@ -1,4 +1,5 @@
-//! Writing while the prompt may be up: what an agent says by itself goes above the line that is being typed.
+//! Writers that print above the prompt while it is shown, so that output does not disturb the line
+//! being typed.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Prints above the prompt.
 type Above = Box<dyn FnMut(String) + Send>;
 
-/// Whether the prompt is up, and how to print above it.
+/// Whether the prompt is shown, and how to print above it.
 #[derive(Clone, Default)]
 pub(super) struct Gate(Arc<Mutex<State>>);
 
@@ -17,17 +18,17 @@ struct State {
 }
 
 impl Gate {
-    /// From now on there is a way to print above the prompt.
+    /// Sets the printer that prints above the prompt.
     pub(super) fn set_printer(&self, above: Above) {
         self.state().above = Some(above);
     }
 
-    /// The prompt goes up or down.
+    /// Sets whether the prompt is shown.
     pub(super) fn set(&self, is_up: bool) {
         self.state().is_up = is_up;
     }
 
-    /// A writer to that place, or above the prompt while it is up.
+    /// Wraps a writer so that output goes above the prompt while it is shown.
     pub(super) fn writer(&self, inner: Box<dyn Write + Send>) -> Box<dyn Write + Send> {
         Box::new(Gated {
             gate: self.clone(),
@@ -44,7 +45,7 @@ impl Gate {
 struct Gated {
     gate: Gate,
     inner: Box<dyn Write + Send>,
-    /// A line that has begun and waits for its end.
+    /// An incomplete line.
     partial_line: Vec<u8>,
 }
 
@@ -57,7 +58,7 @@ impl Write for Gated {
         } = &mut *state
         {
             self.partial_line.extend_from_slice(bytes);
-            // Only whole lines go above the prompt.
+            // Only complete lines go above the prompt.
             if let Some(end) = self.partial_line.iter().rposition(|byte| *byte == b'\n') {
                 let lines: Vec<u8> = self.partial_line.drain(..=end).collect();
                 above(String::from_utf8_lossy(&lines).into_owned());
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_lines_go_above_the_prompt_while_it_is_up() {
+    fn complete_lines_go_above_the_prompt() {
         let (gate, (to, above)) = (Gate::default(), channel());
         gate.set_printer(Box::new(move |lines| to.send(lines).unwrap()));
         let mut writer = gate.writer(Box::new(io::sink()));

@@ -1,5 +1,5 @@
-//! What is typed: a line editor with a history on a terminal, plain lines elsewhere. Each reads when it is asked to, on a
-//! thread of its own.
+//! Prompt input: a line editor with history on a terminal, plain lines otherwise. A separate thread
+//! reads a line on request.
 
 use std::borrow::Cow;
 use std::io::{BufRead, Write};
@@ -23,31 +23,31 @@ use super::gate::Gate;
 use crate::fault::Fault;
 use crate::output::style::TOOL;
 
-/// Where a message goes.
+/// The prompt.
 const PROMPT: &str = "› ";
 
-/// How many messages are remembered.
-const REMEMBERED: usize = 1000;
+/// Maximum number of messages in the history.
+const HISTORY_SIZE: usize = 1000;
 
-/// The first line of a history file, as the editor writes it.
+/// First line of a history file, as rustyline writes it.
 const HISTORY_HEAD: &[u8] = b"#V2\n";
 
-/// What came from the keyboard.
+/// Input from the prompt.
 #[derive(Debug)]
 pub(super) enum PromptInput {
     /// A message or a command.
     Line(String),
-    /// The same, of bytes that were not all text. Those were replaced.
+    /// A message with invalid UTF-8, which was replaced.
     Lossy(String),
-    /// Ctrl-C, and the draft that stood at the prompt.
+    /// Ctrl-C, with the draft at the prompt.
     Interrupt(String),
     /// Ctrl-D, or the end of the input.
     End,
-    /// It cannot be read.
+    /// Reading failed.
     ReadFailed(String),
 }
 
-/// The way to the thread that reads.
+/// Handle to the reading thread.
 pub(super) struct LineInput {
     ask: mpsc::Sender<String>,
     typed: UnboundedReceiver<PromptInput>,
@@ -55,10 +55,10 @@ pub(super) struct LineInput {
 }
 
 impl LineInput {
-    /// A line editor on this terminal.
+    /// Starts a line editor on the terminal.
     pub(super) fn editor(history: Option<PathBuf>, gate: Gate) -> Result<Self, Fault> {
         let config = Config::builder()
-            .max_history_size(REMEMBERED)
+            .max_history_size(HISTORY_SIZE)
             .and_then(|config| config.history_ignore_dups(true))
             .map_err(Fault::internal)?
             .history_ignore_space(true)
@@ -86,7 +86,7 @@ impl LineInput {
             let Ok(line) = &read else {
                 return typed(read, draft);
             };
-            let _ = editor.add_history_entry(line); // what cannot be remembered can be sent all the same
+            let _ = editor.add_history_entry(line); // the message is sent even if this fails
             if let Some(file) = &history {
                 let _ = editor.append_history(file);
             }
@@ -94,7 +94,7 @@ impl LineInput {
         })
     }
 
-    /// Lines from a file or a pipe.
+    /// Starts reading lines from a file or a pipe.
     pub(super) fn lines() -> Result<Self, Fault> {
         let input = std::io::stdin();
         Self::start(move |_| {
@@ -111,16 +111,16 @@ impl LineInput {
     }
 
     fn start(mut read: impl FnMut(String) -> PromptInput + Send + 'static) -> Result<Self, Fault> {
-        let (ask, asked) = mpsc::channel::<String>();
-        let (tell, typed): (UnboundedSender<PromptInput>, _) = unbounded_channel();
+        let (ask, requests) = mpsc::channel::<String>();
+        let (sender, typed): (UnboundedSender<PromptInput>, _) = unbounded_channel();
         let work = move || {
-            while let Ok(initial) = asked.recv() {
-                if tell.send(read(initial)).is_err() {
+            while let Ok(initial) = requests.recv() {
+                if sender.send(read(initial)).is_err() {
                     return;
                 }
             }
         };
-        // It is never joined: a read that nobody answers must not keep the program from ending.
+        // The thread is never joined: a blocked read must not keep the program from exiting.
         std::thread::Builder::new()
             .name("keyboard".into())
             .spawn(work)
@@ -132,28 +132,28 @@ impl LineInput {
         })
     }
 
-    /// Whether a line is being typed.
+    /// Returns true while a line is being read.
     pub(super) fn is_up(&self) -> bool {
         self.is_up
     }
 
-    /// Has the next line read, beginning with what was typed already.
+    /// Requests the next line, with this initial text.
     pub(super) fn ask(&mut self, initial: String) {
         self.is_up = self.ask.send(initial).is_ok();
     }
 
-    /// What was typed; waits for ever when nothing is being typed. It can be dropped without losing anything.
+    /// Waits for the requested line; pending forever if none was requested. Cancel safe.
     pub(super) async fn next(&mut self) -> PromptInput {
         if !self.is_up {
             return std::future::pending().await;
         }
         let typed = self.typed.recv().await;
         self.is_up = false;
-        typed.unwrap_or_else(|| PromptInput::ReadFailed("the keyboard is gone".into()))
+        typed.unwrap_or_else(|| PromptInput::ReadFailed("the input thread panicked".into()))
     }
 }
 
-/// Puts the terminal right after a line editor that was not waited for: it had asked for pasted text to be marked.
+/// Resets the terminal after abandoning the line editor, which had enabled bracketed paste.
 pub(super) fn abandon() {
     let mut out = std::io::stdout();
     let _ = out.write_all(b"\x1b[?2004l\r\n").and_then(|()| out.flush());
@@ -164,7 +164,8 @@ fn typed(read: Result<String, ReadlineError>, draft: String) -> PromptInput {
         Ok(line) => PromptInput::Line(joined(&line)),
         Err(ReadlineError::Interrupted) => PromptInput::Interrupt(draft),
         Err(ReadlineError::Eof) => PromptInput::End,
-        Err(ReadlineError::Signal(_)) => PromptInput::Line(String::new()), // the window has another size: the prompt comes again
+        // The window was resized: the prompt is shown again.
+        Err(ReadlineError::Signal(_)) => PromptInput::Line(String::new()),
         Err(error) => PromptInput::ReadFailed(error.to_string()),
     }
 }
@@ -176,12 +177,12 @@ fn decoded(message: Vec<u8>) -> PromptInput {
     }
 }
 
-/// Lines that were to be gone on with are one message.
+/// Joins continuation lines into one message.
 fn joined(text: &str) -> String {
     text.replace("\\\n", "\n")
 }
 
-/// The history is for its owner alone.
+/// Creates the history file, readable only by its owner.
 fn prepare(file: &Path) -> std::io::Result<()> {
     if let Some(dir) = file.parent() {
         let mut make = std::fs::DirBuilder::new();
@@ -201,7 +202,7 @@ fn prepare(file: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The draft at the time of a Ctrl-C: the editor itself drops it.
+/// The draft at the time of a Ctrl-C, which the line editor itself discards.
 #[derive(Clone, Default)]
 struct Draft(Arc<Mutex<String>>);
 
@@ -226,7 +227,7 @@ impl ConditionalEventHandler for Draft {
     }
 }
 
-/// What the editor knows of our words: when a message goes on, and the names of commands.
+/// Line editor helper: continuation lines and completion of commands.
 struct PromptHelper;
 
 impl Helper for PromptHelper {}
@@ -247,8 +248,8 @@ impl Highlighter for PromptHelper {
 
 impl Validator for PromptHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let goes_on = context.input().ends_with('\\');
-        Ok(if goes_on {
+        let continues = context.input().ends_with('\\');
+        Ok(if continues {
             ValidationResult::Incomplete
         } else {
             ValidationResult::Valid(None)
@@ -279,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_several_lines_is_one() {
+    fn continuation_lines_are_joined() {
         assert_eq!(joined("one\\\ntwo"), "one\ntwo");
         assert_eq!(joined("C:\\dir"), "C:\\dir");
     }

@@ -1,4 +1,4 @@
-//! What `/usage`, `/status` and `/resume` tell.
+//! Output of `/usage`, `/status` and `/resume`.
 
 use std::path::Path;
 
@@ -6,15 +6,15 @@ use ostler::{Agent, SessionStatus, Usage, brief};
 use ostler_store::{Filter, SessionRow, Store};
 
 use crate::output::style::DIM;
-use crate::output::{name, thousands, usage_summary, word};
+use crate::output::{name, one_line, thousands, usage_summary};
 
-/// How many sessions are listed.
+/// Maximum number of listed sessions.
 const LISTED: usize = 10;
 
-/// Tokens by kind and cost, of the last turn and of the session.
+/// Formats tokens by kind and cost, of the last turn and of the session.
 pub(super) fn usage(turn: Option<&Usage>, session: Option<&Usage>) -> Vec<String> {
     if turn.is_none() && session.is_none() {
-        return vec!["  nothing was used yet, as far as the agent says".into()];
+        return vec!["  no usage reported yet".into()];
     }
     let mut lines = Vec::new();
     for (kind, usage) in [("last turn", turn), ("session", session)] {
@@ -36,14 +36,14 @@ pub(super) fn usage(turn: Option<&Usage>, session: Option<&Usage>) -> Vec<String
     lines
 }
 
-/// Who is there, and what it is doing.
+/// Formats the agent, its session and its state.
 pub(super) fn status(
     agent: &dyn Agent,
     dir: &Path,
     status: &SessionStatus,
     id: &str,
 ) -> Vec<String> {
-    let said = |text: Option<&str>| text.map_or_else(|| "not said yet".to_owned(), name);
+    let reported = |text: Option<&str>| text.map_or_else(|| "not reported yet".to_owned(), name);
     let state = serde_json::to_value(status.state)
         .ok()
         .and_then(|word| word.as_str().map(str::to_owned));
@@ -52,14 +52,14 @@ pub(super) fn status(
         .map_or_else(|| "none".to_owned(), |pid| pid.to_string());
     let rows = [
         ("agent", agent.name().to_owned()),
-        ("model", said(status.model.as_deref())),
-        ("directory", word(&dir.to_string_lossy(), 200)),
+        ("model", reported(status.model.as_deref())),
+        ("directory", one_line(&dir.to_string_lossy(), 200)),
         (
             "state",
             format!("{}, turn {}", state.unwrap_or_default(), status.turn),
         ),
         ("session", id.to_owned()),
-        ("its own id", said(status.native_session.as_deref())),
+        ("agent's id", reported(status.native_session.as_deref())),
         ("process", pid),
     ];
     rows.iter()
@@ -67,7 +67,7 @@ pub(super) fn status(
         .collect()
 }
 
-/// The latest sessions of a directory.
+/// Formats the latest sessions of a directory.
 pub(super) fn sessions(store: &Store, dir: &Path) -> Vec<String> {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let filter = Filter {
@@ -79,17 +79,17 @@ pub(super) fn sessions(store: &Store, dir: &Path) -> Vec<String> {
     let rows = match store.sessions(&filter) {
         Err(error) => {
             return vec![format!(
-                "  the sessions cannot be read: {}",
-                word(&error.to_string(), 200)
+                "  cannot read the sessions: {}",
+                one_line(&error.to_string(), 200)
             )];
         }
         Ok(rows) => rows,
     };
     if rows.is_empty() {
-        return vec!["  no session of this directory is kept".into()];
+        return vec!["  no stored sessions in this directory".into()];
     }
     let mut lines: Vec<String> = rows.iter().map(row).collect();
-    lines.push(format!("  {DIM}/resume ID continues one of them{DIM:#}"));
+    lines.push(format!("  {DIM}/resume ID resumes one of them{DIM:#}"));
     lines
 }
 
@@ -102,7 +102,7 @@ fn row(row: &SessionRow) -> String {
     let prompt = row
         .prompt
         .as_deref()
-        .map_or_else(String::new, |prompt| word(prompt, 60));
+        .map_or_else(String::new, |prompt| one_line(prompt, 60));
     format!(
         "  {} {DIM}{} · {turns}{DIM:#} {prompt}",
         name(brief::short_id(&row.session)),

@@ -1,4 +1,4 @@
-//! `ostler doctor --conformance AGENT`: the installed agent is tried against a scripted model, on this machine alone.
+//! `ostler doctor --conformance AGENT`: tests an installed agent against a local scripted model.
 
 mod checks;
 mod subject;
@@ -18,24 +18,24 @@ use trial::{Trial, TrialRun};
 use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{say, style};
+use crate::output::{print_line, style};
 
-/// What came of all checks.
+/// Results of all checks.
 #[derive(Debug, Serialize)]
 struct Report {
     agent: String,
     version: Option<String>,
-    /// The version that this release was tested with.
+    /// Version that this release was tested with.
     tested_version: Option<String>,
-    /// What is configured for it and was not used.
+    /// Configured values that the checks do not use.
     not_used: Vec<&'static str>,
     conforms: bool,
     checks: Vec<Finding>,
-    /// Message types that Ostler does not know, and how often they came.
+    /// Unknown message types, and how often they occurred.
     drift: BTreeMap<String, u32>,
 }
 
-/// What came of one check.
+/// Result of one check.
 #[derive(Debug, Serialize)]
 struct Finding {
     check: &'static str,
@@ -44,7 +44,7 @@ struct Finding {
     problem: Option<String>,
 }
 
-/// Tries the agent and reports.
+/// Runs the checks and reports.
 pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code, Fault> {
     let subject = Subject::named(config, name)?;
     let agent = &subject.agent;
@@ -58,8 +58,8 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
         announce(name, version.as_deref(), tested.as_deref());
         if !subject.unused.is_empty() {
             let dim = style::DIM;
-            say(&format!(
-                "{dim}not used here: {}{dim:#}\n",
+            print_line(&format!(
+                "{dim}configured but not used: {}{dim:#}\n",
                 subject.unused.join(", ")
             ));
         }
@@ -74,7 +74,7 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
         drift: BTreeMap::new(),
     };
     for check in CHECKS {
-        let (finding, next) = try_one(&subject, check, &mut report.drift).await;
+        let (finding, next) = run_check(&subject, check, &mut report.drift).await;
         report.conforms &= finding.result != "failed";
         if !json {
             show(&finding);
@@ -85,7 +85,7 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
         }
     }
     if json {
-        say(&serde_json::to_string_pretty(&report).map_err(Fault::internal)?);
+        print_line(&serde_json::to_string_pretty(&report).map_err(Fault::internal)?);
     } else {
         conclude(&report);
     }
@@ -96,7 +96,7 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
     })
 }
 
-/// The version of what is installed. Nobody has to be logged in: no account is used.
+/// Returns the installed version. A login is not required, because no account is used.
 async fn installed(subject: &Subject) -> Result<Option<String>, Fault> {
     let agent = &subject.agent;
     match agent.probe_for(&environment::host(), &subject.given).await {
@@ -109,7 +109,7 @@ async fn installed(subject: &Subject) -> Result<Option<String>, Fault> {
             Err(Fault::unavailable(format!("{} is not installed", agent.name())).hint(hint))
         }
         Probed::Broken { why, hint, .. } => {
-            Err(Fault::unavailable(format!("{} does not run: {why}", agent.name())).hint(hint))
+            Err(Fault::unavailable(format!("{} does not start: {why}", agent.name())).hint(hint))
         }
         Probed::TooOld {
             version,
@@ -117,20 +117,23 @@ async fn installed(subject: &Subject) -> Result<Option<String>, Fault> {
             hint,
             ..
         } => {
-            let why = format!("{} {version} is too old, {need} is needed", agent.name());
+            let why = format!(
+                "{} {version} is too old; {need} or newer is required",
+                agent.name()
+            );
             Err(Fault::unavailable(why).hint(hint))
         }
     }
 }
 
-/// Whether there are more checks to come.
+/// Whether to run the remaining checks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum NextStep {
     Continue,
     Stop,
 }
 
-async fn try_one(
+async fn run_check(
     subject: &Subject,
     check: &Check,
     drift: &mut BTreeMap<String, u32>,
@@ -163,7 +166,7 @@ async fn try_one(
         if left.is_empty() {
             Ok(())
         } else {
-            Err(format!("processes are left behind: {left:?}"))
+            Err(format!("processes left behind: {left:?}"))
         }
     };
     let (result, problem) = match tried.await {
@@ -183,9 +186,9 @@ async fn try_one(
 fn announce(agent: &str, version: Option<&str>, tested: Option<&str>) {
     let dim = style::DIM;
     let tested = tested
-        .map(|tested| format!(" {dim}(tested with this release: {tested}){dim:#}"))
+        .map(|tested| format!(" {dim}(this release was tested with {tested}){dim:#}"))
         .unwrap_or_default();
-    say(&format!(
+    print_line(&format!(
         "{agent} {}{tested}\n",
         plain(version.unwrap_or_default())
     ));
@@ -197,19 +200,19 @@ fn show(finding: &Finding) {
         "failed" => ("✗", style::BAD),
         _ => ("–", style::DIM),
     };
-    let words = match (&finding.problem, finding.result) {
+    let detail = match (&finding.problem, finding.result) {
         (Some(problem), _) => plain(problem),
-        (None, "not_applicable") => "it cannot do this".into(),
+        (None, "not_applicable") => "not supported by this agent".into(),
         _ => "".into(),
     };
-    say(format!("{paint}{mark}{paint:#} {:<10}  {words}", finding.check).trim_end());
+    print_line(format!("{paint}{mark}{paint:#} {:<10}  {detail}", finding.check).trim_end());
 }
 
 fn conclude(report: &Report) {
     if !report.drift.is_empty() {
-        say("\nMessages that Ostler does not know:");
+        print_line("\nUnknown messages:");
         for (message, times) in &report.drift {
-            say(&format!("  {times} × {}", plain(message)));
+            print_line(&format!("  {times} × {}", plain(message)));
         }
     }
     let (good, bad) = (style::GOOD, style::BAD);
@@ -219,11 +222,10 @@ fn conclude(report: &Report) {
         .filter(|finding| finding.result == "failed")
         .count();
     match failed {
-        0 => say(&format!(
-            "\n{good}It does what Ostler expects of it.{good:#}"
-        )),
-        _ => say(&format!(
-            "\n{bad}{failed} of these are not as Ostler expects.{bad:#}"
+        0 => print_line(&format!("\n{good}All checks passed.{good:#}")),
+        _ => print_line(&format!(
+            "\n{bad}{failed} {} failed.{bad:#}",
+            if failed == 1 { "check" } else { "checks" }
         )),
     }
 }

@@ -1,4 +1,4 @@
-//! How far an agent has moved on from what this release of Ostler was tested with: its version, and what it said that nobody knew.
+//! Drift of an agent from what this release was tested with: a newer version, and unknown messages.
 
 use ostler::dialect::Version;
 use ostler::event::At;
@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use crate::environment;
 
-/// How far back is looked, in milliseconds: thirty days.
+/// Period of sessions to search, in milliseconds: thirty days.
 const RECENT: i64 = 30 * 24 * 60 * 60 * 1000;
 
-/// How many kinds are shown to people.
+/// Maximum number of message kinds shown to people.
 const SHOWN: usize = 5;
 
-/// A kind of message that Ostler does not know, as it is reported.
+/// A kind of unknown message, as reported.
 #[derive(Debug, Serialize)]
 pub(super) struct Unknown {
     pub(super) kind: String,
@@ -23,8 +23,8 @@ pub(super) struct Unknown {
 }
 
 impl Unknown {
-    /// For people.
-    pub(super) fn words(&self) -> String {
+    /// Formats it for people.
+    pub(super) fn summary(&self) -> String {
         let Self {
             kind,
             agent_version,
@@ -45,8 +45,8 @@ impl Unknown {
     }
 }
 
-/// What the sessions of the last thirty days met. No store, or one that cannot be read, has met nothing: that is not what a
-/// doctor is asked about.
+/// Returns the unknown messages of the last thirty days. A missing or unreadable store counts as
+/// empty: it is not what `doctor` checks.
 pub(super) fn unknown_messages() -> Vec<UnknownMessages> {
     let store = environment::state_dir().and_then(|dir| Store::open_to_read(&dir).ok());
     let since = At(environment::now().0 - RECENT);
@@ -55,10 +55,10 @@ pub(super) fn unknown_messages() -> Vec<UnknownMessages> {
         .unwrap_or_default()
 }
 
-/// The part of it that is an agent's.
+/// Returns the unknown messages of one agent.
 pub(super) fn of(agent: &str, unknown_messages: &[UnknownMessages]) -> Vec<Unknown> {
-    let own = unknown_messages.iter().filter(|row| row.agent == agent);
-    own.map(|row| Unknown {
+    let rows = unknown_messages.iter().filter(|row| row.agent == agent);
+    rows.map(|row| Unknown {
         kind: row.kind.clone(),
         agent_version: row.agent_version.clone(),
         count: row.count,
@@ -67,14 +67,14 @@ pub(super) fn of(agent: &str, unknown_messages: &[UnknownMessages]) -> Vec<Unkno
     .collect()
 }
 
-/// Whether a version is newer than the one that was tested.
+/// Returns true if a version is newer than the tested one.
 pub(super) fn is_newer(version: Option<&str>, tested: Version) -> bool {
     version
         .and_then(Version::find)
         .is_some_and(|version| version > tested)
 }
 
-/// What is to be said about it all, for people.
+/// Formats the drift for people, as labelled lines.
 pub(super) fn lines(newer_than: Option<&str>, unknown: &[Unknown]) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     if let Some(tested) = newer_than {
@@ -83,32 +83,37 @@ pub(super) fn lines(newer_than: Option<&str>, unknown: &[Unknown]) -> Vec<(&'sta
             format!("newer than tested: this release of Ostler was tested with {tested}"),
         ));
     }
-    lines.extend(unknown.iter().take(SHOWN).map(|it| ("unknown", it.words())));
+    lines.extend(
+        unknown
+            .iter()
+            .take(SHOWN)
+            .map(|it| ("unknown", it.summary())),
+    );
     if unknown.len() > SHOWN {
         lines.push((
             "unknown",
             format!(
-                "and {} more kinds (--json has them all)",
+                "and {} more kinds (`--json` lists all)",
                 unknown.len() - SHOWN
             ),
         ));
     }
     if !unknown.is_empty() {
-        lines.push(("do", HINT.to_owned()));
+        lines.push(("fix", HINT.to_owned()));
     }
     lines
 }
 
-/// What to do about messages that are not known.
-pub(super) const HINT: &str = "The agent says things that this release of Ostler does not know, perhaps because it is newer. They are \
-    kept as notices (unknown_message) and nothing else is lost; a newer Ostler may understand them.";
+/// Hint about unknown messages.
+pub(super) const HINT: &str = "this release of Ostler does not understand some of the agent's messages, perhaps \
+    because the agent is newer. They are stored as notices (unknown_message) and nothing is lost; try a newer Ostler";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn newer_is_compared_by_number() {
+    fn versions_are_compared_numerically() {
         for (version, expected) in [
             ("2.1.326", true),
             ("2.1.325", false),
@@ -126,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn few_lines_are_shown_and_the_rest_is_counted() {
+    fn long_lists_are_cut_with_a_count() {
         let unknown = |n: u64| Unknown {
             kind: format!("type \"{n}\""),
             agent_version: None,
@@ -144,7 +149,7 @@ mod tests {
             )
         );
         assert!(
-            lines[6].1.starts_with("and 2 more") && lines[7] == ("do", HINT.to_owned()),
+            lines[6].1.starts_with("and 2 more") && lines[7] == ("fix", HINT.to_owned()),
             "{lines:?}"
         );
         assert_eq!(super::lines(None, &[]), []);

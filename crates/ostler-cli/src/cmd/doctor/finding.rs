@@ -1,4 +1,4 @@
-//! What is known of an agent, as it is reported.
+//! Findings about an agent, as reported.
 
 use ostler::Probed;
 use ostler_store::UnknownMessages;
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::drift::{self, Unknown};
 use crate::spec::{ChosenAgent, docs_page};
 
-/// The state of an agent. Its names are part of `doctor --json`.
+/// State of an agent. The names are part of `doctor --json`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
@@ -21,7 +21,7 @@ pub(super) enum State {
 }
 
 impl State {
-    /// The state for people.
+    /// Returns the state for people.
     pub(super) fn label(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -40,7 +40,7 @@ impl State {
     }
 }
 
-/// One agent, as it is reported.
+/// Findings about one agent.
 #[derive(Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) agent: String,
@@ -55,23 +55,24 @@ pub(super) struct Finding {
     pub(super) login: Option<String>,
     pub(super) problem: Option<String>,
     pub(super) hint: Option<String>,
-    /// True for an agent that is part of Ostler and only plays scripts.
+    /// True for a built-in agent that plays scripts.
     pub(super) built_in: bool,
-    /// Names of models that the agent is known to take.
+    /// Known models of the agent.
     pub(super) models: Vec<&'static str>,
-    /// What it said in the sessions of the last thirty days that Ostler does not know.
+    /// Unknown messages in the sessions of the last thirty days.
     pub(super) unknown_messages: Vec<Unknown>,
     pub(super) unknown_hint: Option<&'static str>,
-    /// Whether it is a program, which needs no configuration unless a file refers to something that is missing.
+    /// Whether the agent is a program, which is unconfigured only if a file refers to something
+    /// missing.
     #[serde(skip)]
     pub(super) is_program: bool,
-    /// The page about the agent.
+    /// Documentation page of the agent.
     #[serde(skip)]
     pub(super) docs: String,
 }
 
 impl Finding {
-    /// What a probe and the store know of an agent.
+    /// Combines the results of a probe and of the store.
     pub(super) fn new(
         subject: &ChosenAgent,
         probed: Probed,
@@ -156,7 +157,9 @@ impl Finding {
                 hint,
             } => {
                 f.state = State::TooOld;
-                f.problem = Some(format!("version {version} is too old, {need} is needed"));
+                f.problem = Some(format!(
+                    "version {version} is too old; {need} or newer is required"
+                ));
                 (f.path, f.version, f.hint) =
                     (Some(path.display().to_string()), Some(version), Some(hint));
             }
@@ -166,8 +169,7 @@ impl Finding {
                 hint,
             } => {
                 f.state = State::NotLoggedIn;
-                f.problem =
-                    Some("nobody is logged in: authentication or an API key is needed".into());
+                f.problem = Some("not logged in: a login or an API key is required".into());
                 f.version = Some(version).filter(|version| !version.is_empty());
                 (f.path, f.hint) = (Some(path.display().to_string()), Some(hint));
             }

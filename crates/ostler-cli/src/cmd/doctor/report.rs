@@ -1,4 +1,4 @@
-//! The report for people: one line per agent that is installed, or everything about one agent.
+//! Report for people: one line per installed agent, or all details of one agent.
 
 use ostler::clip::plain;
 
@@ -7,7 +7,7 @@ use super::finding::{Finding, State};
 use super::{Reason, RunChoice};
 use crate::output::{style, wrap_lines};
 
-/// States with a line per agent, in the order in which they are shown.
+/// States that get a line per agent, in display order.
 const SHOWN: [State; 6] = [
     State::Ready,
     State::NotLoggedIn,
@@ -17,15 +17,15 @@ const SHOWN: [State; 6] = [
     State::NotConfigured,
 ];
 
-/// Returns true if an agent has nothing to report but that it could be installed or configured.
+/// Returns true if an agent is merely not installed or not configured.
 fn is_absent(f: &Finding) -> bool {
     f.state == State::Missing || (f.state == State::NotConfigured && !f.is_program)
 }
 
-/// Columns before a hint.
+/// Indentation of a hint.
 const INDENT: usize = 4;
 
-/// The report on all agents, within one screen.
+/// Formats the report on all agents, within one screen.
 pub(super) fn overview(findings: &[Finding], choice: &RunChoice, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     let real = || findings.iter().filter(|f| !f.built_in);
@@ -38,7 +38,7 @@ pub(super) fn overview(findings: &[Finding], choice: &RunChoice, width: usize) -
         .unwrap_or(0);
     for finding in &shown {
         lines.push(row(finding, names));
-        // An agent whose login is not known may well be ready: how to log in is among its details.
+        // An agent with an unknown login may well be ready; its details show how to log in.
         if let Some(hint) = finding
             .hint
             .as_deref()
@@ -71,14 +71,14 @@ pub(super) fn overview(findings: &[Finding], choice: &RunChoice, width: usize) -
         lines.extend(wrap_lines(&plain(hint), width, 0));
     }
     lines.extend(wrap_lines(
-        "`ostler doctor AGENT` shows details, and how to install or log in.",
+        "Run `ostler doctor AGENT` for details and how to install or log in.",
         width,
         0,
     ));
     lines
 }
 
-/// The line of one agent.
+/// Formats the line of one agent.
 fn row(f: &Finding, names: usize) -> String {
     let (mark, paint) = match f.state {
         State::Ready => ("✓", style::GOOD),
@@ -92,7 +92,7 @@ fn row(f: &Finding, names: usize) -> String {
         State::TooOld => notes.extend(
             f.minimum_version
                 .as_ref()
-                .map(|need| format!("{need} is needed")),
+                .map(|need| format!("{need} or newer is required")),
         ),
         _ => {}
     }
@@ -111,15 +111,15 @@ fn row(f: &Finding, names: usize) -> String {
     line.trim_end().to_owned()
 }
 
-/// Which agent a run uses, and why.
+/// Explains which agent a run uses, and why.
 fn conclusion(findings: &[Finding], choice: &RunChoice) -> String {
     let agent = &choice.agent;
     let state = findings
         .iter()
         .find(|f| f.agent == choice.behind)
         .map(|f| f.state);
-    let but = match state {
-        Some(state) if !state.is_usable() => format!("; it is {}", but(state)),
+    let problem = match state {
+        Some(state) if !state.is_usable() => format!("; it is {}", state_phrase(state)),
         _ => String::new(),
     };
     match choice.reason {
@@ -129,34 +129,35 @@ fn conclusion(findings: &[Finding], choice: &RunChoice) -> String {
                 .as_deref()
                 .map(plain)
                 .unwrap_or_default();
-            format!("`ostler run` uses {agent}: {by} names it{but}.")
+            format!("`ostler run` uses {agent}, configured by {by}{problem}.")
         }
-        Reason::OnlyInstalled => format!("`ostler run` uses {agent}: no other is installed{but}."),
+        Reason::OnlyInstalled => {
+            format!("`ostler run` uses {agent}, the only installed agent{problem}.")
+        }
         Reason::FirstUsable => {
             let login = if state == Some(State::UnknownLogin) {
-                ", if it is logged in"
+                " if it is logged in"
             } else {
                 ""
             };
             format!(
-                "`ostler run` uses {agent}: the first that can be used{login}. `--agent NAME` chooses another."
+                "`ostler run` uses {agent}, the first usable agent{login}. Use `--agent NAME` to choose another."
             )
         }
         Reason::NoneUsable => {
-            "No agent is ready for work. `ostler run \"…\"` plays a built-in script, and says so."
-                .into()
+            "No agent is ready. `ostler run \"…\"` plays a built-in demo instead.".into()
         }
     }
 }
 
-fn but(state: State) -> &'static str {
+fn state_phrase(state: State) -> &'static str {
     match state {
         State::NotLoggedIn => "not logged in",
         state => state.label(),
     }
 }
 
-/// Everything about one agent.
+/// Formats all details of one agent.
 pub(super) fn details(f: &Finding, width: usize) -> Vec<String> {
     let paint = match f.state {
         State::Ready => style::GOOD,
@@ -174,14 +175,14 @@ pub(super) fn details(f: &Finding, width: usize) -> Vec<String> {
         known(&f.version),
         f.minimum_version
             .as_ref()
-            .map(|minimum| format!("{minimum} or newer is needed")),
+            .map(|minimum| format!("{minimum} or newer is required")),
         f.tested_version
             .as_ref()
             .map(|tested| format!("tested with {tested}")),
     ];
     let versions: Vec<String> = versions.into_iter().flatten().collect();
     let login = match f.state {
-        State::UnknownLogin => Some("unknown: it cannot be known without a model call".to_owned()),
+        State::UnknownLogin => Some("unknown without a model call".to_owned()),
         _ => known(&f.login),
     };
     let rows = [
@@ -189,10 +190,10 @@ pub(super) fn details(f: &Finding, width: usize) -> Vec<String> {
             "version",
             Some(versions.join("; ")).filter(|text| !text.is_empty()),
         ),
-        ("where", known(&f.path)),
+        ("path", known(&f.path)),
         ("login", login),
         ("problem", known(&f.problem)),
-        ("do", known(&f.hint)),
+        ("fix", known(&f.hint)),
         (
             "models",
             Some(f.models.join(", ")).filter(|text| !text.is_empty()),
@@ -213,7 +214,7 @@ pub(super) fn details(f: &Finding, width: usize) -> Vec<String> {
     lines
 }
 
-/// A text in lines that all begin so far to the right.
+/// Wraps a text into indented lines.
 fn indented(text: &str, indent: usize, width: usize) -> Vec<String> {
     let lines = wrap_lines(&plain(text), width.saturating_sub(indent), 0);
     lines

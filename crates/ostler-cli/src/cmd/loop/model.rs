@@ -1,4 +1,4 @@
-//! Which model a loop works with, and how the files say that it is asked.
+//! Choice of the model for a loop, with its configured defaults.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,13 +12,13 @@ use crate::args::{LoopArgs, Time};
 use crate::fault::Fault;
 use crate::{config, output, spec};
 
-/// The agent whose model is behind a server, and what such a model is called for short.
+/// The agent for models behind a server, and the short name of such models.
 const SERVER: (&str, &str) = ("openai-api", "openai");
 
-/// What is as good as no limit, where there must be one.
+/// Timeout that means unlimited, where one is required.
 pub(super) const UNLIMITED: Duration = Duration::from_secs(10 * 365 * 24 * 60 * 60);
 
-/// What an agent's work is about, and not how its model is asked: a loop has its own.
+/// Settings about an agent's own work. They do not apply to a loop, which has its own.
 const AGENT_ONLY: [&str; 14] = [
     keys::TOOLS,
     keys::ALLOWED_TOOLS,
@@ -33,19 +33,19 @@ const AGENT_ONLY: [&str; 14] = [
     keys::MAX_TURNS,
     keys::MAX_BUDGET_USD,
     keys::RESUME,
-    keys::MODEL, // it has a field of its own
+    keys::MODEL, // set separately
 ];
 
-/// What the choice depends on.
+/// Inputs for choosing the model.
 pub(super) struct ModelContext<'a> {
     pub(super) config: &'a Config,
     pub(super) host: &'a Host,
     pub(super) args: &'a LoopArgs,
-    /// The model of the loop that is gone on with.
+    /// Model of the resumed loop.
     pub(super) previous_model: Option<String>,
 }
 
-/// The model that was named, that of the session gone on with, or that of the agent that is there.
+/// Returns the requested model, the resumed session's, or that of the default agent.
 pub(super) async fn choose(context: &ModelContext<'_>) -> Result<Arc<dyn ModelAdapter>, Fault> {
     let name = match context
         .args
@@ -59,7 +59,7 @@ pub(super) async fn choose(context: &ModelContext<'_>) -> Result<Arc<dyn ModelAd
     make(context, &name)
 }
 
-/// The agent that a run would choose, as a model.
+/// Returns the model name of the agent that a run would choose.
 async fn default_name(context: &ModelContext<'_>) -> Result<String, Fault> {
     let ModelContext { config, host, .. } = context;
     let chosen = match spec::configured(config) {
@@ -67,10 +67,11 @@ async fn default_name(context: &ModelContext<'_>) -> Result<String, Fault> {
         None => spec::first_usable(config, host).await?,
     };
     if chosen.agent.plays() && spec::configured(config).is_none() {
-        let fault = Fault::usage(
-            "no coding agent and no key of a server was found on this machine: there is no model",
-        );
-        return Err(fault.hint(format!("--model NAME, one of: {}", names(config, host))));
+        let fault = Fault::usage("no model available: found neither a coding agent nor an API key");
+        return Err(fault.hint(format!(
+            "choose one with `--model NAME`: {}",
+            names(config, host)
+        )));
     }
     let is_program = is_program(&*chosen.agent);
     let name = if is_program {
@@ -78,7 +79,7 @@ async fn default_name(context: &ModelContext<'_>) -> Result<String, Fault> {
     } else {
         chosen.name
     };
-    // A script has no models to choose from.
+    // A script has no choice of models.
     let takes_model = is_program || is_server(&*chosen.agent);
     Ok(match config::model()?.filter(|_| takes_model) {
         Some(model) => format!("{name}:{model}"),
@@ -100,22 +101,22 @@ fn names(config: &Config, host: &Host) -> String {
         .join(", ")
 }
 
-/// An agent that is asked as a model.
+/// An agent that is used as a model.
 struct ModelAgent<'a> {
-    /// What the files call it: what they say under this name holds.
+    /// Name in the configuration files, whose defaults apply.
     name: &'a str,
     agent: Arc<dyn Agent>,
-    /// The model of its own, as it was named.
+    /// The agent's model, as requested.
     model: Option<&'a str>,
 }
 
-/// The agent behind a name of a model, if there is one.
+/// Returns the agent behind a model name, if there is one.
 fn model_agent<'a>(
     config: &Config,
     kind: &'a str,
     model: Option<&'a str>,
 ) -> Option<ModelAgent<'a>> {
-    // An address says all there is to say, whatever a file calls so.
+    // An address is complete on its own, even if a file uses the same name.
     if kind == "openai-compatible" && model.is_some_and(|model| model.contains("://")) {
         return None;
     }
@@ -140,7 +141,7 @@ fn model_agent<'a>(
     })
 }
 
-/// The model of that name, asked as the files say.
+/// Returns the model with this name, with its configured defaults.
 fn make(context: &ModelContext<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>, Fault> {
     let ModelContext { config, host, .. } = context;
     let (kind, model) = name
@@ -162,7 +163,7 @@ fn make(context: &ModelContext<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>,
     }
 }
 
-/// A program's model, with what the files say of it.
+/// Returns an agent program as a model, with its configured defaults.
 fn program(
     context: &ModelContext<'_>,
     model_agent: &ModelAgent<'_>,
@@ -177,7 +178,7 @@ fn program(
         .last(keys::MODEL)
         .filter(|real| !real.is_empty())
         .map(str::to_owned);
-    leave_out(
+    remove_agent_settings(
         &mut given.settings,
         model_agent.agent.dialect().as_model().settings,
     );
@@ -198,7 +199,7 @@ fn program(
     }))
 }
 
-/// A model behind a server, with what the files say of it.
+/// Returns a model behind a server, with its configured defaults.
 fn server(
     context: &ModelContext<'_>,
     kind: &str,
@@ -212,12 +213,12 @@ fn server(
     let name = with_model(kind, model.as_deref());
     let server = ApiModel::server(&name, context.host, &given).map_err(|error| {
         Fault::usage(format!("model {name:?}: {error}"))
-            .hint("docs/agents/openai-api.md says what a server needs.")
+            .hint("see docs/agents/openai-api.md for the settings of a server")
     })?;
     Ok(Arc::new(server.timeout(reply_timeout(context))))
 }
 
-/// The name of a script that plays a model, with the file that is configured for it.
+/// Returns the model name of a script, with its configured file.
 fn played(config: &Config, model_agent: &ModelAgent<'_>) -> Result<String, Fault> {
     let mut given = Spec::default();
     fill(config, model_agent, &mut given)?;
@@ -231,8 +232,8 @@ fn with_model(name: &str, model: Option<&str>) -> String {
     model.map_or_else(|| name.to_owned(), |model| format!("{name}:{model}"))
 }
 
-/// Puts beneath a spec what the files say of an agent. Gives the model as it was named, by the caller or by them: what it is
-/// really called is looked up each time.
+/// Fills in an agent's configured defaults. Returns the model name as requested or configured;
+/// aliases are resolved on each use.
 fn fill(
     config: &Config,
     model_agent: &ModelAgent<'_>,
@@ -246,7 +247,9 @@ fn fill(
         return Ok(named);
     };
     let remarks = spec::fill_defaults(&defaults, given)?;
-    remarks.iter().for_each(|remark| output::tell(remark));
+    remarks
+        .iter()
+        .for_each(|remark| output::eprint_line(remark));
     let default_name = defaults
         .entries()
         .get(&Field::Model)
@@ -254,8 +257,9 @@ fn fill(
     Ok(named.or(default_name).filter(|model| !model.is_empty()))
 }
 
-/// Leaves out what is about an agent's own work, and what would undo the settings that make a plain model of it.
-fn leave_out(settings: &mut Settings, plain: &[(&str, &str)]) {
+/// Removes settings about an agent's own work, and those that would undo what turns it into a plain
+/// model.
+fn remove_agent_settings(settings: &mut Settings, plain: &[(&str, &str)]) {
     AGENT_ONLY.iter().for_each(|key| settings.remove(key));
     let several = |key: &str| plain.iter().filter(|(known, _)| *known == key).count() > 1;
     let about = |value: &str| {
@@ -264,24 +268,26 @@ fn leave_out(settings: &mut Settings, plain: &[(&str, &str)]) {
             .map_or_else(|| value.to_owned(), |(about, _)| about.trim().to_owned())
     };
     for (key, _) in plain {
-        // Of what has several values, each KEY=VALUE is a setting of its own.
+        // In a setting with several values, each KEY=VALUE counts separately.
         let taken = |value: &str| {
             plain
                 .iter()
                 .any(|(known, own)| known == key && about(own) == about(value))
         };
         let values = settings.get(key).unwrap_or_default().iter();
-        let kept: Vec<String> = values
+        let remaining: Vec<String> = values
             .filter(|value| several(key) && !taken(value))
             .cloned()
             .collect();
         settings.remove(key);
-        kept.into_iter().for_each(|value| settings.push(key, value));
+        remaining
+            .into_iter()
+            .for_each(|value| settings.push(key, value));
     }
 }
 
-/// How long one answer may take: as long as the whole, if nothing else is said. The time that tools take in the middle of it does
-/// not count.
+/// Returns the time limit for one reply, which defaults to that of the whole run. Time spent in
+/// tools does not count.
 fn reply_timeout(context: &ModelContext<'_>) -> Duration {
     let whole = context
         .args
@@ -301,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_makes_a_plain_model_is_not_undone_and_the_rest_stays() {
+    fn plain_model_settings_override_configured_ones() {
         let mut settings = Settings::default();
         for (key, value) in [
             ("config", "model_provider=\"mine\""),
@@ -318,7 +324,7 @@ mod tests {
             ("config", "features.shell=false"),
             ("config", "features.web=false"),
         ];
-        leave_out(&mut settings, &plain);
+        remove_agent_settings(&mut settings, &plain);
         let left: Vec<_> = settings
             .iter()
             .flat_map(|(key, values)| values.iter().map(move |v| (key, &**v)))

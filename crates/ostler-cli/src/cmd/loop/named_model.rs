@@ -1,11 +1,11 @@
-//! A model under the name that it was chosen by, so that whoever goes on with it finds the same one.
+//! A model that reports the name it was chosen by, so that a resumed loop finds the same model.
 
 use std::sync::Arc;
 
 use ostler::adapter::{Message, ReplyFuture, Updates};
 use ostler::{ModelAdapter, ToolOffer};
 
-/// A model that is called as the files call it.
+/// A model with its configured name.
 pub(super) struct NamedModel {
     pub(super) name: String,
     pub(super) model: Arc<dyn ModelAdapter>,

@@ -1,4 +1,4 @@
-//! The loop that is gone on with: its model, and what it waits for.
+//! Lookup of the loop to resume: its model, and whether it waits for approval.
 
 use ostler::{Cause, Event, EventKind, Log};
 use ostler_store::{Filter, SessionRow, SessionStatus, Store};
@@ -7,18 +7,19 @@ use crate::fault::Fault;
 use crate::spec::LOOP;
 use crate::store::fault;
 
-/// How many events are read at once.
+/// Number of events to read at once.
 const PAGE: usize = 1000;
 
-/// What is known of an earlier loop.
+/// The loop to resume.
 #[derive(Debug, Default)]
 pub(super) struct PreviousLoop {
     pub(super) model: Option<String>,
-    /// Whether calls of it wait for approval. Whoever says no must not find them made by the next answer.
+    /// Whether tool calls wait for approval. The resumed loop then keeps asking: calls that the
+    /// user rejects must not run after the next reply.
     pub(super) is_approving: bool,
 }
 
-/// Looks up the loop that is gone on with, if there is one. What is wrong with another agent's session is told elsewhere.
+/// Looks up the loop to resume, if any. Sessions of other agents are rejected elsewhere.
 pub(super) fn find_previous(
     resume: Option<&str>,
     store: Option<&Store>,
@@ -44,7 +45,7 @@ pub(super) fn find_previous(
     })
 }
 
-/// A question is answered once: a call that was approved would be made again.
+/// Returns an error if the question was already answered: an approved call would run again.
 fn check_unanswered(store: &Store, asked: &SessionRow) -> Result<(), Fault> {
     let filter = Filter {
         agent: Some(LOOP.to_owned()),
@@ -58,11 +59,11 @@ fn check_unanswered(store: &Store, asked: &SessionRow) -> Result<(), Fault> {
         return Ok(());
     };
     let hint = format!(
-        "--resume {} goes on from there; --fork answers in a copy.",
+        "resume that session with `--resume {}`, or answer again in a copy with `--fork`",
         next.session
     );
     let message = format!(
-        "what session {} asked was answered, in session {}",
+        "the question of session {} was already answered in session {}",
         asked.session, next.session
     );
     Err(Fault::usage(message).hint(hint))

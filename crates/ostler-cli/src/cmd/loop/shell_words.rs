@@ -1,4 +1,4 @@
-//! Commands as they are typed: split into words, and put together again.
+//! Splitting of commands into words, and the command line that resumes a loop.
 
 use std::path::PathBuf;
 
@@ -8,12 +8,13 @@ use crate::args::{LoopArgs, LoopMode, Size, Time, ToolSet};
 use crate::commands::{self, ELLIPSIS, quoted};
 use crate::fault::Fault;
 
-/// The words of the command that checks a loop's result.
+/// Splits the `--until` command into words.
 pub(super) fn split(command: &str) -> Result<Vec<String>, Fault> {
     commands::split("--until", command)
 }
 
-/// What to type to go on with this loop, but for the session and the answer: what was typed, and above all what keeps it safe.
+/// Returns the command line that resumes this loop, without session and answer. It repeats the
+/// flags, above all those that keep it safe.
 pub(super) fn resume_command(args: &LoopArgs) -> String {
     let LoopArgs {
         model,
@@ -37,17 +38,18 @@ pub(super) fn resume_command(args: &LoopArgs) -> String {
             "--tools",
             Some(args.tools)
                 .filter(|tools| *tools != ToolSet::default())
-                .and_then(word),
+                .and_then(choice_name),
         ),
         (
             "--mode",
-            mode.filter(|mode| *mode != LoopMode::Auto).and_then(word),
+            mode.filter(|mode| *mode != LoopMode::Auto)
+                .and_then(choice_name),
         ),
         ("--instructions", args.instructions.clone()),
         ("--append-system-prompt", args.append_system_prompt.clone()),
         ("--json-schema", args.json_schema.clone()),
-        ("--commands", args.commands.commands.and_then(word)),
-        ("--permissions", policy.permissions.and_then(word)),
+        ("--commands", args.commands.commands.and_then(choice_name)),
+        ("--permissions", policy.permissions.and_then(choice_name)),
         ("--policy", path(&policy.policy)),
         ("--timeout", span(limits.timeout)),
         ("--reply-timeout", span(limits.reply_timeout)),
@@ -92,22 +94,22 @@ pub(super) fn resume_command(args: &LoopArgs) -> String {
         .join(" ")
 }
 
-/// So much of what was typed is shown again.
-const SHOWN: usize = 200;
+/// Maximum length of a value to repeat.
+const MAX_SHOWN: usize = 200;
 
-/// A flag with its value.
+/// Formats a flag with its value.
 fn flagged(flag: &str, value: &str) -> String {
-    let is_shown = value.chars().count() <= SHOWN && !value.chars().any(char::is_control);
-    // What begins with a dash would be taken for a flag.
-    let between = if value.starts_with('-') { "=" } else { " " };
+    let is_shown = value.chars().count() <= MAX_SHOWN && !value.chars().any(char::is_control);
+    // A value that begins with a dash would be parsed as a flag.
+    let separator = if value.starts_with('-') { "=" } else { " " };
     if is_shown {
-        format!("{flag}{between}{}", quoted(value))
+        format!("{flag}{separator}{}", quoted(value))
     } else {
         format!("{flag} {ELLIPSIS}")
     }
 }
 
-/// A variable without its value, which may be a key.
+/// Replaces the value of a variable, which may be a secret.
 fn redacted(variable: &str) -> String {
     variable.split_once('=').map_or_else(
         || variable.to_owned(),
@@ -115,7 +117,7 @@ fn redacted(variable: &str) -> String {
     )
 }
 
-/// A time as it can be typed.
+/// Formats a time limit for the command line.
 fn span(time: Option<Time>) -> Option<String> {
     let Time(Some(time)) = time? else {
         return Some("none".to_owned());
@@ -127,13 +129,13 @@ fn span(time: Option<Time>) -> Option<String> {
     })
 }
 
-/// A size as it can be typed.
+/// Formats a size limit for the command line.
 fn size(size: Option<Size>) -> Option<String> {
     size.map(|Size(limit)| limit.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string()))
 }
 
-/// A choice as it is typed.
-fn word(choice: impl ValueEnum + Copy) -> Option<String> {
+/// Returns the name of a choice on the command line.
+fn choice_name(choice: impl ValueEnum + Copy) -> Option<String> {
     choice
         .to_possible_value()
         .map(|value| value.get_name().to_owned())
@@ -151,13 +153,13 @@ mod tests {
             .unwrap()
             .verb
         else {
-            panic!("it is a loop")
+            panic!("expected `loop`")
         };
         resume_command(&args)
     }
 
     #[test]
-    fn what_was_typed_is_typed_again() {
+    fn resume_command_repeats_all_flags() {
         let words = "--until 'cargo test' --until-timeout 1500ms --dir there --tools none --mode approve \
                      --instructions '@a role.md' --json-schema s.json --commands strict --permissions read-only --policy p.toml --timeout 90s \
                      --reply-timeout none --tool-timeout 60s --max-iterations 5 --max-tool-calls 6 --max-input-tokens 7 \
@@ -166,15 +168,15 @@ mod tests {
         let typed = shlex::split(words).unwrap();
         let typed: Vec<&str> = typed.iter().map(String::as_str).collect();
         let line = shown(&typed);
-        // It is read as it was, whatever was typed.
+        // The line parses back to the same words.
         let read = shlex::split(&line).unwrap();
         assert_eq!(read[..2], ["ostler", "loop"]);
         assert_eq!(read[2..], typed, "{line}");
     }
 
     #[test]
-    fn every_flag_of_a_loop_is_shown_again_or_has_a_reason_not_to_be() {
-        // What belongs to one task or to one call, and what is shown with it: the session.
+    fn every_loop_flag_is_repeated_or_excluded() {
+        // Flags that belong to one task or call, or identify the session.
         let not_repeated = [
             "text",
             "prompt",
@@ -217,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_a_key_or_is_long_is_not_shown() {
+    fn secrets_and_long_values_are_not_repeated() {
         assert_eq!(
             shown(&["--env", "KEY=secret", "--env", "OTHER"]),
             "ostler loop --env 'KEY=…' --env OTHER"
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_split_as_a_shell_would_and_nothing_else_is_done() {
+    fn commands_are_split_like_in_a_shell() {
         let words = |text| split(text).unwrap();
         assert_eq!(words("cargo test"), ["cargo", "test"]);
         assert_eq!(
@@ -246,7 +248,7 @@ mod tests {
         for wrong in ["", "  ", "echo 'x", "a && b", "a | b"] {
             assert!(split(wrong).is_err(), "{wrong}");
         }
-        // What a word holds is its own affair.
+        // Quoted shell syntax is fine.
         assert_eq!(words("sh -c 'a && b'"), ["sh", "-c", "a && b"]);
         let hint = split("a && b").unwrap_err().outcome().hint.unwrap();
         let shell = hint.strip_prefix("run it in a shell: --until ").unwrap();

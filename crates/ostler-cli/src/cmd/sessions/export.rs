@@ -1,4 +1,4 @@
-//! `ostler sessions export`: a session as a document.
+//! `ostler sessions export`: writes a session as a document.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -23,7 +23,7 @@ pub(super) fn run(store: &Store, args: &SessionsExportArgs) -> Result<Code, Faul
     };
     let cannot = |error: &io::Error| {
         let file = args.to.as_deref().unwrap_or("stdout".as_ref());
-        Fault::usage(format!("{} cannot be written: {error}", file.display()))
+        Fault::usage(format!("cannot write {}: {error}", file.display()))
     };
     let mut out: Box<dyn Write> = match &args.to {
         Some(file) => Box::new(BufWriter::new(
@@ -46,6 +46,6 @@ pub(super) fn run(store: &Store, args: &SessionsExportArgs) -> Result<Code, Faul
     match written {
         Ok(()) => Ok(exit::OK),
         Err(error) if args.to.is_some() => Err(cannot(&error)),
-        Err(error) => output::gone(&error),
+        Err(error) => output::on_write_error(&error),
     }
 }

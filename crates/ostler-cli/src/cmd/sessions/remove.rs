@@ -1,4 +1,4 @@
-//! `ostler sessions rm`: removes sessions, after a question on a terminal.
+//! `ostler sessions rm`: removes sessions after a confirmation.
 
 use ostler::Attendance;
 use ostler::brief::short_id;
@@ -9,11 +9,11 @@ use super::size;
 use crate::args::SessionsRmArgs;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{name, say, tell, word};
+use crate::output::{eprint_line, name, one_line, print_line};
 use crate::store::{fault, resolve};
 use crate::{ask, trust_review};
 
-/// Removes the sessions if all of them can be, and the user agrees.
+/// Removes the sessions if all of them can be removed and the user confirms.
 pub(super) fn run(store: &Store, args: &SessionsRmArgs) -> Result<Code, Fault> {
     let mut rows: Vec<SessionRow> = Vec::new();
     for id in &args.ids {
@@ -28,8 +28,8 @@ pub(super) fn run(store: &Store, args: &SessionsRmArgs) -> Result<Code, Fault> {
             rows.push(row);
         }
     }
-    if !args.yes && !agreed(&rows)? {
-        tell("Nothing was removed.");
+    if !args.yes && !confirmed(&rows)? {
+        eprint_line("Nothing removed.");
         return Ok(exit::FAILED);
     }
     let mut bytes = 0;
@@ -38,7 +38,7 @@ pub(super) fn run(store: &Store, args: &SessionsRmArgs) -> Result<Code, Fault> {
     }
     if args.json {
         let sessions: Vec<&str> = rows.iter().map(|row| &*row.session).collect();
-        say(&format!(
+        print_line(&format!(
             "{:#}",
             json!({ "sessions": sessions, "bytes": bytes })
         ));
@@ -47,21 +47,21 @@ pub(super) fn run(store: &Store, args: &SessionsRmArgs) -> Result<Code, Fault> {
             .iter()
             .map(|row| name(short_id(&row.session)))
             .collect();
-        tell(&format!("Removed {}, {}", sessions.join(", "), size(bytes)));
+        eprint_line(&format!("Removed {}, {}", sessions.join(", "), size(bytes)));
     }
     Ok(exit::OK)
 }
 
-fn agreed(rows: &[SessionRow]) -> Result<bool, Fault> {
+fn confirmed(rows: &[SessionRow]) -> Result<bool, Fault> {
     if ask::attendance() == Attendance::Unattended {
-        return Err(Fault::usage(
-            "stdin and stderr are not a terminal, so nobody can confirm the removal",
-        )
-        .hint("--yes removes without asking"));
+        return Err(
+            Fault::usage("cannot ask for confirmation: stdin or stderr is not a terminal")
+                .hint("use `--yes` to remove without asking"),
+        );
     }
     for row in rows {
-        let task = word(row.prompt.as_deref().unwrap_or_default(), 60);
-        tell(&format!(
+        let task = one_line(row.prompt.as_deref().unwrap_or_default(), 60);
+        eprint_line(&format!(
             "  {}  {}  {task}",
             name(short_id(&row.session)),
             name(&row.agent)

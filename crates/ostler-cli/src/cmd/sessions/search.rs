@@ -1,35 +1,35 @@
-//! `ostler sessions search`: sessions by what was said in them.
+//! `ostler sessions search`: finds sessions by their prompts, answers and tool calls.
 
 use ostler::brief;
 use ostler_store::{SearchHit, Speaker, Store};
 use serde_json::{Value, json};
 
-use super::{ago, as_json, chosen};
+use super::{ago, as_json, filter};
 use crate::args::SessionsSearchArgs;
 use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::Fault;
-use crate::output::{Align, name, say, table, tell, word};
+use crate::output::{Align, eprint_line, name, one_line, print_line, table};
 use crate::store::fault;
 
 /// Searches, and prints the first match of each session.
 pub(super) fn run(store: &Store, args: SessionsSearchArgs) -> Result<Code, Fault> {
     if args.text.trim().is_empty() {
-        return Err(Fault::usage("there is nothing to search for")
-            .hint("ostler sessions search \"flaky test\""));
+        return Err(Fault::usage("the search text is empty")
+            .hint("for example: ostler sessions search \"flaky test\""));
     }
     let hits = store
-        .search(&args.text, &chosen(args.filter)?)
+        .search(&args.text, &filter(args.filter)?)
         .map_err(|error| fault(&error))?;
     if args.json {
-        say(&format!(
+        print_line(&format!(
             "{:#}",
             json!({ "hits": hits.iter().map(hit).collect::<Vec<_>>() })
         ));
     } else if hits.is_empty() {
-        tell(&format!(
-            "No session holds {}.",
-            word(&format!("{:?}", args.text), 100)
+        eprint_line(&format!(
+            "No sessions contain {}.",
+            one_line(&format!("{:?}", args.text), 100)
         ));
     } else {
         let heads =
@@ -57,6 +57,6 @@ fn cells(hit: &SearchHit) -> [String; 6] {
         ago(environment::now(), hit.at),
         hit.turn.to_string(),
         who,
-        word(&hit.excerpt, 120),
+        one_line(&hit.excerpt, 120),
     ]
 }

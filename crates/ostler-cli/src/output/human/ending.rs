@@ -1,4 +1,4 @@
-//! Ends of turns and sessions: the end line, how to resume, and a notification after long work.
+//! Ends of turns and sessions: result line, resume command, and notification.
 
 use std::io;
 use std::time::Duration;
@@ -27,13 +27,13 @@ impl Human {
                 (self.first, Some(parts)),
             )?;
             self.notify_ended(&ended.outcome, self.first);
-            let again = loop_progress.again(id, &ended.outcome);
-            return again.map_or(Ok(()), |again| {
-                self.aside(&format!("  {DIM}resume with: {again}{DIM:#}"))
+            let resume = loop_progress.resume_line(id, &ended.outcome);
+            return resume.map_or(Ok(()), |resume| {
+                self.stderr_line(&format!("  {DIM}resume with: {resume}{DIM:#}"))
             });
         }
         if let Some(turns) = self.turns.as_mut().map(std::mem::take) {
-            self.left(ended, id, &turns)?;
+            self.chat_ended(ended, id, &turns)?;
             // Without a turn there is nothing to resume.
             return if turns.count == 0 {
                 Ok(())
@@ -47,7 +47,8 @@ impl Human {
         self.run_ended(&ended.outcome, ended.usage.as_ref(), id)
     }
 
-    /// Writes the end line of a run as soon as its last turn is over: an agent may take seconds to exit after that.
+    /// Writes the result line of a run as soon as its last turn has ended: the agent may take
+    /// seconds to exit.
     pub(super) fn stopping(&mut self, id: &str) -> io::Result<()> {
         let Some(outcome) = self
             .outcome
@@ -68,13 +69,14 @@ impl Human {
         self.how_to_resume("run", id)
     }
 
-    /// A session as the end line names it.
+    /// Formats the session for the result line.
     fn session(&self, id: &str) -> Option<String> {
         self.resumable(id)
             .map(|id| format!("session {}", name(&id)))
     }
 
-    /// The id to show and to resume by: the short one that `ostler sessions` lists, or the agent's own if nothing is stored.
+    /// Returns the id to resume by: the short id that `ostler sessions` lists, or the agent's own
+    /// if the session is not stored.
     fn resumable(&self, id: &str) -> Option<String> {
         let started = self.started.as_ref()?;
         if self.is_stored {
@@ -97,7 +99,7 @@ impl Human {
                 } else {
                     format!(" --agent {}", started.agent)
                 };
-                self.aside(&format!(
+                self.stderr_line(&format!(
                     "  {DIM}resume with: ostler {verb}{agent} --resume {id}{message}{DIM:#}"
                 ))
             }
@@ -105,8 +107,8 @@ impl Human {
         }
     }
 
-    /// The end of a conversation. What its last turn said is not said again.
-    fn left(&mut self, ended: &Ended, id: &str, turns: &Turns) -> io::Result<()> {
+    /// Writes the end of a chat, without repeating the outcome of its last turn.
+    fn chat_ended(&mut self, ended: &Ended, id: &str, turns: &Turns) -> io::Result<()> {
         let is_news = turns
             .last
             .as_ref()
@@ -136,11 +138,11 @@ impl Human {
             .chain(changed)
             .chain(usage)
             .collect();
-        self.aside(&format!("{DIM}{}{DIM:#}", parts.join(" · ")))
+        self.stderr_line(&format!("{DIM}{}{DIM:#}", parts.join(" · ")))
     }
 
     pub(super) fn turn_ended(&mut self, turn: &TurnEnded, id: &str) -> io::Result<()> {
-        // An answer that was never streamed or shown: now is its time.
+        // Shows an answer that was never streamed.
         if !self.wrote_answer && !turn.text.is_empty() {
             self.text(TextKind::Reply, &turn.text, true)?;
         }
@@ -157,10 +159,10 @@ impl Human {
             (since, self.session(id)),
         )?;
         self.notify_ended(&turn.outcome, since);
-        self.aside("") // so that the next message stands apart
+        self.stderr_line("") // separates turns
     }
 
-    /// Notifies whoever looked away.
+    /// Notifies the user that work ended.
     fn notify_ended(&mut self, outcome: &Outcome, since: Option<At>) {
         let took = since
             .and_then(|since| self.now.since(since))
@@ -174,7 +176,7 @@ impl Human {
         }
     }
 
-    /// How it ended, what it took, and if it did not go well, why.
+    /// Writes the result line, and the reason for a failure.
     fn summary(
         &mut self,
         outcome: &Outcome,
@@ -199,7 +201,7 @@ impl Human {
         );
         parts.extend(since.and_then(|since| self.now.since(since)).map(span_of));
         parts.extend(more);
-        self.aside(&parts.join(&format!("{DIM} · {DIM:#}")))?;
+        self.stderr_line(&parts.join(&format!("{DIM} · {DIM:#}")))?;
         if outcome.is_success() {
             return Ok(());
         }
@@ -217,7 +219,7 @@ impl Human {
             .into_iter()
             .rev()
         {
-            self.aside(&format!("  {DIM}│ {}{DIM:#}", plain(line)))?;
+            self.stderr_line(&format!("  {DIM}│ {}{DIM:#}", plain(line)))?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What is tried with an installed agent: each check has a script for the model and a look at what came of it.
+//! Conformance checks: each has a script for the model and verifies the result.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,26 +8,26 @@ use ostler_standin::{Answer, Offline, Rule, Script};
 
 use super::trial::{Trial, TrialRun};
 
-/// A check of one thing.
+/// A single check.
 pub(super) struct Check {
-    /// Its name: a row of docs/agents/matrix.md.
+    /// Name, which is a row of docs/agents/matrix.md.
     pub(super) name: &'static str,
-    /// Whether an agent can do it at all.
+    /// Whether the check applies to an agent.
     pub(super) applies: fn(&Capabilities) -> bool,
-    /// What the model does.
+    /// Script of the model.
     pub(super) script: fn(&Offline) -> Script,
-    /// Runs the agent and says what was wrong.
+    /// Runs the agent and verifies the result.
     pub(super) run: for<'a> fn(&'a Trial<'_>) -> CheckFuture<'a>,
 }
 
-/// What came of a check: every run of the agent, and what was wrong.
+/// Result of a check: all runs of the agent, or the problem.
 pub(super) type CheckFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<TrialRun>, String>> + 'a>>;
 
 const ALWAYS: fn(&Capabilities) -> bool = |_| true;
 
 const ANSWER: &str = "One two three four five six.";
 
-/// All of them, in the order in which they are tried.
+/// All checks, in the order they run.
 pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "text",
@@ -55,7 +55,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         name: "tool",
-        // One that says everything at its end only counts its calls; that they run, "cwd" sees.
+        // Agents that report only at the end just count their calls; "cwd" checks that tools run.
         applies: |able| able.tells_tools,
         script: |offline| tool(offline, "touch made"),
         run: |trial| Box::pin(called(trial)),
@@ -132,7 +132,7 @@ async fn deltas(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
         format!("the answer is {answer:?}")
     })?;
     expect(run.pieces() > 1, || {
-        format!("it came in {} pieces", run.pieces())
+        format!("the answer came in {} pieces", run.pieces())
     })?;
     Ok(vec![run])
 }
@@ -150,9 +150,7 @@ async fn unicode(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
         .requests()
         .iter()
         .any(|request| request.last_user_text().contains(PROMPT));
-    expect(asked, || {
-        "the prompt did not reach the model as it was".to_owned()
-    })?;
+    expect(asked, || "the prompt reached the model changed".to_owned())?;
     Ok(vec![run])
 }
 
@@ -161,7 +159,7 @@ async fn made(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
     run.ended_with(Cause::Completed)?;
     expect(trial.work().join("made").is_file(), || {
         let results: Vec<_> = run.results().iter().map(|result| &result.output).collect();
-        format!("its command did not run in the working directory; its results: {results:?}")
+        format!("the command did not run in the working directory; tool results: {results:?}")
     })?;
     Ok(vec![run])
 }
@@ -171,8 +169,8 @@ async fn called(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
     run.ended_with(Cause::Completed)?;
     match run.results()[..] {
         [result] if result.ok => {}
-        [result] => return Err(format!("its tool failed: {}", result.output)),
-        ref results => return Err(format!("one tool call gave {} results", results.len())),
+        [result] => return Err(format!("the tool failed: {}", result.output)),
+        ref results => return Err(format!("one tool call returned {} results", results.len())),
     }
     Ok(vec![run])
 }
@@ -184,12 +182,12 @@ async fn usage(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
     let right: u64 = served.iter().map(|of| of.output).sum();
     let thought: u64 = served.iter().map(|of| of.reasoning).sum();
     match run.output_tokens() {
-        // Some leave out what was only thought.
+        // Some agents leave out reasoning tokens.
         Some(found) if found == right || found + thought == right => Ok(vec![run]),
         Some(found) => Err(format!(
-            "it counts {found} output tokens, the model counted {right}"
+            "the agent reported {found} output tokens, the model counted {right}"
         )),
-        None => Err("it does not say what it used".to_owned()),
+        None => Err("the agent reported no usage".to_owned()),
     }
 }
 
@@ -197,7 +195,7 @@ async fn unauthorized(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
     let run = trial.run(trial.spec("PROMPT")).await?;
     run.ended_with(Cause::Auth)?;
     expect(!trial.server.requests().is_empty(), || {
-        "the scripted model was never asked".to_owned()
+        "the scripted model received no request".to_owned()
     })?;
     Ok(vec![run])
 }
@@ -218,9 +216,7 @@ async fn interrupt(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
 async fn resume(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
     let first = trial.run(trial.spec("PROMPT the first")).await?;
     first.ended_with(Cause::Completed)?;
-    let native = first
-        .native()
-        .ok_or("it did not say how its session is called")?;
+    let native = first.native().ok_or("the agent reported no session id")?;
     let mut spec = trial.spec("PROMPT the second");
     spec.settings.set(keys::RESUME, native);
     let second = trial.run(spec).await?;
@@ -231,7 +227,7 @@ async fn resume(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
         .rfind(|call| call.last_user_text().contains("the second"));
     let last = last.ok_or("the second prompt never reached the model")?;
     expect(last.body.to_string().contains("the first"), || {
-        "it had forgotten the first prompt".to_owned()
+        "the resumed session does not contain the first prompt".to_owned()
     })?;
     Ok(vec![first, second])
 }

@@ -1,4 +1,5 @@
-//! Who is tried: the program that `ostler run` would start here, and how it is made to talk to the stand-in.
+//! Subject of the checks: the program that `ostler run` would start, connected to the stand-in
+//! model.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,22 +11,23 @@ use ostler_standin::{KEY, Offline};
 use crate::fault::Fault;
 use crate::spec;
 
-/// Settings that say how Ostler talks with an agent. The others, such as a model or a mode, would change what is looked for.
+/// Settings of the transport to an agent. Others, such as the model or the mode, would change the
+/// expected results.
 const TRANSPORT_SETTINGS: [&str; 3] = ["transport", "counts", "chunks"];
 
-/// An agent to try.
+/// An agent to test.
 pub(super) struct Subject {
     pub(super) agent: Arc<dyn Agent>,
     pub(super) offline: &'static Offline,
-    /// What is taken from the files: its program, and how Ostler talks with it.
+    /// Configured values that are used: the program and the transport.
     pub(super) given: Spec,
-    /// What the files say besides and is not used. Arguments and variables can lead an agent to another model, and there is no
-    /// telling which ones do: here everything is allowed to whoever answers.
+    /// Configured values that are not used. Arguments and variables could point the agent at
+    /// another model, and the checks allow every tool call of whichever model answers.
     pub(super) unused: Vec<&'static str>,
 }
 
 impl Subject {
-    /// The agent of that name.
+    /// Returns the subject for an agent name.
     pub(super) fn named(config: &Config, name: &str) -> Result<Self, Fault> {
         let agent = spec::find_agent(config, name)?.agent;
         let offline = Offline::of(agent.name())
@@ -33,7 +35,7 @@ impl Subject {
             .ok_or_else(|| unknown(name, &*agent))?;
         let mut all = Spec::default();
         if let Some(defaults) = config.defaults(name) {
-            // What a file takes from the caller's environment is not used here, and need not be set.
+            // Values from the user's environment are not used, so the variables need not be set.
             defaults
                 .fill(&mut all, &|_| Some(KEY.to_owned()))
                 .map_err(|error| Fault::usage(error.to_string()))?;
@@ -72,13 +74,13 @@ impl Subject {
         }
     }
 
-    /// Whether it would be tried by way of a server of the user's own, which asks the model that it was given.
+    /// Returns true if requests would go through the user's own gateway, which uses its own model.
     fn is_behind_a_gateway(&self) -> bool {
         let is_acp = self.is_configured() || self.given.settings.last("transport") == Some("acp");
         self.offline.agent == "openclaw" && is_acp
     }
 
-    /// What it can do, in the language that this spec chooses.
+    /// Returns the capabilities of the dialect that this spec selects.
     pub(super) fn capabilities(&self, spec: &Spec) -> Capabilities {
         let dialect = self.agent.dialect();
         dialect
@@ -87,38 +89,36 @@ impl Subject {
             .capabilities()
     }
 
-    /// Whether the agent is known to Ostler only by its command: then nothing is known of the variables that it reads.
+    /// Returns true if the agent is known only by a configured command, so that its environment
+    /// variables are unknown.
     pub(super) fn is_configured(&self) -> bool {
         self.agent.name() != self.offline.agent
     }
 }
 
-/// An agent that only a file knows may be the program of one that is known.
+/// Finds the stand-in setup of a configured agent by its program.
 fn by_program(agent: &dyn Agent) -> Option<&'static Offline> {
     let program = agent.dialect().probe()?.program;
     Offline::of(Path::new(program).file_stem()?.to_str()?)
 }
 
 fn behind_a_gateway(name: &str) -> Fault {
-    let why = format!(
-        "{name} cannot be tried over its gateway: the model that a gateway asks cannot be scripted"
-    );
+    let why =
+        format!("{name} cannot be tested over its gateway: the gateway's model cannot be scripted");
     Fault::usage(why)
-        .hint("ostler doctor --conformance openclaw, without transport = \"acp\" in ostler.toml, tries its exec.")
+        .hint("remove `transport = \"acp\"` from ostler.toml and run `ostler doctor --conformance openclaw`")
 }
 
 fn unknown(name: &str, agent: &dyn Agent) -> Fault {
     let known = Offline::agents().collect::<Vec<_>>().join(", ");
-    let why = format!(
-        "{name} cannot be tried: nobody has found out how it is made to talk to a model on this machine"
-    );
+    let why = format!("{name} cannot be tested: connecting it to a local model is not supported");
     Fault::usage(why).hint(match agent.dialect().probe() {
         Some(plan) => {
             format!(
-                "These can: {known}; and a configured agent whose program is one of these, not {}.",
+                "supported agents: {known}, and configured agents that run one of these programs, not {}",
                 plan.program
             )
         }
-        None => format!("These can: {known}."),
+        None => format!("supported agents: {known}"),
     })
 }

@@ -1,4 +1,4 @@
-//! One trial of an agent: a home, a directory and a scripted model of its own, and what the agent did there.
+//! Trial of an agent with its own home, working directory and scripted model.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -12,33 +12,34 @@ use ostler_standin::{ModelServer, Script};
 use super::subject::Subject;
 use crate::environment;
 
-/// How long one run of an agent may take; the slowest known needs 15 s to start.
+/// Time limit for one run; the slowest known agent needs 15 s to start.
 const RUN_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Where an agent is tried.
+/// Environment in which an agent is tested.
 pub(super) struct Trial<'a> {
     subject: &'a Subject,
     pub(super) server: ModelServer,
-    /// What makes the agent talk to the server.
+    /// Variables that point the agent at the server.
     env: Vec<(String, String)>,
     host: Host,
     root: tempfile::TempDir,
-    /// Whether somebody else than the server answered.
+    /// Whether a model other than the scripted one answered.
     used_other_model: Cell<bool>,
 }
 
-/// What is said of an agent that somebody else answered.
-const USED_OTHER_MODEL: &str = "the agent did not talk to the scripted model: it answered, but that model was never asked. Nothing more \
-    is tried, since all would be allowed to whoever answers; see what its program is, and what leads that to another model";
+/// Problem reported if another model answered.
+const USED_OTHER_MODEL: &str = "the agent answered without a request to the scripted model, so another \
+    model was used. The remaining checks are skipped, because they allow every tool call of whichever model \
+    answers. Check which program was started and what points it at another model";
 
-/// What a run came to.
+/// Events of one run.
 #[derive(Debug, Default)]
 pub(super) struct TrialRun {
     pub(super) events: Vec<Event>,
     pub(super) session: String,
 }
 
-/// A directory that only this user can enter.
+/// Creates a directory that only this user can enter.
 fn private_directory() -> std::io::Result<tempfile::TempDir> {
     let mut builder = tempfile::Builder::new();
     builder.prefix("ostler-trial-");
@@ -48,9 +49,9 @@ fn private_directory() -> std::io::Result<tempfile::TempDir> {
 }
 
 impl<'a> Trial<'a> {
-    /// A place where the model follows `script`.
+    /// Creates a trial whose model follows `script`.
     pub(super) fn new(subject: &'a Subject, script: Script) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("no place to try it: {error}");
+        let failed = |error: std::io::Error| format!("cannot set up the trial: {error}");
         let root = private_directory().map_err(failed)?;
         let (home, work) = (root.path().join("home"), root.path().join("work"));
         for directory in [&home, &work] {
@@ -59,11 +60,11 @@ impl<'a> Trial<'a> {
         let server = ModelServer::start(script);
         subject
             .offline
-            .furnish(&home, &server.base_url())
+            .write_files(&home, &server.base_url())
             .map_err(failed)?;
         let env = subject.offline.env(&home, &server.base_url());
         let host = environment::host_of(env.clone());
-        // The script alone says what is run, in a directory of its own.
+        // Only the script decides what runs, in a temporary directory.
         let host = host.with_permission_handler(|_| async { PermissionAnswer::Allow });
         Ok(Self {
             subject,
@@ -75,12 +76,12 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// The directory that the agent works in.
+    /// Returns the working directory of the agent.
     pub(super) fn work(&self) -> PathBuf {
         self.root.path().join("work")
     }
 
-    /// What to run, with everything allowed.
+    /// Returns the spec for a prompt, with everything allowed.
     pub(super) fn spec(&self, prompt: &str) -> Spec {
         let limits = Limits {
             wall: Some(RUN_TIMEOUT),
@@ -100,26 +101,26 @@ impl<'a> Trial<'a> {
             spec.settings.set(key, *value);
         }
         if self.subject.is_configured() {
-            // Nobody knows which variables it reads, so none of the host's would reach it.
+            // Its variables are unknown, so none of the host's would reach it.
             spec.env.extend(self.env.clone());
         }
         if !self.subject.capabilities(&spec).ask {
-            spec.policy = None; // it asks nobody, and does what it is told
+            spec.policy = None; // it cannot ask for permission
         }
         spec
     }
 
-    /// Whether somebody else than the scripted model answered.
+    /// Returns true if a model other than the scripted one answered.
     pub(super) fn used_other_model(&self) -> bool {
         self.used_other_model.get()
     }
 
-    /// Runs it to its end.
+    /// Runs a spec to its end.
     pub(super) async fn run(&self, spec: Spec) -> Result<TrialRun, String> {
         self.follow(spec, |_, _| ()).await
     }
 
-    /// The same; `meanwhile` sees each event, and can ask things of the session.
+    /// Runs a spec to its end; `meanwhile` sees each event and can control the session.
     pub(super) async fn follow(
         &self,
         spec: Spec,
@@ -135,15 +136,15 @@ impl<'a> Trial<'a> {
             ..TrialRun::default()
         };
         let before = self.server.requests().len();
-        let is_unasked = || self.server.requests().len() == before;
+        let is_unused = || self.server.requests().len() == before;
         while let Some(event) = session.next().await {
             meanwhile(&event, &session);
-            if matches!(event.kind, EventKind::ToolCall(_)) && is_unasked() {
-                session.kill(); // the sooner the better: everything is allowed
+            if matches!(event.kind, EventKind::ToolCall(_)) && is_unused() {
+                session.kill(); // at once, because everything is allowed
             }
             run.events.push(event);
         }
-        if run.is_answered() && is_unasked() {
+        if run.is_answered() && is_unused() {
             self.used_other_model.set(true);
             return Err(USED_OTHER_MODEL.to_owned());
         }
@@ -161,7 +162,7 @@ impl TrialRun {
             .filter_map(move |event| pick(&event.kind))
     }
 
-    /// How the last turn ended.
+    /// Returns the end of the last turn.
     pub(super) fn turn(&self) -> Result<&TurnEnded, String> {
         let turn = self
             .all(|kind| {
@@ -172,10 +173,10 @@ impl TrialRun {
                 }
             })
             .last();
-        turn.ok_or_else(|| "it never ended a turn".to_owned())
+        turn.ok_or_else(|| "the agent never ended a turn".to_owned())
     }
 
-    /// Whether some model has answered.
+    /// Returns true if a model answered.
     fn is_answered(&self) -> bool {
         self.all(|kind| match kind {
             EventKind::TurnEnded(turn) => {
@@ -187,7 +188,7 @@ impl TrialRun {
         .is_some()
     }
 
-    /// Fails unless it ended for this cause.
+    /// Returns the last turn, or an error unless it ended with this cause.
     pub(super) fn ended_with(&self, cause: Cause) -> Result<&TurnEnded, String> {
         let turn = self.turn()?;
         let why = &turn.outcome.message;
@@ -195,13 +196,13 @@ impl TrialRun {
             .then_some(turn)
             .ok_or_else(|| {
                 format!(
-                    "it ended with {} instead of {cause}: {why}",
+                    "the turn ended with {} instead of {cause}: {why}",
                     turn.outcome.cause
                 )
             })
     }
 
-    /// The agent's own name for the session.
+    /// Returns the agent's own session id.
     pub(super) fn native(&self) -> Option<&str> {
         let started = self.all(|kind| {
             if let EventKind::Started(started) = kind {
@@ -215,13 +216,13 @@ impl TrialRun {
             .last()
     }
 
-    /// How many pieces of text came.
+    /// Returns the number of text deltas.
     pub(super) fn pieces(&self) -> usize {
         self.all(|kind| matches!(kind, EventKind::Text(text) if text.delta).then_some(()))
             .count()
     }
 
-    /// The results of its tools.
+    /// Returns the tool results.
     pub(super) fn results(&self) -> Vec<&ToolResult> {
         self.all(|kind| {
             if let EventKind::ToolResult(result) = kind {
@@ -233,7 +234,7 @@ impl TrialRun {
         .collect()
     }
 
-    /// The tokens that it wrote, all turns together.
+    /// Returns the number of output tokens, over all turns.
     pub(super) fn output_tokens(&self) -> Option<u64> {
         let ended = self
             .all(|kind| {
@@ -247,7 +248,7 @@ impl TrialRun {
         ended.usage.as_ref()?.output
     }
 
-    /// What it said that Ostler does not know.
+    /// Returns the notices about unknown messages.
     pub(super) fn unknown(&self) -> impl Iterator<Item = &Notice> {
         self.all(|kind| {
             if let EventKind::Notice(notice) = kind {
