@@ -1,8 +1,8 @@
-//! An agent: something with a name that can be probed and started. The registry maps names to agents.
+//! Agents, which can be probed and started, and the registry that maps names to them.
 
-mod earlier;
+mod api;
 mod mock;
-mod model;
+mod previous_session;
 mod process;
 
 use std::future::Future;
@@ -18,47 +18,47 @@ use crate::probe::Probed;
 use crate::session::Session;
 use crate::tool::offer;
 
+pub use api::ApiAgent;
 pub use mock::MockAgent;
-pub use model::ApiAgent;
 pub use process::ProcessAgent;
 
-/// Something that can be asked to do a task.
+/// A coding agent that can be started.
 pub trait Agent: Send + Sync {
-    /// Its name: what `--agent` takes.
+    /// The agent's name, as used with `--agent`.
     fn name(&self) -> &str;
 
-    /// What it can do.
+    /// The agent's capabilities.
     fn capabilities(&self) -> Capabilities;
 
-    /// Model names it is known to take; others may work too.
+    /// Known model names; others may work too.
     fn models(&self) -> &[&'static str];
 
-    /// The settings it takes.
+    /// The settings that the agent accepts.
     fn settings(&self) -> Vec<Setting>;
 
-    /// Whether its answers are played from a file: nobody must take them for a model's.
+    /// Whether its answers come from a file and must not be mistaken for a model's.
     fn plays(&self) -> bool {
         false
     }
 
-    /// Whether it is a program, and not a part of Ostler.
+    /// Whether it is an external program rather than a part of Ostler.
     fn is_program(&self) -> bool {
         false
     }
 
-    /// Whether its program is there. Quick: nothing is started.
+    /// Returns true if the agent is installed or configured. Fast: nothing is started.
     fn is_found(&self, host: &Host) -> bool;
 
-    /// The same, when this spec has it started: with a program of the caller's, for example.
+    /// Like [`Agent::is_found`], for this spec, which may name another program.
     fn is_found_for(&self, host: &Host, _: &Spec) -> bool {
         self.is_found(host)
     }
 
-    /// Whether it is ready to be started, and if not, what to do. This asks the agent itself and takes a moment.
+    /// Checks whether the agent is ready to be started. This runs the agent's program and takes a moment.
     fn probe<'a>(&'a self, host: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>>;
 
-    /// The same, for what this spec needs besides the agent itself: helper programs, for example. A wrong spec is not told
-    /// apart here; [`Agent::start`] does that.
+    /// Like [`Agent::probe`], including what this spec needs besides the agent, such as helper programs. An
+    /// invalid spec is only detected by [`Agent::start`].
     fn probe_for<'a>(
         &'a self,
         host: &'a Host,
@@ -70,15 +70,15 @@ pub trait Agent: Send + Sync {
     /// Starts a session with `spec.prompt` as its first message. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// When the spec is wrong; nothing is started then. An agent that cannot be started is not an error here: the
-    /// session ends with cause `unavailable`, and its events say why.
+    /// If the spec is invalid; nothing is started then. An agent that cannot be started is not an error
+    /// here: the session ends with cause `unavailable`, and its events have the reason.
     fn start(&self, host: &Host, spec: Spec) -> Result<Session, SpecError>;
 
-    /// The language its output is written in.
+    /// The dialect of its output.
     fn dialect(&self) -> &'static dyn Dialect;
 }
 
-/// Every agent this program knows, in the order in which they are tried when none is named.
+/// The known agents, in the order in which they are tried when none is named.
 #[derive(Clone)]
 pub struct Agents(Vec<Arc<dyn Agent>>);
 
@@ -89,8 +89,8 @@ impl Default for Agents {
 }
 
 impl Agents {
-    /// The agents that come with Ostler, in the order in which they are looked for. The scripted one needs nothing and is
-    /// always there; the mock one is for whoever asks for it.
+    /// Returns the agents that come with Ostler, in order of preference. The scripted agent needs nothing
+    /// and is always available; the mock agent is only used when it is named.
     #[must_use]
     pub fn builtin() -> Self {
         let programs = ostler_dialects::all()
@@ -106,35 +106,35 @@ impl Agents {
         Self(all)
     }
 
-    /// Adds an agent, or replaces the one of the same name.
+    /// Adds an agent in front of all others, replacing any with the same name.
     pub fn add(&mut self, agent: Arc<dyn Agent>) {
         self.0.retain(|known| known.name() != agent.name());
         self.0.insert(0, agent);
     }
 
-    /// Adds an agent behind all others: it is used by whoever names it.
+    /// Adds an agent after all others, so that it is only used when it is named.
     pub(crate) fn add_last(&mut self, agent: Arc<dyn Agent>) {
         self.0.push(agent);
     }
 
-    /// The agent of that name.
+    /// Returns the agent with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<dyn Agent>> {
         self.0.iter().find(|agent| agent.name() == name).cloned()
     }
 
-    /// All of them.
+    /// Iterates over all agents.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Agent>> {
         self.0.iter()
     }
 
-    /// The agent to use when none is named: the first that is installed, configured and not known to lack a login. If only one
-    /// is installed, it is not probed.
+    /// Chooses the agent to use when none is named: the first that is installed, configured and not known
+    /// to lack a login. If only one is installed, it is not probed.
     pub async fn choose(&self, host: &Host) -> Option<Arc<dyn Agent>> {
         self.choose_for(host, |_| Spec::default()).await
     }
 
-    /// The same, when each agent is started with a spec of its own.
+    /// Like [`Agents::choose`], with a separate spec for each agent.
     pub async fn choose_for(
         &self,
         host: &Host,
@@ -152,7 +152,8 @@ impl Agents {
         None
     }
 
-    /// The agent that [`Agents::choose_for`] chooses, and why, for a caller that has probed every agent already.
+    /// Returns the agent that [`Agents::choose_for`] would choose, and why, for a caller that has already
+    /// probed every agent.
     pub fn choose_probed(
         &self,
         host: &Host,
@@ -169,7 +170,7 @@ impl Agents {
         })
     }
 
-    /// The agents that are installed or configured, each with its spec.
+    /// Returns the agents that are installed or configured, each with its spec.
     fn found(
         &self,
         host: &Host,
@@ -181,25 +182,26 @@ impl Agents {
     }
 }
 
-/// An agent that is used because none was named.
+/// An agent chosen because none was named.
 #[derive(Clone)]
 pub struct Choice {
-    /// The agent.
+    /// The chosen agent.
     pub agent: Arc<dyn Agent>,
-    /// Why it is this one.
+    /// The reason for the choice.
     pub reason: ChoiceReason,
 }
 
-/// Why an agent is used when none was named.
+/// The reason why an agent was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChoiceReason {
-    /// No other is installed.
+    /// No other agent is installed.
     Only,
-    /// It is the first, in Ostler's order, that can be used.
+    /// It is the first usable agent in Ostler's order.
     First,
 }
 
-/// The only candidate, which is used without a probe. The agent of last resort is always found beside it.
+/// Returns the only candidate, which is used without a probe. The scripted agent, always present, does not
+/// count.
 fn only(found: &[(&Arc<dyn Agent>, Spec)]) -> Option<Choice> {
     let ([(only, _), _] | [(only, _)]) = found else {
         return None;
@@ -211,43 +213,43 @@ fn only(found: &[(&Arc<dyn Agent>, Spec)]) -> Option<Choice> {
 }
 
 fn check(spec: &Spec) -> Result<(), SpecError> {
-    // A session that waits for messages can begin without one.
+    // A session that waits for messages can start without one.
     if spec.prompt.trim().is_empty()
         && !(spec.prompt.is_empty() && spec.after_turn == AfterTurn::Wait)
     {
         return Err(SpecError::new(
             "prompt",
             &spec.prompt,
-            "expected a message that is not empty",
+            "expected a non-empty message",
         ));
     }
     for (name, value) in &spec.env {
         let why = if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-            "expected a name without = and a value without NUL"
+            "expected a name without `=` and a value without NUL"
         } else if name.starts_with(RESERVED_PREFIX) {
-            "names that start with OSTLER_ are Ostler's own"
+            "names that start with OSTLER_ are reserved"
         } else {
             continue;
         };
-        return Err(SpecError::new("env", name, why)); // the value may be a secret and is not shown
+        return Err(SpecError::new("env", name, why)); // the value may be secret
     }
     Ok(())
 }
 
-/// For agents that are no process: there is nothing to put into a sandbox.
+/// Checks the spec of an agent without a process, which cannot be sandboxed as a whole.
 fn check_without_process(spec: &Spec) -> Result<(), SpecError> {
     check(spec)?;
     match spec.sandbox {
         Sandbox::Usual | Sandbox::Off => Ok(()),
-        asked => Err(SpecError::new(
-            "sandbox",
-            asked.as_str(),
-            "this agent has no process of its own; what it runs for its model is always in a sandbox (ostler sandbox --help)",
-        )),
+        mode => {
+            let why = "this agent has no process of its own; the commands it runs are always sandboxed \
+                       (ostler sandbox --help)";
+            Err(SpecError::new("sandbox", mode.as_str(), why))
+        }
     }
 }
 
-/// What holds for every agent: its tools besides its own, who answers, its budget.
+/// Completes the spec with what every agent needs: the host's tools, attendance and budget.
 fn prepare(host: &Host, spec: &mut Spec) {
     if let Some(budget) = spec
         .settings
@@ -265,7 +267,7 @@ fn prepare(host: &Host, spec: &mut Spec) {
     }
 }
 
-/// The directory of a spec, as a path that means the same everywhere.
+/// Returns the working directory of a spec as a canonical path.
 fn directory(spec: &Spec) -> PathBuf {
     let dir = spec.dir.clone().unwrap_or_else(|| PathBuf::from("."));
     dir.canonicalize().unwrap_or(dir)

@@ -127,7 +127,7 @@ impl Loop {
     /// Adds a hook around each round.
     #[must_use]
     pub fn middleware(mut self, hook: impl Middleware + 'static) -> Self {
-        self.around.hooks.push(Arc::new(hook));
+        self.around.middleware.push(Arc::new(hook));
         self
     }
 

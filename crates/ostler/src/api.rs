@@ -1,5 +1,6 @@
-//! The body of an agent that is a model: it calls the model and runs tools, as its conversation orders. It lives in this
-//! process, and is spoken to over pipes like any other agent.
+//! Runner of an API agent: calls the model and runs tools as its conversation commands.
+//!
+//! It is a task in this process that is connected through pipes like any other agent.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -31,198 +32,217 @@ use crate::session::tool_results::Submissions;
 use crate::tool::{self, Progress};
 use crate::toolbox::Toolbox;
 
-/// What the body works with.
+/// Everything the runner works with.
 #[derive(Clone)]
-pub(crate) struct Body {
+pub(crate) struct ApiRunner {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) tools: Toolbox,
-    /// Tools that the caller runs itself, and where their results come from.
+    /// Tools that the caller runs itself.
     pub(crate) offered: Vec<ToolOffer>,
+    /// Results of those tools.
     pub(crate) submissions: Arc<Submissions>,
     pub(crate) cwd: String,
-    /// What the system prompt says about the sandbox.
+    /// Description of the sandbox for the system prompt.
     pub(crate) sandbox: String,
-    /// What the caller should know before anything happens.
+    /// Notices to emit at the start.
     pub(crate) notices: Vec<Notice>,
     pub(crate) retries: usize,
     pub(crate) busy: in_process::Busy,
-    /// What the caller puts around the loop, for an agent that is one.
-    pub(crate) around: Option<Hooks>,
+    /// The caller's hooks, for an agent loop.
+    pub(crate) hooks: Option<Hooks>,
 }
 
-/// The longest that a server's word to wait is obeyed; whoever must wait longer is told so instead.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Maximum delay that a server may ask for. If it asks for more, the call fails instead.
+const MAX_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// Starts the body.
-pub(crate) fn start(body: Body) -> Child {
-    in_process::start(body.busy.clone(), |orders, voice| {
-        live(Arc::new(body), orders, voice)
+/// Starts the runner as an in-process child.
+pub(crate) fn start(runner: ApiRunner) -> Child {
+    in_process::start(runner.busy.clone(), |commands, output| {
+        run(Arc::new(runner), commands, output)
     })
 }
 
-/// What is under way. Dropped, it is called off.
+/// The current work, cancelled on drop.
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Follows orders until there are no more.
-async fn live(body: Arc<Body>, orders: DuplexStream, mut voice: DuplexStream) {
-    let (say, mut said) = mpsc::channel::<String>(64);
-    let mut orders = BufReader::new(orders).lines();
-    let mut work: Option<Work> = Some(Box::pin(introduce(body.clone(), Voice(say.clone()))));
+/// Executes commands until there are no more.
+async fn run(runner: Arc<ApiRunner>, commands: DuplexStream, mut output: DuplexStream) {
+    let (lines, mut pending_lines) = mpsc::channel::<String>(64);
+    let events = RunnerOutput(lines);
+    let mut commands = BufReader::new(commands).lines();
+    let mut work: Option<Work> = Some(Box::pin(introduce(runner.clone(), events.clone())));
     loop {
         tokio::select! {
-            // In this order: what is called off before it has begun does not begin.
+            // Biased, so that work cancelled before it started never starts.
             biased;
-            // Whole lines only, from here alone: work that is called off in the middle leaves no half line behind.
-            Some(line) = said.recv() => {
-                if voice.write_all(line.as_bytes()).await.is_err() {
+            // Lines are written whole and only here, so cancelled work leaves no partial line behind.
+            Some(line) = pending_lines.recv() => {
+                if output.write_all(line.as_bytes()).await.is_err() {
                     return;
                 }
             }
-            order = orders.next_line() => {
-                let Ok(Some(order)) = order else { return };
-                match serde_json::from_str(&order) {
-                    Ok(RunnerCommand::Call(request)) => work = Some(Box::pin(call(body.clone(), request, Voice(say.clone())))),
-                    Ok(RunnerCommand::Hook { when, iteration }) => {
-                        work = Some(Box::pin(hook(body.clone(), when, iteration, Voice(say.clone()))));
+            line = commands.next_line() => {
+                let Ok(Some(line)) = line else { return };
+                let (runner, events) = (runner.clone(), events.clone());
+                match serde_json::from_str(&line) {
+                    Ok(RunnerCommand::Call(request)) => {
+                        work = Some(Box::pin(call(runner, request, events)));
                     }
-                    Ok(RunnerCommand::Verify(answer)) => work = Some(Box::pin(verify(body.clone(), answer, Voice(say.clone())))),
-                    Ok(RunnerCommand::Tools(calls)) => work = Some(Box::pin(run(body.clone(), calls, Voice(say.clone())))),
+                    Ok(RunnerCommand::Hook { when, iteration }) => {
+                        work = Some(Box::pin(hook(runner, when, iteration, events)));
+                    }
+                    Ok(RunnerCommand::Verify(answer)) => {
+                        work = Some(Box::pin(verify(runner, answer, events)));
+                    }
+                    Ok(RunnerCommand::Tools(calls)) => {
+                        work = Some(Box::pin(run_tools(runner, calls, events)));
+                    }
                     Ok(RunnerCommand::Approved(call)) => {
-                        // Behind what still runs.
-                        let (before, body, voice) = (work.take(), body.clone(), Voice(say.clone()));
+                        // After the work that is still running.
+                        let before = work.take();
                         work = Some(Box::pin(async move {
                             if let Some(before) = before {
                                 before.await;
                             }
-                            run(body, vec![call], voice).await;
+                            run_tools(runner, vec![call], events).await;
                         }));
                     }
                     Ok(RunnerCommand::Cancel) => {
                         work = None;
-                        drop(body.busy.write().await);
-                        // Behind what was said before, and past a channel that may be full.
+                        drop(runner.busy.write().await);
+                        // After the lines sent before, bypassing a channel that may be full.
                         let mut rest = Vec::new();
-                        while let Ok(line) = said.try_recv() {
+                        while let Ok(line) = pending_lines.try_recv() {
                             rest.extend_from_slice(line.as_bytes());
                         }
                         rest.extend_from_slice(line_of(RunnerEvent::Cancelled).as_bytes());
-                        if voice.write_all(&rest).await.is_err() {
+                        if output.write_all(&rest).await.is_err() {
                             return;
                         }
                     }
-                    Ok(RunnerCommand::Introduce) => work = Some(Box::pin(introduce(body.clone(), Voice(say.clone())))),
-                    // The conversation is ours and writes no such thing; but if it did, nobody may wait for ever.
+                    Ok(RunnerCommand::Introduce) => {
+                        work = Some(Box::pin(introduce(runner, events)));
+                    }
+                    // The conversation never writes such a line. If it did, it must not wait forever.
                     Err(error) => {
-                        let message = format!("An order could not be read: {error}; this is a fault in Ostler.");
-                        let failed = Failed { kind: FailedKind::Invalid, message, ..Failed::default() };
-                        if voice.write_all(line_of(RunnerEvent::Failed(failed)).as_bytes()).await.is_err() {
+                        let message =
+                            format!("Invalid command: {error}; this is a bug in Ostler.");
+                        let failed = Failed {
+                            kind: FailedKind::Invalid,
+                            message,
+                            ..Failed::default()
+                        };
+                        let line = line_of(RunnerEvent::Failed(failed));
+                        if output.write_all(line.as_bytes()).await.is_err() {
                             return;
                         }
                     }
                 }
             }
-            () = async { if let Some(work) = &mut work { work.await } }, if work.is_some() => work = None,
+            () = async { if let Some(work) = &mut work { work.await } }, if work.is_some() => {
+                work = None;
+            }
         }
     }
 }
 
-/// The way to the session.
+/// Sends lines to the session.
 #[derive(Clone)]
-struct Voice(mpsc::Sender<String>);
+struct RunnerOutput(mpsc::Sender<String>);
 
-impl Voice {
-    async fn word(&self, word: RunnerEvent) {
-        self.line(line_of(word)).await;
+impl RunnerOutput {
+    async fn event(&self, event: RunnerEvent) {
+        self.line(line_of(event)).await;
     }
 
-    /// For a tool that says how far it is. What does not fit into the channel is not worth waiting for.
+    /// Returns a progress reporter for a tool. Messages are dropped if the channel is full.
     fn progress(&self) -> Progress {
-        let way = self.0.clone();
+        let lines = self.0.clone();
         Progress::new(move |message| {
-            let _ = way.try_send(line_of(RunnerEvent::Progress(message)));
+            let _ = lines.try_send(line_of(RunnerEvent::Progress(message)));
         })
     }
 
     async fn line(&self, line: String) {
-        // If nobody listens any more, the orders have ended as well, and so will everything.
+        // If the receiver is gone, the commands have ended too, and so will this task.
         let _ = self.0.send(line).await;
     }
 }
 
-fn line_of(word: RunnerEvent) -> String {
-    format!("{}\n", RawJson::of(&RunnerLine { ostler: word }).get())
+fn line_of(event: RunnerEvent) -> String {
+    format!("{}\n", RawJson::of(&RunnerLine { ostler: event }).get())
 }
 
-/// Says who and what is there.
-async fn introduce(body: Arc<Body>, voice: Voice) {
-    let mut attempts = Attempts::new(body.retries);
+/// Reports the model, the tools and the environment.
+async fn introduce(runner: Arc<ApiRunner>, output: RunnerOutput) {
+    let mut attempts = Attempts::new(runner.retries);
     let model = loop {
-        let failed = match body.model.name().await {
+        let failed = match runner.model.name().await {
             Ok(model) => break model,
             Err(failed) => failed,
         };
-        if let Err(failed) = attempts.wait(failed, &voice).await {
-            return voice.word(RunnerEvent::Failed(failed)).await;
+        if let Err(failed) = attempts.wait(failed, &output).await {
+            return output.event(RunnerEvent::Failed(failed)).await;
         }
     };
-    let tools = body
+    let tools = runner
         .tools
         .iter()
         .map(|tool| tool::offer(&**tool))
-        .chain(body.offered.iter().cloned());
-    let tools = tools.chain(body.around.as_ref().and_then(Hooks::offer));
+        .chain(runner.offered.iter().cloned());
+    let tools = tools.chain(runner.hooks.as_ref().and_then(Hooks::offer));
     let ready = Ready {
         model,
-        cwd: body.cwd.clone(),
+        cwd: runner.cwd.clone(),
         tools: tools.collect(),
-        sandbox: body.sandbox.clone(),
-        official: body.model.is_official(),
-        uncounted: !body.model.counts(),
-        notices: body.notices.clone(),
-        looping: body.around.as_ref().map(|around| looping(&body, around)),
+        sandbox: runner.sandbox.clone(),
+        official: runner.model.is_official(),
+        uncounted: !runner.model.counts(),
+        notices: runner.notices.clone(),
+        looping: runner.hooks.as_ref().map(|hooks| looping(&runner, hooks)),
     };
-    voice.word(RunnerEvent::Ready(ready)).await;
+    output.event(RunnerEvent::Ready(ready)).await;
 }
 
-fn looping(body: &Body, around: &Hooks) -> LoopFeatures {
-    let mutating = body
+fn looping(runner: &ApiRunner, hooks: &Hooks) -> LoopFeatures {
+    let mutating = runner
         .tools
         .iter()
         .filter(|tool| !tool.only_reads())
         .map(|tool| tool.name().to_owned());
     LoopFeatures {
-        verifies: around.verify.is_some(),
-        hooks: !around.hooks.is_empty(),
-        asks: around.asks,
-        // What a tool of the caller's does is not known.
+        verifies: hooks.verify.is_some(),
+        hooks: !hooks.middleware.is_empty(),
+        asks: hooks.asks,
+        // The effects of the caller's tools are unknown, so they count as mutating.
         mutating: mutating
-            .chain(body.offered.iter().map(|offer| offer.name.clone()))
+            .chain(runner.offered.iter().map(|offer| offer.name.clone()))
             .collect(),
     }
 }
 
-/// Lets the caller's hooks have their say. One that breaks down stops the loop: nobody knows what it would have said.
-async fn hook(body: Arc<Body>, when: When, iteration: u64, voice: Voice) {
-    let flow = match &body.around {
-        Some(around) => {
-            AssertUnwindSafe(around.flow(when, iteration))
+/// Runs the caller's hooks. A hook that panics stops the loop.
+async fn hook(runner: Arc<ApiRunner>, when: When, iteration: u64, output: RunnerOutput) {
+    let flow = match &runner.hooks {
+        Some(hooks) => {
+            AssertUnwindSafe(hooks.run_middleware(when, iteration))
                 .catch_unwind()
                 .await
         }
         None => Ok(Flow::Go),
     };
-    let broken = |_| Flow::Stop("A hook of the caller's broke down.".to_owned());
-    voice
-        .word(RunnerEvent::Flow(flow.unwrap_or_else(broken)))
+    let broken = |_| Flow::Stop("A hook panicked.".to_owned());
+    output
+        .event(RunnerEvent::Flow(flow.unwrap_or_else(broken)))
         .await;
 }
 
-/// Has the result checked.
-async fn verify(body: Arc<Body>, answer: String, voice: Voice) {
-    let fault = match body
-        .around
+/// Runs the caller's check of the result.
+async fn verify(runner: Arc<ApiRunner>, answer: String, output: RunnerOutput) {
+    let fault = match runner
+        .hooks
         .as_ref()
-        .and_then(|around| around.verify.as_ref())
+        .and_then(|hooks| hooks.verify.as_ref())
     {
         Some(check) => {
             AssertUnwindSafe(async { check.verify(&answer).await })
@@ -232,124 +252,128 @@ async fn verify(body: Arc<Body>, answer: String, voice: Voice) {
         None => Ok(Ok(())),
     };
     let fault = fault
-        .unwrap_or_else(|_| Err("The check itself broke down.".to_owned()))
+        .unwrap_or_else(|_| Err("The check itself panicked.".to_owned()))
         .err();
-    voice
-        .word(RunnerEvent::Verified(
+    output
+        .event(RunnerEvent::Verified(
             fault.map(|why| head_and_tail(why, OUTPUT_HALF)),
         ))
         .await;
 }
 
-/// Asks the model, again where that can help and nothing was said twice by it.
-async fn call(body: Arc<Body>, request: RawJson, voice: Voice) {
-    let mut attempts = Attempts::new(body.retries);
+/// Calls the model, and retries where that can help and no output would be repeated.
+async fn call(runner: Arc<ApiRunner>, request: RawJson, output: RunnerOutput) {
+    let mut attempts = Attempts::new(runner.retries);
     loop {
-        let failed = match attempt_call(&body, &request, &voice).await {
-            Ok(()) => return voice.word(RunnerEvent::Over).await,
-            Err(Broken {
+        let failed = match attempt_call(&runner, &request, &output).await {
+            Ok(()) => return output.event(RunnerEvent::Over).await,
+            Err(FailedAttempt {
                 failed,
-                heard: true,
-            }) => return voice.word(RunnerEvent::Failed(failed)).await,
-            Err(Broken {
+                has_output: true,
+            }) => return output.event(RunnerEvent::Failed(failed)).await,
+            Err(FailedAttempt {
                 failed,
-                heard: false,
+                has_output: false,
             }) => failed,
         };
-        if let Err(failed) = attempts.wait(failed, &voice).await {
-            return voice.word(RunnerEvent::Failed(failed)).await;
+        if let Err(failed) = attempts.wait(failed, &output).await {
+            return output.event(RunnerEvent::Failed(failed)).await;
         }
     }
 }
 
-/// How often something was tried, and how long is waited in between.
+/// Retry state: the attempts made so far and the delays between them.
 struct Attempts {
-    pauses: ExponentialBackoff,
+    delays: ExponentialBackoff,
     made: u32,
-    most: u32,
+    max: u32,
 }
 
 impl Attempts {
     fn new(retries: usize) -> Self {
-        let pauses = ExponentialBuilder::default()
+        let delays = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(500))
             .with_max_delay(Duration::from_secs(20))
             .with_max_times(retries)
             .with_jitter();
         Self {
-            pauses: pauses.build(),
+            delays: delays.build(),
             made: 0,
-            most: u32::try_from(retries).unwrap_or(u32::MAX).saturating_add(1),
+            max: u32::try_from(retries).unwrap_or(u32::MAX).saturating_add(1),
         }
     }
 
-    /// Waits for the next attempt, and says so. The failure comes back when there is none.
-    async fn wait(&mut self, failed: Failed, voice: &Voice) -> Result<(), Failed> {
+    /// Reports the retry and waits for it. Returns the failure if there are no more attempts.
+    async fn wait(&mut self, failed: Failed, output: &RunnerOutput) -> Result<(), Failed> {
         self.made += 1;
-        let pause = self
-            .pauses
+        let delay = self
+            .delays
             .next()
             .filter(|_| is_worth_retrying(&failed))
-            .and_then(|p| patience(p, &failed));
-        let Some(pause) = pause else {
+            .and_then(|delay| retry_delay(delay, &failed));
+        let Some(delay) = delay else {
             return Err(failed);
         };
-        let after_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        let after_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         let retrying = Retrying {
             attempt: self.made,
-            of: self.most,
+            of: self.max,
             after_ms,
             why: failed,
         };
-        voice.word(RunnerEvent::Retrying(retrying)).await;
-        tokio::time::sleep(pause).await;
+        output.event(RunnerEvent::Retrying(retrying)).await;
+        tokio::time::sleep(delay).await;
         Ok(())
     }
 }
 
-/// How long to wait before the next attempt; none when the server wants more patience than there is.
-fn patience(pause: Duration, failed: &Failed) -> Option<Duration> {
+/// Returns the delay before the next attempt, or `None` if the server asks for more than the maximum.
+fn retry_delay(delay: Duration, failed: &Failed) -> Option<Duration> {
     let at = failed
         .resets_at
         .as_deref()
         .and_then(|at| at.parse::<ostler_core::event::At>().ok());
-    let Some(at) = at else { return Some(pause) };
+    let Some(at) = at else { return Some(delay) };
     let wait = Duration::from_millis(u64::try_from(at.0 - clock::wall().0).unwrap_or(0));
-    (wait <= PATIENCE).then(|| pause.max(wait))
+    (wait <= MAX_RETRY_DELAY).then(|| delay.max(wait))
 }
 
-/// An attempt that came to nothing, or broke off after the model was heard.
-struct Broken {
+/// A failed model call, and whether it had produced output before.
+struct FailedAttempt {
     failed: Failed,
-    heard: bool,
+    has_output: bool,
 }
 
-async fn attempt_call(body: &Body, request: &RawJson, voice: &Voice) -> Result<(), Broken> {
-    let mut heard = false;
-    let mut answer = body
+async fn attempt_call(
+    runner: &ApiRunner,
+    request: &RawJson,
+    output: &RunnerOutput,
+) -> Result<(), FailedAttempt> {
+    let mut has_output = false;
+    let mut answer = runner
         .model
         .call(request.get())
         .await
-        .map_err(|failed| Broken { failed, heard })?;
+        .map_err(|failed| FailedAttempt { failed, has_output })?;
     while let Some(piece) = answer.next().await {
-        match piece.map_err(|failed| Broken { failed, heard })? {
+        match piece.map_err(|failed| FailedAttempt { failed, has_output })? {
             Piece::Payload(payload) => {
-                heard = true;
-                voice.line(format!("{payload}\n")).await;
+                has_output = true;
+                output.line(format!("{payload}\n")).await;
             }
-            Piece::Alive => voice.word(RunnerEvent::Alive).await,
+            Piece::Alive => output.event(RunnerEvent::Alive).await,
         }
     }
     Ok(())
 }
 
-/// Runs tools: those that only read at once, the others one after the other, in the order of the calls.
-async fn run(body: Arc<Body>, calls: Vec<ToolJob>, voice: Voice) {
+/// Runs tools in the order of the calls: consecutive read-only ones concurrently, the others one by one.
+async fn run_tools(runner: Arc<ApiRunner>, calls: Vec<ToolJob>, output: RunnerOutput) {
     let mut calls = calls.into_iter().peekable();
     while let Some(first) = calls.next() {
         let reads = |call: &ToolJob| {
             call.refused.is_some()
-                || body
+                || runner
                     .tools
                     .get(&call.name)
                     .is_none_or(|tool| tool.only_reads())
@@ -360,28 +384,28 @@ async fn run(body: Arc<Body>, calls: Vec<ToolJob>, voice: Voice) {
         }
         let mut running: FuturesUnordered<_> = group
             .into_iter()
-            .map(|call| one(&body, call, &voice))
+            .map(|call| run_or_ask(&runner, call, &output))
             .collect();
-        while let Some(word) = running.next().await {
-            voice.word(word).await;
+        while let Some(event) = running.next().await {
+            output.event(event).await;
         }
     }
 }
 
-/// Each half of a tool's output that a model, and every later request, is to be burdened with.
+/// Size of the head and of the tail of a tool's output that are sent to the model.
 const OUTPUT_HALF: usize = 128 * 1024;
 
-/// Runs a tool, or asks the person whom it stands for.
-async fn one(body: &Body, call: ToolJob, voice: &Voice) -> RunnerEvent {
-    match &body.around {
-        Some(around) if around.asks && call.name == ASK_PERSON && call.refused.is_none() => {
-            ask(around, call).await
+/// Runs a tool. The tool [`ASK_PERSON`] asks the person instead.
+async fn run_or_ask(runner: &ApiRunner, call: ToolJob, output: &RunnerOutput) -> RunnerEvent {
+    match &runner.hooks {
+        Some(hooks) if hooks.asks && call.name == ASK_PERSON && call.refused.is_none() => {
+            ask(hooks, call).await
         }
-        _ => run_one(body, call, voice).await,
+        _ => run_tool(runner, call, output).await,
     }
 }
 
-async fn ask(around: &Hooks, call: ToolJob) -> RunnerEvent {
+async fn ask(hooks: &Hooks, call: ToolJob) -> RunnerEvent {
     let ToolJob { id, input, .. } = call;
     let question = match Hooks::question(input.get()) {
         Ok(question) => question,
@@ -394,8 +418,8 @@ async fn ask(around: &Hooks, call: ToolJob) -> RunnerEvent {
             });
         }
     };
-    let answer = match &around.person {
-        // Somebody's own code may panic; then nobody has answered.
+    let answer = match &hooks.person {
+        // The caller's code may panic; that counts as no answer.
         Some(person) => AssertUnwindSafe(async { person.answer(&question).await })
             .catch_unwind()
             .await
@@ -413,7 +437,7 @@ async fn ask(around: &Hooks, call: ToolJob) -> RunnerEvent {
     }
 }
 
-async fn run_one(body: &Body, call: ToolJob, voice: &Voice) -> RunnerEvent {
+async fn run_tool(runner: &ApiRunner, call: ToolJob, output: &RunnerOutput) -> RunnerEvent {
     if let Some(output) = call.refused {
         return RunnerEvent::Result(ToolOutcome {
             id: call.id,
@@ -422,16 +446,16 @@ async fn run_one(body: &Body, call: ToolJob, voice: &Voice) -> RunnerEvent {
             output,
         });
     }
-    let limit = body.around.as_ref().and_then(|around| around.tool_timeout);
+    let limit = runner.hooks.as_ref().and_then(|hooks| hooks.tool_timeout);
     let id = call.id.clone();
-    let work = called(body, call, voice);
+    let work = call_tool(runner, call, output);
     match limit {
         None => work.await,
         Some(limit) => match tokio::time::timeout(limit, work).await {
             Ok(outcome) => outcome,
             Err(_) => {
                 let output = format!(
-                    "timeout: the tool took longer than {} seconds and was called off.",
+                    "timeout: the tool took longer than {} seconds and was cancelled.",
                     limit.as_secs()
                 );
                 RunnerEvent::Result(ToolOutcome {
@@ -445,13 +469,13 @@ async fn run_one(body: &Body, call: ToolJob, voice: &Voice) -> RunnerEvent {
     }
 }
 
-async fn called(body: &Body, call: ToolJob, voice: &Voice) -> RunnerEvent {
-    let result = match body.tools.get(&call.name) {
-        // A tool of somebody's own may panic; that is a failed call and not the end of the session.
+async fn call_tool(runner: &ApiRunner, call: ToolJob, output: &RunnerOutput) -> RunnerEvent {
+    let result = match runner.tools.get(&call.name) {
+        // The caller's tools may panic; that is a failed call and not the end of the session.
         Some(tool) => AssertUnwindSafe(async {
             match &call.approved[..] {
                 [] => {
-                    tool.call_reporting(call.input.get(), &voice.progress())
+                    tool.call_reporting(call.input.get(), &output.progress())
                         .await
                 }
                 approved => tool.call_approved(call.input.get(), approved).await,
@@ -462,16 +486,16 @@ async fn called(body: &Body, call: ToolJob, voice: &Voice) -> RunnerEvent {
         .unwrap_or_else(|_| {
             Err(ToolError::new(
                 Code::Io,
-                format!("the tool {} broke down", call.name),
+                format!("the tool {} panicked", call.name),
             ))
         }),
-        None if body.offered.iter().any(|offer| offer.name == call.name) => {
-            let nobody = || ToolError::new(Code::Io, "nobody ran the tool");
-            match body
+        None if runner.offered.iter().any(|offer| offer.name == call.name) => {
+            let not_run = || ToolError::new(Code::Io, "the caller did not run the tool");
+            match runner
                 .submissions
                 .result_of(&call.id)
                 .await
-                .ok_or_else(nobody)
+                .ok_or_else(not_run)
             {
                 Ok(result) if result.ok => Ok(result.output),
                 Ok(result) => {
@@ -486,11 +510,11 @@ async fn called(body: &Body, call: ToolJob, voice: &Voice) -> RunnerEvent {
                 Err(error) => Err(error),
             }
         }
-        None => Err(body.tools.unknown(&call.name)),
+        None => Err(runner.tools.unknown(&call.name)),
     };
     let (ok, denied, output) = match result {
         Ok(output) => (true, false, output),
-        // Asked once: what a person has approved is no question any more.
+        // Ask only once: not for what a person has already approved.
         Err(error) if !error.needs_approval.is_empty() && call.approved.is_empty() => {
             let output = error.to_string();
             return RunnerEvent::NeedsApproval {

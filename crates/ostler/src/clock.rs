@@ -1,13 +1,16 @@
-//! The one place that reads a clock: session time for limits, wall time for stamps.
+//! Clocks: the only module that reads one. Session time is used for limits, wall time for timestamps.
 
-#![expect(clippy::disallowed_methods, reason = "this is the door to the clock")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "this module is the only one that reads a clock"
+)]
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use ostler_core::event::At;
 use tokio::time::Instant;
 
-/// The time since a session began. It follows tokio's clock, so a test can move it.
+/// Measures the time since the start of a session. It follows tokio's clock, which tests can control.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionClock(Instant);
 
@@ -25,7 +28,7 @@ impl SessionClock {
     }
 }
 
-/// The wall time.
+/// Returns the wall-clock time.
 pub(crate) fn wall() -> At {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! What a caller puts around a loop: a check of its result, hooks between its rounds, a person it may ask.
+//! Hooks of an agent loop: a check of the result, middleware between rounds, and a person to ask.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,12 +14,13 @@ use crate::tool;
 
 pub use ostler_dialects::openai::runner_protocol::Flow;
 
-/// What a check came to: nothing to say, or why the work is not done.
+/// A future that resolves to the result of a check: `Err` with the reason why the work is not done.
 pub type VerifyFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
-/// Checks the result of a loop before it counts. The reason goes back to the model, and the loop goes on.
+/// Checks the result of a loop before it is accepted. On failure, the reason is sent to the model and
+/// the loop continues.
 pub trait Verify: Send + Sync {
-    /// Whether the work is done; `answer` is what the model says about it.
+    /// Checks whether the work is done; `answer` is the model's final message.
     fn verify<'a>(&'a self, answer: &'a str) -> VerifyFuture<'a>;
 }
 
@@ -33,28 +34,28 @@ where
     }
 }
 
-/// What a hook says, some day.
+/// A future that resolves to the decision of a hook.
 pub type FlowFuture<'a> = Pin<Box<dyn Future<Output = Flow> + Send + 'a>>;
 
-/// Has its say before and after each round of a loop. Rounds are counted from 1, anew in each turn.
+/// Runs before and after each round of a loop. Rounds are counted from 1 in each turn.
 pub trait Middleware: Send + Sync {
-    /// Before the model is asked.
+    /// Runs before the model is called.
     fn before(&self, _iteration: u64) -> FlowFuture<'_> {
         Box::pin(async { Flow::Go })
     }
 
-    /// When its answer is there and its tools are through.
+    /// Runs after the model has answered and its tools have run.
     fn after(&self, _iteration: u64) -> FlowFuture<'_> {
         Box::pin(async { Flow::Go })
     }
 }
 
-/// What a person says, some day; none when nobody is there.
+/// A future that resolves to a person's answer, or `None` if there is none.
 pub type PersonFuture<'a> = Pin<Box<dyn Future<Output = Option<String>> + Send + 'a>>;
 
-/// Answers questions of the model's.
+/// Answers questions of the model.
 pub trait Person: Send + Sync {
-    /// The answer; none when nobody is there, which ends the turn with cause `needs_input`.
+    /// Returns the answer, or `None`, which ends the turn with cause `needs_input`.
     fn answer<'a>(&'a self, question: &'a str) -> PersonFuture<'a>;
 }
 
@@ -68,63 +69,63 @@ where
     }
 }
 
-/// All of it.
+/// All hooks of an agent loop.
 #[derive(Clone, Default)]
 pub(crate) struct Hooks {
     pub(crate) verify: Option<Arc<dyn Verify>>,
-    pub(crate) hooks: Vec<Arc<dyn Middleware>>,
-    /// Whether the model may ask a person, and who that is.
+    pub(crate) middleware: Vec<Arc<dyn Middleware>>,
+    /// Whether the model may ask a person.
     pub(crate) asks: bool,
     pub(crate) person: Option<Arc<dyn Person>>,
     pub(crate) tool_timeout: Option<Duration>,
 }
 
-/// The tool by which a model asks a person.
+/// Name of the tool with which a model asks a person.
 pub const ASK_PERSON: &str = "ask_person";
 
-/// What the tool takes.
+/// Arguments of [`ASK_PERSON`].
 #[derive(Deserialize, JsonSchema)]
-struct Question {
+struct AskPersonArgs {
     /// What you want to know, as one question.
     question: String,
 }
 
 impl Hooks {
-    /// What the model is told about the tool by which it asks a person.
+    /// Returns the description of [`ASK_PERSON`] for the model, if it may ask.
     pub(crate) fn offer(&self) -> Option<ToolOffer> {
-        let description = "Asks the person you work for a question, and gives the answer. Only for what you cannot find out or \
-                           decide yourself.";
-        let ask = tool::tool(ASK_PERSON, description, |Question { .. }| async {
+        let description = "Asks the person you work for a question, and gives the answer. \
+                           Only for what you cannot find out or decide yourself.";
+        let ask = tool::tool(ASK_PERSON, description, |AskPersonArgs { .. }| async {
             Ok(String::new())
         });
         self.asks.then(|| tool::offer(&ask))
     }
 
-    /// The question in a call of that tool.
+    /// Extracts the question from the arguments of [`ASK_PERSON`].
     pub(crate) fn question(input: &str) -> Result<String, String> {
         serde_json::from_str(input)
-            .map(|Question { question }| question)
+            .map(|AskPersonArgs { question }| question)
             .map_err(|error| error.to_string())
     }
 
-    /// What the hooks say, all of them: the first that stops the loop ends it, and everything that is said is told.
-    pub(crate) async fn flow(&self, when: When, iteration: u64) -> Flow {
-        let mut said = Vec::new();
-        for hook in &self.hooks {
+    /// Runs all middleware. The first that stops the loop wins; otherwise their messages are joined.
+    pub(crate) async fn run_middleware(&self, when: When, iteration: u64) -> Flow {
+        let mut messages = Vec::new();
+        for hook in &self.middleware {
             let flow = match when {
                 When::Before => hook.before(iteration).await,
                 When::After => hook.after(iteration).await,
             };
             match flow {
                 Flow::Go => {}
-                Flow::Say(text) => said.push(text),
+                Flow::Say(text) => messages.push(text),
                 stop @ Flow::Stop(_) => return stop,
             }
         }
-        if said.is_empty() {
+        if messages.is_empty() {
             Flow::Go
         } else {
-            Flow::Say(said.join("\n\n"))
+            Flow::Say(messages.join("\n\n"))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the caller's machine offers an agent: an environment to choose from, a directory, a guard.
+//! Host: what the caller provides for agents, such as an environment, a log, tools and a guard.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -15,8 +15,10 @@ use crate::permission_handler::PermissionHandler;
 use crate::tool::Tool;
 use crate::trust::WorkspaceTrust;
 
-/// The surroundings in which agents are started. The library never reads the environment by itself: the caller hands it
-/// over here, and each agent gets only the part that it needs.
+/// The environment in which agents are started.
+///
+/// The library never reads environment variables itself. The caller passes them here, and each agent gets
+/// only those it needs.
 #[derive(Clone, Default)]
 pub struct Host {
     env: BTreeMap<OsString, OsString>,
@@ -32,7 +34,7 @@ pub struct Host {
     commands: CommandChoice,
 }
 
-/// Names only: a value may be a key.
+/// Shows only the names of variables, because values may be secret.
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Host")
@@ -52,25 +54,25 @@ impl std::fmt::Debug for Host {
     }
 }
 
-/// The program that watches over an agent's processes; see the module `guard`.
+/// The program that supervises an agent's processes; see the module `guard`.
 #[derive(Debug, Clone)]
 pub struct GuardProgram {
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// Arguments that make it call `guard::run` with what follows them.
+    /// Arguments that make it call `guard::run` with the arguments after them.
     pub args: Vec<OsString>,
 }
 
 /// The program that agents start to reach the caller's tools; see the module `bridge`.
 #[derive(Debug, Clone)]
 pub struct BridgeProgram {
-    /// The program, as a whole path.
+    /// Absolute path of the program.
     pub program: PathBuf,
-    /// Arguments that make it call `bridge::run` with what follows them.
+    /// Arguments that make it call `bridge::run` with the arguments after them.
     pub args: Vec<OsString>,
 }
 
-/// Variables every agent gets: who and where the user is, how text looks, how the network is reached.
+/// Variables that every agent gets: user, locale, terminal, directories, proxies and certificates.
 const BASICS: &[&str] = &[
     "PATH",
     "HOME",
@@ -115,14 +117,14 @@ const BASICS: &[&str] = &[
     "TMP",
 ];
 
-/// The prefix of variables that belong to Ostler; a caller cannot set them.
+/// Prefix of the variables that are reserved for Ostler; callers cannot set them.
 pub const RESERVED_PREFIX: &str = "OSTLER_";
 
-/// The variable that marks every process of a session with the session's id.
+/// The variable that marks every process of a session with the session id.
 pub const SESSION_VARIABLE: &str = "OSTLER_SESSION";
 
 impl Host {
-    /// The surroundings given by an environment, usually `std::env::vars_os()`.
+    /// Creates a host with these environment variables, usually `std::env::vars_os()`.
     pub fn new(env: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         Self {
             env: env.into_iter().collect(),
@@ -130,28 +132,28 @@ impl Host {
         }
     }
 
-    /// Names the directory of Ostler's own helper programs (`file-tools`), for when they are not on PATH.
+    /// Sets the directory of Ostler's helper programs (`file-tools`), for when they are not on PATH.
     #[must_use]
     pub fn with_helpers(mut self, directory: PathBuf) -> Self {
         self.helpers = Some(directory);
         self
     }
 
-    /// Has every session kept in this log: events are kept first and told afterwards.
+    /// Stores every session in this log. Events are stored before they are published.
     #[must_use]
     pub fn with_log(mut self, log: Arc<dyn Log>) -> Self {
         self.log = Some(log);
         self
     }
 
-    /// Has this function asked whether a tool may run, where a policy says so or an agent wants to know.
+    /// Sets the handler for permission requests, from a policy or from an agent.
     #[must_use]
     pub fn with_permission_handler(mut self, handler: impl PermissionHandler + 'static) -> Self {
         self.handler = Some(Arc::new(handler));
         self
     }
 
-    /// Gives every agent this tool besides its own, or this one in place of another of the same name.
+    /// Offers this tool to every agent, replacing any with the same name.
     #[must_use]
     pub fn with_tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.retain(|known| known.name() != tool.name());
@@ -159,7 +161,7 @@ impl Host {
         self
     }
 
-    /// Decides about the settings files of a workspace. Without a decision they only narrow.
+    /// Sets which settings files of a workspace are trusted. Untrusted files can only add restrictions.
     #[must_use]
     pub fn with_workspace(mut self, trust: WorkspaceTrust) -> Self {
         self.workspace = Arc::new(trust);
@@ -173,14 +175,14 @@ impl Host {
         self
     }
 
-    /// Sets which commands models may run with Ostler's tool `run_command`, beyond what a workspace's policy says.
+    /// Sets which commands models may run with the tool `run_command`, beyond the workspace's policy.
     #[must_use]
     pub fn with_commands(mut self, commands: CommandChoice) -> Self {
         self.commands = commands;
         self
     }
 
-    /// Allows models to run this command as it stands, with any further arguments: a program and its first arguments.
+    /// Allows models to run this command (a program and its first arguments) with any further arguments.
     #[must_use]
     pub fn allowing(mut self, command: Vec<String>) -> Self {
         self.commands.allowed.push(command);
@@ -191,14 +193,15 @@ impl Host {
         &self.commands
     }
 
-    /// Uses this circuit breaker; clones of a host share one.
+    /// Sets the circuit breakers. Clones of a host share them.
     #[must_use]
     pub fn with_breakers(mut self, breakers: Breakers) -> Self {
         self.breakers = breakers;
         self
     }
 
-    /// The same surroundings for an agent that serves as a model: no tools, nobody to ask, and no log of its own.
+    /// Returns this host without tools, permission handler, log and notices, for an agent that serves as a
+    /// model.
     pub(crate) fn bare(mut self) -> Self {
         self.tools.clear();
         self.handler = None;
@@ -223,7 +226,7 @@ impl Host {
         &self.breakers
     }
 
-    /// Which account an agent uses, without its secrets.
+    /// Returns a fingerprint of the account that an agent uses, without its secrets.
     pub(crate) fn account(&self, inherits: &Inherits) -> String {
         breaker::account(&self.environment(inherits, &BTreeMap::new()))
     }
@@ -236,11 +239,11 @@ impl Host {
         &self.tools
     }
 
-    /// Finds a helper program: on PATH, or where Ostler's own are.
+    /// Finds a helper program on PATH or in the directory of Ostler's helpers.
     pub(crate) fn find_helper(&self, name: &str) -> Lookup {
         match self.find(Path::new(name)) {
             Lookup::NotFound(mut searched) => match &self.helpers {
-                Some(dir) if dir.join(name).is_file() => Lookup::Lookup(dir.join(name)),
+                Some(dir) if dir.join(name).is_file() => Lookup::Found(dir.join(name)),
                 more => {
                     searched.extend(more.clone());
                     Lookup::NotFound(searched)
@@ -250,14 +253,14 @@ impl Host {
         }
     }
 
-    /// Has agents started under a guard, so that nothing is left behind even when this process is killed.
+    /// Starts agents under a guard, so that no process is left behind even if this process is killed.
     #[must_use]
     pub fn with_guard(mut self, guard: GuardProgram) -> Self {
         self.guard = Some(guard);
         self
     }
 
-    /// Has agents that know the caller's tools only as a program start this one.
+    /// Sets the bridge program, which some agents need to reach the caller's tools.
     #[must_use]
     pub fn with_bridge(mut self, bridge: BridgeProgram) -> Self {
         self.bridge = Some(bridge);
@@ -268,7 +271,7 @@ impl Host {
         self.bridge.as_ref()
     }
 
-    /// The same with one variable more, or another value of it.
+    /// Sets a variable.
     pub(crate) fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.env.insert(name.into(), value.into());
         self
@@ -278,18 +281,18 @@ impl Host {
         self.guard.as_ref()
     }
 
-    /// One variable.
+    /// Returns the value of a variable.
     #[must_use]
     pub fn var(&self, name: &str) -> Option<&OsStr> {
         let same = |known: &&OsString| cfg!(windows) && known.eq_ignore_ascii_case(name);
-        let key = self.env.keys().find(same); // `Path` is `PATH` there
+        let key = self.env.keys().find(same); // names are case-insensitive on Windows
         self.env
             .get(key.map_or(OsStr::new(name), OsString::as_os_str))
             .map(OsString::as_os_str)
     }
 
-    /// The variables an agent gets: the basics and its own, without those that mark an enclosing session. What the caller
-    /// `added` for this agent is not among them, but may be what another variable depends on.
+    /// Returns the variables that an agent inherits: the basics and its own, without those that mark an
+    /// enclosing session. Variables the caller `added` are not included, but others may depend on them.
     pub(crate) fn environment(
         &self,
         inherits: &Inherits,
@@ -304,26 +307,27 @@ impl Host {
         };
         let is_on =
             |switch: &str| value(switch).is_some_and(|v| !v.is_empty() && v != "0" && v != "false");
-        let asked_for = |name: &str| {
+        let is_enabled = |name: &str| {
             inherits
                 .when
                 .iter()
                 .any(|(switch, names)| is_on(switch) && named(names, name))
         };
-        let keep = |name: &str| {
-            (named(BASICS, name) || named(inherits.always, name) || asked_for(name))
+        let is_inherited = |name: &str| {
+            (named(BASICS, name) || named(inherits.always, name) || is_enabled(name))
                 && !named(inherits.never, name)
                 && !name.starts_with(RESERVED_PREFIX)
         };
-        let kept = self
+        let inherited = self
             .env
             .iter()
-            .filter(|(name, _)| name.to_str().is_some_and(keep));
-        kept.map(|(name, value)| (name.clone(), value.clone()))
+            .filter(|(name, _)| name.to_str().is_some_and(is_inherited));
+        inherited
+            .map(|(name, value)| (name.clone(), value.clone()))
             .collect()
     }
 
-    /// The places of secrets that variables name, Ostler's own among them.
+    /// Returns the paths of secrets that variables point to, including Ostler's own directories.
     pub(crate) fn named_secrets(&self) -> Vec<PathBuf> {
         // A state directory may be relative to where this process was started.
         let own = ["OSTLER_CONFIG_DIR", "OSTLER_STATE_DIR"]
@@ -338,26 +342,26 @@ impl Host {
         all
     }
 
-    /// Everything, for a command of the caller's own, but for what marks an enclosing session and for keys of models: such a
-    /// command may run what a model wrote.
-    pub(crate) fn whole_environment(&self) -> BTreeMap<OsString, OsString> {
-        let key = |name: &str| {
+    /// Returns the environment for a command of the caller: everything except Ostler's own variables and
+    /// the API keys of models, because such a command may run code that a model wrote.
+    pub(crate) fn user_command_environment(&self) -> BTreeMap<OsString, OsString> {
+        let is_key = |name: &str| {
             name.ends_with("_API_KEY")
                 || name.ends_with("_AUTH_TOKEN")
                 || name.ends_with("_OAUTH_TOKEN")
         };
-        let own = |name: &OsStr| {
+        let is_excluded = |name: &OsStr| {
             name.to_str()
-                .is_some_and(|name| name.starts_with(RESERVED_PREFIX) || key(name))
+                .is_some_and(|name| name.starts_with(RESERVED_PREFIX) || is_key(name))
         };
         self.env
             .iter()
-            .filter(|(name, _)| !own(name))
+            .filter(|(name, _)| !is_excluded(name))
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect()
     }
 
-    /// Where files go that nobody keeps.
+    /// Returns the directory for temporary files.
     pub(crate) fn temp_dir(&self) -> PathBuf {
         let named = ["TMPDIR", "TEMP", "TMP"]
             .iter()
@@ -374,11 +378,11 @@ impl Host {
         )
     }
 
-    /// Finds an agent's program, past a script that only starts it: the first of `natives`, which are paths from the
-    /// directory of that script, that is there.
+    /// Finds an agent's program. If PATH leads to a launcher script, returns the native program instead:
+    /// the first of `natives`, relative to the script's directory, that exists.
     pub(crate) fn find_native(&self, program: &Path, natives: &[&str]) -> Lookup {
         let found = self.find(program);
-        let Lookup::Lookup(path) = &found else {
+        let Lookup::Found(path) = &found else {
             return found;
         };
         let Some(directory) = path
@@ -388,45 +392,43 @@ impl Host {
         else {
             return found;
         };
-        let mut places = natives.iter().map(|native| directory.join(native));
-        let native = places.find(|file| file.is_file() && executable(file));
+        let mut candidates = natives.iter().map(|native| directory.join(native));
+        let native = candidates.find(|file| file.is_file() && executable(file));
         native
             .and_then(|file| file.canonicalize().ok())
-            .map_or(found, Lookup::Lookup)
+            .map_or(found, Lookup::Found)
     }
 
-    /// Finds a program: a path as it is, a name in the directories of PATH.
+    /// Finds a program: a path is used as is, a name is looked up in PATH.
     pub(crate) fn find(&self, program: &Path) -> Lookup {
         if program.components().count() > 1 {
             return if program.is_file() {
-                Lookup::Lookup(program.to_owned())
+                Lookup::Found(program.to_owned())
             } else {
                 Lookup::NotFound(vec![program.to_owned()])
             };
         }
         let path = self.var("PATH").unwrap_or_default();
-        let places: Vec<PathBuf> = std::env::split_paths(path)
+        let dirs: Vec<PathBuf> = std::env::split_paths(path)
             .filter(|p| p.is_absolute())
             .collect();
         let name = file_name(program, cfg!(windows));
-        let candidates: Vec<PathBuf> = places
+        let candidates: Vec<PathBuf> = dirs
             .iter()
             .map(|dir| dir.join(&name))
             .filter(|file| file.is_file())
             .collect();
-        // As a shell does: a file that cannot be run does not hide one that can, further on.
+        // Like a shell, skip files that are not executable if an executable one follows.
         let best = candidates
             .iter()
             .find(|file| executable(file))
             .or_else(|| candidates.first());
-        best.map_or(Lookup::NotFound(places), |file| {
-            Lookup::Lookup(file.clone())
-        })
+        best.map_or(Lookup::NotFound(dirs), |file| Lookup::Found(file.clone()))
     }
 }
 
-/// The name of a program's file. On Windows that is an `.exe`: a `.cmd` shim would have its arguments read a second time, by a
-/// shell (P30).
+/// Returns the file name of a program. On Windows that is an `.exe`: the arguments of a `.cmd` shim would
+/// be parsed a second time, by a shell (P30).
 fn file_name(program: &Path, windows: bool) -> PathBuf {
     if windows && program.extension().is_none() {
         program.with_extension("exe")
@@ -435,7 +437,7 @@ fn file_name(program: &Path, windows: bool) -> PathBuf {
     }
 }
 
-/// Whether a file is a script of the Windows shell, which reads its arguments by rules of its own.
+/// Returns true if a file is a script of the Windows shell, which parses arguments by its own rules.
 #[cfg(any(not(unix), test))]
 pub(crate) fn is_shell_script(file: &Path, windows: bool) -> bool {
     let extension = file.extension().and_then(OsStr::to_str).unwrap_or_default();
@@ -445,13 +447,13 @@ pub(crate) fn is_shell_script(file: &Path, windows: bool) -> bool {
             .any(|shim| extension.eq_ignore_ascii_case(shim))
 }
 
-/// Where a program is, or where it was looked for.
+/// The result of looking up a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Lookup {
-    /// Here.
-    At(PathBuf),
-    /// In none of these.
-    Nowhere(Vec<PathBuf>),
+    /// The path of the program.
+    Found(PathBuf),
+    /// The directories that were searched.
+    NotFound(Vec<PathBuf>),
 }
 
 fn matches(pattern: &str, name: &str) -> bool {
@@ -484,7 +486,7 @@ mod tests {
 
     // P31, S3-16
     #[test]
-    fn an_agent_gets_the_basics_and_its_own_and_nothing_else() {
+    fn agent_inherits_only_basic_and_its_own_variables() {
         let host = host(&[
             ("PATH", "/bin"),
             ("LC_ALL", "C"),
@@ -506,7 +508,7 @@ mod tests {
                 .collect()
         };
         assert_eq!(names(&host), ["ANTHROPIC_API_KEY", "LC_ALL", "PATH"]);
-        // The keys of a cloud only for those who have it serve the model.
+        // Cloud credentials only if that cloud serves the model.
         let mut bedrock = host;
         bedrock
             .env
@@ -525,7 +527,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_shows_names_and_no_values() {
+    fn debug_output_contains_no_values() {
         let shown = format!("{:?}", host(&[("ANTHROPIC_API_KEY", "sk-secret")]));
         assert!(
             shown.contains("ANTHROPIC_API_KEY") && !shown.contains("sk-secret"),
@@ -533,10 +535,10 @@ mod tests {
         );
     }
 
-    // P30: what Windows would hand to its shell is not taken for a program. The rule is tested here; the rest of that
-    // system's code is not.
+    // P30: what Windows would pass to its shell is not accepted as a program. Only this rule is tested
+    // here, not the rest of the Windows code.
     #[test]
-    fn shims_of_the_windows_shell_are_not_programs() {
+    fn windows_shell_shims_are_not_programs() {
         assert_eq!(
             file_name(Path::new("claude"), true),
             Path::new("claude.exe")
@@ -550,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_script_that_only_starts_a_program_is_passed_over() {
+    fn launcher_script_is_replaced_by_its_native_program() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
         for (file, mode) in [
@@ -567,11 +569,11 @@ mod tests {
         std::os::unix::fs::symlink("../pkg/bin/tool.js", at("path/tool")).unwrap();
         let host = host(&[("PATH", at("path").to_str().unwrap())]);
         let find = |natives: &[&str]| match host.find_native(Path::new("tool"), natives) {
-            Lookup::Lookup(path) => path
+            Lookup::Found(path) => path
                 .strip_prefix(dir.path().canonicalize().unwrap())
                 .map(Path::to_owned)
                 .unwrap_or(path),
-            Lookup::NotFound(_) => panic!("found nowhere"),
+            Lookup::NotFound(_) => panic!("not found"),
         };
         assert_eq!(
             find(&["../../nothing/tool", "../../dull/tool", "../../native/tool"]),
@@ -583,7 +585,7 @@ mod tests {
 
     // P33
     #[test]
-    fn a_missing_program_says_where_it_was_looked_for() {
+    fn missing_program_lists_searched_directories() {
         let host = host(&[("PATH", "/nowhere/a:/nowhere/b:relative")]);
         let found = host.find(Path::new("claude"));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! An agent inside this process: a task in the place of a process, with pipes that look like a process's.
+//! In-process agents: a task that stands in for a process, with the same kind of pipes.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,59 +8,62 @@ use tokio::task::JoinHandle;
 
 use crate::process::{Child, Control, ExitStatus};
 
-/// How much may be on its way.
+/// Size of the pipe buffers.
 const PIPE: usize = 64 * 1024;
 
 /// Starts a task that reads its input and writes its output like an agent's process.
-pub(crate) fn start<F>(busy: Busy, live: impl FnOnce(DuplexStream, DuplexStream) -> F) -> Child
+pub(crate) fn start<F>(busy: Busy, run: impl FnOnce(DuplexStream, DuplexStream) -> F) -> Child
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    let (stdin, theirs_in) = tokio::io::duplex(PIPE);
-    let (theirs_out, stdout) = tokio::io::duplex(PIPE);
-    let task = tokio::spawn(live(theirs_in, theirs_out));
+    let (stdin, task_in) = tokio::io::duplex(PIPE);
+    let (task_out, stdout) = tokio::io::duplex(PIPE);
+    let task = tokio::spawn(run(task_in, task_out));
     Child {
         stdin: Some(Box::new(stdin)),
         stdout: Box::new(stdout),
         stderr: None,
         pid: None,
         notice: None,
-        control: Box::new(Inner {
+        control: Box::new(InProcess {
             task,
-            killed: None,
-            over: None,
+            signal: None,
+            status: None,
             busy,
         }),
     }
 }
 
-/// What is held for reading by whatever the agent has started, until that is gone.
+/// A lock held for reading by everything the agent has started, until that has ended.
 pub(crate) type Busy = std::sync::Arc<tokio::sync::RwLock<()>>;
 
-struct Inner {
+/// Controls an in-process agent.
+struct InProcess {
     busy: Busy,
-    over: Option<ExitStatus>,
+    /// Set once the task has ended.
+    status: Option<ExitStatus>,
     task: JoinHandle<()>,
-    killed: Option<i32>,
+    /// The signal that ended it, as reported in its exit status.
+    signal: Option<i32>,
 }
 
-impl Control for Inner {
+impl Control for InProcess {
     fn terminate(&mut self) {
-        self.killed = Some(15);
+        self.signal = Some(15);
         self.task.abort();
     }
 
     fn kill(&mut self) {
-        self.killed = Some(9);
+        self.signal = Some(9);
         self.task.abort();
     }
 
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>> {
         Box::pin(async {
-            // Kept, because this future is dropped and made anew while it is awaited.
-            let status = match self.over {
+            // Stored, because this future may be dropped and created again.
+            let status = match self.status {
                 Some(status) => status,
-                None => match ((&mut self.task).await, self.killed) {
+                None => match ((&mut self.task).await, self.signal) {
                     (Err(_), Some(signal)) => ExitStatus {
                         signal: Some(signal),
                         ..ExitStatus::default()
@@ -71,15 +74,15 @@ impl Control for Inner {
                     },
                 },
             };
-            self.over = Some(status);
-            // What it had started ends behind it; only then it is over.
+            self.status = Some(status);
+            // Wait for everything it had started.
             drop(self.busy.write().await);
             status
         })
     }
 }
 
-impl Drop for Inner {
+impl Drop for InProcess {
     fn drop(&mut self) {
         self.task.abort();
     }

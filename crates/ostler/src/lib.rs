@@ -1,35 +1,38 @@
-//! Drive coding agents through one contract: one typed stream of events, endings with a name, nothing left behind.
+//! Drives coding agents through one interface: a typed stream of events, well-defined outcomes, and no
+//! leftover processes.
 //!
 //! ```
 //! use ostler::{Agents, Host, Spec};
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-//! let host = Host::new(std::env::vars_os()); // each agent gets only the variables that it needs
-//! let agent = Agents::builtin().get("scripted").expect("it is always there");
+//! let host = Host::new(std::env::vars_os()); // each agent gets only the variables it needs
+//! let agent = Agents::builtin().get("scripted").expect("a built-in agent");
 //! let spec = Spec { prompt: "hello".into(), ..Spec::default() };
-//! let mut session = agent.start(&host, spec).expect("the spec is right");
+//! let mut session = agent.start(&host, spec).expect("a valid spec");
 //! while let Some(event) = session.next().await {
-//!     println!("{}", event.to_json()); // the last one says how it ended
+//!     println!("{}", event.to_json()); // the last event has the outcome
 //! }
 //! # });
 //! ```
 //!
 //! # Theory of operation
 //!
-//! An [`Agent`] is started with a [`Spec`] and gives a [`Session`]. The session's task owns the agent's process; it reads
-//! its output, has the agent's dialect translate each line, and has the session machine decide what it means. Each turn
-//! ends exactly once, with an [`Outcome`] whose [`Cause`] a program can branch on; the session's last event is
-//! [`EventKind::Ended`]. A failed run is not an `Err`: only a wrong spec is.
+//! Starting an [`Agent`] with a [`Spec`] returns a [`Session`]. A driver task owns the agent's process and
+//! reads its output. The agent's dialect translates each line, and the session machine decides what follows
+//! from it. Each turn ends exactly once, with an [`Outcome`] whose [`Cause`] a program can branch on. The
+//! last event of a session is [`EventKind::Ended`]. A failed run is not an `Err`; only an invalid spec is.
 //!
-//! # What is promised about processes
+//! # Process guarantees
 //!
-//! An agent runs in a session of its own, without a terminal. When it ends, or is ended, what it started is ended too: on
-//! Linux its process group and everything that carries the session's mark in its environment, elsewhere its process group
-//! (a job object on Windows; neither macOS nor Windows is tested). On Linux the agent also dies when *this* process does.
+//! An agent runs in its own process session, without a terminal. When it exits or is stopped, everything it
+//! started is killed too. On Linux that is its process group and every process with the session's mark in
+//! its environment; elsewhere it is the process group (a job object on Windows; neither macOS nor Windows is
+//! tested). On Linux the agent also dies with *this* process.
 //!
-//! Two things escape that: a process that left the group *and* emptied its environment; and, if this process is killed
-//! with SIGKILL, commands that the agent had started. With a guard ([`Host::with_guard`] and the module `guard`) nothing escapes, and
-//! all of it is gone within three seconds even then. The program `ostler` always uses the guard.
+//! Two kinds of processes escape: one that left the group *and* cleared its environment, and, if this
+//! process is killed with SIGKILL, commands that the agent had started. With a guard ([`Host::with_guard`]
+//! and the module `guard`) nothing escapes: even then, everything has ended within three seconds. The program
+//! `ostler` always uses the guard.
 
 pub mod adapter;
 mod agent;

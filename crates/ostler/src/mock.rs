@@ -1,4 +1,4 @@
-//! The mock agent: it plays given events, to test what is built on Ostler.
+//! The mock agent's runner: plays given events, for testing programs that are built on Ostler.
 
 use std::time::Duration;
 
@@ -10,36 +10,37 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use crate::in_process;
 use crate::process::Child;
 
-/// One thing a script does.
+/// A step of a script.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
-    /// Says an event.
+    /// Emits an event.
     Say(Box<EventKind>),
-    /// Waits.
+    /// Waits for some time.
     Wait(Duration),
     /// Waits until the caller interrupts.
     Hang,
 }
 
-/// What the mock agent does for each message.
+/// The script that the mock agent plays for each message.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Events(Vec<Step>);
 
 impl Events {
-    /// A script of steps.
+    /// Creates a script from steps.
     #[must_use]
     pub fn new(steps: Vec<Step>) -> Self {
         Self(steps)
     }
 
-    /// Reads a script: one JSON object per line, either an event without its envelope, `{"wait_ms": 100}` or
-    /// `{"hang": true}`. Empty lines and lines that start with `#` are passed over.
+    /// Parses a script: one JSON object per line, either an event without its envelope, `{"wait_ms": 100}`
+    /// or `{"hang": true}`. Empty lines and lines that start with `#` are skipped.
     ///
     /// # Errors
-    /// Names the first line that is wrong. A script without an event would never end a turn, and is an error too.
+    /// Names the first invalid line. A script without an event is an error too, because it would never end
+    /// a turn.
     pub fn parse(text: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
-        struct Pace {
+        struct Pause {
             wait_ms: Option<u64>,
             hang: Option<bool>,
         }
@@ -48,11 +49,11 @@ impl Events {
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
                 continue;
             }
-            let step = match serde_json::from_str::<Pace>(line) {
-                Ok(Pace {
+            let step = match serde_json::from_str::<Pause>(line) {
+                Ok(Pause {
                     wait_ms: Some(ms), ..
                 }) => Ok(Step::Wait(Duration::from_millis(ms))),
-                Ok(Pace {
+                Ok(Pause {
                     hang: Some(true), ..
                 }) => Ok(Step::Hang),
                 _ => EventKind::from_json(line).map(|kind| Step::Say(Box::new(kind))),
@@ -63,53 +64,53 @@ impl Events {
             .iter()
             .any(|step| matches!(step, Step::Say(_) | Step::Hang))
         {
-            return Err("there is no event in it".into());
+            return Err("it contains no event".into());
         }
         Ok(Self(steps))
     }
 }
 
-/// Starts the mock agent. It speaks over pipes like any other, only that they stay within this process.
+/// Starts the mock agent as an in-process child.
 pub(crate) fn start(script: Events) -> Child {
     in_process::start(in_process::Busy::default(), |stdin, stdout| {
         play(script, stdin, stdout)
     })
 }
 
-/// How an interrupt looks on the script's side.
+/// The line that requests an interrupt.
 const INTERRUPT: &str = r#"{"interrupt":true}"#;
 
 /// Plays the script once for each message, until the input ends.
 async fn play(script: Events, stdin: DuplexStream, mut stdout: DuplexStream) {
-    let mut heard = BufReader::new(stdin).lines();
+    let mut input = BufReader::new(stdin).lines();
     let mut in_turn = false;
-    while let Ok(Some(line)) = heard.next_line().await {
+    while let Ok(Some(line)) = input.next_line().await {
         if line == INTERRUPT {
-            // The script is through. If it has not ended its turn, this does; else it comes too late for anything.
+            // The script has finished. The interrupt ends its turn, unless the script did.
             if std::mem::take(&mut in_turn) {
-                say(&interrupted(), &mut stdout).await;
+                emit(&interrupted(), &mut stdout).await;
             }
             continue;
         }
         in_turn = true;
         for step in &script.0 {
-            let heard = match step {
+            let received = match step {
                 Step::Say(kind) => {
                     in_turn &= !matches!(**kind, EventKind::TurnEnded(_));
-                    say(kind, &mut stdout).await;
+                    emit(kind, &mut stdout).await;
                     continue;
                 }
-                Step::Wait(time) => tokio::time::timeout(*time, heard.next_line()).await.ok(),
-                Step::Hang => Some(heard.next_line().await),
+                Step::Wait(time) => tokio::time::timeout(*time, input.next_line()).await.ok(),
+                Step::Hang => Some(input.next_line().await),
             };
-            match heard {
+            match received {
                 None => {}
                 Some(Ok(Some(line))) if line == INTERRUPT && in_turn => {
                     in_turn = false;
-                    say(&interrupted(), &mut stdout).await;
+                    emit(&interrupted(), &mut stdout).await;
                     break;
                 }
-                Some(Ok(Some(_))) => {} // a message during a turn: the script has nothing to say to it
+                Some(Ok(Some(_))) => {} // a message during a turn is ignored
                 Some(_) if matches!(step, Step::Hang) => return,
                 Some(_) => tokio::time::sleep(Duration::ZERO).await,
             }
@@ -117,9 +118,9 @@ async fn play(script: Events, stdin: DuplexStream, mut stdout: DuplexStream) {
     }
 }
 
-async fn say(kind: &EventKind, stdout: &mut DuplexStream) {
+async fn emit(kind: &EventKind, stdout: &mut DuplexStream) {
     if let Ok(line) = serde_json::to_string(kind) {
-        // If nobody listens any more, the input has ended as well, and so will the script.
+        // If the reader is gone, the input has ended too, and so will the script.
         let _ = stdout.write_all(format!("{line}\n").as_bytes()).await;
     }
 }

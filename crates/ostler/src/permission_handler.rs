@@ -1,4 +1,4 @@
-//! Who answers when it is asked whether a tool may run: a function of the caller's.
+//! Permission handler: the caller's function that decides whether a tool may run.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,14 +6,14 @@ use std::pin::Pin;
 use ostler_core::event::Permission;
 use ostler_core::machine::PermissionAnswer;
 
-/// What a question came to.
+/// A future that resolves to the answer to a permission request.
 pub type AnswerFuture<'a> = Pin<Box<dyn Future<Output = PermissionAnswer> + Send + 'a>>;
 
-/// Answers questions about tools. Several can be open at once; each is dropped when the
-/// agent withdraws it.
+/// Answers permission requests. Several can be pending at once; a future is dropped when the agent
+/// withdraws its request.
 pub trait PermissionHandler: Send + Sync {
-    /// Whether this may run.
-    fn ask<'a>(&'a self, question: &'a Permission) -> AnswerFuture<'a>;
+    /// Decides whether the tool call may run.
+    fn ask<'a>(&'a self, request: &'a Permission) -> AnswerFuture<'a>;
 }
 
 impl<F, R> PermissionHandler for F
@@ -21,7 +21,7 @@ where
     F: Fn(Permission) -> R + Send + Sync,
     R: Future<Output = PermissionAnswer> + Send + 'static,
 {
-    fn ask<'a>(&'a self, question: &'a Permission) -> AnswerFuture<'a> {
-        Box::pin(self(question.clone()))
+    fn ask<'a>(&'a self, request: &'a Permission) -> AnswerFuture<'a> {
+        Box::pin(self(request.clone()))
     }
 }

@@ -1,4 +1,4 @@
-//! Whether an agent is there and ready, and if not, what a person can do about it.
+//! Probes: check whether an agent is installed and ready, and if not, what to do about it.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -9,74 +9,74 @@ use ostler_core::dialect::{Login, Probe, Runtime, Version};
 use ostler_core::spec::Spec;
 
 use crate::host::{Host, Lookup};
-use crate::process::{Finished, PreparedCommand, SpawnError, run_with_input};
+use crate::process::{PreparedCommand, RunOutput, SpawnError, run_with_input};
 
-/// How long an agent may take to say its version or its login state.
-const LIMIT: Duration = Duration::from_secs(30);
+/// How long an agent may take to report its version or login state.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The hint for a program that the caller named and that does not exist.
+/// Hint for a program that the caller named and that does not exist.
 pub(crate) const NAMED_PROGRAM: &str = "Check the path: --program, or `command` in ostler.toml.";
 
-/// What a probe found.
+/// The result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Probed {
-    /// It is not installed.
+    /// The agent is not installed.
     Missing {
         /// What to do.
         hint: String,
-        /// Where it was looked for.
+        /// Where it was searched.
         searched: Vec<PathBuf>,
     },
-    /// It needs to be told where its model is.
+    /// The location of its model is not configured.
     NotConfigured {
         /// What to do.
         hint: String,
     },
-    /// It is there but does not run.
+    /// The agent is installed but does not run.
     Broken {
-        /// Where.
+        /// Path of the program.
         path: PathBuf,
         /// What is wrong.
         why: String,
         /// What to do.
         hint: String,
     },
-    /// It is too old.
+    /// The installed version is too old.
     TooOld {
-        /// Where.
+        /// Path of the program.
         path: PathBuf,
         /// Its version.
         version: String,
-        /// The oldest one that is supported.
+        /// The minimum supported version.
         need: String,
         /// What to do.
         hint: String,
     },
-    /// Nobody is logged in.
+    /// The agent is not logged in.
     NotLoggedIn {
-        /// Where.
+        /// Path of the program.
         path: PathBuf,
         /// Its version.
         version: String,
         /// What to do.
         hint: String,
     },
-    /// It can be started; whether somebody is logged in is not known.
+    /// The agent can be started, but its login state is unknown.
     LoginUnknown {
-        /// Where.
+        /// Path of the program.
         path: PathBuf,
         /// Its version.
         version: String,
         /// How to log in.
         hint: String,
     },
-    /// It can be started.
+    /// The agent can be started.
     Ready {
         /// Its version.
         version: Option<String>,
-        /// Where; none for an agent that is part of Ostler.
+        /// Path of the program; `None` for an agent that is part of Ostler.
         path: Option<PathBuf>,
-        /// How somebody is logged in, when it is known.
+        /// How it is logged in, if known.
         login: Option<String>,
     },
 }
@@ -89,22 +89,22 @@ impl Probed {
     }
 }
 
-/// Asks the agent, as this spec would have it started.
+/// Probes the agent as this spec would start it.
 pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
-    let asked = Asked {
+    let prober = Prober {
         host,
         plan,
         env: &spec.env,
     };
     let program = spec.program.as_deref().unwrap_or(Path::new(plan.program));
-    // A program that the caller names is started as it is.
+    // A program that the caller named is not replaced by its native binary.
     let natives = if spec.program.is_some() {
         &[]
     } else {
         plan.natives
     };
     let path = match host.find_native(program, natives) {
-        Lookup::Lookup(path) => path,
+        Lookup::Found(path) => path,
         Lookup::NotFound(searched) => {
             let hint = if spec.program.is_some() {
                 NAMED_PROGRAM
@@ -123,7 +123,7 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
         hint: plan.install_hint.into(),
     };
     if let Some(runtime) = plan.runtime
-        && let Some(why) = unfit(&asked, &runtime).await
+        && let Some(why) = runtime_problem(&prober, &runtime).await
     {
         return Probed::Broken {
             path,
@@ -131,7 +131,7 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
             hint: runtime.hint.into(),
         };
     }
-    let version = match asked
+    let version = match prober
         .run(
             &path,
             Query {
@@ -141,15 +141,15 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
         )
         .await
     {
-        Ok(answer) if answer.timed_out => {
-            return broken(format!("it did not say its version within {LIMIT:?}"));
+        Ok(output) if output.timed_out => {
+            return broken(format!("it did not report its version within {TIMEOUT:?}"));
         }
-        Ok(answer) => match (plan.read_version)(&answer.stdout) {
+        Ok(output) => match (plan.read_version)(&output.stdout) {
             Some(version) => version,
             None => {
                 return broken(format!(
-                    "it did not say its version (exit code {:?})",
-                    answer.status.code
+                    "it did not report its version (exit code {:?})",
+                    output.status.code
                 ));
             }
         },
@@ -166,8 +166,8 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
                 env: login.env,
                 input: login.input,
             };
-            match asked.run(&path, query).await {
-                Ok(answer) => (login.read)(answer.status.code, &answer.stdout),
+            match prober.run(&path, query).await {
+                Ok(output) => (login.read)(output.status.code, &output.stdout),
                 Err(_) => Login::Unknown,
             }
         }
@@ -192,7 +192,7 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
     }
 }
 
-/// A short run of the agent's program.
+/// A short invocation of the agent's program.
 #[derive(Clone, Copy, Default)]
 struct Query {
     args: &'static [&'static str],
@@ -200,13 +200,13 @@ struct Query {
     input: &'static str,
 }
 
-/// What is wrong with what the program runs on; none when that will do, or cannot be told.
-async fn unfit(asked: &Asked<'_>, runtime: &Runtime) -> Option<String> {
+/// Returns what is wrong with the runtime of the program, or `None` if it is suitable or unknown.
+async fn runtime_problem(prober: &Prober<'_>, runtime: &Runtime) -> Option<String> {
     let name = runtime.program;
-    let Lookup::Lookup(path) = asked.host.find(Path::new(name)) else {
-        return Some(format!("it runs on {name}, which is not in PATH"));
+    let Lookup::Found(path) = prober.host.find(Path::new(name)) else {
+        return Some(format!("it requires {name}, which is not in PATH"));
     };
-    let answer = asked
+    let output = prober
         .run(
             &path,
             Query {
@@ -216,8 +216,8 @@ async fn unfit(asked: &Asked<'_>, runtime: &Runtime) -> Option<String> {
         )
         .await
         .ok()?;
-    let version = Version::find(&answer.stdout)?;
-    (!(runtime.serves)(version)).then(|| format!("it does not run on {name} {version}"))
+    let version = Version::find(&output.stdout)?;
+    (!(runtime.serves)(version)).then(|| format!("it does not support {name} {version}"))
 }
 
 fn too_old(plan: &Probe, path: PathBuf, version: Version) -> Probed {
@@ -229,15 +229,15 @@ fn too_old(plan: &Probe, path: PathBuf, version: Version) -> Probed {
     }
 }
 
-/// An agent that is asked.
-struct Asked<'a> {
+/// Runs the queries of a probe.
+struct Prober<'a> {
     host: &'a Host,
     plan: &'a Probe,
     env: &'a BTreeMap<String, String>,
 }
 
-impl Asked<'_> {
-    async fn run(&self, path: &Path, query: Query) -> Result<Finished, SpawnError> {
+impl Prober<'_> {
+    async fn run(&self, path: &Path, query: Query) -> Result<RunOutput, SpawnError> {
         let mut prepared = PreparedCommand::query(
             self.host,
             path,
@@ -258,6 +258,6 @@ impl Asked<'_> {
                 .iter()
                 .map(|(name, value)| (name.into(), value.into())),
         );
-        run_with_input(prepared, query.input, LIMIT).await
+        run_with_input(prepared, query.input, TIMEOUT).await
     }
 }

@@ -30,7 +30,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub(crate) use command::PreparedCommand;
 #[cfg(target_os = "linux")]
 pub(crate) use confined::probe as probe_layers;
-pub(crate) use once::{CommandOutput, run_once, run_with_input};
+pub(crate) use once::{RunOutput, run_once, run_with_input};
 pub(crate) use sandboxed::{SandboxRequest, confine as confine_agent};
 pub(crate) use spawn_error::{Interrupted, SpawnError};
 pub(crate) use workspace_lock::WorkspaceLock;

@@ -1,10 +1,12 @@
-//! The verbs of document 001 under their own names: the environment is checked first, and only then a session is begun.
+//! Provider interface: functions with the names that the requirements give them (docs/requirements.md).
+//!
+//! The environment is checked before a session is created.
 //!
 //! ```no_run
-//! # async fn example(host: ostler::Host) -> Result<(), ostler::provider::NotCreated> {
+//! # async fn example(host: ostler::Host) -> Result<(), ostler::provider::CreateError> {
 //! use ostler::{Agents, Spec, provider};
 //!
-//! let agent = Agents::builtin().get("claude").expect("it is known");
+//! let agent = Agents::builtin().get("claude").expect("a built-in agent");
 //! let spec = Spec { prompt: "hello".into(), ..Spec::default() };
 //! let mut session = provider::create_session(&*agent, &host, spec).await?;
 //! println!("{}", session.wait().await.text());
@@ -20,49 +22,49 @@ use crate::host::Host;
 use crate::probe::Probed;
 use crate::session::{RequestError, Session, SessionEnded, SubmittedResult};
 
-/// Why no session was created. Nothing was started.
+/// The reason why no session was created. Nothing was started.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CreateError {
-    /// The agent is not ready; the outcome says why, what to do, and which error name the document has for it.
+    /// The agent is not ready. The outcome has the reason, a hint, and the error name of the requirements.
     #[error("{}", .0.message)]
     Environment(Box<Outcome>),
-    /// The spec is wrong.
+    /// The spec is invalid.
     #[error(transparent)]
     Spec(#[from] SpecError),
 }
 
-/// Whether the agent, and what this spec needs besides it, is there and ready.
+/// Checks that the agent, and whatever else this spec needs, is installed and ready.
 ///
 /// # Errors
-/// What is missing, as an outcome: cause `unavailable` (`EnvironmentError`) or `auth` (`AuthenticationError`), with a hint.
+/// An outcome with cause `unavailable` (`EnvironmentError`) or `auth` (`AuthenticationError`) and a hint.
 pub async fn validate_environment(
     agent: &dyn Agent,
     host: &Host,
     spec: &Spec,
 ) -> Result<(), Box<Outcome>> {
-    let not = |cause, message: String, hint: String| {
+    let fail = |cause, message: String, hint: String| {
         Err(Box::new(Outcome::new(cause, message).hint(hint)))
     };
     let name = agent.name();
     match agent.probe_for(host, spec).await {
         Probed::Ready { .. } | Probed::LoginUnknown { .. } => Ok(()),
         Probed::Missing { hint, searched } => {
-            let places: Vec<String> = searched
+            let dirs: Vec<String> = searched
                 .iter()
-                .map(|place| place.display().to_string())
+                .map(|dir| dir.display().to_string())
                 .collect();
-            not(
+            fail(
                 Cause::Unavailable,
-                format!("{name} was not found in: {}.", places.join(", ")),
+                format!("{name} was not found in: {}.", dirs.join(", ")),
                 hint,
             )
         }
-        Probed::NotConfigured { hint } => not(
+        Probed::NotConfigured { hint } => fail(
             Cause::Unavailable,
             format!("{name} is not configured."),
             hint,
         ),
-        Probed::Broken { path, why, hint } => not(
+        Probed::Broken { path, why, hint } => fail(
             Cause::Unavailable,
             format!("{} does not run: {why}.", path.display()),
             hint,
@@ -72,21 +74,21 @@ pub async fn validate_environment(
             need,
             hint,
             ..
-        } => not(
+        } => fail(
             Cause::Unavailable,
-            format!("{name} is of version {version}; at least {need} is needed."),
+            format!("{name} {version} is too old; at least {need} is required."),
             hint,
         ),
         Probed::NotLoggedIn { hint, .. } => {
-            not(Cause::Auth, format!("Nobody is logged in to {name}."), hint)
+            fail(Cause::Auth, format!("{name} is not logged in."), hint)
         }
     }
 }
 
-/// Begins a session, after the environment was found to be ready.
+/// Checks the environment and starts a session.
 ///
 /// # Errors
-/// When it is not, or the spec is wrong. Nothing is started then.
+/// If the environment is not ready or the spec is invalid. Nothing is started then.
 pub async fn create_session(
     agent: &dyn Agent,
     host: &Host,
@@ -98,11 +100,11 @@ pub async fn create_session(
     Ok(agent.start(host, spec)?)
 }
 
-/// Goes on with an earlier session, in a session that waits for messages.
+/// Resumes an earlier session, in a session that waits for messages.
 ///
 /// # Errors
-/// As for [`create_session`]. A session that is not there is no error here: the session that was asked for ends with cause
-/// `bad_request`, and says why.
+/// As for [`create_session`]. An unknown session id is not an error here: the new session ends with cause
+/// `bad_request` and the reason.
 pub async fn resume_session(
     agent: &dyn Agent,
     host: &Host,
@@ -116,15 +118,15 @@ pub async fn resume_session(
 /// Sends a message.
 ///
 /// # Errors
-/// When the session is over.
+/// If the session has ended.
 pub fn send_message(session: &Session, message: impl Into<String>) -> Result<(), SessionEnded> {
     session.send(message)
 }
 
-/// Hands over what came of tools that the caller runs itself.
+/// Submits results of tools that the caller runs itself.
 ///
 /// # Errors
-/// When one of the calls has its result already, or the session is over.
+/// If one of the calls already has a result, or the session has ended.
 pub fn submit_tool_results(
     session: &Session,
     results: impl IntoIterator<Item = SubmittedResult>,

@@ -1,4 +1,4 @@
-//! Reading a recording of an agent's output into the events it would have given. Nothing is started.
+//! Replay: turns a recording of an agent's output into events, without starting anything.
 
 use ostler_core::dialect::{Dialect, Exit};
 use ostler_core::event::{At, Event};
@@ -8,9 +8,9 @@ use ostler_core::spec::{AfterTurn, Limits, Spec};
 
 use crate::session::engine::Engine;
 
-/// A recording that is being read. Feed it bytes, take events, and finish.
+/// Replays a recording: push bytes, take the events, and finish.
 ///
-/// A recording holds no times, so every event is stamped with [`At::UNKNOWN`].
+/// A recording contains no times, so every event has the timestamp [`At::UNKNOWN`].
 pub struct Replay {
     engine: Engine,
     lines: Lines,
@@ -20,16 +20,17 @@ impl Replay {
     /// Number of bytes at the beginning of a recording that are enough to recognize it.
     pub const OPENING: usize = 256 * 1024;
 
-    /// The dialect of a recording that begins with these bytes, or `None` if they are not an agent's output.
+    /// Returns the dialect of a recording that starts with these bytes, or `None` if they are not an
+    /// agent's output.
     #[must_use]
     pub fn recognize(opening: &[u8]) -> Option<&'static dyn Dialect> {
         ostler_dialects::recognize(&String::from_utf8_lossy(opening))
     }
 
-    /// Reads what an agent of this dialect printed.
+    /// Creates a replay of the output of an agent with this dialect.
     #[must_use]
     pub fn new(dialect: &'static dyn Dialect, spec: &Spec) -> Self {
-        // Nothing is stored.
+        // No time limits, and no size limit because nothing is stored.
         let limits = Limits {
             wall: None,
             idle: None,
@@ -46,33 +47,34 @@ impl Replay {
         );
         engine.handle(Input::Send(String::new()));
         engine.handle(Input::Start);
-        engine.open(None);
+        engine.on_spawned(None);
         Self {
             engine,
             lines: Lines::new(),
         }
     }
 
-    /// Takes the next bytes, and gives the events they complete.
+    /// Processes the next bytes and returns the events they complete.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Event> {
-        self.lines.push(bytes, |line| self.engine.hear(line));
+        self.lines.push(bytes, |line| self.engine.on_line(line));
         self.events()
     }
 
-    /// The recording is over. A turn that was open in it ends as an agent's that died.
+    /// Ends the replay and returns the last events. A turn that is still open ends as if the agent had
+    /// died.
     #[must_use]
     pub fn finish(mut self) -> Vec<Event> {
-        self.lines.finish(|line| self.engine.hear(line));
+        self.lines.finish(|line| self.engine.on_line(line));
         if !self.engine.in_turn() {
             self.engine.handle(Input::Stop);
         }
-        self.engine.finish(Exit::default());
-        self.engine.farewell();
+        self.engine.on_exit(Exit::default());
+        self.engine.emit_final();
         self.events()
     }
 
     fn events(&mut self) -> Vec<Event> {
-        let events = self.engine.out.take().into_iter();
+        let events = self.engine.events.take().into_iter();
         events
             .map(|event| Event {
                 at: At::UNKNOWN,

@@ -1,6 +1,8 @@
-//! Whether a session can be gone on with: looked up before an agent is started, so that a refusal says why and what to do.
+//! Checks whether a session can be resumed, before its agent is started, so that an error has a reason and
+//! a hint.
 //!
-//! Only what is known to fail is refused. What cannot be told, a title for example, is left to the agent.
+//! Only what is known to fail is refused. What cannot be determined, such as a title instead of an id, is
+//! left to the agent.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,42 +11,42 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ostler_core::dialect::Version;
-use ostler_core::dialect::transcript::{ByMinute, Head, Transcripts};
+use ostler_core::dialect::transcript::{Head, ResumeDelay, Transcripts};
 use ostler_core::event::{At, Level, Notice};
 use ostler_core::log::SessionRecord;
 use ostler_core::outcome::{Cause, Outcome};
 
-/// How much of a transcript is searched for its head: a prompt may stand before it, twice.
-const HEAD: u64 = 32 * 1024 * 1024;
+/// How much of a transcript is searched for its head, which may follow after two copies of the prompt.
+const MAX_HEAD: u64 = 32 * 1024 * 1024;
 
-/// The word for a session that is not there.
+/// Code for a session that does not exist.
 pub(crate) const UNKNOWN_SESSION: &str = "unknown_session";
 
-/// What is to be gone on with.
+/// A session to resume.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Asked<'a> {
-    /// The agent's name.
+pub(crate) struct ResumeRequest<'a> {
+    /// Name of the agent.
     pub(crate) agent: &'a str,
-    /// The agent's state; see [`root`].
+    /// Directory of the agent's state; see [`root`].
     pub(crate) root: &'a Path,
-    /// The directory to work in: absolute and canonical.
+    /// The working directory, absolute and canonical.
     pub(crate) dir: &'a Path,
-    /// The session, as the agent names it.
+    /// The agent's own session id.
     pub(crate) id: &'a str,
-    /// Whether it is gone on with in a copy.
+    /// Whether a copy of the session is resumed.
     pub(crate) fork: bool,
 }
 
-/// A session that can be gone on with.
+/// The result of a successful check.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Checked {
-    /// What is worth knowing about it.
+pub(crate) struct ResumeCheck {
+    /// Notices for the caller.
     pub(crate) notices: Vec<Notice>,
-    /// The version of the agent that wrote it, when that is known.
+    /// The agent version that wrote the session, if known.
     pub(crate) written_by: Option<Version>,
 }
 
-/// Why a session cannot be gone on with.
+/// The reason why a session cannot be resumed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ResumeProblem {
     #[error("{agent} has no session {id} in {}.", root.display())]
@@ -53,18 +55,24 @@ pub(crate) enum ResumeProblem {
         id: String,
         root: PathBuf,
     },
-    #[error("The session {id} was begun in another directory: {}.", there.display())]
+    #[error("The session {id} was started in another directory: {}.", there.display())]
     OtherDirectory { id: String, there: PathBuf },
-    #[error("The session {id} was begun in a directory that is no longer there: {}.", there.display())]
+    #[error(
+        "The session {id} was started in a directory that no longer exists: {}.",
+        there.display()
+    )]
     DirectoryGone { id: String, there: PathBuf },
-    #[error("The session {id} is in use: process {pid} has it open{}.", as_session(session.as_deref()))]
+    #[error(
+        "The session {id} is in use by process {pid}{}.",
+        ostler_session(session.as_deref())
+    )]
     InUse {
         id: String,
         pid: u32,
         session: Option<String>,
     },
     #[error(
-        "The session {id} was written by version {written_by}, and version {installed} is installed."
+        "The session {id} was written by version {written_by}, but version {installed} is installed."
     )]
     Incompatible {
         id: String,
@@ -73,23 +81,23 @@ pub(crate) enum ResumeProblem {
     },
 }
 
-fn as_session(session: Option<&str>) -> String {
+fn ostler_session(session: Option<&str>) -> String {
     session
-        .map(|session| format!(", as session {session} of Ostler"))
+        .map(|session| format!(" (Ostler session {session})"))
         .unwrap_or_default()
 }
 
 impl ResumeProblem {
-    /// How the session ends that was not begun. A wrong request, even when somebody else has the session: nothing is wrong
-    /// with the agent, and no breaker must count it.
+    /// Returns the outcome of the session that was not started. It is always a bad request, even if the
+    /// session is in use: the agent is fine, and the circuit breaker must not count it.
     pub(crate) fn outcome(&self) -> Outcome {
-        let word = self.as_str().to_owned();
+        let code = self.as_str().to_owned();
         Outcome::new(Cause::BadRequest, self.to_string())
             .hint(self.hint())
-            .with(|detail| detail.native = Some(word))
+            .with(|detail| detail.native = Some(code))
     }
 
-    /// A word to branch on.
+    /// Returns the code of the problem.
     fn as_str(&self) -> &'static str {
         match self {
             Self::UnknownId { .. } => UNKNOWN_SESSION,
@@ -102,22 +110,23 @@ impl ResumeProblem {
 
     fn hint(&self) -> String {
         match self {
-            Self::UnknownId { .. } => {
-                "No such session exists on this machine for this user; leave out resume to start a new one."
-                    .to_owned()
-            }
+            Self::UnknownId { .. } => "No such session exists on this machine for this user; \
+                 leave out resume to start a new one."
+                .to_owned(),
             Self::OtherDirectory { there, .. } => {
-                format!("Go on there: cd {0}, or ostler run --dir {0}.", quoted(there))
+                let dir = quoted(there);
+                format!("Resume it there: cd {dir}, or ostler run --dir {dir}.")
             }
             Self::DirectoryGone { there, .. } => format!(
-                "Put the directory back (mkdir -p {}, or git worktree add), or leave out resume to begin a new session.",
+                "Restore the directory (mkdir -p {}, or git worktree add), \
+                 or leave out resume to start a new session.",
                 quoted(there)
             ),
             Self::InUse { pid, .. } => {
-                format!("Wait until it has ended, stop process {pid}, or go on with a copy: --fork.")
+                format!("Wait until it ends, stop process {pid}, or resume a copy: --fork.")
             }
             Self::Incompatible { written_by, .. } => {
-                format!("If it does not go on well, update the agent to {written_by} or later.")
+                format!("If it does not work, update the agent to {written_by} or later.")
             }
         }
     }
@@ -127,7 +136,7 @@ impl ResumeProblem {
     }
 }
 
-/// A path as a shell takes it.
+/// Quotes a path for a shell, if necessary.
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+@".contains(&byte);
@@ -138,121 +147,124 @@ fn quoted(path: &Path) -> String {
     }
 }
 
-/// Where an agent with this environment keeps its state; none when the environment does not say.
+/// Returns the directory of the agent's state, or `None` if the environment does not determine it.
 pub(crate) fn root(roots: &[&str], env: &BTreeMap<OsString, OsString>) -> Option<PathBuf> {
     let value = |name: &str| env.get(OsStr::new(name)).filter(|value| !value.is_empty());
-    roots
-        .iter()
-        .find_map(|place| match place.strip_prefix('$') {
-            Some(name) => value(name).map(PathBuf::from),
-            None => Some(Path::new(value("HOME")?).join(place.strip_prefix("~/")?)),
-        })
+    roots.iter().find_map(|path| match path.strip_prefix('$') {
+        Some(name) => value(name).map(PathBuf::from),
+        None => Some(Path::new(value("HOME")?).join(path.strip_prefix("~/")?)),
+    })
 }
 
-/// How long a session has to be left alone before it is gone on with, of an agent that loses one which is too young. P57
-pub(crate) fn wait(kept: &ByMinute, root: &Path, id: &str, now: At) -> Option<Duration> {
+/// Returns how long to wait before a session can be resumed, for an agent that loses a session resumed in
+/// the minute of its creation. P57
+pub(crate) fn delay(rule: &ResumeDelay, root: &Path, id: &str, now: At) -> Option<Duration> {
     let stamp = now.to_string();
-    let file = (kept.file)(id, stamp.get(..MINUTE.len())?)?;
-    let mut folders = std::fs::read_dir(root.join(kept.folder)).ok()?.flatten();
-    let young = folders.any(|folder| folder.path().join(&file).exists());
+    let file = (rule.file)(id, stamp.get(..MINUTE.len())?)?;
+    let mut folders = std::fs::read_dir(root.join(rule.folder)).ok()?.flatten();
+    let is_new = folders.any(|folder| folder.path().join(&file).exists());
     let rest = u64::try_from(60_000 - now.0.rem_euclid(60_000)).ok()?;
-    young.then_some(Duration::from_millis(rest))
+    is_new.then_some(Duration::from_millis(rest))
 }
 
-/// What a minute looks like.
+/// The format of a minute.
 const MINUTE: &str = "2026-11-16T07:23";
 
-/// What the caller is told meanwhile.
-pub(crate) fn waiting(id: &str, wait: Duration) -> Notice {
+/// Returns the notice about a delayed resume.
+pub(crate) fn delay_notice(id: &str, delay: Duration) -> Notice {
     let message = format!(
-        "The session {id} was made in this minute, and the agent would lose it; it is gone on with in {} s.",
-        wait.as_secs() + 1
+        "The session {id} was created in this minute, and the agent would lose it if it were resumed now; \
+         resuming in {} s.",
+        delay.as_secs() + 1
     );
     Notice::new(Level::Info, "waiting_to_resume", message)
 }
 
-/// Checks whether a session can be gone on with; `known` is what the log has of it ([`ostler_core::log::Log::find`]), if there is
-/// one. What is worth knowing and does not keep it from going on is a notice.
+/// Checks whether a session can be resumed. `known` is its record in the log, if there is one
+/// ([`ostler_core::log::Log::find`]). Problems that do not prevent it become notices.
 pub(crate) fn check(
-    places: &Transcripts,
-    asked: &Asked<'_>,
+    transcripts: &Transcripts,
+    request: &ResumeRequest<'_>,
     known: Option<&SessionRecord>,
-) -> Result<Checked, ResumeProblem> {
-    if !(places.is_id)(asked.id) {
-        return Ok(Checked::default());
+) -> Result<ResumeCheck, ResumeProblem> {
+    if !(transcripts.is_id)(request.id) {
+        return Ok(ResumeCheck::default());
     }
-    let Found { file, at_home } = find(places, asked)?;
-    if !asked.fork {
-        in_use(places, asked, known)?;
+    let TranscriptFile { file, is_local } = find(transcripts, request)?;
+    if !request.fork {
+        check_unused(transcripts, request, known)?;
     }
-    let Some(head) = file.and_then(|file| head(places, &file)) else {
-        return Ok(Checked::default());
+    let Some(head) = file.and_then(|file| read_head(transcripts, &file)) else {
+        return Ok(ResumeCheck::default());
     };
     let mut notices = Vec::new();
-    if let Some(problem) = elsewhere(asked, &head).filter(|_| !at_home) {
-        if !places.goes_anywhere {
+    if let Some(problem) = directory_problem(request, &head).filter(|_| !is_local) {
+        if !transcripts.resumes_anywhere {
             return Err(problem);
         }
-        let message = format!("{problem} It goes on in {}.", asked.dir.display());
+        let message = format!("{problem} It is resumed in {}.", request.dir.display());
         notices.push(Notice::new(Level::Warning, "resumed_elsewhere", message));
     }
-    Ok(Checked {
+    Ok(ResumeCheck {
         notices,
         written_by: head.version,
     })
 }
 
-/// A session's transcript.
-struct Found {
-    /// None when it could not be looked for.
+/// The transcript of a session.
+struct TranscriptFile {
+    /// `None` if the directory could not be read.
     file: Option<PathBuf>,
-    /// Whether it is where the agent looks first, from the directory that was asked for.
-    at_home: bool,
+    /// Whether it belongs to the requested directory, where the agent looks first.
+    is_local: bool,
 }
 
-fn find(places: &Transcripts, asked: &Asked<'_>) -> Result<Found, ResumeProblem> {
-    let folder = asked.root.join(places.folder);
-    let name = (places.file)(asked.id);
-    if let Some(file) = asked
+fn find(
+    transcripts: &Transcripts,
+    request: &ResumeRequest<'_>,
+) -> Result<TranscriptFile, ResumeProblem> {
+    let folder = request.root.join(transcripts.folder);
+    let name = (transcripts.file)(request.id);
+    if let Some(file) = request
         .dir
         .to_str()
-        .map(|dir| folder.join((places.slug)(dir)).join(&name))
+        .map(|dir| folder.join((transcripts.slug)(dir)).join(&name))
         && file.is_file()
     {
-        return Ok(Found {
+        return Ok(TranscriptFile {
             file: Some(file),
-            at_home: true,
+            is_local: true,
         });
     }
     let unknown = || ResumeProblem::UnknownId {
-        agent: asked.agent.to_owned(),
-        id: asked.id.to_owned(),
+        agent: request.agent.to_owned(),
+        id: request.id.to_owned(),
         root: folder.clone(),
     };
     match std::fs::read_dir(&folder) {
         Ok(entries) => {
             let mut files = entries.flatten().map(|entry| entry.path().join(&name));
             let file = files.find(|file| file.is_file()).ok_or_else(unknown)?;
-            Ok(Found {
+            Ok(TranscriptFile {
                 file: Some(file),
-                at_home: false,
+                is_local: false,
             })
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(unknown()),
-        // We may not look; the agent may.
-        Err(_) => Ok(Found {
+        // Not readable for us; it may be for the agent.
+        Err(_) => Ok(TranscriptFile {
             file: None,
-            at_home: false,
+            is_local: false,
         }),
     }
 }
 
-/// The first line that says where the session was.
-fn head(places: &Transcripts, file: &Path) -> Option<Head> {
-    let mut lines = BufReader::new(std::fs::File::open(file).ok()?.take(HEAD));
+/// Returns the first line that has the session's directory.
+fn read_head(transcripts: &Transcripts, file: &Path) -> Option<Head> {
+    let mut lines = BufReader::new(std::fs::File::open(file).ok()?.take(MAX_HEAD));
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).ok()? > 0 {
-        if let Some(head) = (places.read_head)(&String::from_utf8_lossy(&line)) {
+        if let Some(head) = (transcripts.read_head)(&String::from_utf8_lossy(&line)) {
             return Some(head);
         }
         line.clear();
@@ -260,17 +272,21 @@ fn head(places: &Transcripts, file: &Path) -> Option<Head> {
     None
 }
 
-fn elsewhere(asked: &Asked<'_>, head: &Head) -> Option<ResumeProblem> {
-    let (id, there) = (asked.id.to_owned(), PathBuf::from(&head.cwd));
+fn directory_problem(request: &ResumeRequest<'_>, head: &Head) -> Option<ResumeProblem> {
+    let (id, there) = (request.id.to_owned(), PathBuf::from(&head.cwd));
     match there.canonicalize() {
-        Ok(real) if real == asked.dir => None,
+        Ok(real) if real == request.dir => None,
         Ok(real) if real.is_dir() => Some(ResumeProblem::OtherDirectory { id, there }),
         _ => Some(ResumeProblem::DirectoryGone { id, there }),
     }
 }
 
-/// The agent has said its version: if a newer one wrote the session, that is worth knowing.
-pub(crate) fn newer(id: &str, written_by: Version, installed: &str) -> Option<Notice> {
+/// Returns a notice if the session was written by a newer version than the installed one.
+pub(crate) fn newer_version_notice(
+    id: &str,
+    written_by: Version,
+    installed: &str,
+) -> Option<Notice> {
     let installed = Version::find(installed)?;
     let is_newer = (written_by.0, written_by.1) > (installed.0, installed.1);
     let problem = || ResumeProblem::Incompatible {
@@ -281,14 +297,15 @@ pub(crate) fn newer(id: &str, written_by: Version, installed: &str) -> Option<No
     is_newer.then(|| problem().notice("newer_transcript"))
 }
 
-/// Two writers would mix two conversations into one. The agent may not notice, so we do.
-fn in_use(
-    places: &Transcripts,
-    asked: &Asked<'_>,
+/// Fails if another process has the session open. Two writers would mix two conversations, and the agent
+/// may not notice.
+fn check_unused(
+    transcripts: &Transcripts,
+    request: &ResumeRequest<'_>,
     known: Option<&SessionRecord>,
 ) -> Result<(), ResumeProblem> {
-    let id = || asked.id.to_owned();
-    if let Some(known) = known.filter(|known| known.native_session.as_deref() == Some(asked.id))
+    let id = || request.id.to_owned();
+    if let Some(known) = known.filter(|known| known.native_session.as_deref() == Some(request.id))
         && let Some(pid) = known.held_by
     {
         return Err(ResumeProblem::InUse {
@@ -297,10 +314,10 @@ fn in_use(
             session: Some(known.session.clone()),
         });
     }
-    let Some(notes) = places.open else {
+    let Some(notes) = transcripts.open else {
         return Ok(());
     };
-    for entry in std::fs::read_dir(asked.root.join(notes.folder))
+    for entry in std::fs::read_dir(request.root.join(notes.folder))
         .into_iter()
         .flatten()
         .flatten()
@@ -312,8 +329,8 @@ fn in_use(
             && let Some(holder) = std::fs::read_to_string(entry.path())
                 .ok()
                 .and_then(|text| (notes.read)(&text))
-            && holder.id == asked.id
-            && start_of(holder.pid).is_some_and(|start| start == holder.start)
+            && holder.id == request.id
+            && start_time(holder.pid).is_some_and(|start| start == holder.start)
         {
             return Err(ResumeProblem::InUse {
                 id: id(),
@@ -325,10 +342,11 @@ fn in_use(
     Ok(())
 }
 
-/// When a living process was started, as Linux counts it; none elsewhere, where nobody is taken for a holder.
-fn start_of(pid: u32) -> Option<String> {
+/// Returns the start time of a live process in Linux's unit. Returns `None` on other systems, where no
+/// process is considered a holder.
+fn start_time(pid: u32) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is a name in parentheses, which may hold anything.
+    // The second field is a name in parentheses, which may contain anything.
     let end = bytes.iter().rposition(|byte| *byte == b')')?;
     let mut fields = std::str::from_utf8(bytes.get(end + 1..)?)
         .ok()?

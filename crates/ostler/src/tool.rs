@@ -1,4 +1,4 @@
-//! A tool: something a model can call. It is defined once and bound to every agent in that agent's best way.
+//! Tools that a model can call. A tool is defined once and offered to each agent in the way it supports.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,10 +10,10 @@ use ostler_tools::{Code, ToolError};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
-/// What a tool came to.
+/// A future that resolves to the output of a tool.
 pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = Result<String, ToolError>> + Send + 'a>>;
 
-/// Something a model can call: a name, a description, a schema, and what it does.
+/// A tool that a model can call: a name, a description, a schema and an implementation.
 ///
 /// ```
 /// use ostler::{Tool, ToolFuture};
@@ -28,7 +28,8 @@ pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = Result<String, ToolError>>
 ///         "Rolls a die with the given number of sides."
 ///     }
 ///     fn schema(&self) -> String {
-///         r#"{"type":"object","properties":{"sides":{"type":"integer"}},"required":["sides"]}"#.into()
+///         r#"{"type":"object","properties":{"sides":{"type":"integer"}},"required":["sides"]}"#
+///             .into()
 ///     }
 ///     fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a> {
 ///         Box::pin(async move { Ok(format!("You rolled a 4 with {input}.")) })
@@ -36,52 +37,52 @@ pub type ToolFuture<'a> = Pin<Box<dyn Future<Output = Result<String, ToolError>>
 /// }
 /// ```
 pub trait Tool: Send + Sync {
-    /// Its name, as the model calls it.
+    /// The name that the model uses.
     fn name(&self) -> &str;
 
-    /// What it does and when to use it: all that the model knows about it.
+    /// What the tool does and when to use it. This is all the model knows about it.
     fn description(&self) -> &str;
 
-    /// The JSON schema of its arguments.
+    /// The JSON schema of the arguments.
     fn schema(&self) -> String;
 
-    /// Whether it changes nothing, so that several calls can run at once.
+    /// Whether the tool changes nothing, so that several calls can run concurrently.
     fn only_reads(&self) -> bool {
         false
     }
 
-    /// Runs it with the model's arguments, a JSON object. The text goes to the model; an error does too, so that it can
-    /// mend its call. Dropping the future calls it off.
+    /// Runs the tool with the model's arguments, a JSON object. The output is sent to the model, and so is
+    /// an error, so that the model can correct its call. Dropping the future cancels the call.
     fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a>;
 
-    /// The same after a person has approved the change of these files: those that an error of the tool named in
+    /// Runs the tool after a person has approved changes to these files, which an earlier error listed in
     /// [`ToolError::needs_approval`].
     fn call_approved<'a>(&'a self, input: &'a str, _approved: &'a [String]) -> ToolFuture<'a> {
         self.call(input)
     }
 
-    /// The same for a tool that takes long and can say how far it is.
+    /// Runs the tool and reports progress, for tools that take long.
     fn call_reporting<'a>(&'a self, input: &'a str, _progress: &'a Progress) -> ToolFuture<'a> {
         self.call(input)
     }
 }
 
-/// Says how far a tool is. Whoever follows the session sees it, and the agent knows that the tool is alive.
+/// Reports the progress of a tool, as events of the session and, where supported, to the agent.
 #[derive(Clone)]
 pub struct Progress(Arc<dyn Fn(String) + Send + Sync>);
 
 impl Progress {
-    pub(crate) fn new(tell: impl Fn(String) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(tell))
+    pub(crate) fn new(report: impl Fn(String) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(report))
     }
 
-    /// Says something about the work under way.
+    /// Reports a progress message.
     pub fn report(&self, message: impl Into<String>) {
         (self.0)(message.into());
     }
 }
 
-/// A tool as it is described to a model.
+/// Returns the description of a tool for a model.
 pub(crate) fn offer(tool: &dyn Tool) -> ToolOffer {
     ToolOffer {
         name: tool.name().to_owned(),
@@ -91,18 +92,20 @@ pub(crate) fn offer(tool: &dyn Tool) -> ToolOffer {
     }
 }
 
-/// A tool from an async function; the schema of its arguments comes from their type.
+/// Creates a tool from an async function. The schema is derived from the type of its arguments.
 ///
 /// ```
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
 /// struct Add {
 ///     /// The first number.
 ///     a: i64,
-///     /// The second one.
+///     /// The second number.
 ///     b: i64,
 /// }
 ///
-/// let tool = ostler::tool("add", "Adds two numbers.", |Add { a, b }| async move { Ok((a + b).to_string()) });
+/// let tool = ostler::tool("add", "Adds two numbers.", |Add { a, b }| async move {
+///     Ok((a + b).to_string())
+/// });
 /// ```
 pub fn tool<A, F, R>(name: &str, description: &str, function: F) -> impl Tool + 'static
 where
@@ -116,7 +119,7 @@ where
         description: description.to_owned(),
         schema,
         function,
-        takes: std::marker::PhantomData,
+        arguments: std::marker::PhantomData,
     }
 }
 
@@ -125,7 +128,7 @@ struct Function<A, F> {
     description: String,
     schema: String,
     function: F,
-    takes: std::marker::PhantomData<fn(A)>,
+    arguments: std::marker::PhantomData<fn(A)>,
 }
 
 impl<A, F, R> Tool for Function<A, F>

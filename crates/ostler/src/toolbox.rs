@@ -1,4 +1,4 @@
-//! The tools that a model has: those of the workspace, and the caller's own.
+//! Toolbox: the tools of an API agent, both the workspace's and the caller's.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use ostler_tools::{Code, ToolError, Workspace};
 use crate::command::CommandRunner;
 use crate::tool::{Tool, ToolFuture};
 
-/// The tools that a model has.
+/// The tools available to a model.
 #[derive(Clone, Default)]
 pub(crate) struct Toolbox(Vec<Arc<dyn Tool>>);
 
 impl Toolbox {
-    /// The tools of a workspace: its files, and commands.
+    /// Creates the workspace's tools: file tools and commands.
     pub(crate) fn workspace(workspace: &Arc<Workspace>, runner: CommandRunner) -> Self {
         let files = FILE_TOOLS.iter().map(|info| {
             let tool: Arc<dyn Tool> = Arc::new(FileTool {
@@ -33,7 +33,7 @@ impl Toolbox {
         self.0.push(tool);
     }
 
-    /// Keeps the tools for which `keep` says so.
+    /// Retains only the tools for whose name `keep` returns true.
     pub(crate) fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.0.retain(|tool| keep(tool.name()));
     }
@@ -46,11 +46,11 @@ impl Toolbox {
         self.0.iter()
     }
 
-    /// The error for a name that no tool has.
+    /// Returns the error for an unknown tool name.
     pub(crate) fn unknown(&self, name: &str) -> ToolError {
         let names: Vec<&str> = self.0.iter().map(|tool| tool.name()).collect();
         let message = match &names[..] {
-            [] => format!("there is no tool {name:?}; there are no tools at all"),
+            [] => format!("there is no tool {name:?}; no tools are available"),
             names => format!(
                 "there is no tool {name:?}; the tools are: {}",
                 names.join(", ")
@@ -90,18 +90,18 @@ impl Tool for FileTool {
     fn call_approved<'a>(&'a self, input: &'a str, approved: &'a [String]) -> ToolFuture<'a> {
         let (name, workspace, input) = (self.info.name, self.workspace.clone(), input.to_owned());
         let approved = approved.to_vec();
-        // A search of a large tree takes a while, and a network drive hangs: never on the thread that reads the model.
+        // On a blocking thread: a search of a large tree takes long, and a network drive can hang.
         let work =
             tokio::task::spawn_blocking(move || workspace.call_approved(name, &input, &approved));
         Box::pin(async move {
-            let lost = |_| {
+            let panicked = |_| {
                 Err(ToolError::new(
                     Code::Io,
-                    "the tool broke down; this is a fault in Ostler",
+                    "the tool panicked; this is a bug in Ostler",
                 ))
             };
             work.await
-                .unwrap_or_else(lost)
+                .unwrap_or_else(panicked)
                 .map(|reply: ToolOutput| reply.text)
         })
     }

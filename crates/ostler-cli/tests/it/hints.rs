@@ -93,11 +93,11 @@ fn a_program_that_does_not_exist_is_named() {
         text.lines().skip(1).collect::<Vec<_>>().join("\n")
     };
     assert_snapshot!(run("/nope"), @r"
-      there is no file /nope.
+      /nope does not exist.
       hint: Check the path: --program, or `command` in ostler.toml.
     ");
     assert_snapshot!(run("bin/nope"), @r"
-      there is no file DIR/bin/nope.
+      DIR/bin/nope does not exist.
       hint: Check the path: --program, or `command` in ostler.toml.
     ");
     let named = run("nope");
@@ -212,7 +212,7 @@ fn a_script_without_events_is_refused_by_name() {
         assert_eq!(done.code, Some(2), "{}", done.stderr);
         assert_eq!(
             done.stderr.lines().next(),
-            Some(r#"error: script = "empty.jsonl": there is no event in it"#)
+            Some(r#"error: script = "empty.jsonl": it contains no event"#)
         );
     }
 }

@@ -1,4 +1,4 @@
-//! The agent that plays given events.
+//! The mock agent, which plays given events.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,23 +9,24 @@ use ostler_core::spec::{Spec, SpecError};
 use ostler_dialects::mock::Mock;
 
 use super::{Agent, check_without_process, directory, prepare, session_id};
+use crate::breaker::SessionBreaker;
 use crate::host::Host;
 use crate::mock::{self, Events};
 use crate::probe::Probed;
-use crate::session::{Fuse, Session, SessionSetup};
+use crate::session::{Session, SessionSetup};
 
-/// Plays given events, to test what is built on Ostler: how it looks when an agent says this or that.
+/// Plays given events, for testing programs that are built on Ostler.
 #[derive(Default)]
 pub struct MockAgent(Option<Events>);
 
 impl MockAgent {
-    /// An agent that plays the file in the setting `script`.
+    /// Creates an agent that plays the file in the setting `script`.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An agent that plays `events` for every message.
+    /// Creates an agent that plays `events` for every message.
     #[must_use]
     pub fn playing(events: Events) -> Self {
         Self(Some(events))
@@ -53,7 +54,7 @@ impl Agent for MockAgent {
         true
     }
 
-    /// It is there, but only for those who ask for it.
+    /// It is always available, but only used when it is named.
     fn is_found(&self, _: &Host) -> bool {
         false
     }
@@ -79,7 +80,7 @@ impl Agent for MockAgent {
                 return Err(SpecError::new(
                     "script",
                     "",
-                    "expected a file of events (docs/agents/mock.md)",
+                    "expected a file with events (docs/agents/mock.md)",
                 ));
             }
         };
@@ -90,7 +91,7 @@ impl Agent for MockAgent {
             id: session_id(),
             dir: directory(&spec),
             continues: spec.follows.clone(),
-            breaker: Fuse::off(),
+            breaker: SessionBreaker::off(),
             host: host.clone(),
             submissions: Arc::default(),
             spec,

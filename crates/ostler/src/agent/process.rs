@@ -1,4 +1,4 @@
-//! An agent that is a program.
+//! Agents that are external programs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,25 +12,26 @@ use ostler_core::dialect::{Capabilities, Dialect, Inherits, Setting};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, SpecError, keys};
 
-use super::{Agent, check, directory, earlier, prepare, session_id};
+use super::{Agent, check, directory, prepare, previous_session, session_id};
+use crate::breaker::SessionBreaker;
 use crate::clock;
 use crate::host::{Host, Lookup};
 use crate::probe::{self, Probed};
 use crate::process::PreparedCommand;
-use crate::resume::{self, Asked, Checked, ResumeProblem};
-use crate::session::{Body, Fuse, LaunchedChild, Session, SessionSetup};
+use crate::resume::{self, ResumeCheck, ResumeProblem, ResumeRequest};
+use crate::session::{Body, LaunchedChild, Session, SessionSetup};
 
-/// An agent that is a program: any dialect, over a child process.
+/// An agent that runs as a child process and speaks any dialect.
 pub struct ProcessAgent(&'static dyn Dialect);
 
 impl ProcessAgent {
-    /// An agent that speaks `dialect`.
+    /// Creates an agent that speaks `dialect`.
     #[must_use]
     pub fn new(dialect: &'static dyn Dialect) -> Self {
         Self(dialect)
     }
 
-    async fn ask(&self, host: &Host, spec: &Spec) -> Probed {
+    async fn run_probe(&self, host: &Host, spec: &Spec) -> Probed {
         match self.0.probe() {
             Some(plan) => probe::probe(host, &plan, spec).await,
             None => Probed::Ready {
@@ -66,18 +67,18 @@ impl Agent for ProcessAgent {
     fn is_found(&self, host: &Host) -> bool {
         self.0
             .probe()
-            .is_some_and(|p| matches!(host.find(Path::new(p.program)), Lookup::Lookup(_)))
+            .is_some_and(|p| matches!(host.find(Path::new(p.program)), Lookup::Found(_)))
     }
 
     fn is_found_for(&self, host: &Host, spec: &Spec) -> bool {
         match &spec.program {
-            Some(program) => matches!(host.find(program), Lookup::Lookup(_)),
+            Some(program) => matches!(host.find(program), Lookup::Found(_)),
             None => self.is_found(host),
         }
     }
 
     fn probe<'a>(&'a self, host: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
-        Box::pin(async move { self.ask(host, &Spec::default()).await })
+        Box::pin(async move { self.run_probe(host, &Spec::default()).await })
     }
 
     fn probe_for<'a>(
@@ -90,39 +91,40 @@ impl Agent for ProcessAgent {
         let missing = needs
             .iter()
             .find_map(|helper| match host.find_helper(helper) {
-                Lookup::Lookup(_) => None,
+                Lookup::Found(_) => None,
                 Lookup::NotFound(searched) => Some((helper, searched)),
             });
         match missing {
             Some((helper, searched)) => {
                 let hint = format!(
-                    "{helper} comes with Ostler: build it (cargo build --release -p ostler-tools) and put it on PATH."
+                    "{helper} is part of Ostler: build it (cargo build --release -p ostler-tools) \
+                     and add it to PATH."
                 );
                 Box::pin(async move { Probed::Missing { hint, searched } })
             }
-            None => Box::pin(self.ask(host, spec)),
+            None => Box::pin(self.run_probe(host, spec)),
         }
     }
 
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
         check(&spec)?;
         prepare(host, &mut spec);
-        let known = earlier::find(host, &spec, self.0.name())?;
-        if let Some(known) = &known {
-            earlier::translate(&mut spec, known)?;
+        let previous = previous_session::find(host, &spec, self.0.name())?;
+        if let Some(previous) = &previous {
+            previous_session::translate(&mut spec, previous)?;
         }
         let dir = directory(&spec);
-        spec.dir = Some(dir.clone()); // agents are told where they work
+        spec.dir = Some(dir.clone()); // dialects pass it on to the agent
         let dialect = self.0.select_transport(&spec).unwrap_or(self.0);
         if spec.policy.is_some() && !dialect.capabilities().ask {
-            let why = "this agent asks nobody before it uses a tool, so no rule can be upheld; choose another agent (or another \
-                       transport of this one), or leave out the policy";
+            let why = "this agent does not ask before it uses a tool, so no rule can be enforced; \
+                       choose another agent (or another transport of this one), or omit the policy";
             return Err(SpecError::new("permissions", dialect.name(), why));
         }
         if let Some(tool) = spec.tools.first().filter(|_| !dialect.capabilities().tools) {
             let why = format!(
-                "{} takes no tools of the caller's this way; choose another agent (or another transport of this one), or \
-                 leave out the tools",
+                "{} does not support tools of the caller this way; choose another agent \
+                 (or another transport of this one), or omit the tools",
                 dialect.name()
             );
             return Err(SpecError::new("bound tools", &tool.name, why));
@@ -145,10 +147,14 @@ impl Agent for ProcessAgent {
             install_hint,
             id,
             dir,
-            continues: known
-                .map(|known| known.session)
+            continues: previous
+                .map(|previous| previous.session)
                 .or_else(|| spec.follows.clone()),
-            breaker: Fuse::new(host, self.0.name(), &inherits),
+            breaker: SessionBreaker::new(
+                host.breakers().clone(),
+                self.0.name(),
+                host.account(&inherits),
+            ),
             host: host.clone(),
             submissions: Arc::default(),
             spec,
@@ -160,7 +166,7 @@ impl Agent for ProcessAgent {
     }
 }
 
-/// Prepares the agent's process, each time it is started.
+/// Prepares the agent's process each time it is started.
 struct Launcher {
     host: Host,
     id: Arc<str>,
@@ -170,20 +176,20 @@ struct Launcher {
 
 impl Launcher {
     fn launch(&self, dialect: &dyn Dialect, spec: &Spec) -> Result<LaunchedChild, Outcome> {
-        let wrong = |error: SpecError| Outcome::new(Cause::BadRequest, error.to_string());
-        let launch = dialect.launch(spec).map_err(wrong)?;
+        let invalid = |error: SpecError| Outcome::new(Cause::BadRequest, error.to_string());
+        let launch = dialect.launch(spec).map_err(invalid)?;
         let checked = self
             .check_resume(dialect, spec, &launch.inherits)
             .map_err(|problem| problem.outcome())?;
         let prepared = PreparedCommand::agent(&self.host, spec, &launch, &self.id);
         let prepared = prepared.map_err(|error| error.outcome(self.install_hint))?;
-        let Checked {
+        let ResumeCheck {
             mut notices,
             written_by,
         } = checked;
-        let wait = self.wait(dialect, spec, &launch.inherits);
-        notices.extend(wait.map(|(id, wait)| resume::waiting(id, wait)));
-        let body = Body::Process(Box::new(prepared), wait.map(|(_, wait)| wait));
+        let delay = self.resume_delay(dialect, spec, &launch.inherits);
+        notices.extend(delay.map(|(id, delay)| resume::delay_notice(id, delay)));
+        let body = Body::Process(Box::new(prepared), delay.map(|(_, delay)| delay));
         Ok(LaunchedChild {
             body,
             notices,
@@ -191,16 +197,16 @@ impl Launcher {
         })
     }
 
-    /// How long the session that is to be gone on with must be left alone first, and its name.
-    fn wait<'a>(
+    /// Returns the id of the session to resume, and how long to wait before it can be resumed.
+    fn resume_delay<'a>(
         &self,
         dialect: &dyn Dialect,
         spec: &'a Spec,
         inherits: &Inherits,
     ) -> Option<(&'a str, Duration)> {
-        let (kept, id) = (dialect.by_minute()?, spec.settings.last(keys::RESUME)?);
-        let root = resume::root(kept.roots, &self.environment(spec, inherits))?;
-        resume::wait(kept, &root, id, clock::wall()).map(|wait| (id, wait))
+        let (rule, id) = (dialect.resume_delay()?, spec.settings.last(keys::RESUME)?);
+        let root = resume::root(rule.roots, &self.environment(spec, inherits))?;
+        resume::delay(rule, &root, id, clock::wall()).map(|delay| (id, delay))
     }
 
     fn environment(&self, spec: &Spec, inherits: &Inherits) -> BTreeMap<OsString, OsString> {
@@ -213,31 +219,32 @@ impl Launcher {
         env
     }
 
-    /// Before an earlier session is gone on with: is it there, is it free?
+    /// Checks that the session to resume exists and is not in use.
     fn check_resume(
         &self,
         dialect: &dyn Dialect,
         spec: &Spec,
         inherits: &Inherits,
-    ) -> Result<Checked, ResumeProblem> {
-        let (Some(places), Some(id)) = (dialect.transcripts(), spec.settings.last(keys::RESUME))
+    ) -> Result<ResumeCheck, ResumeProblem> {
+        let (Some(transcripts), Some(id)) =
+            (dialect.transcripts(), spec.settings.last(keys::RESUME))
         else {
-            return Ok(Checked::default());
+            return Ok(ResumeCheck::default());
         };
-        let Some(root) = resume::root(places.roots, &self.environment(spec, inherits)) else {
-            return Ok(Checked::default());
+        let Some(root) = resume::root(transcripts.roots, &self.environment(spec, inherits)) else {
+            return Ok(ResumeCheck::default());
         };
         let known = self.host.log().and_then(|log| log.find(id).ok().flatten());
-        // This session itself does not stand in its own way when its agent is started again.
+        // Ignore this session's own record when its agent is restarted.
         let known = known.filter(|known| *known.session != *self.id);
         let fork = spec.settings.is_on(keys::FORK);
-        let asked = Asked {
+        let request = ResumeRequest {
             agent: dialect.name(),
             root: &root,
             dir: &self.dir,
             id,
             fork,
         };
-        resume::check(places, &asked, known.as_ref())
+        resume::check(transcripts, &request, known.as_ref())
     }
 }

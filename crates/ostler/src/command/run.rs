@@ -107,7 +107,7 @@ fn prepare(
         confinement: Some(runner.confinement(temp.path())),
         temp: Some(temp),
         notice: None,
-        beside: None,
+        bridge_dir: None,
         restore: Vec::new(), // done by `Work`, which tells the model
     })
 }

@@ -198,8 +198,8 @@ fn add_helper_to_path(
     env: &mut BTreeMap<OsString, OsString>,
 ) -> Result<(), SpawnError> {
     let found = match host.find_helper(helper) {
-        Lookup::Lookup(path) if executable(&path) => path,
-        Lookup::Lookup(path) => return Err(SpawnError::NotExecutable(path)),
+        Lookup::Found(path) if executable(&path) => path,
+        Lookup::Found(path) => return Err(SpawnError::NotExecutable(path)),
         Lookup::NotFound(searched) => {
             return Err(SpawnError::Missing {
                 program: helper.to_owned(),
@@ -221,9 +221,9 @@ fn add_helper_to_path(
 
 fn find(host: &Host, program: &Path, natives: &[&str]) -> Result<PathBuf, SpawnError> {
     match host.find_native(program, natives) {
-        Lookup::Lookup(path) if !executable(&path) => Err(SpawnError::NotExecutable(path)),
-        Lookup::Lookup(path) if !is_program(&path) => Err(SpawnError::BadFormat(path)),
-        Lookup::Lookup(path) => Ok(path),
+        Lookup::Found(path) if !executable(&path) => Err(SpawnError::NotExecutable(path)),
+        Lookup::Found(path) if !is_program(&path) => Err(SpawnError::BadFormat(path)),
+        Lookup::Found(path) => Ok(path),
         Lookup::NotFound(_) if program.components().count() > 1 => {
             Err(SpawnError::NoSuchFile(program.to_owned()))
         }

@@ -11,7 +11,7 @@ use super::{Child, ExitStatus, PreparedCommand, SpawnError};
 const OUTPUT_HALF: usize = 32 * 1024;
 
 /// Output and exit status of a short command.
-pub(crate) struct CommandOutput {
+pub(crate) struct RunOutput {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
@@ -22,7 +22,7 @@ pub(crate) struct CommandOutput {
 pub(crate) async fn run_once(
     prepared: PreparedCommand,
     limit: Duration,
-) -> Result<CommandOutput, SpawnError> {
+) -> Result<RunOutput, SpawnError> {
     run_with_input(prepared, "", limit).await
 }
 
@@ -31,7 +31,7 @@ pub(crate) async fn run_with_input(
     prepared: PreparedCommand,
     input: &str,
     limit: Duration,
-) -> Result<CommandOutput, SpawnError> {
+) -> Result<RunOutput, SpawnError> {
     let Child {
         stdin,
         mut stdout,
@@ -59,7 +59,7 @@ pub(crate) async fn run_with_input(
         status
     };
     match tokio::time::timeout(limit, work).await {
-        Ok(status) => Ok(CommandOutput {
+        Ok(status) => Ok(RunOutput {
             status,
             stdout: out.text(),
             stderr: err.text(),
@@ -68,7 +68,7 @@ pub(crate) async fn run_with_input(
         Err(_) => {
             control.kill();
             let _ = tokio::time::timeout(Duration::from_secs(2), control.wait()).await;
-            Ok(CommandOutput {
+            Ok(RunOutput {
                 status: ExitStatus::default(),
                 stdout: out.text(),
                 stderr: err.text(),

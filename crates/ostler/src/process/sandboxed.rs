@@ -78,7 +78,7 @@ pub(crate) fn confine(
         );
         write.extend(workspaces.iter().cloned());
     }
-    let around = HostPaths {
+    let paths = HostPaths {
         workspace: &workspace,
         temp: temp.path(),
         home: home.as_deref(),
@@ -92,7 +92,7 @@ pub(crate) fn confine(
     };
     let mut confinement = Confinement {
         required: request.required,
-        ..Confinement::agent(write, &home)
+        ..Confinement::agent(write, &paths)
     };
     // Its argument files are private and outside its own temporary directory.
     confinement

@@ -1,4 +1,4 @@
-//! Every case of a resume has an answer of its own.
+//! Tests of the checks before a resume.
 
 use std::fs;
 
@@ -8,8 +8,8 @@ use super::*;
 
 const ID: &str = "7";
 
-/// An agent that keeps `<slug>/<id>.log` with `cwd|version` in a line, and notes with `pid start id`.
-const PLACES: Transcripts = Transcripts {
+/// An agent with transcripts `<slug>/<id>.log` that contain `cwd|version`, and notes with `pid start id`.
+const TRANSCRIPTS: Transcripts = Transcripts {
     roots: &["$STATE", "~/.state"],
     folder: "kept",
     slug: |dir| dir.replace('/', "_"),
@@ -27,7 +27,7 @@ const PLACES: Transcripts = Transcripts {
         suffix: ".note",
         read: note,
     }),
-    goes_anywhere: false,
+    resumes_anywhere: false,
 };
 
 fn note(text: &str) -> Option<Holder> {
@@ -41,7 +41,7 @@ fn note(text: &str) -> Option<Holder> {
     })
 }
 
-/// A root, a directory to work in and another one.
+/// A state directory, a working directory and another directory.
 struct Scene {
     _temp: tempfile::TempDir,
     root: PathBuf,
@@ -65,12 +65,12 @@ impl Scene {
         }
     }
 
-    /// Has a session that began in `dir`, after lines that do not say so.
-    fn keep(&self, dir: &Path, version: &str) -> &Self {
+    /// Writes a transcript of a session that was started in `dir`, after some unrelated lines.
+    fn write_session(&self, dir: &Path, version: &str) -> &Self {
         let folder = self
             .root
             .join("kept")
-            .join((PLACES.slug)(dir.to_str().unwrap()));
+            .join((TRANSCRIPTS.slug)(dir.to_str().unwrap()));
         fs::create_dir_all(&folder).unwrap();
         fs::write(
             folder.join("7.log"),
@@ -90,8 +90,8 @@ impl Scene {
         self
     }
 
-    fn asked(&self) -> Asked<'_> {
-        Asked {
+    fn request(&self) -> ResumeRequest<'_> {
+        ResumeRequest {
             agent: "one",
             root: &self.root,
             dir: &self.here,
@@ -113,8 +113,8 @@ fn known(native: &str, held_by: Option<u32>) -> SessionRecord {
     }
 }
 
-fn codes(scene: &Scene, places: &Transcripts) -> Vec<String> {
-    check(places, &scene.asked(), None)
+fn codes(scene: &Scene, transcripts: &Transcripts) -> Vec<String> {
+    check(transcripts, &scene.request(), None)
         .unwrap()
         .notices
         .into_iter()
@@ -122,17 +122,17 @@ fn codes(scene: &Scene, places: &Transcripts) -> Vec<String> {
         .collect()
 }
 
-// P53: each case gives its own error, and says what to do.
+// P53: each problem has its own error and a hint.
 #[test]
-fn each_case_has_its_own_error() {
+fn each_problem_has_its_own_error() {
     let unknown = Scene::new();
     let elsewhere = Scene::new();
-    elsewhere.keep(&elsewhere.there, "2.1.0");
+    elsewhere.write_session(&elsewhere.there, "2.1.0");
     let gone = Scene::new();
-    gone.keep(&gone.there, "2.1.0");
+    gone.write_session(&gone.there, "2.1.0");
     fs::remove_dir(&gone.there).unwrap();
     let replaced = Scene::new();
-    replaced.keep(&replaced.there, "2.1.0");
+    replaced.write_session(&replaced.there, "2.1.0");
     fs::remove_dir(&replaced.there).unwrap();
     fs::write(&replaced.there, "a file").unwrap();
     let id = || ID.to_owned();
@@ -172,7 +172,7 @@ fn each_case_has_its_own_error() {
         ),
     ];
     for (scene, problem, hint) in cases {
-        let found = check(&PLACES, &scene.asked(), None).unwrap_err();
+        let found = check(&TRANSCRIPTS, &scene.request(), None).unwrap_err();
         assert_eq!(found, problem);
         let outcome = found.outcome();
         assert_eq!(outcome.cause, Cause::BadRequest);
@@ -181,10 +181,10 @@ fn each_case_has_its_own_error() {
             "{problem:?}"
         );
     }
-    // An agent that goes on anywhere does so, and it is said.
+    // An agent that can resume anywhere does so, with a notice.
     let anywhere = Transcripts {
-        goes_anywhere: true,
-        ..PLACES
+        resumes_anywhere: true,
+        ..TRANSCRIPTS
     };
     for scene in [&elsewhere, &gone] {
         assert_eq!(codes(scene, &anywhere), ["resumed_elsewhere"]);
@@ -192,44 +192,44 @@ fn each_case_has_its_own_error() {
 }
 
 #[test]
-fn what_is_there_or_cannot_be_told_goes_on() {
+fn existing_or_undetermined_session_is_accepted() {
     let scene = Scene::new();
     assert_eq!(
         check(
-            &PLACES,
-            &Asked {
+            &TRANSCRIPTS,
+            &ResumeRequest {
                 id: "a title",
-                ..scene.asked()
+                ..scene.request()
             },
             None
         ),
-        Ok(Checked::default())
+        Ok(ResumeCheck::default())
     );
-    scene.keep(&scene.here, "2.1.9");
-    assert_eq!(codes(&scene, &PLACES), [""; 0]);
-    // Two directories may share a name: what is where the agent looks, it finds.
+    scene.write_session(&scene.here, "2.1.9");
+    assert_eq!(codes(&scene, &TRANSCRIPTS), [""; 0]);
+    // Two directories may share a slug: the agent finds whatever is where it looks.
     let shared = Scene::new();
-    shared.keep(&shared.here, "2.1.9");
+    shared.write_session(&shared.here, "2.1.9");
     let file = shared
         .root
         .join("kept")
-        .join((PLACES.slug)(shared.here.to_str().unwrap()))
+        .join((TRANSCRIPTS.slug)(shared.here.to_str().unwrap()))
         .join("7.log");
     fs::write(&file, format!("{}|2.1.9", shared.there.display())).unwrap();
-    assert_eq!(codes(&shared, &PLACES), [""; 0]);
-    // Under another name, and by a link: the directory counts.
+    assert_eq!(codes(&shared, &TRANSCRIPTS), [""; 0]);
+    // The directory counts, even under another name through a link.
     let linked = Scene::new();
     let link = linked.root.join("link");
     std::os::unix::fs::symlink(&linked.here, &link).unwrap();
-    linked.keep(&link, "2.1.9");
-    assert_eq!(codes(&linked, &PLACES), [""; 0]);
-    // Nothing in it that says where it was.
+    linked.write_session(&link, "2.1.9");
+    assert_eq!(codes(&linked, &TRANSCRIPTS), [""; 0]);
+    // A transcript without a directory.
     fs::write(&file, "prompt\n").unwrap();
-    assert_eq!(codes(&shared, &PLACES), [""; 0]);
+    assert_eq!(codes(&shared, &TRANSCRIPTS), [""; 0]);
 }
 
 #[test]
-fn a_newer_version_is_a_warning() {
+fn newer_version_is_a_warning() {
     let cases = [
         ("2.1.325", None),
         ("2.0.99", None),
@@ -239,34 +239,37 @@ fn a_newer_version_is_a_warning() {
     ];
     for (version, warned) in cases {
         let scene = Scene::new();
-        scene.keep(&scene.here, version);
-        let written_by = check(&PLACES, &scene.asked(), None).unwrap().written_by;
+        scene.write_session(&scene.here, version);
+        let written_by = check(&TRANSCRIPTS, &scene.request(), None)
+            .unwrap()
+            .written_by;
         assert_eq!(written_by, Version::find(version));
-        let notice = written_by.and_then(|written_by| newer(ID, written_by, "2.1.9 (An Agent)"));
-        let said = notice.iter().map(|notice| {
+        let notice = written_by
+            .and_then(|written_by| newer_version_notice(ID, written_by, "2.1.9 (An Agent)"));
+        let reported = notice.iter().map(|notice| {
             (
                 notice.code.as_str(),
                 notice.message.contains(warned.unwrap_or("-")),
             )
         });
         assert!(
-            said.eq(warned.map(|_| ("newer_transcript", true))),
+            reported.eq(warned.map(|_| ("newer_transcript", true))),
             "{version}: {notice:?}"
         );
         assert_eq!(
-            written_by.and_then(|written_by| newer(ID, written_by, "unknown")),
+            written_by.and_then(|written_by| newer_version_notice(ID, written_by, "unknown")),
             None
         );
     }
 }
 
-// P55: the holder is found by identity. A note that was left behind, or whose number is another's now, holds nothing.
+// P55: the holder is identified by pid and start time. A stale note, or one with a reused pid, is ignored.
 #[test]
-fn a_session_in_use_names_its_holder() {
+fn session_in_use_names_its_holder() {
     let scene = Scene::new();
-    scene.keep(&scene.here, "2.1.9");
+    scene.write_session(&scene.here, "2.1.9");
     let pid = std::process::id();
-    let start = start_of(pid).unwrap();
+    let start = start_time(pid).unwrap();
     let held = |session: Option<&str>| {
         Err(ResumeProblem::InUse {
             id: ID.into(),
@@ -278,13 +281,13 @@ fn a_session_in_use_names_its_holder() {
         (format!("{pid} {start} 7"), held(None)),
         (format!("{pid} {start} 8"), Ok(())),
         (format!("{pid} {start}0 7"), Ok(())),
-        (format!("4194305 {start} 7"), Ok(())), // above the largest number
+        (format!("4194305 {start} 7"), Ok(())), // above the largest pid
         ("nonsense".to_owned(), Ok(())),
     ];
     for (text, result) in cases {
         scene.note(&text);
         assert_eq!(
-            check(&PLACES, &scene.asked(), None).map(|_| ()),
+            check(&TRANSCRIPTS, &scene.request(), None).map(|_| ()),
             result,
             "{text}"
         );
@@ -296,50 +299,52 @@ fn a_session_in_use_names_its_holder() {
     ];
     for (known, result) in logged {
         assert_eq!(
-            check(&PLACES, &scene.asked(), Some(&known)).map(|_| ()),
+            check(&TRANSCRIPTS, &scene.request(), Some(&known)).map(|_| ()),
             result,
             "{known:?}"
         );
     }
-    // A copy disturbs nobody.
+    // A copy does not conflict.
     scene.note(&format!("{pid} {start} 7"));
-    let copy = Asked {
+    let copy = ResumeRequest {
         fork: true,
-        ..scene.asked()
+        ..scene.request()
     };
     assert_eq!(
-        check(&PLACES, &copy, Some(&known(ID, Some(pid)))).map(|_| ()),
+        check(&TRANSCRIPTS, &copy, Some(&known(ID, Some(pid)))).map(|_| ()),
         Ok(())
     );
-    let outcome = check(&PLACES, &scene.asked(), None).unwrap_err().outcome();
+    let outcome = check(&TRANSCRIPTS, &scene.request(), None)
+        .unwrap_err()
+        .outcome();
     assert!(outcome.message.contains(&pid.to_string()) && outcome.hint.unwrap().contains("--fork"));
 }
 
-// P55: a process that has ended and was not waited for yet has nothing open.
+// P55: a zombie has nothing open.
 #[test]
 #[expect(
     clippy::disallowed_methods,
-    reason = "a process that has ended is what this is about"
+    reason = "the test needs a process that has exited"
 )]
-fn the_dead_hold_nothing() {
+fn zombie_holds_no_session() {
     use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
     let mut child = std::process::Command::new("true").spawn().unwrap();
-    // Until it has ended, and without taking it away.
+    // Wait until it has exited, without reaping it.
     waitid(
         WaitId::Pid(Pid::from_child(&child)),
         WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
     )
     .unwrap();
     assert!(Path::new(&format!("/proc/{}/stat", child.id())).exists());
-    assert_eq!(start_of(child.id()), None);
+    assert_eq!(start_time(child.id()), None);
     child.wait().unwrap();
 }
 
 #[test]
-fn the_first_place_that_the_environment_names_counts() {
+fn first_root_that_the_environment_determines_wins() {
     let of = |vars: &[(&str, &str)]| {
         root(
-            PLACES.roots,
+            TRANSCRIPTS.roots,
             &vars
                 .iter()
                 .map(|(k, v)| ((*k).into(), (*v).into()))
@@ -354,10 +359,10 @@ fn the_first_place_that_the_environment_names_counts() {
     assert_eq!(of(&[]), None);
 }
 
-/// A session that was made in this minute waits for the next one; one of another minute, of another id, or none does not. P57
+/// A session created in this minute waits for the next one. One of another minute or id does not. P57
 #[test]
-fn a_session_of_this_minute_is_left_alone_until_the_next() {
-    let kept = ByMinute {
+fn session_created_in_this_minute_waits_for_the_next() {
+    let rule = ResumeDelay {
         roots: &["~/"],
         folder: "state",
         file: |id, minute| Some(format!("chats/{}-{id}", minute.replace(':', "-"))),
@@ -366,21 +371,21 @@ fn a_session_of_this_minute_is_left_alone_until_the_next() {
     let chats = home.path().join("state/project/chats");
     std::fs::create_dir_all(&chats).unwrap();
     std::fs::write(chats.join("2026-11-16T07-23-one"), "").unwrap();
-    let wait = |id: &str, at: &str| wait(&kept, home.path(), id, at.parse().unwrap());
+    let delay = |id: &str, at: &str| delay(&rule, home.path(), id, at.parse().unwrap());
     assert_eq!(
-        wait("one", "2026-11-16T07:23:00Z"),
+        delay("one", "2026-11-16T07:23:00Z"),
         Some(Duration::from_secs(60))
     );
     assert_eq!(
-        wait("one", "2026-11-16T07:23:59.750Z"),
+        delay("one", "2026-11-16T07:23:59.750Z"),
         Some(Duration::from_millis(250))
     );
-    assert_eq!(wait("one", "2026-11-16T07:24:00Z"), None);
-    assert_eq!(wait("one", "2026-11-16T08:23:30Z"), None);
-    assert_eq!(wait("two", "2026-11-16T07:23:30Z"), None);
-    let told = waiting("one", Duration::from_millis(4_250));
+    assert_eq!(delay("one", "2026-11-16T07:24:00Z"), None);
+    assert_eq!(delay("one", "2026-11-16T08:23:30Z"), None);
+    assert_eq!(delay("two", "2026-11-16T07:23:30Z"), None);
+    let notice = delay_notice("one", Duration::from_millis(4_250));
     assert!(
-        told.code == "waiting_to_resume" && told.message.contains("in 5 s"),
-        "{told:?}"
+        notice.code == "waiting_to_resume" && notice.message.contains("in 5 s"),
+        "{notice:?}"
     );
 }

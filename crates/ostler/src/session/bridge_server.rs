@@ -151,13 +151,13 @@ impl BridgeServer {
     pub(super) fn new() -> Self {
         let owner = bridge::current_uid();
         Self {
-            door: None,
+            socket: None,
             connections: BTreeMap::new(),
             count: 0,
             last: 0,
             owner,
             buffer: Vec::new(),
-            read: 0,
+            filled: 0,
         }
     }
 

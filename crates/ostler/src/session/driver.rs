@@ -363,7 +363,7 @@ impl Driver {
         self.raw_bytes.1 += bytes.len() as u64;
         let (engine, base) = (&mut self.engine, self.raw_bytes.0);
         if let ChildState::Running(running) = &mut self.child {
-            running.lines.push_placed(bytes, |line, offset| {
+            running.lines.push_with_offset(bytes, |line, offset| {
                 engine.events.raw_offset = base + offset;
                 engine.on_line(line);
             });
@@ -427,7 +427,7 @@ impl Driver {
         self.caller.shared.set_pid(0);
         self.stdin_error = None;
         let (engine, base) = (&mut self.engine, self.raw_bytes.0);
-        running.lines.finish_placed(|line, offset| {
+        running.lines.finish_with_offset(|line, offset| {
             engine.events.raw_offset = base + offset;
             engine.on_line(line);
         });

@@ -152,8 +152,9 @@ impl Engine {
                 self.native_session.clone_from(&started.native_session);
                 let versions = self.written_by.take().zip(started.agent_version.as_deref());
                 let id = started.native_session.as_deref().unwrap_or_default();
-                let notice = versions
-                    .and_then(|(written_by, current)| resume::newer(id, written_by, current));
+                let notice = versions.and_then(|(written_by, current)| {
+                    resume::newer_version_notice(id, written_by, current)
+                });
                 self.events.push(turn, kind);
                 return notice
                     .into_iter()

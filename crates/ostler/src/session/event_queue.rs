@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_core::event::{At, Event, EventKind};
-use ostler_core::log::Entry;
+use ostler_core::log::LogEntry;
 
 use crate::clock;
 

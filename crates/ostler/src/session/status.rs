@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_core::event::{At, Decision, EventKind, Permission, SessionState};
-use ostler_core::log::Entry;
+use ostler_core::log::LogEntry;
 use ostler_core::usage::{Scope, Usage};
 
 use super::backlog::Backlog;

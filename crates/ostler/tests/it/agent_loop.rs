@@ -13,7 +13,7 @@ use ostler::event::Notice;
 use ostler::hooks::{Flow, FlowFuture, Middleware};
 use ostler::permission::{self, Trust};
 use ostler::{
-    Agent, Answer, Cause, EventKind, Host, Outcome, RawJson, Spec, ToolOffer, Usage, tool,
+    Agent, Cause, EventKind, Host, Outcome, PermissionAnswer, RawJson, Spec, ToolOffer, Usage, tool,
 };
 use ostler_core::usage::Tokens;
 use serde::Deserialize;
@@ -263,7 +263,7 @@ fn what_is_not_known_is_not_pretended() {
         let result = run(&set(looping(&model).0));
         assert_eq!(stopped(&result), condition);
         assert!(
-            result.outcome.message.contains("cannot be kept"),
+            result.outcome.message.contains("cannot be enforced"),
             "{:?}",
             result.outcome
         );
@@ -529,7 +529,10 @@ fn an_approved_call_really_runs_once() {
 
 #[test]
 fn somebody_who_is_there_is_asked_for_approval() {
-    for (answer, uses) in [(Answer::Allow, 1), (Answer::Deny("no".into()), 0)] {
+    for (answer, uses) in [
+        (PermissionAnswer::Allow, 1),
+        (PermissionAnswer::Deny("no".into()), 0),
+    ] {
         let model = Model::new([calling(&[ADD]), said("done")]);
         let (agent, used) = looping(&model);
         let host = Host::default().with_permission_handler(move |_| {

@@ -451,7 +451,7 @@ pub(crate) async fn in_a_loop_with_a_budget(subject: &'static Subject) {
             result.outcome
         );
         assert!(
-            result.outcome.message.contains("cannot be kept"),
+            result.outcome.message.contains("cannot be enforced"),
             "{:?}",
             result.outcome
         );

@@ -242,7 +242,7 @@ async fn a_bridge_that_misbehaves_is_sent_away_and_the_session_goes_on() {
     }
     let _ = endless.writing.write_all(b"\n").await;
     let why = open.notice("bridge_dropped").await;
-    assert!(why.contains("16777216 are the most"), "{why}");
+    assert!(why.contains("the limit is 16777216"), "{why}");
     assert!(endless.is_sent_away().await);
     // One that says nothing that can be understood: that is for the agent's language to answer.
     let mut garbled = open.connect().await;
@@ -490,7 +490,7 @@ async fn without_a_program_the_caller_is_told_once() {
         panic!("{:?}", seen.notices("no_bridge"))
     };
     assert!(
-        notice.message.contains("(add)") && notice.message.contains("Host::bridged_by"),
+        notice.message.contains("(add)") && notice.message.contains("Host::with_bridge"),
         "{}",
         notice.message
     );

@@ -102,7 +102,7 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
 pub(crate) async fn a_tool_that_fails_or_panics(subject: &'static Subject) {
     let cases = [
         (json!({"a": 1, "b": 0}), "there is no zero today"),
-        (json!({"a": 1, "b": 13}), "broke down"),
+        (json!({"a": 1, "b": 13}), "panicked"),
         (json!({"a": "one", "b": 2}), "expected i64"),
     ];
     for (input, expected) in cases {

@@ -281,7 +281,7 @@ async fn a_broken_stdin_is_reported() {
     let [notice] = seen.notices("input_lost")[..] else {
         panic!("{:?}", seen.notices("input_lost"))
     };
-    for part in ["stdin of claude", "Broken pipe", "no message reaches it"] {
+    for part in ["stdin of claude", "Broken pipe", "no longer reach it"] {
         assert!(
             notice.message.contains(part),
             "no {part:?} in: {}",

@@ -1,4 +1,4 @@
-//! An agent that is a model with tools: over HTTP, or from a script.
+//! API agents: a model, over HTTP or from a script, with Ostler's own tool loop.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,9 @@ use ostler_tools::command::RUN_COMMAND;
 use ostler_tools::confine::{Network, Required};
 use ostler_tools::{SandboxPolicy, ToolError, Workspace};
 
-use super::{Agent, check_without_process, directory, earlier, prepare, session_id};
+use super::{Agent, check_without_process, directory, prepare, previous_session, session_id};
 use crate::api;
+use crate::breaker::SessionBreaker;
 use crate::command::{self, CommandRunner, user_git};
 use crate::hooks::Hooks;
 use crate::host::Host;
@@ -24,22 +25,22 @@ use crate::model::{Http, Model, Script, Scripted, account};
 use crate::probe::Probed;
 use crate::process::SpawnError;
 use crate::session::tool_results::Submissions;
-use crate::session::{Fuse, Launch, Session, SessionSetup};
+use crate::session::{Launch, Session, SessionSetup};
 use crate::tool::Tool;
 use crate::toolbox::Toolbox;
 use crate::trust::{Decided, FileKind};
 
-/// How often a call is tried again when nobody says otherwise.
-const RETRIES: usize = 3;
+/// Default number of retries of a model call.
+const DEFAULT_RETRIES: usize = 3;
 
-/// The variables that say which account is used.
-const KEYS: Inherits = Inherits {
+/// The variables that determine the account.
+const ACCOUNT: Inherits = Inherits {
     always: &["OPENAI_API_KEY", "OPENAI_BASE_URL"],
     when: &[],
     never: &[],
 };
 
-/// An agent that is a model with Ostler's own tool loop: any OpenAI-compatible server, or a script.
+/// A model with Ostler's own tool loop: any OpenAI-compatible server, or a script.
 ///
 /// ```
 /// # struct Weather;
@@ -47,7 +48,9 @@ const KEYS: Inherits = Inherits {
 /// #     fn name(&self) -> &str { "weather" }
 /// #     fn description(&self) -> &str { "The weather." }
 /// #     fn schema(&self) -> String { r#"{"type":"object"}"#.into() }
-/// #     fn call<'a>(&'a self, _: &'a str) -> ostler::ToolFuture<'a> { Box::pin(async { Ok("sunny".into()) }) }
+/// #     fn call<'a>(&'a self, _: &'a str) -> ostler::ToolFuture<'a> {
+/// #         Box::pin(async { Ok("sunny".into()) })
+/// #     }
 /// # }
 /// let mut agents = ostler::Agents::builtin();
 /// agents.add(std::sync::Arc::new(ostler::ApiAgent::openai().tool(Weather)));
@@ -58,53 +61,53 @@ pub struct ApiAgent {
     source: Source,
     tools: Vec<Arc<dyn Tool>>,
     policy: Option<SandboxPolicy>,
-    /// Without the tools of the workspace.
+    /// Whether to omit the workspace's tools.
     bare: bool,
-    around: Option<Hooks>,
+    hooks: Option<Hooks>,
 }
 
-/// Where the answers come from.
+/// Where the model's answers come from.
 #[derive(Clone)]
 enum Source {
-    /// A server.
+    /// An OpenAI-compatible server.
     Server,
-    /// This script, or the one that the spec or the directory has.
+    /// This script, or the one from the spec or the workspace.
     Script(Option<Script>),
     /// This model.
     Model(Arc<dyn Model>),
 }
 
 impl ApiAgent {
-    /// The agent `openai-api`: any OpenAI-compatible server.
+    /// Creates the agent `openai-api`, for any OpenAI-compatible server.
     #[must_use]
     pub fn openai() -> Self {
         Self::of(&OpenAi, Source::Server)
     }
 
-    /// The agent `scripted`: a model that reads its answers from a file.
+    /// Creates the agent `scripted`, a model that reads its answers from a file.
     #[must_use]
     pub fn scripted() -> Self {
         Self::of(&ScriptedDialect, Source::Script(None))
     }
 
-    /// A loop around this model.
+    /// Creates an agent loop around this model.
     pub(crate) fn around(
         dialect: &'static dyn Dialect,
         model: Arc<dyn Model>,
-        around: Hooks,
+        hooks: Hooks,
     ) -> Self {
         Self {
-            around: Some(around),
+            hooks: Some(hooks),
             ..Self::of(dialect, Source::Model(model))
         }
     }
 
-    /// Without the tools of the workspace, or with them.
+    /// Sets whether to omit the workspace's tools.
     pub(crate) fn bare(self, bare: bool) -> Self {
         Self { bare, ..self }
     }
 
-    /// Adds tools of the caller's.
+    /// Adds tools of the caller.
     pub(crate) fn with_tools(mut self, tools: &[Arc<dyn Tool>]) -> Self {
         self.tools.extend_from_slice(tools);
         self
@@ -117,11 +120,11 @@ impl ApiAgent {
             tools: Vec::new(),
             policy: None,
             bare: false,
-            around: None,
+            hooks: None,
         }
     }
 
-    /// The agent `scripted` with a script of its own.
+    /// Creates the agent `scripted` with this script.
     #[must_use]
     pub fn playing(script: Script) -> Self {
         Self {
@@ -130,21 +133,21 @@ impl ApiAgent {
         }
     }
 
-    /// Adds a tool, or replaces the one of the same name.
+    /// Adds a tool, replacing any with the same name.
     #[must_use]
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         self.tools.push(Arc::new(tool));
         self
     }
 
-    /// Uses this policy, whatever the workspace's own file says.
+    /// Uses this sandbox policy instead of the workspace's file.
     #[must_use]
     pub fn policy(mut self, policy: SandboxPolicy) -> Self {
         self.policy = Some(policy);
         self
     }
 
-    /// The model, and a notice about the workspace's script if that is not played.
+    /// Creates the model, with a notice if the workspace's script is not played.
     fn model(
         &self,
         host: &Host,
@@ -161,10 +164,10 @@ impl ApiAgent {
         })
     }
 
-    /// The workspace with its tools, and what there is to say about them.
-    fn tools(&self, host: &Host, spec: &Spec, session: &str) -> Result<Ground, SpecError> {
+    /// Opens the workspace and creates its tools.
+    fn tools(&self, host: &Host, spec: &Spec, session: &str) -> Result<WorkspaceTools, SpecError> {
         let root = directory(spec);
-        let wrong =
+        let invalid =
             |error: ToolError| SpecError::new("dir", &root.display().to_string(), error.message);
         let Decided {
             mut policy,
@@ -175,15 +178,15 @@ impl ApiAgent {
                 policy: policy.clone(),
                 ..Decided::default()
             },
-            None => command::sandbox_policy(host, &real(&root)).map_err(wrong)?,
+            None => command::sandbox_policy(host, &real(&root)).map_err(invalid)?,
         };
         if spec.sandbox == Sandbox::Off {
             policy.sandbox.required = Required::Nothing;
         }
-        let workspace = Workspace::open(&root, &policy.files).map_err(wrong)?;
+        let workspace = Workspace::open(&root, &policy.files).map_err(invalid)?;
         let workspace = Arc::new(workspace.with_user_git_config(user_git(host)));
         let runner =
-            CommandRunner::new(host, &policy, workspace.clone(), session).map_err(wrong)?;
+            CommandRunner::new(host, &policy, workspace.clone(), session).map_err(invalid)?;
         let runner = runner.with_env(account::env_of_commands(host, spec));
         notices.extend(runner.notices());
         let busy = runner.busy();
@@ -195,13 +198,13 @@ impl ApiAgent {
         for tool in self.tools.iter().chain(host.tools()) {
             tools.add(tool.clone());
         }
-        choose(&mut tools, spec)?;
+        filter_tools(&mut tools, spec)?;
         let sandbox = if tools.get(RUN_COMMAND.name).is_some() {
-            boundaries(&policy)
+            describe_sandbox(&policy)
         } else {
             String::new()
         };
-        Ok(Ground {
+        Ok(WorkspaceTools {
             tools,
             notices,
             sandbox,
@@ -210,17 +213,17 @@ impl ApiAgent {
     }
 }
 
-/// The workspace with its tools, and what there is to say about them.
-struct Ground {
+/// The tools of a workspace, with notices and a description for the model.
+struct WorkspaceTools {
     tools: Toolbox,
     notices: Vec<Notice>,
     sandbox: String,
-    /// Held for reading by every command that is not gone yet.
+    /// Held for reading by every running command.
     busy: Busy,
 }
 
-/// What the model is told about commands.
-fn boundaries(policy: &SandboxPolicy) -> String {
+/// Describes the command sandbox for the model.
+fn describe_sandbox(policy: &SandboxPolicy) -> String {
     let network = match policy.sandbox.network {
         Network::None => " and without network",
         Network::All => "",
@@ -229,8 +232,8 @@ fn boundaries(policy: &SandboxPolicy) -> String {
     format!("Commands run without a shell{network}, each for at most {seconds} seconds.")
 }
 
-/// Keeps the tools that the caller wants.
-fn choose(tools: &mut Toolbox, spec: &Spec) -> Result<(), SpecError> {
+/// Removes the tools that the settings exclude.
+fn filter_tools(tools: &mut Toolbox, spec: &Spec) -> Result<(), SpecError> {
     for key in [keys::TOOLS, keys::DISALLOWED_TOOLS] {
         let named = spec.settings.get(key).unwrap_or_default();
         if let Some(unknown) = named
@@ -251,25 +254,25 @@ fn choose(tools: &mut Toolbox, spec: &Spec) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// The directory without links; as it is when it does not exist, which is reported elsewhere.
+/// Resolves symbolic links. Returns the path unchanged if it does not exist, which is reported elsewhere.
 fn real(dir: &Path) -> PathBuf {
     dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
 }
 
-/// The script that the spec names, or the workspace's if it is trusted, or the demonstration.
+/// Returns the script named by the spec, or the workspace's if it is trusted, or the demo.
 fn find_script(host: &Host, spec: &Spec) -> Result<(Script, Option<Notice>), SpecError> {
     if let Some(named) = spec.settings.last("script") {
         return Ok((read_script(Path::new(named))?, None));
     }
     let root = real(&directory(spec));
-    if is_directory(&root).is_err() {
+    if check_directory(&root).is_err() {
         return Ok((Script::demo(), None));
     }
-    let wrong = |why: String| SpecError::new("script", &root.display().to_string(), why);
+    let invalid = |why: String| SpecError::new("script", &root.display().to_string(), why);
     let file = host
         .workspace()
         .file(&root, FileKind::Script)
-        .map_err(|error| wrong(error.message))?;
+        .map_err(|error| invalid(error.message))?;
     match file {
         None => Ok((Script::demo(), None)),
         Some(file) if file.is_trusted() => {
@@ -338,13 +341,13 @@ impl Agent for ApiAgent {
         check_without_process(&spec)?;
         self.dialect.launch(&spec)?;
         prepare(host, &mut spec);
-        let known = earlier::find(host, &spec, self.dialect.name())?;
-        spec.past = earlier::past(host, &spec, known.as_ref())?;
+        let previous = previous_session::find(host, &spec, self.dialect.name())?;
+        spec.past = previous_session::past(host, &spec, previous.as_ref())?;
         let id = session_id();
-        let (model, remark) = self.model(host, &spec)?;
+        let (model, notice) = self.model(host, &spec)?;
         let root = directory(&spec);
         let submissions = Arc::<Submissions>::default();
-        let launch: Launch = if let Err(why) = is_directory(&root) {
+        let launch: Launch = if let Err(why) = check_directory(&root) {
             let outcome = SpawnError::BadDirectory {
                 path: root.clone(),
                 why,
@@ -352,20 +355,20 @@ impl Agent for ApiAgent {
             .outcome(None);
             Box::new(move |_, _| Err(outcome.clone()))
         } else {
-            let Ground {
+            let WorkspaceTools {
                 tools,
                 mut notices,
                 sandbox,
                 busy,
             } = self.tools(host, &spec, &id)?;
-            notices.extend(remark);
-            // A script says what it wants to happen: an error in it is an ending.
-            let usual = if self.plays() { 0 } else { RETRIES };
+            notices.extend(notice);
+            // A scripted error ends the turn; it is not retried.
+            let default = if self.plays() { 0 } else { DEFAULT_RETRIES };
             let retries = spec
                 .settings
                 .last("retries")
                 .and_then(|n| n.parse().ok())
-                .unwrap_or(usual);
+                .unwrap_or(default);
             let cwd = root.display().to_string();
             let offered: Vec<_> = spec
                 .tools
@@ -374,8 +377,8 @@ impl Agent for ApiAgent {
                 .cloned()
                 .collect();
             let submissions = submissions.clone();
-            let around = self.around.clone();
-            let body = api::Body {
+            let hooks = self.hooks.clone();
+            let runner = api::ApiRunner {
                 model,
                 tools,
                 offered,
@@ -385,9 +388,9 @@ impl Agent for ApiAgent {
                 notices,
                 retries,
                 busy,
-                around,
+                hooks,
             };
-            Box::new(move |_, _| Ok(api::start(body.clone()).into()))
+            Box::new(move |_, _| Ok(api::start(runner.clone()).into()))
         };
         Ok(Session::start(SessionSetup {
             dialect: self.dialect,
@@ -395,14 +398,15 @@ impl Agent for ApiAgent {
             install_hint: None,
             id,
             dir: root,
-            continues: known
-                .map(|known| known.session)
+            continues: previous
+                .map(|previous| previous.session)
                 .or_else(|| spec.follows.clone()),
-            // A model that is an agent has its own.
+            // An agent that serves as the model has its own breaker.
             breaker: if self.plays() || matches!(self.source, Source::Model(_)) {
-                Fuse::off()
+                SessionBreaker::off()
             } else {
-                Fuse::new(host, self.dialect.name(), &KEYS)
+                let account = host.account(&ACCOUNT);
+                SessionBreaker::new(host.breakers().clone(), self.dialect.name(), account)
             },
             host: host.clone(),
             submissions,
@@ -415,8 +419,8 @@ impl Agent for ApiAgent {
     }
 }
 
-/// The same word for a directory that is none as for a process that cannot be started there.
-fn is_directory(path: &Path) -> Result<(), String> {
+/// Checks the working directory, with the same errors as for a process that is started there.
+fn check_directory(path: &Path) -> Result<(), String> {
     match path.metadata() {
         Ok(meta) if meta.is_dir() => Ok(()),
         Ok(_) => Err("it is not a directory".into()),
@@ -424,7 +428,7 @@ fn is_directory(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Asks the server for its models: that takes a connection and, where keys are wanted, a good one.
+/// Probes the server by listing its models, which takes a connection and usually a valid key.
 async fn probe_server(host: &Host) -> Probed {
     if !Http::is_configured(host) {
         return Probed::NotConfigured {
@@ -453,7 +457,7 @@ async fn probe_server(host: &Host) -> Probed {
         Err(failed) if matches!(failed.status, Some(401 | 403)) => Probed::NotLoggedIn {
             path: PathBuf::from(server.base()),
             version: String::new(),
-            hint: "The server does not take this key: check OPENAI_API_KEY and OPENAI_BASE_URL."
+            hint: "The server rejected the key; check OPENAI_API_KEY and OPENAI_BASE_URL."
                 .to_owned(),
         },
         Err(failed) => unusable_at(server.base(), failed.message),
@@ -465,7 +469,7 @@ fn unusable(why: String) -> Probed {
 }
 
 fn unusable_at(base: &str, why: String) -> Probed {
-    let hint = "Check OPENAI_BASE_URL, and that the server runs.".to_owned();
+    let hint = "Check OPENAI_BASE_URL, and that the server is running.".to_owned();
     Probed::Broken {
         path: PathBuf::from(base),
         why,

@@ -1,4 +1,4 @@
-//! The earlier session that a spec goes on with: what the log knows of it, and what was said in it.
+//! The earlier session that a spec resumes: its record and its events in the log.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use ostler_core::spec::{Spec, SpecError, keys};
 use crate::host::Host;
 use crate::resume::ResumeProblem;
 
-/// How many events are read at once.
+/// Maximum number of events per page.
 const PAGE: usize = 1000;
 
-/// How many sessions are followed back, each the continuation of the one before.
-const LONGEST_CHAIN: usize = 100;
+/// Maximum number of sessions in a chain of continuations.
+const MAX_CHAIN: usize = 100;
 
-/// What the log knows of the session that the spec wants to go on with; none when it knows nothing.
+/// Returns the log's record of the session that the spec resumes, or `None` if there is none.
 pub(super) fn find(
     host: &Host,
     spec: &Spec,
@@ -30,7 +30,7 @@ pub(super) fn find(
     match known {
         Some(known) if known.agent != agent => {
             let why = format!(
-                "that is a session of the agent {0}; go on with it by --agent {0}",
+                "that is a session of the agent {0}; resume it with --agent {0}",
                 known.agent
             );
             Err(SpecError::new(keys::RESUME, id, why))
@@ -39,7 +39,7 @@ pub(super) fn find(
     }
 }
 
-/// Names the session as the agent does, where the caller gave Ostler's name of it.
+/// Replaces Ostler's session id in the spec by the agent's own.
 pub(super) fn translate(spec: &mut Spec, known: &SessionRecord) -> Result<(), SpecError> {
     let Some(id) = spec.settings.last(keys::RESUME) else {
         return Ok(());
@@ -48,14 +48,15 @@ pub(super) fn translate(spec: &mut Spec, known: &SessionRecord) -> Result<(), Sp
         return Ok(());
     }
     let Some(native) = known.native_session.clone() else {
-        let why = "that session ended before the agent had said how it is called; there is nothing to go on with";
+        let why =
+            "that session ended before the agent reported its session id; it cannot be resumed";
         return Err(SpecError::new(keys::RESUME, id, why));
     };
     spec.settings.set(keys::RESUME, native);
     Ok(())
 }
 
-/// What was said in the session, and in those that it went on with, for an agent whose memory is our log.
+/// Returns the events of the session and of those it continues, for an agent that resumes from events.
 pub(super) fn past(
     host: &Host,
     spec: &Spec,
@@ -67,10 +68,10 @@ pub(super) fn past(
     if !spec.past.is_empty() {
         return Ok(spec.past.clone());
     }
-    let wrong = |why: String| SpecError::new(keys::RESUME, id, why);
+    let invalid = |why: String| SpecError::new(keys::RESUME, id, why);
     let (Some(known), Some(log)) = (known, host.log()) else {
-        return Err(wrong(
-            "there is no such session in the log of sessions (ostler sessions lists it)".into(),
+        return Err(invalid(
+            "there is no such session (run `ostler sessions` for a list)".into(),
         ));
     };
     if let Some(pid) = known.held_by.filter(|_| !spec.settings.is_on(keys::FORK)) {
@@ -80,7 +81,7 @@ pub(super) fn past(
             session: Some(known.session.clone()),
         };
         let outcome = problem.outcome();
-        return Err(wrong(format!(
+        return Err(invalid(format!(
             "{} {}",
             outcome.message,
             outcome.hint.unwrap_or_default()
@@ -88,15 +89,13 @@ pub(super) fn past(
     }
     chain(&**log, known)
         .map(Into::into)
-        .map_err(|error| wrong(error.to_string()))
+        .map_err(|error| invalid(error.to_string()))
 }
 
 fn chain(log: &dyn Log, known: &SessionRecord) -> Result<Vec<Event>, LogError> {
     let mut sessions = vec![known.session.clone()];
     let mut before = known.continues.clone();
-    while let Some(id) =
-        before.filter(|id| !sessions.contains(id) && sessions.len() < LONGEST_CHAIN)
-    {
+    while let Some(id) = before.filter(|id| !sessions.contains(id) && sessions.len() < MAX_CHAIN) {
         before = log.find(&id)?.and_then(|known| known.continues);
         sessions.push(id);
     }
