@@ -1,10 +1,10 @@
-//! Scripted stand-in for model providers: real agents connect to it over loopback and get the answers
-//! of a script.
+//! Scripted stand-in for model providers: real agents connect to it over loopback and get the
+//! answers of a script.
 //!
 //! `script` selects the answer to a request. One module per provider (`anthropic`, `openai`,
-//! `responses`, `gemini`) renders it, and `server` serves it over HTTP. `side_calls` answers requests
-//! that are not part of a script. `offline` configures each agent to use the stand-in. A new provider
-//! is a sibling of `openai`.
+//! `responses`, `gemini`) renders it, and `server` serves it over HTTP. `side_calls` answers
+//! requests that are not part of a script. `offline` configures each agent to use the stand-in. A
+//! new provider is a sibling of `openai`.
 
 #![expect(
     clippy::disallowed_methods,

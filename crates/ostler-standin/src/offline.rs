@@ -66,8 +66,8 @@ const ALL: &[Offline] = &[
         env: CODEX_ENV,
         files: &[(".codex/config.toml", CODEX)],
         // Codex's own sandbox is not under test, and not every machine supports it. Codex retries a
-        // command that the sandbox blocked only if it failed within a fraction of a second, which is
-        // not reliable on a busy machine.
+        // command that the sandbox blocked only if it failed within a fraction of a second, which
+        // is not reliable on a busy machine.
         settings: &[("permission_mode", "danger-full-access")],
         shell: |command| ("exec_command", json!({"cmd": command})),
     },
@@ -218,8 +218,8 @@ stream_max_retries = 1
 // A model that Codex knows: it would warn about any other.
 const CODEX: &str = codex!("gpt-5.5");
 
-// Models that Codex knows must search for MCP tools before they see them. An unknown model gets them
-// directly.
+// Models that Codex knows must search for MCP tools before they see them. An unknown model gets
+// them directly.
 const CODEX_ACP: &str = codex!("stand-in");
 
 const GEMINI: &str = r#"{
@@ -270,9 +270,9 @@ const OPENCODE: &str = r#"{
 }
 "#;
 
-// By default Qwen asks a model which calls need approval, what to remember, and what the user may say
-// next. It also hides MCP tools behind a search, and retries a rate-limited model ten times, minutes
-// apart.
+// By default Qwen asks a model which calls need approval, what to remember, and what the user may
+// say next. It also hides MCP tools behind a search, and retries a rate-limited model ten times,
+// minutes apart.
 const QWEN: &str = r#"{
   "security": {"auth": {"selectedType": "openai"}},
   "general": {"enableAutoUpdate": false},

@@ -1,4 +1,5 @@
-//! Wire format of OpenAI's chat completions: chunks of a stream, one JSON message, or an error body.
+//! Wire format of OpenAI's chat completions: chunks of a stream, one JSON message, or an error
+//! body.
 
 use serde_json::{Value, json};
 

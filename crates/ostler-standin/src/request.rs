@@ -131,8 +131,8 @@ impl Request {
 
     /// Returns the last user text, without the reminders that the agent adds.
     ///
-    /// Empty if the last real user message has only tool results: a rule for a prompt must not match
-    /// again when the result of its tool call arrives.
+    /// Empty if the last real user message has only tool results: a rule for a prompt must not
+    /// match again when the result of its tool call arrives.
     #[must_use]
     pub fn last_user_text(&self) -> String {
         self.last_user_message()
@@ -177,7 +177,8 @@ impl Request {
             .unwrap_or_default()
     }
 
-    /// Returns true if the request is for a message, not for a token count, a health check or other.
+    /// Returns true if the request is for a message, not for a token count, a health check or
+    /// other.
     #[must_use]
     pub fn is_model_call(&self) -> bool {
         let asks_gemini =
@@ -201,8 +202,8 @@ impl Request {
         self.bare_path().ends_with("/chat/completions")
     }
 
-    /// Returns the model and the verb of a call of Google's API, which has both in the path, below any
-    /// prefix.
+    /// Returns the model and the verb of a call of Google's API, which has both in the path, below
+    /// any prefix.
     pub(super) fn gemini(&self) -> Option<(&str, &str)> {
         let (before, name) = self.bare_path().rsplit_once('/')?;
         before.ends_with("/models").then(|| name.rsplit_once(':'))?
@@ -425,8 +426,8 @@ fn has_code(text: &str) -> bool {
     text.split_once(": ").is_some_and(|(word, _)| is_code(word))
 }
 
-// Chat completions do not mark errors. Only the text shows them, by a code before the first colon or
-// by its wording.
+// Chat completions do not mark errors. Only the text shows them, by a code before the first colon
+// or by its wording.
 fn chat_result(message: &Value) -> ToolResult {
     let text = texts(&message["content"]).join("\n");
     let is_error = has_code(&text) || text.starts_with("Permission denied");

@@ -42,8 +42,8 @@ pub struct When {
     pub tool_result: Option<bool>,
     /// The text of one of the last tool results contains this.
     pub tool_result_text: Option<String>,
-    /// The request offers (or does not offer) tools. Side requests of an agent, such as for a title or
-    /// a summary, offer none.
+    /// The request offers (or does not offer) tools. Side requests of an agent, such as for a title
+    /// or a summary, offer none.
     pub tools: Option<bool>,
     /// The name of the model contains this.
     pub model: Option<String>,
@@ -102,8 +102,8 @@ impl Script {
         &self.models
     }
 
-    /// Parses `{"rules":[{"when":{…},"times":n,"answer":{…}}]}`. The fields are those of [`When`] and
-    /// [`Answer`].
+    /// Parses `{"rules":[{"when":{…},"times":n,"answer":{…}}]}`. The fields are those of [`When`]
+    /// and [`Answer`].
     ///
     /// # Errors
     /// If the text is not JSON of that form. The message names the position.

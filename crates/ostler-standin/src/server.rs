@@ -135,7 +135,8 @@ impl ModelServer {
         self.shared.lock().calls().cloned().collect()
     }
 
-    /// Returns all requests so far, including titles, token counts, health checks and unknown paths.
+    /// Returns all requests so far, including titles, token counts, health checks and unknown
+    /// paths.
     #[must_use]
     pub fn all_requests(&self) -> Vec<Request> {
         let state = self.shared.lock();

@@ -1,5 +1,5 @@
-//! Liveness of the process that runs a session, identified by its pid and start time, since pids are
-//! reused.
+//! Liveness of the process that runs a session, identified by its pid and start time, since pids
+//! are reused.
 
 /// Returns when a process started, in clock ticks since boot, or `None` if it has ended or the
 /// platform does not report it.

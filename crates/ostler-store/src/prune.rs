@@ -1,4 +1,4 @@
-//! Removal of sessions: one by its id, old ones by age, and the oldest by size. A running session stays.
+//! Removal of sessions by id, by age, or by total size. A running session is never removed.
 
 use std::collections::HashSet;
 use std::time::{Duration, UNIX_EPOCH};

@@ -251,7 +251,8 @@ pub(crate) enum LookupResult {
     Ambiguous { candidates: Vec<String>, more: bool },
 }
 
-/// Resolves an id: Ostler's own, then the agent's (the newest session with it), then a prefix of either.
+/// Resolves an id: Ostler's, then the agent's (the newest session with it), then a prefix of
+/// either.
 pub(crate) fn find(db: &Connection, id: &str) -> Result<LookupResult> {
     for condition in [
         "WHERE session = ?1",

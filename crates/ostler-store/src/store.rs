@@ -119,8 +119,8 @@ impl Store {
         self.query(|db| usage::report(db, query))
     }
 
-    /// Searches prompts, replies and tool arguments for a text, ignoring case, newest session first.
-    /// Holds one event in memory at a time.
+    /// Searches prompts, replies and tool arguments for a text, ignoring case, newest session
+    /// first. Holds one event in memory at a time.
     ///
     /// # Errors
     /// If the database cannot be read.

@@ -8,7 +8,7 @@ use super::tree::Tree;
 
 const DIALECTS: &str = "crates/ostler-dialects/src/";
 
-/// The agents that speak ACP: entries of data with a field `name`.
+/// The agents that speak ACP: statics with a field `name`.
 pub(super) const KNOWN: &str = "crates/ostler-dialects/src/acp/known.rs";
 
 /// Returns the name of every agent that is a program of another vendor.
@@ -20,7 +20,7 @@ pub(super) fn agent_names(tree: &Tree) -> BTreeSet<String> {
     for (path, text) in tree.rust().filter(|(path, _)| path.starts_with(DIALECTS)) {
         let (product, _) = split_tests(&tokens(text));
         if path == KNOWN {
-            names.extend(fields(&product, "name"));
+            names.extend(static_names(&product));
         } else if implements_dialect(&product) && !is_built_in(&product) {
             names.extend(dialect_name(&product));
         }
@@ -28,13 +28,28 @@ pub(super) fn agent_names(tree: &Tree) -> BTreeSet<String> {
     names
 }
 
-/// Returns the texts of `field: "text"`.
-fn fields(all: &[Token], field: &str) -> Vec<String> {
-    let found = all.windows(3).filter_map(|three| match three {
-        [name, colon, value] if name.word() == Some(field) && colon.is(':') => string(value),
-        _ => None,
-    });
-    found.collect()
+/// Returns the `name` of each `static … = …{ name: "…", … };`, without the names of nested values.
+fn static_names(all: &[Token]) -> Vec<String> {
+    let (mut in_static, mut depth) = (false, 0_usize);
+    let mut names = Vec::new();
+    for (at, token) in all.iter().enumerate() {
+        match token.kind {
+            Kind::Sign('{') => depth += 1,
+            Kind::Sign('}') => depth = depth.saturating_sub(1),
+            Kind::Sign(';') if depth == 0 => in_static = false,
+            _ if token.word() == Some("static") && depth == 0 => in_static = true,
+            _ => {}
+        }
+        if let [name, colon, value, ..] = &all[at..]
+            && in_static
+            && depth == 1
+            && name.word() == Some("name")
+            && colon.is(':')
+        {
+            names.extend(string(value));
+        }
+    }
+    names
 }
 
 fn implements_dialect(all: &[Token]) -> bool {
@@ -109,7 +124,8 @@ mod tests {
             ),
             (
                 KNOWN,
-                "static THREE: Acp = Acp(&Entry { name: \"three\", program: \"3\" });
+                "static THREE: Acp = Acp(&Entry { name: \"three\", modes: &[Mode { name: \"ask\" }] });
+                 const MODE: Mode = Mode { name: \"plan\" };
                  #[cfg(test)] mod tests { const X: Entry = Entry { name: \"invented\" }; }",
             ),
         ]));

@@ -32,9 +32,9 @@ const EXEMPT: &[&str] = &["tclsh wish"];
 /// This file: the only one that may hold the phrases.
 const OWN_FILE: &str = "xtask/src/tidy/wording.rs";
 
-/// Characters that may stand between the words of a phrase: spaces, the start of a comment, the
-/// end of a continued string, and the joint of a name.
-const JOINTS: &[char] = &[' ', '\t', '\n', '/', '!', '\\', '_', '>'];
+/// Characters that may separate the words of a phrase: spaces, the start of a comment, the end of a
+/// continued string, and the underscore of a name.
+const SEPARATORS: &[char] = &[' ', '\t', '\n', '/', '!', '\\', '_', '>'];
 
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -107,7 +107,11 @@ fn begins_with(phrase: &str, words: &[Word], text: &str) -> bool {
         let Some(word) = words.get(at) else {
             return false;
         };
-        if end.is_some_and(|end| !text[end..word.start].chars().all(|c| JOINTS.contains(&c))) {
+        if end.is_some_and(|end| {
+            !text[end..word.start]
+                .chars()
+                .all(|c| SEPARATORS.contains(&c))
+        }) {
             return false;
         }
         let found = &text[word.start..word.end];

@@ -55,7 +55,8 @@ fn another_process() {
     }
 }
 
-/// Writes three sessions in parallel, one to nine events at a time, and prints each completed append.
+/// Writes three sessions in parallel, one to nine events at a time, and prints each completed
+/// append.
 fn write_until_killed(store: &Store) {
     std::thread::scope(|scope| {
         for n in 0..3 {

@@ -234,7 +234,8 @@ fn lists_are_newest_first_and_filtered() {
     store_whole(&store, "s-3", 3);
     let mut other = new_session("s-2", 2);
     other.agent = "two".into();
-    other.dir = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"/else\xff").into(); // not UTF-8
+    // Not UTF-8.
+    other.dir = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"/else\xff").into();
     Log::open(&store, &other).unwrap();
     let mut gone = new_session("s-0", 0);
     gone.pid = u32::MAX;

@@ -216,7 +216,7 @@ fn usage_is_summed_by_agent_model_day_and_directory() {
                 CostSource::Estimated
             ),
             (key("helper"), 1, 1, Some(1_000), Some(0.125), Reported),
-            (None, 1, 1, None, None, CostSource::Unknown), // the agent reported no usage for that turn
+            (None, 1, 1, None, None, CostSource::Unknown), // no usage was reported
         ]
     );
     assert_eq!(
