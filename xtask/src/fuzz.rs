@@ -148,7 +148,7 @@ fn parse(arguments: &[String]) -> Result<Options> {
             "--seed" => options.seed = Some(number()?),
             "--case" => options.case = Some(number()?),
             "--target" if TARGETS.iter().any(|target| target.name == value) => {
-                options.target = Some(value.clone())
+                options.target = Some(value.clone());
             }
             "--target" => {
                 let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();

@@ -118,13 +118,13 @@ impl Request {
         if !self.is_chat() && !self.is_responses() {
             return texts(&self.body["system"]).join("\n");
         }
-        let message = self
+        let system = self
             .messages()
             .into_iter()
             .filter(|message| message.role == Role::System);
         texts(&self.body["instructions"])
             .into_iter()
-            .chain(message.flat_map(|message| message.texts))
+            .chain(system.flat_map(|message| message.texts))
             .collect::<Vec<_>>()
             .join("\n")
     }
@@ -177,8 +177,7 @@ impl Request {
             .unwrap_or_default()
     }
 
-    /// Returns true if the request is for a message, not for a token count, a health check or
-    /// other.
+    /// Returns true for a model call, false for a token count, a health check or anything else.
     #[must_use]
     pub fn is_model_call(&self) -> bool {
         let asks_gemini =
@@ -251,7 +250,7 @@ impl Request {
             let is_result = result.is_some();
             match (all.last_mut(), result) {
                 // If each result is a separate message, consecutive ones answer one model message.
-                (Some(message), Some(result)) if after_result => message.results.push(result),
+                (Some(last), Some(result)) if after_result => last.results.push(result),
                 (_, Some(result)) => all.push(Message {
                     role: Role::User,
                     texts: Vec::new(),

@@ -115,7 +115,7 @@ impl WriterThread {
             Ok(()) => jobs.into_iter().for_each(|job| self.complete(job, Ok(()))),
             // One session's job is invalid: the others are written separately.
             Err(StoreError::Session { .. }) => {
-                jobs.into_iter().for_each(|job| self.write_alone(job))
+                jobs.into_iter().for_each(|job| self.write_alone(job));
             }
             Err(error) => jobs
                 .into_iter()

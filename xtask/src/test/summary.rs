@@ -112,7 +112,7 @@ fn details(report: &Report) -> String {
     match &report.outcome {
         Outcome::Passed => {}
         Outcome::PassedWith(note) | Outcome::NotRun(note) => {
-            text.push_str(&format!("{name}: {note}\n"))
+            text.push_str(&format!("{name}: {note}\n"));
         }
         Outcome::Failed(reason) => text.push_str(&format!("{name}: FAILED: {reason}\n")),
         Outcome::Skipped { tests, fix } => {
