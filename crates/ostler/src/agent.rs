@@ -54,11 +54,12 @@ pub trait Agent: Send + Sync {
         self.is_found(host)
     }
 
-    /// Checks whether the agent is ready to be started. This runs the agent's program and takes a moment.
+    /// Checks whether the agent is ready to be started. This runs the agent's program and takes a
+    /// moment.
     fn probe<'a>(&'a self, host: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>>;
 
-    /// Like [`Agent::probe`], including what this spec needs besides the agent, such as helper programs. An
-    /// invalid spec is only detected by [`Agent::start`].
+    /// Like [`Agent::probe`], including what this spec needs besides the agent, such as helper
+    /// programs. An invalid spec is only detected by [`Agent::start`].
     fn probe_for<'a>(
         &'a self,
         host: &'a Host,
@@ -67,11 +68,12 @@ pub trait Agent: Send + Sync {
         self.probe(host)
     }
 
-    /// Starts a session with `spec.prompt` as its first message. Must be called within a tokio runtime.
+    /// Starts a session with `spec.prompt` as its first message. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
-    /// If the spec is invalid; nothing is started then. An agent that cannot be started is not an error
-    /// here: the session ends with cause `unavailable`, and its events have the reason.
+    /// If the spec is invalid; nothing is started then. An agent that cannot be started is not an
+    /// error here: the session ends with cause `unavailable`, and its events have the reason.
     fn start(&self, host: &Host, spec: Spec) -> Result<Session, SpecError>;
 
     /// The dialect of its output.
@@ -89,8 +91,8 @@ impl Default for Agents {
 }
 
 impl Agents {
-    /// Returns the agents that come with Ostler, in order of preference. The scripted agent needs nothing
-    /// and is always available; the mock agent is only used when it is named.
+    /// Returns the agents that come with Ostler, in order of preference. The scripted agent needs
+    /// nothing and is always available; the mock agent is only used when it is named.
     #[must_use]
     pub fn builtin() -> Self {
         let programs = ostler_dialects::all()
@@ -128,8 +130,8 @@ impl Agents {
         self.0.iter()
     }
 
-    /// Chooses the agent to use when none is named: the first that is installed, configured and not known
-    /// to lack a login. If only one is installed, it is not probed.
+    /// Chooses the agent to use when none is named: the first that is installed, configured and not
+    /// known to lack a login. If only one is installed, it is not probed.
     pub async fn choose(&self, host: &Host) -> Option<Arc<dyn Agent>> {
         self.choose_for(host, |_| Spec::default()).await
     }
@@ -152,8 +154,8 @@ impl Agents {
         None
     }
 
-    /// Returns the agent that [`Agents::choose_for`] would choose, and why, for a caller that has already
-    /// probed every agent.
+    /// Returns the agent that [`Agents::choose_for`] would choose, and why, for a caller that has
+    /// already probed every agent.
     pub fn choose_probed(
         &self,
         host: &Host,
@@ -200,8 +202,8 @@ pub enum ChoiceReason {
     First,
 }
 
-/// Returns the only candidate, which is used without a probe. The scripted agent, always present, does not
-/// count.
+/// Returns the only candidate, which is used without a probe. The scripted agent, always present,
+/// does not count.
 fn only(found: &[(&Arc<dyn Agent>, Spec)]) -> Option<Choice> {
     let ([(only, _), _] | [(only, _)]) = found else {
         return None;
@@ -242,8 +244,8 @@ fn check_without_process(spec: &Spec) -> Result<(), SpecError> {
     match spec.sandbox {
         Sandbox::Usual | Sandbox::Off => Ok(()),
         mode => {
-            let why = "this agent has no process of its own; the commands it runs are always sandboxed \
-                       (ostler sandbox --help)";
+            let why = "this agent has no separate process; \
+                       the commands it runs are always sandboxed (ostler sandbox --help)";
             Err(SpecError::new("sandbox", mode.as_str(), why))
         }
     }

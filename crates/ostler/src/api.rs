@@ -75,7 +75,8 @@ async fn run(runner: Arc<ApiRunner>, commands: DuplexStream, mut output: DuplexS
         tokio::select! {
             // Biased, so that work cancelled before it started never starts.
             biased;
-            // Lines are written whole and only here, so cancelled work leaves no partial line behind.
+            // Lines are written whole and only here, so cancelled work leaves no partial line
+            // behind.
             Some(line) = pending_lines.recv() => {
                 if output.write_all(line.as_bytes()).await.is_err() {
                     return;
@@ -123,7 +124,8 @@ async fn run(runner: Arc<ApiRunner>, commands: DuplexStream, mut output: DuplexS
                     Ok(RunnerCommand::Introduce) => {
                         work = Some(Box::pin(introduce(runner, events)));
                     }
-                    // The conversation never writes such a line. If it did, it must not wait forever.
+                    // The conversation never writes such a line. If it did, it must not wait
+                    // forever.
                     Err(error) => {
                         let message =
                             format!("Invalid command: {error}; this is a bug in Ostler.");
@@ -327,7 +329,8 @@ impl Attempts {
     }
 }
 
-/// Returns the delay before the next attempt, or `None` if the server asks for more than the maximum.
+/// Returns the delay before the next attempt, or `None` if the server asks for more than the
+/// maximum.
 fn retry_delay(delay: Duration, failed: &Failed) -> Option<Duration> {
     let at = failed
         .resets_at
@@ -367,7 +370,8 @@ async fn attempt_call(
     Ok(())
 }
 
-/// Runs tools in the order of the calls: consecutive read-only ones concurrently, the others one by one.
+/// Runs tools in the order of the calls: consecutive read-only ones concurrently, the others one by
+/// one.
 async fn run_tools(runner: Arc<ApiRunner>, calls: Vec<ToolJob>, output: RunnerOutput) {
     let mut calls = calls.into_iter().peekable();
     while let Some(first) = calls.next() {

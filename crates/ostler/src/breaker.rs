@@ -16,7 +16,8 @@ use crate::clock::{self, SessionClock};
 /// `detail.spawn` of a start that a breaker refused.
 const BREAKER_OPEN: &str = "breaker_open";
 
-/// Prevents a broken agent from being started over and over; see `docs/limits.md`. Clones share state.
+/// Prevents a broken agent from being started over and over; see `docs/limits.md`. Clones share
+/// state.
 #[derive(Debug, Clone)]
 pub struct Breakers(Option<Arc<Shared>>);
 
@@ -45,8 +46,8 @@ struct Moment {
     wall: At,
 }
 
-/// Permission to start a session. It records how each turn ends. If dropped before any did, the start
-/// does not count.
+/// Permission to start a session. It records how each turn ends. If dropped before any did, the
+/// start does not count.
 #[derive(Debug)]
 struct Permit(Option<(Arc<Shared>, Key, breaker::Pass)>);
 
@@ -262,8 +263,8 @@ const ACCOUNT_VARIABLES: &[&str] = &[
 /// A random salt per process, so that a logged fingerprint cannot be used to guess a key.
 static SALT: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// Returns a fingerprint of the credentials in an agent's environment: variable names and a salted hash
-/// of their values. A login stored in a file counts by the location of that file.
+/// Returns a fingerprint of the credentials in an agent's environment: variable names and a salted
+/// hash of their values. A login stored in a file counts by the location of that file.
 pub(crate) fn account(env: &BTreeMap<OsString, OsString>) -> String {
     let counts =
         |name: &str| name == "HOME" || ACCOUNT_VARIABLES.iter().any(|part| name.contains(part));

@@ -1,13 +1,14 @@
-//! Bridge: a program that an agent starts to reach the caller's tools, and the socket it connects to.
+//! Bridge: a program that an agent starts to reach the caller's tools, and the socket it connects
+//! to.
 //!
 //! Some agents only use external tools through servers that they start themselves and talk to over
-//! stdin and stdout. Such an agent is given this bridge as its server. The bridge connects to a socket
-//! of the agent's session and forwards lines in both directions without interpreting them. The socket
-//! is in a directory that only this user can enter and exists as long as the agent runs. It accepts
-//! only processes of this user.
+//! stdin and stdout. Such an agent is given this bridge as its server. The bridge connects to a
+//! socket of the agent's session and forwards lines in both directions without interpreting them.
+//! The socket is in a directory that only this user can enter and exists as long as the agent runs.
+//! It accepts only processes of this user.
 //!
-//! A program that embeds the library chooses an argument for this, calls [`run`] at the start of its
-//! `main` when that is its first argument, and names itself and the argument in
+//! A program that embeds the library chooses an argument for this, calls [`run`] at the start of
+//! its `main` when that is its first argument, and names itself and the argument in
 //! [`crate::BridgeProgram`].
 
 use std::ffi::OsString;
@@ -31,8 +32,8 @@ const FALLBACK_DIR: &str = "/tmp";
 
 /// Copies `input` to the session and the session's lines to `output`, until either side ends.
 ///
-/// `args` are the arguments after the one that selects the bridge; they are private to this library.
-/// A thread may still be waiting for `input` when this returns, so exit the process then.
+/// `args` are the arguments after the one that selects the bridge; they are private to this
+/// library. A thread may still be waiting for `input` when this returns, so exit the process then.
 ///
 /// # Errors
 /// If the session's socket cannot be reached, or `output` cannot be written.
@@ -50,7 +51,7 @@ pub fn run(
     let mut session = UnixStream::connect(socket)?;
     let mut sink = session.try_clone()?;
     std::thread::spawn(move || {
-        let _ = io::copy(&mut input, &mut sink); // whichever end failed, there is nothing more to copy
+        let _ = io::copy(&mut input, &mut sink); // if either end failed, nothing is left to copy
         let _ = sink.shutdown(Shutdown::Write);
         std::thread::sleep(REPLY_GRACE);
         let _ = sink.shutdown(Shutdown::Both);
@@ -80,7 +81,8 @@ pub(crate) struct BridgeSocket {
 }
 
 impl BridgeSocket {
-    /// Binds a socket in a new private directory below `temp`, or below `/tmp` if that path is too long.
+    /// Binds a socket in a new private directory below `temp`, or below `/tmp` if that path is too
+    /// long.
     pub(crate) fn open(temp: &Path) -> io::Result<Self> {
         let mut builder = tempfile::Builder::new();
         builder

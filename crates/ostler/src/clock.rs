@@ -1,4 +1,5 @@
-//! Clocks: the only module that reads one. Session time is used for limits, wall time for timestamps.
+//! Clocks: the only module that reads one. Session time is used for limits, wall time for
+//! timestamps.
 
 #![expect(
     clippy::disallowed_methods,
@@ -10,7 +11,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use ostler_core::event::At;
 use tokio::time::Instant;
 
-/// Measures the time since the start of a session. It follows tokio's clock, which tests can control.
+/// Measures the time since the start of a session. It follows tokio's clock, which tests can
+/// control.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SessionClock(Instant);
 

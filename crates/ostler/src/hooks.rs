@@ -17,8 +17,8 @@ pub use ostler_dialects::openai::runner_protocol::Flow;
 /// A future that resolves to the result of a check: `Err` with the reason why the work is not done.
 pub type VerifyFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
-/// Checks the result of a loop before it is accepted. On failure, the reason is sent to the model and
-/// the loop continues.
+/// Checks the result of a loop before it is accepted. On failure, the reason is sent to the model
+/// and the loop continues.
 pub trait Verify: Send + Sync {
     /// Checks whether the work is done; `answer` is the model's final message.
     fn verify<'a>(&'a self, answer: &'a str) -> VerifyFuture<'a>;
@@ -108,7 +108,8 @@ impl Hooks {
             .map_err(|error| error.to_string())
     }
 
-    /// Runs all middleware. The first that stops the loop wins; otherwise their messages are joined.
+    /// Runs all middleware. The first that stops the loop wins; otherwise their messages are
+    /// joined.
     pub(crate) async fn run_middleware(&self, when: When, iteration: u64) -> Flow {
         let mut messages = Vec::new();
         for hook in &self.middleware {

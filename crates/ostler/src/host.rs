@@ -17,8 +17,8 @@ use crate::trust::WorkspaceTrust;
 
 /// The environment in which agents are started.
 ///
-/// The library never reads environment variables itself. The caller passes them here, and each agent gets
-/// only those it needs.
+/// The library never reads environment variables itself. The caller passes them here, and each
+/// agent gets only those it needs.
 #[derive(Clone, Default)]
 pub struct Host {
     env: BTreeMap<OsString, OsString>,
@@ -132,7 +132,8 @@ impl Host {
         }
     }
 
-    /// Sets the directory of Ostler's helper programs (`file-tools`), for when they are not on PATH.
+    /// Sets the directory of Ostler's helper programs (`file-tools`), for when they are not on
+    /// PATH.
     #[must_use]
     pub fn with_helpers(mut self, directory: PathBuf) -> Self {
         self.helpers = Some(directory);
@@ -161,7 +162,8 @@ impl Host {
         self
     }
 
-    /// Sets which settings files of a workspace are trusted. Untrusted files can only add restrictions.
+    /// Sets which settings files of a workspace are trusted. Untrusted files can only add
+    /// restrictions.
     #[must_use]
     pub fn with_workspace(mut self, trust: WorkspaceTrust) -> Self {
         self.workspace = Arc::new(trust);
@@ -175,14 +177,16 @@ impl Host {
         self
     }
 
-    /// Sets which commands models may run with the tool `run_command`, beyond the workspace's policy.
+    /// Sets which commands models may run with the tool `run_command`, beyond the workspace's
+    /// policy.
     #[must_use]
     pub fn with_commands(mut self, commands: CommandChoice) -> Self {
         self.commands = commands;
         self
     }
 
-    /// Allows models to run this command (a program and its first arguments) with any further arguments.
+    /// Allows models to run this command (a program and its first arguments) with any further
+    /// arguments.
     #[must_use]
     pub fn allowing(mut self, command: Vec<String>) -> Self {
         self.commands.allowed.push(command);
@@ -200,8 +204,8 @@ impl Host {
         self
     }
 
-    /// Returns this host without tools, permission handler, log and notices, for an agent that serves as a
-    /// model.
+    /// Returns this host without tools, permission handler, log and notices, for an agent that
+    /// serves as a model.
     pub(crate) fn bare(mut self) -> Self {
         self.tools.clear();
         self.handler = None;
@@ -253,7 +257,8 @@ impl Host {
         }
     }
 
-    /// Starts agents under a guard, so that no process is left behind even if this process is killed.
+    /// Starts agents under a guard, so that no process is left behind even if this process is
+    /// killed.
     #[must_use]
     pub fn with_guard(mut self, guard: GuardProgram) -> Self {
         self.guard = Some(guard);
@@ -291,8 +296,9 @@ impl Host {
             .map(OsString::as_os_str)
     }
 
-    /// Returns the variables that an agent inherits: the basics and its own, without those that mark an
-    /// enclosing session. Variables the caller `added` are not included, but others may depend on them.
+    /// Returns the variables that an agent inherits: the basics and its own, without those that
+    /// mark an enclosing session. Variables the caller `added` are not included, but others may
+    /// depend on them.
     pub(crate) fn environment(
         &self,
         inherits: &Inherits,
@@ -342,8 +348,9 @@ impl Host {
         all
     }
 
-    /// Returns the environment for a command of the caller: everything except Ostler's own variables and
-    /// the API keys of models, because such a command may run code that a model wrote.
+    /// Returns the environment for a command of the caller: everything except Ostler's own
+    /// variables and the API keys of models, because such a command may run code that a model
+    /// wrote.
     pub(crate) fn user_command_environment(&self) -> BTreeMap<OsString, OsString> {
         let is_key = |name: &str| {
             name.ends_with("_API_KEY")
@@ -378,8 +385,8 @@ impl Host {
         )
     }
 
-    /// Finds an agent's program. If PATH leads to a launcher script, returns the native program instead:
-    /// the first of `natives`, relative to the script's directory, that exists.
+    /// Finds an agent's program. If PATH leads to a launcher script, returns the native program
+    /// instead: the first of `natives`, relative to the script's directory, that exists.
     pub(crate) fn find_native(&self, program: &Path, natives: &[&str]) -> Lookup {
         let found = self.find(program);
         let Lookup::Found(path) = &found else {
@@ -427,8 +434,8 @@ impl Host {
     }
 }
 
-/// Returns the file name of a program. On Windows that is an `.exe`: the arguments of a `.cmd` shim would
-/// be parsed a second time, by a shell (P30).
+/// Returns the file name of a program. On Windows that is an `.exe`: the arguments of a `.cmd` shim
+/// would be parsed a second time, by a shell (P30).
 fn file_name(program: &Path, windows: bool) -> PathBuf {
     if windows && program.extension().is_none() {
         program.with_extension("exe")
@@ -437,7 +444,8 @@ fn file_name(program: &Path, windows: bool) -> PathBuf {
     }
 }
 
-/// Returns true if a file is a script of the Windows shell, which parses arguments by its own rules.
+/// Returns true if a file is a script of the Windows shell, which parses arguments by its own
+/// rules.
 #[cfg(any(not(unix), test))]
 pub(crate) fn is_shell_script(file: &Path, windows: bool) -> bool {
     let extension = file.extension().and_then(OsStr::to_str).unwrap_or_default();
@@ -535,8 +543,8 @@ mod tests {
         );
     }
 
-    // P30: what Windows would pass to its shell is not accepted as a program. Only this rule is tested
-    // here, not the rest of the Windows code.
+    // P30: what Windows would pass to its shell is not accepted as a program. Only this rule is
+    // tested here, not the rest of the Windows code.
     #[test]
     fn windows_shell_shims_are_not_programs() {
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Drives coding agents through one interface: a typed stream of events, well-defined outcomes, and no
-//! leftover processes.
+//! Drives coding agents through one interface: a typed stream of events, well-defined outcomes, and
+//! no leftover processes.
 //!
 //! ```
 //! use ostler::{Agents, Host, Spec};
@@ -17,22 +17,23 @@
 //!
 //! # Theory of operation
 //!
-//! Starting an [`Agent`] with a [`Spec`] returns a [`Session`]. A driver task owns the agent's process and
-//! reads its output. The agent's dialect translates each line, and the session machine decides what follows
-//! from it. Each turn ends exactly once, with an [`Outcome`] whose [`Cause`] a program can branch on. The
-//! last event of a session is [`EventKind::Ended`]. A failed run is not an `Err`; only an invalid spec is.
+//! Starting an [`Agent`] with a [`Spec`] returns a [`Session`]. A driver task owns the agent's
+//! process and reads its output. The agent's dialect translates each line, and the session machine
+//! decides what follows from it. Each turn ends exactly once, with an [`Outcome`] whose [`Cause`] a
+//! program can branch on. The last event of a session is [`EventKind::Ended`]. A failed run is not
+//! an `Err`; only an invalid spec is.
 //!
 //! # Process guarantees
 //!
-//! An agent runs in its own process session, without a terminal. When it exits or is stopped, everything it
-//! started is killed too. On Linux that is its process group and every process with the session's mark in
-//! its environment; elsewhere it is the process group (a job object on Windows; neither macOS nor Windows is
-//! tested). On Linux the agent also dies with *this* process.
+//! An agent runs in its own process session, without a terminal. When it exits or is stopped,
+//! everything it started is killed too. On Linux that is its process group and every process with
+//! the session's mark in its environment; elsewhere it is the process group (a job object on
+//! Windows; neither macOS nor Windows is tested). On Linux the agent also dies with *this* process.
 //!
-//! Two kinds of processes escape: one that left the group *and* cleared its environment, and, if this
-//! process is killed with SIGKILL, commands that the agent had started. With a guard ([`Host::with_guard`]
-//! and the module `guard`) nothing escapes: even then, everything has ended within three seconds. The program
-//! `ostler` always uses the guard.
+//! Two kinds of processes escape: one that left the group *and* cleared its environment, and, if
+//! this process is killed with SIGKILL, commands that the agent had started. With a guard
+//! ([`Host::with_guard`] and the module `guard`) nothing escapes: even then, everything has ended
+//! within three seconds. The program `ostler` always uses the guard.
 
 pub mod adapter;
 mod agent;

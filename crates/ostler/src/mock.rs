@@ -32,12 +32,13 @@ impl Events {
         Self(steps)
     }
 
-    /// Parses a script: one JSON object per line, either an event without its envelope, `{"wait_ms": 100}`
-    /// or `{"hang": true}`. Empty lines and lines that start with `#` are skipped.
+    /// Parses a script: one JSON object per line, either an event without its envelope,
+    /// `{"wait_ms": 100}` or `{"hang": true}`. Empty lines and lines that start with `#` are
+    /// skipped.
     ///
     /// # Errors
-    /// Names the first invalid line. A script without an event is an error too, because it would never end
-    /// a turn.
+    /// Names the first invalid line. A script without an event is an error too, because it would
+    /// never end a turn.
     pub fn parse(text: &str) -> Result<Self, String> {
         #[derive(Deserialize)]
         struct Pause {

@@ -105,7 +105,8 @@ pub(crate) trait Control: Send {
         Teardown::Unknown
     }
 
-    /// Waits until the child has exited and the processes it left behind have been killed. Cancel safe.
+    /// Waits until the child has exited and the processes it left behind have been killed. Cancel
+    /// safe.
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>>;
 }
 

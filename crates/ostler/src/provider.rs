@@ -1,4 +1,5 @@
-//! Provider interface: functions with the names that the requirements give them (docs/requirements.md).
+//! Provider interface: functions with the names that the requirements give them
+//! (docs/requirements.md).
 //!
 //! The environment is checked before a session is created.
 //!
@@ -25,7 +26,8 @@ use crate::session::{RequestError, Session, SessionEnded, SubmittedResult};
 /// The reason why no session was created. Nothing was started.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CreateError {
-    /// The agent is not ready. The outcome has the reason, a hint, and the error name of the requirements.
+    /// The agent is not ready. The outcome has the reason, a hint, and the error name of the
+    /// requirements.
     #[error("{}", .0.message)]
     Environment(Box<Outcome>),
     /// The spec is invalid.
@@ -36,7 +38,8 @@ pub enum CreateError {
 /// Checks that the agent, and whatever else this spec needs, is installed and ready.
 ///
 /// # Errors
-/// An outcome with cause `unavailable` (`EnvironmentError`) or `auth` (`AuthenticationError`) and a hint.
+/// An outcome with cause `unavailable` (`EnvironmentError`) or `auth` (`AuthenticationError`) and a
+/// hint.
 pub async fn validate_environment(
     agent: &dyn Agent,
     host: &Host,
@@ -103,8 +106,8 @@ pub async fn create_session(
 /// Resumes an earlier session, in a session that waits for messages.
 ///
 /// # Errors
-/// As for [`create_session`]. An unknown session id is not an error here: the new session ends with cause
-/// `bad_request` and the reason.
+/// As for [`create_session`]. An unknown session id is not an error here: the new session ends with
+/// cause `bad_request` and the reason.
 pub async fn resume_session(
     agent: &dyn Agent,
     host: &Host,

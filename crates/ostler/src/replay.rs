@@ -20,8 +20,8 @@ impl Replay {
     /// Number of bytes at the beginning of a recording that are enough to recognize it.
     pub const OPENING: usize = 256 * 1024;
 
-    /// Returns the dialect of a recording that starts with these bytes, or `None` if they are not an
-    /// agent's output.
+    /// Returns the dialect of a recording that starts with these bytes, or `None` if they are not
+    /// an agent's output.
     #[must_use]
     pub fn recognize(opening: &[u8]) -> Option<&'static dyn Dialect> {
         ostler_dialects::recognize(&String::from_utf8_lossy(opening))
@@ -60,8 +60,8 @@ impl Replay {
         self.events()
     }
 
-    /// Ends the replay and returns the last events. A turn that is still open ends as if the agent had
-    /// died.
+    /// Ends the replay and returns the last events. A turn that is still open ends as if the agent
+    /// had died.
     #[must_use]
     pub fn finish(mut self) -> Vec<Event> {
         self.lines.finish(|line| self.engine.on_line(line));

@@ -1,8 +1,8 @@
-//! Checks whether a session can be resumed, before its agent is started, so that an error has a reason and
-//! a hint.
+//! Checks whether a session can be resumed, before its agent is started, so that an error has a
+//! reason and a hint.
 //!
-//! Only what is known to fail is refused. What cannot be determined, such as a title instead of an id, is
-//! left to the agent.
+//! Only what is known to fail is refused. What cannot be determined, such as a title instead of an
+//! id, is left to the agent.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,8 @@ use ostler_core::event::{At, Level, Notice};
 use ostler_core::log::SessionRecord;
 use ostler_core::outcome::{Cause, Outcome};
 
-/// How much of a transcript is searched for its head, which may follow after two copies of the prompt.
+/// How much of a transcript is searched for its head, which may follow after two copies of the
+/// prompt.
 const MAX_HEAD: u64 = 32 * 1024 * 1024;
 
 /// Code for a session that does not exist.
@@ -72,7 +73,8 @@ pub(crate) enum ResumeProblem {
         session: Option<String>,
     },
     #[error(
-        "The session {id} was written by version {written_by}, but version {installed} is installed."
+        "The session {id} was written by version {written_by}, \
+         but version {installed} is installed."
     )]
     Incompatible {
         id: String,
@@ -88,8 +90,8 @@ fn ostler_session(session: Option<&str>) -> String {
 }
 
 impl ResumeProblem {
-    /// Returns the outcome of the session that was not started. It is always a bad request, even if the
-    /// session is in use: the agent is fine, and the circuit breaker must not count it.
+    /// Returns the outcome of the session that was not started. It is always a bad request, even if
+    /// the session is in use: the agent is fine, and the circuit breaker must not count it.
     pub(crate) fn outcome(&self) -> Outcome {
         let code = self.as_str().to_owned();
         Outcome::new(Cause::BadRequest, self.to_string())
@@ -156,8 +158,8 @@ pub(crate) fn root(roots: &[&str], env: &BTreeMap<OsString, OsString>) -> Option
     })
 }
 
-/// Returns how long to wait before a session can be resumed, for an agent that loses a session resumed in
-/// the minute of its creation. P57
+/// Returns how long to wait before a session can be resumed, for an agent that loses a session
+/// resumed in the minute of its creation. P57
 pub(crate) fn delay(rule: &ResumeDelay, root: &Path, id: &str, now: At) -> Option<Duration> {
     let stamp = now.to_string();
     let file = (rule.file)(id, stamp.get(..MINUTE.len())?)?;
@@ -173,8 +175,8 @@ const MINUTE: &str = "2026-11-16T07:23";
 /// Returns the notice about a delayed resume.
 pub(crate) fn delay_notice(id: &str, delay: Duration) -> Notice {
     let message = format!(
-        "The session {id} was created in this minute, and the agent would lose it if it were resumed now; \
-         resuming in {} s.",
+        "The session {id} was created in this minute, and the agent would lose it \
+         if it were resumed now; resuming in {} s.",
         delay.as_secs() + 1
     );
     Notice::new(Level::Info, "waiting_to_resume", message)
@@ -297,8 +299,8 @@ pub(crate) fn newer_version_notice(
     is_newer.then(|| problem().notice("newer_transcript"))
 }
 
-/// Fails if another process has the session open. Two writers would mix two conversations, and the agent
-/// may not notice.
+/// Fails if another process has the session open. Two writers would mix two conversations, and the
+/// agent may not notice.
 fn check_unused(
     transcripts: &Transcripts,
     request: &ResumeRequest<'_>,
@@ -342,8 +344,8 @@ fn check_unused(
     Ok(())
 }
 
-/// Returns the start time of a live process in Linux's unit. Returns `None` on other systems, where no
-/// process is considered a holder.
+/// Returns the start time of a live process in Linux's unit. Returns `None` on other systems, where
+/// no process is considered a holder.
 fn start_time(pid: u32) -> Option<String> {
     let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     // The second field is a name in parentheses, which may contain anything.

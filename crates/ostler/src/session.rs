@@ -1,5 +1,5 @@
-//! Sessions: a handle that sends requests, readers that follow the events, and a driver task that owns
-//! the child process, the conversation and the session machine.
+//! Sessions: a handle that sends requests, readers that follow the events, and a driver task that
+//! owns the child process, the conversation and the session machine.
 
 #[cfg(unix)]
 mod bridge_server;
@@ -96,9 +96,10 @@ pub(crate) enum Body {
 
 /// A session with an agent.
 ///
-/// [`Session::next`] returns every event in order; the last one is [`EventKind::Ended`]. There can be
-/// other readers ([`Remote::events`]), and the agent never waits for a reader. A session dereferences
-/// to [`Remote`], which has the methods that control it. Dropping the session ends the agent.
+/// [`Session::next`] returns every event in order; the last one is [`EventKind::Ended`]. There can
+/// be other readers ([`Remote::events`]), and the agent never waits for a reader. A session
+/// dereferences to [`Remote`], which has the methods that control it. Dropping the session ends the
+/// agent.
 #[derive(Debug)]
 pub struct Session {
     remote: Remote,
@@ -177,15 +178,15 @@ impl Session {
         self.remote.clone()
     }
 
-    /// Returns true if [`Session::next`] would return immediately. If not, it is a good moment to flush
-    /// output.
+    /// Returns true if [`Session::next`] would return immediately. If not, it is a good moment to
+    /// flush output.
     #[must_use]
     pub fn has_more(&self) -> bool {
         self.reader.has_more()
     }
 
-    /// Waits for the next event. Returns `None` after the last one. Events that are no longer in memory
-    /// are read from the log.
+    /// Waits for the next event. Returns `None` after the last one. Events that are no longer in
+    /// memory are read from the log.
     pub async fn next(&mut self) -> Option<Event> {
         self.reader.next().await
     }

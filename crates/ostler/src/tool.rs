@@ -1,4 +1,5 @@
-//! Tools that a model can call. A tool is defined once and offered to each agent in the way it supports.
+//! Tools that a model can call. A tool is defined once and offered to each agent in the way it
+//! supports.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -51,12 +52,13 @@ pub trait Tool: Send + Sync {
         false
     }
 
-    /// Runs the tool with the model's arguments, a JSON object. The output is sent to the model, and so is
-    /// an error, so that the model can correct its call. Dropping the future cancels the call.
+    /// Runs the tool with the model's arguments, a JSON object. The output is sent to the model,
+    /// and so is an error, so that the model can correct its call. Dropping the future cancels the
+    /// call.
     fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a>;
 
-    /// Runs the tool after a person has approved changes to these files, which an earlier error listed in
-    /// [`ToolError::needs_approval`].
+    /// Runs the tool after a person has approved changes to these files, which an earlier error
+    /// listed in [`ToolError::needs_approval`].
     fn call_approved<'a>(&'a self, input: &'a str, _approved: &'a [String]) -> ToolFuture<'a> {
         self.call(input)
     }

@@ -254,7 +254,8 @@ fn filter_tools(tools: &mut Toolbox, spec: &Spec) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Resolves symbolic links. Returns the path unchanged if it does not exist, which is reported elsewhere.
+/// Resolves symbolic links. Returns the path unchanged if it does not exist, which is reported
+/// elsewhere.
 fn real(dir: &Path) -> PathBuf {
     dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
 }

@@ -56,7 +56,8 @@ pub(super) fn translate(spec: &mut Spec, known: &SessionRecord) -> Result<(), Sp
     Ok(())
 }
 
-/// Returns the events of the session and of those it continues, for an agent that resumes from events.
+/// Returns the events of the session and of those it continues, for an agent that resumes from
+/// events.
 pub(super) fn past(
     host: &Host,
     spec: &Spec,

@@ -1,4 +1,5 @@
-//! Prepared commands: finds the program, checks the directory, selects the environment, writes files.
+//! Prepared commands: finds the program, checks the directory, selects the environment, writes
+//! files.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -234,8 +235,8 @@ fn find(host: &Host, program: &Path, natives: &[&str]) -> Result<PathBuf, SpawnE
     }
 }
 
-/// Returns true if the file starts like a program. Anything else the C library would pass to a shell,
-/// which would interpret it line by line.
+/// Returns true if the file starts like a program. Anything else the C library would pass to a
+/// shell, which would interpret it line by line.
 #[cfg(unix)]
 fn is_program(path: &Path) -> bool {
     use std::io::Read;

@@ -1,4 +1,5 @@
-//! Confinement of a child between fork and exec, and a process limit where the kernel enforces none.
+//! Confinement of a child between fork and exec, and a process limit where the kernel enforces
+//! none.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -18,8 +19,8 @@ pub(super) fn confine(
     Ok(held)
 }
 
-/// Enters the confinement right before exec. With a pid namespace, any later hook would run in another
-/// process.
+/// Enters the confinement right before exec. With a pid namespace, any later hook would run in
+/// another process.
 pub(super) fn enter_before_exec(command: &mut Command, ready: PreparedConfinement) {
     #[expect(
         unsafe_code,
@@ -33,8 +34,8 @@ pub(super) fn enter_before_exec(command: &mut Command, ready: PreparedConfinemen
 
 /// Returns the sandbox layers that a child can enter on this machine.
 ///
-/// Forks a child that enters them, reports, and never calls exec. If the namespaces cannot be entered as
-/// a whole, they are disabled in the confinement.
+/// Forks a child that enters them, reports, and never calls exec. If the namespaces cannot be
+/// entered as a whole, they are disabled in the confinement.
 pub(crate) fn probe(confinement: &mut Confinement) -> Layers {
     if let Ok(layers) = try_layers(confinement) {
         return layers;
@@ -86,7 +87,8 @@ pub(super) struct ProcessLimit {
 }
 
 impl ProcessLimit {
-    /// Returns the limit to check, or `None` without one or if a cgroup or user namespace enforces it.
+    /// Returns the limit to check, or `None` without one or if a cgroup or user namespace enforces
+    /// it.
     pub(super) fn new(
         confinement: Option<&Confinement>,
         held: Option<&ConfinementHandle>,

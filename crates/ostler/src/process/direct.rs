@@ -1,8 +1,8 @@
 //! Children without a guard.
 //!
-//! A child gets its own session and is signalled through its process group. On Linux, processes that
-//! left the group are found by the mark in their environment. If this process is killed, the direct
-//! child dies with it (Linux), but not what it started.
+//! A child gets its own session and is signalled through its process group. On Linux, processes
+//! that left the group are found by the mark in their environment. If this process is killed, the
+//! direct child dies with it (Linux), but not what it started.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -110,7 +110,8 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
     })
 }
 
-/// Makes the kernel kill the child when the thread that spawned it ends; see [`spawner`] for that thread.
+/// Makes the kernel kill the child when the thread that spawned it ends; see [`spawner`] for that
+/// thread.
 #[cfg(target_os = "linux")]
 pub(super) fn die_with_parent(command: &mut std::process::Command) {
     use std::os::unix::process::CommandExt;
@@ -136,8 +137,8 @@ pub(super) fn die_with_parent(command: &mut std::process::Command) {
 
 /// The thread that spawns children, which lives as long as the process.
 ///
-/// The parent-death signal is tied to the *thread* that forked. A child spawned from a thread pool would
-/// die when the pool releases that thread.
+/// The parent-death signal is tied to the *thread* that forked. A child spawned from a thread pool
+/// would die when the pool releases that thread.
 mod spawner {
     use std::io;
     use std::sync::{OnceLock, mpsc};
@@ -168,7 +169,8 @@ mod spawner {
                 let _ = reply.send(command.spawn());
             }
         };
-        // If the thread cannot be created, the channel is closed and every spawn fails with an error.
+        // If the thread cannot be created, the channel is closed and every spawn fails with an
+        // error.
         let _ = std::thread::Builder::new()
             .name("ostler-spawner".into())
             .spawn(work);
@@ -258,8 +260,8 @@ impl Direct {
             self.held
                 .iter()
                 .for_each(ostler_tools::confine::ConfinementHandle::clear);
-            // A process has no environment for a moment during exec. After a kill, nothing must be found
-            // twice in a row.
+            // A process has no environment for a moment during exec. After a kill, nothing must be
+            // found twice in a row.
             let required = if self.held.is_some() || self.was_signalled {
                 2
             } else {
@@ -268,8 +270,9 @@ impl Direct {
             let (mut quiet, mut empty_scans) = (0, 0);
             for _ in 0..300 {
                 let left = super::sweep::marked(&self.mark);
-                // A dying process has no environment any more, but exists until its memory is released.
-                // Wait for it, but not for long: an unrelated process may have hidden its environment.
+                // A dying process no longer has an environment, but exists until its memory is
+                // released. Wait for it, but not for long: an unrelated process may have hidden its
+                // environment.
                 empty_scans += u32::from(left.is_empty());
                 let is_gone = left.is_empty()
                     && (empty_scans > 100 || !super::sweep::has_live_process(self.group));

@@ -1,25 +1,26 @@
-//! Guard: a small process between Ostler and an agent that cleans up after the agent even if Ostler is
-//! killed.
+//! Guard: a small process between Ostler and an agent that cleans up after the agent even if Ostler
+//! is killed.
 //!
-//! Why a separate process: after SIGKILL, Ostler cannot do anything, and the parent-death signal reaches
-//! the agent but not the shells that the agent started in other sessions. The guard makes itself their
-//! reaper (`PR_SET_CHILD_SUBREAPER`). Every process the agent ever starts therefore stays a descendant of
-//! the guard, whatever it does to its group, session or environment. The guard also holds one end of a
-//! socket whose other end closes when Ostler exits. A confined child gets a pid namespace where the
-//! system supports it, so that one signal ends all of it.
+//! Why a separate process: after SIGKILL, Ostler cannot do anything, and the parent-death signal
+//! reaches the agent but not the shells that the agent started in other sessions. The guard makes
+//! itself their reaper (`PR_SET_CHILD_SUBREAPER`). Every process the agent ever starts therefore
+//! stays a descendant of the guard, whatever it does to its group, session or environment. The
+//! guard also holds one end of a socket whose other end closes when Ostler exits. A confined child
+//! gets a pid namespace where the system supports it, so that one signal ends all of it.
 //!
 //! The agent inherits stdin, stdout and stderr directly: no byte goes through the guard.
 //!
 //! Messages on the socket, one line each:
 //!
-//! - Guard to Ostler: `layers BITS` for a confined child, then `pid N` or `fail ERRNO`. Once nothing is
-//!   left, `exit CODE` or `signal N`; before that `overran 0` if the process limit was exceeded, `memory 0`
-//!   if the kernel killed a process for memory, `left 0` if the end of a process could not be confirmed.
+//! - Guard to Ostler: `layers BITS` for a confined child, then `pid N` or `fail ERRNO`. Once
+//!   nothing is left, `exit CODE` or `signal N`; before that `overran 0` if the process limit was
+//!   exceeded, `memory 0` if the kernel killed a process for memory, `left 0` if the end of a
+//!   process could not be confirmed.
 //! - Ostler to guard: `T` (terminate the agent), `K` (kill everything).
 //!
-//! A program that embeds the library and wants the same guarantee chooses an argument for this, calls
-//! [`run`] at the start of its `main` when that is its first argument, and names itself and the argument
-//! in [`crate::GuardProgram`].
+//! A program that embeds the library and wants the same guarantee chooses an argument for this,
+//! calls [`run`] at the start of its `main` when that is its first argument, and names itself and
+//! the argument in [`crate::GuardProgram`].
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -79,8 +80,8 @@ pub(super) const LAYERS: &str = "layers";
 /// Runs the guard: spawns the agent, and returns when it and everything it started have ended.
 ///
 /// `args` are the arguments after the one that selects the guard; they are private to this library.
-/// Returns the exit code for the guard's process. It must be called in a process started by this library,
-/// before any thread is started.
+/// Returns the exit code for the guard's process. It must be called in a process started by this
+/// library, before any thread is started.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     let _ = rustix::thread::set_name(c"agent-guard"); // not killed by `killall -9 ostler`
@@ -211,11 +212,11 @@ fn parse(args: impl IntoIterator<Item = OsString>) -> Option<GuardArgs> {
     })
 }
 
-/// Installs handlers so that signals to the whole group (a service manager, a closing terminal) do not
-/// end the guard before the agent.
+/// Installs handlers so that signals to the whole group (a service manager, a closing terminal) do
+/// not end the guard before the agent.
 ///
-/// Handlers rather than "ignore", which the agent would inherit. If SIGCHLD was ignored by our parent, the
-/// kernel would discard the agent's exit status.
+/// Handlers rather than "ignore", which the agent would inherit. If SIGCHLD was ignored by our
+/// parent, the kernel would discard the agent's exit status.
 fn handle_signals() {
     use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
     for signal in [SIGCHLD, SIGHUP, SIGINT, SIGTERM] {
@@ -228,7 +229,8 @@ fn socket() -> std::io::Result<UnixStream> {
         unsafe_code,
         reason = "an inherited descriptor is only known by its number"
     )]
-    // SAFETY: Ostler starts this process with its socket as this descriptor, and nothing else owns it.
+    // SAFETY: Ostler starts this process with its socket as this descriptor, and nothing else owns
+    // it.
     let fd = unsafe { OwnedFd::from_raw_fd(SOCKET) };
     rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::CLOEXEC)?; // not inherited by the agent
     Ok(UnixStream::from(fd))
@@ -256,8 +258,8 @@ struct Tree {
 }
 
 impl Tree {
-    /// Waits for the agent to exit while following Ostler's commands. Returns `None` if its exit status
-    /// is unavailable.
+    /// Waits for the agent to exit while following Ostler's commands. Returns `None` if its exit
+    /// status is unavailable.
     fn watch(
         &self,
         socket: &mut UnixStream,
@@ -336,7 +338,8 @@ impl Tree {
         None
     }
 
-    /// Ends what is left after the agent has exited. Returns true if all of it is known to have ended.
+    /// Ends what is left after the agent has exited. Returns true if all of it is known to have
+    /// ended.
     fn end(&self, grace: Duration) -> bool {
         let ended = match &self.namespace {
             // It has ended already, unless the process that waits for it was killed.
@@ -385,8 +388,8 @@ fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// Ends every descendant: first with SIGTERM and `grace`, unless that is zero, then with SIGKILL. Returns
-/// true if none is left. The agent's status is left for [`Tree::watch`] to reap.
+/// Ends every descendant: first with SIGTERM and `grace`, unless that is zero, then with SIGKILL.
+/// Returns true if none is left. The agent's status is left for [`Tree::watch`] to reap.
 fn end_descendants(grace: Duration) -> bool {
     let own = own_pid();
     if !grace.is_zero() {

@@ -85,8 +85,8 @@ fn start(
         }])
         .map_err(|_| io::Error::other("the guard's socket could not be handed over"))?;
     let mut wrap = CommandWrap::from(command);
-    // Its own session: no terminal where a tool could prompt for a password, and no Ctrl-C meant for
-    // Ostler.
+    // Its own session: no terminal where a tool could prompt for a password, and no Ctrl-C meant
+    // for Ostler.
     wrap.wrap(ProcessSession);
     wrap.spawn()
 }
@@ -162,8 +162,8 @@ impl Guarded {
         sweep::signal(&others.collect::<Vec<_>>(), signal);
     }
 
-    /// Kills what is left if the guard itself was killed, found by the session's mark. Returns true if
-    /// nothing is left.
+    /// Kills what is left if the guard itself was killed, found by the session's mark. Returns true
+    /// if nothing is left.
     async fn sweep(&mut self) -> bool {
         for _ in 0..100 {
             let left = sweep::marked(&self.mark);

@@ -1,4 +1,5 @@
-//! Restoration of protected files after a child has ended: git's hooks and settings, Ostler's own files.
+//! Restoration of protected files after a child has ended: git's hooks and settings, Ostler's own
+//! files.
 
 use std::future::Future;
 use std::io;

@@ -122,9 +122,9 @@ pub(crate) fn confine(
     Ok(())
 }
 
-/// Resolves a path of the agent's state: `~/…` below the home directory, `$NAME/…` below the value of a
-/// variable. A path that ends with a slash is a directory and is created. Returns `None` if the path
-/// does not exist.
+/// Resolves a path of the agent's state: `~/…` below the home directory, `$NAME/…` below the value
+/// of a variable. A path that ends with a slash is a directory and is created. Returns `None` if
+/// the path does not exist.
 fn state_path(path: &str, prepared: &PreparedCommand, home: Option<&Path>) -> Option<PathBuf> {
     let resolved = match path.strip_prefix('$') {
         Some(rest) => {
@@ -138,7 +138,7 @@ fn state_path(path: &str, prepared: &PreparedCommand, home: Option<&Path>) -> Op
         None => home?.join(path.strip_prefix("~/")?),
     };
     if path.ends_with('/') {
-        let _ = std::fs::create_dir_all(&resolved); // the agent reports a failure better than we could
+        let _ = std::fs::create_dir_all(&resolved); // the agent itself reports a failure
     }
     resolved.canonicalize().ok()
 }

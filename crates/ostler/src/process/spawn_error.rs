@@ -64,8 +64,8 @@ impl SpawnError {
         }
     }
 
-    /// Returns the error for a child that could not enter a required sandbox layer, or `None` if all
-    /// required layers were entered.
+    /// Returns the error for a child that could not enter a required sandbox layer, or `None` if
+    /// all required layers were entered.
     #[cfg(target_os = "linux")]
     pub(crate) fn unconfined(
         confinement: &ostler_tools::confine::Confinement,

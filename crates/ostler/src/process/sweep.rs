@@ -1,4 +1,5 @@
-//! Discovery of an agent's processes through `/proc` (Linux), whatever group or session they moved to.
+//! Discovery of an agent's processes through `/proc` (Linux), whatever group or session they moved
+//! to.
 
 use std::collections::{HashMap, HashSet};
 

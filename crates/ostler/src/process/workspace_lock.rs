@@ -1,5 +1,5 @@
-//! Workspace lock, across processes: prevents a session from taking a snapshot of protected files that a
-//! command of another session may have changed.
+//! Workspace lock, across processes: prevents a session from taking a snapshot of protected files
+//! that a command of another session may have changed.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,8 +15,8 @@ pub(crate) struct WorkspaceLock {
 }
 
 impl WorkspaceLock {
-    /// Waits for the lock. Returns `None` if another session holds it for longer than `timeout`. On a
-    /// file system without locks, it succeeds without excluding others.
+    /// Waits for the lock. Returns `None` if another session holds it for longer than `timeout`. On
+    /// a file system without locks, it succeeds without excluding others.
     pub(crate) async fn acquire(root: &Path, timeout: Duration) -> Option<Self> {
         let Ok(directory) = File::open(root) else {
             return Some(Self { _directory: None });

@@ -8,10 +8,11 @@ use super::*;
 
 const ID: &str = "7";
 
-/// An agent with transcripts `<slug>/<id>.log` that contain `cwd|version`, and notes with `pid start id`.
+/// An agent with transcripts `<slug>/<id>.log` that contain `cwd|version`, and notes with `pid
+/// start id`.
 const TRANSCRIPTS: Transcripts = Transcripts {
     roots: &["$STATE", "~/.state"],
-    folder: "kept",
+    folder: "sessions",
     slug: |dir| dir.replace('/', "_"),
     file: |id| format!("{id}.log"),
     is_id: |text| text.parse::<u32>().is_ok(),
@@ -69,7 +70,7 @@ impl Scene {
     fn write_session(&self, dir: &Path, version: &str) -> &Self {
         let folder = self
             .root
-            .join("kept")
+            .join("sessions")
             .join((TRANSCRIPTS.slug)(dir.to_str().unwrap()));
         fs::create_dir_all(&folder).unwrap();
         fs::write(
@@ -142,7 +143,7 @@ fn each_problem_has_its_own_error() {
             ResumeProblem::UnknownId {
                 agent: "one".into(),
                 id: id(),
-                root: unknown.root.join("kept"),
+                root: unknown.root.join("sessions"),
             },
             "no such session".to_owned(),
         ),
@@ -212,7 +213,7 @@ fn existing_or_undetermined_session_is_accepted() {
     shared.write_session(&shared.here, "2.1.9");
     let file = shared
         .root
-        .join("kept")
+        .join("sessions")
         .join((TRANSCRIPTS.slug)(shared.here.to_str().unwrap()))
         .join("7.log");
     fs::write(&file, format!("{}|2.1.9", shared.there.display())).unwrap();
@@ -263,7 +264,8 @@ fn newer_version_is_a_warning() {
     }
 }
 
-// P55: the holder is identified by pid and start time. A stale note, or one with a reused pid, is ignored.
+// P55: the holder is identified by pid and start time. A stale note, or one with a reused pid, is
+// ignored.
 #[test]
 fn session_in_use_names_its_holder() {
     let scene = Scene::new();
@@ -359,7 +361,8 @@ fn first_root_that_the_environment_determines_wins() {
     assert_eq!(of(&[]), None);
 }
 
-/// A session created in this minute waits for the next one. One of another minute or id does not. P57
+/// A session created in this minute waits for the next one. One of another minute or id does not.
+/// P57
 #[test]
 fn session_created_in_this_minute_waits_for_the_next() {
     let rule = ResumeDelay {

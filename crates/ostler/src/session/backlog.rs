@@ -1,9 +1,9 @@
-//! Backlog: a session's published events. The newest are in memory, older ones in the log or, without
-//! a log, in a spill file.
+//! Backlog: a session's published events. The newest are in memory, older ones in the log or,
+//! without a log, in a spill file.
 //!
-//! There is one writer, the session's driver, which never waits for a reader. A reader is a position
-//! in the sequence. One that falls so far behind that its position is no longer in memory gets a gap
-//! and can fetch what it missed.
+//! There is one writer, the session's driver, which never waits for a reader. A reader is a
+//! position in the sequence. One that falls so far behind that its position is no longer in memory
+//! gets a gap and can fetch what it missed.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -119,8 +119,8 @@ impl Backlog {
             .send_modify(|published| published.closed = true);
     }
 
-    /// Stops relying on a log that failed: later events are spilled to a file. Earlier ones are still
-    /// read from the log.
+    /// Stops relying on a log that failed: later events are spilled to a file. Earlier ones are
+    /// still read from the log.
     pub(super) fn disable_log(&self) {
         let mut retained = self.lock();
         retained.log_end = Some(retained.last);
@@ -217,13 +217,15 @@ impl Retained {
         self.log.is_some() && self.log_end.is_none()
     }
 
-    /// Returns true if the session's own reader has read anything. Some callers only use other readers.
+    /// Returns true if the session's own reader has read anything. Some callers only use other
+    /// readers.
     fn is_read(&self) -> bool {
         self.own_cursor > 0
     }
 
-    /// Evicts the oldest batches while the limits are exceeded. The last batch stays if the session's
-    /// own reader reads it next or has not read at all; a reader further behind uses the log.
+    /// Evicts the oldest batches while the limits are exceeded. The last batch stays if the
+    /// session's own reader reads it next or has not read at all; a reader further behind uses the
+    /// log.
     fn evict(&mut self) {
         let is_over = |retained: &Self| {
             retained.last + 1 - retained.first > MAX_EVENTS || retained.bytes > MAX_BYTES

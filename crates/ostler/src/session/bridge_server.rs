@@ -291,8 +291,8 @@ impl BridgeServer {
         }
     }
 
-    /// Queues a line for a connection. If the other side does not read, the connection is closed and
-    /// the reason returned.
+    /// Queues a line for a connection. If the other side does not read, the connection is closed
+    /// and the reason returned.
     pub(super) fn write(&mut self, to: u32, line: Vec<u8>) -> Option<String> {
         let connection = self.connections.get_mut(&to)?; // closed before its reply was ready
         let is_full = connection.queue.len() >= MAX_QUEUED_LINES

@@ -181,7 +181,7 @@ mod tests {
             };
             let (mut child, mut lines) =
                 (ChildState::Running(RunningChild::new(child)), Lines::new());
-            let (mut buffer, mut errors, mut heard) = ([0; 1024], [0; 8], Vec::new());
+            let (mut buffer, mut errors, mut received) = ([0; 1024], [0; 8], Vec::new());
             for part in parts.into_iter().filter(|part| !part.is_empty()) {
                 let cancelled = tokio::time::timeout(
                     Duration::ZERO,
@@ -194,11 +194,11 @@ mod tests {
                 else {
                     panic!("no bytes")
                 };
-                lines.push(&buffer[..n], |line| heard.push(format!("{line:?}")));
+                lines.push(&buffer[..n], |line| received.push(format!("{line:?}")));
             }
             let mut whole = Vec::new();
             Lines::new().push(line, |line| whole.push(format!("{line:?}")));
-            assert_eq!((heard.len(), heard), (2, whole));
+            assert_eq!((received.len(), received), (2, whole));
         }
     }
 }

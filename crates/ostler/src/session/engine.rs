@@ -1,8 +1,8 @@
 //! Session engine: the half of a session that decides and does no I/O.
 //!
 //! It feeds the session machine and the agent's conversation and collects what they produce. Events
-//! go to the [`EventQueue`], bytes for the agent to the [`StdinQueue`], and everything else becomes an
-//! [`Action`] for the driver.
+//! go to the [`EventQueue`], bytes for the agent to the [`StdinQueue`], and everything else becomes
+//! an [`Action`] for the driver.
 
 use std::sync::Arc;
 

@@ -139,8 +139,8 @@ impl Access {
     fn open(&self) -> Result<Vec<Workspace>, ToolError> {
         let mut roots = vec![self.open_one(&self.dir)?];
         for dir in &self.added {
-            // A directory that cannot be opened is skipped. Of two nested directories the first wins,
-            // because the rules of one would override those of the other.
+            // A directory that cannot be opened is skipped. Of two nested directories the first
+            // wins, because the rules of one would override those of the other.
             let Ok(root) = self.open_one(dir) else {
                 continue;
             };

@@ -1,5 +1,5 @@
-//! Jobs that run concurrently with reading the agent: the caller's tools, file access, and permission
-//! prompts.
+//! Jobs that run concurrently with reading the agent: the caller's tools, file access, and
+//! permission prompts.
 
 use std::collections::HashMap;
 use std::future::Future;

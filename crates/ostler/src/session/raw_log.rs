@@ -24,7 +24,8 @@ pub(super) struct RawLog {
 pub(super) enum Bound {
     /// No limit: the file that the caller asked for.
     None,
-    /// The copy in the store: limited in size, and no longer written once the session's log is full.
+    /// The copy in the store: limited in size, and no longer written once the session's log is
+    /// full.
     Stored(Option<u64>, Option<Rotation>),
 }
 
@@ -61,7 +62,7 @@ impl RawLog {
         let had_dropped = self.has_dropped();
         if let Err(error) = self.try_write(bytes) {
             self.file = None;
-            let message = format!("Cannot write to the raw log any more: {error}.");
+            let message = format!("Cannot write to the raw log: {error}. It is incomplete.");
             return report_failure(&message, engine);
         }
         if let Bound::Stored(Some(limit), _) = self.bound
@@ -70,7 +71,8 @@ impl RawLog {
         {
             let size = size::display(limit);
             let message = format!(
-                "The agent's raw output exceeds {size} (--max-raw-size); the oldest part is dropped."
+                "The agent's raw output exceeds {size} (--max-raw-size); \
+                 the oldest part is dropped."
             );
             engine.handle(Input::Notice(Notice::new(
                 Level::Info,

@@ -47,8 +47,8 @@ pub enum RequestError {
     /// The session has ended.
     #[error("the session has ended")]
     Ended,
-    /// The request was refused, which is also reported as an event. The `code` identifies the reason,
-    /// for example `decided` for an answer that came too late.
+    /// The request was refused, which is also reported as an event. The `code` identifies the
+    /// reason, for example `decided` for an answer that came too late.
     #[error("{}: {}", .0.request, .0.why)]
     Refused(Refused),
 }
@@ -112,8 +112,8 @@ impl Remote {
         &self.shared.id
     }
 
-    /// Sends a message. During a turn it is queued. If it cannot be delivered after all, a `refused`
-    /// event reports it.
+    /// Sends a message. During a turn it is queued. If it cannot be delivered after all, a
+    /// `refused` event reports it.
     ///
     /// # Errors
     /// If the session has ended.
@@ -143,8 +143,8 @@ impl Remote {
         PendingInterrupt(self.request_and_wait(Input::Interrupt, "interrupt", None))
     }
 
-    /// Answers a permission request, given by the `id` of its `permission` event. Only the first answer
-    /// counts.
+    /// Answers a permission request, given by the `id` of its `permission` event. Only the first
+    /// answer counts.
     ///
     /// # Errors
     /// If there is no such request, it is decided already, or the session has ended.
@@ -157,8 +157,8 @@ impl Remote {
         .await
     }
 
-    /// Submits results of tools that the caller runs itself: those in `Spec::tools` that the host does
-    /// not implement.
+    /// Submits results of tools that the caller runs itself: those in `Spec::tools` that the host
+    /// does not implement.
     ///
     /// # Errors
     /// If one of the calls already has a result, or the session has ended.
@@ -222,7 +222,8 @@ impl Remote {
         let _ = self.request(Input::Resume);
     }
 
-    /// Ends the session gracefully: interrupt, end of input, SIGTERM, SIGKILL, each with a grace period.
+    /// Ends the session gracefully: interrupt, end of input, SIGTERM, SIGKILL, each with a grace
+    /// period.
     pub fn stop(&self) {
         // A session that has already ended needs no request.
         let _ = self.request(Input::Stop);

@@ -67,7 +67,8 @@ impl Spill {
             }
         };
         file.seek(SeekFrom::Start(self.end))?;
-        // Serialized straight into the file: an event can be large and need not be copied in memory.
+        // Serialized straight into the file: an event can be large and need not be copied in
+        // memory.
         let (mut out, mut offsets) = (
             CountingWriter {
                 out: BufWriter::new(file),
