@@ -55,7 +55,6 @@ fn flood(total: u64, line: u64, reads: Reads) {
     assert!(child.wait().unwrap().success());
     assert!(came > total / 100 * 95, "{came} bytes arrived");
     assert!(String::from_utf8_lossy(&last).contains("\"cause\":\"completed\""));
-    println!("{line} bytes per line, {reads:?}: peak of {peak} KiB");
     assert!(
         peak > 0 && peak < MOST_KIB,
         "{line} bytes per line, {reads:?}: peak of {peak} KiB"
