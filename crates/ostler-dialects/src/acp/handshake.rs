@@ -121,7 +121,7 @@ pub(super) fn send_initialize(conversation: &mut AcpConversation, out: &mut Outb
         read_text_file: conversation.start.fs,
         write_text_file: conversation.start.fs,
     };
-    let hello = InitializeParams {
+    let response = InitializeParams {
         protocol_version: Version::WANTED,
         client_capabilities: ClientCapabilities {
             fs,
@@ -134,7 +134,7 @@ pub(super) fn send_initialize(conversation: &mut AcpConversation, out: &mut Outb
     };
     conversation
         .rpc
-        .request(RequestKind::Initialize, ("initialize", hello), out);
+        .request(RequestKind::Initialize, ("initialize", response), out);
 }
 
 /// Handles the response to one of the requests that open a session.
@@ -167,21 +167,25 @@ pub(super) fn on_response(
 }
 
 fn on_initialized(conversation: &mut AcpConversation, result: &str, out: &mut Outbox) {
-    let hello: Node<'_, InitializeResponse<'_>> = serde_json::from_str(result).unwrap_or_default();
+    let response: Node<'_, InitializeResponse<'_>> =
+        serde_json::from_str(result).unwrap_or_default();
     let empty = InitializeResponse::default();
-    let hello = hello.map().unwrap_or(&empty);
-    let number = hello.protocol_version.count();
+    let response = response.map().unwrap_or(&empty);
+    let number = response.protocol_version.count();
     let Some(version) = number.and_then(Version::of) else {
         return conversation.fail(blame::of_version(conversation.profile, number), out);
     };
     conversation.version = version;
-    conversation.start.agent_version = hello.agent_info.map().and_then(|info| info.version.owned());
-    match choose_method(conversation, hello) {
+    conversation.start.agent_version = response
+        .agent_info
+        .map()
+        .and_then(|info| info.version.owned());
+    match choose_method(conversation, response) {
         Err(why) => conversation.fail(why, out),
         Ok(method) => {
             conversation.start.method = method;
             match conversation.start.auth_method.take() {
-                Some(method) => authenticate(conversation, &method, hello, out),
+                Some(method) => authenticate(conversation, &method, response, out),
                 None => open_session(conversation, out),
             }
         }
@@ -191,9 +195,9 @@ fn on_initialized(conversation: &mut AcpConversation, result: &str, out: &mut Ou
 /// Chooses the method that opens the session, or returns why none will work.
 fn choose_method(
     conversation: &AcpConversation,
-    hello: &InitializeResponse<'_>,
+    response: &InitializeResponse<'_>,
 ) -> Result<OpenMethod, Outcome> {
-    let capabilities = hello.agent_capabilities.map();
+    let capabilities = response.agent_capabilities.map();
     let sessions = capabilities.and_then(|capabilities| capabilities.session_capabilities.map());
     let announced = |raw: Option<&serde_json::value::RawValue>| {
         raw.is_some_and(|raw| !matches!(raw.get(), "null" | "false"))
@@ -241,7 +245,7 @@ fn choose_method(
 fn authenticate(
     conversation: &mut AcpConversation,
     method: &str,
-    hello: &InitializeResponse<'_>,
+    response: &InitializeResponse<'_>,
     out: &mut Outbox,
 ) {
     #[derive(Serialize)]
@@ -249,7 +253,7 @@ fn authenticate(
     struct AuthenticateParams<'a> {
         method_id: &'a str,
     }
-    let known: Vec<&str> = hello
+    let known: Vec<&str> = response
         .auth_methods
         .0
         .iter()

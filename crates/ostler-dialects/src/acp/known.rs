@@ -1,6 +1,6 @@
 //! Profiles of the agents known to speak ACP.
 
-use ostler_core::dialect::transcript::ByMinute;
+use ostler_core::dialect::transcript::ResumeDelay;
 use ostler_core::dialect::{Inherits, Login, LoginQuery, Runtime, Version};
 use ostler_core::permission::ToolKind;
 
@@ -62,7 +62,7 @@ pub static GEMINI: Acp = Acp(&AgentProfile {
     },
     // Otherwise it starts itself a second time, and the first process only waits.
     env: &[("GEMINI_CLI_NO_RELAUNCH", "true")],
-    by_minute: Some(ByMinute {
+    resume_delay: Some(ResumeDelay {
         roots: &["$GEMINI_CLI_HOME", "~/"],
         folder: ".gemini/tmp",
         file: |id, minute| {
@@ -432,8 +432,8 @@ pub static CLAUDE_AGENT_ACP: Acp = Acp(&AgentProfile {
     ..BASE
 });
 
-/// The mode in which Codex changes nothing without asking. In the others its sandbox decides, or a
-/// model of its own.
+/// The mode in which Codex changes nothing without asking. In the others its sandbox decides, or
+/// one of its models.
 const READ_ONLY: &str = "read-only";
 
 /// Codex behind the editors' adapter. Measured: 2.6.0.

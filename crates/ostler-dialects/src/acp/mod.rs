@@ -28,7 +28,7 @@ mod ending;
 mod profile;
 mod blame;
 
-use ostler_core::dialect::transcript::ByMinute;
+use ostler_core::dialect::transcript::ResumeDelay;
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
@@ -90,8 +90,8 @@ impl Dialect for Acp {
         Box::new(conversation::AcpConversation::new(self.0, spec))
     }
 
-    fn by_minute(&self) -> Option<&'static ByMinute> {
-        self.0.by_minute.as_ref()
+    fn resume_delay(&self) -> Option<&'static ResumeDelay> {
+        self.0.resume_delay.as_ref()
     }
 
     fn needs_bridge(&self) -> bool {

@@ -33,12 +33,13 @@ struct Choices {
 impl Choices {
     /// Returns the id that a name refers to: the id itself, its part after `#`, or its display
     /// name.
-    fn find(&self, name: &str) -> Option<&str> {
-        let short = |id: &str| id.rsplit_once('#').is_some_and(|(_, last)| last == name);
-        let first =
-            |fits: &dyn Fn(&str, &str) -> bool| self.all.iter().find(|(id, name)| fits(id, name));
-        let found = first(&|id, _| id == name).or_else(|| first(&|id, _| short(id)));
-        let found = found.or_else(|| first(&|_, name| name.eq_ignore_ascii_case(name)));
+    fn find(&self, wanted: &str) -> Option<&str> {
+        let short = |id: &str| id.rsplit_once('#').is_some_and(|(_, last)| last == wanted);
+        let first = |matches: &dyn Fn(&str, &str) -> bool| {
+            self.all.iter().find(|(id, name)| matches(id, name))
+        };
+        let found = first(&|id, _| id == wanted).or_else(|| first(&|id, _| short(id)));
+        let found = found.or_else(|| first(&|_, name| name.eq_ignore_ascii_case(wanted)));
         found.map(|(id, _)| id.as_str())
     }
 
@@ -66,8 +67,8 @@ impl Choices {
 
 impl SessionOptions {
     /// Stores the options of a newly opened session.
-    pub(super) fn on_session_opened(&mut self, on_session_opened: &SessionResponse<'_>) {
-        self.modes = on_session_opened.modes.map().map(|modes| Choices {
+    pub(super) fn on_session_opened(&mut self, response: &SessionResponse<'_>) {
+        self.modes = response.modes.map().map(|modes| Choices {
             all: modes
                 .available_modes
                 .0
@@ -76,7 +77,7 @@ impl SessionOptions {
                 .collect(),
             current: modes.current_mode_id.owned(),
         });
-        self.models = on_session_opened.models.map().map(|models| Choices {
+        self.models = response.models.map().map(|models| Choices {
             all: models
                 .available_models
                 .0
@@ -85,7 +86,7 @@ impl SessionOptions {
                 .collect(),
             current: models.current_model_id.owned(),
         });
-        self.set_config_options(&on_session_opened.config_options.0);
+        self.set_config_options(&response.config_options.0);
     }
 
     /// Replaces the configuration options.
@@ -149,10 +150,10 @@ impl SessionOptions {
 
     /// Returns the current model, if the agent reported it.
     pub(super) fn model(&self) -> Option<String> {
-        let set_config_options = self
+        let configured = self
             .config_option("model")
             .and_then(|(.., choices)| choices.current.clone());
-        set_config_options.or_else(|| self.models.as_ref()?.current.clone())
+        configured.or_else(|| self.models.as_ref()?.current.clone())
     }
 }
 
@@ -207,11 +208,11 @@ pub(super) fn mode_request(
     name: &str,
 ) -> Result<SetRequest, ChoiceError> {
     let options = &conversation.options;
-    let set_config_options = options.config_option("mode");
+    let mode_option = options.config_option("mode");
     let Some(choices) = options
         .modes
         .as_ref()
-        .or(set_config_options.map(|(.., choices)| choices))
+        .or(mode_option.map(|(.., choices)| choices))
     else {
         return Err(no_choices(conversation, "modes", "Remove permission_mode."));
     };
@@ -222,13 +223,13 @@ pub(super) fn mode_request(
             hint: format!("Its modes are: {}.", choices.to_list()),
         });
     };
-    let named = choices
+    let display_name = choices
         .all
         .iter()
         .find(|(of, _)| *of == id)
         .map(|(_, name)| name.as_str());
     if conversation.policy
-        && [Some(name), Some(&id), named]
+        && [Some(name), Some(&id), display_name]
             .into_iter()
             .flatten()
             .any(|name| conversation.profile.auto_approve.includes_mode(name))
@@ -242,7 +243,7 @@ pub(super) fn mode_request(
             hint: "Choose another mode, or remove the policy.".to_owned(),
         });
     }
-    Ok(match (&options.modes, set_config_options) {
+    Ok(match (&options.modes, mode_option) {
         (None, Some((config, ..))) => configure(conversation, config, id),
         _ => (
             SET_MODE,
@@ -384,12 +385,11 @@ pub(super) fn initial_model_request(
 
 /// Applies the response to a set request. Some agents return their new options with it.
 pub(super) fn apply_response(conversation: &mut AcpConversation, result: &str) {
-    let on_session_opened: Node<'_, SessionResponse<'_>> =
-        serde_json::from_str(result).unwrap_or_default();
-    if let Some(on_session_opened) = on_session_opened.map() {
+    let response: Node<'_, SessionResponse<'_>> = serde_json::from_str(result).unwrap_or_default();
+    if let Some(response) = response.map() {
         conversation
             .options
-            .set_config_options(&on_session_opened.config_options.0);
+            .set_config_options(&response.config_options.0);
     }
     let mode = conversation.options.pending_mode.take();
     conversation.options.set_current_mode(mode);

@@ -1,6 +1,6 @@
 //! Agent profiles: what Ostler knows about an agent that speaks ACP.
 
-use ostler_core::dialect::transcript::ByMinute;
+use ostler_core::dialect::transcript::ResumeDelay;
 use ostler_core::dialect::{Inherits, LoginQuery, Probe, Runtime, Version};
 use ostler_core::permission::ToolKind;
 
@@ -31,7 +31,7 @@ pub struct AgentProfile {
     pub(crate) modes: &'static [LaunchMode],
     /// 5. Layout of its session files, if a session must not be resumed in the minute in which it
     /// was created.
-    pub(crate) by_minute: Option<ByMinute>,
+    pub(crate) resume_delay: Option<ResumeDelay>,
     /// Paths of its state.
     pub(crate) state: &'static [&'static str],
     /// Models that it is known to accept.
@@ -131,7 +131,7 @@ pub(super) const BASE: AgentProfile = AgentProfile {
     ask_env: &[],
     ask_never: &[],
     modes: &[],
-    by_minute: None,
+    resume_delay: None,
     state: &[],
     models: &[],
     model_flag: None,

@@ -85,7 +85,7 @@ pub(super) fn split_stdio(servers: Vec<McpServer>) -> (Option<String>, Vec<McpSe
             .map(|it| (it.name, it.value.into()))
             .collect::<Map<_, _>>()
     };
-    let parse_server = |server| match server {
+    let entry = |server| match server {
         McpServer::Stdio {
             name,
             command,
@@ -97,7 +97,7 @@ pub(super) fn split_stdio(servers: Vec<McpServer>) -> (Option<String>, Vec<McpSe
         )),
         McpServer::Remote { .. } => None,
     };
-    let started: Map<String, Value> = started.into_iter().filter_map(parse_server).collect();
+    let started: Map<String, Value> = started.into_iter().filter_map(entry).collect();
     (
         (!started.is_empty()).then(|| json!({"mcpServers": started}).to_string()),
         rest,

@@ -296,9 +296,7 @@ fn tool_output(item: &Item<'_>) -> String {
         .result
         .map()
         .map_or(&item.content_items, |result| &result.content);
-    let text = |on_delta: &Node<'_, ContentItem<'_>>| {
-        on_delta.map().and_then(|on_delta| on_delta.text.owned())
-    };
+    let text = |item: &Node<'_, ContentItem<'_>>| item.map().and_then(|item| item.text.owned());
     let texts: Vec<String> = pieces.0.iter().filter_map(text).collect();
     match (error, item.changes) {
         (Some(error), _) => error,

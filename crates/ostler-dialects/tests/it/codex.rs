@@ -1,4 +1,4 @@
-//! Codex: whatever it says, no panic, no line lost, and each turn ends once.
+//! Codex: whatever it sends, nothing panics, no line is lost, and each turn ends once.
 
 use ostler_core::dialect::{Arg, Conversation, Dialect, FromConversation, Launch, Outbox, ToAgent};
 use ostler_core::event::EventKind;
@@ -24,7 +24,7 @@ fn spec(settings: &[(&str, &str)]) -> Spec {
     spec
 }
 
-/// The dialect that the settings choose, and what it would start.
+/// Returns the launch command of the transport that the settings select.
 fn launched(spec: &Spec) -> Result<Launch, String> {
     codex()
         .select_transport(spec)
@@ -53,7 +53,7 @@ fn settings_become_arguments() {
     assert_eq!(
         args(&[("model", "m"), ("system_prompt", "secret")]),
         ["app-server"],
-        "they go over stdin"
+        "they are sent over stdin"
     );
     assert_eq!(
         args(&[("config", "a.b=1"), ("config", "c=\"d\"")]),
@@ -91,7 +91,7 @@ fn settings_become_arguments() {
 }
 
 #[test]
-fn what_codex_cannot_do_is_an_error_that_says_what_to_do() {
+fn unsupported_settings_name_an_alternative() {
     for (settings, part) in [
         (&[("max_turns", "3")][..], "--budget-tokens"),
         (&[("max_budget_usd", "3")], "--budget-tokens"),
@@ -168,7 +168,7 @@ fn every_split_of_a_recording_gives_the_same_events() {
     }
 }
 
-const STRANGERS: [&str; 5] = [
+const UNKNOWN_LINES: [&str; 5] = [
     r#"{"method":"brand/new","params":{"threadId":"other","item":[1,{"a":null}]}}"#,
     r#"{"method":"item/completed","params":{"item":{"type":"brandNew","id":"x"}}}"#,
     r#"{"id":"brand-new","result":{"turn":7}}"#,
@@ -178,35 +178,36 @@ const STRANGERS: [&str; 5] = [
 
 // P22, S3-29, S3-30
 #[test]
-fn strangers_change_nothing() {
+fn unknown_lines_change_nothing() {
     let known = |outs: Vec<FromConversation>| -> Vec<FromConversation> {
-        let stranger = |out: &FromConversation| match out {
+        let unknown = |out: &FromConversation| match out {
             FromConversation::Event(EventKind::Notice(notice)) => notice.code == "unknown_message",
             FromConversation::Event(EventKind::Unreadable(_)) => true,
             _ => false,
         };
-        outs.into_iter().filter(|out| !stranger(out)).collect()
+        outs.into_iter().filter(|out| !unknown(out)).collect()
     };
     for (name, stdout) in recordings("codex") {
         let text = String::from_utf8(stdout).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let whole = known(replay_as(codex(), &[text.as_bytes()]));
         for at in 0..=lines.len() {
-            for stranger in STRANGERS {
+            for unknown in UNKNOWN_LINES {
                 let mut with = lines.clone();
-                with.insert(at, stranger);
+                with.insert(at, unknown);
                 assert_eq!(
                     known(replay_as(codex(), &[with.join("\n").as_bytes()])),
                     whole,
-                    "{name} at {at}: {stranger}"
+                    "{name} at {at}: {unknown}"
                 );
             }
         }
     }
 }
 
-/// Every line that was ever recorded, and what breaks them: the ground from which random conversations are made.
-fn ground() -> Vec<String> {
+/// Returns every recorded line and broken variants of them, from which random conversations are
+/// made.
+fn line_pool() -> Vec<String> {
     let lines = recordings("codex")
         .into_iter()
         .map(|(_, stdout)| String::from_utf8(stdout).unwrap());
@@ -217,14 +218,14 @@ fn ground() -> Vec<String> {
     let strange: Vec<String> = all
         .iter()
         .map(odd)
-        .chain(STRANGERS.map(str::to_owned))
+        .chain(UNKNOWN_LINES.map(str::to_owned))
         .collect();
     all.extend(strange);
     all
 }
 
-/// What the caller says in between.
-fn saying(which: u8) -> ToAgent {
+/// Returns a message of the caller.
+fn caller_message(which: u8) -> ToAgent {
     let id = (which / 8).to_string();
     match which % 8 {
         0 => ToAgent::Prompt("hello".into()),
@@ -254,20 +255,20 @@ fn saying(which: u8) -> ToAgent {
     }
 }
 
-/// Follows the turns: one ends only when it is open, and asks and tools are open once.
+/// Tracks the turns: a turn ends only if it is open.
 #[derive(Default)]
-struct Follower {
+struct TurnTracker {
     open: bool,
 }
 
-impl Follower {
-    fn see(&mut self, out: &mut Outbox) {
+impl TurnTracker {
+    fn check(&mut self, out: &mut Outbox) {
         for item in out.drain() {
             match item {
                 FromConversation::TurnStarted => self.open = true,
                 FromConversation::TurnEnded(_) => assert!(
                     std::mem::take(&mut self.open),
-                    "a turn ended that was not open"
+                    "a turn ended without being open"
                 ),
                 FromConversation::Write(bytes) => {
                     let text = String::from_utf8(bytes).unwrap();
@@ -292,44 +293,44 @@ const LAST: &str =
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    // Every turn ends once, in whatever order things are heard and said.
+    // Every turn ends once, in whatever order messages are received and sent.
     #[test]
     fn any_order_ends_every_turn_once(
         steps in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..5), 0..120),
         policy in any::<bool>(),
     ) {
-        let ground = ground();
+        let line_pool = line_pool();
         let spec = Spec {
             policy: policy.then(Policy::default),
             attendance: Attendance::Attended,
             tools: vec![offer("add", "{}")],
             ..spec(&[])
         };
-        let (mut talk, mut out, mut follower) = (codex().converse(&spec), Outbox::default(), Follower::default());
-        talk.on_start(&mut out);
+        let (mut conversation, mut out, mut tracker) = (codex().converse(&spec), Outbox::default(), TurnTracker::default());
+        conversation.on_start(&mut out);
         for (line, which, speaks) in steps {
             if speaks == 0 {
-                let say = saying(which);
+                let say = caller_message(which);
                 if matches!(say, ToAgent::Prompt(_)) {
-                    // The machine says one at a time.
-                    if follower.open { continue; }
-                    follower.open = true;
+                    // The session machine sends one prompt at a time.
+                    if tracker.open { continue; }
+                    tracker.open = true;
                 }
-                talk.send(say, &mut out);
+                conversation.send(say, &mut out);
             } else {
-                talk.on_line(line.get::<String>(&ground), &mut out);
+                conversation.on_line(line.get::<String>(&line_pool), &mut out);
             }
-            follower.see(&mut out);
+            tracker.check(&mut out);
         }
-        talk.on_line(LAST, &mut out);
-        talk.on_exit(&ostler_core::dialect::Exit::default(), &mut out);
-        follower.see(&mut out);
+        conversation.on_line(LAST, &mut out);
+        conversation.on_exit(&ostler_core::dialect::Exit::default(), &mut out);
+        tracker.check(&mut out);
     }
 }
 
-/// A turn that was begun is over when Codex says so: the property above cannot see that on its own.
+/// A started turn ends when Codex completes it, which the property above cannot show on its own.
 #[test]
-fn the_last_word_ends_the_turn() {
+fn turn_completed_ends_the_turn() {
     let hello = recordings("codex")
         .into_iter()
         .find(|(name, _)| name == "hello")
@@ -354,21 +355,21 @@ fn the_last_word_ends_the_turn() {
 }
 
 #[test]
-fn a_model_that_is_changed_goes_with_the_next_turn() {
-    let mut talk = codex().converse(&spec(&[]));
+fn model_change_takes_effect_with_the_next_turn() {
+    let mut conversation = codex().converse(&spec(&[]));
     let mut out = Outbox::default();
-    let said = |talk: &mut dyn Conversation, out: &mut Outbox, say: ToAgent| -> String {
-        talk.send(say, out);
-        let wrote = |item: FromConversation| {
+    let said = |conversation: &mut dyn Conversation, out: &mut Outbox, say: ToAgent| -> String {
+        conversation.send(say, out);
+        let text_of = |item: FromConversation| {
             if let FromConversation::Write(bytes) = item {
                 String::from_utf8(bytes).ok()
             } else {
                 None
             }
         };
-        out.drain().filter_map(wrote).collect()
+        out.drain().filter_map(text_of).collect()
     };
-    talk.on_line(
+    conversation.on_line(
         r#"{"id":"thread","result":{"thread":{"id":"t"},"model":"old"}}"#,
         &mut out,
     );
@@ -376,25 +377,25 @@ fn a_model_that_is_changed_goes_with_the_next_turn() {
     let change = |change| ToAgent::Change { id: 7, change };
     assert_eq!(
         said(
-            &mut *talk,
+            &mut *conversation,
             &mut out,
             change(ostler_core::dialect::Change::Model("new".into()))
         ),
         ""
     );
     said(
-        &mut *talk,
+        &mut *conversation,
         &mut out,
         change(ostler_core::dialect::Change::PermissionMode(
             "read-only".into(),
         )),
     );
-    let wrote = said(&mut *talk, &mut out, ToAgent::Prompt("hi".into()));
+    let written = said(&mut *conversation, &mut out, ToAgent::Prompt("hi".into()));
     assert!(
-        wrote.contains(r#""model":"new","sandboxPolicy":{"type":"readOnly"}"#),
-        "{wrote}"
+        written.contains(r#""model":"new","sandboxPolicy":{"type":"readOnly"}"#),
+        "{written}"
     );
-    talk.on_line(
+    conversation.on_line(
         r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#,
         &mut out,
     );
@@ -406,7 +407,7 @@ fn a_model_that_is_changed_goes_with_the_next_turn() {
         }
     };
     assert_eq!(out.drain().find_map(started).as_deref(), Some("new"));
-    talk.send(
+    conversation.send(
         change(ostler_core::dialect::Change::PermissionMode("plan".into())),
         &mut out,
     );
@@ -419,54 +420,57 @@ fn a_model_that_is_changed_goes_with_the_next_turn() {
     ));
 }
 
-/// A conversation with a thread, `t`, with these rules; and what it wrote.
+/// Returns a conversation that has opened the thread `t`, and its outbox.
 fn ready(spec: &Spec) -> (Box<dyn Conversation>, Outbox) {
-    let (mut talk, mut out) = (codex().converse(spec), Outbox::default());
-    talk.on_line(
+    let (mut conversation, mut out) = (codex().converse(spec), Outbox::default());
+    conversation.on_line(
         r#"{"id":"thread","result":{"thread":{"id":"t"},"model":"old"}}"#,
         &mut out,
     );
     out.drain().count();
-    (talk, out)
+    (conversation, out)
 }
 
 fn written(out: &mut Outbox) -> String {
-    let wrote = |item: FromConversation| {
+    let text_of = |item: FromConversation| {
         if let FromConversation::Write(bytes) = item {
             String::from_utf8(bytes).ok()
         } else {
             None
         }
     };
-    out.drain().filter_map(wrote).collect()
+    out.drain().filter_map(text_of).collect()
 }
 
 #[test]
-fn a_sandbox_that_is_changed_outlives_a_turn_that_never_began() {
-    let (mut talk, mut out) = ready(&spec(&[]));
+fn sandbox_change_survives_a_turn_that_failed_to_start() {
+    let (mut conversation, mut out) = ready(&spec(&[]));
     let change = ostler_core::dialect::Change::PermissionMode("read-only".into());
-    talk.send(ToAgent::Change { id: 7, change }, &mut out);
+    conversation.send(ToAgent::Change { id: 7, change }, &mut out);
     let sandbox = r#""sandboxPolicy":{"type":"readOnly"}"#;
-    talk.send(ToAgent::Prompt("hi".into()), &mut out);
+    conversation.send(ToAgent::Prompt("hi".into()), &mut out);
     assert!(written(&mut out).contains(sandbox));
-    talk.on_line(
+    conversation.on_line(
         r#"{"id":"turn-1","error":{"code":-32600,"message":"no"}}"#,
         &mut out,
     );
-    talk.send(ToAgent::Prompt("hi".into()), &mut out);
-    assert!(written(&mut out).contains(sandbox), "it was not heard");
-    talk.on_line(
+    conversation.send(ToAgent::Prompt("hi".into()), &mut out);
+    assert!(
+        written(&mut out).contains(sandbox),
+        "the change did not take effect yet"
+    );
+    conversation.on_line(
         r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#,
         &mut out,
     );
-    talk.on_line(LAST, &mut out);
-    talk.send(ToAgent::Prompt("hi".into()), &mut out);
-    assert!(!written(&mut out).contains(sandbox), "once is enough");
+    conversation.on_line(LAST, &mut out);
+    conversation.send(ToAgent::Prompt("hi".into()), &mut out);
+    assert!(!written(&mut out).contains(sandbox), "it is sent only once");
 }
 
-// Codex asks about a tool of an MCP server without saying which.
+// Codex asks about an MCP server's tool without naming it.
 #[test]
-fn an_mcp_tool_that_cannot_be_told_from_another_is_denied() {
+fn ambiguous_mcp_tool_is_denied() {
     let of = |thread: &str, id: &str, server: &str, tool: &str| {
         format!(
             r#"{{"method":"item/started","params":{{"threadId":"{thread}","item":{{"type":"mcpToolCall","id":"{id}","server":"{server}","tool":"{tool}","arguments":{{"a":1}}}}}}}}"#
@@ -512,18 +516,20 @@ fn an_mcp_tool_that_cannot_be_told_from_another_is_denied() {
             None,
         ),
     ] {
-        let (mut talk, mut out) = ready(&Spec {
+        let (mut conversation, mut out) = ready(&Spec {
             policy: Some(Policy::default()),
             ..spec(&[])
         });
-        talk.send(ToAgent::Prompt("hi".into()), &mut out);
-        talk.on_line(
+        conversation.send(ToAgent::Prompt("hi".into()), &mut out);
+        conversation.on_line(
             r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#,
             &mut out,
         );
-        items.iter().for_each(|item| talk.on_line(item, &mut out));
+        items
+            .iter()
+            .for_each(|item| conversation.on_line(item, &mut out));
         out.drain().count();
-        talk.on_line(&question(thread), &mut out);
+        conversation.on_line(&question(thread), &mut out);
         let all: Vec<FromConversation> = out.drain().collect();
         let ask = all.iter().find_map(|out| {
             if let FromConversation::Ask(ask) = out {
@@ -538,9 +544,10 @@ fn an_mcp_tool_that_cannot_be_told_from_another_is_denied() {
     }
 }
 
-// Which files a sub-agent wants to change stands in an item of its own thread: it is judged like any other, and not shown.
+// The files that a sub-agent wants to change are in an item of its own thread: it is judged like
+// any other, and not shown.
 #[test]
-fn a_sub_agents_change_of_files_is_judged_by_its_own_item() {
+fn sub_agent_file_change_is_judged_by_its_own_item() {
     const QUESTION: &str = r#"{"id":9,"method":"item/fileChange/requestApproval","params":{"threadId":"other","itemId":"c"}}"#;
     let note = |method: &str, thread: &str, rest: &str| {
         format!(r#"{{"method":"{method}","params":{{"threadId":"{thread}",{rest}}}}}"#)
@@ -554,7 +561,7 @@ fn a_sub_agents_change_of_files_is_judged_by_its_own_item() {
             changes(path)
         )
     };
-    let begun = note("item/started", "other", &item("/work/a"));
+    let item_started = note("item/started", "other", &item("/work/a"));
     let patched = note(
         "item/fileChange/patchUpdated",
         "other",
@@ -568,26 +575,28 @@ fn a_sub_agents_change_of_files_is_judged_by_its_own_item() {
     );
     let elsewhere = note("item/started", "third", &item("/work/a"));
     for (notes, asked) in [
-        (vec![&begun], Some("/work/a")),
-        (vec![&begun, &patched], Some("/work/b")),
-        (vec![&begun, &done], None),
-        (vec![&begun, &over], None),
+        (vec![&item_started], Some("/work/a")),
+        (vec![&item_started, &patched], Some("/work/b")),
+        (vec![&item_started, &done], None),
+        (vec![&item_started, &over], None),
         (vec![&elsewhere], None),
         (vec![], None),
     ] {
-        let (mut talk, mut out) = ready(&Spec {
+        let (mut conversation, mut out) = ready(&Spec {
             policy: Some(Policy::default()),
             ..spec(&[])
         });
-        talk.send(ToAgent::Prompt("hi".into()), &mut out);
-        talk.on_line(
+        conversation.send(ToAgent::Prompt("hi".into()), &mut out);
+        conversation.on_line(
             r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#,
             &mut out,
         );
         out.drain().count();
-        notes.iter().for_each(|note| talk.on_line(note, &mut out));
-        assert_eq!(out.drain().count(), 0, "nothing of it is shown: {notes:?}");
-        talk.on_line(QUESTION, &mut out);
+        notes
+            .iter()
+            .for_each(|note| conversation.on_line(note, &mut out));
+        assert_eq!(out.drain().count(), 0, "none of it is shown: {notes:?}");
+        conversation.on_line(QUESTION, &mut out);
         let all: Vec<FromConversation> = out.drain().collect();
         let ask = all.iter().find_map(|out| {
             if let FromConversation::Ask(ask) = out {
@@ -599,16 +608,16 @@ fn a_sub_agents_change_of_files_is_judged_by_its_own_item() {
         let path =
             |ask: &ostler_core::permission::PermissionRequest| ask.wants.paths.first().cloned();
         assert_eq!(ask.and_then(path).as_deref(), asked, "{notes:?} {all:?}");
-        let told = all.iter().find_map(|out| match out {
+        let message = all.iter().find_map(|out| match out {
             FromConversation::Event(EventKind::Permission(it)) => it.message.as_deref(),
             _ => None,
         });
         assert_eq!(
-            told.is_some_and(|why| why.contains("sub-agent")),
+            message.is_some_and(|why| why.contains("sub-agent")),
             asked.is_none(),
             "{all:?}"
         );
-        talk.send(
+        conversation.send(
             ToAgent::Verdict {
                 id: "9".into(),
                 verdict: Verdict::Deny("no".into()),
@@ -622,7 +631,7 @@ fn a_sub_agents_change_of_files_is_judged_by_its_own_item() {
                 .any(decline),
             "{all:?}"
         );
-        talk.on_line(LAST, &mut out);
+        conversation.on_line(LAST, &mut out);
         let cause = |out: FromConversation| {
             if let FromConversation::TurnEnded(over) = out {
                 Some(over.outcome.cause)
@@ -633,22 +642,23 @@ fn a_sub_agents_change_of_files_is_judged_by_its_own_item() {
         assert_eq!(
             out.drain().find_map(cause),
             Some(ostler_core::outcome::Cause::Denied),
-            "it counts"
+            "the denial counts"
         );
     }
 }
 
-// A sub-agent's call may have the id of one of ours, which was not denied with it.
+// A sub-agent's call may have the same id as a call of the main thread, which was not denied with
+// it.
 #[test]
-fn a_sub_agents_denial_does_not_fall_on_a_call_of_ours() {
+fn sub_agent_denial_does_not_affect_main_thread_calls() {
     let of = |thread: &str, item: &str| {
         format!(r#"{{"method":"item/started","params":{{"threadId":"{thread}","item":{item}}}}}"#)
     };
     let change = r#"{"type":"fileChange","id":"c","changes":[{"path":"/work/b","kind":{"type":"update"},"diff":""}]}"#;
     let look = r#"{"type":"mcpToolCall","id":"c","server":"x","tool":"look","arguments":{"a":1}}"#;
-    let ours = r#"{"type":"commandExecution","id":"c","command":"ls","cwd":"/work","status":"inProgress"}"#;
+    let own_item = r#"{"type":"commandExecution","id":"c","command":"ls","cwd":"/work","status":"inProgress"}"#;
     let done = r#"{"method":"item/completed","params":{"threadId":"t","item":{"type":"commandExecution","id":"c","command":"ls","cwd":"/work","status":"completed","exitCode":0,"aggregatedOutput":"a"}}}"#;
-    for (theirs, method, rest) in [
+    for (subagent_item, method, rest) in [
         (
             look,
             "item/commandExecution/requestApproval",
@@ -668,19 +678,19 @@ fn a_sub_agents_denial_does_not_fall_on_a_call_of_ours() {
     ] {
         for attended in [true, false] {
             let policy = attended.then(Policy::default);
-            let (mut talk, mut out) = ready(&Spec {
+            let (mut conversation, mut out) = ready(&Spec {
                 policy,
                 ..spec(&[])
             });
-            talk.send(ToAgent::Prompt("hi".into()), &mut out);
-            talk.on_line(
+            conversation.send(ToAgent::Prompt("hi".into()), &mut out);
+            conversation.on_line(
                 r#"{"method":"turn/started","params":{"threadId":"t","turn":{"id":"u"}}}"#,
                 &mut out,
             );
-            talk.on_line(&of("t", ours), &mut out);
-            talk.on_line(&of("other", theirs), &mut out);
+            conversation.on_line(&of("t", own_item), &mut out);
+            conversation.on_line(&of("other", subagent_item), &mut out);
             out.drain().count();
-            talk.on_line(
+            conversation.on_line(
                 &format!(
                     r#"{{"id":9,"method":"{method}","params":{{"threadId":"other",{rest}}}}}"#
                 ),
@@ -690,26 +700,26 @@ fn a_sub_agents_denial_does_not_fall_on_a_call_of_ours() {
             let is_asked = all
                 .iter()
                 .any(|out| matches!(out, FromConversation::Ask(ask) if ask.call.is_none()));
-            let is_told = all.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Permission(it)) if it.id != "c"));
+            let is_reported = all.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Permission(it)) if it.id != "c"));
             assert_eq!(
-                (is_asked, is_told),
+                (is_asked, is_reported),
                 (attended, !attended),
                 "{method}: {all:?}"
             );
-            talk.send(
+            conversation.send(
                 ToAgent::Verdict {
                     id: "9".into(),
                     verdict: Verdict::Deny("no".into()),
                 },
                 &mut out,
             );
-            talk.on_line(done, &mut out);
+            conversation.on_line(done, &mut out);
             let denied = out.drain().find_map(|out| match out {
                 FromConversation::Event(EventKind::ToolResult(result)) => Some(result.denied),
                 _ => None,
             });
             assert_eq!(denied, Some(false), "{method}");
-            talk.on_line(LAST, &mut out);
+            conversation.on_line(LAST, &mut out);
             let cause = |out: FromConversation| {
                 if let FromConversation::TurnEnded(over) = out {
                     Some(over.outcome.cause)
@@ -720,23 +730,23 @@ fn a_sub_agents_denial_does_not_fall_on_a_call_of_ours() {
             assert_eq!(
                 out.drain().find_map(cause),
                 Some(ostler_core::outcome::Cause::Denied),
-                "it counts"
+                "the denial counts"
             );
         }
     }
 }
 
 #[test]
-fn exec_is_interrupted_by_its_end() {
+fn exec_is_interrupted_by_termination() {
     let spec = spec(&[("transport", "exec")]);
-    let (mut talk, mut out) = (
+    let (mut conversation, mut out) = (
         codex().select_transport(&spec).unwrap().converse(&spec),
         Outbox::default(),
     );
-    talk.send(ToAgent::Prompt("hi".into()), &mut out);
-    talk.send(ToAgent::Interrupt, &mut out);
+    conversation.send(ToAgent::Prompt("hi".into()), &mut out);
+    conversation.send(ToAgent::Interrupt, &mut out);
     assert!(out.drain().any(|out| out == FromConversation::Terminate));
-    talk.on_exit(
+    conversation.on_exit(
         &ostler_core::dialect::Exit {
             signal: Some(15),
             ..Default::default()

@@ -1,4 +1,5 @@
-//! Tools of the caller's inside Claude Code: MCP over the control channel, and what becomes of their schemas.
+//! The caller's tools in Claude Code: MCP over the control channel, and the adaptation of their
+//! schemas.
 
 use ostler_core::dialect::{Conversation, FromConversation, ToAgent};
 use ostler_core::event::EventKind;
@@ -23,9 +24,9 @@ fn message(id: &str, message: &Value) -> Value {
     json!({"type": "control_request", "request_id": id, "request": {"subtype": "mcp_message", "server_name": "ostler", "message": message}})
 }
 
-/// What the server answers to one message.
-fn answered(talk: &mut dyn Conversation, rpc: &Value) -> Value {
-    let outs = feed(talk, &message("m", rpc));
+/// Returns the server's response to one message.
+fn response_to(conversation: &mut dyn Conversation, rpc: &Value) -> Value {
+    let outs = feed(conversation, &message("m", rpc));
     assert!(
         matches!(&outs[..], [FromConversation::Write(_)]),
         "{outs:?}"
@@ -49,11 +50,11 @@ fn call(name: &str) -> Value {
 }
 
 #[test]
-fn the_server_speaks_mcp() {
-    let (mut talk, _) = started(&bound());
+fn server_implements_mcp() {
+    let (mut conversation, _) = started(&bound());
     let rpc = |id: Value, method: &str, params: Value| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-    let hello = answered(
-        &mut *talk,
+    let hello = response_to(
+        &mut *conversation,
         &rpc(
             json!(0),
             "initialize",
@@ -63,14 +64,17 @@ fn the_server_speaks_mcp() {
     assert_eq!(hello["result"]["protocolVersion"], "2025-11-25");
     assert_eq!(hello["result"]["capabilities"], json!({"tools": {}}));
     assert_eq!(
-        answered(&mut *talk, &rpc(json!("p"), "ping", json!(null)))["result"],
+        response_to(&mut *conversation, &rpc(json!("p"), "ping", json!(null)))["result"],
         json!({})
     );
-    let note = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
-    assert_eq!(answered(&mut *talk, &note)["result"], json!({}));
+    let notification = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    assert_eq!(
+        response_to(&mut *conversation, &notification)["result"],
+        json!({})
+    );
     for method in ["resources/list", ""] {
         assert_eq!(
-            answered(&mut *talk, &rpc(json!(1), method, json!({})))["error"]["code"],
+            response_to(&mut *conversation, &rpc(json!(1), method, json!({})))["error"]["code"],
             -32601
         );
     }
@@ -78,9 +82,13 @@ fn the_server_speaks_mcp() {
         call("sub"),
         json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call"}),
     ] {
-        assert_eq!(answered(&mut *talk, &wrong)["error"]["code"], -32602);
+        assert_eq!(
+            response_to(&mut *conversation, &wrong)["error"]["code"],
+            -32602
+        );
     }
-    let tools = &answered(&mut *talk, &rpc(json!(2), "tools/list", json!({})))["result"]["tools"];
+    let tools = &response_to(&mut *conversation, &rpc(json!(2), "tools/list", json!({})))["result"]
+        ["tools"];
     assert_eq!(
         tools[0],
         json!({"name": "add", "description": "Adds.", "inputSchema": {"type": "object"}, "_meta": {"anthropic/alwaysLoad": true, "anthropic/maxResultSizeChars": 500_000}})
@@ -92,16 +100,16 @@ fn the_server_speaks_mcp() {
 }
 
 #[test]
-fn a_call_is_ordered_and_answered_once() {
-    let (mut talk, _) = started(&bound());
-    let talk = &mut *talk;
+fn call_is_started_and_answered_once() {
+    let (mut conversation, _) = started(&bound());
+    let conversation = &mut *conversation;
     let done = |id: &str, ok: bool| ToAgent::ToolDone {
         id: id.into(),
         ok,
         output: "5\n\"".into(),
     };
     for (id, ok) in [("m1", true), ("m2", false)] {
-        let outs = feed(talk, &message(id, &call("add")));
+        let outs = feed(conversation, &message(id, &call("add")));
         let [FromConversation::Tool(order)] = &outs[..] else {
             panic!("{outs:?}")
         };
@@ -116,7 +124,7 @@ fn a_call_is_ordered_and_answered_once() {
         assert_eq!(order.input.get(), r#"{"a":2}"#);
         assert_eq!(
             send(
-                talk,
+                conversation,
                 ToAgent::ToolProgress {
                     id: id.into(),
                     message: "half".into()
@@ -124,30 +132,30 @@ fn a_call_is_ordered_and_answered_once() {
             ),
             []
         );
-        let line = writes(&send(talk, done(id, ok))).remove(0);
+        let line = writes(&send(conversation, done(id, ok))).remove(0);
         let result = json!({"jsonrpc": "2.0", "id": 5, "result": {"content": [{"type": "text", "text": "5\n\""}], "isError": !ok}});
         assert_eq!(line["response"]["response"]["mcp_response"], result);
-        assert_eq!(send(talk, done(id, ok)), [], "once");
+        assert_eq!(send(conversation, done(id, ok)), [], "once");
     }
-    // Called off in either way: told once, and no answer afterwards.
-    let note = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5, "reason": "x"}});
+    // Cancelled either way: reported once, and without a response afterwards.
+    let notification = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5, "reason": "x"}});
     let cancel = json!({"type": "control_cancel_request", "request_id": "m4"});
-    for (id, off) in [("m3", message("n", &note)), ("m4", cancel)] {
-        feed(talk, &message(id, &call("add")));
+    for (id, off) in [("m3", message("n", &notification)), ("m4", cancel)] {
+        feed(conversation, &message(id, &call("add")));
         assert!(
-            feed(talk, &off).contains(&FromConversation::CancelTool(id.into())),
+            feed(conversation, &off).contains(&FromConversation::CancelTool(id.into())),
             "{id}"
         );
         assert!(
-            !feed(talk, &off).contains(&FromConversation::CancelTool(id.into())),
+            !feed(conversation, &off).contains(&FromConversation::CancelTool(id.into())),
             "{id}"
         );
-        assert_eq!(send(talk, done(id, true)), []);
+        assert_eq!(send(conversation, done(id, true)), []);
     }
 }
 
 #[test]
-fn another_server_is_not_ours() {
+fn other_servers_are_rejected() {
     let line = message("m", &call("add"));
     let mut other = line.clone();
     other["request"]["server_name"] = "other".into();
@@ -157,53 +165,54 @@ fn another_server_is_not_ours() {
     }
 }
 
-// The caller's tools have the caller's names, wherever they show.
+// The caller's tools have the caller's names wherever they appear.
 #[test]
-fn names_are_the_caller_s() {
-    let (mut talk, _) = started(&Spec {
+fn tools_keep_the_caller_names() {
+    let (mut conversation, _) = started(&Spec {
         policy: Some(Policy::default()),
         ..bound()
     });
-    let talk = &mut *talk;
+    let conversation = &mut *conversation;
     let native = "mcp__ostler__look_up_";
     let line = json!({"type": "assistant", "message": {"id": "m", "content": [{"type": "tool_use", "id": "t", "name": native, "input": {}}]}});
     assert!(
-        matches!(&feed(talk, &line)[..], [FromConversation::Event(EventKind::ToolCall(it))] if it.name == "look up!")
+        matches!(&feed(conversation, &line)[..], [FromConversation::Event(EventKind::ToolCall(it))] if it.name == "look up!")
     );
     let line = json!({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t", "content": "5"}]}});
     assert!(
-        matches!(&feed(talk, &line)[..], [FromConversation::Event(EventKind::ToolResult(it))] if it.name.as_deref() == Some("look up!"))
+        matches!(&feed(conversation, &line)[..], [FromConversation::Event(EventKind::ToolResult(it))] if it.name.as_deref() == Some("look up!"))
     );
     let hook = json!({"type": "control_request", "request_id": "h", "request": {"subtype": "hook_callback", "callback_id": "ostler-policy", "input": {"tool_name": native, "tool_input": {}}}});
-    let outs = feed(talk, &hook);
+    let outs = feed(conversation, &hook);
     assert!(
         matches!(&outs[..], [FromConversation::Ask(ask)] if ask.wants.tool == "look up!" && ask.wants.kind == ToolKind::Other),
         "{outs:?}"
     );
     let line = json!({"type": "system", "subtype": "permission_denied", "tool_name": native, "tool_use_id": "t2"});
     assert!(
-        matches!(&feed(talk, &line)[..], [FromConversation::Event(EventKind::Permission(it))] if it.tool == "look up!")
+        matches!(&feed(conversation, &line)[..], [FromConversation::Event(EventKind::Permission(it))] if it.tool == "look up!")
     );
     let line = json!({"type": "system", "subtype": "init", "tools": ["Bash", native, "mcp__ostler__other"]});
-    let outs = feed(talk, &line);
+    let outs = feed(conversation, &line);
     assert!(
         matches!(&outs[0], FromConversation::Event(EventKind::Started(it)) if it.tools == ["Bash", "look up!", "mcp__ostler__other"]),
         "{outs:?}"
     );
     let line = json!({"type": "result", "subtype": "success", "result": "x", "permission_denials": [{"tool_name": native}]});
-    let outs = feed(talk, &line);
+    let outs = feed(conversation, &line);
     assert!(outs.iter().any(|out| matches!(out, FromConversation::TurnEnded(over) if over.outcome.message.contains("look up!"))));
 }
 
-// Only what the caller bound is the caller's: a server of another's can have the same name, and a tool the name of Bash.
+// Only bound tools have the caller's names: another server can have the same name, and a tool can
+// be called Bash.
 #[test]
-fn what_is_not_bound_keeps_its_whole_name() {
+fn unbound_tools_keep_their_full_name() {
     let tools = vec![
         offer("add", "{}"),
         offer("Bash", "{}"),
         offer("mcp__x__y", "{}"),
     ];
-    let (mut talk, _) = started(&Spec {
+    let (mut conversation, _) = started(&Spec {
         policy: Some(Policy::default()),
         tools,
         ..Spec::default()
@@ -220,7 +229,7 @@ fn what_is_not_bound_keeps_its_whole_name() {
         ),
     ] {
         let call = json!({"type": "assistant", "message": {"id": "m", "content": [{"type": "tool_use", "id": native, "name": native, "input": {}}]}});
-        let outs = feed(&mut *talk, &call);
+        let outs = feed(&mut *conversation, &call);
         assert!(
             matches!(&outs[..], [FromConversation::Event(EventKind::ToolCall(it))] if it.name == name),
             "{outs:?}"
@@ -230,7 +239,7 @@ fn what_is_not_bound_keeps_its_whole_name() {
         for (id, request) in [("h", hook), ("l", layer)] {
             let id = format!("{id}{native}");
             let outs = feed(
-                &mut *talk,
+                &mut *conversation,
                 &json!({"type": "control_request", "request_id": id, "request": request}),
             );
             let [FromConversation::Ask(ask)] = &outs[..] else {
@@ -238,7 +247,7 @@ fn what_is_not_bound_keeps_its_whole_name() {
             };
             assert_eq!((ask.wants.tool.as_str(), ask.wants.kind), (name, kind));
         }
-        // What the machine expects of a call that an event shows is what the question says.
+        // The policy judges a call in the events like the permission request.
         assert_eq!(
             claude()
                 .tool_use(name, &ostler_core::raw_json::RawJson::null())
@@ -249,17 +258,18 @@ fn what_is_not_bound_keeps_its_whole_name() {
     }
 }
 
-/// A schema as it is offered to Claude Code.
+/// Returns a schema as it is offered to Claude Code.
 fn offered(schema: &Value) -> Value {
-    let (mut talk, _) = started(&Spec {
+    let (mut conversation, _) = started(&Spec {
         tools: vec![offer("x", &schema.to_string())],
         ..Spec::default()
     });
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
-    answered(&mut *talk, &list)["result"]["tools"][0]["inputSchema"].clone()
+    response_to(&mut *conversation, &list)["result"]["tools"][0]["inputSchema"].clone()
 }
 
-// P62: what Claude Code would drop without a word is brought into a form that it takes; all else stays.
+// P62: schemas that Claude Code would silently drop are rewritten into an accepted form; all others
+// are unchanged.
 #[test]
 fn schemas_are_adapted() {
     let number = json!({"type": "number"});
@@ -298,7 +308,7 @@ fn schemas_are_adapted() {
 
 // P62: an enum with fields, flattened into a struct, as schemars writes it.
 #[test]
-fn alternatives_become_one_object() {
+fn alternatives_are_merged_into_one_object() {
     let given = json!({
         "title": "Request", "description": "What to do.", "type": "object", "$ref": "#/$defs/Common",
         "properties": {"note": {"type": "string"}},
@@ -326,9 +336,9 @@ fn alternatives_become_one_object() {
     assert_eq!(offered(&given), wanted);
 }
 
-// P61, P45: what the launch adds for tools and for questions, and what it refuses.
+// P61, P45: what the launch adds for tools and for permission prompts, and what it rejects.
 #[test]
-fn the_launch_makes_ostler_the_host() {
+fn launch_makes_ostler_the_host() {
     let launched = |set: fn(&mut Spec)| {
         let mut spec = Spec::default();
         set(&mut spec);
@@ -376,7 +386,7 @@ fn the_launch_makes_ostler_the_host() {
         let launch = claude().launch(&spec).unwrap();
         assert!(
             !format!("{:?}", launch.args).contains("prompt-tool=stdio"),
-            "the caller's own word"
+            "the caller's own setting wins"
         );
     }
     for (bad, word) in [

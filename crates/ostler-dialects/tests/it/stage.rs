@@ -68,9 +68,12 @@ pub(crate) fn replay(chunks: &[&[u8]]) -> Vec<FromConversation> {
 
 /// Returns the output of a conversation for these chunks.
 pub(crate) fn replay_as(dialect: &dyn Dialect, chunks: &[&[u8]]) -> Vec<FromConversation> {
-    let (mut conversation, mut out, mut lines) = (asked_of(dialect), Outbox::default(), Lines::new());
+    let (mut conversation, mut out, mut lines) =
+        (asked_of(dialect), Outbox::default(), Lines::new());
     for chunk in chunks {
-        lines.push(chunk, |line| deliver_line(&mut *conversation, line, &mut out));
+        lines.push(chunk, |line| {
+            deliver_line(&mut *conversation, line, &mut out)
+        });
     }
     lines.finish(|line| deliver_line(&mut *conversation, line, &mut out));
     out.drain().collect()

@@ -197,7 +197,10 @@ fn failure_after_a_denied_call_fails_the_turn() {
     stage.answer(3, &json!({"stopReason": "end_turn"}));
     assert_eq!(stage.cause(), Some(Cause::Auth));
     assert!(
-        !stage.story().iter().any(|reported| reported.starts_with("Reply")),
+        !stage
+            .story()
+            .iter()
+            .any(|reported| reported.starts_with("Reply")),
         "{:?}",
         stage.story()
     );

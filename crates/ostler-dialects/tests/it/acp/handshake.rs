@@ -29,7 +29,9 @@ fn handshake_failure_before_a_turn_is_reported_and_ends_the_next_turn() {
         };
         let notice = notice.to_owned();
         assert!(
-            stage.over().is_none() && notice.starts_with("gemini ") && notice.contains(cause.as_str()),
+            stage.over().is_none()
+                && notice.starts_with("gemini ")
+                && notice.contains(cause.as_str()),
             "{notice}"
         );
         stage.say(ToAgent::Prompt("hello".into()));

@@ -189,9 +189,14 @@ fn written_messages_match_the_recordings() {
         let written = replay(name).writes();
         assert_eq!(written.len(), recorded.len(), "{name}");
         for (written_message, recorded_message_json) in written.iter().zip(&recorded) {
-            assert_eq!(written_message.get("id"), recorded_message_json.get("id"), "{name}");
+            assert_eq!(
+                written_message.get("id"),
+                recorded_message_json.get("id"),
+                "{name}"
+            );
             // The client's name and the error for a missing file were different.
-            let differs = recorded_message_json["method"] == "initialize" || recorded_message_json["error"].is_object();
+            let differs = recorded_message_json["method"] == "initialize"
+                || recorded_message_json["error"].is_object();
             let another = recorded_message_json["method"] == "session/set_config_option";
             assert!(
                 differs || another || written_message == recorded_message_json,

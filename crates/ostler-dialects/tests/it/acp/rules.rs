@@ -387,7 +387,11 @@ fn agent_without_acp_is_recognized() {
         finished(1, "Unknown argument: acp\n"),
         Some(Cause::BadRequest)
     );
-    assert_eq!(finished(1, "boom"), None, "the session driver reports the exit");
+    assert_eq!(
+        finished(1, "boom"),
+        None,
+        "the session driver reports the exit"
+    );
     assert_eq!(finished(0, "unknown option"), None);
 }
 

@@ -79,7 +79,11 @@ fn several_bridges_are_served_at_once() {
     stage.bridge_line(1, &call);
     stage.bridge_line(2, &call);
     let writes = bridge_writes(&stage);
-    assert_eq!(writes.len(), 2, "a notification has no response: {writes:?}");
+    assert_eq!(
+        writes.len(),
+        2,
+        "a notification has no response: {writes:?}"
+    );
     assert_eq!(
         writes[1],
         (
@@ -98,9 +102,7 @@ fn several_bridges_are_served_at_once() {
             }
         })
         .collect();
-    assert!(
-        jobs.len() == 2 && jobs[0].id != jobs[1].id && jobs[0].input.get() == r#"{"a":2}"#
-    );
+    assert!(jobs.len() == 2 && jobs[0].id != jobs[1].id && jobs[0].input.get() == r#"{"a":2}"#);
     stage.outs.clear();
     // Two clients use the same id: only the call of the one that cancels is cancelled.
     stage.bridge_line(
@@ -233,10 +235,7 @@ fn policy_decides_on_bridged_tools() {
             (0, &json!("yes"))
         );
         stage.bridge_line(1, &call_request(5, 2));
-        assert!(
-            jobs(&stage).is_empty(),
-            "not before the policy's verdict"
-        );
+        assert!(jobs(&stage).is_empty(), "not before the policy's verdict");
         let ask = stage.asks()[0];
         let wants = (
             ask.wants.tool.as_str(),
@@ -359,7 +358,9 @@ fn tools_are_cancelled_with_their_bridge() {
         let mut stage = Stage::asked(&OPENCODE, &bound(policy));
         stage.bridge_line(1, &call_request(5, 2));
         stage.bridge_line(2, &call_request(5, 3));
-        assert!(stage.owes_bridge_reply(1) && stage.owes_bridge_reply(2) && !stage.owes_bridge_reply(3));
+        assert!(
+            stage.owes_bridge_reply(1) && stage.owes_bridge_reply(2) && !stage.owes_bridge_reply(3)
+        );
         let mut ids: Vec<String> = jobs(&stage).into_iter().map(|it| it.id).collect();
         ids.extend(stage.asks().iter().map(|ask| ask.id.clone()));
         stage.bridge_closed(1);
@@ -433,7 +434,11 @@ fn tools_are_cancelled_with_the_turn() {
             id,
             verdict: Verdict::Allow,
         });
-        assert_eq!(bridge_writes(&stage).len(), 1, "the call is no longer pending");
+        assert_eq!(
+            bridge_writes(&stage).len(),
+            1,
+            "the call is no longer pending"
+        );
     }
 }
 
