@@ -118,6 +118,8 @@ Examples:
   ostler run --output events \"…\" | jq -c 'select(.type == \"tool_call\")'
   ostler run --resume 0f8fad5b \"and now the documentation\"
 
+Defaults for agents and limits come from ostler.toml; see `ostler config --help`.
+
 Exit codes:
     0  completed
     1  the agent failed
@@ -390,7 +392,9 @@ impl AgentSettings {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Time limit for each turn, such as 90s, 10m, 2h or none [default: 1h]
+    /// Time limit for the task, such as 90s, 10m, 2h or none [default: 1h]
+    ///
+    /// In a chat, the limit applies to each turn.
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) timeout: Option<Time>,
     /// Maximum silence while no tool is running [default: 10m]

@@ -36,11 +36,16 @@ pub(crate) async fn follow(
         follower.close_if_drained();
         prompter.ask_if_due(&mut follower.screen);
         tokio::select! {
-            event = session.next(), if follower.wants_events() => follower.on_event(event, &mut prompter),
-            on_sent = follower.screen.send(), if follower.screen.has_pending() => follower.on_sent(on_sent),
+            event = session.next(), if follower.wants_events() => {
+                follower.on_event(event, &mut prompter);
+            }
+            sent = follower.screen.send(), if follower.screen.has_pending() => {
+                follower.on_sent(sent);
+            }
             // A writer that disappears without a result has panicked.
             result = &mut done, if follower.screen.end().is_none() => {
-                follower.on_writer_done(result.unwrap_or_else(|_| Err(io::Error::other("the writer thread panicked"))));
+                let panicked = || io::Error::other("the writer thread panicked");
+                follower.on_writer_done(result.unwrap_or_else(|_| Err(panicked())));
             }
             heard = prompter.next() => prompter.handle(heard, &mut follower.screen),
             caught = signals.next() => follower.on_signal(caught, &mut prompter),

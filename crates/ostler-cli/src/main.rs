@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(mut error) => {
             suggestions::add(&mut error);
-            // Help and version are answers; everything else is wrong usage.
+            // Help and version go to stdout; anything else is a usage error.
             let text = error.render().ansi().to_string();
             let (code, print): (_, fn(&str)) = if error.use_stderr() {
                 (exit::USAGE, output::eprint_line)
@@ -67,7 +67,7 @@ fn finish(ended: Result<exit::Code, Fault>) -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
-    // One thread is enough for one run, and starts faster.
+    // One thread is enough for one run and starts faster.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -92,8 +92,9 @@ fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
     }
 }
 
-/// The hidden roles of this program: watching over an agent's processes (see `ostler::guard`), leading an agent to the caller's
-/// tools (see `ostler::bridge`), and trying to get out of the sandbox (see `ostler::sandbox_check`).
+/// Runs a hidden role of this program: the guard of an agent's processes (`ostler::guard`), the
+/// bridge from an agent to the caller's tools (`ostler::bridge`), or an escape attempt from the
+/// sandbox (`ostler::sandbox_check`).
 #[cfg(unix)]
 fn hidden_role() -> Option<ExitCode> {
     let mut args = environment::args().skip(1);
@@ -114,13 +115,13 @@ fn hidden_role() -> Option<ExitCode> {
     None
 }
 
-/// Its stdout belongs to the agent: a fault goes to stderr.
+/// Runs the bridge. Stdout belongs to the agent, so errors go to stderr.
 #[cfg(unix)]
 fn bridge(args: impl Iterator<Item = std::ffi::OsString>) -> exit::Code {
     match ostler::bridge::run(args, std::io::stdin(), std::io::stdout()) {
         Ok(()) => exit::OK,
         Err(error) => {
-            output::eprint_line(&format!("the session cannot be reached: {error}"));
+            output::eprint_line(&format!("error: cannot connect to the session: {error}"));
             exit::UNAVAILABLE
         }
     }

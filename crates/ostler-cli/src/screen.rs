@@ -15,7 +15,7 @@ pub(crate) enum End {
     Shown,
     /// Writing failed.
     Gone(io::Error),
-    /// The output was not read, and the program was told to end.
+    /// The output was not read before a signal ended the program.
     Abandoned,
 }
 

@@ -372,9 +372,9 @@ fn leave_out_project_settings(
         .collect();
     (!there.is_empty()).then(|| {
         format!(
-            "The project's settings for the agent ({}) are ignored because a policy applies: they can \
-             start programs that no rule covers. To use them, pass `--trust-project` or add the project \
-             to `trusted_projects` in your policy.",
+            "The project's settings for the agent ({}) are ignored because a policy applies: they \
+             can start programs that no rule covers. To use them, pass `--trust-project` or add \
+             the project to `trusted_projects` in your policy.",
             there.join(", ")
         )
     })

@@ -97,11 +97,15 @@ pub(crate) fn prepare_storage(
 /// Returns the agent of a session to resume, or `None` if the default agent is the same. An unknown
 /// id is an error: for a session that only the agent knows, the agent must be named.
 fn agent_of(store: &Store, id: &str, config: &Config) -> Result<Option<String>, Fault> {
-    let row = store.look_up(id).map_err(|error| fault(&error))?.ok_or_else(|| {
-        Fault::usage(format!("no session {}", output::name(id))).hint(
-            "run `ostler sessions --all` to list sessions; if only the agent knows the session, add `--agent NAME`",
-        )
-    })?;
+    let row = store
+        .look_up(id)
+        .map_err(|error| fault(&error))?
+        .ok_or_else(|| {
+            Fault::usage(format!("no session {}", output::name(id))).hint(
+                "run `ostler sessions --all` to list sessions; \
+             if only the agent knows the session, add `--agent NAME`",
+            )
+        })?;
     // A configured name may refer to the same agent with different settings.
     let usual = config
         .default_agent()

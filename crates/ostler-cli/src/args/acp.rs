@@ -5,7 +5,9 @@ use clap::Args;
 use super::StartArgs;
 
 const ACP_HELP: &str = "\
-This command is meant to be started by an editor, which talks to it over stdin and stdout. The editor chooses each session's directory and MCP servers; the flags given here apply to all sessions. Diagnostics go to stderr.
+This command is meant to be started by an editor, which talks to it over stdin and stdout. The \
+editor chooses each session's directory and MCP servers; the flags given here apply to all \
+sessions. Diagnostics go to stderr.
 
 In Zed (settings.json):
   \"agent_servers\": {

@@ -46,7 +46,8 @@ max_log_size = "100MB"                # stored events per session
 "#;
 
 const CONFIG_HELP: &str = "\
-Defaults for agents and limits come from ostler.toml files. Later sources override earlier ones, value by value:
+Defaults for agents and limits come from ostler.toml files. Later sources override earlier ones, \
+value by value:
   1. your own file: the first that exists of
        $OSTLER_CONFIG_DIR/ostler.toml
        $XDG_CONFIG_HOME/ostler/ostler.toml
@@ -56,7 +57,9 @@ Defaults for agents and limits come from ostler.toml files. Later sources overri
   3. $OSTLER_AGENT and $OSTLER_MODEL
   4. command-line flags
 
-From an untrusted project, only harmless values are used: model, like, tighter limits, and the settings effort, fallback_model, reasoning_effort and temperature. To use the rest, trust the project with `ostler trust`, `--trust-project`, or `trusted_projects` in your own policy.toml.
+From an untrusted project, only harmless values are used: model, like, tighter limits, and the \
+settings effort, fallback_model, reasoning_effort and temperature. To use the rest, trust the \
+project with `ostler trust`, `--trust-project`, or `trusted_projects` in your own policy.toml.
 
 `ostler config example` prints a commented file; docs/configuration.md describes every key.
 

@@ -8,7 +8,7 @@ const DOCTOR_HELP: &str = "\
 States:
   ready            installed and logged in
   needs login      installed, but not logged in
-  unknown login    installed; only a model call can tell whether it is logged in
+  unknown login    installed; checking the login would need a model call
   broken, too old  installed, but not usable
 
 Examples:

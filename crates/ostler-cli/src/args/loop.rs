@@ -10,7 +10,9 @@ use super::{
 };
 
 const LOOP_HELP: &str = "\
-Ostler calls the model repeatedly and runs the tools it asks for, until it answers and the `--until` command, if given, succeeds. If that command fails, its output goes back to the model. See docs/loop.md.
+Ostler calls the model repeatedly and runs the tools it asks for, until it answers and the \
+`--until` command, if given, succeeds. If that command fails, its output goes back to the model. \
+See docs/loop.md.
 
 Models:
   claude-cli, codex-cli:gpt-5   an installed agent without its own tools,
@@ -28,7 +30,8 @@ Examples:
   ostler loop \"tidy up src/\" --mode approve --ask --max-iterations 30
   ostler loop --resume SESSION-ID approve
 
-Exit codes: those of `ostler run`; 6 a limit stopped the loop, 8 it needs an answer or an approval (continue with `--resume`).";
+Exit codes: those of `ostler run`; 6 a limit stopped the loop, 8 it needs an answer or an \
+approval (continue with `--resume`).";
 
 #[derive(Debug, Args)]
 #[command(after_help = LOOP_HELP)]
@@ -45,8 +48,8 @@ pub(crate) struct LoopArgs {
     pub(crate) tools: ToolSet,
     /// Command that must succeed before the loop ends
     ///
-    /// It runs without a shell, in `--dir`, with your permissions and outside the sandbox. The model
-    /// may run it too, inside the sandbox.
+    /// It runs without a shell, in `--dir`, with your permissions and outside the sandbox. The
+    /// model may run it too, inside the sandbox.
     #[arg(long, value_name = "COMMAND", allow_hyphen_values = true)]
     pub(crate) until: Option<String>,
     /// Time limit for each run of the `--until` command [default: 30m]

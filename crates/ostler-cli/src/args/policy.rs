@@ -35,7 +35,8 @@ pub(crate) enum Permissions {
 }
 
 const POLICY_HELP: &str = "\
-A policy is a list of rules. The first rule that matches a tool call decides: allow, deny or ask. Rules come from these layers, in this order:
+A policy is a list of rules. The first rule that matches a tool call decides: allow, deny or ask. \
+Rules come from these layers, in this order:
   1. --policy FILE
   2. your own policy: the first that exists of
        $OSTLER_CONFIG_DIR/policy.toml

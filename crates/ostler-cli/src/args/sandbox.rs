@@ -12,9 +12,11 @@ Commands that Ostler runs for a model (agents openai-api and scripted, and loops
   - there is no network
   - time, processes and files are limited
 
-Your own sandbox.toml, next to policy.toml, can allow more. A project's .ostler/sandbox.toml can request more, and gets it only if you trust that file (`ostler trust`). See docs/sandbox.md.
+Your own sandbox.toml, next to policy.toml, can allow more. A project's .ostler/sandbox.toml can \
+request more, and gets it only if you trust that file (`ostler trust`). See docs/sandbox.md.
 
-`ostler run --sandbox workspace-write|read-only` puts a similar sandbox around an agent that has its own tools.
+`ostler run --sandbox workspace-write|read-only` puts a similar sandbox around an agent that has \
+its own tools.
 
 Examples:
   ostler sandbox check

@@ -19,7 +19,8 @@ Examples:
 
 An ID is a session id from the list, the agent's own session id, or a unique prefix of either.
 
-Sessions are stored in $OSTLER_STATE_DIR, $XDG_STATE_HOME/ostler or ~/.local/state/ostler, whichever is set first. See docs/sessions.md.";
+Sessions are stored in $OSTLER_STATE_DIR, which defaults to $XDG_STATE_HOME/ostler or \
+~/.local/state/ostler. See docs/sessions.md.";
 
 #[derive(Debug, Args)]
 #[command(after_help = SESSIONS_EXAMPLES, args_conflicts_with_subcommands = true)]

@@ -12,7 +12,9 @@ Examples:
   ostler usage --since 7d --by model
   ostler usage --since 30d --by day --json
 
-A cost such as ≥ $0.0120 is a lower bound: the agent did not report the cost of every turn. A ~ marks an estimate. A turn counts for the day (UTC) on which it began. Sessions that were not stored are not included.";
+A cost such as ≥ $0.0120 is a lower bound: the agent did not report the cost of every turn. A ~ \
+marks an estimate. A turn counts for the day (UTC) on which it began. Sessions that were not \
+stored are not included.";
 
 #[derive(Debug, Args)]
 #[command(after_help = USAGE_EXAMPLES)]

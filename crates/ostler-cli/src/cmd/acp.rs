@@ -94,17 +94,21 @@ async fn serve(
 ) -> Code {
     loop {
         tokio::select! {
-            permit = server.out.clone().reserve_owned(), if !server.queue.is_empty() => match (permit, server.queue.pop_front()) {
-                (Ok(permit), Some(line)) => drop(permit.send(line)),
-                _ => return exit::OK, // the editor closed stdout
-            },
+            permit = server.out.clone().reserve_owned(), if !server.queue.is_empty() => {
+                match (permit, server.queue.pop_front()) {
+                    (Ok(permit), Some(line)) => drop(permit.send(line)),
+                    _ => return exit::OK, // the editor closed stdout
+                }
+            }
             () = server.out.closed() => return exit::OK,
             line = lines.recv(), if server.queue.len() < QUEUE_LIMIT => match line {
                 Some(line) => server.on_line(line),
                 None => return exit::OK,
             },
             Some(line) = server.jobs.join_next() => server.queue.extend(line),
-            Some(closed) = server.tasks.join_next() => closed.into_iter().for_each(|closed| server.on_closed(closed)),
+            Some(closed) = server.tasks.join_next() => {
+                closed.into_iter().for_each(|closed| server.on_closed(closed));
+            }
             caught = signals.next() => match caught {
                 SignalAction::Interrupt => return Code(130),
                 SignalAction::Terminate => return Code(143),
@@ -118,10 +122,10 @@ async fn serve(
 /// once. Returns true if the editor read everything.
 async fn end(server: &mut Server, signals: &mut Signals) -> bool {
     let broadcast = |server: &Server, request: fn() -> EditorRequest| {
-        server
-            .sessions
-            .values()
-            .for_each(|editor_session| editor_session.submit(request()).unwrap_or_default()); // an error means that the session already ended
+        for session in server.sessions.values() {
+            // An error means that the session already ended.
+            session.submit(request()).unwrap_or_default();
+        }
     };
     broadcast(server, || EditorRequest::End);
     let mut editor_reads = true;
@@ -139,16 +143,22 @@ async fn end(server: &mut Server, signals: &mut Signals) -> bool {
             read_deadline = pipes::read_deadline();
         }
         tokio::select! {
-            permit = pipes::reserve(server.out.clone(), Some(read_deadline)), if !server.queue.is_empty() => {
+            permit = pipes::reserve(server.out.clone(), Some(read_deadline)),
+                if !server.queue.is_empty() =>
+            {
                 match (permit, server.queue.pop_front()) {
                     (Some(permit), Some(line)) => drop(permit.send(line)),
                     _ => editor_reads = false,
                 }
                 read_deadline = pipes::read_deadline();
             }
-            Some(closed) = server.tasks.join_next() => closed.into_iter().for_each(|closed| server.on_closed(closed)),
-            errand = tokio::time::timeout(pipes::READ_TIMEOUT, server.jobs.join_next()), if !server.jobs.is_empty() => {
-                match errand {
+            Some(closed) = server.tasks.join_next() => {
+                closed.into_iter().for_each(|closed| server.on_closed(closed));
+            }
+            job = tokio::time::timeout(pipes::READ_TIMEOUT, server.jobs.join_next()),
+                if !server.jobs.is_empty() =>
+            {
+                match job {
                     Ok(line) => server.queue.extend(line.into_iter().flatten()),
                     Err(_) => server.jobs.abort_all(),
                 }

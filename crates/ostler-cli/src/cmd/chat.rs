@@ -258,7 +258,9 @@ impl Chat {
                 result = &mut *done => self.written(result),
                 caught = signals.next() => match caught {
                     SignalAction::Continue => {}
-                    SignalAction::Interrupt | SignalAction::Terminate => self.screen.finish(End::Abandoned),
+                    SignalAction::Interrupt | SignalAction::Terminate => {
+                        self.screen.finish(End::Abandoned);
+                    }
                 },
             }
         }

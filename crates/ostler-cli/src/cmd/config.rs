@@ -127,9 +127,12 @@ fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
     if args.json {
         let files = locations.iter().map(|location| {
             let file = location.file.to_string_lossy();
-            let (is_trusted, trust) = (location.standing == Standing::Trusted, location.standing.as_str());
-            let trust = location.exists.then_some(trust);
-            json!({ "file": file, "whose": location.whose, "exists": location.exists, "trusted": is_trusted, "trust": trust })
+            let is_trusted = location.standing == Standing::Trusted;
+            let trust = location.exists.then_some(location.standing.as_str());
+            json!({
+                "file": file, "whose": location.whose, "exists": location.exists,
+                "trusted": is_trusted, "trust": trust,
+            })
         });
         print_line(&format!(
             "{:#}",

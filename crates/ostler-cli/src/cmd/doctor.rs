@@ -82,7 +82,11 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
         None => Some(choose(&config, &host, &findings)?),
     };
     if args.json {
-        let mut report = serde_json::json!({ "ready": ready, "ostler_version": env!("CARGO_PKG_VERSION"), "agents": findings });
+        let mut report = serde_json::json!({
+            "ready": ready,
+            "ostler_version": env!("CARGO_PKG_VERSION"),
+            "agents": findings,
+        });
         if let Some(choice) = choice {
             report["run"] = serde_json::to_value(choice).map_err(Fault::internal)?;
         }

@@ -92,7 +92,8 @@ fn own_name(name: String) -> Result<String, Fault> {
 /// Returns a directory as it is stored in sessions.
 fn stored_dir(dir: &Path) -> Result<std::path::PathBuf, Fault> {
     let here = environment::directory().map_err(Fault::internal)?;
-    Ok(dir.canonicalize().unwrap_or_else(|_| here.join(dir))) // a removed directory may have sessions too
+    // A removed directory may have sessions too.
+    Ok(dir.canonicalize().unwrap_or_else(|_| here.join(dir)))
 }
 
 /// Returns the display name of a session: its agent and short id.

@@ -132,7 +132,8 @@ impl Changed {
         self.is_unknown |= diff.is_unknown;
     }
 
-    /// Formats the totals, such as `3 files +12 −4`. Returns `None` without a change; omits the lines unless all are known.
+    /// Formats the totals, such as `3 files +12 −4`. Returns `None` without a change; omits the
+    /// lines unless all are known.
     pub(super) fn brief(&self) -> Option<String> {
         let files = match self.files.len() {
             0 => return None,

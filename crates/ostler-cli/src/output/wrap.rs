@@ -129,7 +129,8 @@ impl Wrapped {
     }
 }
 
-/// Breaks a text into lines of at most `width` columns, if its words allow. Lines after the first are indented.
+/// Breaks a text into lines of at most `width` columns, unless a word is longer. Lines after the
+/// first are indented.
 pub(crate) fn wrap_lines(text: &str, width: usize, indent: usize) -> Vec<String> {
     let mut line = Wrapped {
         width,

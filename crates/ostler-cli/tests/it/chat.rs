@@ -76,7 +76,7 @@ fn two_turns_and_out() {
     pty.keys("/quit\r");
     assert_eq!(pty.end(), Some(0));
     assert_seen!(rig, pty.seen(), @r#"
-    claude in DIR · /help lists the commands, Ctrl-D leaves
+    claude in DIR · /help for commands, Ctrl-D to quit
     › hello
     One.
     ✓ completed · 118 tokens in, 25 out · $0.0009 · TIME · session SHORT-ID
@@ -123,7 +123,7 @@ fn ctrl_c_twice_leaves_and_nothing_stays() {
     pty.until_seen("Working", 1);
     let (agent, child) = (rig.number("agent"), rig.number("child"));
     pty.keys("\x03");
-    pty.until_seen("interrupting; Ctrl-C again leaves", 1);
+    pty.until_seen("interrupting; press Ctrl-C again to quit", 1);
     pty.keys("\x03");
     assert_eq!(pty.end(), Some(130));
     assert!(!alive(agent) && !alive(child) && pty.echoes());
@@ -131,7 +131,7 @@ fn ctrl_c_twice_leaves_and_nothing_stays() {
     let mut pty = Pty::start(&chat(&rig, "read-until-eof"));
     pty.until_seen("›", 1);
     pty.keys("\x03");
-    pty.until_seen("Ctrl-C again, or Ctrl-D, leaves", 1);
+    pty.until_seen("press Ctrl-C again or Ctrl-D to quit", 1);
     pty.until_seen("›", 2);
     pty.keys("\x03");
     assert_eq!(pty.end(), Some(0));
@@ -147,7 +147,7 @@ fn a_draft_survives_ctrl_c() {
     ));
     pty.until_seen("›", 1);
     pty.keys("\x03");
-    pty.until_seen("Ctrl-C again, or Ctrl-D, leaves", 1);
+    pty.until_seen("press Ctrl-C again or Ctrl-D to quit", 1);
     pty.until_seen("›", 2);
     pty.keys("a few");
     pty.until_seen("› a few", 1);
@@ -201,9 +201,9 @@ fn keys_between_two_interrupts_of_a_turn_do_not_leave() {
     let mut pty = Pty::start(command.arg("--program").arg(fake::program()).arg("hello"));
     pty.until_seen("Working on", 1);
     pty.keys("\x03");
-    pty.until_seen("Ctrl-C again leaves", 1);
+    pty.until_seen("press Ctrl-C again to quit", 1);
     pty.keys("draft\x03");
-    pty.until_seen("Ctrl-C again leaves", 2);
+    pty.until_seen("press Ctrl-C again to quit", 2);
     std::fs::write(rig.path("go"), "").unwrap();
     pty.until("the prompt with what was typed", |seen| {
         seen.ends_with("› draft")
@@ -240,19 +240,19 @@ fn questions_are_answered_one_after_the_other() {
     pty.until_seen("✓ completed", 1);
     pty.until_seen("›", 1);
     assert_seen!(rig, pty.seen(), @r#"
-    claude in DIR · /help lists the commands, Ctrl-D leaves
-    ? Bash (execute) may run?
+    claude in DIR · /help for commands, Ctrl-D to quit
+    ? Bash (execute) wants to run
       $ cargo test
       [y]es  [n]o  [a]lways this session (this tool with these arguments)  > sure
-    ! y, n or a; n may be followed by a reason
+    ! answer y, n or a; a reason may follow n
       [y]es  [n]o  [a]lways this session (this tool with these arguments)  > y
     ✓ Bash cargo test TIME
-    ? Bash (execute) may run?
+    ? Bash (execute) wants to run
       $ ls
       [y]es  [n]o  [a]lways this session (this tool with these arguments)  > a
     ✓ Bash ls TIME
     ✓ Bash ls TIME
-    ? Edit (edit) may run?
+    ? Edit (edit) wants to run
       a.rs
       - one
       + two
@@ -503,7 +503,7 @@ fn a_run_on_a_terminal_asks() {
     pty.keys("y\r");
     assert_eq!(pty.end(), Some(0));
     assert_seen!(rig, pty.seen(), @r#"
-    ? Bash (execute) may run?
+    ? Bash (execute) wants to run
       $ ls
       [y]es  [n]o  [a]lways this session (this tool with these arguments)  > y
     Done.
@@ -530,7 +530,7 @@ fn another_session_is_gone_on_with() {
     let mut pty = Pty::start(&chat(&rig, ANSWERS));
     pty.until_seen("›", 1);
     pty.keys("/resume 00000000-0000-4000-8000-000000000000\r");
-    pty.until_seen("cannot be gone on with: claude has no session", 1);
+    pty.until_seen(": claude has no session", 1);
     pty.until_seen("›", 2);
     pty.keys("hello\r");
     pty.until_seen("One.", 1);
@@ -549,7 +549,7 @@ fn another_session_is_gone_on_with() {
         .to_owned();
     pty.until_seen("›", 2);
     pty.keys(&format!("/resume {id}\r"));
-    pty.until_seen("going on with", 1);
+    pty.until_seen("resuming", 1);
     pty.until_seen("›", 3);
     pty.keys("hello\r");
     // Every turn of it has its last line and its end line.
@@ -576,7 +576,7 @@ fn an_unknown_id_is_refused_before_anything_is_left() {
         pty.until_seen("›", 1);
         let agent = rig.number("agent");
         pty.keys("/resume BAD\r");
-        pty.until_seen("there is no session BAD", 1);
+        pty.until_seen("no session BAD", 1);
         pty.until_seen("›", 2);
         pty.keys("hello\r");
         pty.until_seen("One.\n✓ completed", 1);
@@ -616,7 +616,7 @@ fn a_session_whose_handshake_fails_is_not_gone_on_with() {
     pty.until_seen("›", 1);
     assert!(wait_until(PATIENCE, || rig.path("once").exists()));
     pty.keys("/resume another\r");
-    pty.until_seen("another cannot be gone on with: mine opened no session", 1);
+    pty.until_seen("cannot resume another: mine could not open a session", 1);
     pty.until_seen("›", 2);
     pty.keys("PROMPT\r");
     pty.until_seen("Hello, world.", 1);
@@ -662,7 +662,7 @@ fn a_session_that_only_the_agent_knows_is_resumed() {
     pty.until_seen("›", 1);
     assert!(wait_until(PATIENCE, || rig.path("once").exists()));
     pty.keys(&format!("/resume {id}\r"));
-    pty.until_seen("going on with", 1);
+    pty.until_seen("resuming", 1);
     pty.until_seen("›", 2);
     pty.keys("Which word?\r");
     pty.until_seen("✓ completed", 1);

@@ -107,9 +107,9 @@ fn show_says_where_each_value_comes_from_and_what_is_not_taken() {
     limits.max_log_size  256MB  default
     limits.max_raw_size  512MB  default
     --
-    ! DIR/p/ostler.toml:3: agents.claude.command is not taken: it says which program is run, and how
-    ! DIR/p/ostler.toml:6: agents.claude.set.permission_mode is not taken: this setting could widen what the agent may do or reach
-    ! DIR/p/ostler.toml:9: limits.idle_timeout is not taken: it would widen the limit, which is 10m
+    ! DIR/p/ostler.toml:3: agents.claude.command is ignored: it says which program is run, and how
+    ! DIR/p/ostler.toml:6: agents.claude.set.permission_mode is ignored: this setting could widen what the agent may do or reach
+    ! DIR/p/ostler.toml:9: limits.idle_timeout is ignored: it would widen the limit, which is 10m
     DIR/p/ostler.toml is untrusted. `ostler trust` shows the file and grants it; `--trust-project` does so for one run.
     "#);
     let done = run(&rig, &["config", "show", "--json", "--trust-project"]);
@@ -166,7 +166,7 @@ fn variables_and_flags_come_last() {
         done.code == Some(2)
             && done
                 .stderr
-                .contains("$OSTLER_AGENT: there is no agent \"nobody\""),
+                .contains("$OSTLER_AGENT: unknown agent \"nobody\""),
         "{}",
         done.stderr
     );
@@ -178,10 +178,10 @@ fn path_lists_what_is_looked_at() {
     assert_snapshot!(shown(&rig, &run(&rig, &["config", "path"])), @r#"
     exit 0
     DIR/.config/ostler/ostler.toml  your own, read
-    DIR/p/sub/ostler.toml  the project's, not there
-    DIR/p/sub/.ostler/ostler.toml  the project's, not there
-    DIR/p/ostler.toml  the project's, read; only what can do no harm is taken
-    DIR/p/.ostler/ostler.toml  the project's, not there
+    DIR/p/sub/ostler.toml  the project's, not found
+    DIR/p/sub/.ostler/ostler.toml  the project's, not found
+    DIR/p/ostler.toml  the project's, read; only harmless values are used
+    DIR/p/.ostler/ostler.toml  the project's, not found
     --
     "#);
     // Outside of a repository nothing above the directory is read: it may be anybody's.
@@ -201,7 +201,7 @@ fn path_lists_what_is_looked_at() {
     rig.file("p/sub/.ostler/ostler.toml", "");
     let done = run(&rig, &["run", "--agent", "mock", "hi"]);
     assert!(
-        done.code == Some(2) && done.stderr.contains("there are two files"),
+        done.code == Some(2) && done.stderr.contains("found two files"),
         "{}",
         done.stderr
     );
@@ -235,7 +235,7 @@ fn errors_are_told_all_at_once() {
     error: DIR/.config/ostler/ostler.toml:1: agnet: unknown key; did you mean agent or agents?
     DIR/.config/ostler/ostler.toml:3: limits.timeout: expected a time such as 500ms, 90s, 10m, 2h, or none
     DIR/p/ostler.toml:2: agents.claude.modle: unknown key; did you mean model or models?
-      hint: docs/configuration.md describes the file; --no-config leaves it out.
+      hint: see docs/configuration.md for the file format; `--no-config` ignores the file
     "#);
     for args in [
         &["doctor"][..],
@@ -307,7 +307,7 @@ fn a_run_is_started_as_the_files_say() {
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
     assert!(
         done.stderr
-            .contains("one value is not taken (agents.claude.command)"),
+            .contains("one value is ignored (agents.claude.command)"),
         "{}",
         done.stderr
     );

@@ -73,7 +73,7 @@ Hm.
   +x
   +y
 ✗ Bash make TIME failed
-  ⋯ 4 more lines before (-v shows all)
+  ⋯ 4 more lines before (-v to show all)
   │ line 5
   │ line 6
   │ line 7

@@ -248,9 +248,9 @@ fn one_agent_is_shown_in_full() {
     assert_eq!(code, Some(3));
     assert_snapshot!(text, @r"
     copilot: needs login
-      version  1.0.102; 1.0.0 or newer is needed; tested with 1.0.102
+      version  1.0.102; 1.0.0 or newer is required; tested with 1.0.102
       where    DIR/bin/copilot
-      problem  nobody is logged in: authentication or an API key is needed
+      problem  not logged in: a login or an API key is required
       do       Run `copilot login`, set COPILOT_GITHUB_TOKEN, or name a model of
                your own with COPILOT_PROVIDER_BASE_URL.
       models   auto

@@ -120,7 +120,7 @@ fn each_flag_is_under_its_heading() {
     Permissions: --tolerate-denials --permissions --policy --trust-project --sandbox
     Session: --resume --session-id --fork --continue --no-store --raw-log
     Limits: --timeout --idle-timeout --startup-timeout --max-turns --max-budget-usd --max-tokens --max-messages --max-time --max-log-size --max-raw-size
-    Commands (agents with Ostler's own tools: openai-api, scripted, loops): --commands --allow-command
+    Commands (for agents that use Ostler's tools: openai-api, scripted, loop): --commands --allow-command
     ");
     assert_snapshot!(headings(&["loop"]), @r"
     Arguments: [PROMPT]
@@ -128,7 +128,7 @@ fn each_flag_is_under_its_heading() {
     Session: --resume --continue --fork --no-store --raw-log
     Limits: --timeout --reply-timeout --tool-timeout --max-iterations --max-tool-calls --max-input-tokens --max-output-tokens --max-budget-usd --max-errors --context-window --max-log-size --max-raw-size
     Permissions: --permissions --policy --trust-project
-    Commands (agents with Ostler's own tools: openai-api, scripted, loops): --commands --allow-command
+    Commands (for agents that use Ostler's tools: openai-api, scripted, loop): --commands --allow-command
     ");
     let run = headings(&["run"]);
     let chat = headings(&["chat"]);

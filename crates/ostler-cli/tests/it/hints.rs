@@ -164,9 +164,9 @@ fn an_unknown_session_is_not_the_agents_fault() {
             done.stderr
         );
         let lines: Vec<&str> = done.stderr.lines().map(str::trim).collect();
-        let hint = "hint: `ostler sessions --all` lists them; to resume a session that only the agent knows, \
-                    name it with `--agent`";
-        assert_eq!(lines, ["error: there is no session zzzz", hint], "{verb}");
+        let hint = "hint: run `ostler sessions --all` to list sessions; if only the agent knows the \
+                    session, add `--agent NAME`";
+        assert_eq!(lines, ["error: no session zzzz", hint], "{verb}");
     }
     // It may be the agent's own id; then the agent answers for it, by name.
     let done = run(&["run", "--agent", "claude", "--resume", "zzzz", "hi"]);

@@ -505,7 +505,7 @@ fn on_a_terminal_the_person_is_asked() {
 fn on_a_terminal_calls_are_approved_one_by_one() {
     let rig = Rig::new();
     let mut pty = Pty::start(&looping(&rig, WRITER, &["--mode", "approve", "PROMPT"]));
-    pty.until_seen("may run?", 1);
+    pty.until_seen("wants to run", 1);
     pty.keys("y\r");
     pty.until_seen("Written.", 1);
     assert_eq!(pty.end(), Some(0));
@@ -558,7 +558,7 @@ fn wrong_usage_is_named_with_what_to_type() {
         (&["--until-timeout", "1s", "PROMPT"], "--until"),
         (
             &["--instructions", "@nowhere", "PROMPT"],
-            "nowhere is not there",
+            "file not found: nowhere",
         ),
         (&["--mode", "careful", "PROMPT"], "approve"),
         (&[], "ostler loop \"…\""),

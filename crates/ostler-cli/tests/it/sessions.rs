@@ -143,7 +143,7 @@ fn an_empty_store_and_an_unknown_id() {
     let done = run(&rig, &[]);
     assert_eq!(
         (done.code, done.stdout.as_str(), done.stderr.trim()),
-        (Some(0), "", "No session was found.")
+        (Some(0), "", "No sessions found.")
     );
     let done = run(&rig, &["--json"]);
     assert_eq!(
@@ -238,7 +238,7 @@ fn what_cannot_be_written_can_be_read() {
         done.stderr
     );
     assert!(
-        done.stderr.starts_with("The sessions can only be read: "),
+        done.stderr.starts_with("warning: sessions are read-only: "),
         "{}",
         done.stderr
     );
@@ -752,7 +752,7 @@ fn sessions_are_found_by_what_was_said() {
     let none = run(&rig, &["search", "no such thing"]);
     assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""));
     assert!(
-        none.stderr.contains("No session holds \"no such thing\"."),
+        none.stderr.contains("No sessions contain \"no such thing\"."),
         "{}",
         none.stderr
     );
@@ -798,7 +798,7 @@ fn a_session_is_exported() {
     assert_eq!(std::fs::read_to_string(file).unwrap(), events);
     let done = run(&rig, &["export", "aaaa2222", "--to", "/nowhere/x"]);
     assert!(
-        done.code == Some(2) && done.stderr.contains("/nowhere/x cannot be written"),
+        done.code == Some(2) && done.stderr.contains("cannot write /nowhere/x"),
         "{}",
         done.stderr
     );

@@ -300,7 +300,7 @@ fn replay_reads_stdin_and_names_a_file_that_is_not_there() {
     let missing = finish(&mut rig.ostler(&["replay", "nothing.jsonl"]));
     assert_eq!(missing.code, Some(2));
     assert!(
-        missing.stderr.contains("nothing.jsonl cannot be read"),
+        missing.stderr.contains("nothing.jsonl: "),
         "{}",
         missing.stderr
     );
@@ -394,9 +394,9 @@ fn json_of_a_run_that_could_not_begin() {
         report["outcome"]["hint"],
         "agents: claude, codex, copilot, gemini, opencode, openclaw, qwen, goose, claude-agent-acp, codex-acp, openai-api, scripted, mock"
     );
-    assert_eq!(report["errors"][0], "there is no agent \"nobody\"");
+    assert_eq!(report["errors"][0], "unknown agent \"nobody\"");
     assert!(
-        done.stderr.starts_with("error: there is no agent"),
+        done.stderr.starts_with("error: unknown agent"),
         "{}",
         done.stderr
     );

@@ -396,7 +396,7 @@ fn an_approval_shows_what_would_run() {
     let rig = Rig::new();
     // What matters comes late, and is seen.
     let padding = " ".repeat(500);
-    let input = serde_json::json!({ "command": format!("ls {padding}{HOSTILE}\n  [y]es  [n]o\n? Bash may run?") });
+    let input = serde_json::json!({ "command": format!("ls {padding}{HOSTILE}\n  [y]es  [n]o\n? Bash wants to run") });
     let script = fake::script(
         rig.dir(),
         &format!(

@@ -17,7 +17,7 @@ fn refused(args: &[&str]) -> String {
 fn an_unknown_agent() {
     assert_snapshot!(refused(&["run", "--agent", "nobody", "hi"]), @r#"
     exit 2
-    error: there is no agent "nobody"
+    error: unknown agent "nobody"
       hint: agents: claude, codex, copilot, gemini, opencode, openclaw, qwen, goose, claude-agent-acp, codex-acp, openai-api, scripted, mock
     "#);
 }
@@ -26,8 +26,8 @@ fn an_unknown_agent() {
 fn no_task() {
     assert_snapshot!(refused(&["run"]), @r#"
     exit 2
-    error: there is no task
-      hint: ostler run "…", or pipe it in, or --prompt-file FILE
+    error: no task given
+      hint: run `ostler run "…"`, pipe the task to stdin, or use `--prompt-file FILE`
     "#);
 }
 
@@ -37,12 +37,12 @@ fn a_bad_value_names_key_value_and_what_is_allowed() {
     assert_snapshot!(refused(&["run", "--agent", "claude", "--permission-mode", "ask", "hi"]), @r#"
     exit 2
     error: permission_mode = "ask": expected one of: acceptEdits, auto, bypassPermissions, manual, dontAsk, plan, default
-      hint: `ostler run --help` and docs/agents/claude.md list the settings.
+      hint: see `ostler run --help` and docs/agents/claude.md for the settings
     "#);
     assert_snapshot!(refused(&["run", "--agent", "claude", "--max-turns", "0", "hi"]), @r#"
     exit 2
     error: max_turns = "0": expected a whole number of at least 1
-      hint: `ostler run --help` and docs/agents/claude.md list the settings.
+      hint: see `ostler run --help` and docs/agents/claude.md for the settings
     "#);
 }
 
@@ -89,7 +89,7 @@ fn a_bad_time_and_a_bad_variable() {
     let text = refused(&["run", "--timeout", "soon", "hi"]);
     assert!(text.starts_with("exit 2") && text.contains("10m"), "{text}");
     let text = refused(&["run", "--env", "NOT_SET_ANYWHERE", "hi"]);
-    assert!(text.contains("this variable is not set"), "{text}");
+    assert!(text.contains("the variable is not set"), "{text}");
     // S2-29
     let text = refused(&[
         "run",
@@ -126,7 +126,7 @@ fn an_unknown_flag_says_what_to_type_instead() {
     assert!(!text.contains("'-- "), "{text}");
     let text = refused(&["run", "--effort", "high", "hi"]);
     assert!(
-        text.contains("effort is a setting of claude: --set effort=VALUE"),
+        text.contains("effort is a setting of claude: use `--set effort=VALUE`"),
         "{text}"
     );
     let text = refused(&["run", "two", "words"]);

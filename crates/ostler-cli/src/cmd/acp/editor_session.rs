@@ -195,18 +195,28 @@ impl EditorSession {
             let can_run_next =
                 self.state.queue.len() < QUEUE_LIMIT && !self.state.waiting.is_empty();
             tokio::select! {
-                room = pipes::reserve(self.out.clone(), self.state.read_deadline), if !is_flushed => match (room, self.state.queue.pop_front()) {
-                    (Some(room), Some(line)) => {
-                        drop(room.send(line));
-                        self.state.renew_deadline();
+                permit = pipes::reserve(self.out.clone(), self.state.read_deadline),
+                    if !is_flushed =>
+                {
+                    match (permit, self.state.queue.pop_front()) {
+                        (Some(permit), Some(line)) => {
+                            drop(permit.send(line));
+                            self.state.renew_deadline();
+                        }
+                        _ => self.abandon(),
                     }
-                    _ => self.abandon(),
-                },
-                event = self.session.next(), if wants_events && self.state.ended.is_none() => self.on_event(event.as_ref()),
+                }
+                event = self.session.next(), if wants_events && self.state.ended.is_none() => {
+                    self.on_event(event.as_ref());
+                }
                 queued = self.inbox.recv() => self.on_queued(queued),
-                Some(changed) = self.state.changes.join_next() => changed.into_iter().for_each(|it| self.on_change(it)),
+                Some(changed) = self.state.changes.join_next() => {
+                    changed.into_iter().for_each(|change| self.on_change(change));
+                }
                 () = std::future::ready(()), if can_run_next => self.run_next_waiting(),
-                () = std::future::ready(()), if is_flushed && has_history => self.send_history_page(),
+                () = std::future::ready(()), if is_flushed && has_history => {
+                    self.send_history_page();
+                }
             }
         }
         self.into_closed()

@@ -158,7 +158,7 @@ impl UpdateMapper {
             plan,
         } = self.view(&call.name, Some(&call.input));
         self.open.insert(call.id.clone(), !diffs.is_empty());
-        let told = Update::ToolCall(ToolCallUpdate {
+        let update = Update::ToolCall(ToolCallUpdate {
             tool_call_id: call.id.clone(),
             title: Some(title),
             name: Some(call.name.clone()),
@@ -171,7 +171,7 @@ impl UpdateMapper {
             meta: belongs_to(call.parent.as_ref()),
         });
         let plan = (!plan.is_empty()).then_some(Update::Plan { entries: plan });
-        std::iter::once(told).chain(plan).collect()
+        std::iter::once(update).chain(plan).collect()
     }
 
     /// A call is pending while the user is asked about it.
@@ -288,7 +288,7 @@ mod tests {
         )
     }
 
-    fn told(updates: &mut UpdateMapper, when: When, kind: &Value) -> Vec<Value> {
+    fn updates_of(updates: &mut UpdateMapper, when: When, kind: &Value) -> Vec<Value> {
         let kind = EventKind::from_json(&kind.to_string()).unwrap();
         let event = Event {
             seq: 1,
@@ -305,7 +305,7 @@ mod tests {
     }
 
     fn one(kind: &Value) -> Vec<Value> {
-        told(&mut updates(false), When::Live, kind)
+        updates_of(&mut updates(false), When::Live, kind)
     }
 
     #[test]
@@ -323,9 +323,9 @@ mod tests {
     fn prompts_are_sent_only_for_history() {
         let turn = json!({"type": "turn_started", "origin": "caller", "prompt": "hi"});
         assert!(one(&turn).is_empty());
-        let told = told(&mut updates(false), When::History, &turn);
+        let sent = updates_of(&mut updates(false), When::History, &turn);
         assert_eq!(
-            told,
+            sent,
             [
                 json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "hi"}})
             ]
@@ -335,9 +335,9 @@ mod tests {
     #[test]
     fn tool_call_from_start_to_result() {
         let mut updates = updates(false);
-        let mut tell = |kind: &Value| told(&mut updates, When::Live, kind);
+        let mut send = |kind: &Value| updates_of(&mut updates, When::Live, kind);
         let input = json!({"file_path": "a.rs", "old_string": "1", "new_string": "2"});
-        let call = tell(
+        let call = send(
             &json!({"type": "tool_call", "id": "c", "name": "Edit", "input": input, "parent": null}),
         );
         let diff = json!({"type": "diff", "path": "/w/a.rs", "oldText": "1", "newText": "2"});
@@ -350,13 +350,13 @@ mod tests {
         );
         let permission = |decision: &str| json!({"type": "permission", "id": "c", "tool": "Edit", "input": null, "decision": decision, "by": "person"});
         let update = |status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": status});
-        assert_eq!(tell(&permission("asked")), [update("pending")]);
-        assert_eq!(tell(&permission("allowed")), [update("in_progress")]);
-        assert!(tell(&permission("denied")).is_empty());
+        assert_eq!(send(&permission("asked")), [update("pending")]);
+        assert_eq!(send(&permission("allowed")), [update("in_progress")]);
+        assert!(send(&permission("denied")).is_empty());
         let result = json!({"type": "tool_result", "id": "c", "name": "Edit", "ok": true, "output": "ok", "denied": false});
         let mut ended = update("completed");
         ended["rawOutput"] = json!("ok");
-        assert_eq!(tell(&result), [ended], "the diff stays visible");
+        assert_eq!(send(&result), [ended], "the diff stays visible");
     }
 
     #[test]
@@ -373,10 +373,10 @@ mod tests {
             |level: &str| json!({"type": "notice", "level": level, "code": "c", "message": "m"});
         let mut wants = updates(true);
         assert!(one(&notice("error")).is_empty());
-        assert!(told(&mut wants, When::Live, &notice("info")).is_empty());
-        let told = told(&mut wants, When::Live, &notice("warning"));
+        assert!(updates_of(&mut wants, When::Live, &notice("info")).is_empty());
+        let sent = updates_of(&mut wants, When::Live, &notice("warning"));
         assert_eq!(
-            told,
+            sent,
             [json!({"sessionUpdate": "notice", "severity": "warning", "title": "m"})]
         );
     }

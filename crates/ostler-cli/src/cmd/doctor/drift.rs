@@ -105,8 +105,9 @@ pub(super) fn lines(newer_than: Option<&str>, unknown: &[Unknown]) -> Vec<(&'sta
 }
 
 /// Hint about unknown messages.
-pub(super) const HINT: &str = "this release of Ostler does not understand some of the agent's messages, perhaps \
-    because the agent is newer. They are stored as notices (unknown_message) and nothing is lost; try a newer Ostler";
+pub(super) const HINT: &str = "this release of Ostler does not understand some of the agent's \
+    messages, perhaps because the agent is newer. They are stored as notices (unknown_message) and \
+    nothing is lost; try a newer Ostler";
 
 #[cfg(test)]
 mod tests {

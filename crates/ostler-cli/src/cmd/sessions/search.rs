@@ -41,7 +41,9 @@ pub(super) fn run(store: &Store, args: SessionsSearchArgs) -> Result<Code, Fault
 
 fn hit(hit: &SearchHit) -> Value {
     let mut report = as_json(&hit.session);
-    report["match"] = json!({ "turn": hit.turn, "at": hit.at, "speaker": hit.speaker.as_str(), "excerpt": hit.excerpt });
+    report["match"] = json!({
+        "turn": hit.turn, "at": hit.at, "speaker": hit.speaker.as_str(), "excerpt": hit.excerpt,
+    });
     report
 }
 

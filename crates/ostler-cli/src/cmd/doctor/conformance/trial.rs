@@ -28,9 +28,9 @@ pub(super) struct Trial<'a> {
 }
 
 /// Problem reported if another model answered.
-const USED_OTHER_MODEL: &str = "the agent answered without a request to the scripted model, so another \
-    model was used. The remaining checks are skipped, because they allow every tool call of whichever model \
-    answers. Check which program was started and what points it at another model";
+const USED_OTHER_MODEL: &str = "the agent answered without a request to the scripted model, so \
+    another model was used. The remaining checks are skipped, because they allow every tool call \
+    of whichever model answers. Check which program was started and what points it at another model";
 
 /// Events of one run.
 #[derive(Debug, Default)]
