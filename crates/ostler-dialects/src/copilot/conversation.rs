@@ -175,10 +175,10 @@ impl CopilotConversation {
                     message.trim_end_matches([':', ' ']),
                 );
             }
-            "session.info" | "session.warning" => note(data, out),
-            "system.notification" => notified(data, out),
+            "session.info" | "session.warning" => on_info(data, out),
+            "system.notification" => on_notification(data, out),
             "abort" => self.aborted = true,
-            "result" => self.result(line, out),
+            "result" => self.on_result(line, out),
             kind if HEARTBEATS.contains(&kind) => {}
             _ if line.kind.text().is_none() => out.unreadable(raw, "a JSON object without a type"),
             other => unknown(raw, other, out),
@@ -253,7 +253,7 @@ impl CopilotConversation {
     }
 
     /// Handles the last line.
-    fn result(&mut self, line: &CopilotLine<'_>, out: &mut Outbox) {
+    fn on_result(&mut self, line: &CopilotLine<'_>, out: &mut Outbox) {
         let native = line.session_id.owned();
         if native.is_some() && native != self.native {
             // The session was resumed by name, or no id was chosen.
@@ -320,7 +320,7 @@ impl CopilotConversation {
     fn extract_telemetry(&mut self, raw: &str, out: &mut Outbox) -> bool {
         let found = TELEMETRY
             .iter()
-            .filter_map(|mark| raw.find(mark))
+            .filter_map(|prefix| raw.find(prefix))
             .filter(|at| *at > 0)
             .min();
         let Some((head, telemetry)) = found.map(|at| raw.split_at(at)) else {
@@ -391,7 +391,7 @@ fn id_of(kind: TextKind, data: &Data<'_>) -> Option<String> {
 }
 
 /// Emits information or a warning from the agent. The code is Copilot's own.
-fn note(data: &Data<'_>, out: &mut Outbox) {
+fn on_info(data: &Data<'_>, out: &mut Outbox) {
     let (level, code) = match (data.info_type.text(), data.warning_type.text()) {
         (_, Some(code)) => (Level::Warning, code),
         (Some(code), _) => (Level::Info, code),
@@ -402,7 +402,7 @@ fn note(data: &Data<'_>, out: &mut Outbox) {
 
 /// Emits a notification that the program sends to its model, such as the end of a background
 /// command. The code is Copilot's own.
-fn notified(data: &Data<'_>, out: &mut Outbox) {
+fn on_notification(data: &Data<'_>, out: &mut Outbox) {
     let code = data
         .kind
         .map()

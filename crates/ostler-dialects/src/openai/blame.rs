@@ -66,7 +66,7 @@ pub(super) fn unfinished(reply: &PartialReply) -> Option<Outcome> {
     if let Some(api_error) = &reply.api_error {
         return Some(of_problem(api_error));
     }
-    if reply.is_whole() && reply.chunks > 0 {
+    if reply.is_complete() && reply.chunks > 0 {
         return None;
     }
     Some(of_failure(&if reply.is_blank() || reply.unreadable > 0 {

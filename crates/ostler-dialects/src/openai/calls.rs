@@ -73,7 +73,7 @@ impl Calls {
         };
         if !new.id.is_empty()
             && let Some(same) = self.all.iter().rposition(same)
-            && (new.name.is_empty() || !self.all[same].is_whole())
+            && (new.name.is_empty() || !self.all[same].is_complete())
         {
             return Some(same);
         }
@@ -138,7 +138,7 @@ impl Call {
         let other_id = !new.id.is_empty() && !self.id.is_empty();
         let other_name = !self.name.is_empty() && new.name != self.name;
         // A repeated name is either a server that repeats it, or a second call of the same tool.
-        other_id || other_name || self.is_whole()
+        other_id || other_name || self.is_complete()
     }
 
     /// Parses the arguments: an object, or nothing, which means an empty one.
@@ -157,7 +157,7 @@ impl Call {
         }
     }
 
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.arguments.ends_with('}') && serde_json::from_str::<IgnoredAny>(&self.arguments).is_ok()
     }
 

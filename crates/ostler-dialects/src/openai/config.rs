@@ -32,10 +32,10 @@ pub(super) struct LoopConfig {
     /// Maximum cost of a turn, in dollars.
     pub(super) max_cost: Option<f64>,
     /// Whether there is a cost limit.
-    pub(super) budget: bool,
+    pub(super) has_budget: bool,
     pub(super) denials: Denials,
     /// Whether tool calls need a decision, by a policy or a person.
-    pub(super) asks: bool,
+    pub(super) checks_permissions: bool,
     /// Whether the session is attended.
     pub(super) attended: bool,
     /// Whether the model can be changed.
@@ -99,10 +99,10 @@ impl LoopConfig {
                 .last(keys::MAX_BUDGET_USD)
                 .and_then(|n| n.parse().ok())
                 .or(spec.limits.budget_usd),
-            budget: spec.settings.last(keys::MAX_BUDGET_USD).is_some()
+            has_budget: spec.settings.last(keys::MAX_BUDGET_USD).is_some()
                 || spec.limits.budget_usd.is_some(),
             denials: spec.denials,
-            asks: spec.policy.is_some() || spec.attendance == Attendance::Attended,
+            checks_permissions: spec.policy.is_some() || spec.attendance == Attendance::Attended,
             attended: spec.attendance == Attendance::Attended,
             set_model,
             model: last(keys::MODEL).filter(|_| set_model),

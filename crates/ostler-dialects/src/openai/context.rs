@@ -4,19 +4,19 @@
 use super::history::{History, Message};
 
 /// Approximate number of characters per token, for text that the server has not counted yet.
-const CHARACTERS: u64 = 4;
+const CHARS_PER_TOKEN: u64 = 4;
 
 /// Percentage of the context window that may be filled before compaction.
-const FULL: u64 = 80;
+const FULL_PERCENT: u64 = 80;
 
 /// Percentage of the context window that stays unchanged when the rest is summarized.
-const KEEP: u64 = 30;
+const RETAINED_PERCENT: u64 = 30;
 
 /// Number of recent tool results that stay complete, because the model is working with them.
-const RECENT: usize = 2;
+const RECENT_RESULTS: usize = 2;
 
 /// Length of each half of a shortened tool result.
-const HALF: usize = 200;
+const HALF_LENGTH: usize = 200;
 
 /// Estimates how full the context window is.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ pub(super) struct Meter {
 
 impl Meter {
     /// Records that the server counted `tokens` for the current conversation.
-    pub(super) fn note(&mut self, tokens: u64, history: &History) {
+    pub(super) fn record(&mut self, tokens: u64, history: &History) {
         *self = Self {
             counted: tokens,
             at: size(history),
@@ -37,7 +37,7 @@ impl Meter {
     }
 
     /// Discards the count, because the conversation was replaced.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 
@@ -45,7 +45,7 @@ impl Meter {
     /// what changed since.
     pub(super) fn tokens(&self, history: &History) -> u64 {
         let now = size(history);
-        let tokens = |characters: usize| characters as u64 / CHARACTERS;
+        let tokens = |characters: usize| characters as u64 / CHARS_PER_TOKEN;
         match now.checked_sub(self.at) {
             Some(more) => self.counted + tokens(more),
             None => self.counted.saturating_sub(tokens(self.at - now)),
@@ -56,11 +56,11 @@ impl Meter {
     /// window.
     pub(super) fn is_full(&self, history: &History, overhead: usize, window: u64) -> bool {
         let overhead = if self.counted == 0 {
-            overhead as u64 / CHARACTERS
+            overhead as u64 / CHARS_PER_TOKEN
         } else {
             0
         };
-        self.tokens(history) + overhead > window / 100 * FULL
+        self.tokens(history) + overhead > window / 100 * FULL_PERCENT
     }
 }
 
@@ -76,15 +76,15 @@ pub(super) fn shorten(history: &mut History) -> Option<(usize, usize)> {
         _ => None,
     });
     let mut old: Vec<&mut String> = old.collect();
-    let keep = old.len().saturating_sub(RECENT);
-    let (mut count, mut gone) = (0, 0);
+    let keep = old.len().saturating_sub(RECENT_RESULTS);
+    let (mut count, mut removed) = (0, 0);
     for text in old.drain(..keep) {
-        if text.len() <= 3 * HALF {
+        if text.len() <= 3 * HALF_LENGTH {
             continue;
         }
         let (head, tail) = (
-            text.floor_char_boundary(HALF),
-            text.ceil_char_boundary(text.len() - HALF),
+            text.floor_char_boundary(HALF_LENGTH),
+            text.ceil_char_boundary(text.len() - HALF_LENGTH),
         );
         let left_out = tail - head;
         let short = format!(
@@ -92,16 +92,17 @@ pub(super) fn shorten(history: &mut History) -> Option<(usize, usize)> {
             &text[..head],
             &text[tail..]
         );
-        (count, gone) = (count + 1, gone + text.len() - short.len());
+        (count, removed) = (count + 1, removed + text.len() - short.len());
         *text = short;
     }
-    (count > 0).then_some((count, gone))
+    (count > 0).then_some((count, removed))
 }
 
 /// Returns the index before which everything is to be summarized, or `None` if that is not
 /// worthwhile.
 pub(super) fn cut(history: &History, window: u64) -> Option<usize> {
-    let room = usize::try_from(window / 100 * KEEP * CHARACTERS).unwrap_or(usize::MAX);
+    let room =
+        usize::try_from(window / 100 * RETAINED_PERCENT * CHARS_PER_TOKEN).unwrap_or(usize::MAX);
     let mut retained = 0;
     let mut cut = None;
     // Backwards from the end, as far as there is room. A tool result stays with its call.
@@ -118,12 +119,13 @@ pub(super) fn cut(history: &History, window: u64) -> Option<usize> {
 }
 
 /// Returns the prompt for a summary of everything before the cut.
-pub(super) fn question(history: &History, cut: usize, window: u64) -> String {
+pub(super) fn summary_prompt(history: &History, cut: usize, window: u64) -> String {
     let mut text = String::new();
     for message in &history.0[..cut] {
         message.write(&mut text);
     }
-    let room = usize::try_from(window / 100 * (FULL - KEEP) * CHARACTERS).unwrap_or(usize::MAX);
+    let room = usize::try_from(window / 100 * (FULL_PERCENT - RETAINED_PERCENT) * CHARS_PER_TOKEN)
+        .unwrap_or(usize::MAX);
     if text.len() > room {
         let (head, tail) = (
             text.floor_char_boundary(room / 2),
@@ -144,10 +146,10 @@ pub(super) fn question(history: &History, cut: usize, window: u64) -> String {
 }
 
 /// First line of a summary.
-const SUMMARY: &str = "[Summary of the conversation so far]";
+const SUMMARY_HEADING: &str = "[Summary of the conversation so far]";
 
 /// Maximum length of a user message that is kept verbatim.
-const TASK: usize = 16 * 1024;
+const MAX_TASK_LENGTH: usize = 16 * 1024;
 
 /// Replaces the messages with the summary. The user's last request is kept verbatim.
 pub(super) fn replace(history: &mut History, cut: usize, summary: &str) {
@@ -155,23 +157,25 @@ pub(super) fn replace(history: &mut History, cut: usize, summary: &str) {
         .iter()
         .rev()
         .find_map(|message| match message {
-            Message::User(text) if !text.starts_with(SUMMARY) => Some(text),
+            Message::User(text) if !text.starts_with(SUMMARY_HEADING) => Some(text),
             _ => None,
         });
     let earlier = history.0[..cut].iter().find_map(|message| match message {
-        Message::User(text) if text.starts_with(SUMMARY) => {
-            text.split_once(LATEST).map(|(_, task)| task)
+        Message::User(text) if text.starts_with(SUMMARY_HEADING) => {
+            text.split_once(LATEST_HEADING).map(|(_, task)| task)
         }
         _ => None,
     });
     let task = task.map(String::as_str).or(earlier).unwrap_or_default();
-    let task = &task[..task.floor_char_boundary(TASK)];
-    let message = Message::User(format!("{SUMMARY}\n{summary}{LATEST}{task}"));
+    let task = &task[..task.floor_char_boundary(MAX_TASK_LENGTH)];
+    let message = Message::User(format!(
+        "{SUMMARY_HEADING}\n{summary}{LATEST_HEADING}{task}"
+    ));
     history.0.splice(..cut, [message]);
 }
 
 /// Separator between a summary and the user's last message.
-const LATEST: &str = "\n\n[The user's latest message before that]\n";
+const LATEST_HEADING: &str = "\n\n[The user's latest message before that]\n";
 
 #[cfg(test)]
 mod tests {
@@ -206,9 +210,9 @@ mod tests {
     #[test]
     fn recent_results_stay_complete() {
         let mut history = history(5, 1000);
-        let (count, gone) = shorten(&mut history).unwrap();
+        let (count, removed) = shorten(&mut history).unwrap();
         assert_eq!(count, 3);
-        assert!(gone > 1500);
+        assert!(removed > 1500);
         let lengths: Vec<usize> = history
             .0
             .iter()
@@ -259,7 +263,7 @@ mod tests {
             meter.is_full(&history, 4000, 1000),
             "what comes before it counts too"
         );
-        meter.note(790, &history);
+        meter.record(790, &history);
         assert_eq!(meter.tokens(&history), 790);
         history.push(Message::User("y".repeat(80)));
         assert_eq!(meter.tokens(&history), 810);

@@ -25,11 +25,11 @@ use super::history::{History, HistoryCall, Message};
 use super::prices::Price;
 use super::rebuild::codes;
 use super::reply::{Audience, PartialReply};
-use super::request::Request;
+use super::request::ChatRequest;
 use super::runner_protocol::{Ready, Retrying, RunnerCommand, RunnerEvent, RunnerLine, When};
 use super::usage::TurnUsage;
 use super::{blame, rebuild, structured, system};
-use agent_loop::{ASKED, Next};
+use agent_loop::{Next, QUESTION_FORWARDED};
 use tools::{Approval, UndecidedCalls};
 
 /// Maximum number of retries for an answer that does not match the schema.
@@ -82,8 +82,8 @@ enum Phase {
 
 impl Phase {
     /// Returns true if an awaited answer is complete.
-    fn is_whole(&self) -> bool {
-        matches!(self, Self::Answering(reply) if reply.is_whole() && reply.api_error.is_none())
+    fn is_complete(&self) -> bool {
+        matches!(self, Self::Answering(reply) if reply.is_complete() && reply.api_error.is_none())
     }
 }
 
@@ -160,11 +160,11 @@ impl ModelConversation {
     // --- Requests ---
 
     /// Requests the next answer, after making room in the context if necessary.
-    fn ask(&mut self, out: &mut Outbox) {
+    fn request_answer(&mut self, out: &mut Outbox) {
         if self.ready.is_none() {
             self.phase = Phase::Waiting;
             if std::mem::take(&mut self.not_ready) {
-                order(&RunnerCommand::Introduce, out);
+                send_command(&RunnerCommand::Introduce, out);
             }
             return;
         }
@@ -190,11 +190,11 @@ impl ModelConversation {
                 format!("Iteration {}.", self.turn.steps),
             );
         }
-        self.phase = Phase::Answering(Box::new(self.reply(Audience::Caller)));
-        self.order_call(&self.history.0, true, out);
+        self.phase = Phase::Answering(Box::new(self.new_reply(Audience::Caller)));
+        self.send_request(&self.history.0, true, out);
     }
 
-    fn reply(&self, audience: Audience) -> PartialReply {
+    fn new_reply(&self, audience: Audience) -> PartialReply {
         PartialReply::new(
             audience,
             format!("{}.{}", self.turns, self.turn.steps),
@@ -202,7 +202,7 @@ impl ModelConversation {
         )
     }
 
-    fn order_call(&self, messages: &[Message], with_tools: bool, out: &mut Outbox) {
+    fn send_request(&self, messages: &[Message], with_tools: bool, out: &mut Outbox) {
         let Some(ready) = &self.ready else { return };
         let (system, tools) = if with_tools {
             (&*self.system, &*ready.tools)
@@ -218,7 +218,7 @@ impl ModelConversation {
                 ..self.config.clone()
             }
         };
-        let body = Request {
+        let body = ChatRequest {
             config: &config,
             ready,
             model: self.model(),
@@ -227,7 +227,7 @@ impl ModelConversation {
             tools,
         }
         .to_json();
-        order(&RunnerCommand::Call(body), out);
+        send_command(&RunnerCommand::Call(body), out);
     }
 
     // --- Answers ---
@@ -247,14 +247,14 @@ impl ModelConversation {
                 .is_ok_and(|chunk| !chunk.choices.0.is_empty())
         {
             // Only a recording contains a chunk without a request.
-            self.begin();
+            self.reset_turn();
             out.push(FromConversation::TurnStarted);
             self.turn.steps += 1;
-            self.phase = Phase::Answering(Box::new(self.reply(Audience::Caller)));
+            self.phase = Phase::Answering(Box::new(self.new_reply(Audience::Caller)));
         }
         match (&mut self.phase, chunk) {
             (Phase::Answering(reply) | Phase::Summarising(reply, _), Ok(chunk)) => {
-                reply.take(&chunk, out)
+                reply.push(&chunk, out)
             }
             (Phase::Answering(reply) | Phase::Summarising(reply, _), Err(error)) => {
                 reply.unreadable += 1;
@@ -270,18 +270,18 @@ impl ModelConversation {
     fn on_answer_end(&mut self, out: &mut Outbox) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Answering(reply) => {
-                self.count(&reply, out);
+                self.record_usage(&reply, out);
                 match blame::unfinished(&reply) {
-                    Some(outcome) => self.broken(*reply, outcome, out),
-                    None => self.answered(*reply, out),
+                    Some(outcome) => self.on_broken_answer(*reply, outcome, out),
+                    None => self.on_answer(*reply, out),
                 }
             }
             Phase::Summarising(reply, cut) => {
-                self.count(&reply, out);
+                self.record_usage(&reply, out);
                 match blame::unfinished(&reply) {
-                    Some(outcome) if self.without_summary(&outcome, out) => {}
+                    Some(outcome) if self.on_failed_summary(&outcome, out) => {}
                     Some(outcome) => self.end(outcome, None, out),
-                    None => self.summarised(cut, *reply, out),
+                    None => self.on_summary(cut, *reply, out),
                 }
             }
             other => self.phase = other,
@@ -290,18 +290,18 @@ impl ModelConversation {
 
     /// Adds the usage of an answer to the turn. An answer cancelled before its first text is not
     /// counted.
-    fn charge(&mut self, reply: &PartialReply) {
-        if reply.later {
+    fn add_usage(&mut self, reply: &PartialReply) {
+        if reply.usage_later {
             self.turn.usage.open = true;
         }
-        if reply.chunks == 0 || reply.later {
+        if reply.chunks == 0 || reply.usage_later {
             return;
         }
         let Some(ready) = &self.ready else { return };
-        let asked = if reply.asked.is_empty() {
+        let asked = if reply.requested_model.is_empty() {
             &ready.model
         } else {
-            &reply.asked
+            &reply.requested_model
         };
         let model = reply.model.as_deref().unwrap_or(asked);
         let listed = || {
@@ -320,16 +320,16 @@ impl ModelConversation {
     }
 
     /// Adds the usage of an answer to the turn and updates the context meter.
-    fn count(&mut self, reply: &PartialReply, out: &mut Outbox) {
+    fn record_usage(&mut self, reply: &PartialReply, out: &mut Outbox) {
         let missed = self.ready.as_ref().is_some_and(|ready| !ready.uncounted)
             && !self.turn.usage.incomplete;
-        let covers_more = self.turn.usage.open || reply.later;
-        self.charge(reply);
+        let covers_more = self.turn.usage.open || reply.usage_later;
+        self.add_usage(reply);
         if covers_more {
             // The combined usage of several answers says nothing about the context window.
         } else if let Some(usage) = reply.usage.filter(|_| !reply.is_private()) {
             let tokens = usage.tokens;
-            self.meter.note(
+            self.meter.record(
                 tokens.input + tokens.cache_read + tokens.output,
                 &self.history,
             );
@@ -341,12 +341,12 @@ impl ModelConversation {
     }
 
     /// Handles a complete answer: runs its tools, or ends the turn.
-    fn answered(&mut self, reply: PartialReply, out: &mut Outbox) {
+    fn on_answer(&mut self, reply: PartialReply, out: &mut Outbox) {
         self.turn.compaction = Compaction::Not;
-        let (finish, refused, flood) = (
+        let (finish, refused, too_many_calls) = (
             reply.finish.clone().unwrap_or_default(),
             reply.refused,
-            reply.is_flood(),
+            reply.exceeds_limits(),
         );
         let (text, mut calls) = reply.into_parts();
         // Arguments that have not started are truncated too.
@@ -358,32 +358,32 @@ impl ModelConversation {
                 "The model refused to answer.",
                 &finish,
             ))
-        } else if cut_short || flood {
+        } else if cut_short || too_many_calls {
             let message = "The answer reached the model's output limit.";
             Some(
                 blame::ending(Cause::OutputLimit, message, &finish)
                     .hint("Allow more (--set max_tokens=…)."),
             )
-        } else if !calls.is_empty() && self.config.budget && !self.turn.usage.is_priced() {
+        } else if !calls.is_empty() && self.config.has_budget && !self.turn.usage.is_priced() {
             Some(blame::unpriced())
         } else {
             None
         };
         if let Some(outcome) = ending {
-            self.keep(&text, &[]); // calls that were not emitted were not made
+            self.record_answer(&text, &[]); // calls that were not emitted were not made
             return self.end(outcome, Some(text), out);
         }
-        self.name(&mut calls);
-        self.keep(&text, &calls);
+        self.assign_ids(&mut calls);
+        self.record_answer(&text, &calls);
         // Ignores `finish_reason`, which servers get wrong.
         if calls.is_empty() {
             self.final_answer(text, out)
         } else {
-            self.work(calls, out)
+            self.on_tool_calls(calls, out)
         }
     }
 
-    fn name(&mut self, calls: &mut [Call]) {
+    fn assign_ids(&mut self, calls: &mut [Call]) {
         for (n, call) in calls.iter_mut().enumerate() {
             if call.id.is_empty() || self.ids.contains(&call.id) {
                 let stem = if call.id.is_empty() { "call" } else { &call.id };
@@ -394,7 +394,7 @@ impl ModelConversation {
     }
 
     /// Adds the model's answer to the history.
-    fn keep(&mut self, text: &str, calls: &[Call]) {
+    fn record_answer(&mut self, text: &str, calls: &[Call]) {
         if text.is_empty() && calls.is_empty() {
             return;
         }
@@ -425,7 +425,7 @@ impl ModelConversation {
             return self.hook(When::After, Next::Finish(text, None), out);
         };
         let checked = structured::check(&schema, &text);
-        if let (Err(_), Some(outcome)) = (&checked, self.stop()) {
+        if let (Err(_), Some(outcome)) = (&checked, self.stop_condition()) {
             return self.end(outcome, Some(text), out);
         }
         match checked {
@@ -444,7 +444,7 @@ impl ModelConversation {
                 });
                 self.history.push(Message::Injected(question));
                 self.emit_usage(out);
-                self.ask(out);
+                self.request_answer(out);
             }
             Err(why) => {
                 let message = format!("The model's answer does not match the schema: {why}.");
@@ -457,48 +457,48 @@ impl ModelConversation {
 
     // --- Runner events ---
 
-    fn begin(&mut self) {
+    fn reset_turn(&mut self) {
         self.turns += 1;
         self.turn = Turn::default();
     }
 
     fn on_runner_event(&mut self, event: RunnerEvent, out: &mut Outbox) {
         match event {
-            RunnerEvent::Ready(ready) => self.ready(ready, out),
+            RunnerEvent::Ready(ready) => self.on_ready(ready, out),
             RunnerEvent::Over => self.on_answer_end(out),
-            RunnerEvent::Failed(failed) => self.failed(&failed, out),
+            RunnerEvent::Failed(failed) => self.on_failure(&failed, out),
             RunnerEvent::Retrying(retrying) => {
-                out.notice(Level::Warning, "retrying", sentence(&retrying))
+                out.notice(Level::Warning, "retrying", retry_message(&retrying))
             }
             RunnerEvent::Alive => {}
             RunnerEvent::Progress(message) => out.notice(Level::Info, "tool_progress", message),
-            RunnerEvent::Result(outcome) => self.result(outcome, out),
+            RunnerEvent::Result(outcome) => self.on_result(outcome, out),
             RunnerEvent::Unanswered { id, question } => {
                 self.turn.questions.push(question);
-                self.result(
+                self.on_result(
                     super::runner_protocol::ToolOutcome {
                         id,
                         ok: true,
                         denied: false,
-                        output: ASKED.to_owned(),
+                        output: QUESTION_FORWARDED.to_owned(),
                     },
                     out,
                 );
             }
             RunnerEvent::NeedsApproval { id, paths, output } => {
-                self.approval(Approval { id, paths, output }, out)
+                self.on_approval_needed(Approval { id, paths, output }, out)
             }
-            RunnerEvent::Flow(flow) => self.flow(flow, out),
-            RunnerEvent::Verified(api_error) => self.verified(api_error, out),
+            RunnerEvent::Flow(flow) => self.on_flow(flow, out),
+            RunnerEvent::Verified(failure) => self.on_verified(failure, out),
             RunnerEvent::Cancelled if matches!(self.phase, Phase::Idle | Phase::Waiting) => {}
             RunnerEvent::Cancelled => {
                 self.interrupt(out); // a recording has no interrupt from the caller
-                self.interrupted(out);
+                self.end_interrupted(out);
             }
         }
     }
 
-    fn ready(&mut self, mut ready: Ready, out: &mut Outbox) {
+    fn on_ready(&mut self, mut ready: Ready, out: &mut Outbox) {
         for tool in &mut ready.tools {
             tool.parameters = crate::mcp::adapt(&tool.parameters);
         }
@@ -529,8 +529,8 @@ impl ModelConversation {
         } else {
             None
         };
-        if !answer.is_some_and(|answer| self.approved(&answer, out)) {
-            self.ask(out);
+        if !answer.is_some_and(|answer| self.on_approval_answer(&answer, out)) {
+            self.request_answer(out);
         }
     }
 }
@@ -541,14 +541,14 @@ impl Conversation for ModelConversation {
     fn send(&mut self, message: ToAgent, out: &mut Outbox) {
         match message {
             ToAgent::Prompt(prompt) => {
-                self.begin();
+                self.reset_turn();
                 self.history.push(Message::User(prompt.clone()));
                 self.answer = Some(prompt).filter(|_| !self.pending.is_empty());
                 self.start_turn(out);
             }
             ToAgent::Steer(text) => self.steer(text, out),
             ToAgent::Interrupt => self.interrupt(out),
-            ToAgent::Verdict { id, verdict } => self.verdict(&id, verdict, out),
+            ToAgent::Verdict { id, verdict } => self.on_verdict(&id, verdict, out),
             ToAgent::Change { id, change } => self.change(id, change, out),
             // The runner runs the caller's tools itself; the session is never asked to.
             ToAgent::ToolDone { .. } | ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } => {}
@@ -568,13 +568,13 @@ impl Conversation for ModelConversation {
     fn on_exit(&mut self, _: &Exit, _: &mut Outbox) {}
 }
 
-fn order(order: &RunnerCommand, out: &mut Outbox) {
+fn send_command(command: &RunnerCommand, out: &mut Outbox) {
     out.push(FromConversation::Write(
-        format!("{}\n", RawJson::of(order).get()).into_bytes(),
+        format!("{}\n", RawJson::of(command).get()).into_bytes(),
     ));
 }
 
-fn sentence(retrying: &Retrying) -> String {
+fn retry_message(retrying: &Retrying) -> String {
     let Retrying {
         attempt,
         of,

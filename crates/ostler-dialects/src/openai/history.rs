@@ -61,7 +61,7 @@ impl History {
 
     /// Adds a result to every open tool call: servers reject a conversation in which one is
     /// missing.
-    pub(super) fn settle(&mut self, why: &str) {
+    pub(super) fn close_open_calls(&mut self, why: &str) {
         let Some(at) = self
             .0
             .iter()

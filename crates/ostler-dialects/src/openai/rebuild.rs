@@ -45,9 +45,9 @@ impl History {
     pub fn rebuild<'a>(events: impl IntoIterator<Item = &'a EventKind>) -> Self {
         let mut builder = Builder::default();
         for kind in events {
-            builder.take(kind);
+            builder.push(kind);
         }
-        builder.pause();
+        builder.end_turn();
         builder.history
     }
 }
@@ -93,15 +93,15 @@ struct Builder {
 }
 
 impl Builder {
-    fn take(&mut self, kind: &EventKind) {
+    fn push(&mut self, kind: &EventKind) {
         match kind {
             EventKind::TurnStarted(turn) => {
-                self.pause();
+                self.end_turn();
                 if let Some(prompt) = &turn.prompt {
                     self.history.push(Message::User(prompt.clone()));
                 }
             }
-            EventKind::TurnEnded(_) => self.pause(),
+            EventKind::TurnEnded(_) => self.end_turn(),
             EventKind::Text(text) if text.kind == TextKind::Reply && text.parent.is_none() => {
                 self.open &= self.message == text.message;
                 self.message.clone_from(&text.message);
@@ -110,12 +110,12 @@ impl Builder {
             EventKind::ToolCall(call) if call.parent.is_none() => {
                 let input = call.input.get();
                 let arguments = if input.starts_with('{') { input } else { "{}" };
-                let called = HistoryCall {
+                let history_call = HistoryCall {
                     id: call.id.clone(),
                     name: call.name.clone(),
                     arguments: arguments.to_owned(),
                 };
-                self.assistant().1.push(called);
+                self.assistant().1.push(history_call);
             }
             EventKind::ToolResult(result) => self.result(&result.id, &result.output),
             EventKind::Notice(notice) => self.notice(notice),
@@ -141,17 +141,17 @@ impl Builder {
             | codes::NOT_VERIFIED
             | codes::ANSWER_FAILED
             | codes::HOOK_SAID => {
-                let question = raw.and_then(|raw| serde_json::from_str(raw).ok());
+                let injected = raw.and_then(|raw| serde_json::from_str(raw).ok());
                 self.open = false;
-                self.history.0.extend(question.map(Message::Injected));
+                self.history.0.extend(injected.map(Message::Injected));
             }
             _ => {}
         }
     }
 
     /// Ends a turn, including one without an end event.
-    fn pause(&mut self) {
-        self.history.settle(LOST);
+    fn end_turn(&mut self) {
+        self.history.close_open_calls(LOST);
         self.take_steered();
     }
 
@@ -165,16 +165,16 @@ impl Builder {
     /// Inserts a result after its call: servers reject any other order, and results without a call.
     fn result(&mut self, id: &str, output: &str) {
         self.open = false;
-        let calls_it = |message: &Message| matches!(message, Message::Assistant { calls, .. } if calls.iter().any(|call| call.id == id));
-        let Some(at) = self.history.0.iter().rposition(calls_it) else {
+        let has_call = |message: &Message| matches!(message, Message::Assistant { calls, .. } if calls.iter().any(|call| call.id == id));
+        let Some(at) = self.history.0.iter().rposition(has_call) else {
             return;
         };
-        let behind = &self.history.0[at + 1..];
-        let results = behind
+        let after = &self.history.0[at + 1..];
+        let results = after
             .iter()
             .take_while(|m| matches!(m, Message::Tool { .. }))
             .count();
-        if !behind[..results]
+        if !after[..results]
             .iter()
             .any(|m| matches!(m, Message::Tool { id: known, .. } if known == id))
         {

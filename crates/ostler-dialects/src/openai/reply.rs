@@ -32,11 +32,11 @@ pub(super) struct PartialReply {
     pub(super) refused: bool,
     pub(super) api_error: Option<ApiError>,
     /// Requested model, and the model reported by the server.
-    pub(super) asked: String,
+    pub(super) requested_model: String,
     pub(super) model: Option<String>,
     pub(super) usage: Option<ReplyUsage>,
     /// Whether its usage is reported with a later answer.
-    pub(super) later: bool,
+    pub(super) usage_later: bool,
     /// Number of chunks that were parsed, and of those that were not.
     pub(super) chunks: u64,
     pub(super) unreadable: u64,
@@ -59,7 +59,7 @@ pub(super) struct ReplyUsage {
 
 impl PartialReply {
     /// Creates an empty answer. `message` is its id until the server sends one.
-    pub(super) fn new(audience: Audience, message: String, asked: String) -> Self {
+    pub(super) fn new(audience: Audience, message: String, requested_model: String) -> Self {
         Self {
             audience,
             message,
@@ -69,10 +69,10 @@ impl PartialReply {
             finish: None,
             refused: false,
             api_error: None,
-            asked,
+            requested_model,
             model: None,
             usage: None,
-            later: false,
+            usage_later: false,
             chunks: 0,
             unreadable: 0,
             done: false,
@@ -80,7 +80,7 @@ impl PartialReply {
     }
 
     /// Adds a chunk.
-    pub(super) fn take(&mut self, chunk: &Chunk<'_>, out: &mut Outbox) {
+    pub(super) fn push(&mut self, chunk: &Chunk<'_>, out: &mut Outbox) {
         self.chunks += 1;
         if let Some(api_error) = chunk.api_error() {
             self.api_error = Some(api_error);
@@ -94,7 +94,7 @@ impl PartialReply {
         if let Some(model) = chunk.model.text().filter(|model| !model.is_empty()) {
             self.model.get_or_insert_with(|| model.to_owned());
         }
-        self.later |= chunk
+        self.usage_later |= chunk
             .usage
             .map()
             .is_some_and(|usage| usage.later.text() == Some("true"));
@@ -120,9 +120,9 @@ impl PartialReply {
         let thought = [&delta.reasoning_content, &delta.reasoning]
             .into_iter()
             .find_map(|s| s.text());
-        self.say(TextKind::Thinking, thought.unwrap_or_default(), out);
+        self.emit_text(TextKind::Thinking, thought.unwrap_or_default(), out);
         match &delta.content {
-            Content::Text(text) => self.say(TextKind::Reply, text, out),
+            Content::Text(text) => self.emit_text(TextKind::Reply, text, out),
             Content::Blocks(parts) => parts
                 .iter()
                 .filter_map(Node::map)
@@ -131,10 +131,10 @@ impl PartialReply {
         }
         if let Some(refusal) = delta.refusal.text().filter(|text| !text.is_empty()) {
             self.refused = true;
-            self.say(TextKind::Reply, refusal, out);
+            self.emit_text(TextKind::Reply, refusal, out);
         }
-        for piece in delta.tool_calls.0.iter().filter_map(Node::map) {
-            self.calls.push(piece);
+        for call in delta.tool_calls.0.iter().filter_map(Node::map) {
+            self.calls.push(call);
         }
         if let Some(function) = delta.function_call.map() {
             self.calls.push_function(
@@ -146,21 +146,21 @@ impl PartialReply {
 
     fn part(&mut self, part: &Part<'_>, out: &mut Outbox) {
         match &part.thinking {
-            Content::Text(text) => self.say(TextKind::Thinking, text, out),
+            Content::Text(text) => self.emit_text(TextKind::Thinking, text, out),
             Content::Blocks(parts) => {
                 parts
                     .iter()
                     .filter_map(Node::map)
-                    .for_each(|p| self.say(TextKind::Thinking, p.text.or_empty(), out));
+                    .for_each(|p| self.emit_text(TextKind::Thinking, p.text.or_empty(), out));
             }
             Content::None if part.kind.text() == Some("thinking") => {
-                self.say(TextKind::Thinking, part.text.or_empty(), out);
+                self.emit_text(TextKind::Thinking, part.text.or_empty(), out);
             }
-            Content::None => self.say(TextKind::Reply, part.text.or_empty(), out),
+            Content::None => self.emit_text(TextKind::Reply, part.text.or_empty(), out),
         }
     }
 
-    fn say(&mut self, kind: TextKind, text: &str, out: &mut Outbox) {
+    fn emit_text(&mut self, kind: TextKind, text: &str, out: &mut Outbox) {
         if text.is_empty() {
             return;
         }
@@ -186,12 +186,12 @@ impl PartialReply {
     }
 
     /// Returns true if the server reported the end of the answer.
-    pub(super) fn is_whole(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.done || self.finish.is_some()
     }
 
     /// Returns true if the tool calls exceeded the limits.
-    pub(super) fn is_flood(&self) -> bool {
+    pub(super) fn exceeds_limits(&self) -> bool {
         self.calls.overflowed
     }
 

@@ -9,7 +9,7 @@ use super::history::Message;
 use super::runner_protocol::{Ready, ToolOffer};
 
 /// Contents of a request.
-pub(super) struct Request<'a> {
+pub(super) struct ChatRequest<'a> {
     pub(super) config: &'a LoopConfig,
     pub(super) ready: &'a Ready,
     pub(super) model: &'a str,
@@ -91,7 +91,7 @@ struct Schema {
     schema: RawJson,
 }
 
-impl Request<'_> {
+impl ChatRequest<'_> {
     /// Serializes the request.
     pub(super) fn to_json(&self) -> RawJson {
         let Self {

@@ -146,7 +146,7 @@ impl ReplyParser {
     pub fn push(&mut self, payload: &str) -> Vec<Text> {
         match serde_json::from_str::<Chunk<'_>>(payload) {
             _ if payload.trim() == "[DONE]" => self.reply.done = true,
-            Ok(chunk) => self.reply.take(&chunk, &mut self.out),
+            Ok(chunk) => self.reply.push(&chunk, &mut self.out),
             Err(_) => self.reply.unreadable += 1,
         }
         let text = |out| {
@@ -167,18 +167,21 @@ impl ReplyParser {
         let Self {
             reply, official, ..
         } = self;
-        let model = reply.model.clone().unwrap_or_else(|| reply.asked.clone());
-        let usage = reply.usage.map(|usage_chunk| {
-            let usage = Usage::of(Some(model.clone()), usage_chunk.tokens);
+        let model = reply
+            .model
+            .clone()
+            .unwrap_or_else(|| reply.requested_model.clone());
+        let usage = reply.usage.map(|reported| {
+            let usage = Usage::of(Some(model.clone()), reported.tokens);
             let listed = || {
                 Price::listed(&model)
                     .filter(|_| official)
-                    .map(|price| price.of(&usage_chunk.tokens))
+                    .map(|price| price.of(&reported.tokens))
             };
             match (
-                usage_chunk.cost,
-                usage_chunk.partial,
-                usage_chunk.estimate.or_else(listed),
+                reported.cost,
+                reported.partial,
+                reported.estimate.or_else(listed),
             ) {
                 (Some(cost), ..) => usage.reported(cost),
                 (None, Some(partial), _) => usage.partial(partial),

@@ -129,7 +129,7 @@ impl Conversation for OpenClawConversation {
                     self.emit_document(None, out);
                 }
             }
-            Progress::TooMuch => {
+            Progress::TooLarge => {
                 self.open = false;
                 out.push(FromConversation::TurnEnded(TurnResult::new(
                     blame::output_too_large(),

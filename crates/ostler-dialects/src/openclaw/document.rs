@@ -81,7 +81,7 @@ pub(super) enum Progress {
     More,
     /// The document may be complete.
     Complete,
-    TooMuch,
+    TooLarge,
 }
 
 impl OutputBuffer {
@@ -101,7 +101,7 @@ impl OutputBuffer {
         into.push('\n');
         if self.before.len() + self.json.len() > CAP {
             *self = Self::default();
-            return Progress::TooMuch;
+            return Progress::TooLarge;
         }
         // The document is indented: only its last line begins with the closing brace.
         let ends = !self.json.is_empty()
@@ -207,7 +207,7 @@ mod tests {
         let mut output = OutputBuffer::default();
         let line = "x".repeat(1024 * 1024);
         let last = (0..16).map(|_| output.push(&line)).last();
-        assert_eq!(last, Some(Progress::TooMuch));
+        assert_eq!(last, Some(Progress::TooLarge));
         assert_eq!(output.text(), "", "nothing is retained");
         let (_, progress) = gather(&format!("{{\n{}", "}\n".repeat(1000)));
         assert_eq!(

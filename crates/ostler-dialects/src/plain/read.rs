@@ -30,9 +30,9 @@ pub fn read_reply(text: &str, mut id: impl FnMut() -> String) -> ParsedReply {
     let text = text.trim();
     let mut reply = ParsedReply::default();
     let mut at = 0;
-    for Block { place, calls } in blocks(text) {
-        reply.content.push_str(&text[at..place.start]);
-        at = place.end;
+    for Block { range, calls } in blocks(text) {
+        reply.content.push_str(&text[at..range.start]);
+        at = range.end;
         if calls.is_empty() {
             continue;
         }
@@ -50,7 +50,7 @@ pub fn read_reply(text: &str, mut id: impl FnMut() -> String) -> ParsedReply {
 /// A block of tool calls.
 struct Block {
     /// Byte range in the text, including fences.
-    place: Range<usize>,
+    range: Range<usize>,
     calls: Vec<ToolRequest>,
 }
 
@@ -63,26 +63,26 @@ fn blocks(text: &str) -> Vec<Block> {
     let mut found = Vec::new();
     let mut at = 0;
     for _ in 0..MAX_CANDIDATES {
-        let Some((place, kind)) = find_block_start(&text[at..], at == 0) else {
+        let Some((start, kind)) = find_block_start(&text[at..], at == 0) else {
             break;
         };
-        let place = at + place;
+        let start = at + start;
         let block = match kind {
-            BlockStart::Fence(length) => block_at(text, place, length),
-            BlockStart::Brace => calls_at(&text[place..]).map(|(length, calls)| Block {
-                place: place..place + length,
+            BlockStart::Fence(length) => block_at(text, start, length),
+            BlockStart::Brace => calls_at(&text[start..]).map(|(length, calls)| Block {
+                range: start..start + length,
                 calls,
             }),
         };
         match (block, kind) {
             (Some(block), _) => {
-                at = block.place.end;
+                at = block.range.end;
                 found.push(block);
             }
             // This fence opens no block. It may close something, or precede a fence that does open
             // one.
-            (None, BlockStart::Fence(length)) => at = place + length,
-            (None, BlockStart::Brace) => at = place + 1,
+            (None, BlockStart::Fence(length)) => at = start + length,
+            (None, BlockStart::Brace) => at = start + 1,
         }
     }
     found
@@ -149,7 +149,7 @@ fn block_at(text: &str, at: usize, length: usize) -> Option<Block> {
         None => 0,
     };
     Some(Block {
-        place: at..at + length + begin + object + end,
+        range: at..at + length + begin + object + end,
         calls,
     })
 }

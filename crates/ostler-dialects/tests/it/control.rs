@@ -68,7 +68,7 @@ fn attended() -> Spec {
     }
 }
 
-fn can(id: &str, call: &str, command: &str) -> Value {
+fn can_use_tool(id: &str, call: &str, command: &str) -> Value {
     json!({"type": "control_request", "request_id": id, "request": {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": command}, "tool_use_id": call}})
 }
 
@@ -131,7 +131,7 @@ fn verdicts_are_matched_to_their_requests() {
     let (mut conversation, _) = started(&attended());
     let conversation = &mut *conversation;
     for (id, call) in [("q1", "t1"), ("q2", "t2"), ("q3", "t3")] {
-        let outs = feed(conversation, &can(id, call, "ls"));
+        let outs = feed(conversation, &can_use_tool(id, call, "ls"));
         let [FromConversation::Ask(ask)] = &outs[..] else {
             panic!("{outs:?}")
         };
@@ -175,7 +175,7 @@ fn verdicts_are_matched_to_their_requests() {
         [Value::Null; 0],
         "withdrawn"
     );
-    feed(conversation, &can("q4", "t4", "ls"));
+    feed(conversation, &can_use_tool("q4", "t4", "ls"));
     let answer = &verdict(conversation, "q4", Verdict::Undecided)[0]["response"]["response"];
     assert_eq!(answer["behavior"], "deny", "no decision is not an approval");
 }
@@ -196,12 +196,12 @@ fn hook_decides_first_and_its_decision_is_reused() {
     // A rule of Claude Code itself asks again: no second request, no second event.
     let yes = json!({"behavior": "allow", "updatedInput": {"command": "ls"}});
     assert_eq!(
-        writes(&feed(conversation, &can("q1", "t1", "ls"))),
+        writes(&feed(conversation, &can_use_tool("q1", "t1", "ls"))),
         [success("q1", &yes)]
     );
     assert!(
         matches!(
-            &feed(conversation, &can("q2", "t1", "rm -r /"))[..],
+            &feed(conversation, &can_use_tool("q2", "t1", "rm -r /"))[..],
             [FromConversation::Ask(_)]
         ),
         "another input is another request"
@@ -223,7 +223,7 @@ fn hook_decides_first_and_its_decision_is_reused() {
         [success("h3", &json!({}))]
     );
     assert!(
-        matches!(&feed(conversation, &can("q3", "t3", "ls"))[..], [FromConversation::Ask(ask)] if ask.otherwise == Otherwise::Person)
+        matches!(&feed(conversation, &can_use_tool("q3", "t3", "ls"))[..], [FromConversation::Ask(ask)] if ask.otherwise == Otherwise::Person)
     );
     let other = json!({"type": "control_request", "request_id": "h4", "request": {"subtype": "hook_callback", "callback_id": "not-ours", "input": {}}});
     assert_eq!(
@@ -267,11 +267,11 @@ fn malformed_requests_are_denied_immediately() {
         assert!(decision.contains(&&json!("deny")), "{line}: {answer}");
     }
     let (mut conversation, _) = started(&attended());
-    let mut nameless = can("q", "t", "ls");
+    let mut nameless = can_use_tool("q", "t", "ls");
     nameless["request_id"] = Value::Null;
     assert!(writes(&feed(&mut *conversation, &nameless)).is_empty());
-    feed(&mut *conversation, &can("q", "t", "ls"));
-    let twice = feed(&mut *conversation, &can("q", "t2", "rm"));
+    feed(&mut *conversation, &can_use_tool("q", "t", "ls"));
+    let twice = feed(&mut *conversation, &can_use_tool("q", "t2", "rm"));
     assert!(
         matches!(&twice[..], [FromConversation::Event(EventKind::Notice(it))] if it.code == "control_malformed"),
         "{twice:?}"
@@ -282,7 +282,7 @@ fn malformed_requests_are_denied_immediately() {
 #[test]
 fn requests_of_sub_agents_are_handled() {
     let (mut conversation, _) = started(&attended());
-    let mut line = can("q", "t", "ls");
+    let mut line = can_use_tool("q", "t", "ls");
     line["session_id"] = "another".into();
     line["parent_tool_use_id"] = "parent".into();
     line["request"]["agent_id"] = "a1".into();
@@ -357,8 +357,8 @@ const RESULT: &str = r#"{"type":"result","subtype":"success","result":"x"}"#;
 fn shape(outs: &[FromConversation]) -> Vec<&'static str> {
     let name = |out: &FromConversation| match out {
         FromConversation::Write(_) => "write",
-        FromConversation::TurnStarted => "began",
-        FromConversation::TurnEnded(_) => "over",
+        FromConversation::TurnStarted => "started",
+        FromConversation::TurnEnded(_) => "ended",
         FromConversation::Background(0) => "background 0",
         FromConversation::Background(_) => "background",
         _ => "other",
@@ -399,12 +399,12 @@ fn steering_message_reaches_its_turn_or_gets_a_separate_one() {
     // It reached the model.
     let (mut conversation, uuid) = start();
     feed(&mut *conversation, &lifecycle(&uuid, "started"));
-    assert_eq!(shape(&feed(&mut *conversation, &result)), ["over"]);
+    assert_eq!(shape(&feed(&mut *conversation, &result)), ["ended"]);
     // It did not: work is pending, and then the agent starts a turn.
     let (mut conversation, uuid) = start();
     assert_eq!(
         shape(&feed(&mut *conversation, &result)),
-        ["background", "over"]
+        ["background", "ended"]
     );
     assert_eq!(
         shape(&feed(&mut *conversation, &lifecycle(&uuid, "started"))),
@@ -412,9 +412,9 @@ fn steering_message_reaches_its_turn_or_gets_a_separate_one() {
     );
     assert_eq!(
         shape(&feed(&mut *conversation, &init(seed))),
-        ["began", "background 0"]
+        ["started", "background 0"]
     );
-    assert_eq!(shape(&feed(&mut *conversation, &result)), ["over"]);
+    assert_eq!(shape(&feed(&mut *conversation, &result)), ["ended"]);
     // The next prompt waits for that turn, whose end is not the prompt's.
     let (mut conversation, uuid) = start();
     feed(&mut *conversation, &result);
@@ -422,14 +422,14 @@ fn steering_message_reaches_its_turn_or_gets_a_separate_one() {
     feed(&mut *conversation, &lifecycle(&uuid, "started"));
     assert_eq!(
         shape(&feed(&mut *conversation, &init(seed))),
-        ["began", "background 0"]
+        ["started", "background 0"]
     );
     let mut failed = result.clone();
     failed["is_error"] = true.into();
     let outs = feed(&mut *conversation, &failed);
     assert_eq!(shape(&outs), ["write"]);
     assert!(outs.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Notice(it)) if it.code == "steer_failed")));
-    assert_eq!(shape(&feed(&mut *conversation, &result)), ["over"]);
+    assert_eq!(shape(&feed(&mut *conversation, &result)), ["ended"]);
     // If that turn is interrupted, there is nothing left to wait for.
     let (mut conversation, _) = start();
     feed(&mut *conversation, &result);
@@ -438,7 +438,7 @@ fn steering_message_reaches_its_turn_or_gets_a_separate_one() {
     send(&mut *conversation, ToAgent::Interrupt);
     let mut interrupted = failed;
     interrupted["terminal_reason"] = "aborted_streaming".into();
-    assert!(shape(&feed(&mut *conversation, &interrupted)).contains(&"over"));
+    assert!(shape(&feed(&mut *conversation, &interrupted)).contains(&"ended"));
     // It was dropped: no work is pending, and the prompt is sent.
     let (mut conversation, uuid) = start();
     feed(&mut *conversation, &result);
@@ -463,7 +463,7 @@ fn steering_message_reaches_its_turn_or_gets_a_separate_one() {
         steer(&mut *conversation),
         [json!({"type": "user", "message": {"role": "user", "content": "more"}})]
     );
-    assert_eq!(shape(&feed(&mut *conversation, &result)), ["over"]);
+    assert_eq!(shape(&feed(&mut *conversation, &result)), ["ended"]);
 }
 
 fn odd() -> impl Strategy<Value = Value> {

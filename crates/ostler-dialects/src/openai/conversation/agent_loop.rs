@@ -6,7 +6,7 @@ use ostler_core::event::{DecidedBy, Decision, Level, Notice, Permission, ToolCal
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw_json::RawJson;
 
-use super::{ModelConversation, Phase, order};
+use super::{ModelConversation, Phase, send_command};
 use crate::openai::blame;
 use crate::openai::calls::Call;
 use crate::openai::config::Mode;
@@ -26,11 +26,11 @@ pub(super) enum Next {
 }
 
 /// Tool result for a question in an unattended session.
-pub(super) const ASKED: &str =
+pub(super) const QUESTION_FORWARDED: &str =
     "The question was put to the person. The answer is the next message.";
 
 /// Tool result for a call that would change something in plan mode.
-const PLAN: &str =
+const PLAN_MODE_DENIAL: &str =
     "denied: this is plan mode, nothing is to be changed. Say what you would do instead.";
 
 impl ModelConversation {
@@ -42,18 +42,18 @@ impl ModelConversation {
     /// Returns true if a tool is known to change something.
     fn is_mutating(&self, tool: &str) -> bool {
         self.agent_loop()
-            .is_some_and(|looping| looping.mutating.iter().any(|name| name == tool))
+            .is_some_and(|features| features.mutating.iter().any(|name| name == tool))
     }
 
     // --- Stop conditions ---
 
     /// Returns the outcome if a limit forbids another model call.
-    pub(super) fn stop(&self) -> Option<Outcome> {
+    pub(super) fn stop_condition(&self) -> Option<Outcome> {
         let config = &self.config;
         if self.turn.steps >= config.max_turns {
             return Some(self.too_many_steps());
         }
-        if config.budget && !self.turn.usage.is_priced() {
+        if config.has_budget && !self.turn.usage.is_priced() {
             return Some(blame::unpriced());
         }
         if let (Some(max), Some(cost)) = (config.max_cost, self.turn.usage.cost())
@@ -106,11 +106,11 @@ impl ModelConversation {
     /// Counts the calls and returns an outcome if the limit is exceeded.
     pub(super) fn too_many_calls(&mut self, calls: usize) -> Option<Outcome> {
         self.turn.calls = self.turn.calls.saturating_add(calls as u64);
-        let most = self
+        let max = self
             .config
             .max_tool_calls
-            .filter(|most| self.turn.calls > *most)?;
-        let message = format!("The model requested more than {most} tool calls.");
+            .filter(|max| self.turn.calls > *max)?;
+        let message = format!("The model requested more than {max} tool calls.");
         Some(
             blame::ending(Cause::TurnLimit, &message, "tool_calls")
                 .hint("Allow more tool calls (--max-tool-calls)."),
@@ -118,7 +118,7 @@ impl ModelConversation {
     }
 
     /// Handles a failed answer. Returns it if the model is not called again.
-    pub(super) fn again(
+    pub(super) fn retry_answer(
         &mut self,
         reply: PartialReply,
         outcome: &Outcome,
@@ -132,12 +132,12 @@ impl ModelConversation {
         self.turn.errors += 1;
         if !can_retry(outcome)
             || self.turn.errors >= self.config.max_errors
-            || self.stop().is_some()
+            || self.stop_condition().is_some()
         {
             return Some(reply);
         }
         let (text, _) = reply.into_parts();
-        self.keep(&text, &[]);
+        self.record_answer(&text, &[]);
         let message = format!(
             "The model's answer failed ({}): {}",
             self.turn.errors, outcome.message
@@ -149,32 +149,32 @@ impl ModelConversation {
             out,
         );
         self.emit_usage(out);
-        self.ask(out);
+        self.request_answer(out);
         None
     }
 
     /// Handles a failed summary. A loop continues with the conversation unchanged; returns true if
     /// it does.
-    pub(super) fn without_summary(&mut self, outcome: &Outcome, out: &mut Outbox) -> bool {
+    pub(super) fn on_failed_summary(&mut self, outcome: &Outcome, out: &mut Outbox) -> bool {
         self.turn.errors += 1;
         let continues = self.agent_loop().is_some()
             && can_retry(outcome)
             && self.turn.errors < self.config.max_errors
-            && self.stop().is_none();
+            && self.stop_condition().is_none();
         if continues {
             let message = format!(
                 "The context is nearly full, and summarizing it failed: {}",
                 outcome.message
             );
             out.notice(Level::Warning, "context_not_summarised", message);
-            self.ask(out);
+            self.request_answer(out);
         }
         continues
     }
 
     /// Called after all tools of a step. Returns an outcome after too many consecutive failed
     /// steps.
-    pub(super) fn tools_failed(&mut self) -> Option<Outcome> {
+    pub(super) fn end_of_step(&mut self) -> Option<Outcome> {
         let failed = std::mem::take(&mut self.turn.failed_step);
         self.turn.errors = if failed { self.turn.errors + 1 } else { 0 };
         self.turn.any_worked = false;
@@ -189,7 +189,7 @@ impl ModelConversation {
     }
 
     /// Records the result of a call.
-    pub(super) fn note_result(&mut self, ok: bool, denied: bool) {
+    pub(super) fn record_result(&mut self, ok: bool, denied: bool) {
         self.turn.any_worked |= ok || denied;
         self.turn.failed_step = !self.turn.any_worked;
     }
@@ -200,7 +200,7 @@ impl ModelConversation {
     pub(super) fn hook(&mut self, when: When, next: Next, out: &mut Outbox) {
         // Approved calls run before the first round.
         let is_round = when == When::Before || self.turn.steps > 0;
-        if !(is_round && self.agent_loop().is_some_and(|looping| looping.hooks)) {
+        if !(is_round && self.agent_loop().is_some_and(|features| features.hooks)) {
             return self.proceed(next, out);
         }
         let iteration = if when == When::Before {
@@ -209,10 +209,10 @@ impl ModelConversation {
             self.turn.steps
         };
         self.phase = Phase::Hooked(next);
-        order(&RunnerCommand::Hook { when, iteration }, out);
+        send_command(&RunnerCommand::Hook { when, iteration }, out);
     }
 
-    pub(super) fn flow(&mut self, flow: Flow, out: &mut Outbox) {
+    pub(super) fn on_flow(&mut self, flow: Flow, out: &mut Outbox) {
         let next = match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Hooked(next) => next,
             // Too late: the turn is being cancelled.
@@ -252,18 +252,18 @@ impl ModelConversation {
     fn proceed(&mut self, next: Next, out: &mut Outbox) {
         match next {
             Next::Ask => self.call_model(out),
-            Next::Round => match self.stop() {
+            Next::Round => match self.stop_condition() {
                 Some(outcome) => self.end(outcome, None, out),
                 None => {
                     self.emit_usage(out);
-                    self.ask(out);
+                    self.request_answer(out);
                 }
             },
             Next::Finish(text, structured)
-                if self.agent_loop().is_some_and(|looping| looping.verifies) =>
+                if self.agent_loop().is_some_and(|features| features.verifies) =>
             {
                 out.notice(Level::Debug, "verifying", "Verifying the result.");
-                order(&RunnerCommand::Verify(text.clone()), out);
+                send_command(&RunnerCommand::Verify(text.clone()), out);
                 self.phase = Phase::Verifying(text, structured);
             }
             Next::Finish(text, _) if !self.steered.is_empty() => self.continue_turn(text, out),
@@ -274,12 +274,12 @@ impl ModelConversation {
     // --- Verification ---
 
     /// Handles the result of the verification; `api_error` is the reason for a failure.
-    pub(super) fn verified(&mut self, api_error: Option<String>, out: &mut Outbox) {
+    pub(super) fn on_verified(&mut self, failure: Option<String>, out: &mut Outbox) {
         let (text, structured) = match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Verifying(text, structured) => (text, structured),
             other => return self.phase = other,
         };
-        let Some(why) = api_error else {
+        let Some(why) = failure else {
             out.notice(Level::Info, "verified", "The result passed verification.");
             // Steering messages come first; then the result is verified again.
             return if self.steered.is_empty() {
@@ -301,11 +301,11 @@ impl ModelConversation {
             Some(message_to_model),
             out,
         );
-        match self.stop() {
+        match self.stop_condition() {
             Some(outcome) => self.end(outcome, Some(text), out),
             None => {
                 self.emit_usage(out);
-                self.ask(out);
+                self.request_answer(out);
             }
         }
     }
@@ -322,14 +322,21 @@ impl ModelConversation {
     // --- Approvals ---
 
     /// Denies calls that would change something in plan mode.
-    pub(super) fn only_planned(&mut self, calls: &[Call], out: &mut Outbox) {
+    pub(super) fn deny_in_plan_mode(&mut self, calls: &[Call], out: &mut Outbox) {
         if self.config.mode != Mode::Plan {
             return;
         }
         for call in calls {
             if self.is_mutating(&call.name) {
-                out.event(decided(call, Decision::Denied, DecidedBy::Rule, Some(PLAN)));
-                self.turn.refused.insert(call.id.clone(), PLAN.to_owned());
+                out.event(decision_event(
+                    call,
+                    Decision::Denied,
+                    DecidedBy::Rule,
+                    Some(PLAN_MODE_DENIAL),
+                ));
+                self.turn
+                    .refused
+                    .insert(call.id.clone(), PLAN_MODE_DENIAL.to_owned());
             }
         }
     }
@@ -360,7 +367,7 @@ impl ModelConversation {
     }
 
     /// Handles a person's answer to an approval request. Returns true if the calls are made.
-    pub(super) fn approved(&mut self, answer: &str, out: &mut Outbox) -> bool {
+    pub(super) fn on_approval_answer(&mut self, answer: &str, out: &mut Outbox) -> bool {
         let mut calls = std::mem::take(&mut self.pending);
         let reply = answer.trim().trim_end_matches(['.', '!']).to_lowercase();
         if calls.is_empty()
@@ -368,22 +375,27 @@ impl ModelConversation {
         {
             return false;
         }
-        self.name(&mut calls);
-        self.keep("", &calls);
+        self.assign_ids(&mut calls);
+        self.record_answer("", &calls);
         for call in &calls {
-            out.event(called(call));
-            out.event(decided(call, Decision::Allowed, DecidedBy::Person, None));
+            out.event(tool_call_event(call));
+            out.event(decision_event(
+                call,
+                Decision::Allowed,
+                DecidedBy::Person,
+                None,
+            ));
         }
         self.turn
             .approved
             .extend(calls.iter().map(|call| call.id.clone()));
-        self.permitted(calls, out);
+        self.decide_calls(calls, out);
         true
     }
 }
 
 /// Converts a call to its event.
-pub(super) fn called(call: &Call) -> ToolCall {
+pub(super) fn tool_call_event(call: &Call) -> ToolCall {
     let input = call
         .input()
         .unwrap_or_else(|_| RawJson::string(&call.arguments));
@@ -396,7 +408,7 @@ pub(super) fn called(call: &Call) -> ToolCall {
 }
 
 /// Builds the event for a decision made without the session.
-fn decided(call: &Call, decision: Decision, by: DecidedBy, why: Option<&str>) -> Permission {
+fn decision_event(call: &Call, decision: Decision, by: DecidedBy, why: Option<&str>) -> Permission {
     Permission {
         id: call.id.clone(),
         tool: call.name.clone(),

@@ -62,13 +62,13 @@ impl ModelConversation {
             return false;
         };
         self.turn.summarised = Some(self.turn.steps);
-        let question = context::question(&self.history, cut, window);
-        self.phase = Phase::Summarising(Box::new(self.reply(Audience::Internal)), cut);
-        self.order_call(&[Message::User(question)], false, out);
+        let prompt = context::summary_prompt(&self.history, cut, window);
+        self.phase = Phase::Summarising(Box::new(self.new_reply(Audience::Internal)), cut);
+        self.send_request(&[Message::User(prompt)], false, out);
         true
     }
 
-    pub(super) fn summarised(&mut self, cut: usize, reply: PartialReply, out: &mut Outbox) {
+    pub(super) fn on_summary(&mut self, cut: usize, reply: PartialReply, out: &mut Outbox) {
         let refused = reply.refused || reply.finish.as_deref() == Some("content_filter");
         let (summary, _) = reply.into_parts();
         if refused || summary.trim().is_empty() {
@@ -79,7 +79,7 @@ impl ModelConversation {
             out.notice(Level::Warning, "context_not_summarised", message);
         } else {
             context::replace(&mut self.history, cut, &summary);
-            self.meter.forget();
+            self.meter.reset();
             let message = format!(
                 "The context is nearly full: the first {cut} messages were replaced by a summary."
             );
@@ -93,11 +93,11 @@ impl ModelConversation {
                 ..Notice::new(Level::Info, codes::SUMMARISED, message)
             });
         }
-        match self.stop() {
+        match self.stop_condition() {
             Some(outcome) => self.end(outcome, None, out),
             None => {
                 self.emit_usage(out);
-                self.ask(out);
+                self.request_answer(out);
             }
         }
     }
@@ -109,7 +109,7 @@ impl ModelConversation {
         if self.turn.compaction == Compaction::Not {
             self.turn.compaction = Compaction::Shortened;
             if self.shorten(out) {
-                return self.ask(out);
+                return self.request_answer(out);
             }
         }
         self.turn.compaction = Compaction::Summarised;

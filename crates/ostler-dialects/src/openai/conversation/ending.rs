@@ -7,7 +7,7 @@ use ostler_core::raw_json::RawJson;
 use ostler_core::spec::Denials;
 
 use super::tools::UndecidedCalls;
-use super::{Compaction, ModelConversation, Phase, order};
+use super::{Compaction, ModelConversation, Phase, send_command};
 use crate::openai::blame;
 use crate::openai::calls::Call;
 use crate::openai::history::LOST;
@@ -59,7 +59,7 @@ impl ModelConversation {
         );
     }
 
-    pub(super) fn failed(&mut self, failed: &Failed, out: &mut Outbox) {
+    pub(super) fn on_failure(&mut self, failed: &Failed, out: &mut Outbox) {
         self.not_ready = self.ready.is_none();
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             // Only if nothing was emitted: text that was emitted cannot be taken back.
@@ -71,18 +71,20 @@ impl ModelConversation {
                 self.compact(failed, out);
             }
             // The answer is complete, so a connection that fails afterwards does not matter.
-            phase @ Phase::Answering(_) if failed.kind == FailedKind::Cut && phase.is_whole() => {
+            phase @ Phase::Answering(_)
+                if failed.kind == FailedKind::Cut && phase.is_complete() =>
+            {
                 self.phase = phase;
                 self.on_answer_end(out);
             }
             Phase::Answering(reply) => {
-                self.count(&reply, out);
-                self.broken(*reply, blame::of_failure(failed), out);
+                self.record_usage(&reply, out);
+                self.on_broken_answer(*reply, blame::of_failure(failed), out);
             }
             Phase::Summarising(reply, _) => {
-                self.charge(&reply);
+                self.add_usage(&reply);
                 let outcome = blame::of_failure(failed);
-                if !self.without_summary(&outcome, out) {
+                if !self.on_failed_summary(&outcome, out) {
                     self.end(outcome, None, out);
                 }
             }
@@ -92,12 +94,17 @@ impl ModelConversation {
     }
 
     /// Handles an answer that was cut off. Text that was emitted stays.
-    pub(super) fn broken(&mut self, reply: PartialReply, outcome: Outcome, out: &mut Outbox) {
-        let Some(reply) = self.again(reply, &outcome, out) else {
+    pub(super) fn on_broken_answer(
+        &mut self,
+        reply: PartialReply,
+        outcome: Outcome,
+        out: &mut Outbox,
+    ) {
+        let Some(reply) = self.retry_answer(reply, &outcome, out) else {
             return;
         };
         let (text, _) = reply.into_parts();
-        self.keep(&text, &[]);
+        self.record_answer(&text, &[]);
         // The model's own time limit is not the loop's.
         let nameless = outcome
             .detail
@@ -118,14 +125,14 @@ impl ModelConversation {
     pub(super) fn interrupt(&mut self, out: &mut Outbox) {
         match std::mem::replace(&mut self.phase, Phase::Idle) {
             Phase::Idle => {}
-            Phase::Waiting => self.interrupted(out),
+            Phase::Waiting => self.end_interrupted(out),
             Phase::Answering(reply) => {
-                self.charge(&reply);
-                self.keep(&reply.into_parts().0, &[]);
+                self.add_usage(&reply);
+                self.record_answer(&reply.into_parts().0, &[]);
                 self.cancel(Vec::new(), out);
             }
             Phase::Summarising(reply, _) => {
-                self.charge(&reply);
+                self.add_usage(&reply);
                 self.cancel(Vec::new(), out);
             }
             Phase::Deciding(UndecidedCalls { calls, open }) => {
@@ -147,10 +154,10 @@ impl ModelConversation {
 
     fn cancel(&mut self, running: Vec<Call>, out: &mut Outbox) {
         self.phase = Phase::Cancelling(running);
-        order(&RunnerCommand::Cancel, out);
+        send_command(&RunnerCommand::Cancel, out);
     }
 
-    pub(super) fn interrupted(&mut self, out: &mut Outbox) {
+    pub(super) fn end_interrupted(&mut self, out: &mut Outbox) {
         let outcome = Outcome::new(Cause::Interrupted, "The turn was interrupted.")
             .with(|d| d.acknowledged = Some(true));
         self.end(outcome, None, out);
@@ -174,7 +181,7 @@ impl ModelConversation {
         if result.outcome.cause != Cause::NeedsInput {
             self.pending.clear();
         }
-        self.history.settle(LOST);
+        self.history.close_open_calls(LOST);
         self.defer_steered(out);
         result.usage = self.turn.usage.usage();
         out.push(FromConversation::TurnEnded(result));

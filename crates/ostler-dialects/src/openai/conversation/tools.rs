@@ -5,8 +5,8 @@ use ostler_core::event::{DecidedBy, Decision, Permission, ToolResult};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::{NOBODY, Otherwise, PermissionRequest, Verdict};
 
-use super::agent_loop::{Next, called};
-use super::{ModelConversation, Phase, order};
+use super::agent_loop::{Next, tool_call_event};
+use super::{ModelConversation, Phase, send_command};
 use crate::openai::calls::Call;
 use crate::openai::history::Message;
 use crate::openai::rebuild::AWAITING_APPROVAL;
@@ -31,21 +31,24 @@ pub(super) struct Approval {
 }
 
 impl ModelConversation {
-    pub(super) fn work(&mut self, calls: Vec<Call>, out: &mut Outbox) {
-        calls.iter().for_each(|call| out.event(called(call)));
+    pub(super) fn on_tool_calls(&mut self, calls: Vec<Call>, out: &mut Outbox) {
+        calls
+            .iter()
+            .for_each(|call| out.event(tool_call_event(call)));
         if self.turn.steps >= self.config.max_turns {
             return self.end(self.too_many_steps(), None, out);
         }
         if let Some(outcome) = self.too_many_calls(calls.len()) {
             return self.end(outcome, None, out);
         }
-        self.permitted(calls, out);
+        self.decide_calls(calls, out);
     }
 
     /// Runs the tools once it is decided which of them may run.
-    pub(super) fn permitted(&mut self, calls: Vec<Call>, out: &mut Outbox) {
-        self.only_planned(&calls, out);
-        let asks = self.config.asks || calls.iter().any(|call| self.needs_approval(call));
+    pub(super) fn decide_calls(&mut self, calls: Vec<Call>, out: &mut Outbox) {
+        self.deny_in_plan_mode(&calls, out);
+        let asks =
+            self.config.checks_permissions || calls.iter().any(|call| self.needs_approval(call));
         let open = if asks {
             self.request_permissions(&calls, out)
         } else {
@@ -93,9 +96,9 @@ impl ModelConversation {
         open
     }
 
-    pub(super) fn verdict(&mut self, id: &str, verdict: Verdict, out: &mut Outbox) {
+    pub(super) fn on_verdict(&mut self, id: &str, verdict: Verdict, out: &mut Outbox) {
         if let Some(approval) = self.turn.approvals.remove(id) {
-            return self.approval_decided(approval, &verdict, out);
+            return self.on_approval_decided(approval, &verdict, out);
         }
         let Phase::Deciding(UndecidedCalls { calls, open }) = &mut self.phase else {
             return;
@@ -129,7 +132,7 @@ impl ModelConversation {
 
     /// Handles a tool that would change files which other programs act on: a person must approve
     /// it, whatever the policy allows.
-    pub(super) fn approval(&mut self, approval: Approval, out: &mut Outbox) {
+    pub(super) fn on_approval_needed(&mut self, approval: Approval, out: &mut Outbox) {
         let Phase::Working(calls) = &self.phase else {
             return;
         };
@@ -155,7 +158,7 @@ impl ModelConversation {
 
     /// Handles the decision of a person, or of a rule that denies the change. The call is repeated
     /// or ends.
-    fn approval_decided(&mut self, approval: Approval, verdict: &Verdict, out: &mut Outbox) {
+    fn on_approval_decided(&mut self, approval: Approval, verdict: &Verdict, out: &mut Outbox) {
         let Phase::Working(calls) = &self.phase else {
             return;
         };
@@ -174,7 +177,7 @@ impl ModelConversation {
         if let Some(refused) = &refused {
             self.turn.refused.insert(id.clone(), refused.clone());
         }
-        order(
+        send_command(
             &RunnerCommand::Approved(ToolJob {
                 id,
                 name,
@@ -189,13 +192,13 @@ impl ModelConversation {
     /// Runs the permitted tools.
     fn run(&mut self, calls: Vec<Call>, out: &mut Outbox) {
         let mut jobs = Vec::new();
-        let mut wrong = Vec::new();
+        let mut results = Vec::new();
         for call in &calls {
             let (id, name) = (call.id.clone(), call.name.clone());
             match call.input() {
                 // A placeholder result: the call runs once it is approved.
                 Ok(_) if self.pending.iter().any(|pending| pending.id == id) => {
-                    wrong.push(runner_protocol::ToolOutcome {
+                    results.push(runner_protocol::ToolOutcome {
                         id,
                         ok: false,
                         denied: false,
@@ -212,7 +215,7 @@ impl ModelConversation {
                         approved: Vec::new(),
                     });
                 }
-                Err(why) => wrong.push(runner_protocol::ToolOutcome {
+                Err(why) => results.push(runner_protocol::ToolOutcome {
                     id: call.id.clone(),
                     ok: false,
                     denied: false,
@@ -225,14 +228,14 @@ impl ModelConversation {
         }
         self.phase = Phase::Working(calls);
         if !jobs.is_empty() {
-            order(&RunnerCommand::Tools(jobs), out);
+            send_command(&RunnerCommand::Tools(jobs), out);
         }
-        for outcome in wrong {
-            self.result(outcome, out);
+        for outcome in results {
+            self.on_result(outcome, out);
         }
     }
 
-    pub(super) fn result(&mut self, outcome: runner_protocol::ToolOutcome, out: &mut Outbox) {
+    pub(super) fn on_result(&mut self, outcome: runner_protocol::ToolOutcome, out: &mut Outbox) {
         let (Phase::Working(calls) | Phase::Cancelling(calls)) = &mut self.phase else {
             return;
         };
@@ -261,7 +264,7 @@ impl ModelConversation {
                 message: Some(output.clone()),
             });
         }
-        self.note_result(ok, denied || output == AWAITING_APPROVAL);
+        self.record_result(ok, denied || output == AWAITING_APPROVAL);
         self.history.push(Message::Tool {
             id: id.clone(),
             text: output.clone(),
@@ -275,7 +278,7 @@ impl ModelConversation {
             content: None,
         });
         if matches!(&self.phase, Phase::Working(calls) if calls.is_empty()) {
-            let ending = self.tools_failed().or_else(|| self.needs_input());
+            let ending = self.end_of_step().or_else(|| self.needs_input());
             match ending {
                 Some(outcome) => self.end(outcome, None, out),
                 None => self.hook(When::After, Next::Round, out),

@@ -133,8 +133,8 @@ impl Scenario {
 
     /// Returns the tools that the runner was to run and has not.
     fn running(&self) -> Vec<Value> {
-        let order = self.last_command();
-        let tools = order
+        let command = self.last_command();
+        let tools = command
             .get("tools")
             .and_then(Value::as_array)
             .cloned()
@@ -318,8 +318,8 @@ fn check(scenario: &Scenario) -> Result<(), TestCaseError> {
             prop_assert_eq!(results, 1, "{}", &call.id);
         }
     }
-    for order in scenario.harness.commands() {
-        if let Some(call) = order.get("call") {
+    for command in scenario.harness.commands() {
+        if let Some(call) = command.get("call") {
             prop_assert!(is_valid(call["messages"].as_array().unwrap()), "{}", call);
         }
     }
@@ -408,8 +408,8 @@ proptest! {
         check(&scenario)?;
         // A tool that changes something runs only with approval: in this turn, or by "approve" in
         // the next one.
-        let ordered = scenario.harness.commands().into_iter().flat_map(|order| order["tools"].as_array().cloned().unwrap_or_default());
-        for tool in ordered.filter(|tool| tool["refused"].is_null() && ["write_file", "weather"].contains(&tool["name"].as_str().unwrap())) {
+        let commanded = scenario.harness.commands().into_iter().flat_map(|command| command["tools"].as_array().cloned().unwrap_or_default());
+        for tool in commanded.filter(|tool| tool["refused"].is_null() && ["write_file", "weather"].contains(&tool["name"].as_str().unwrap())) {
             let id = tool["id"].as_str().unwrap();
             let allowed = scenario.allowed.contains(id);
             let approved = count(&scenario.harness.events, |kind| matches!(kind, EventKind::Permission(p) if p.id == id && p.by == DecidedBy::Person)) == 1;
@@ -423,7 +423,7 @@ proptest! {
         let tail = |harness: &Harness| harness.commands().last().cloned();
         let (here, there) = (tail(&scenario.harness), tail(&next));
         prop_assert_eq!(here.as_ref().map(|o| o.get("tools").cloned()), there.as_ref().map(|o| o.get("tools").cloned()));
-        if here.as_ref().is_some_and(|order| order.get("hook").is_some()) {
+        if here.as_ref().is_some_and(|command| command.get("hook").is_some()) {
             scenario.harness.feed(&flow(0));
             next.feed(&flow(0));
             let asked = scenario.harness.last_request();

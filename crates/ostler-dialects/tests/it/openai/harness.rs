@@ -278,7 +278,7 @@ impl Harness {
         let call = commands
             .iter()
             .rev()
-            .find_map(|order| order.get("call"))
+            .find_map(|command| command.get("call"))
             .unwrap();
         call["messages"].as_array().unwrap().clone()
     }

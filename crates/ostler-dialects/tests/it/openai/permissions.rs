@@ -27,7 +27,7 @@ fn asked() -> Harness {
     harness
 }
 
-fn ordered(harness: &Harness) -> Option<Value> {
+fn commanded(harness: &Harness) -> Option<Value> {
     harness.commands().last().unwrap().get("tools").cloned()
 }
 
@@ -52,9 +52,9 @@ fn permission_is_requested_for_all_calls_before_any_runs() {
     harness.verdict("2", Verdict::Allow);
     harness.verdict("2", Verdict::Deny("twice".into()));
     harness.verdict("nobody", Verdict::Allow);
-    assert_eq!(ordered(&harness), None, "one call is undecided");
+    assert_eq!(commanded(&harness), None, "one call is undecided");
     harness.verdict("1", Verdict::Undecided);
-    let commands = ordered(&harness).unwrap();
+    let commands = commanded(&harness).unwrap();
     assert_eq!(
         commands
             .as_array()
@@ -94,7 +94,7 @@ fn denied_call_does_not_run_and_the_model_gets_the_reason() {
         harness.verdict("1", Verdict::Allow);
         harness.verdict("2", Verdict::Deny("not that file".into()));
         assert_eq!(
-            ordered(&harness).unwrap()[1]["refused"],
+            commanded(&harness).unwrap()[1]["refused"],
             "denied: not that file"
         );
         harness.result("1", "aa");
@@ -170,7 +170,7 @@ fn interrupt_withdraws_pending_requests() {
         !harness
             .commands()
             .iter()
-            .any(|order| order.get("tools").is_some()),
+            .any(|command| command.get("tools").is_some()),
         "nothing was run"
     );
     harness.prompt("go on");
@@ -192,7 +192,7 @@ fn no_permission_is_requested_if_unattended_without_policy() {
     harness.calls(&[("1", "write_file", "{}")]);
     assert!(harness.permission_requests().is_empty());
     assert_eq!(
-        ordered(&harness).unwrap(),
+        commanded(&harness).unwrap(),
         json!([{"id": "1", "name": "write_file", "input": {}}])
     );
 }
@@ -239,13 +239,13 @@ fn approval_names_the_real_file_whatever_the_policy_allows() {
         (Some("1"), ToolKind::Edit)
     );
     harness.verdict(&ask.id, Verdict::Allow);
-    let order = harness.commands().last().unwrap()["approved"].clone();
+    let command = harness.commands().last().unwrap()["approved"].clone();
     assert_eq!(
-        (&order["id"], &order["approved"]),
+        (&command["id"], &command["approved"]),
         (&json!("1"), &json!(["AGENTS.md"])),
-        "{order}"
+        "{command}"
     );
-    assert!(order.get("refused").is_none(), "{order}");
+    assert!(command.get("refused").is_none(), "{command}");
     harness.result("1", "done");
     assert_eq!(harness.last_request().last().unwrap()["content"], "done");
 }
@@ -263,8 +263,8 @@ fn unapproved_file_change_is_refused_with_a_hint() {
         let mut harness = needing_approval();
         let id = harness.permission_requests().last().unwrap().id.clone();
         harness.verdict(&id, verdict);
-        let order = harness.commands().last().unwrap()["approved"].clone();
-        assert_eq!(order["refused"], refusal, "{order}");
-        assert!(order.get("approved").is_none(), "{order}");
+        let command = harness.commands().last().unwrap()["approved"].clone();
+        assert_eq!(command["refused"], refusal, "{command}");
+        assert!(command.get("approved").is_none(), "{command}");
     }
 }
