@@ -538,6 +538,8 @@ fn another_session_is_gone_on_with() {
     assert_eq!(pty.end(), Some(0));
     let mut pty = Pty::start(&chat(&rig, &script));
     pty.until_seen("›", 1);
+    // The agent that starts with the chat must not write its arguments after the one that resumes.
+    assert!(wait_until(PATIENCE, || rig.path("args").exists()));
     pty.keys("/resume\r");
     pty.until_seen("1 turn the first one", 1);
     let seen = pty.seen();
