@@ -427,7 +427,7 @@ fn is_command_name(name: &str) -> bool {
 pub struct RunCommand {
     /// The command: one word, such as git.
     pub command: String,
-    /// Its arguments, one per entry. There is no shell: no quotes, pipes, redirections or variables.
+    /// Its arguments, one per entry. There is no shell: no quotes, pipes, redirects or variables.
     #[serde(default)]
     pub args: Vec<String>,
     /// Time limit in seconds; at most the limit of the workspace.

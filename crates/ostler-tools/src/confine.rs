@@ -104,9 +104,9 @@ impl Confinement {
     /// now; missing ones are left out.
     #[must_use]
     pub fn command(limits: &CommandLimits, host: &HostPaths<'_>) -> Self {
-        let own = [host.workspace, host.temp].into_iter().map(Path::to_owned);
+        let workspace_paths = [host.workspace, host.temp].into_iter().map(Path::to_owned);
         let write = readable_paths::real(
-            own.chain(limits.write.iter().filter_map(|path| expand(path, host))),
+            workspace_paths.chain(limits.write.iter().filter_map(|path| expand(path, host))),
         );
         // A command could replace a path inside a writable one by a link, and the next command
         // would follow it.

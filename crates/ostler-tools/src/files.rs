@@ -46,8 +46,8 @@ pub(crate) use rules::is_sealed;
 pub struct FileRules {
     /// Files that are neither read nor written.
     pub deny: Vec<String>,
-    /// Exceptions to the deny-list, including the default one, and to the files that are read-only by
-    /// default, except `.git` and `.ostler`.
+    /// Exceptions to the deny-list, including the default one, and to the files that are read-only
+    /// by default, except `.git` and `.ostler`.
     pub allow: Vec<String>,
     /// Files that are read but not written.
     pub read_only: Vec<String>,

@@ -63,12 +63,12 @@ impl Workspace {
     /// # Errors
     /// The path is not a regular file, passes through a link, is too large, or is not UTF-8.
     pub fn own_file(root: &Path, name: &str) -> Result<Option<String>, ToolError> {
-        let most = if name == POLICY_FILE {
+        let max_bytes = if name == POLICY_FILE {
             POLICY_BYTES
         } else {
             SETTINGS_BYTES
         };
-        read_own_file(root, Path::new(name), most)
+        read_own_file(root, Path::new(name), max_bytes)
     }
 
     /// Returns the real path of the directory.

@@ -42,8 +42,8 @@ const VARIABLES: &[(&str, &str)] = &[
 ];
 
 pub(super) fn environment() -> Vec<(String, String)> {
-    let own = |pair: &(&str, &str)| (pair.0.to_owned(), pair.1.to_owned());
-    let mut all: Vec<(String, String)> = VARIABLES.iter().map(own).collect();
+    let to_owned_pair = |pair: &(&str, &str)| (pair.0.to_owned(), pair.1.to_owned());
+    let mut all: Vec<(String, String)> = VARIABLES.iter().map(to_owned_pair).collect();
     all.push(("GIT_CONFIG_COUNT".to_owned(), SETTINGS.len().to_string()));
     for (number, (key, value)) in SETTINGS.iter().enumerate() {
         all.push((format!("GIT_CONFIG_KEY_{number}"), (*key).to_owned()));

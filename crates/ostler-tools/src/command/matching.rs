@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     fn is_allowed(name: &str, block: &[&[&str]], block_args: &[&str], args: &[&str]) -> bool {
-        let own = |words: &[&str]| {
+        let to_owned = |words: &[&str]| {
             words
                 .iter()
                 .map(|&word| word.to_owned())
@@ -203,11 +203,11 @@ mod tests {
         };
         let rule = CommandRule {
             name: name.to_owned(),
-            block: block.iter().map(|words| own(words)).collect(),
-            block_args: own(block_args),
+            block: block.iter().map(|words| to_owned(words)).collect(),
+            block_args: to_owned(block_args),
             ..CommandRule::default()
         };
-        judge(&rule, &own(args)).is_ok()
+        judge(&rule, &to_owned(args)).is_ok()
     }
 
     // Issue 14, break 10: the options of a blocked call are a set, too.

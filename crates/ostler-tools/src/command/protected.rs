@@ -51,7 +51,7 @@ pub struct Snapshot {
     root: Dir,
     is_git: bool,
     protected: Vec<Protected>,
-    seen: RepositoriesBefore,
+    repositories: RepositoriesBefore,
     index: gitlinks::IndexBefore,
 }
 
@@ -108,8 +108,8 @@ impl Snapshot {
         let real_root = root.canonicalize().map_err(io)?;
         let root = Dir::open_ambient_dir(root, cap_std::ambient_authority()).map_err(io)?;
         let is_git = command == "git";
-        let seen = RepositoriesBefore::of(&root).map_err(io)?;
-        if !seen.is_complete {
+        let repositories = RepositoriesBefore::of(&root).map_err(io)?;
+        if !repositories.is_complete {
             return Err(too_large("the workspace"));
         }
         let index = gitlinks::IndexBefore::of(&root).ok_or_else(|| too_large(".git/index"))?;
@@ -118,7 +118,7 @@ impl Snapshot {
             root,
             is_git,
             protected: Vec::new(),
-            seen,
+            repositories,
             index,
         };
         snapshot.protect_workspace()?;
@@ -164,8 +164,8 @@ impl Snapshot {
     /// worktrees of all.
     fn protect_nested(&mut self) -> Result<(), ToolError> {
         let (directories, files) = (
-            self.seen.git_directories.clone(),
-            self.seen.git_files.clone(),
+            self.repositories.git_directories.clone(),
+            self.repositories.git_files.clone(),
         );
         for git in directories.iter().filter(|git| **git != Path::new(GIT)) {
             self.protect(git, Extent::Itself, Some(git))?;
@@ -187,7 +187,7 @@ impl Snapshot {
         real_root
             .ancestors()
             .for_each(|top| references.working_tree(top));
-        for git in &self.seen.git_directories {
+        for git in &self.repositories.git_directories {
             let top = if git.file_name().is_some_and(|name| name == GIT) {
                 git.parent()
             } else {
@@ -195,7 +195,7 @@ impl Snapshot {
             };
             references.git_directory(&real_root.join(git), &real_root.join(top.unwrap_or(git)));
         }
-        for file in &self.seen.git_files {
+        for file in &self.repositories.git_files {
             references.working_tree(&real_root.join(file.parent().unwrap_or(Path::new(""))));
         }
         for (path, reason) in references.found() {
@@ -357,19 +357,19 @@ impl Snapshot {
 
     /// Removes dangerous parts of repositories that did not exist before.
     fn check_new_repositories(&self, restored: &mut Restored) {
-        let mut seen = RepositoriesAfter::after(&self.seen, &self.real_root);
-        match crate::tree::walk(&self.root, scan::MAX_ENTRIES, &mut seen) {
+        let mut repositories = RepositoriesAfter::after(&self.repositories, &self.real_root);
+        match crate::tree::walk(&self.root, scan::MAX_ENTRIES, &mut repositories) {
             Ok(walked) if walked.is_complete => {}
-            Ok(_) => seen
+            Ok(_) => repositories
                 .failed
                 .push("the workspace became too large to check for new repositories".to_owned()),
-            Err(error) => seen.failed.push(format!(
+            Err(error) => repositories.failed.push(format!(
                 "the workspace could not be checked for new repositories: {error}"
             )),
         }
-        seen.check_git_files(&self.root);
-        restored.put_back.append(&mut seen.put_back);
-        restored.failed.append(&mut seen.failed);
+        repositories.check_git_files(&self.root);
+        restored.put_back.append(&mut repositories.put_back);
+        restored.failed.append(&mut repositories.failed);
     }
 
     /// Restores the index. A nested repository in the index makes `git status` look into it and

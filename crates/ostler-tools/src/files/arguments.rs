@@ -71,7 +71,7 @@ fn strip_noise(schema: &mut Value) {
         match (key.as_str(), value) {
             // These keys are names of arguments, and `title` may be one.
             ("properties", Value::Object(properties)) => {
-                properties.values_mut().for_each(strip_noise)
+                properties.values_mut().for_each(strip_noise);
             }
             (_, value) => strip_noise(value),
         }

@@ -19,8 +19,7 @@ use crate::{Code, ToolError};
 pub(crate) struct EditFile {
     /// The file, relative to the workspace.
     path: String,
-    /// The exact text to replace, including white space. It must occur exactly once, so include
-    /// enough lines.
+    /// The exact text to replace, including white space. It must occur exactly once.
     find: Option<String>,
     /// The replacement text; empty to remove `find`.
     replace: Option<String>,

@@ -38,8 +38,8 @@ impl DeniedHardLinks {
                 )
             }
             None => format!(
-                "{display} has several names, and the workspace is too large to check that the policy \
-                 denies none of them"
+                "{display} has several names, and the workspace is too large to check that the \
+                 policy denies none of them"
             ),
         };
         Err(ToolError::new(Code::DeniedByPolicy, message))

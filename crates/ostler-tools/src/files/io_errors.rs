@@ -55,9 +55,9 @@ pub(super) fn display_path(path: &str) -> String {
             break;
         }
         if is_deceiving(char) {
-            text.extend(char.escape_debug())
+            text.extend(char.escape_debug());
         } else {
-            text.push(char)
+            text.push(char);
         }
     }
     text.push('`');

@@ -66,7 +66,7 @@ impl Render for Listing {
             text.push_str(if *denied { " (denied)\n" } else { "\n" });
         }
         if self.entries.is_empty() {
-            text.push_str("(empty)\n");
+            text.push_str("(no entries)\n");
         }
         for note in &self.notes {
             text.push_str(&format!("[{note}]\n"));

@@ -51,7 +51,7 @@ pub(crate) fn run(root: &Root, args: &MakeDirectory) -> Result<MadeDirectory, To
             .prospective_path(&given)?
             .to_string_lossy()
             .into_owned(),
-        created: created,
+        created,
     })
 }
 

@@ -26,8 +26,7 @@ use crate::{Code, ToolError};
 pub(crate) struct MoveFile {
     /// The file or directory, relative to the workspace.
     from: String,
-    /// The full new path, including the name, relative to the workspace. Missing directories are
-    /// created.
+    /// The full new path, relative to the workspace. Missing directories are created.
     to: String,
     /// Whether a file at the new path may be replaced.
     overwrite: Option<bool>,

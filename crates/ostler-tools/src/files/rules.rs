@@ -137,14 +137,14 @@ pub(super) struct Rules {
 impl Rules {
     /// Compiles the defaults and the rules of a workspace. `git` is the directory that git uses in
     /// it, if that is not `.git`.
-    pub(super) fn new(own: &FileRules, git: Option<&Path>) -> Result<Self, String> {
-        let own_globs = |list: &[String]| -> Result<(), String> {
+    pub(super) fn new(file_rules: &FileRules, git: Option<&Path>) -> Result<Self, String> {
+        let check_globs = |list: &[String]| -> Result<(), String> {
             list.iter().try_for_each(|glob| check_glob(glob))
         };
-        own_globs(&own.deny)?;
-        own_globs(&own.allow)?;
-        own_globs(&own.read_only)?;
-        own_globs(&own.workspace_allow)?;
+        check_globs(&file_rules.deny)?;
+        check_globs(&file_rules.allow)?;
+        check_globs(&file_rules.read_only)?;
+        check_globs(&file_rules.workspace_allow)?;
         let git = git.map(|path| format!("/{}", globset::escape(&path.to_string_lossy())));
         let configs = git.iter().flat_map(|git| {
             [
@@ -158,19 +158,22 @@ impl Rules {
             .flat_map(|group| &group.globs)
             .cloned()
             .collect();
-        let kept: Vec<String> = own.read_only.iter().chain(&git).cloned().collect();
+        let read_only: Vec<String> = file_rules.read_only.iter().chain(&git).cloned().collect();
         Ok(Self {
             secret_files: Globs::new(
                 &[SECRET_SETTINGS, CREDENTIAL_FILES].concat(),
                 &configs.collect::<Vec<_>>(),
             )?,
-            secret_trees: Globs::new(SECRET_TREES, &own.deny)?,
-            harmless: Globs::new(HARMLESS, &own.allow)?,
-            read_only_trees: Globs::new(READ_ONLY_TREES, &kept)?,
+            secret_trees: Globs::new(SECRET_TREES, &file_rules.deny)?,
+            harmless: Globs::new(HARMLESS, &file_rules.allow)?,
+            read_only_trees: Globs::new(READ_ONLY_TREES, &read_only)?,
             guarded: Globs::new(&[], &guarded)?,
             groups,
-            allowed: Globs::new(&[], &[&own.allow[..], &own.workspace_allow].concat())?,
-            granted: Globs::new(&[], &own.workspace_allow)?,
+            allowed: Globs::new(
+                &[],
+                &[&file_rules.allow[..], &file_rules.workspace_allow].concat(),
+            )?,
+            granted: Globs::new(&[], &file_rules.workspace_allow)?,
             sealed: sealed()?,
         })
     }
@@ -199,7 +202,7 @@ impl Rules {
                  .ostler/sandbox.toml",
                 display_path(&path.to_string_lossy())
             )
-        } else if let (Access::Write, Some(glob)) = (access, self.kept(&names)) {
+        } else if let (Access::Write, Some(glob)) = (access, self.read_only_rule(&names)) {
             format!(
                 "{} is read-only (rule `{glob}`): leave it unchanged",
                 display_path(&path.to_string_lossy())
@@ -268,7 +271,7 @@ impl Rules {
         self.secret_trees.sources.get(tree).map(String::as_str)
     }
 
-    fn kept(&self, names: &FoldedPath) -> Option<&str> {
+    fn read_only_rule(&self, names: &FoldedPath) -> Option<&str> {
         let at = self.read_only_trees.first_match_in(names)?;
         self.read_only_trees.sources.get(at).map(String::as_str)
     }
@@ -318,8 +321,8 @@ pub(super) fn check_root(real: &Path) -> Result<(), String> {
         .components()
         .filter(|part| matches!(part, std::path::Component::Normal(_)));
     let names = FoldedPath::new(&inside.collect::<std::path::PathBuf>());
-    let own: Vec<String> = SECRET_TREES.iter().map(|tree| (*tree).to_owned()).collect();
-    let globs = Globs::new(FORBIDDEN_PARENTS, &own)?;
+    let secret_trees: Vec<String> = SECRET_TREES.iter().map(|tree| (*tree).to_owned()).collect();
+    let globs = Globs::new(FORBIDDEN_PARENTS, &secret_trees)?;
     match globs.first_match_in(&names) {
         Some(at) => Err(globs.sources.get(at).cloned().unwrap_or_default()),
         None => Ok(()),
@@ -386,8 +389,9 @@ impl Prefixes {
 /// characters.
 pub(super) fn lenient_name(name: &OsStr) -> String {
     let name = fold(&name.to_string_lossy());
-    let seen: String = name.chars().filter(|char| !is_ignored(*char)).collect();
-    seen.split(':')
+    let visible: String = name.chars().filter(|char| !is_ignored(*char)).collect();
+    visible
+        .split(':')
         .next()
         .unwrap_or_default()
         .trim_end_matches(['.', ' '])
@@ -418,13 +422,13 @@ struct Globs {
 }
 
 impl Globs {
-    fn new(defaults: &[&str], own: &[String]) -> Result<Self, String> {
+    fn new(defaults: &[&str], extra: &[String]) -> Result<Self, String> {
         let mut set = GlobSetBuilder::new();
         let mut sources = Vec::new();
         for source in defaults
             .iter()
             .copied()
-            .chain(own.iter().map(String::as_str))
+            .chain(extra.iter().map(String::as_str))
         {
             for form in forms(source) {
                 let glob = GlobBuilder::new(&form)

@@ -29,8 +29,7 @@ use matches::{MatchLine, Matches};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SearchFiles {
-    /// What to look for in each line: a regular expression (Rust syntax), or plain text with
-    /// `literal`.
+    /// A regular expression (Rust syntax) to find in each line, or plain text with `literal`.
     pattern: String,
     /// The directory or file to search, relative to the workspace; the workspace itself if omitted.
     path: Option<String>,
@@ -78,7 +77,7 @@ pub(crate) fn run(root: &Root, args: &SearchFiles) -> Result<SearchResult, ToolE
         .as_deref()
         .map(|text| Pattern::new(text, "glob"))
         .transpose()?;
-    let most = args
+    let max_matches = args
         .max
         .unwrap_or(SEARCH_MATCHES_DEFAULT)
         .clamp(1, SEARCH_MATCHES);
@@ -86,7 +85,7 @@ pub(crate) fn run(root: &Root, args: &SearchFiles) -> Result<SearchResult, ToolE
         usize::try_from(args.context.unwrap_or(0).min(SEARCH_CONTEXT)).unwrap_or_default();
     let mut search = Search {
         root,
-        matches: Matches::new(matcher, most, context),
+        matches: Matches::new(matcher, max_matches, context),
         hard_links: DeniedHardLinks::default(),
         skipped: Skipped::default(),
     };

@@ -185,8 +185,8 @@ impl Root {
 
 impl Root {
     /// Returns links with a guarded name and their targets in the workspace: a write to the target
-    /// writes the guarded file. Searches beside the paths, in the directories above them, and one level
-    /// below hidden directories of the root.
+    /// writes the guarded file. Searches beside the paths, in the directories above them, and one
+    /// level below hidden directories of the root.
     fn guarded_links(&self, paths: &[&Path]) -> Vec<(PathBuf, PathBuf)> {
         let mut directories: BTreeSet<PathBuf> = paths
             .iter()

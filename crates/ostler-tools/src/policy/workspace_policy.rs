@@ -34,9 +34,9 @@ pub enum Request {
         /// Name of the limit in the file.
         name: &'static str,
         /// Requested value.
-        asked: u64,
+        requested: u64,
         /// Value without the file; `None` for no limit.
-        held: Option<u64>,
+        current: Option<u64>,
     },
     /// Commands run even if layers of the sandbox are missing.
     Unconfined,
@@ -106,15 +106,18 @@ impl SandboxPolicy {
     pub fn narrowed_by(&self, workspace: &WorkspacePolicy) -> Narrowed {
         let mut policy = self.clone();
         let mut left_out = narrow_limits(&mut policy.sandbox, workspace);
-        let asked = &workspace.policy;
-        policy.files.deny.extend(asked.files.deny.iter().cloned());
+        let requested = &workspace.policy;
+        policy
+            .files
+            .deny
+            .extend(requested.files.deny.iter().cloned());
         policy
             .files
             .read_only
-            .extend(asked.files.read_only.iter().cloned());
+            .extend(requested.files.read_only.iter().cloned());
         let allowed = |glob: &&String| !self.files.allow.contains(*glob);
         left_out.extend(
-            asked
+            requested
                 .files
                 .allow
                 .iter()
@@ -122,20 +125,20 @@ impl SandboxPolicy {
                 .cloned()
                 .map(Request::Files),
         );
-        if !asked.commands.is_empty() {
+        if !requested.commands.is_empty() {
             let below = Commands::new(&self.commands).ok();
             left_out.extend(
-                asked
+                requested
                     .commands
                     .iter()
                     .filter_map(|rule| request_of(rule, below.as_ref())),
             );
         }
-        policy.narrowing.extend(asked.commands.iter().cloned());
+        policy.narrowing.extend(requested.commands.iter().cloned());
         // Without a preset in the base policy, the widest preset chosen automatically is `build`.
-        let held = self.preset.unwrap_or(CommandPreset::Build);
-        match asked.preset {
-            Some(preset) if preset > held => left_out.push(Request::Preset(preset)),
+        let current = self.preset.unwrap_or(CommandPreset::Build);
+        match requested.preset {
+            Some(preset) if preset > current => left_out.push(Request::Preset(preset)),
             Some(preset) => policy.preset = Some(preset),
             None => {}
         }
@@ -178,15 +181,15 @@ impl SandboxPolicy {
             Request::Read(path) => limits.read.push(path),
             Request::Network => limits.network = Network::All,
             Request::Env(name) => limits.env.push(name),
-            Request::Limit { name, asked, .. } => {
-                counts(limits)
-                    .into_iter()
-                    .for_each(|(known, count)| match count {
-                        Count::Always(count) if known == name => *count = asked,
-                        Count::Optional(count) if known == name => *count = Some(asked),
-                        Count::Always(_) | Count::Optional(_) => {}
-                    })
-            }
+            Request::Limit {
+                name, requested, ..
+            } => counts(limits)
+                .into_iter()
+                .for_each(|(known, count)| match count {
+                    Count::Always(count) if known == name => *count = requested,
+                    Count::Optional(count) if known == name => *count = Some(requested),
+                    Count::Always(_) | Count::Optional(_) => {}
+                }),
             Request::Unconfined => limits.required = Required::Nothing,
             Request::Files(glob) => self.files.workspace_allow.push(glob),
             Request::Preset(preset) => self.preset = Some(preset),
@@ -209,7 +212,7 @@ impl SandboxPolicy {
 fn request_of(rule: &CommandRule, below: Option<&Commands>) -> Option<Request> {
     match below.and_then(|below| below.rule(&rule.name)) {
         None => Some(Request::Command(rule.name.clone())),
-        Some(held) => allows_more(held, rule).then(|| Request::Rule(rule.name.clone())),
+        Some(current) => allows_more(current, rule).then(|| Request::Rule(rule.name.clone())),
     }
 }
 
@@ -245,71 +248,72 @@ fn counts(limits: &mut CommandLimits) -> [(&'static str, Count<'_>); 6] {
     ]
 }
 
-fn narrow_limits(held: &mut CommandLimits, workspace: &WorkspacePolicy) -> Vec<Request> {
-    let mut asked = workspace.policy.sandbox.clone();
+fn narrow_limits(current: &mut CommandLimits, workspace: &WorkspacePolicy) -> Vec<Request> {
+    let mut requested = workspace.policy.sandbox.clone();
     let mut left_out = Vec::new();
     left_out.extend(
-        asked
+        requested
             .write
             .iter()
-            .filter(|path| !held.write.contains(path))
+            .filter(|path| !current.write.contains(path))
             .cloned()
             .map(Request::Write),
     );
     left_out.extend(
-        asked
+        requested
             .read
             .iter()
-            .filter(|path| !held.read.contains(path))
+            .filter(|path| !current.read.contains(path))
             .cloned()
             .map(Request::Read),
     );
     left_out.extend(
-        asked
+        requested
             .env
             .iter()
-            .filter(|name| !held.env.contains(name))
+            .filter(|name| !current.env.contains(name))
             .cloned()
             .map(Request::Env),
     );
     if workspace.sets("network") {
-        match (asked.network, held.network) {
-            (Network::None, _) => held.network = Network::None,
+        match (requested.network, current.network) {
+            (Network::None, _) => current.network = Network::None,
             (Network::All, Network::None) => left_out.push(Request::Network),
             (Network::All, Network::All) => {}
         }
     }
     if workspace.sets("required") {
-        match asked.required {
-            Required::Nothing if held.required > Required::Nothing => {
-                left_out.push(Request::Unconfined)
+        match requested.required {
+            Required::Nothing if current.required > Required::Nothing => {
+                left_out.push(Request::Unconfined);
             }
-            required => held.required = held.required.max(required),
+            required => current.required = current.required.max(required),
         }
     }
-    for ((name, held), (_, asked)) in counts(held).into_iter().zip(counts(&mut asked)) {
-        let asked = match asked {
+    for ((name, current), (_, requested)) in counts(current).into_iter().zip(counts(&mut requested))
+    {
+        let requested = match requested {
             Count::Always(count) => Some(*count),
             Count::Optional(count) => *count,
         };
-        let Some(asked) = asked.filter(|_| workspace.sets(name)) else {
+        let Some(requested) = requested.filter(|_| workspace.sets(name)) else {
             continue;
         };
-        match held {
-            Count::Always(held) if asked <= *held => *held = asked,
-            Count::Optional(held) if asked <= held.unwrap_or_else(default_memory_mb) => {
-                *held = Some(asked)
+        match current {
+            Count::Always(current) if requested <= *current => *current = requested,
+            Count::Optional(current) if requested <= current.unwrap_or_else(default_memory_mb) => {
+                *current = Some(requested);
             }
-            Count::Always(held) => left_out.push(Request::Limit {
+            Count::Always(current) => left_out.push(Request::Limit {
                 name,
-                asked,
-                held: Some(*held),
+                requested,
+                current: Some(*current),
             }),
-            Count::Optional(held) => {
+            Count::Optional(current) => {
                 left_out.push(Request::Limit {
                     name,
-                    asked,
-                    held: Some(held.unwrap_or_else(default_memory_mb)),
+                    requested,
+                    current: Some(current.unwrap_or_else(default_memory_mb)),
                 });
             }
         }
@@ -317,23 +321,34 @@ fn narrow_limits(held: &mut CommandLimits, workspace: &WorkspacePolicy) -> Vec<R
     left_out
 }
 
-/// Returns true if `asked` could allow a call that `held` refuses.
-fn allows_more(held: &CommandRule, asked: &CommandRule) -> bool {
+/// Returns true if `requested` could allow a call that `current` refuses.
+fn allows_more(current: &CommandRule, requested: &CommandRule) -> bool {
     let within = |some: &[String], all: &[String]| some.iter().all(|one| all.contains(one));
-    let sub_commands = match (&held.allow, &asked.allow) {
+    let sub_commands = match (&current.allow, &requested.allow) {
         (None, _) => false,
         (Some(_), None) => true,
-        (Some(held_list), Some(list)) => {
-            !within(list, held_list) || !within(&asked.before, &held.before)
+        (Some(current_list), Some(list)) => {
+            !within(list, current_list) || !within(&requested.before, &current.before)
         }
     };
     // With a list of sub-commands, the first word of a block matches a sub-command; without one,
     // any argument.
-    let read_differently = held.allow.is_some() != asked.allow.is_some() && !held.block.is_empty();
-    let unblocked = held.block.iter().any(|words| !asked.block.contains(words));
-    let unblocked = unblocked || !within(&held.block_args, &asked.block_args);
-    let unblocked = unblocked || held.needs.iter().any(|words| !asked.needs.contains(words));
-    let text = asked.text.iter().any(|words| !held.text.contains(words));
+    let read_differently =
+        current.allow.is_some() != requested.allow.is_some() && !current.block.is_empty();
+    let unblocked = current
+        .block
+        .iter()
+        .any(|words| !requested.block.contains(words));
+    let unblocked = unblocked || !within(&current.block_args, &requested.block_args);
+    let unblocked = unblocked
+        || current
+            .needs
+            .iter()
+            .any(|words| !requested.needs.contains(words));
+    let text = requested
+        .text
+        .iter()
+        .any(|words| !current.text.contains(words));
     sub_commands || read_differently || unblocked || text
 }
 
@@ -341,20 +356,20 @@ impl fmt::Display for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = |path: &PathBuf| path.to_string_lossy().escape_debug().to_string();
         match self {
-            Self::Write(asked) => write!(f, "commands may write {}", path(asked)),
-            Self::Read(asked) => write!(f, "commands may read {}", path(asked)),
+            Self::Write(requested) => write!(f, "commands may write {}", path(requested)),
+            Self::Read(requested) => write!(f, "commands may read {}", path(requested)),
             Self::Network => f.write_str("commands may use the network"),
             Self::Env(name) => write!(f, "commands get the variable {}", name.escape_debug()),
             Self::Limit {
                 name,
-                asked,
-                held: Some(held),
-            } => write!(f, "{name} is raised from {held} to {asked}"),
+                requested,
+                current: Some(current),
+            } => write!(f, "{name} is raised from {current} to {requested}"),
             Self::Limit {
                 name,
-                asked,
-                held: None,
-            } => write!(f, "{name} is {asked}"),
+                requested,
+                current: None,
+            } => write!(f, "{name} is {requested}"),
             Self::Unconfined => {
                 f.write_str("commands run even if layers of the sandbox are missing")
             }

@@ -178,7 +178,7 @@ fn too_large_tree_is_refused_and_grown_tree_is_restored() {
 #[test]
 fn modes_and_depth_do_not_prevent_the_restore() {
     let shut = |root: &Path, path: &str| {
-        fs::set_permissions(root.join(path), fs::Permissions::from_mode(0o0)).unwrap()
+        fs::set_permissions(root.join(path), fs::Permissions::from_mode(0o0)).unwrap();
     };
     assert_eq!(
         after("just", |root| shut(root, ".git/hooks")),

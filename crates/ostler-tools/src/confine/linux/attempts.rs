@@ -204,7 +204,8 @@ fn long_file(length: u64) -> io::Result<String> {
 )]
 fn trace(pid: &str) -> io::Result<libc::c_long> {
     let pid: libc::pid_t = number(pid)?;
-    // SAFETY: attaching takes only numbers; if it succeeds, the process is detached when this one ends.
+    // SAFETY: attaching takes only numbers. If it succeeds, the process is detached when this one
+    // ends.
     unsafe { checked(libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0)) }
 }
 

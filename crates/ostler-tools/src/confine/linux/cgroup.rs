@@ -121,13 +121,13 @@ pub(super) fn create(limits: &Rlimits) -> (CgroupEntry, CgroupGuard) {
             "pids",
             limits
                 .processes
-                .map(|most| most.saturating_add(EXTRA_PROCESSES)),
+                .map(|max| max.saturating_add(EXTRA_PROCESSES)),
         ),
         ("memory", limits.memory),
     ];
-    for (controller, most) in wanted
+    for (controller, max) in wanted
         .into_iter()
-        .filter_map(|(controller, most)| Some((controller, most?)))
+        .filter_map(|(controller, max)| Some((controller, max?)))
     {
         let Some(parent) = parent(controller) else {
             continue;
@@ -144,7 +144,7 @@ pub(super) fn create(limits: &Rlimits) -> (CgroupEntry, CgroupGuard) {
                 Err(_) => continue,
             }
         }
-        let set = limit(controller, &dir, most).is_ok();
+        let set = limit(controller, &dir, max).is_ok();
         guard.counts_processes |= set && controller == "pids";
         guard.limits_memory |= set && controller == "memory";
     }
@@ -154,21 +154,21 @@ pub(super) fn create(limits: &Rlimits) -> (CgroupEntry, CgroupGuard) {
 /// Processes counted with a command: the waiter and the first process of its pid namespace.
 const EXTRA_PROCESSES: u64 = 2;
 
-fn limit(controller: &str, dir: &Path, most: u64) -> io::Result<()> {
+fn limit(controller: &str, dir: &Path, max: u64) -> io::Result<()> {
     let v2_file = dir.join(format!("{controller}.max"));
     let file = if v2_file.exists() {
         v2_file
     } else {
         dir.join("memory.limit_in_bytes")
     };
-    fs::write(file, most.to_string())?;
+    fs::write(file, max.to_string())?;
     if controller == "memory" {
         // Otherwise the excess is only swapped out.
-        for (file, most) in [
+        for (file, max) in [
             ("memory.swap.max", "0".to_owned()),
-            ("memory.memsw.limit_in_bytes", most.to_string()),
+            ("memory.memsw.limit_in_bytes", max.to_string()),
         ] {
-            let _ = fs::write(dir.join(file), most);
+            let _ = fs::write(dir.join(file), max);
         }
     }
     Ok(())

@@ -90,7 +90,7 @@ fn unprivileged_namespaces_allowed() -> bool {
             .ok()
     };
     Path::new("/proc/self/ns/user").exists()
-        && setting("user/max_user_namespaces").is_none_or(|most| most > 0)
+        && setting("user/max_user_namespaces").is_none_or(|max| max > 0)
         && setting("kernel/unprivileged_userns_clone").is_none_or(|on| on == 1)
         && setting("kernel/apparmor_restrict_unprivileged_userns").is_none_or(|on| on == 0)
 }

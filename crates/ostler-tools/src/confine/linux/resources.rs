@@ -1,4 +1,4 @@
-//! Kernel resource limits.
+//! Kernel resource limits of a confined process.
 
 use std::io;
 
@@ -28,7 +28,7 @@ impl Plan {
         ];
         let wanted = wanted
             .into_iter()
-            .filter_map(|(resource, most)| Some((resource, most?)))
+            .filter_map(|(resource, max)| Some((resource, max?)))
             .collect();
         // Root is not bound by this limit, and counting takes a while.
         let is_counted = limits.processes.is_some() && !super::capabilities::is_root();
@@ -43,14 +43,14 @@ impl Plan {
     /// Sets the limits. Async-signal-safe. In its own user namespace the command's processes are
     /// counted from zero; otherwise the user's other processes count too.
     pub(super) fn enter(&self, entered: Layers) -> io::Result<()> {
-        for (resource, most) in &self.limits {
-            lower(*resource, *most)?;
+        for (resource, max) in &self.limits {
+            lower(*resource, *max)?;
         }
         match self.processes {
-            Some(most) if entered.has(Layers::USERS) => {
-                lower(Resource::Nproc, most.saturating_add(EXTRA_PROCESSES))
+            Some(max) if entered.has(Layers::USERS) => {
+                lower(Resource::Nproc, max.saturating_add(EXTRA_PROCESSES))
             }
-            Some(most) => lower(Resource::Nproc, most.saturating_add(self.other_tasks)),
+            Some(max) => lower(Resource::Nproc, max.saturating_add(self.other_tasks)),
             None => Ok(()),
         }
     }
@@ -58,18 +58,18 @@ impl Plan {
 
 /// Lowers a limit; it is never raised. A process that exceeds its CPU time gets a signal before it
 /// is killed.
-fn lower(resource: Resource, most: u64) -> io::Result<()> {
+fn lower(resource: Resource, max: u64) -> io::Result<()> {
     let current_max = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let hard = if resource == Resource::Cpu {
-        most.saturating_add(2)
+        max.saturating_add(2)
     } else {
-        most
+        max
     };
-    let limit = |most: u64| Some(most.min(current_max)).filter(|most| *most != u64::MAX);
+    let limit = |max: u64| Some(max.min(current_max)).filter(|max| *max != u64::MAX);
     setrlimit(
         resource,
         Rlimit {
-            current: limit(most),
+            current: limit(max),
             maximum: limit(hard),
         },
     )

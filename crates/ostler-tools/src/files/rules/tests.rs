@@ -3,14 +3,14 @@
 use super::*;
 
 fn rules(deny: &[&str], allow: &[&str], read_only: &[&str]) -> Rules {
-    let own = |list: &[&str]| list.iter().map(|word| (*word).to_owned()).collect();
-    let own = FileRules {
-        deny: own(deny),
-        allow: own(allow),
-        read_only: own(read_only),
+    let globs = |list: &[&str]| list.iter().map(|glob| (*glob).to_owned()).collect();
+    let file_rules = FileRules {
+        deny: globs(deny),
+        allow: globs(allow),
+        read_only: globs(read_only),
         ..FileRules::default()
     };
-    Rules::new(&own, None).unwrap()
+    Rules::new(&file_rules, None).unwrap()
 }
 
 fn reads(rules: &Rules, path: &str) -> bool {
@@ -153,7 +153,7 @@ fn workspace_rules_add_denials_and_exceptions() {
 // Issue 14, break 1: a trusted workspace opens its `.env`, and never a key.
 #[test]
 fn workspace_never_opens_a_private_key() {
-    let own = [
+    let requested = [
         "**",
         ".env",
         "*.pem",
@@ -162,7 +162,7 @@ fn workspace_never_opens_a_private_key() {
         "conf/.SSH./x",
         "**/.git/config",
     ];
-    let workspace_allow = own.iter().map(|glob| (*glob).to_owned()).collect();
+    let workspace_allow = requested.iter().map(|glob| (*glob).to_owned()).collect();
     let rules = Rules::new(
         &FileRules {
             workspace_allow,

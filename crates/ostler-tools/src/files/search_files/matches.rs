@@ -38,13 +38,14 @@ pub(super) struct Matches {
     pub(super) files: u64,
     matcher: RegexMatcher,
     searcher: Searcher,
-    most: u64,
+    max_matches: u64,
     bytes: usize,
 }
 
 impl Matches {
-    /// Creates an empty collection for at most `most` matches, each with `context` lines around it.
-    pub(super) fn new(matcher: RegexMatcher, most: u64, context: usize) -> Self {
+    /// Creates an empty collection for at most `max_matches` matches, each with `context` lines
+    /// around it.
+    pub(super) fn new(matcher: RegexMatcher, max_matches: u64, context: usize) -> Self {
         let mut builder = SearcherBuilder::new();
         builder
             .line_number(true)
@@ -59,21 +60,21 @@ impl Matches {
             files: 0,
             matcher,
             searcher: builder.build(),
-            most,
+            max_matches,
             bytes: 0,
         }
     }
 
     /// Searches a file; returns false if it could not be read to its end.
     pub(super) fn search(&mut self, path: &Path, file: &File) -> bool {
-        let (most, bytes) = (
-            self.most - self.count,
+        let (max_matches, bytes) = (
+            self.max_matches - self.count,
             SEARCH_OUTPUT_BYTES.saturating_sub(self.bytes),
         );
         let path = path.to_string_lossy().into_owned();
         let mut lines = FileSink {
             path,
-            most,
+            max_matches,
             bytes,
             matcher: &self.matcher,
             found: Vec::new(),
@@ -100,7 +101,7 @@ impl Matches {
 
     /// Returns true if the output limits are reached.
     pub(super) fn is_full(&self) -> bool {
-        self.count >= self.most || self.bytes >= SEARCH_OUTPUT_BYTES
+        self.count >= self.max_matches || self.bytes >= SEARCH_OUTPUT_BYTES
     }
 }
 
@@ -129,7 +130,7 @@ pub(super) fn text(lines: &[MatchLine]) -> String {
 /// Lines collected from one file; discarded if it turns out to be binary.
 struct FileSink<'f> {
     path: String,
-    most: u64,
+    max_matches: u64,
     bytes: usize,
     matcher: &'f RegexMatcher,
     found: Vec<MatchLine>,
@@ -174,7 +175,7 @@ impl Sink for FileSink<'_> {
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
         // Context after the last match is still collected; the next match stops the search.
-        if self.count == self.most || self.bytes == 0 {
+        if self.count == self.max_matches || self.bytes == 0 {
             return Ok(false);
         }
         self.count += 1;

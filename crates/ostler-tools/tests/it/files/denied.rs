@@ -225,11 +225,11 @@ fn directory_with_a_denied_file_cannot_be_moved() {
 
 #[test]
 fn workspace_rules_and_exceptions_apply() {
-    let own = |list: &[&str]| list.iter().map(|glob| (*glob).to_owned()).collect();
+    let globs = |list: &[&str]| list.iter().map(|glob| (*glob).to_owned()).collect();
     let rules = FileRules {
-        deny: own(&["private/**"]),
-        allow: own(&[".env", ".ostler/**"]),
-        read_only: own(&["vendor"]),
+        deny: globs(&["private/**"]),
+        allow: globs(&[".env", ".ostler/**"]),
+        read_only: globs(&["vendor"]),
         ..FileRules::default()
     };
     let rig = Rig::with(&rules);

@@ -266,7 +266,7 @@ fn listing_shows_kinds_and_is_bounded() {
     fs::create_dir(rig.ws.join("empty")).unwrap();
     assert_eq!(
         rig.text("list_files", &json!({"path": "empty"})),
-        "(nothing)\n"
+        "(no entries)\n"
     );
 }
 

@@ -329,7 +329,11 @@ fn a_write_does_not_reach_through_a_hard_link() {
         "edit_file",
         &json!({"path": "a.txt", "find": "two", "replace": "2"}),
     );
-    assert_same(&before, &tree_snapshot(&rig.outside), "a hard link was written");
+    assert_same(
+        &before,
+        &tree_snapshot(&rig.outside),
+        "a hard link was written",
+    );
     assert_eq!(rig.get("b.txt"), "one\ntwo\nthree\n");
     assert_eq!(fs::metadata(rig.ws.join("b.txt")).unwrap().nlink(), 1);
     // A harmless hard link can be read.

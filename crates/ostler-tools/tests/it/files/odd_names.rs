@@ -1,4 +1,4 @@
-//! Attacks: unusual names.
+//! Attacks: unusual names of files and directories.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Attacks: random paths.
+//! Attacks: random paths, mostly of parts that lead out.
 
 use proptest::prelude::*;
 
@@ -22,7 +22,11 @@ fn a_path() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 120,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     // S2-18
     #[test]

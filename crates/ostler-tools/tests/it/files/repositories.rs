@@ -329,9 +329,9 @@ fn a_git_file_planted_in_a_subdirectory_is_refused() {
 // Break 4: files that configure Ostler itself.
 #[test]
 fn ostlers_own_files_are_never_writable() {
-    let own = |list: &[&str]| list.iter().map(|glob| (*glob).to_owned()).collect();
+    let globs = |list: &[&str]| list.iter().map(|glob| (*glob).to_owned()).collect();
     let rig = Rig::with(&FileRules {
-        allow: own(&["**", "ostler.toml", ".ostler/**"]),
+        allow: globs(&["**", "ostler.toml", ".ostler/**"]),
         ..FileRules::default()
     });
     rig.put("ostler.toml", "# e\n");

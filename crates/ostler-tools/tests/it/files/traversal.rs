@@ -82,7 +82,11 @@ fn encoded_dots_are_ordinary_names() {
             if let Ok(reply) = rig.call(tool, &args) {
                 assert_unseen(&reply);
             }
-            assert_same(&before, &tree_snapshot(&rig.outside), &format!("{tool} {args}"));
+            assert_same(
+                &before,
+                &tree_snapshot(&rig.outside),
+                &format!("{tool} {args}"),
+            );
         }
     }
 }

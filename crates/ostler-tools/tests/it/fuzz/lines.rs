@@ -46,8 +46,8 @@ fn observe(line: Line<'_>, at: u64) -> ObservedLine {
 
 fn read<'a>(cap: usize, chunks: impl Iterator<Item = &'a [u8]>) -> Vec<ObservedLine> {
     let (mut lines, mut all) = (Lines::with_cap(cap), Vec::new());
-    chunks.for_each(|chunk| lines.push_placed(chunk, |line, at| all.push(observe(line, at))));
-    lines.finish_placed(|line, at| all.push(observe(line, at)));
+    chunks.for_each(|chunk| lines.push_with_offset(chunk, |line, at| all.push(observe(line, at))));
+    lines.finish_with_offset(|line, at| all.push(observe(line, at)));
     all
 }
 
