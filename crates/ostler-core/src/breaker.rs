@@ -1,23 +1,28 @@
-//! The circuit breaker: a broken agent or service is not started again and again, but tried once in a while.
+//! Circuit breaker: stops repeated starts of a broken agent or service, and probes it after a
+//! cooldown.
 //!
-//! Closed, every start is let through. After some failures in a row it is open: starts are refused until a cooldown is over,
-//! or until the moment that the service named. Then exactly one start is let through as a probe, and how it ends decides.
-//! Time is the caller's: every moment is a [`Duration`] since some start of theirs.
+//! A closed breaker admits every start. After several consecutive failures it opens and rejects
+//! starts until the cooldown ends, or until the time that the service reported. Then it admits
+//! exactly one start as a probe, and the probe's result decides whether it closes.
+//!
+//! The caller owns the clock: every time is a [`Duration`] since an origin of the caller's choice.
 
 use std::time::Duration;
 
 use crate::outcome::Cause;
 
-/// When a breaker opens, and for how long.
+/// Thresholds and timeouts of a breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
-    /// So many failures in a row open it.
+    /// Number of consecutive failures that open the breaker.
     pub failures: u32,
-    /// How long it stays open when nobody said for how long.
+    /// How long it stays open if the service did not report a time.
     pub cooldown: Duration,
-    /// How long a probe keeps others out. One that takes longer works on something, or its holder is lost.
+    /// How long a probe blocks other starts. A probe that takes longer is either busy with real
+    /// work or lost.
     pub patience: Duration,
-    /// The longest that it stays open, whatever moment was named: a limit may be lifted early, or have been misread.
+    /// Maximum time it stays open, even if the service reported a later time: a limit may be lifted
+    /// early, or have been misread.
     pub longest: Duration,
 }
 
@@ -32,23 +37,23 @@ impl Default for Config {
     }
 }
 
-/// What the end of a turn says about the agent and its service.
+/// How the end of a turn counts towards opening or closing the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Weight {
-    /// They work: it closes.
+    /// The agent and its service work: closes the breaker.
     Success,
-    /// They may not: so many in a row open it.
+    /// The agent or its service may be broken: [`Config::failures`] in a row open the breaker.
     Failure,
-    /// The next start would end the same way: it opens at once.
+    /// The next start would fail the same way: opens the breaker at once.
     AtOnce,
-    /// The same when it is known until when; else a failure like others.
+    /// Opens the breaker at once if the reset time is known; otherwise counts as a failure.
     Limit,
-    /// Nothing: the task failed, or the caller ended it.
+    /// Has no effect: the task failed, or the caller ended it.
     Neutral,
 }
 
 impl Weight {
-    /// The weight of a cause. `docs/limits.md` has the same table.
+    /// Returns the weight of a cause. `docs/limits.md` has the same table.
     #[must_use]
     pub fn of(cause: Cause) -> Self {
         match cause {
@@ -77,33 +82,34 @@ impl Weight {
     }
 }
 
-/// A start that was let through. How it ended is told with it; if nobody will ever know, it is given back.
+/// Permit for an admitted start. Pass it to [`Breaker::record`] with the result, or to
+/// [`Breaker::release`] if there is no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pass {
     number: u64,
-    /// Whether it is the one start that decides for the others.
+    /// Whether this start is the probe.
     pub is_probe: bool,
 }
 
-/// A start that was refused.
+/// Rejection of a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused {
-    /// How long starts are refused, as far as is known now.
+    /// Time until the next start is admitted, as far as it is known now.
     pub left: Duration,
-    /// The last failure.
+    /// Cause of the last failure.
     pub because: Cause,
-    /// How many there were in a row.
+    /// Number of consecutive failures.
     pub failures: u32,
-    /// Whether a probe is under way: what it comes to may end the refusal sooner.
+    /// Whether a probe is in progress; its result may end the rejection sooner.
     pub is_probed: bool,
 }
 
-/// How a turn ended.
+/// Result of a turn, as reported to the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Report {
-    /// Why it ended.
+    /// Why the turn ended.
     pub cause: Cause,
-    /// The moment from which on the service said it would answer again.
+    /// When the service said it would accept requests again.
     pub reset: Option<Duration>,
 }
 
@@ -114,7 +120,7 @@ enum State {
     HalfOpen { probe: u64, until: Duration },
 }
 
-/// One breaker: for one agent, one account, one model.
+/// Circuit breaker for one agent, account and model.
 #[derive(Debug, Clone)]
 pub struct Breaker {
     config: Config,
@@ -125,7 +131,7 @@ pub struct Breaker {
 }
 
 impl Breaker {
-    /// A closed one.
+    /// Creates a closed breaker.
     #[must_use]
     pub fn new(config: Config) -> Self {
         Self {
@@ -137,10 +143,10 @@ impl Breaker {
         }
     }
 
-    /// Asks whether a start is let through.
+    /// Admits or rejects a start.
     ///
     /// # Errors
-    /// When it is not; the refusal says for how long and why.
+    /// Returns the reason for the rejection and the time until the next admission.
     pub fn admit(&mut self, now: Duration) -> Result<Pass, Refused> {
         let is_probe = match self.state {
             State::Closed => false,
@@ -170,10 +176,10 @@ impl Breaker {
         Ok(pass)
     }
 
-    /// A turn of a start that was let through has ended.
+    /// Records how a turn of an admitted start ended.
     ///
-    /// A success counts from whomever it comes. A failure counts when the breaker is closed, or when it is the probe's; else it
-    /// is late news of a start from before, and lengthens nothing.
+    /// A success always counts. A failure counts if the breaker is closed or if the probe failed.
+    /// Otherwise it is a late report from an earlier start, and does not extend the open period.
     pub fn record(&mut self, now: Duration, pass: Pass, report: Report) {
         let weight = Weight::of(report.cause);
         match weight {
@@ -203,7 +209,7 @@ impl Breaker {
         }
     }
 
-    /// The start came to nothing that says anything. If it was the probe, the next start is.
+    /// Releases a permit without a result. If it was the probe, the next start becomes the probe.
     pub fn give_back(&mut self, pass: Pass) {
         if matches!(self.state, State::HalfOpen { probe, .. } if probe == pass.number) {
             self.state = State::Open {
@@ -223,14 +229,14 @@ mod tests {
         Duration::from_secs(seconds)
     }
 
-    /// What happens at a second, and whether the next start is then let through, refused for so many seconds, or a probe.
+    /// A step of a history, and what the next call of `admit` must then return.
     #[derive(Debug, Clone, Copy)]
     enum Do {
-        /// A start that was let through before anything else ends.
+        /// The first admitted start ends with this cause.
         Early(Cause),
-        /// The same, with the second at which the service answers again.
+        /// The same, with the second at which the service accepts requests again.
         Reset(Cause, u64),
-        /// The newest start that was let through ends.
+        /// The most recently admitted start ends with this cause.
         Newest(Cause),
         Pass,
         Probe,
@@ -242,14 +248,15 @@ mod tests {
     };
     use Do::{Early, Newest, Pass, Probe, Refuse, Reset};
 
-    /// Histories, in seconds. One that begins later than at 0 begins with three failures, which open it at 2.
+    /// Histories, with times in seconds. One that starts later than 0 is preceded by three
+    /// failures, which open the breaker at 2.
     const HISTORIES: &[(&str, &[(u64, Do)])] = &[
         (
-            "two failures are not enough",
+            "two failures do not open",
             &[(0, Early(Network)), (1, Early(Network)), (1, Pass)],
         ),
         (
-            "three are, for the cooldown, and then one probe",
+            "three failures open for the cooldown, then one probe is admitted",
             &[
                 (2, Refuse(30)),
                 (31, Refuse(1)),
@@ -258,11 +265,11 @@ mod tests {
             ],
         ),
         (
-            "a good probe closes",
+            "a successful probe closes",
             &[(32, Probe), (33, Newest(Completed)), (33, Pass), (33, Pass)],
         ),
         (
-            "a bad probe opens again, as long",
+            "a failed probe reopens for the same time",
             &[
                 (32, Probe),
                 (40, Newest(Network)),
@@ -271,7 +278,7 @@ mod tests {
             ],
         ),
         (
-            "a cancelled probe gives its place back",
+            "a cancelled probe is replaced",
             &[
                 (32, Probe),
                 (33, Newest(Interrupted)),
@@ -280,15 +287,15 @@ mod tests {
             ],
         ),
         (
-            "a probe whose task failed too",
+            "a probe whose task failed is replaced",
             &[(32, Probe), (33, Newest(No)), (33, Probe)],
         ),
         (
-            "a probe is not waited for for ever",
+            "a probe times out",
             &[(32, Probe), (151, Refuse(1)), (152, Probe)],
         ),
         (
-            "late news of a failure lengthens nothing",
+            "a late failure does not extend the open period",
             &[
                 (20, Early(Network)),
                 (20, Refuse(12)),
@@ -298,11 +305,11 @@ mod tests {
             ],
         ),
         (
-            "late news of a success closes",
+            "a late success closes",
             &[(20, Early(Completed)), (20, Pass)],
         ),
         (
-            "authentication opens at once",
+            "an authentication error opens at once",
             &[
                 (0, Early(Completed)),
                 (1, Early(Auth)),
@@ -311,7 +318,7 @@ mod tests {
             ],
         ),
         (
-            "a limit until a moment opens at once",
+            "a limit with a reset time opens at once",
             &[
                 (0, Early(Completed)),
                 (1, Reset(RateLimit, 500)),
@@ -320,15 +327,15 @@ mod tests {
             ],
         ),
         (
-            "a limit without one is a failure",
+            "a limit without a reset time is a failure",
             &[(0, Early(Completed)), (1, Early(RateLimit)), (1, Pass)],
         ),
         (
-            "a moment that is past is none",
+            "a reset time in the past is ignored",
             &[(0, Early(Completed)), (9, Reset(RateLimit, 9)), (9, Pass)],
         ),
         (
-            "an overload opens after three, until the moment",
+            "an overload opens after three, until its reset time",
             &[
                 (0, Early(Completed)),
                 (1, Reset(Overloaded, 9)),
@@ -339,7 +346,7 @@ mod tests {
             ],
         ),
         (
-            "no moment is further than a day",
+            "a reset time is capped at one day",
             &[
                 (0, Early(Completed)),
                 (1, Reset(RateLimit, 9_000_000)),
@@ -348,7 +355,7 @@ mod tests {
             ],
         ),
         (
-            "a success begins the count anew",
+            "a success resets the count",
             &[
                 (0, Early(Completed)),
                 (0, Early(Network)),
@@ -359,7 +366,7 @@ mod tests {
             ],
         ),
         (
-            "what says nothing changes no count",
+            "neutral causes do not change the count",
             &[
                 (0, Early(Completed)),
                 (0, Early(Network)),
@@ -374,7 +381,7 @@ mod tests {
 
     // S3-33, S3-40, P65
     #[test]
-    fn each_history_lets_through_or_refuses() {
+    fn each_history_admits_or_rejects() {
         let opened = [
             (0, Early(Network)),
             (1, Early(Network)),
@@ -408,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_why() {
+    fn a_rejection_has_cause_and_time() {
         let mut breaker = Breaker::new(Config::default());
         let pass = breaker.admit(s(0)).unwrap();
         for cause in [Cause::Network, Cause::ServerError, Cause::Overloaded] {
@@ -425,9 +432,9 @@ mod tests {
         assert!(breaker.admit(s(35)).unwrap_err().is_probed);
     }
 
-    // The page for users and the code must say the same of every cause.
+    // The table in the docs must match the code for every cause.
     #[test]
-    fn the_documentation_has_the_weight_of_every_cause() {
+    fn docs_list_the_weight_of_every_cause() {
         let page = include_str!("../../../docs/limits.md");
         let (_, table) = page
             .split_once("| cause | what it does |\n|---|---|\n")
@@ -462,9 +469,9 @@ mod tests {
     }
 
     proptest! {
-        // P65: whatever happens, one probe at a time, never a refusal for ever, and a success closes.
+        // P65: at any time there is at most one probe, rejections are finite, and a success closes.
         #[test]
-        fn one_probe_at_a_time_and_no_end_without_a_start(
+        fn at_most_one_probe_and_no_permanent_rejection(
             steps in proptest::collection::vec((0u64..100, 0usize..4, any_report(), 0u8..4), 0..80),
         ) {
             let config = Config::default();
@@ -478,7 +485,7 @@ mod tests {
                         prop_assert!(probe.is_none_or(|(_, since)| now >= since + config.patience), "two probes");
                         probe = Some((pass, now));
                     } else {
-                        probe = None; // it is closed: there is nothing to find out
+                        probe = None; // closed: nothing to probe
                     }
                     open.push(pass);
                 } else if !open.is_empty() {
@@ -493,7 +500,7 @@ mod tests {
                     }
                 }
             }
-            prop_assert!(breaker.admit(now + config.longest).is_ok(), "refused for ever: {:?}", breaker);
+            prop_assert!(breaker.admit(now + config.longest).is_ok(), "rejected forever: {:?}", breaker);
         }
     }
 }

@@ -1,11 +1,12 @@
-//! Short forms for people: a session's id and a cost, written the same way everywhere.
+//! Display forms shared by all commands: short session ids and costs.
 
 use crate::usage::CostSource;
 
-/// Length of a short id.
+/// Length of a short id, in characters.
 const SHORT_ID: usize = 8;
 
-/// Returns the beginning of a session's id: what lists and ends of runs print, and every verb accepts.
+/// Returns the first characters of a session id. Lists and summaries print this form, and every
+/// command accepts it.
 #[must_use]
 pub fn short_id(session: &str) -> &str {
     session
@@ -14,7 +15,7 @@ pub fn short_id(session: &str) -> &str {
         .map_or(session, |(end, _)| &session[..end])
 }
 
-/// Formats a cost: `$0.0120`, `~$0.0120` if it is estimated, `≥ $0.0120` if a part of it is unknown.
+/// Formats a cost: `$0.0120`, `~$0.0120` if it is estimated, `≥ $0.0120` if part of it is unknown.
 #[must_use]
 pub fn cost(usd: f64, source: CostSource) -> String {
     match source {
@@ -29,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_cut_between_characters_and_costs_say_what_they_are() {
+    fn ids_are_cut_at_characters_and_costs_show_their_source() {
         assert_eq!(short_id("0f8fad5b-d9cb-469f-a165-70867728950e"), "0f8fad5b");
         assert_eq!(
             (short_id("abc"), short_id("éééééééééé")),

@@ -1,7 +1,9 @@
-//! File changes: what a tool call does to the text of files, read from its arguments and its result.
+//! File changes: the effect of a tool call on the text of files, derived from its arguments and
+//! result.
 //!
-//! Agents name the same arguments differently and agree on few shapes: a text that replaces another, a whole new text, a patch.
-//! All of them are read here, so that an agent's dialect only has to say which tools edit ([`ToolUse`]).
+//! Agents name the same arguments differently, but use few shapes: a replacement, a whole new text,
+//! or a patch. This module parses all of them, so a dialect only has to say which tools edit
+//! ([`ToolUse`]).
 
 use serde_json::{Map, Value};
 
@@ -9,40 +11,40 @@ use crate::event::{ToolCall, ToolResult};
 use crate::permission::{ToolKind, ToolUse};
 use crate::raw_json::RawJson;
 
-/// A change of one file.
+/// A change to one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
-    /// The file, as the agent wrote its path.
+    /// Path of the file, as the agent wrote it.
     pub path: String,
-    /// The new path of a file that is moved.
+    /// New path, if the file is moved.
     pub moved_to: Option<String>,
-    /// The change of its text.
+    /// The change to its text.
     pub kind: ChangeKind,
 }
 
-/// The change of a file's text.
+/// A change to a file's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChangeKind {
-    /// The whole new text; the text before is not known.
+    /// The whole new text; the previous text is unknown.
     Write(String),
-    /// A part of the text, or all of it, before and after.
+    /// The text, or a part of it, before and after.
     Replace {
-        /// The text before; empty for a new file.
+        /// Text before; empty for a new file.
         old: String,
-        /// The text after.
+        /// Text after.
         new: String,
     },
     /// Hunks of a unified diff.
     Patch(String),
-    /// The file is removed; its text is not known.
+    /// The file is deleted; its text is unknown.
     Delete,
-    /// The file is new; its text is not known.
+    /// The file is created; its text is unknown.
     Create,
-    /// The file is changed; how is not known.
+    /// The file is modified; the change is unknown.
     Edit,
 }
 
-/// Arguments that hold the text to replace.
+/// Argument names for the text to replace.
 const OLD: &[&str] = &[
     "old_string",
     "oldString",
@@ -53,7 +55,7 @@ const OLD: &[&str] = &[
     "before",
 ];
 
-/// Arguments that hold the text in its place.
+/// Argument names for the replacement.
 const NEW: &[&str] = &[
     "new_string",
     "newString",
@@ -65,23 +67,23 @@ const NEW: &[&str] = &[
     "insert_text",
 ];
 
-/// Arguments that hold a whole new text.
+/// Argument names for a whole new text.
 const WHOLE: &[&str] = &["content", "contents", "file_text", "new_source"];
 
-/// Arguments that hold a patch.
+/// Argument names for a patch.
 const PATCH: &[&str] = &["patch", "patchText", "patch_text", "input", "diff"];
 
-/// Arguments that name a file, where one call changes several.
+/// Argument names for a path, within a call that changes several files.
 const PATH: &[&str] = &["path", "file_path", "filePath", "absolute_path"];
 
-/// Tools that remove a file.
-const REMOVERS: &[&str] = &["delete", "delete_file"];
+/// Tools that delete a file.
+const DELETE_TOOLS: &[&str] = &["delete", "delete_file"];
 
-/// Returns the changes that a call made, as far as they can be told: from what the agent says about its result if possible,
-/// otherwise from the arguments.
+/// Returns the changes that a call made. Prefers what the agent reports in the result, and falls
+/// back to the arguments.
 #[must_use]
 pub fn of_call(wants: &ToolUse, call: &ToolCall, result: &ToolResult) -> Vec<FileChange> {
-    let shown = result.content.as_ref().map(in_content).unwrap_or_default();
+    let shown = result.content.as_ref().map(diff_blocks).unwrap_or_default();
     if !shown.is_empty() {
         return shown;
     }
@@ -96,39 +98,39 @@ pub fn of_call(wants: &ToolUse, call: &ToolCall, result: &ToolResult) -> Vec<Fil
     }
 }
 
-/// Returns the changes that a call with these arguments asks for.
+/// Returns the changes that a call with these arguments requests.
 #[must_use]
 pub fn of_input(wants: &ToolUse, input: &RawJson) -> Vec<FileChange> {
-    // A patch says by itself what it is; a tool that nobody knows may have one.
+    // A patch is recognizable by itself, so an unknown tool may contain one.
     if !matches!(wants.kind, ToolKind::Edit | ToolKind::Other) {
         return Vec::new();
     }
-    let Ok(Value::Object(given)) = serde_json::from_str(input.get()) else {
+    let Ok(Value::Object(arguments)) = serde_json::from_str(input.get()) else {
         return Vec::new();
     };
-    let patch = text(&given, PATCH).map(patched).unwrap_or_default();
+    let patch = text(&arguments, PATCH).map(parse_patch).unwrap_or_default();
     if !patch.is_empty() || wants.kind != ToolKind::Edit {
         return patch;
     }
-    match given.get("changes") {
-        Some(Value::Array(changes)) => return changes.iter().filter_map(listed).collect(),
+    match arguments.get("changes") {
+        Some(Value::Array(changes)) => return changes.iter().filter_map(listed_change).collect(),
         Some(Value::Object(changes)) => {
             return changes
                 .iter()
-                .filter_map(|(path, change)| keyed(path, change))
+                .filter_map(|(path, change)| keyed_change(path, change))
                 .collect();
         }
         _ => {}
     }
     match &wants.paths[..] {
-        [path] => of_file(wants, path, &given),
-        [from, to] if given.contains_key("from") => {
+        [path] => of_file(wants, path, &arguments),
+        [from, to] if arguments.contains_key("from") => {
             vec![FileChange {
                 moved_to: Some(to.clone()),
                 ..FileChange::new(from, ChangeKind::Patch(String::new()))
             }]
         }
-        _ => each_edit(None, &given),
+        _ => edit_list(None, &arguments),
     }
 }
 
@@ -152,29 +154,30 @@ impl FileChange {
     }
 }
 
-/// The changes of the one file that a call is about.
-fn of_file(wants: &ToolUse, path: &str, given: &Map<String, Value>) -> Vec<FileChange> {
-    if REMOVERS.contains(&&*wants.tool) {
+/// Returns the changes of a call that concerns one file.
+fn of_file(wants: &ToolUse, path: &str, arguments: &Map<String, Value>) -> Vec<FileChange> {
+    if DELETE_TOOLS.contains(&&*wants.tool) {
         return vec![FileChange::new(path, ChangeKind::Delete)];
     }
-    if let Some(diff) = text(given, PATCH).filter(|diff| is_unified(diff)) {
+    if let Some(diff) = text(arguments, PATCH).filter(|diff| is_unified(diff)) {
         return vec![FileChange::new(path, ChangeKind::Patch(diff.to_owned()))];
     }
-    let replaced = text(given, NEW)
-        .map(|new| FileChange::replace(path, text(given, OLD).unwrap_or_default(), new));
+    let replaced = text(arguments, NEW)
+        .map(|new| FileChange::replace(path, text(arguments, OLD).unwrap_or_default(), new));
     let written = || {
-        text(given, WHOLE).map(|whole| FileChange::new(path, ChangeKind::Write(whole.to_owned())))
+        text(arguments, WHOLE)
+            .map(|whole| FileChange::new(path, ChangeKind::Write(whole.to_owned())))
     };
     replaced
         .or_else(written)
         .into_iter()
-        .chain(each_edit(Some(path), given))
+        .chain(edit_list(Some(path), arguments))
         .collect()
 }
 
-/// The changes of a list of edits, each in a file of its own or all in the same one.
-fn each_edit(path: Option<&str>, given: &Map<String, Value>) -> Vec<FileChange> {
-    let edits = given
+/// Returns the changes of an `edits` list, each with its own path or all with the same one.
+fn edit_list(path: Option<&str>, arguments: &Map<String, Value>) -> Vec<FileChange> {
+    let edits = arguments
         .get("edits")
         .and_then(Value::as_array)
         .map(Vec::as_slice)
@@ -191,8 +194,9 @@ fn each_edit(path: Option<&str>, given: &Map<String, Value>) -> Vec<FileChange> 
     edits.iter().filter_map(change).collect()
 }
 
-/// A change as `{"path", "kind", "diff"}`: the diff of a new or a removed file is its text.
-fn listed(change: &Value) -> Option<FileChange> {
+/// Parses a change of the form `{"path", "kind", "diff"}`. The diff of a created or deleted file is
+/// its text.
+fn listed_change(change: &Value) -> Option<FileChange> {
     let path = change["path"].as_str()?;
     let kind = change["kind"]
         .as_str()
@@ -200,36 +204,37 @@ fn listed(change: &Value) -> Option<FileChange> {
     let moved = change["kind"]["move_path"]
         .as_str()
         .or(change["kind"]["movePath"].as_str());
-    let found = typed(path, kind, change["diff"].as_str())?;
+    let found = change_of_kind(path, kind, change["diff"].as_str())?;
     Some(FileChange {
         moved_to: moved.map(str::to_owned),
         ..found
     })
 }
 
-/// A change as `{"PATH": {"type", "content" or "unified_diff"}}`, or with the type as a key.
-fn keyed(path: &str, change: &Value) -> Option<FileChange> {
-    let (kind, said) = match change["type"].as_str() {
+/// Parses a change of the form `{"PATH": {"type", "content" or "unified_diff"}}`, or with the type
+/// as a key.
+fn keyed_change(path: &str, change: &Value) -> Option<FileChange> {
+    let (kind, body) = match change["type"].as_str() {
         Some(kind) => (kind.to_owned(), change),
         None => change
             .as_object()?
             .iter()
             .next()
-            .map(|(kind, said)| (kind.clone(), said))?,
+            .map(|(kind, body)| (kind.clone(), body))?,
     };
-    let found = typed(
+    let found = change_of_kind(
         path,
         &kind,
-        said["unified_diff"].as_str().or(said["content"].as_str()),
+        body["unified_diff"].as_str().or(body["content"].as_str()),
     )?;
     Some(FileChange {
-        moved_to: said["move_path"].as_str().map(str::to_owned),
+        moved_to: body["move_path"].as_str().map(str::to_owned),
         ..found
     })
 }
 
-fn typed(path: &str, kind: &str, said: Option<&str>) -> Option<FileChange> {
-    match (kind, said) {
+fn change_of_kind(path: &str, kind: &str, body: Option<&str>) -> Option<FileChange> {
+    match (kind, body) {
         ("add", Some(new)) => Some(FileChange::replace(path, "", new)),
         ("add", None) => Some(FileChange::new(path, ChangeKind::Create)),
         ("delete", Some(old)) => Some(FileChange::replace(path, old, "")),
@@ -240,8 +245,8 @@ fn typed(path: &str, kind: &str, said: Option<&str>) -> Option<FileChange> {
     }
 }
 
-/// The changes that an agent shows as blocks of the type `diff`.
-fn in_content(content: &RawJson) -> Vec<FileChange> {
+/// Returns the changes that an agent reports as content blocks of type `diff`.
+fn diff_blocks(content: &RawJson) -> Vec<FileChange> {
     let blocks: Vec<Value> = serde_json::from_str(content.get()).unwrap_or_default();
     let diffs = blocks.iter().filter(|block| block["type"] == "diff");
     let change = |block: &Value| {
@@ -258,8 +263,8 @@ fn is_unified(text: &str) -> bool {
     text.lines().any(|line| line.starts_with("@@ -"))
 }
 
-/// The changes of a patch in the form that begins with `*** Begin Patch`.
-fn patched(patch: &str) -> Vec<FileChange> {
+/// Parses a patch that begins with `*** Begin Patch`.
+fn parse_patch(patch: &str) -> Vec<FileChange> {
     let mut changes: Vec<FileChange> = Vec::new();
     let mut lines = patch
         .lines()
@@ -307,9 +312,9 @@ fn patched(patch: &str) -> Vec<FileChange> {
     changes
 }
 
-/// The first of these arguments that is a text.
-fn text<'a>(given: &'a Map<String, Value>, names: &[&str]) -> Option<&'a str> {
-    names.iter().find_map(|name| given.get(*name)?.as_str())
+/// Returns the first of these arguments that is a string.
+fn text<'a>(arguments: &'a Map<String, Value>, names: &[&str]) -> Option<&'a str> {
+    names.iter().find_map(|name| arguments.get(*name)?.as_str())
 }
 
 #[cfg(test)]
@@ -336,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_every_shape_are_read() {
+    fn arguments_of_every_shape_are_parsed() {
         let table = [
             (
                 json!({"file_path": "a", "old_string": "1", "new_string": "2"}),
@@ -367,7 +372,8 @@ mod tests {
                 vec![FileChange::new("a", ChangeKind::Write("2".into()))],
             ),
             (
-                json!({"path": "a", "edits": [{"oldText": "1", "newText": "2"}, {"find": "3", "replace": "4"}, {}, 5]}),
+                json!({"path": "a", "edits": [
+                    {"oldText": "1", "newText": "2"}, {"find": "3", "replace": "4"}, {}, 5]}),
                 vec![replace("a", "1", "2"), replace("a", "3", "4")],
             ),
             (
@@ -392,12 +398,12 @@ mod tests {
             edits("move_file", &["a", "b"], &json!({"from": "a", "to": "b"})),
             [moved]
         );
-        // A text without a file is no change.
+        // Text without a file is not a change.
         assert_eq!(edits("edit", &["a", "b"], &json!({"content": "x"})), []);
     }
 
     #[test]
-    fn changes_of_several_files_are_read() {
+    fn changes_to_several_files_are_parsed() {
         let listed = json!({"changes": [
             {"path": "a", "kind": {"type": "add"}, "diff": "1\n"},
             {"path": "b", "kind": {"type": "update", "move_path": "c"}, "diff": "@@ -1 +1 @@\n-1\n+2\n"},
@@ -432,7 +438,8 @@ mod tests {
             edits("patch", &[], &keyed),
             [replace("a", "", "1\n"), patch("b", "@@ -1 +1 @@\n")]
         );
-        let text = "*** Begin Patch\n*** Add File: a\n+1\n+2\n*** Update File: b\n*** Move to: c\n@@ fn x\n 1\n-2\n+3\n\
+        let text = "*** Begin Patch\n*** Add File: a\n+1\n+2\n*** Update File: b\n\
+             *** Move to: c\n@@ fn x\n 1\n-2\n+3\n\
                     *** Delete File: d\n*** End Patch\n";
         let moved = FileChange {
             moved_to: Some("c".into()),
@@ -441,7 +448,7 @@ mod tests {
         let gone = FileChange::new("d", ChangeKind::Delete);
         let all = vec![replace("a", "", "1\n2\n"), moved, gone];
         assert_eq!(edits("apply_patch", &[], &json!({"patchText": text})), all);
-        // Of a tool that nobody knows, only a patch is a change; of one that reads, nothing is.
+        // For an unknown tool only a patch counts as a change; for a reading tool nothing does.
         let of = |kind, input: Value| of_input(&ToolUse::of("x", kind), &RawJson::of(&input));
         assert_eq!(of(ToolKind::Other, json!({"input": text})), all);
         assert_eq!(
@@ -452,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_knows_better_than_the_arguments() {
+    fn the_result_takes_precedence_over_the_arguments() {
         let call = |input: &Value| ToolCall {
             id: "1".into(),
             name: "edit".into(),

@@ -1,12 +1,13 @@
-//! Text that must not grow without bound: a capped buffer for what is captured, a head and a tail for what is only shown.
+//! Bounded text: a capped buffer for captured output, head and tail for display, and removal of
+//! control sequences.
 
-/// How much captured text is kept by default, as document 004 asks.
+/// Default cap on captured text, in bytes (the youBencha contract, S4 in `docs/requirements.md`).
 pub const OUTPUT_CAP: usize = 10 * 1024 * 1024;
 
-/// The size up to which a buffer doubles as it grows. A larger one gets all that it may use, once.
+/// Size up to which a buffer doubles as it grows. A larger one grows in smaller steps.
 const DOUBLING: usize = 1024 * 1024;
 
-/// Keeps the first `cap` bytes of what is pushed and ends with a marker that says how much is missing.
+/// Buffer that stores the first `cap` bytes, followed by a marker that says how much is missing.
 #[derive(Debug, Clone)]
 pub struct Capped {
     cap: usize,
@@ -15,7 +16,7 @@ pub struct Capped {
 }
 
 impl Capped {
-    /// An empty buffer of at most `cap` bytes.
+    /// Creates an empty buffer of at most `cap` bytes.
     #[must_use]
     pub fn new(cap: usize) -> Self {
         Self {
@@ -40,39 +41,40 @@ impl Capped {
         }
     }
 
-    /// How much it keeps at most.
+    /// Maximum number of bytes stored.
     #[must_use]
     pub fn cap(&self) -> usize {
         self.cap
     }
 
-    /// True once something was left out.
+    /// Returns true once something was left out.
     #[must_use]
     pub fn truncated(&self) -> bool {
         self.total > self.text.len() as u64
     }
 
-    /// True when nothing was pushed.
+    /// Returns true if nothing was pushed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// The text, with the marker `[OUTPUT TRUNCATED …]` at its end when something was left out.
+    /// Returns the text, ending with the marker `[OUTPUT TRUNCATED …]` if something was left out.
     #[must_use]
     pub fn into_text(mut self) -> String {
         if self.truncated() {
             let (kept, total) = (self.text.len(), self.total);
             let marker =
                 format!("\n[OUTPUT TRUNCATED: the first {kept} of {total} bytes are kept]");
-            self.text.reserve_exact(marker.len()); // not twice its size for one line
+            // exactly one marker, instead of doubling the buffer
+            self.text.reserve_exact(marker.len());
             self.text.push_str(&marker);
         }
         self.text
     }
 }
 
-/// Keeps the first and the last bytes of a stream, in constant memory: what an agent wrote to stderr.
+/// Head and tail of a stream in constant memory, such as an agent's stderr.
 #[derive(Debug)]
 pub struct HeadTail {
     half: usize,
@@ -82,7 +84,7 @@ pub struct HeadTail {
 }
 
 impl HeadTail {
-    /// Keeps at most `half` bytes of the head and as many of the tail.
+    /// Stores at most `half` bytes of the head and as many of the tail.
     #[must_use]
     pub fn new(half: usize) -> Self {
         Self {
@@ -93,7 +95,7 @@ impl HeadTail {
         }
     }
 
-    /// Takes the next bytes of the stream.
+    /// Appends bytes to the stream.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
         let room = (self.half - self.head.len()).min(bytes.len());
@@ -105,7 +107,8 @@ impl HeadTail {
         self.tail.extend(last);
     }
 
-    /// What was kept, with a note where something is missing. Control sequences are taken out, so that it can be shown.
+    /// Returns the stored text, with a note where something is missing. Control sequences are
+    /// removed, so it is safe to print.
     #[must_use]
     pub fn text(&self) -> String {
         let kept = (self.head.len() + self.tail.len()) as u64;
@@ -118,41 +121,42 @@ impl HeadTail {
     }
 }
 
-/// Takes escape sequences and other control characters out of `text`, so that printing it cannot move a cursor, set a
-/// title or hide a line. Newlines and tabs stay; deceptive characters are spelled out, such as `\u{202e}`.
+/// Removes escape sequences and other control characters from `text`, so that printing it cannot
+/// move the cursor, set a title or hide a line. Newlines and tabs stay. Deceptive characters are
+/// escaped, such as `\u{202e}`.
 ///
-/// For a text that comes in pieces there is [`Sanitizer`].
+/// For text that arrives in pieces, use [`Sanitizer`].
 #[must_use]
 pub fn plain(text: &str) -> String {
     Sanitizer::default().push(text)
 }
 
-/// Does what [`plain`] does for a text that comes in pieces: an escape sequence may be cut anywhere.
+/// Incremental form of [`sanitize`]: an escape sequence may be split anywhere.
 #[derive(Debug, Default)]
 pub struct Sanitizer {
     state: Sequence,
-    /// The last character that was passed on as it is.
+    /// The last character that was passed through.
     before: Option<char>,
 }
 
-/// The part of an escape sequence that came last.
+/// Position within an escape sequence.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Sequence {
-    /// Not in a sequence.
+    /// Outside of a sequence.
     #[default]
     None,
-    /// ESC, perhaps with intermediate characters.
+    /// After ESC, possibly with intermediate characters.
     Escape,
-    /// A CSI, which ends with its final character.
+    /// In a CSI sequence, which ends with its final character.
     Csi,
-    /// A string, which ends with BEL or ST.
+    /// In a string, which ends with BEL or ST.
     String,
-    /// An ESC in a string: the first half of ST, perhaps.
+    /// After an ESC in a string, possibly the first half of ST.
     StringEscape,
 }
 
 impl Sanitizer {
-    /// Appends a piece of the text and returns what can be shown of it.
+    /// Appends a piece of text and returns its printable part.
     #[must_use]
     pub fn push(&mut self, piece: &str) -> String {
         let mut out = String::with_capacity(piece.len());
@@ -173,7 +177,7 @@ impl Sanitizer {
         out
     }
 
-    /// Advances by a character and returns true if it belongs to an escape sequence.
+    /// Advances by one character and returns true if it belongs to an escape sequence.
     fn is_skipped(&mut self, c: char) -> bool {
         let next = match (self.state, c) {
             (Sequence::String, '\u{7}' | '\u{9c}') | (Sequence::StringEscape, '\\') => {
@@ -187,7 +191,7 @@ impl Sanitizer {
             (Sequence::Escape, ' '..='/') => Sequence::Escape,
             (Sequence::Csi, ' '..='?') => Sequence::Csi,
             (Sequence::Escape | Sequence::Csi, '\u{30}'..='\u{7e}') => Sequence::None,
-            // Anything else is not part of a sequence, and ends one that is broken.
+            // Anything else is not part of a sequence, and ends a malformed one.
             _ => {
                 self.state = Sequence::None;
                 return false;
@@ -198,8 +202,8 @@ impl Sanitizer {
     }
 }
 
-/// Returns true for a character that a terminal does not show, or that changes how the text around it is shown: marks of
-/// direction, separators of lines, characters of no width, tags.
+/// Returns true for a character that a terminal does not show, or that changes how the text around
+/// it is shown: direction marks, line separators, zero-width characters, tags.
 #[must_use]
 pub fn is_deceptive(c: char) -> bool {
     matches!(
@@ -217,8 +221,8 @@ pub fn is_deceptive(c: char) -> bool {
     )
 }
 
-/// Returns true for a joiner behind a character that it belongs to: within an emoji, or in a script such as Persian or
-/// Hindi. Everywhere else a joiner only makes two texts differ that look the same.
+/// Returns true for a joiner after a character it belongs to: within an emoji, or in a script such
+/// as Persian or Hindi. Anywhere else, a joiner only makes texts differ that look the same.
 #[must_use]
 pub fn is_harmless_joiner(before: char, c: char) -> bool {
     let is_joiner = matches!(c, '\u{200c}' | '\u{200d}');
@@ -231,7 +235,8 @@ pub fn is_harmless_joiner(before: char, c: char) -> bool {
             | '\u{fe0f}'
             | '\u{1f000}'..='\u{1faff}'
     );
-    // Arabic, Syriac, N'Ko, Mandaic; the scripts of India; Myanmar, Khmer, Mongolian, Balinese; Arabic's presentation forms.
+    // Arabic, Syriac, N'Ko, Mandaic; Indic scripts; Myanmar, Khmer, Mongolian, Balinese; Arabic
+    // presentation forms.
     let joins = matches!(
         before,
         '\u{620}'..='\u{77f}'
@@ -247,7 +252,7 @@ pub fn is_harmless_joiner(before: char, c: char) -> bool {
     is_joiner && (is_emoji || joins)
 }
 
-/// A text of at most twice `half` bytes: a longer one keeps its beginning and its end.
+/// Shortens a text to its head and tail, of at most `half` bytes each.
 #[must_use]
 pub fn head_and_tail(text: String, half: usize) -> String {
     if text.len() <= 2 * half {
@@ -265,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_untouched() {
+    fn text_within_the_cap_is_unchanged() {
         let mut c = Capped::new(10);
         c.push("0123456789");
         assert_eq!(c.into_text(), "0123456789");
@@ -273,7 +278,7 @@ mod tests {
 
     // S4-14
     #[test]
-    fn what_does_not_fit_is_marked() {
+    fn truncated_text_is_marked() {
         let mut c = Capped::new(5);
         c.push("abcd😀");
         c.push("e");
@@ -285,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn escape_sequences_go_and_text_stays() {
+    fn escape_sequences_are_removed() {
         assert_eq!(
             plain("\u{1b}[31mred\u{1b}[0m\u{7}\ttab\nline"),
             "red\ttab\nline"
@@ -298,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn deceptive_characters_are_spelled_out() {
+    fn deceptive_characters_are_escaped() {
         assert_eq!(
             plain("a\u{202e}b\u{2066}\u{200f}\u{61c}"),
             "a\\u{202e}b\\u{2066}\\u{200f}\\u{61c}"
@@ -310,9 +315,9 @@ mod tests {
         assert_eq!(plain("a\u{9b}2J\u{9d}0;t\u{9c}\u{7f}\rb"), "a2J0;tb");
     }
 
-    // Joiners were dropped: a family fell apart into its members, and Persian words grew together.
+    // Joiners used to be dropped: a family emoji fell apart, and Persian words ran together.
     #[test]
-    fn joiners_stay_where_they_belong() {
+    fn joiners_stay_within_emoji_and_scripts() {
         for text in [
             "👩\u{200d}💻",
             "❤\u{fe0f}\u{200d}🔥",
@@ -327,9 +332,9 @@ mod tests {
         assert_eq!(plain("می\u{202e}\u{200c}"), "می\\u{202e}\\u{200c}");
     }
 
-    // P19: `ESC [ 3` and `1m` in two pieces left `1m` on the screen.
+    // P19: `ESC [ 3` and `1m` in two pieces used to leave `1m` on the screen.
     #[test]
-    fn a_sequence_may_be_cut_anywhere() {
+    fn a_sequence_may_be_split_anywhere() {
         let text = "a\u{1b}[31mred\u{1b}[0m\u{1b}]0;t\u{7}b\u{1b}]8;;x\u{1b}\\link\u{1b}(Bc👩\u{200d}💻\u{200d}\u{200d}\u{202e}d";
         let whole = plain(text);
         assert_eq!(whole, "aredblinkc👩\u{200d}💻\u{200d}\\u{200d}\\u{202e}d");
@@ -344,13 +349,13 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_sequence_ends_where_other_text_begins() {
+    fn a_malformed_sequence_ends_at_other_text() {
         assert_eq!(plain("a\u{1b}[3\nb\u{1b}éc\u{1b}[\u{1b}[1md"), "a\nbécd");
     }
 
     proptest! {
         #[test]
-        fn head_and_tail_are_those_of_the_stream(pieces in proptest::collection::vec("[a-z]{0,9}", 0..20), half in 1usize..12) {
+        fn head_and_tail_match_the_stream(pieces in proptest::collection::vec("[a-z]{0,9}", 0..20), half in 1usize..12) {
             let mut h = HeadTail::new(half);
             for p in &pieces { h.push(p.as_bytes()); }
             let all = pieces.concat();

@@ -1,4 +1,4 @@
-//! The contract between Ostler and one agent's language: a launch, a conversation, a probe. All of it pure.
+//! The dialect contract: how to launch one agent, converse with it and probe it. All of it is pure.
 
 mod probe;
 pub mod transcript;
@@ -12,41 +12,44 @@ use crate::spec::{Spec, SpecError};
 use crate::usage::Usage;
 
 pub use probe::{Login, LoginQuery, Probe, Runtime, Version};
-use transcript::{ByMinute, Transcripts};
+use transcript::{ResumeDelay, Transcripts};
 
-/// One agent's language. Implementations are stateless; each child process gets a [`Conversation`] of its own.
+/// Translation of one agent's protocol. Implementations are stateless; each child process gets its
+/// own [`Conversation`].
 pub trait Dialect: Send + Sync {
-    /// The agent's name in Ostler.
+    /// Returns the agent's name in Ostler.
     fn name(&self) -> &'static str;
 
-    /// What the agent can do.
+    /// Returns what the agent can do.
     fn capabilities(&self) -> Capabilities;
 
-    /// Model names the agent is known to take; others may work too.
+    /// Returns model names the agent is known to accept. Others may work too.
     fn models(&self) -> &'static [&'static str];
 
-    /// Every setting the agent takes.
+    /// Returns every setting the agent accepts.
     fn settings(&self) -> Vec<Setting>;
 
-    /// How to find out whether the agent is there and ready; none for an agent that is part of Ostler.
+    /// Returns how to check that the agent is installed and ready, or `None` if it is part of
+    /// Ostler.
     fn probe(&self) -> Option<Probe>;
 
-    /// Checks the spec and says what to start.
+    /// Validates the spec and returns what to launch.
     ///
     /// # Errors
-    /// Names the setting that is wrong. Nothing is started then.
+    /// Names the invalid setting. Nothing is started in that case.
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError>;
 
-    /// Opens a conversation with one child.
+    /// Creates the conversation with one child.
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation>;
 
-    /// The language that this spec chooses, where an agent has several (each with the same name and settings, and with
-    /// capabilities of its own); none: this one.
+    /// Returns the transport this spec selects, if the agent has several. Each has the same name
+    /// and settings, and its own capabilities. `None` selects this one.
     fn select_transport(&self, _spec: &Spec) -> Option<&'static dyn Dialect> {
         None
     }
 
-    /// The child went before its first word. If that means that it does not know this language, the one to try instead.
+    /// Returns the transport to try instead if the child exited before its first output because it
+    /// does not support this one.
     fn fallback_transport(&self, _exit: &Exit) -> Option<&'static dyn Dialect> {
         None
     }
@@ -64,108 +67,114 @@ pub trait Dialect: Send + Sync {
         false
     }
 
-    /// Whether the agent keeps no sessions itself and is resumed from Ostler's events ([`Spec::past`]).
+    /// Whether the agent stores no sessions itself, and is resumed from Ostler's events
+    /// ([`Spec::past`]).
     fn resumes_from_events(&self) -> bool {
         false
     }
 
-    /// Where the agent keeps its sessions; none when it keeps none that could be looked up.
+    /// Returns where the agent stores its sessions, or `None` if they cannot be looked up.
     fn transcripts(&self) -> Option<&'static Transcripts> {
         None
     }
 
-    /// How the agent's sessions are kept when one must not be gone on with in the minute in which it was made; none: it may.
-    fn by_minute(&self) -> Option<&'static ByMinute> {
+    /// Returns the session files that must not be resumed within the minute of their creation, or
+    /// `None` if there is no such restriction.
+    fn resume_delay(&self) -> Option<&'static ResumeDelay> {
         None
     }
 
-    /// What makes the agent a plain model, which says something and does nothing.
+    /// Returns the settings that turn the agent into a plain model, which replies and does nothing
+    /// else.
     fn as_model(&self) -> PlainModel {
         PlainModel::default()
     }
 
-    /// Returns true if a recording that begins with this text is in this language. `opening` may end in the middle of a line.
+    /// Returns true if a recording that begins with this text is in this protocol. `opening` may
+    /// end in the middle of a line.
     fn recognizes(&self, _opening: &str) -> bool {
         false
     }
 
-    /// What a call of one of the agent's tools would do, in words that rules can be written in.
+    /// Describes what a call of one of the agent's tools would do, in the terms of the policy.
     fn tool_use(&self, tool: &str, _input: &RawJson) -> ToolUse {
         ToolUse::of(tool, ToolKind::Other)
     }
 }
 
-/// What makes an agent a plain model.
+/// How to run an agent as a plain model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PlainModel {
-    /// Settings that take its own tools away, or keep them from doing anything.
+    /// Settings that remove the agent's own tools, or disable them.
     pub settings: &'static [(&'static str, &'static str)],
-    /// Whether they take all of them away. Else each call is put before a policy that denies it, where the agent asks.
+    /// Whether the settings remove all tools. Otherwise each call that the agent asks about is
+    /// denied by policy.
     pub toolless: bool,
 }
 
-/// One setting an agent takes: for `--set`, for errors and for the documentation.
+/// A setting that an agent accepts, for `--set`, error messages and the documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setting {
     /// The key.
     pub key: &'static str,
     /// What it does.
     pub help: &'static str,
-    /// Whether a value may be a secret, or hold one.
+    /// Whether a value may be or contain a secret.
     pub secret: bool,
-    /// The only words it takes; empty when it takes others too.
+    /// The only accepted values; empty if others are accepted too.
     pub words: &'static [&'static str],
 }
 
-/// What an agent can do: data, so that nobody asks for an agent by its name.
+/// What an agent can do. This is data, so that no code depends on an agent's name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Capabilities {
-    /// Goes on with an earlier session.
+    /// Resumes an earlier session.
     pub resume: bool,
-    /// Goes on with a copy of an earlier session.
+    /// Resumes a copy of an earlier session.
     pub fork: bool,
-    /// Streams text as it is written.
+    /// Streams text while it is generated.
     pub stream_text: bool,
     /// Shows its reasoning.
     pub thinking: bool,
-    /// Takes an interrupt without ending.
+    /// Accepts an interrupt without exiting.
     pub interrupt: bool,
-    /// Answers by a schema.
+    /// Answers according to a JSON schema.
     pub structured: bool,
-    /// Reports what it cost.
+    /// Reports its cost.
     pub cost: bool,
-    /// Takes several turns in one process; else each turn has a process of its own.
+    /// Takes several turns in one process. Otherwise each turn has its own process.
     pub many_turns: bool,
-    /// Takes a message for the turn that is under way.
+    /// Accepts a message for the current turn.
     pub steer: bool,
-    /// Asks whether a tool may run, so that a policy decides on it.
+    /// Asks whether a tool may run, so that a policy can decide.
     pub ask: bool,
-    /// Takes tools of the caller's.
+    /// Accepts the caller's tools.
     pub tools: bool,
     /// Changes its model between turns.
     pub set_model: bool,
     /// Changes its permission mode between turns.
     pub set_permission_mode: bool,
-    /// Has processes that can be stopped where they are.
+    /// Has processes that can be suspended.
     pub freeze: bool,
-    /// Says nothing until the turn is over: its silence is no sign that it hangs.
+    /// Prints nothing until the turn is over: its silence does not mean that it hangs.
     pub silent: bool,
-    /// Tells each call of a tool, and what came of it.
+    /// Reports each tool call and its result.
     pub tells_tools: bool,
-    /// Tells a call that was not allowed.
+    /// Reports denied tool calls.
     pub tells_denials: bool,
-    /// Tells every token of a turn.
+    /// Reports every token of a turn.
     pub tells_usage: bool,
-    /// Takes prompts of many megabytes: the model's own limit is the only one.
+    /// Accepts prompts of many megabytes: only the model's own limit applies.
     pub long_prompts: bool,
 }
 
-/// What to start.
+/// What to launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
-    /// The program's name, to be found on PATH.
+    /// Name of the program, looked up on `PATH`.
     pub program: &'static str,
-    /// Where the program itself is when what PATH names is a script that only starts it: see [`Probe::natives`].
+    /// Location of the native program if `PATH` names only a wrapper script: see
+    /// [`Probe::natives`].
     pub natives: &'static [&'static str],
     /// Its arguments.
     pub args: Vec<Arg>,
@@ -173,127 +182,133 @@ pub struct Launch {
     pub env: Vec<(&'static str, String)>,
     /// Variables to pass on from the caller's environment.
     pub inherits: Inherits,
-    /// Further programs that must be there: the agent is going to call them by these names.
+    /// Other programs that must be installed, because the agent calls them by these names.
     pub needs: &'static [&'static str],
-    /// The agent's own files and directories, which stay writable when it is started in a sandbox: `~/…` below the home
-    /// directory, `$NAME` or `$NAME/…` where a variable says so.
+    /// The agent's own files and directories, which stay writable in a sandbox: `~/…` below the
+    /// home directory, `$NAME` or `$NAME/…` relative to a variable.
     pub state: &'static [&'static str],
 }
 
-/// Which of the caller's variables an agent gets besides the basics. A `*` at the end of a name stands for anything.
+/// The caller's variables that an agent inherits besides the basic ones. A trailing `*` in a name
+/// matches anything.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Inherits {
-    /// The agent's own.
+    /// The agent's own variables.
     pub always: &'static [&'static str],
-    /// Those that it needs only when another variable is set: the keys of a cloud, when that cloud serves the model.
+    /// Variables inherited only if another one is set: for example a cloud's keys, if that cloud
+    /// serves the model.
     pub when: &'static [(&'static str, &'static [&'static str])],
-    /// Never these, even when a list above names them: marks of an enclosing session.
+    /// Variables never inherited, even if a list above names them: marks of an enclosing session.
     pub never: &'static [&'static str],
 }
 
 /// One argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Arg {
-    /// As it is.
+    /// Passed as it is.
     Plain(String),
-    /// Too long for a command line, or too private, since every user can read it there: the text goes into a private file
-    /// and its path is put after `prefix`.
+    /// Too long for the command line, or too private, since every user can read it there. The text
+    /// is written to a private file, and its path follows `prefix`.
     InFile {
-        /// What stands before the path, for example `--system-prompt-file=`.
+        /// Text before the path, for example `--system-prompt-file=`.
         prefix: &'static str,
-        /// What the file holds.
+        /// Content of the file.
         text: String,
     },
 }
 
-/// The longest argument that is still passed on the command line; the kernel's limit for one is 128 KiB.
+/// Maximum length of an argument on the command line, in bytes; the kernel's limit for one is 128
+/// KiB.
 pub const ARG_CAP: usize = 100 * 1024;
 
-/// One child's side of a session. Each call only pushes to the outbox; reading never fails.
+/// Protocol state of one child process. Each call only pushes to the outbox; reading never fails.
 pub trait Conversation: Send {
-    /// The child was started: whatever must be said first.
+    /// Called once the child has started. Sends whatever must come first.
     fn on_start(&mut self, out: &mut Outbox);
 
-    /// The caller wants something said.
+    /// Sends a message to the agent.
     fn send(&mut self, message: ToAgent, out: &mut Outbox);
 
-    /// The child printed a line.
+    /// Called for each line the child prints.
     fn on_line(&mut self, line: &str, out: &mut Outbox);
 
-    /// A program that the agent started to reach the caller's tools ([`Spec::bridge`]) said a line. There can be several.
+    /// Called for each line from a bridge, a program that the agent started to reach the caller's
+    /// tools ([`Spec::bridge`]). There can be several.
     fn on_bridge_line(&mut self, _from: u32, _line: &str, _out: &mut Outbox) {}
 
-    /// Whether such a program is owed an answer: one that has nothing more to say is kept until it has it.
+    /// Whether a bridge still waits for a reply. One that has closed its output is not dropped
+    /// before it has the reply.
     fn owes_bridge_reply(&self, _to: u32) -> bool {
         false
     }
 
-    /// Such a program is gone: nobody waits for what it asked for.
+    /// Called once a bridge has closed. Its pending requests are obsolete.
     fn on_bridge_closed(&mut self, _from: u32, _out: &mut Outbox) {}
 
-    /// The child is gone. If a turn was under way and the exit explains it, this is where the blame goes.
+    /// Called once the child has exited. If that ended a turn and the exit explains why, the turn's
+    /// result is reported here.
     fn on_exit(&mut self, exit: &Exit, out: &mut Outbox);
 }
 
-/// What the caller can have said to an agent.
+/// A message from the caller to the agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToAgent {
-    /// A message that begins a turn.
+    /// A prompt that starts a turn.
     Prompt(String),
-    /// A message for the turn that is under way.
+    /// A message for the current turn.
     Steer(String),
-    /// End the turn that is under way.
+    /// Ends the current turn.
     Interrupt,
-    /// The answer to a question of the agent's.
+    /// The answer to a permission request.
     Verdict {
-        /// The question: [`PermissionRequest::id`].
+        /// The request: [`PermissionRequest::id`].
         id: String,
         /// The answer.
         verdict: Verdict,
     },
-    /// What came of a tool of the caller's.
+    /// The result of one of the caller's tools.
     ToolDone {
-        /// The order: [`ToolJob::id`].
+        /// The job: [`ToolJob::id`].
         id: String,
-        /// Whether the tool did what it was asked.
+        /// Whether the tool succeeded.
         ok: bool,
-        /// What the model is told.
+        /// Output for the model.
         output: String,
     },
-    /// A tool of the caller's is still at work.
+    /// Progress of one of the caller's tools.
     ToolProgress {
-        /// The order: [`ToolJob::id`].
+        /// The job: [`ToolJob::id`].
         id: String,
-        /// What it says about itself.
+        /// Progress message.
         message: String,
     },
-    /// What came of a file that the agent wanted read or written.
+    /// The result of reading or writing a file for the agent.
     FileDone {
-        /// The order: [`FileJob::id`].
+        /// The job: [`FileJob::id`].
         id: String,
-        /// The text, nothing for a file that was written, or why not.
+        /// The text, empty for a file that was written, or the error.
         result: Result<String, FileError>,
     },
-    /// Something is to be different from now on.
+    /// A change of the model or of the permission mode.
     Change {
-        /// The request, which the answer carries.
+        /// The request; the reply carries the same id.
         id: u64,
-        /// What.
+        /// What to change.
         change: Change,
     },
 }
 
-/// What can be changed while a session lives.
+/// Properties that can change during a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// The model.
     Model(String),
-    /// What the agent may do without asking, in its own words.
+    /// The agent's permission mode, by the agent's own name for it.
     PermissionMode(String),
 }
 
 impl Change {
-    /// The request, as events name it.
+    /// Returns the request's name in events.
     #[must_use]
     pub fn request(&self) -> &'static str {
         match self {
@@ -302,7 +317,7 @@ impl Change {
         }
     }
 
-    /// The new value.
+    /// Returns the new value.
     #[must_use]
     pub fn value(&self) -> &str {
         match self {
@@ -311,115 +326,119 @@ impl Change {
     }
 }
 
-/// A tool of the caller's is to be run.
+/// A request to run one of the caller's tools.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolJob {
-    /// The order, as the conversation names it.
+    /// Id assigned by the conversation.
     pub id: String,
-    /// The tool call in the events, when the agent said so.
+    /// Id of the tool call in the events, if the agent reported it.
     pub call: Option<String>,
-    /// The tool, by the caller's name for it.
+    /// The caller's name of the tool.
     pub name: String,
-    /// Its arguments: JSON.
+    /// Its arguments, as JSON.
     pub input: RawJson,
 }
 
-/// The agent has a file of the workspace read or written by Ostler.
+/// A request to read or write a file of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileJob {
-    /// The order, as the conversation names it.
+    /// Id assigned by the conversation.
     pub id: String,
-    /// The file, as the agent wrote it.
+    /// Path of the file, as the agent wrote it.
     pub path: String,
-    /// What is to be done with it.
+    /// What to do with it.
     pub access: FileAccess,
 }
 
-/// What is to be done with a file.
+/// What to do with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileAccess {
     /// Read it.
     Read {
-        /// The first line, counted from 1.
+        /// First line, counted from 1.
         line: Option<u64>,
-        /// How many lines.
+        /// Maximum number of lines.
         limit: Option<u64>,
     },
-    /// Make it hold this, and nothing else.
+    /// Replace its content.
     Write(String),
 }
 
 /// Why a file was not read or written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileError {
-    /// Whether it is just not there.
+    /// Whether the file does not exist.
     pub missing: bool,
-    /// A sentence.
+    /// The error message.
     pub why: String,
 }
 
-/// How a child went.
+/// How a child process exited.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exit {
-    /// Its exit code.
+    /// Exit code.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// Signal that ended it.
     pub signal: Option<i32>,
     /// Head and tail of its stderr.
     pub stderr: String,
 }
 
-/// What a conversation wants done, in order.
+/// An output of a conversation, to be carried out in order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FromConversation {
-    /// Tell the caller.
+    /// Publish an event.
     Event(EventKind),
-    /// Write to the child.
+    /// Write to the child's stdin.
     Write(Vec<u8>),
-    /// The agent began a turn (or says that the one it was asked for is under way).
+    /// The agent started a turn, or confirmed the one it was asked for.
     TurnStarted,
     /// The agent ended a turn.
     TurnEnded(TurnResult),
-    /// The number of the agent's background tasks that are running.
+    /// Number of the agent's background tasks that are running.
     Background(usize),
-    /// The agent asks whether a tool may run. It gets one [`ToAgent::Verdict`], unless it withdraws the question.
+    /// Ask for permission to run a tool. The reply is one [`ToAgent::Verdict`], unless the request
+    /// is withdrawn.
     Ask(PermissionRequest),
-    /// The agent does not want to know any more.
+    /// Withdraw a permission request.
     Withdraw(String),
-    /// Run a tool of the caller's. It gets one [`ToAgent::ToolDone`], unless it is called off.
+    /// Run one of the caller's tools. The reply is one [`ToAgent::ToolDone`], unless the job is
+    /// cancelled.
     Tool(ToolJob),
-    /// Cancel a tool call: its result is no longer needed.
+    /// Cancel a tool job: its result is no longer needed.
     CancelTool(String),
-    /// Read or write a file of the workspace. It gets one [`ToAgent::FileDone`].
+    /// Read or write a file of the workspace. The reply is one [`ToAgent::FileDone`].
     File(FileJob),
-    /// Answer a program that the agent started to reach the caller's tools ([`Conversation::on_bridge_line`]).
+    /// Write a line to a bridge ([`Conversation::on_bridge_line`]).
     WriteBridge {
-        /// Which one.
+        /// The bridge.
         to: u32,
-        /// A line, with its end.
+        /// The line, with its line ending.
         line: Vec<u8>,
     },
-    /// The agent did what a [`ToAgent::Change`] asked, or says why not.
+    /// The reply to a [`ToAgent::Change`].
     Changed {
         /// The request.
         id: u64,
-        /// Why not.
+        /// Why the change failed, or `None` if it succeeded.
         error: Option<String>,
     },
-    /// Nothing more will be written to the child: close its input once everything is there.
+    /// Close the child's stdin once everything is written.
     EndInput,
-    /// Tell the child to end (SIGTERM): the only way to interrupt an agent that cannot be spoken to while it works.
+    /// Send SIGTERM to the child: the only way to interrupt an agent that accepts no input while it
+    /// works.
     Terminate,
-    /// Ends the child, which is of no more use: SIGTERM, then SIGKILL after the grace period. The turn ends with it.
+    /// End the child, which is of no further use: SIGTERM, then SIGKILL after the grace period. The
+    /// turn ends with it.
     EndProcess,
 }
 
-/// How a turn ended, as the agent reported it.
+/// Result of a turn, as the agent reported it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TurnResult {
     /// How it ended.
     pub outcome: Outcome,
-    /// The answer, when the agent gave it as a whole.
+    /// The answer, if the agent reported it as a whole.
     pub text: Option<String>,
     /// The structured answer.
     pub structured: Option<RawJson>,
@@ -428,7 +447,7 @@ pub struct TurnResult {
 }
 
 impl TurnResult {
-    /// A result without an answer.
+    /// Creates a result without an answer.
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {
         Self {
@@ -440,22 +459,22 @@ impl TurnResult {
     }
 }
 
-/// Where a conversation puts what it wants done.
+/// Queue of a conversation's outputs.
 #[derive(Debug, Default)]
 pub struct Outbox(Vec<FromConversation>);
 
 impl Outbox {
-    /// Tell the caller.
+    /// Publishes an event.
     pub fn event(&mut self, kind: impl Into<EventKind>) {
         self.0.push(FromConversation::Event(kind.into()));
     }
 
-    /// Tell the caller something worth knowing.
+    /// Publishes a notice.
     pub fn notice(&mut self, level: Level, code: &str, message: impl Into<String>) {
         self.event(Notice::new(level, code, message));
     }
 
-    /// Tell the caller about a line that could not be understood.
+    /// Reports a line that could not be parsed.
     pub fn unreadable(&mut self, line: &str, why: &str) {
         self.event(Unreadable {
             raw: line.to_owned(),
@@ -465,24 +484,25 @@ impl Outbox {
         });
     }
 
-    /// Anything else.
+    /// Appends any other output.
     pub fn push(&mut self, out: FromConversation) {
         self.0.push(out);
     }
 
-    /// Takes everything out, in order. The memory stays for the next line.
+    /// Removes all outputs, in order. The allocation is reused for the next line.
     pub fn drain(&mut self) -> std::vec::Drain<'_, FromConversation> {
         self.0.drain(..)
     }
 
-    /// True when nothing is wanted.
+    /// Returns true if the queue is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
-/// Hands one line to a conversation, and deals with what is the same for all: blank, damaged and over-long lines.
+/// Passes one line to a conversation. Handles what is the same for every agent: blank, damaged and
+/// oversize lines.
 pub fn deliver_line(conversation: &mut dyn Conversation, line: Line<'_>, out: &mut Outbox) {
     match line {
         Line::Text { text, .. } if text.trim().is_empty() => {}
@@ -491,7 +511,7 @@ pub fn deliver_line(conversation: &mut dyn Conversation, line: Line<'_>, out: &m
                 out.notice(
                     Level::Warning,
                     "invalid_utf8",
-                    "A line held invalid UTF-8; the damaged characters show as \u{fffd}.",
+                    "A line contained invalid UTF-8; damaged characters are replaced by \u{fffd}.",
                 );
             }
             let before = out.0.len();
@@ -503,7 +523,7 @@ pub fn deliver_line(conversation: &mut dyn Conversation, line: Line<'_>, out: &m
             }
         }
         Line::Oversize { head, length } => {
-            let why = format!("the line has {length} bytes, more than the cap");
+            let why = format!("the line is longer than the cap ({length} bytes)");
             out.event(Unreadable {
                 raw: head,
                 why,

@@ -1,7 +1,8 @@
-//! The event: the one thing that callers, logs and other programs see of a session.
+//! Events: everything that callers, logs and other programs see of a session.
 //!
-//! An envelope (`seq`, `at`, `session`, `turn`) and a kind ([`EventKind`]), written as one flat JSON object whose `type` names
-//! the kind. Fields may be added, never renamed. `docs/events.md` shows each kind.
+//! An event is an envelope (`seq`, `at`, `session`, `turn`) and a kind ([`EventKind`]), serialized
+//! as one flat JSON object whose `type` names the kind. Fields may be added, never renamed.
+//! `docs/events.md` shows each kind.
 
 mod weight;
 
@@ -18,11 +19,11 @@ use crate::usage::Usage;
 /// One event of a session.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 pub struct Event {
-    /// 1, 2, 3 … per session, without a gap.
+    /// Sequence number within the session: 1, 2, 3 … without a gap.
     pub seq: u64,
-    /// When it was seen: RFC 3339, UTC, milliseconds.
+    /// When it was observed: RFC 3339, UTC, milliseconds.
     pub at: At,
-    /// The session, as Ostler names it.
+    /// Ostler's id of the session.
     #[schemars(with = "String")]
     pub session: Arc<str>,
     /// The turn it belongs to, counted from 1; 0 before the first.
@@ -32,7 +33,7 @@ pub struct Event {
     pub kind: EventKind,
 }
 
-/// A moment: milliseconds since the Unix epoch, shown as RFC 3339 in UTC.
+/// A point in time: milliseconds since the Unix epoch, shown as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", extend("format" = "date-time"))]
 pub struct At(
@@ -44,13 +45,13 @@ impl At {
     /// The time of an event in a recording without times: the Unix epoch.
     pub const UNKNOWN: Self = Self(0);
 
-    /// The time from `earlier` to this moment, in milliseconds; `None` if a recording does not have both.
+    /// Returns the milliseconds since `earlier`, or `None` if one of the two is unknown.
     #[must_use]
     pub fn since(self, earlier: Self) -> Option<i64> {
         (self != Self::UNKNOWN && earlier != Self::UNKNOWN).then(|| self.0 - earlier.0)
     }
 
-    /// Reads a moment as HTTP and mail write it: `Fri, 31 Dec 2100 23:59:59 GMT`.
+    /// Parses an HTTP date: `Fri, 31 Dec 2100 23:59:59 GMT`.
     #[must_use]
     pub fn from_http_date(text: &str) -> Option<Self> {
         jiff::fmt::rfc2822::parse(text)
@@ -90,10 +91,10 @@ impl<'de> Deserialize<'de> for At {
     }
 }
 
-/// Declares the kinds of events once: the enum, its words on the wire and the reader that goes with them.
+/// Declares the event kinds once: the enum, the names on the wire, and the parser.
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident = $word:literal,)*) => {
-        /// What happened. The word in `type` is the variant's name in snake_case.
+    ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
+        /// What happened. The value of `type` is the variant's name in snake_case.
         #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
         #[serde(tag = "type", rename_all = "snake_case")]
         pub enum EventKind {
@@ -101,19 +102,20 @@ macro_rules! kinds {
         }
 
         impl EventKind {
-            /// Every word that `type` can be.
-            pub const NAMES: &'static [&'static str] = &[$($word),*];
+            /// Every value of `type`.
+            pub const NAMES: &'static [&'static str] = &[$($name),*];
 
-            /// The word in `type`.
+            /// Returns the value of `type`.
             #[must_use]
             pub fn as_str(&self) -> &'static str {
-                match self { $(Self::$kind(_) => $word,)* }
+                match self { $(Self::$kind(_) => $name,)* }
             }
 
-            /// Reads the kind out of one JSON object; fields of the envelope and unknown ones are passed over.
+            /// Parses the kind from a JSON object. Fields of the envelope and unknown fields are
+            /// ignored.
             ///
             /// # Errors
-            /// When it is not JSON, has no known `type`, or lacks a field of its kind.
+            /// Fails if the text is not JSON, has no known `type`, or lacks a field of its kind.
             pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
                 #[derive(Deserialize)]
                 struct Kind<'a> {
@@ -121,7 +123,7 @@ macro_rules! kinds {
                     r#type: std::borrow::Cow<'a, str>,
                 }
                 match &*serde_json::from_str::<Kind<'_>>(text)?.r#type {
-                    $($word => serde_json::from_str(text).map(Self::$kind),)*
+                    $($name => serde_json::from_str(text).map(Self::$kind),)*
                     other => Err(serde::de::Error::unknown_variant(other, Self::NAMES)),
                 }
             }
@@ -134,42 +136,42 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// The agent is there and said who it is.
+    /// The agent started and identified itself.
     Started = "started",
-    /// The session went from one state to another.
+    /// The session changed its state.
     State = "state",
-    /// A turn began.
+    /// A turn started.
     TurnStarted = "turn_started",
-    /// The agent said something.
+    /// The agent wrote text.
     Text = "text",
     /// The agent called a tool.
     ToolCall = "tool_call",
-    /// A tool call came to its end.
+    /// A tool call finished.
     ToolResult = "tool_result",
-    /// Whether a tool may run was asked or decided.
+    /// A permission was requested or decided.
     Permission = "permission",
     /// Tokens and cost so far.
     Usage = "usage",
-    /// Something worth knowing that changes nothing.
+    /// Information for the caller that changes nothing.
     Notice = "notice",
-    /// A line that could not be understood.
+    /// A line that could not be parsed.
     Unreadable = "unreadable",
-    /// A request of the caller that was not carried out.
+    /// A request of the caller that was refused.
     Refused = "refused",
     /// A turn ended.
     TurnEnded = "turn_ended",
-    /// The session ended; nothing follows.
+    /// The session ended; no event follows.
     Ended = "ended",
 }
 
-/// The agent is there and said who it is.
+/// The agent started and identified itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Started {
     /// The agent's name in Ostler.
     pub agent: String,
-    /// Its version, as it said it.
+    /// Its version, as it reported it.
     pub agent_version: Option<String>,
-    /// The agent's own id of the session: what `--resume` takes.
+    /// The agent's own id of the session, which `--resume` accepts.
     pub native_session: Option<String>,
     /// The model it uses.
     pub model: Option<String>,
@@ -180,72 +182,73 @@ pub struct Started {
     pub tools: Vec<String>,
 }
 
-/// The session went from one state to another.
+/// The session changed its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct State {
-    /// The state before.
+    /// Previous state.
     pub from: SessionState,
-    /// The state now.
+    /// New state.
     pub to: SessionState,
 }
 
-/// The states of a session.
+/// States of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
-    /// It exists; nothing was started.
+    /// The session exists, and nothing is started.
     Created,
-    /// The agent was started and has not said anything yet.
+    /// The agent was started and has printed nothing yet.
     Starting,
     /// The agent waits for the next message.
     Idle,
-    /// A turn is under way.
+    /// A turn is in progress.
     Working,
-    /// Input is held back until the caller resumes.
+    /// Messages are held back until the caller resumes the session.
     Paused,
-    /// The agent is being ended.
+    /// The agent is being stopped.
     Stopping,
-    /// It is over.
+    /// The session is over.
     Ended,
 }
 
-/// A turn began.
+/// A turn started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnStarted {
-    /// Who began it.
+    /// Who started it.
     pub origin: Origin,
-    /// The caller's message; null when the agent began the turn by itself.
+    /// The caller's message; null if the agent started the turn by itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<String>,
 }
 
-/// Who began a turn.
+/// Who started a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// The caller sent a message.
     Caller,
-    /// The agent went on by itself, for example when a background task ended.
+    /// The agent started it by itself, for example when a background task ended.
     Agent,
 }
 
-/// The agent said something. A reply that came in deltas is not repeated whole; [`TurnEnded`] carries the answer.
+/// The agent wrote text. A reply that came in deltas is not repeated as a whole; [`TurnEnded`]
+/// carries the answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Text {
-    /// Part of the answer, or a thought.
+    /// Part of the answer, or reasoning.
     pub kind: TextKind,
-    /// The words.
+    /// The text.
     pub text: String,
-    /// True for a piece of a message, false for a whole one.
+    /// True for a part of a message, false for a whole one.
     pub delta: bool,
-    /// The message it belongs to, as the agent names it.
+    /// Id of the message it belongs to, from the agent.
     pub message: Option<String>,
-    /// The tool call of the sub-agent that said it; null for the agent itself.
+    /// Tool call of the subagent that wrote it; null for the agent itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
 }
 
-/// Part of the answer, or a thought.
+/// Part of the answer, or reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TextKind {
@@ -258,64 +261,64 @@ pub enum TextKind {
 /// The agent called a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolCall {
-    /// Pairs the call with its result.
+    /// Id that pairs the call with its result.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
     /// Its arguments, as the agent wrote them.
     pub input: RawJson,
-    /// The tool call of the sub-agent that made it; null for the agent itself.
+    /// Tool call of the subagent that made it; null for the agent itself.
     pub parent: Option<String>,
 }
 
-/// A tool call came to its end. Every [`ToolCall`] gets exactly one.
+/// A tool call finished. Every [`ToolCall`] gets exactly one result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolResult {
-    /// The call it answers.
+    /// Id of the call.
     pub id: String,
-    /// The tool; null when the call was never seen.
+    /// Name of the tool; null if the call was never seen.
     pub name: Option<String>,
-    /// False when the tool failed, was denied, or never ended.
+    /// False if the tool failed, was denied, or did not finish.
     pub ok: bool,
-    /// What it gave, as text.
+    /// Its output, as text.
     pub output: String,
-    /// True when it did not run because it was not allowed.
+    /// True if it did not run because it was denied.
     pub denied: bool,
-    /// What it gave as the agent wrote it, when it holds more than text (an image, say).
+    /// Its output as the agent wrote it, if it contains more than text (such as an image).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<RawJson>,
 }
 
-/// Whether a tool may run was asked or decided.
+/// A permission was requested or decided.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Permission {
-    /// The tool call, or the request when there is no call yet.
+    /// Id of the tool call, or of the request if there is no call yet.
     pub id: String,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// What the tool does, as far as it is known.
+    /// What the tool does, if it is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<ToolKind>,
     /// Its arguments.
     pub input: Option<RawJson>,
-    /// What was decided.
+    /// The decision.
     pub decision: Decision,
     /// Who decided.
     pub by: DecidedBy,
-    /// The reason, when there was one.
+    /// The reason, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
-/// What was decided on a tool call.
+/// Decision on a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Nobody has answered yet.
+    /// Waiting for an answer.
     Asked,
-    /// It may run.
+    /// The call may run.
     Allowed,
-    /// It may not.
+    /// The call may not run.
     Denied,
 }
 
@@ -327,28 +330,28 @@ pub enum DecidedBy {
     Rule,
     /// A person.
     Person,
-    /// The agent's own layer: its mode, its settings.
+    /// The agent's own permission settings.
     Agent,
-    /// Nobody was there to ask.
+    /// The default, because the session is unattended.
     Default,
 }
 
-/// Something worth knowing that changes nothing.
+/// Information for the caller that changes nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Notice {
-    /// How much it matters.
+    /// Severity.
     pub level: Level,
-    /// A word to branch on.
+    /// Code for programs to branch on.
     pub code: String,
-    /// A sentence for a person.
+    /// One sentence for a person.
     pub message: String,
-    /// The agent's line, when the notice stands for one that Ostler does not know.
+    /// The agent's line, if the notice is about one that Ostler does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<RawJson>,
 }
 
 impl Notice {
-    /// A notice without a line behind it.
+    /// Creates a notice without a raw line.
     #[must_use]
     pub fn new(level: Level, code: &str, message: impl Into<String>) -> Self {
         Self {
@@ -359,8 +362,8 @@ impl Notice {
         }
     }
 
-    /// A line of an agent's that Ostler does not know: `kind` names its kind, such as `type "x"`, and is the same for all of
-    /// that kind. They are counted by it.
+    /// Creates a notice about a message that Ostler does not know. `kind` describes its kind, such
+    /// as `type "x"`, and is the same for all messages of that kind: they are counted by it.
     #[must_use]
     pub fn unknown_message(agent: &str, kind: &str, raw: Option<RawJson>) -> Self {
         let message = format!("{agent} said something that {UNKNOWN}{kind}.");
@@ -370,7 +373,7 @@ impl Notice {
         }
     }
 
-    /// The kind of a line that Ostler does not know, if the notice stands for one.
+    /// Returns the kind of the unknown message, if the notice is about one.
     #[must_use]
     pub fn unknown_kind(&self) -> Option<&str> {
         let (_, kind) = self
@@ -383,16 +386,16 @@ impl Notice {
 
 const UNKNOWN_CODE: &str = "unknown_message";
 
-/// What stands before the kind of a line that is not known.
+/// Text before the kind of an unknown message.
 const UNKNOWN: &str = "Ostler does not know: ";
 
-/// How much a notice matters.
+/// Severity of a notice.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
-    /// Of interest when one looks for it.
+    /// Details for troubleshooting.
     Debug,
     /// Progress.
     Info,
@@ -402,54 +405,55 @@ pub enum Level {
     Error,
 }
 
-/// A line that could not be understood. Nothing is lost: the line is here.
+/// A line that could not be parsed. Nothing is lost: the event contains the line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Unreadable {
-    /// The line, or its head when it was over the cap.
+    /// The line, or its head if it was over the cap.
     pub raw: String,
-    /// Why it could not be understood.
+    /// Why it could not be parsed.
     pub why: String,
-    /// The length of the whole line in bytes.
+    /// Length of the whole line in bytes.
     #[serde(default)]
     pub length: u64,
-    /// True when invalid UTF-8 was replaced.
+    /// True if invalid UTF-8 was replaced.
     #[serde(default)]
     pub lossy: bool,
 }
 
-/// A request of the caller that was not carried out.
+/// A request of the caller that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refused {
-    /// What was asked.
+    /// The request.
     pub request: String,
-    /// Why it was not done.
+    /// Why it was refused.
     pub why: String,
-    /// The same in one word, to branch on: `ending`, `no_turn`, `busy`, `unsupported`, `rejected`, `timeout`, `unknown`, `decided`.
+    /// Code for programs to branch on: `ending`, `no_turn`, `busy`, `unsupported`, `rejected`,
+    /// `timeout`, `unknown`, `decided`.
     #[serde(default)]
     pub code: String,
 }
 
-/// A turn ended. Each turn has exactly one.
+/// A turn ended. Each turn has exactly one such event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TurnEnded {
-    /// How.
+    /// How it ended.
     pub outcome: Outcome,
-    /// The answer; or what had been said when the turn was cut short.
+    /// The answer, or the text so far if the turn was cut short.
     pub text: String,
-    /// The structured answer, when a schema was given.
+    /// The structured answer, if a schema was given.
     pub structured: Option<RawJson>,
     /// Tokens and cost of the turn.
     pub usage: Option<Usage>,
 }
 
-/// The session ended; nothing follows.
+/// The session ended; no event follows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ended {
-    /// How: the last turn's outcome, unless the session broke by itself.
+    /// How it ended: the last turn's outcome, unless the session itself failed.
     pub outcome: Outcome,
-    /// The exit code of the agent's process.
+    /// Exit code of the agent's process.
     pub exit_code: Option<i32>,
-    /// The signal that ended the agent's process.
+    /// Signal that ended the agent's process.
     pub signal: Option<i32>,
     /// Tokens and cost of the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -457,12 +461,13 @@ pub struct Ended {
 }
 
 impl Event {
-    /// Writes the event as one JSON line, without the newline.
+    /// Serializes the event as one line of JSON, without the newline.
     #[must_use]
     pub fn to_json(&self) -> String {
-        // Reserved at once: a large event is not copied over and over while its text grows.
+        // Reserved at once, so that a large event is not copied repeatedly while the text grows.
         let mut json = Vec::with_capacity(self.weight());
-        // Strings, numbers and checked raw values: there is nothing in an event that cannot be written.
+        // An event consists of strings, numbers and validated raw values, so serializing cannot
+        // fail.
         let written = serde_json::to_writer(&mut json, self).is_ok();
         String::from_utf8(json)
             .ok()
@@ -470,10 +475,10 @@ impl Event {
             .unwrap_or_default()
     }
 
-    /// Reads an event from one JSON line.
+    /// Parses an event from one line of JSON.
     ///
     /// # Errors
-    /// When it is not JSON, or not an event.
+    /// Fails if the text is not JSON, or not an event.
     pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Envelope {
@@ -498,7 +503,7 @@ impl Event {
     }
 }
 
-/// The JSON schema of an event.
+/// Returns the JSON schema of an event.
 #[must_use]
 pub fn schema() -> schemars::Schema {
     schemars::schema_for!(Event)
@@ -508,9 +513,9 @@ pub fn schema() -> schemars::Schema {
 mod tests {
     use super::*;
 
-    // The kind is read back from the sentence that it was put into, whatever it holds.
+    // The kind is extracted from the message, whatever it contains.
     #[test]
-    fn the_kind_of_a_line_that_is_not_known_can_be_read_back() {
+    fn the_kind_of_an_unknown_message_can_be_extracted() {
         for kind in [
             "type \"x\"",
             "a block without a type",

@@ -1,6 +1,7 @@
-//! Export of a session: its events as Markdown, as a self-contained HTML page, or as JSON lines.
+//! Session export: events as Markdown, as a self-contained HTML page, or as JSON lines.
 //!
-//! What an agent, a model or a tool wrote is hostile: no part of it may become part of the page's structure.
+//! Text from an agent, a model or a tool is untrusted: no part of it may become part of the page's
+//! structure.
 
 mod html;
 mod markdown;
@@ -12,31 +13,32 @@ use crate::outcome::Outcome;
 use crate::usage::Usage;
 use crate::{brief, event};
 
-/// The form of an export.
+/// Format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
     /// Markdown.
     Markdown,
-    /// One HTML page without scripts or anything to load.
+    /// One HTML page without scripts or external resources.
     Html,
-    /// Every event as one line of JSON.
+    /// Each event as one line of JSON.
     Jsonl,
 }
 
-/// Turns a session's events into a text, piece by piece. At most one message and the open tool calls are in memory.
+/// Incremental export of a session's events. At most one message and the open tool calls are in
+/// memory.
 #[derive(Debug)]
 pub struct Export {
     page: Option<Page>,
-    text: Option<Pending>,
+    text: Option<OpenMessage>,
     calls: Vec<ToolCall>,
     has_replied: bool,
 }
 
 type Page = fn(&Block<'_>) -> String;
 
-/// A message whose pieces are being gathered.
+/// A message that is still being collected.
 #[derive(Debug)]
-struct Pending {
+struct OpenMessage {
     kind: TextKind,
     message: Option<String>,
     text: String,
@@ -45,7 +47,7 @@ struct Pending {
 /// A part of a transcript. All texts are free of escape sequences and control characters.
 enum Block<'a> {
     Head(Head<'a>),
-    /// A turn begins, with the caller's message.
+    /// Start of a turn, with the caller's message.
     Turn {
         number: u32,
         at: At,
@@ -55,9 +57,9 @@ enum Block<'a> {
     Thinking(String),
     Tool {
         name: String,
-        input: Input,
-        /// None if the call never came to its end.
-        result: Option<(Verdict, String)>,
+        input: CallInput,
+        /// `None` if the call did not finish.
+        result: Option<(CallStatus, String)>,
     },
     Warning(String),
     /// How the turn ended, in one line.
@@ -69,10 +71,10 @@ enum Block<'a> {
 
 /// The arguments of a call.
 #[derive(Default)]
-struct Input {
-    /// What the call is about, on one line.
+struct CallInput {
+    /// What the call is about, in one line.
     subject: String,
-    /// The command alone if that is all there is, otherwise JSON with line breaks.
+    /// The command alone if it is the only argument, otherwise pretty-printed JSON.
     text: String,
 }
 
@@ -85,13 +87,13 @@ struct Head<'a> {
 }
 
 #[derive(Clone, Copy)]
-enum Verdict {
+enum CallStatus {
     Ok,
     Denied,
     Failed,
 }
 
-impl Verdict {
+impl CallStatus {
     fn of(result: &ToolResult) -> Self {
         match (result.ok, result.denied) {
             (true, _) => Self::Ok,
@@ -110,7 +112,7 @@ impl Verdict {
 }
 
 impl Export {
-    /// Prepares an export.
+    /// Starts an export.
     #[must_use]
     pub fn new(format: ExportFormat) -> Self {
         let page: Option<Page> = match format {
@@ -126,32 +128,35 @@ impl Export {
         }
     }
 
-    /// Returns the beginning of the text.
+    /// Returns the beginning of the document.
     #[must_use]
     pub fn head(&self, session: &SessionRecord, began_at: At) -> String {
         let version = session
             .agent_version
             .as_deref()
-            .map(|it| format!(" {}", line(it)))
+            .map(|it| format!(" {}", one_line(it)))
             .unwrap_or_default();
         let mut facts = vec![
-            ("Session", line(&session.session).into()),
-            ("Agent", format!("{}{version}", line(&session.agent)).into()),
-            ("Directory", line(&session.dir.to_string_lossy()).into()),
+            ("Session", one_line(&session.session).into()),
+            (
+                "Agent",
+                format!("{}{version}", one_line(&session.agent)).into(),
+            ),
+            ("Directory", one_line(&session.dir.to_string_lossy()).into()),
             ("Started", began_at.to_string().into()),
         ];
         if let Some(native) = &session.native_session {
-            facts.insert(2, ("Agent's session id", line(native).into()));
+            facts.insert(2, ("Agent's session id", one_line(native).into()));
         }
         let title = format!(
             "{} session {}",
-            line(&session.agent),
-            line(brief::short_id(&session.session))
+            one_line(&session.agent),
+            one_line(brief::short_id(&session.session))
         );
         self.write(&Block::Head(Head { title, facts }))
     }
 
-    /// Returns what an event adds to the text; often nothing.
+    /// Returns what an event adds to the document; often nothing.
     #[must_use]
     pub fn event(&mut self, event: &Event) -> String {
         if self.page.is_none() {
@@ -162,7 +167,7 @@ impl Export {
             EventKind::TurnStarted(turn) => {
                 self.has_replied = false;
                 let prompt = turn.prompt.as_deref().map(plain);
-                self.settled(&Block::Turn {
+                self.then_block(&Block::Turn {
                     number: event.turn,
                     at: event.at,
                     prompt,
@@ -170,38 +175,38 @@ impl Export {
             }
             EventKind::ToolCall(call) => {
                 self.calls.push(call.clone());
-                self.settle()
+                self.end_message()
             }
             EventKind::ToolResult(result) => self.tool_result(result),
             EventKind::Notice(notice) if notice.level >= Level::Warning => {
-                self.settled(&Block::Warning(line(&notice.message)))
+                self.then_block(&Block::Warning(one_line(&notice.message)))
             }
             EventKind::TurnEnded(turn) => self.turn_ended(turn),
             EventKind::Ended(ended) => {
-                let end = ending(&ended.outcome, ended.usage.as_ref());
-                let cut = self.cut_off();
-                cut + &self.settled(&Block::Ended(end))
+                let end = summary(&ended.outcome, ended.usage.as_ref());
+                let cut = self.unfinished_calls();
+                cut + &self.then_block(&Block::Ended(end))
             }
             _ => String::new(),
         }
     }
 
-    /// Returns the end of the text.
+    /// Returns the end of the document.
     #[must_use]
     pub fn foot(mut self) -> String {
-        let cut = self.cut_off();
-        cut + &self.settled(&Block::Foot)
+        let cut = self.unfinished_calls();
+        cut + &self.then_block(&Block::Foot)
     }
 
     fn write(&self, block: &Block<'_>) -> String {
         self.page.map_or_else(String::new, |page| page(block))
     }
 
-    /// Ends the message under way.
-    fn settle(&mut self) -> String {
+    /// Ends the current message.
+    fn end_message(&mut self) -> String {
         match self.text.take() {
-            Some(Pending { text, .. }) if text.trim().is_empty() => String::new(),
-            Some(Pending {
+            Some(OpenMessage { text, .. }) if text.trim().is_empty() => String::new(),
+            Some(OpenMessage {
                 kind: TextKind::Reply,
                 text,
                 ..
@@ -209,7 +214,7 @@ impl Export {
                 self.has_replied = true;
                 self.write(&Block::Reply(plain(&text)))
             }
-            Some(Pending {
+            Some(OpenMessage {
                 kind: TextKind::Thinking,
                 text,
                 ..
@@ -218,21 +223,22 @@ impl Export {
         }
     }
 
-    /// A block behind the message under way.
-    fn settled(&mut self, block: &Block<'_>) -> String {
-        let before = self.settle();
+    /// Ends the current message and appends a block.
+    fn then_block(&mut self, block: &Block<'_>) -> String {
+        let before = self.end_message();
         before + &self.write(block)
     }
 
     fn text(&mut self, text: &Text) -> String {
-        let goes_on =
-            |open: &Pending| text.delta && open.kind == text.kind && open.message == text.message;
-        if let Some(open) = self.text.as_mut().filter(|open| goes_on(open)) {
+        let continues = |open: &OpenMessage| {
+            text.delta && open.kind == text.kind && open.message == text.message
+        };
+        if let Some(open) = self.text.as_mut().filter(|open| continues(open)) {
             open.text.push_str(&text.text);
             return String::new();
         }
-        let before = self.settle();
-        self.text = Some(Pending {
+        let before = self.end_message();
+        self.text = Some(OpenMessage {
             kind: text.kind,
             message: text.message.clone(),
             text: text.text.clone(),
@@ -251,36 +257,36 @@ impl Export {
             .as_deref()
             .or(call.as_ref().map(|call| &*call.name))
             .unwrap_or("tool");
-        let input = call.as_ref().map(Input::of).unwrap_or_default();
-        let result = Some((Verdict::of(result), plain(&result.output)));
-        self.settled(&Block::Tool {
-            name: line(name),
+        let input = call.as_ref().map(CallInput::of).unwrap_or_default();
+        let result = Some((CallStatus::of(result), plain(&result.output)));
+        self.then_block(&Block::Tool {
+            name: one_line(name),
             input,
             result,
         })
     }
 
     fn turn_ended(&mut self, turn: &event::TurnEnded) -> String {
-        let mut text = self.cut_off();
-        text += &self.settle();
+        let mut text = self.unfinished_calls();
+        text += &self.end_message();
         if !self.has_replied && !turn.text.trim().is_empty() {
             text += &self.write(&Block::Reply(plain(&turn.text)));
         }
-        text + &self.write(&Block::TurnEnded(ending(
+        text + &self.write(&Block::TurnEnded(summary(
             &turn.outcome,
             turn.usage.as_ref(),
         )))
     }
 
-    /// Calls that never came to their end.
-    fn cut_off(&mut self) -> String {
+    /// Returns the calls that did not finish.
+    fn unfinished_calls(&mut self) -> String {
         let calls = std::mem::take(&mut self.calls);
         calls
             .iter()
             .map(|call| {
-                self.settled(&Block::Tool {
-                    name: line(&call.name),
-                    input: Input::of(call),
+                self.then_block(&Block::Tool {
+                    name: one_line(&call.name),
+                    input: CallInput::of(call),
                     result: None,
                 })
             })
@@ -288,12 +294,12 @@ impl Export {
     }
 }
 
-/// A value on one line.
-fn line(text: &str) -> String {
+/// Returns a value on one line.
+fn one_line(text: &str) -> String {
     plain(text).replace(['\n', '\t'], " ")
 }
 
-impl Input {
+impl CallInput {
     fn of(call: &ToolCall) -> Self {
         let Ok(serde_json::Value::Object(map)) = serde_json::from_str(call.input.get()) else {
             return Self {
@@ -314,13 +320,13 @@ impl Input {
             plain(&format!("{:#}", serde_json::Value::from(map.clone())))
         };
         Self {
-            subject: line(subject).chars().take(SUBJECT).collect(),
+            subject: one_line(subject).chars().take(SUBJECT).collect(),
             text,
         }
     }
 }
 
-fn ending(outcome: &Outcome, usage: Option<&Usage>) -> String {
+fn summary(outcome: &Outcome, usage: Option<&Usage>) -> String {
     let mut parts = vec![outcome.cause.to_string()];
     if let Some(usage) = usage {
         parts.extend(usage.total().map(|total| format!("{total} tokens")));
@@ -331,7 +337,7 @@ fn ending(outcome: &Outcome, usage: Option<&Usage>) -> String {
         );
     }
     if !outcome.is_success() {
-        parts.push(line(&outcome.message));
+        parts.push(one_line(&outcome.message));
     }
     parts.join(" · ")
 }

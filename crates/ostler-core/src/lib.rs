@@ -1,10 +1,12 @@
-//! The nouns and the pure machines of Ostler.
+//! Types and pure state machines shared by every Ostler crate.
 //!
-//! Nothing here starts a process, opens a file, reads a clock or knows the name of an agent: bytes and times come in
-//! as arguments, decisions go out as data. That is why all of it can be tested with tables and with random input.
+//! Nothing here spawns a process, opens a file, reads a clock or knows an agent by name. Bytes and
+//! times are arguments, and decisions are return values, so everything can be tested with tables
+//! and random input.
 //!
-//! Reading order: [`lines`] cuts bytes into lines, a [`dialect`] turns a line into [`event`]s and turn endings, the
-//! [`machine`] decides what they mean for the session, and [`outcome`] and [`usage`] say how it went and what it cost.
+//! Reading order: [`lines`] splits bytes into lines, a [`dialect`] translates each line into
+//! [`event`]s, and the [`machine`] decides what they mean for the session. [`outcome`] and
+//! [`usage`] describe how a turn ended and what it cost.
 
 pub mod raw_json;
 pub mod rotation;

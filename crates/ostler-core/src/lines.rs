@@ -1,36 +1,38 @@
-//! Cuts a stream of bytes into lines, whatever the chunks look like, with memory bounded by a cap.
+//! Line splitting: cuts a byte stream into lines, however it is chunked, with memory bounded by a
+//! cap.
 
 use std::borrow::Cow;
 
-/// The longest line that is read whole. Longer ones are reported with their head and their length.
+/// Maximum length of a line, in bytes. Longer lines are reported with their head and length.
 pub const LINE_CAP: usize = 64 * 1024 * 1024;
 
-/// How much of an over-long line is kept to show what it was.
+/// Number of bytes of an oversize line that are retained, to show what it was.
 pub const HEAD: usize = 4 * 1024;
 
-/// What the carry buffer may keep between lines; one long line does not hold its memory for the rest of the session.
+/// Maximum capacity of the carry buffer between lines: one long line does not occupy memory for the
+/// rest of the session.
 const KEEP: usize = 256 * 1024;
 
 /// One line, without its line ending.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line<'a> {
-    /// A line of at most the cap.
+    /// A line within the cap.
     Text {
-        /// The line; borrowed unless it had to be repaired.
+        /// The text; borrowed unless invalid UTF-8 was replaced.
         text: Cow<'a, str>,
-        /// True when invalid UTF-8 was replaced by U+FFFD.
+        /// Whether invalid UTF-8 was replaced by U+FFFD.
         lossy: bool,
     },
-    /// A line over the cap; only its head was kept.
+    /// A line over the cap; only its head is retained.
     Oversize {
         /// The first [`HEAD`] bytes, as text.
         head: String,
-        /// The length of the whole line in bytes.
+        /// Length of the whole line in bytes.
         length: u64,
     },
 }
 
-/// Collects chunks and hands out whole lines.
+/// Line splitter: takes chunks and returns whole lines.
 ///
 /// ```
 /// use ostler_core::lines::{Line, Lines};
@@ -46,9 +48,9 @@ pub enum Line<'a> {
 pub struct Lines {
     cap: usize,
     carry: Vec<u8>,
-    /// Length of the line under way once it has passed the cap; `carry` then holds only its head.
+    /// Length of the current line once it exceeds the cap; `carry` then holds only its head.
     over: Option<u64>,
-    /// Where the line under way began, in bytes since the beginning.
+    /// Byte offset of the current line in the stream.
     began: u64,
 }
 
@@ -59,13 +61,13 @@ impl Default for Lines {
 }
 
 impl Lines {
-    /// Lines of at most [`LINE_CAP`].
+    /// Creates a splitter with the default cap, [`LINE_CAP`].
     #[must_use]
     pub fn new() -> Self {
         Self::with_cap(LINE_CAP)
     }
 
-    /// Lines of at most `cap` bytes.
+    /// Creates a splitter for lines of at most `cap` bytes.
     #[must_use]
     pub fn with_cap(cap: usize) -> Self {
         Self {
@@ -76,20 +78,21 @@ impl Lines {
         }
     }
 
-    /// Takes a chunk and calls `each` for every line it completes, in order.
+    /// Appends a chunk and calls `each` for every line it completes, in order.
     pub fn push(&mut self, chunk: &[u8], mut each: impl FnMut(Line<'_>)) {
-        self.push_placed(chunk, |line, _| each(line));
+        self.push_with_offset(chunk, |line, _| each(line));
     }
 
-    /// The same; `each` also gets to know where the line begins, in bytes since the beginning.
-    pub fn push_placed(&mut self, chunk: &[u8], mut each: impl FnMut(Line<'_>, u64)) {
+    /// Like [`Lines::push`], but also passes each line's byte offset in the stream.
+    pub fn push_with_offset(&mut self, chunk: &[u8], mut each: impl FnMut(Line<'_>, u64)) {
         let mut rest = chunk;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             let (piece, after) = (&rest[..end], &rest[end + 1..]);
             let began = self.began;
             if self.carry.is_empty() && self.over.is_none() && piece.len() <= self.cap {
                 self.began += end as u64 + 1;
-                each(line(piece), began); // the common case: the whole line is in this chunk, nothing is copied
+                // common case: the whole line is in this chunk, without a copy
+                each(line(piece), began);
             } else {
                 self.hold(piece);
                 self.began += self.over.unwrap_or(self.carry.len() as u64) + 1;
@@ -102,13 +105,13 @@ impl Lines {
         }
     }
 
-    /// The stream ended: a last line without a newline counts.
+    /// Ends the stream. A last line without a newline counts.
     pub fn finish(&mut self, mut each: impl FnMut(Line<'_>)) {
-        self.finish_placed(|line, _| each(line));
+        self.finish_with_offset(|line, _| each(line));
     }
 
-    /// The same; `each` also gets to know where the line begins.
-    pub fn finish_placed(&mut self, mut each: impl FnMut(Line<'_>, u64)) {
+    /// Like [`Lines::finish`], but also passes the line's byte offset in the stream.
+    pub fn finish_with_offset(&mut self, mut each: impl FnMut(Line<'_>, u64)) {
         let began = self.began;
         let mut each = |line: Line<'_>| each(line, began);
         if !self.carry.is_empty() || self.over.is_some() {
@@ -137,7 +140,7 @@ impl Lines {
     fn complete(&mut self, each: &mut impl FnMut(Line<'_>)) {
         match self.over.take() {
             Some(length) => {
-                // The cut may have split a character; what is left of it is not shown.
+                // The cut may have split a character; the remainder is not shown.
                 let head = String::from_utf8_lossy(&self.carry)
                     .trim_end_matches('\u{fffd}')
                     .to_owned();
@@ -172,7 +175,7 @@ mod tests {
 
     fn split(cap: usize, chunks: &[&[u8]]) -> Vec<Line<'static>> {
         let mut out = Vec::new();
-        let mut keep = |l: Line<'_>| {
+        let mut push_line = |l: Line<'_>| {
             out.push(match l {
                 Line::Text { text, lossy } => Line::Text {
                     text: Cow::Owned(text.into_owned()),
@@ -183,9 +186,9 @@ mod tests {
         };
         let mut lines = Lines::with_cap(cap);
         for chunk in chunks {
-            lines.push(chunk, &mut keep);
+            lines.push(chunk, &mut push_line);
         }
-        lines.finish(&mut keep);
+        lines.finish(&mut push_line);
         out
     }
 
@@ -208,7 +211,7 @@ mod tests {
 
     // P18
     #[test]
-    fn invalid_utf8_is_kept_with_a_flag() {
+    fn invalid_utf8_is_replaced_and_flagged() {
         let seen = split(100, &[b"ok\nbad \xff byte\nnext\n"]);
         assert_eq!(
             seen[1],
@@ -222,7 +225,7 @@ mod tests {
 
     // P15, P19
     #[test]
-    fn a_line_over_the_cap_becomes_one_report_and_the_next_parses() {
+    fn a_line_over_the_cap_is_reported_once_and_the_next_parses() {
         let mut long = vec![b'x'; HEAD - 1];
         long.extend("😀".as_bytes());
         long.extend(vec![b'y'; 5000]);
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn exactly_the_cap_is_a_line() {
+    fn a_line_of_exactly_the_cap_is_whole() {
         assert_eq!(split(3, &[b"abc\nabcd\n"]).len(), 2);
         assert!(matches!(split(3, &[b"abc\n"])[0], Line::Text { .. }));
         assert!(matches!(
@@ -253,7 +256,7 @@ mod tests {
 
     // P16: the cap is per line, not per session.
     #[test]
-    fn ten_thousand_lines_of_ten_kilobytes() {
+    fn the_cap_applies_per_line_not_per_session() {
         let one = [vec![b'a'; 10_000], b"\n".to_vec()].concat();
         let mut count = 0;
         let mut lines = Lines::with_cap(64 * 1024);
@@ -267,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_stays_under_the_cap_and_is_given_back() {
+    fn memory_stays_under_the_cap_and_is_released() {
         let mut lines = Lines::with_cap(1024 * 1024);
         for _ in 0..100 {
             lines.push(&[b'z'; 64 * 1024], |_| panic!("no newline yet"));
@@ -300,7 +303,7 @@ mod tests {
             let chunks: Vec<&[u8]> = at.windows(2).map(|w| &bytes[w[0]..w[1]]).collect();
             prop_assert_eq!(split(cap, &chunks), whole);
             let (mut lines, mut places) = (Lines::with_cap(cap), Vec::new());
-            chunks.iter().for_each(|chunk| lines.push_placed(chunk, |_, at| places.push(at)));
+            chunks.iter().for_each(|chunk| lines.push_with_offset(chunk, |_, at| places.push(at)));
             let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at as u64 + 1);
             let begins: Vec<u64> = std::iter::once(0).chain(ends).take(places.len()).collect();
             prop_assert_eq!(places, begins);

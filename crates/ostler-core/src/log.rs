@@ -1,6 +1,7 @@
-//! The contract of a durable log: where sessions are kept, so that any reader can come late and nothing is lost.
+//! The log contract: durable storage of sessions, so that a late reader misses nothing.
 //!
-//! The session appends first and tells its readers afterwards. Who keeps the log is elsewhere; the session knows only this.
+//! A session appends events to the log before it publishes them. Implementations are elsewhere; a
+//! session depends only on [`Log`].
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -9,66 +10,68 @@ use std::sync::Arc;
 
 use crate::event::{At, Event};
 
-/// What a session says of itself when it begins.
+/// Description of a session when it starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewSession {
-    /// The session, as Ostler names it.
+    /// Ostler's id of the session.
     pub session: String,
     /// The agent's name in Ostler.
     pub agent: String,
-    /// The directory that the agent works in.
+    /// The agent's working directory.
     pub dir: PathBuf,
-    /// When it began.
+    /// When it started.
     pub at: At,
-    /// The session it goes on with, as Ostler names it, when that is known.
+    /// Ostler's id of the session it continues, if that is known.
     pub continues: Option<String>,
-    /// The process that drives it: this one.
+    /// Id of the process that drives the session: this one.
     pub pid: u32,
 }
 
-/// An event, and where in the agent's raw output it came from.
+/// An event, and its position in the agent's raw output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogEntry {
     /// The event.
     pub event: Event,
-    /// How many bytes the agent had printed before the line that gave the event, with those that were dropped since.
+    /// Number of bytes the agent had printed before the line that produced the event, including any
+    /// dropped since.
     pub raw_offset: u64,
 }
 
-/// A session that the log knows.
+/// A stored session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRecord {
-    /// The session, as Ostler names it.
+    /// Ostler's id of the session.
     pub session: String,
     /// The agent's name in Ostler.
     pub agent: String,
-    /// The agent's version, as it said it.
+    /// The agent's version, as it reported it.
     pub agent_version: Option<String>,
     /// The agent's own id of the session.
     pub native_session: Option<String>,
-    /// The directory that the agent works in.
+    /// The agent's working directory.
     pub dir: PathBuf,
-    /// The session it goes on with, as Ostler names it.
+    /// Ostler's id of the session it continues.
     pub continues: Option<String>,
-    /// The process that drives it now, when it has not ended and that process is alive.
+    /// Id of the process that drives it, if it has not ended and that process is alive.
     pub held_by: Option<u32>,
 }
 
-/// The log failed. The session goes on without it.
+/// Failure of the log. The session continues without it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct LogError(
-    /// What happened, for a person.
+    /// Message for a person.
     pub String,
 );
 
 /// Maximum size of a page of events, in bytes of JSON, unless its first event alone is larger.
 pub const PAGE_BYTES: usize = 1024 * 1024;
 
-/// What an append gives: it resolves when the events are kept.
+/// Future of an append, which resolves once the events are stored.
 pub type AppendFuture = Pin<Box<dyn Future<Output = Result<(), LogError>> + Send>>;
 
-/// The older segment of a session's raw output, beside the current one: it exists when the output is near its limit.
+/// Returns the path of the older segment of a session's raw output, next to the current one. It
+/// exists if the output came near its limit.
 #[must_use]
 pub fn older_raw(raw: &Path) -> PathBuf {
     let mut name = raw.as_os_str().to_owned();
@@ -76,32 +79,36 @@ pub fn older_raw(raw: &Path) -> PathBuf {
     name.into()
 }
 
-/// A durable log. One serves all sessions of a process; several processes may keep theirs in the same place.
+/// A durable log. One instance serves all sessions of a process; several processes may share one
+/// location.
 pub trait Log: Send + Sync {
-    /// A session begins. It is there for others as soon as its first events are.
+    /// Registers a session. Other readers see it once its first events are stored.
     ///
     /// # Errors
-    /// When nothing can be kept.
+    /// Fails if nothing can be stored.
     fn open(&self, opening: &NewSession) -> Result<(), LogError>;
 
-    /// Keeps events of one session, in order. Once this resolves, [`Log::read`] gives them.
+    /// Stores events of one session, in order. Once this resolves, [`Log::read`] returns them.
     fn append(&self, entries: Arc<Vec<LogEntry>>) -> AppendFuture;
 
-    /// Returns a page of a session's events from `from` on, or none after the last. It may block for a moment.
+    /// Returns a page of a session's events starting at `from`, or an empty one after the last. May
+    /// block briefly.
     ///
-    /// A page has at most `most` events and at most [`PAGE_BYTES`], but at least one event: a reader asks again until
-    /// it gets none. That bounds the memory of a reader that catches up.
+    /// A page has at most `most` events and at most [`PAGE_BYTES`], but at least one event. A
+    /// reader calls this until it gets an empty page, which bounds its memory while it catches up.
     ///
     /// # Errors
-    /// When the log cannot be read.
+    /// Fails if the log cannot be read.
     fn read(&self, session: &str, from: u64, most: usize) -> Result<Vec<Event>, LogError>;
 
-    /// Where the agent's raw output is to be written; none when it is not kept. [`older_raw`] beside it is written too.
+    /// Returns where the agent's raw output is written, or `None` if it is not stored.
+    /// [`older_raw`] next to it is written too.
     fn raw(&self, session: &str) -> Option<PathBuf>;
 
-    /// Resolves an id: Ostler's own, the agent's (the newest session with it), or an unambiguous prefix of either.
+    /// Resolves an id: Ostler's own, the agent's (the newest session with it), or an unambiguous
+    /// prefix of either.
     ///
     /// # Errors
-    /// When the prefix is ambiguous, or the log cannot be read.
+    /// Fails if the prefix is ambiguous, or if the log cannot be read.
     fn find(&self, id: &str) -> Result<Option<SessionRecord>, LogError>;
 }

@@ -1,8 +1,9 @@
-//! The session machine: what happens becomes what to do. No clock, no process, no channel; time comes in with each input.
+//! Session machine: turns inputs into effects. It has no clock, process or channel; the time is an
+//! argument of each input.
 //!
-//! Two promises, kept for every sequence of inputs: each turn that began ends exactly once, and the session ends exactly
-//! once, last. Whoever drives the machine feeds it [`Input`]s, performs the [`Effect`]s in order, and calls it again with
-//! [`Input::Tick`] when [`Machine::deadline`] has passed.
+//! Two invariants hold for every sequence of inputs: each turn that started ends exactly once, and
+//! the session ends exactly once, last. The driver feeds the machine [`Input`]s, performs the
+//! [`Effect`]s in order, and calls it with [`Input::Tick`] once [`Machine::deadline`] has passed.
 
 mod account;
 mod permissions;
@@ -30,29 +31,29 @@ use crate::permission::{PermissionRequest, Policy, ToolUse};
 use crate::spec::{AfterTurn, Attendance, Limits};
 
 use account::Account;
-use budget::Warned;
+use budget::Warnings;
 use changes::Changes;
-use ending::Ladder;
+use ending::Escalation;
 use heartbeat::Heartbeat;
 use permissions::Permissions;
 use tools::Tools;
 use turn::{Pending, Turn};
 use volume::Volume;
 
-/// Something happened.
+/// Something that happened.
 #[derive(Debug, Clone)]
 pub enum Input {
-    /// The caller wants the agent started.
+    /// The caller starts the session.
     Start,
-    /// The agent's process runs.
+    /// The agent's process is running.
     Spawned,
     /// The agent's process could not be started.
     SpawnFailed(Outcome),
-    /// The caller sent a message; it waits while a turn is under way.
+    /// The caller sent a message; it is queued while a turn is in progress.
     Send(String),
-    /// The caller sent a message for the turn that is under way; it begins one when there is none.
+    /// The caller sent a message for the current turn; it starts one if there is none.
     Steer(String),
-    /// The caller sent a message that must not wait.
+    /// The caller sent a message that must not be queued.
     SendNow(String),
     /// The agent printed a line. Whatever it means, the agent is alive.
     Activity,
@@ -60,23 +61,23 @@ pub enum Input {
     Event(EventKind),
     /// Ostler itself has a notice for the caller.
     Notice(Notice),
-    /// The agent began a turn.
+    /// The agent started a turn.
     TurnStarted,
     /// The agent ended a turn.
     TurnEnded(TurnResult),
-    /// The number of the agent's background tasks that are running.
+    /// Number of the agent's background tasks that are running.
     Background(usize),
-    /// The caller wants the turn ended.
+    /// The caller interrupts the turn.
     Interrupt,
-    /// The caller wants messages held back.
+    /// The caller pauses the session: messages are held back.
     Pause,
-    /// The same, and the agent's processes stopped where they are.
+    /// The caller pauses the session and suspends the agent's processes.
     Freeze,
-    /// The caller wants held messages delivered, and the agent to go on.
+    /// The caller resumes the session: held messages are delivered, and the agent continues.
     Resume,
-    /// The caller wants something to be different.
+    /// The caller changes the model or the permission mode.
     Change(Change),
-    /// The agent did what was asked, or says why not.
+    /// The agent's reply to a change: the request's id, and the error if it failed.
     Changed(u64, Option<String>),
     /// The agent called a tool: the call's id, and what the policy needs to know about it.
     ToolCalled(String, ToolUse),
@@ -86,13 +87,13 @@ pub enum Input {
     PermissionWithdrawn(String),
     /// The caller answered a permission request, given by its id.
     PermissionAnswered(String, PermissionAnswer),
-    /// The caller wants the session ended gracefully.
+    /// The caller stops the session gracefully.
     Stop,
-    /// The caller wants the session ended, now.
+    /// The caller kills the session.
     Kill,
-    /// The agent's process is of no more use; the session outlives it.
+    /// The agent's process is of no further use; the session outlives it.
     EndProcess,
-    /// The agent's process is gone, and this is what the dialect makes of it.
+    /// The agent's process exited; the dialect's explanation of the turn's end, if it has one.
     Exited(Exit, Option<TurnResult>),
     /// Time passed.
     Tick,
@@ -108,39 +109,39 @@ pub enum Effect {
         /// What happened.
         kind: EventKind,
     },
-    /// Start the agent's process: for the first time, or again, to go on where it was.
+    /// Start the agent's process: for the first time, or again to resume the session.
     Spawn,
-    /// The agent's processes are to stop where they are.
+    /// Suspend the agent's processes.
     Freeze,
-    /// They are to go on.
+    /// Continue the suspended processes.
     Thaw,
-    /// From the next start on, this is different.
+    /// Use this value from the next start of the process on.
     Adopt(Change),
     /// Send a message to the agent.
     Send(ToAgent),
     /// Close the agent's stdin.
     CloseInput,
-    /// Tell the agent's processes to end.
+    /// Send SIGTERM to the agent's processes.
     Terminate,
-    /// Kill the agent's processes.
+    /// Send SIGKILL to the agent's processes.
     Kill,
 }
 
-/// A person's answer to the question whether a tool may run.
+/// A person's answer to a permission request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PermissionAnswer {
-    /// It may.
+    /// Allow it.
     Allow,
-    /// It may, and so may the same thing for the rest of the session.
+    /// Allow it, and the same action for the rest of the session.
     AllowAlways,
-    /// It may not; the model is told why.
+    /// Deny it, with the reason for the model.
     Deny(String),
 }
 
-/// A hundred years: nobody waits so long, and a driver's clock need not reach so far.
+/// A hundred years: no one waits that long, and a driver's clock need not support it.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
-/// The machine of one session.
+/// State machine of one session.
 #[derive(Debug)]
 pub struct Machine {
     state: SessionState,
@@ -148,35 +149,35 @@ pub struct Machine {
     limits: Limits,
     capabilities: Capabilities,
     turns: u32,
-    open: Option<Turn>,
+    current_turn: Option<Turn>,
     queue: VecDeque<String>,
-    /// Since when the agent's process runs; none while there is none.
-    spawned: Option<Duration>,
+    /// When the agent's process was started; `None` while there is none.
+    spawned_at: Option<Duration>,
     /// Whether the process is being started.
     starting: bool,
-    /// Whether there ever was one.
-    lived: bool,
+    /// Whether there ever was a process.
+    has_spawned: bool,
     paused: bool,
-    /// Since when the agent's processes are stopped.
-    frozen: Option<Duration>,
-    background: usize,
-    ladder: Option<Ladder>,
-    /// Whether only the agent's background tasks keep a finished session open.
+    /// Since when the agent's processes are suspended.
+    frozen_since: Option<Duration>,
+    background_tasks: usize,
+    escalation: Option<Escalation>,
+    /// Whether only the agent's background tasks hold a finished session open.
     lingering: bool,
-    /// When the first turn began.
-    since: Option<Duration>,
+    /// When the first turn started.
+    first_turn_at: Option<Duration>,
     tools: Tools,
     account: Account,
     permissions: Permissions,
     changes: Changes,
-    warned: Warned,
+    warnings: Warnings,
     heartbeat: Heartbeat,
     volume: Volume,
-    last: Option<Outcome>,
+    last_outcome: Option<Outcome>,
 }
 
 impl Machine {
-    /// A session that was created and not started.
+    /// Creates a session that is not started.
     #[must_use]
     pub fn new(limits: Limits, after_turn: AfterTurn) -> Self {
         Self {
@@ -188,25 +189,25 @@ impl Machine {
                 ..Capabilities::default()
             },
             turns: 0,
-            open: None,
+            current_turn: None,
             queue: VecDeque::new(),
-            spawned: None,
+            spawned_at: None,
             starting: false,
-            lived: false,
+            has_spawned: false,
             paused: false,
-            frozen: None,
-            background: 0,
-            ladder: None,
+            frozen_since: None,
+            background_tasks: 0,
+            escalation: None,
             lingering: false,
-            since: None,
+            first_turn_at: None,
             tools: Tools::default(),
             account: Account::new(),
             permissions: Permissions::default(),
             changes: Changes::default(),
-            warned: Warned::default(),
+            warnings: Warnings::default(),
             heartbeat: Heartbeat::default(),
             volume: Volume::default(),
-            last: None,
+            last_outcome: None,
         }
     }
 
@@ -223,48 +224,48 @@ impl Machine {
         self
     }
 
-    /// The state it is in.
+    /// Returns the current state.
     #[must_use]
     pub fn state(&self) -> SessionState {
         self.state
     }
 
-    /// The turn that is under way, or the last one; 0 before the first.
+    /// Returns the number of the current or last turn; 0 before the first.
     #[must_use]
     pub fn turn(&self) -> u32 {
         self.turns
     }
 
-    /// Whether a message waits to be delivered.
+    /// Returns true if a message is queued.
     #[must_use]
     pub fn has_message(&self) -> bool {
         !self.queue.is_empty()
     }
 
-    /// Whether a turn is under way.
+    /// Returns true if a turn is in progress.
     #[must_use]
     pub fn in_turn(&self) -> bool {
-        self.open.is_some()
+        self.current_turn.is_some()
     }
 
-    /// Whether the end of the agent's process is the end of the session.
+    /// Returns true if the session ends when the agent's process exits.
     #[must_use]
     pub fn ends_on_exit(&self) -> bool {
-        self.is_ending() || !self.can_sleep() || !self.lived
+        self.is_ending() || !self.can_sleep() || !self.has_spawned
     }
 
-    /// When [`Input::Tick`] is due, if nothing else happens before.
+    /// Returns when [`Input::Tick`] is due, unless another input comes first.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
         if self.state == SessionState::Ended {
             return None;
         }
-        let ladder = self.ladder.map(|l| l.until);
-        if self.frozen.is_some() {
-            return ladder.filter(|at| *at < NEVER); // its time stands still
+        let escalation = self.escalation.map(|escalation| escalation.until);
+        if self.frozen_since.is_some() {
+            return escalation.filter(|at| *at < NEVER); // its time stands still
         }
         let turn = self
-            .open
+            .current_turn
             .as_ref()
             .and_then(|t| t.deadline(&self.limits, self.may_be_silent()));
         let waits = [
@@ -273,54 +274,56 @@ impl Machine {
             self.changes.deadline(),
             self.budget_deadline(),
         ];
-        let waits = waits.into_iter().chain([self.silence_deadline()]);
-        let next = waits.chain([ladder, turn]).flatten().min();
+        let waits = waits.into_iter().chain([self.heartbeat_deadline()]);
+        let next = waits.chain([escalation, turn]).flatten().min();
         next.filter(|at| *at < NEVER)
     }
 
-    /// Takes an input and appends what is to be done.
+    /// Handles an input and appends the effects to perform.
     pub fn handle(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
-        if !self.is_over() {
+        if !self.has_ended() {
             self.handle_bounded(now, input, fx);
         }
     }
 
-    fn take(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
+    fn dispatch(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
         match input {
             Input::Start => self.start(fx),
-            Input::Spawned => self.spawned(now, fx),
-            Input::SpawnFailed(outcome) => self.spawn_failed(now, outcome, fx),
+            Input::Spawned => self.on_spawned(now, fx),
+            Input::SpawnFailed(outcome) => self.on_spawn_failed(now, outcome, fx),
             Input::Send(prompt) => self.send(now, prompt, fx),
             Input::Steer(prompt) => self.steer(now, prompt, fx),
             Input::SendNow(prompt) => self.send_now(now, prompt, fx),
-            Input::Activity => self.activity(now),
-            Input::Event(kind) => self.heard(now, kind, fx),
+            Input::Activity => self.on_activity(now),
+            Input::Event(kind) => self.on_event(now, kind, fx),
             Input::Notice(notice) => self.emit(notice, fx),
-            Input::TurnStarted => self.turn_began(now, fx),
-            Input::TurnEnded(over) => self.turn_over(now, over, fx),
-            Input::Background(running) => self.background(now, running, fx),
+            Input::TurnStarted => self.on_turn_started(now, fx),
+            Input::TurnEnded(result) => self.on_turn_ended(now, result, fx),
+            Input::Background(running) => self.on_background(now, running, fx),
             Input::Interrupt => self.interrupt(now, fx),
             Input::Pause => self.pause(fx),
             Input::Freeze => self.freeze(now, fx),
             Input::Resume => self.resume(now, fx),
             Input::Change(change) => self.change(now, change, fx),
-            Input::Changed(id, error) => self.changed(id, error, fx),
-            Input::ToolCalled(call, wants) => self.permissions.called(call, &wants),
-            Input::PermissionRequested(ask) => self.asked(now, ask, fx),
-            Input::PermissionWithdrawn(id) => self.withdrawn(now, &id, fx),
-            Input::PermissionAnswered(id, answer) => self.answered(now, (&id, answer), fx),
+            Input::Changed(id, error) => self.on_changed(id, error, fx),
+            Input::ToolCalled(call, wants) => self.permissions.on_tool_called(call, &wants),
+            Input::PermissionRequested(ask) => self.on_permission_requested(now, ask, fx),
+            Input::PermissionWithdrawn(id) => self.on_permission_withdrawn(now, &id, fx),
+            Input::PermissionAnswered(id, answer) => {
+                self.on_permission_answered(now, (&id, answer), fx)
+            }
             Input::Stop => self.stop(now, fx),
             Input::Kill => self.kill(now, fx),
-            Input::EndProcess => self.give_up_process(now, fx),
-            Input::Exited(exit, blame) => self.exited(now, (&exit, blame), fx),
+            Input::EndProcess => self.terminate_process(now, fx),
+            Input::Exited(exit, blame) => self.on_exited(now, (&exit, blame), fx),
             Input::Tick => self.tick(now, fx),
         }
     }
 
-    // --- turns -------------------------------------------------------------------------------------------------------
+    // --- turns
 
-    /// Begins a turn: the caller's, with a message, or the agent's own.
-    fn begin(&mut self, now: Duration, prompt: Option<&str>, fx: &mut Vec<Effect>) {
+    /// Starts a turn: the caller's, with a message, or one of the agent's own.
+    fn begin_turn(&mut self, now: Duration, prompt: Option<&str>, fx: &mut Vec<Effect>) {
         let origin = if prompt.is_some() {
             Origin::Caller
         } else {
@@ -329,50 +332,53 @@ impl Machine {
         self.turns += 1;
         self.account.settle();
         self.heartbeat = Heartbeat::begin(now);
-        // A session of one task has one deadline, however many turns the agent adds by itself.
-        let first = *self.since.get_or_insert(now);
+        // A session for one task has one deadline, however many turns the agent adds by itself.
+        let first = *self.first_turn_at.get_or_insert(now);
         let since = if self.after_turn == AfterTurn::End {
             first
         } else {
             now
         };
-        self.open = Some(Turn::new(origin, now, since, self.limits.output));
+        self.current_turn = Some(Turn::new(origin, now, since, self.limits.output));
         if self.state != SessionState::Starting {
-            self.awake(fx);
+            self.mark_awake(fx);
         }
-        // A recording is replayed without knowing what was asked.
+        // A replayed recording has no prompt.
         let prompt = prompt.filter(|text| !text.is_empty()).map(str::to_owned);
         self.emit(TurnStarted { origin, prompt }, fx);
         if self.state == SessionState::Idle {
-            self.go(SessionState::Working, fx);
+            self.set_state(SessionState::Working, fx);
         }
     }
 
-    // --- what the agent says ------------------------------------------------------------------------------------
+    // --- input from the agent
 
-    fn activity(&mut self, now: Duration) {
-        // A line that means nothing by itself, an answer of a handshake say, ends no phase: it may be the start that goes on.
-        if let Some(turn) = &mut self.open {
+    fn on_activity(&mut self, now: Duration) {
+        // A line without a meaning, such as a handshake reply, does not end the starting phase.
+        if let Some(turn) = &mut self.current_turn {
             turn.touch(now);
             turn.awake = true;
         }
     }
 
-    fn heard(&mut self, now: Duration, kind: EventKind, fx: &mut Vec<Effect>) {
-        // What it remarks while it comes up is no sign that it is at work: who it is comes first. After an error nothing may
-        // come any more until a turn is asked for, and a session is not to be starting for ever.
-        let is_remark = match &kind {
-            EventKind::Notice(notice) => notice.level != Level::Error || self.open.is_some(),
+    fn on_event(&mut self, now: Duration, kind: EventKind, fx: &mut Vec<Effect>) {
+        // A notice during startup does not mean that the agent is ready: it identifies itself
+        // first. After an error, however, nothing may follow until the next turn, and the session
+        // must not stay in `starting` forever.
+        let is_incidental = match &kind {
+            EventKind::Notice(notice) => {
+                notice.level != Level::Error || self.current_turn.is_some()
+            }
             kind => matches!(kind, EventKind::Unreadable(_)),
         };
-        if let Some(turn) = &mut self.open {
-            turn.note(now, &kind);
+        if let Some(turn) = &mut self.current_turn {
+            turn.record(now, &kind);
             turn.awake = true;
         }
         if let Some(notice) = self.permissions.bypassed(&kind) {
             self.emit(notice, fx);
         }
-        if let Some(kind) = self.tools.note(kind) {
+        if let Some(kind) = self.tools.record(kind) {
             let used = if let EventKind::Usage(usage) = &kind {
                 Some(usage.clone())
             } else {
@@ -380,109 +386,110 @@ impl Machine {
             };
             self.emit(kind, fx);
             if let Some(usage) = used {
-                self.used(now, &usage, fx);
+                self.on_usage(now, &usage, fx);
             }
         }
-        if !is_remark {
-            self.awake(fx);
+        if !is_incidental {
+            self.mark_awake(fx);
         }
     }
 
-    /// The agent's first word ends the starting phase.
-    fn awake(&mut self, fx: &mut Vec<Effect>) {
-        if let Some(turn) = &mut self.open {
+    /// Ends the starting phase at the agent's first meaningful output.
+    fn mark_awake(&mut self, fx: &mut Vec<Effect>) {
+        if let Some(turn) = &mut self.current_turn {
             turn.awake = true;
         }
         if self.state == SessionState::Starting {
-            self.go(self.settled(), fx);
+            self.set_state(self.steady_state(), fx);
         }
     }
 
-    fn turn_began(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if let Some(turn) = &mut self.open {
+    fn on_turn_started(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if let Some(turn) = &mut self.current_turn {
             turn.touch(now);
-        } else if self.ladder.is_none() && self.spawned.is_some() {
-            self.begin(now, None, fx);
+        } else if self.escalation.is_none() && self.spawned_at.is_some() {
+            self.begin_turn(now, None, fx);
         }
-        self.awake(fx);
+        self.mark_awake(fx);
     }
 
-    fn turn_over(&mut self, now: Duration, over: TurnResult, fx: &mut Vec<Effect>) {
-        self.awake(fx);
-        if self.open.is_none() {
+    fn on_turn_ended(&mut self, now: Duration, result: TurnResult, fx: &mut Vec<Effect>) {
+        self.mark_awake(fx);
+        if self.current_turn.is_none() {
             let message = format!(
-                "The agent ended a turn that was already over ({}).",
-                over.outcome.cause
+                "The agent ended a turn that had already ended ({}).",
+                result.outcome.cause
             );
             self.emit(Notice::new(Level::Debug, "late_result", message), fx);
-            for part in &over.usage {
+            for part in &result.usage {
                 self.emit(part.clone(), fx);
-                self.used(now, part, fx);
+                self.on_usage(now, part, fx);
             }
             return;
         }
-        let last = self.close_turn(over, fx);
+        let last = self.close_turn(result, fx);
         match last {
             Some(Pending::Limit(_) | Pending::Stop(_)) => self.close_input(now, fx),
-            Some(Pending::Interrupt(_)) | None => self.rest(now, fx),
+            Some(Pending::Interrupt(_)) | None => self.proceed(now, fx),
         }
     }
 
-    /// A turn is over: on with the next message, or wait, or end.
-    fn rest(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.ladder.is_some() || self.is_spent(now, fx) {
+    /// Proceeds after a turn: starts the next one, waits, or ends the session.
+    fn proceed(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.escalation.is_some() || self.end_if_spent(now, fx) {
             return;
         }
-        self.go(self.settled(), fx);
-        if !self.lives_for_a_turn() {
+        self.set_state(self.steady_state(), fx);
+        if !self.has_one_process_per_turn() {
             self.next_turn(now, fx);
         }
-        let done = self.open.is_none() && self.queue.is_empty() && self.turns > 0 && !self.paused;
-        let over = done && self.after_turn == AfterTurn::End;
-        if !over && self.lives_for_a_turn() {
-            return self.put_to_sleep(now, fx);
+        let done =
+            self.current_turn.is_none() && self.queue.is_empty() && self.turns > 0 && !self.paused;
+        let is_finished = done && self.after_turn == AfterTurn::End;
+        if !is_finished && self.has_one_process_per_turn() {
+            return self.end_turn_process(now, fx);
         }
-        // Closing stdin under background tasks would cut them off.
-        self.lingering = over && self.background > 0;
-        if over && !self.lingering {
+        // Closing stdin would cut off background tasks.
+        self.lingering = is_finished && self.background_tasks > 0;
+        if is_finished && !self.lingering {
             self.close_input(now, fx);
         }
     }
 
-    fn background(&mut self, now: Duration, running: usize, fx: &mut Vec<Effect>) {
-        self.background = running;
-        if self.open.is_none() && self.spawned.is_some() {
-            self.rest(now, fx);
+    fn on_background(&mut self, now: Duration, running: usize, fx: &mut Vec<Effect>) {
+        self.background_tasks = running;
+        if self.current_turn.is_none() && self.spawned_at.is_some() {
+            self.proceed(now, fx);
         }
     }
 
-    // --- what the caller wants ----------------------------------------------------------------------------------
+    // --- requests of the caller
 
     fn interrupt(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.thaw(now, fx); // what stands still hears nothing
+        self.thaw(now, fx); // a suspended process receives nothing
         let until = now.saturating_add(self.limits.grace);
         let only_background = self.waits_for_background();
-        match &mut self.open {
+        match &mut self.current_turn {
             Some(turn) if turn.pending.is_none() => {
                 turn.pending = Some(Pending::Interrupt(until));
                 fx.push(Effect::Send(ToAgent::Interrupt));
             }
             Some(_) => {}
             None if only_background => {
-                self.last = Some(turn::background_interrupted());
+                self.last_outcome = Some(turn::background_interrupted());
                 self.close_input(now, fx);
             }
             None => self.refuse(("interrupt", "no_turn"), "no turn is under way", fx),
         }
     }
 
-    // --- small things -------------------------------------------------------------------------------------------
+    // --- helpers
 
-    fn is_over(&self) -> bool {
+    fn has_ended(&self) -> bool {
         self.state == SessionState::Ended
     }
 
-    fn go(&mut self, to: SessionState, fx: &mut Vec<Effect>) {
+    fn set_state(&mut self, to: SessionState, fx: &mut Vec<Effect>) {
         if self.state != to {
             let from = std::mem::replace(&mut self.state, to);
             self.emit(State { from, to }, fx);

@@ -1,18 +1,18 @@
-//! How a turn or a session ended: a cause a program can branch on, and words a person can act on.
+//! Outcomes: how a turn or session ended, with a cause for programs and a message for people.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The end of a turn or of a session. It is data, not an error: a failed run resolves.
+/// The end of a turn or session. An outcome is data, not an error: a failed run still returns one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Outcome {
-    /// The coarse answer.
+    /// Coarse classification.
     pub status: Status,
-    /// The exact answer.
+    /// Exact cause.
     pub cause: Cause,
     /// One sentence for a person.
     pub message: String,
-    /// What to do about it, when there is something to do.
+    /// Suggested next step, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Facts behind the message.
@@ -20,47 +20,48 @@ pub struct Outcome {
     pub detail: Option<Box<Detail>>,
 }
 
-/// The coarse answer to "did it work?".
+/// Coarse classification of an outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
     /// The agent finished its work.
     Success,
-    /// It did not, and nobody asked it to stop.
+    /// The agent did not finish, and was not asked to stop.
     Failed,
     /// A time limit ended it.
     Timeout,
-    /// The caller ended it, or it waits for the caller.
+    /// The caller ended it, or the agent waits for the caller.
     Stopped,
 }
 
-/// Why a turn or session ended. The list is closed on purpose: a program can handle all of it.
+/// Why a turn or session ended. The list is closed on purpose, so that a program can handle every
+/// cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The agent finished.
     Completed,
-    /// Not logged in, or the key was rejected.
+    /// The agent is not logged in, or its key was rejected.
     Auth,
-    /// The account's rate or quota limit.
+    /// The account's rate or quota limit was reached.
     RateLimit,
     /// The model's service is overloaded.
     Overloaded,
     /// The model API failed (HTTP 5xx); usually temporary.
     ServerError,
-    /// The model's service could not be reached, or broke off.
+    /// The model's service could not be reached, or the connection broke.
     Network,
-    /// The money limit.
+    /// The budget of money, tokens, messages or time was used up.
     Budget,
-    /// The limit on the agent's steps.
+    /// The limit on the agent's steps was reached.
     TurnLimit,
-    /// The limit on a turn's wall time.
+    /// The limit on the wall-clock time of a turn was reached.
     WallLimit,
-    /// Nothing was heard for too long while no tool ran.
+    /// The agent was silent for too long while no tool was running.
     IdleLimit,
-    /// The agent said nothing after it was started.
+    /// The agent printed nothing after it was started.
     StartupLimit,
-    /// More output than was allowed.
+    /// The agent produced more output than allowed.
     OutputLimit,
     /// A tool call was denied.
     Denied,
@@ -70,13 +71,14 @@ pub enum Cause {
     Interrupted,
     /// The agent's process ended without finishing the turn.
     AgentDied,
-    /// The agent said something that cannot be right.
+    /// The agent violated its protocol.
     Protocol,
-    /// The request was wrong: an unknown session id, a bad model name, a prompt that is too long.
+    /// The request was invalid: an unknown session id, a bad model name, a prompt that is too long.
     BadRequest,
     /// The agent is not installed, or cannot be started.
     Unavailable,
-    /// The agent asked a person something, or needs approval, and nobody is there: it goes on with the next message.
+    /// The agent asked a question or needs approval, and the run is unattended. The next message
+    /// continues it.
     NeedsInput,
     /// The caller stopped the session.
     Stopped,
@@ -108,7 +110,7 @@ impl Cause {
         Self::Stopped,
     ];
 
-    /// The coarse answer that goes with the cause.
+    /// Returns the status that belongs to the cause.
     #[must_use]
     pub fn status(self) -> Status {
         match self {
@@ -119,7 +121,7 @@ impl Cause {
         }
     }
 
-    /// The word on the wire.
+    /// Returns the name on the wire.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -147,12 +149,12 @@ impl Cause {
         }
     }
 
-    /// The error name that readers of documents 001 and 004 know, or `None` for an ending that is
-    /// not an error.
+    /// Returns the error name used in the source documents S1 and S4 (`docs/requirements.md`), or
+    /// `None` for an ending that is not an error.
     ///
-    /// Two names differ from document 001 on purpose, see `docs/glossary.md`: an agent that cannot
-    /// be started is an `EnvironmentError`, and one unreadable line is an event; only a turn without
-    /// a readable result is an `InvalidResponseError`.
+    /// Two names differ from S1 on purpose, see `docs/glossary.md`. An agent that cannot be started
+    /// is an `EnvironmentError`. One unreadable line is an event; only a turn without a readable
+    /// result is an `InvalidResponseError`.
     #[must_use]
     pub fn seed_name(self) -> Option<&'static str> {
         match self {
@@ -176,22 +178,22 @@ impl std::fmt::Display for Cause {
     }
 }
 
-/// The facts behind an outcome. Each is there only when it is known.
+/// Facts behind an outcome. Each is present only if it is known.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Detail {
-    /// The exit code of the agent's process.
+    /// Exit code of the agent's process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
-    /// The signal that ended the agent's process.
+    /// Signal that ended the agent's process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Head and tail of what the agent wrote to stderr.
+    /// Head and tail of the agent's stderr.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stderr: Option<String>,
-    /// The HTTP status that the model's service answered with.
+    /// HTTP status returned by the model's service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_status: Option<u16>,
-    /// When a rate limit ends, as the agent said it.
+    /// When a rate limit resets, as the agent reported it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resets_at: Option<String>,
     /// For an interrupt: whether the agent acknowledged it.
@@ -200,20 +202,20 @@ pub struct Detail {
     /// The limit that was reached, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_ms: Option<u64>,
-    /// The agent's own word for the ending.
+    /// The agent's own name for the ending.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<String>,
-    /// Why a process could not be started: `missing`, `not_executable`, `bad_format`, `bad_directory`, `too_long`,
-    /// `too_slow`, `called_off`, `breaker_open`, `other`.
+    /// Why a process could not be started: `missing`, `not_executable`, `bad_format`,
+    /// `bad_directory`, `too_long`, `too_slow`, `called_off`, `breaker_open`, `other`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<String>,
-    /// The tools whose calls were denied.
+    /// Tools whose calls were denied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied_tools: Vec<String>,
 }
 
 impl Outcome {
-    /// An outcome with a message and nothing else.
+    /// Creates an outcome with a message and nothing else.
     #[must_use]
     pub fn new(cause: Cause, message: impl Into<String>) -> Self {
         Self {
@@ -225,27 +227,27 @@ impl Outcome {
         }
     }
 
-    /// The agent finished.
+    /// Creates the outcome of an agent that finished.
     #[must_use]
     pub fn completed() -> Self {
         Self::new(Cause::Completed, "The agent finished.")
     }
 
-    /// Adds what a person can do about it.
+    /// Adds a hint: what a person can do about it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds a fact.
+    /// Adds facts.
     #[must_use]
     pub fn with(mut self, set: impl FnOnce(&mut Detail)) -> Self {
         set(self.detail.get_or_insert_default());
         self
     }
 
-    /// True when the agent finished its work.
+    /// Returns true if the agent finished its work.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.status == Status::Success
@@ -257,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cause_has_its_word_on_the_wire() {
+    fn cause_names_match_their_serialization() {
         for cause in Cause::ALL {
             assert_eq!(
                 serde_json::to_string(&cause).unwrap(),
@@ -269,23 +271,23 @@ mod tests {
     // S1-5, S1-20, S1-23…S1-27, S1-29: the names are a contract with readers of the source
     // documents; the glossary has the same.
     #[test]
-    fn the_glossary_has_the_name_of_every_cause() {
+    fn glossary_lists_the_error_name_of_every_cause() {
         let page = include_str!("../../../docs/glossary.md");
         let (_, table) = page.split_once("| cause | name |\n|---|---|\n").unwrap();
         let mut seen = 0;
         for row in table.lines().take_while(|line| line.starts_with('|')) {
             let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
-            for word in cells[0].split(", ").map(|word| word.trim_matches('`')) {
+            for code in cells[0].split(", ").map(|code| code.trim_matches('`')) {
                 let cause = Cause::ALL
                     .into_iter()
-                    .find(|cause| cause.as_str() == word)
-                    .expect(word);
+                    .find(|cause| cause.as_str() == code)
+                    .expect(code);
                 let name = Some(cells[1]).filter(|name| *name != "none: no error");
-                assert_eq!(cause.seed_name(), name, "{word}");
+                assert_eq!(cause.seed_name(), name, "{code}");
                 seen += 1;
             }
         }
-        assert_eq!(seen, Cause::ALL.len(), "each once");
+        assert_eq!(seen, Cause::ALL.len(), "each cause is listed once");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Permission: what an agent wants to do, in words that are the same for all agents, and the rules that decide on it.
+//! Permissions: what an agent wants to do, in terms shared by all agents, and the policy that
+//! decides.
 
 mod command;
 mod file;
@@ -18,28 +19,28 @@ pub use self::policy::{Policy, Rule, Ruled, Ruling, Trust};
 pub use self::preset::Preset;
 use crate::raw_json::RawJson;
 
-/// What a tool does to the world.
+/// Kind of effect a tool has.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum ToolKind {
-    /// It looks at files, or changes nothing outside of the agent.
+    /// Reads files, or changes nothing outside of the agent.
     Read,
-    /// It changes files.
+    /// Changes files.
     Edit,
-    /// It runs commands.
+    /// Runs commands.
     Execute,
-    /// It reaches the network.
+    /// Accesses the network.
     Network,
-    /// It belongs to an MCP server, and nobody knows what it does.
+    /// Belongs to an MCP server; its effect is unknown.
     Mcp,
-    /// Nobody knows what it does.
+    /// Its effect is unknown.
     Other,
 }
 
 impl ToolKind {
-    /// All of them.
+    /// Every kind.
     pub const ALL: [Self; 6] = [
         Self::Read,
         Self::Edit,
@@ -49,7 +50,7 @@ impl ToolKind {
         Self::Other,
     ];
 
-    /// The word for it.
+    /// Returns the kind's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -62,7 +63,7 @@ impl ToolKind {
         }
     }
 
-    /// The kind of a word.
+    /// Returns the kind with this name.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
@@ -72,27 +73,27 @@ impl ToolKind {
 /// What an agent wants to do with a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolUse {
-    /// The tool, without the decoration that some agents give to the names of bound tools.
+    /// Name of the tool, without the decoration that some agents add to the names of bound tools.
     pub tool: String,
     /// What it does.
     pub kind: ToolKind,
-    /// The command that it runs: a line for a shell, or words.
+    /// The command it runs, as a shell line or as words.
     pub command: Option<Command>,
-    /// The paths that it works on, as the agent wrote them.
+    /// The paths it works on, as the agent wrote them.
     pub paths: Vec<String>,
 }
 
 /// A command that a tool runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// A line that a shell reads: it can hold several commands.
+    /// A shell line, which may contain several commands.
     Shell(String),
-    /// A program and its arguments; no shell reads them.
+    /// A program and its arguments, without a shell.
     Words(Vec<String>),
 }
 
 impl ToolUse {
-    /// A tool of which nothing but its name and kind is known.
+    /// Creates a tool use of which only the name and the kind are known.
     #[must_use]
     pub fn of(tool: &str, kind: ToolKind) -> Self {
         Self {
@@ -104,43 +105,44 @@ impl ToolUse {
     }
 }
 
-/// What the model is told, and the caller, when nobody could be asked.
-pub const NOBODY: &str = "Denied: nobody is there to answer permission requests. The tool must be allowed beforehand: by a \
-                          rule (policy.toml, --permissions), or by the agent's own settings (allowed_tools, permission_mode).";
+/// Denial reason for the model and the caller in an unattended session.
+pub const NOBODY: &str = "Denied: this session is unattended, so no one can approve the request. \
+    The tool must be allowed beforehand: by a rule (policy.toml, --permissions), or by the \
+    agent's own settings (allowed_tools, permission_mode).";
 
-/// An agent's question whether a tool may run.
+/// An agent's request for permission to run a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PermissionRequest {
-    /// The question, as the conversation names it; the answer carries it.
+    /// Id assigned by the conversation; the answer carries it.
     pub id: String,
-    /// The tool call that it is about, when the agent said so.
+    /// Id of the tool call, if the agent reported it.
     pub call: Option<String>,
     /// The tool's arguments, as the agent wrote them.
     pub input: Option<RawJson>,
-    /// What it wants to do.
+    /// What the agent wants to do.
     pub wants: ToolUse,
-    /// Who decides when no rule does.
+    /// Who decides if no rule does.
     pub otherwise: Otherwise,
 }
 
-/// Who decides when no rule does.
+/// Who decides on a request if no rule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Otherwise {
-    /// The agent's own layer: it goes on as if nobody had been asked.
+    /// The agent's own permission settings, as if Ostler had not been asked.
     Agent,
-    /// Whoever is there to be asked.
+    /// A person.
     Person,
-    /// Whoever is there to be asked, also where a rule allows it: only a denial decides.
+    /// A person, even if a rule allows it: only a denial is final.
     PersonAlways,
 }
 
-/// The answer to an [`PermissionRequest`].
+/// The answer to a [`PermissionRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// It may run.
+    /// The tool may run.
     Allow,
-    /// It may not; the model is told why.
+    /// The tool may not run, with the reason for the model.
     Deny(String),
-    /// No rule decided, and the agent's own layer may.
+    /// No rule decided, and the agent's own settings may.
     Undecided,
 }

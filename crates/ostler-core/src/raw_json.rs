@@ -1,4 +1,5 @@
-//! A JSON payload that is passed on as it came: tool inputs, structured answers, unknown messages.
+//! Raw JSON: payloads that are passed through unparsed, such as tool inputs, structured answers and
+//! unknown messages.
 
 use std::fmt;
 
@@ -6,19 +7,20 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// One JSON value, kept as text on one line. It is checked once when it is made and never parsed again on the way through.
+/// A JSON value as text on one line. It is validated once and never parsed again on its path
+/// through Ostler.
 #[derive(Clone)]
 pub struct RawJson(Box<RawValue>);
 
 impl RawJson {
-    /// Keeps a value that a parser has already checked.
+    /// Copies a value that a parser has already validated.
     #[must_use]
     pub fn keep(value: &RawValue) -> Self {
         Self::on_one_line(value.to_owned())
     }
 
-    /// Events and orders are lines: a value that was written over several is put on one. Within the strings of JSON a line
-    /// break is always escaped, so nothing is lost.
+    /// Events are lines, so a value that spans several lines is joined into one. Inside JSON
+    /// strings a line break is always escaped, so nothing is lost.
     fn on_one_line(value: Box<RawValue>) -> Self {
         if !value.get().contains(['\n', '\r']) {
             return Self(value);
@@ -26,33 +28,33 @@ impl RawJson {
         RawValue::from_string(value.get().replace(['\n', '\r'], " ")).map_or(Self(value), Self)
     }
 
-    /// Checks that `text` is one JSON value and keeps it.
+    /// Validates that `text` is one JSON value.
     ///
     /// # Errors
-    /// The parser's own words when it is not.
+    /// Returns the parser's error if it is not.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str::<Box<RawValue>>(text).map(Self::on_one_line)
     }
 
-    /// A JSON string holding `text`.
+    /// Creates a JSON string.
     #[must_use]
     pub fn string(text: &str) -> Self {
         Self::of(&text)
     }
 
-    /// The JSON form of any value that can be written; `null` where it cannot.
+    /// Serializes a value; returns `null` if that fails.
     #[must_use]
     pub fn of<T: Serialize + ?Sized>(value: &T) -> Self {
         serde_json::value::to_raw_value(value).map_or_else(|_| Self::null(), Self::on_one_line)
     }
 
-    /// JSON's `null`.
+    /// Returns JSON's `null`.
     #[must_use]
     pub fn null() -> Self {
         Self(RawValue::NULL.to_owned())
     }
 
-    /// The JSON text.
+    /// Returns the JSON text.
     #[must_use]
     pub fn get(&self) -> &str {
         self.0.get()
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_always_one_line() {
+    fn a_value_is_always_on_one_line() {
         let pretty = "{\n  \"a\": \"b\\nc\",\r\n  \"d\": [1,\n2]\n}";
         let same = |raw: &RawJson| {
             assert!(!raw.get().contains(['\n', '\r']), "{raw:?}");

@@ -1,31 +1,32 @@
 //! Rotation of stored raw output: decides when a segment is full, and how much was dropped.
 //!
-//! At most two segments exist, each of half the limit. When the second is full, the first is dropped.
+//! At most two segments exist, each of half the limit. When the second is full, the first is
+//! dropped.
 
-/// The state of a rotation. It decides; whoever writes the file carries it out.
+/// State of a rotation. It only decides; the writer of the file carries out the steps.
 #[derive(Debug)]
 pub struct Rotation {
     segment: u64,
-    /// The size of the current segment, and of the one before it.
+    /// Size of the current segment, and of the one before it.
     current: u64,
     previous: u64,
-    /// How much was dropped.
+    /// Number of bytes dropped.
     dropped: u64,
 }
 
-/// What to do with the beginning of some bytes.
+/// What to do with the first of some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<'a> {
     /// Write them to the current segment.
     Write(&'a [u8]),
-    /// Begin another segment, in place of the one before the current.
+    /// Start a new segment; the one before the current is dropped.
     Rotate,
     /// Drop them: there is no room for any segment.
     Drop,
 }
 
 impl Rotation {
-    /// A rotation that holds at most `limit` bytes.
+    /// Creates a rotation of at most `limit` bytes.
     #[must_use]
     pub fn new(limit: u64) -> Self {
         Self {
@@ -42,7 +43,7 @@ impl Rotation {
         self.dropped > 0
     }
 
-    /// Takes the first step for `bytes`, and returns it with the bytes that are left.
+    /// Returns the first step for `bytes`, and the bytes that remain.
     pub fn step<'a>(&mut self, bytes: &'a [u8]) -> (Step<'a>, &'a [u8]) {
         if self.segment == 0 {
             self.dropped += bytes.len() as u64;
@@ -50,7 +51,7 @@ impl Rotation {
         }
         let room = usize::try_from(self.segment - self.current).unwrap_or(usize::MAX);
         if bytes.len() > room {
-            // Segments are cut between lines where they can be.
+            // Segments end at a line break where possible.
             let line_end = bytes[..room]
                 .iter()
                 .rposition(|byte| *byte == b'\n')
@@ -79,7 +80,8 @@ mod tests {
 
     use super::*;
 
-    /// The two segments that exist after these pieces were written, the older one first, and how much was dropped.
+    /// Writes the pieces. Returns the older segment, the newer one, and the number of dropped
+    /// bytes.
     fn written(limit: u64, pieces: &[Vec<u8>]) -> (Vec<u8>, Vec<u8>, u64) {
         let mut rotation = Rotation::new(limit);
         let (mut older, mut newer) = (Vec::new(), Vec::new());
@@ -103,13 +105,13 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_whole() {
+    fn output_within_the_limit_is_stored_whole() {
         let pieces = [b"one\n".to_vec(), b"two\n".to_vec()];
         assert_eq!(written(100, &pieces), (vec![], b"one\ntwo\n".to_vec(), 0));
     }
 
     #[test]
-    fn segments_are_cut_between_lines() {
+    fn segments_end_at_line_breaks() {
         let pieces = [b"aaa\nbbb\nccc\nddd\neee\n".to_vec()];
         assert_eq!(
             written(20, &pieces),
@@ -118,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_stores_nothing() {
+    fn without_room_nothing_is_stored() {
         assert_eq!(written(1, &[b"abc".to_vec()]), (vec![], vec![], 3));
     }
 

@@ -1,6 +1,6 @@
-//! Sizes in bytes as people write them: 500MB, 1GB, 2GiB.
+//! Sizes in bytes, as people write them: 500MB, 1GB, 2GiB.
 
-/// The units, each with its number of bytes. Those of a power of ten come first: sizes are shown with them.
+/// Units and their number of bytes. Powers of ten come first.
 const UNITS: [(&str, f64); 9] = [
     ("TB", 1e12),
     ("GB", 1e9),
@@ -13,13 +13,13 @@ const UNITS: [(&str, f64); 9] = [
     ("GiB", 1_073_741_824.0),
 ];
 
-/// The largest size: a larger one is a mistake.
+/// Largest accepted size; anything larger is a mistake.
 const LARGEST: f64 = 1e18;
 
-/// Parses a size, such as `500MB` or `2GiB`. A number alone is bytes.
+/// Parses a size such as `500MB` or `2GiB`. A plain number is in bytes.
 ///
 /// # Errors
-/// Says what is expected.
+/// Returns a message that says what is expected.
 pub fn parse(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = UNITS
@@ -36,17 +36,17 @@ pub fn parse(text: &str) -> Result<u64, String> {
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
-        reason = "it is neither negative nor too large"
+        reason = "neither negative nor too large"
     )]
     bytes
         .map(|bytes| bytes as u64)
         .ok_or_else(|| "expected a size such as 500MB, 1GB, 2GiB".into())
 }
 
-/// Parses a limit of size: as [`parse`], or `none` for no limit.
+/// Parses a size limit: a size as in [`parse`], or `none` for no limit.
 ///
 /// # Errors
-/// Says what is expected.
+/// Returns a message that says what is expected.
 pub fn parse_limit(text: &str) -> Result<Option<u64>, String> {
     match text {
         "none" => Ok(None),
@@ -56,7 +56,7 @@ pub fn parse_limit(text: &str) -> Result<Option<u64>, String> {
     }
 }
 
-/// The size for a person, with the largest unit that leaves a whole number of at least 1.
+/// Formats a size with the largest unit that gives a whole number, such as `512 MB`.
 #[must_use]
 pub fn display(bytes: u64) -> String {
     let units = [
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
+    fn sizes_are_parsed() {
         let good = [
             ("0", 0),
             ("1.5KB", 1_500),
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn shown() {
+    fn sizes_are_displayed() {
         let all = [
             (0, "0 bytes"),
             (999, "999 bytes"),

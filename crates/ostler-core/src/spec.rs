@@ -1,4 +1,4 @@
-//! What the caller wants: one run's settings, the same for every agent, and the table that checks them.
+//! Session specification: settings and limits that apply to every agent, and their validation.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,59 +11,62 @@ use crate::event::Event;
 use crate::permission::Policy;
 use crate::raw_json::RawJson;
 
-/// What to run, where, with what, and for how long at most. Everything is optional but the prompt.
+/// What to run, where, and within which limits. Everything except the prompt is optional.
 #[derive(Clone, Default)]
 pub struct Spec {
     /// The first message.
     pub prompt: String,
-    /// The directory to work in; the caller's own when none is given.
+    /// Working directory; the caller's if none is given.
     pub dir: Option<PathBuf>,
-    /// Settings by key: the common ones of [`keys`], and those of the agent's own page.
+    /// Settings by key: the common ones in [`keys`], and those listed on the agent's page.
     pub settings: Settings,
     /// Arguments passed to the agent's program as they are.
     pub extra_args: Vec<String>,
     /// Variables added to the agent's environment.
     pub env: BTreeMap<String, String>,
-    /// The program to start instead of the agent's usual name on PATH.
+    /// Program to start instead of the agent's default on `PATH`.
     pub program: Option<PathBuf>,
-    /// Where to write what the agent prints, byte for byte.
+    /// File to write the agent's output to, byte for byte.
     pub raw_log: Option<PathBuf>,
-    /// Limits of time and size.
+    /// Limits on time and size.
     pub limits: Limits,
-    /// Whether a denied tool call makes the turn a failure.
+    /// Whether a denied tool call fails the turn.
     pub denials: Denials,
-    /// What happens when the turn is over.
+    /// What happens after a turn.
     pub after_turn: AfterTurn,
-    /// What the system keeps the agent's process from doing.
+    /// Restrictions that the system enforces on the agent's process.
     pub sandbox: Sandbox,
-    /// The rules that decide what the agent may do; without any, its own layer decides.
+    /// Policy for the agent's actions. Without one, the agent's own settings decide.
     pub policy: Option<Policy>,
-    /// Whether somebody answers when it is asked what the agent may do.
+    /// Whether permission requests are answered.
     pub attendance: Attendance,
-    /// Tools of the caller's that the agent gets besides its own.
+    /// The caller's tools, offered to the agent besides its own.
     pub tools: Vec<ToolOffer>,
-    /// The events of an earlier session that this one goes on with, for an agent whose memory Ostler keeps.
+    /// Events of the earlier session to resume, for an agent whose sessions Ostler stores.
     pub past: Arc<[Event]>,
-    /// The session, as Ostler names it, that this one follows in the log without resuming it: nothing was said in it.
+    /// Ostler's id of the session that precedes this one in the log without being resumed, because
+    /// it has no content.
     pub follows: Option<String>,
-    /// How the agent reaches those tools, when it does so through a program that it starts. Ostler sets this itself.
+    /// How the agent reaches the caller's tools, if it does so through a program that it starts.
+    /// Ostler sets this itself.
     pub bridge: Option<Bridge>,
 }
 
-/// The program that an agent starts to reach the caller's tools: it passes lines on between its own stdin and stdout and the
-/// session that the agent belongs to.
+/// The program that an agent starts to reach the caller's tools. It relays lines between its stdin
+/// and stdout and the agent's session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bridge {
-    /// The program, as a whole path.
+    /// Absolute path of the program.
     pub program: String,
     /// Its arguments.
     pub args: Vec<String>,
 }
 
-/// What is secret, or may be, does not show: of the environment and the settings only the names, of the prompt its length.
+/// Omits anything that may be secret: shows only names of variables and settings, and the length of
+/// the prompt.
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Taken apart, so that a new field cannot be forgotten here.
+        // Destructured, so that a new field cannot be forgotten here.
         let Self {
             prompt,
             dir,
@@ -113,23 +116,25 @@ impl fmt::Debug for Spec {
     }
 }
 
-/// What the system keeps an agent's process from doing, beyond what the agent itself does.
+/// Restrictions that the system enforces on an agent's process, beyond those of the agent itself.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sandbox {
-    /// An agent with a process is not confined: it brings its own ways. Commands that Ostler runs for a model are, and do not run
-    /// where their files cannot be confined.
+    /// Does not confine an agent's process, which has its own restrictions. Confines commands that
+    /// Ostler runs for a model, and refuses to run them if it cannot confine their file access.
     #[default]
     Usual,
-    /// An agent with a process is not confined. Commands that Ostler runs for a model run with whatever this machine enforces.
+    /// Does not confine an agent's process. Commands that Ostler runs for a model get whatever
+    /// restrictions this machine supports.
     Off,
-    /// It writes only in its working directory, the directories added to it, and where it keeps its own state.
+    /// Allows writes only to the working directory, the directories added to it, and the agent's
+    /// own state.
     WorkspaceWrite,
-    /// It writes only where it keeps its own state.
+    /// Allows writes only to the agent's own state.
     ReadOnly,
 }
 
 impl Sandbox {
-    /// The word on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -140,20 +145,20 @@ impl Sandbox {
         }
     }
 
-    /// Whether an agent's process is confined.
+    /// Returns true if the agent's process is confined.
     #[must_use]
     pub fn confines_agent(self) -> bool {
         matches!(self, Self::WorkspaceWrite | Self::ReadOnly)
     }
 }
 
-/// What a session does when a turn is over and no message waits.
+/// What a session does after a turn if no message is queued.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AfterTurn {
-    /// It ends: it was for one message.
+    /// Ends: the session was for one message.
     #[default]
     End,
-    /// It waits for the next message.
+    /// Waits for the next message.
     Wait,
 }
 
@@ -164,75 +169,75 @@ pub struct ToolOffer {
     pub name: String,
     /// What it does and when to use it.
     pub description: String,
-    /// The JSON schema of its arguments.
+    /// JSON schema of its arguments.
     pub parameters: RawJson,
 }
 
-/// Whether anyone answers permission requests.
+/// Whether permission requests are answered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Attendance {
-    /// No one answers: requests are denied.
+    /// Permission requests are denied.
     #[default]
     Unattended,
     /// A caller that follows the events answers.
     Attended,
 }
 
-/// Whether a denied tool call makes the turn a failure.
+/// Whether a denied tool call fails the turn.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Denials {
-    /// The turn ends with cause `denied`, as document 001 asks.
+    /// The turn ends with cause `denied` (S1 in `docs/requirements.md`).
     #[default]
     Fail,
-    /// The turn ends as the agent says; each denial is still an event.
+    /// The turn ends as the agent reports; each denial is still an event.
     Tolerate,
 }
 
-/// Names of the settings that mean the same for every agent that has them.
+/// Keys of the settings that mean the same for every agent that has them.
 pub mod keys {
     /// The model.
     pub const MODEL: &str = "model";
-    /// Replaces the agent's system prompt.
+    /// Replacement for the agent's system prompt.
     pub const SYSTEM_PROMPT: &str = "system_prompt";
-    /// Is added to the agent's system prompt.
+    /// Text appended to the agent's system prompt.
     pub const APPEND_SYSTEM_PROMPT: &str = "append_system_prompt";
     /// What the agent may do without asking.
     pub const PERMISSION_MODE: &str = "permission_mode";
-    /// The tools that exist.
+    /// Tools that are available.
     pub const TOOLS: &str = "tools";
     /// Tools allowed without asking.
     pub const ALLOWED_TOOLS: &str = "allowed_tools";
     /// Tools that are never allowed.
     pub const DISALLOWED_TOOLS: &str = "disallowed_tools";
-    /// MCP servers: files or JSON.
+    /// MCP servers, as files or JSON.
     pub const MCP_CONFIG: &str = "mcp_config";
-    /// Only the MCP servers given here.
+    /// Whether only the given MCP servers are used.
     pub const STRICT_MCP: &str = "strict_mcp";
-    /// The schema of a structured answer.
+    /// JSON schema of a structured answer.
     pub const JSON_SCHEMA: &str = "json_schema";
-    /// At most so many steps.
+    /// Maximum number of steps.
     pub const MAX_TURNS: &str = "max_turns";
-    /// At most so much money.
+    /// Maximum cost in US dollars.
     pub const MAX_BUDGET_USD: &str = "max_budget_usd";
-    /// The id of a new session.
+    /// Id of a new session.
     pub const SESSION_ID: &str = "session_id";
-    /// The session to resume.
+    /// Session to resume.
     pub const RESUME: &str = "resume";
-    /// Go on with a copy of the resumed session.
+    /// Whether a copy of the session is resumed.
     pub const FORK: &str = "fork";
-    /// Further directories the agent may use.
+    /// Additional directories the agent may use.
     pub const ADD_DIR: &str = "add_dir";
-    /// A preset: work on files through a program of Ostler's, and nothing else.
+    /// Preset: the agent works on files through one of Ostler's programs, and has no other tools.
     pub const WORKSPACE_TOOLS: &str = "workspace_tools";
-    /// Stream text as it is written.
+    /// Whether text is streamed while it is generated.
     pub const INCLUDE_PARTIAL: &str = "include_partial";
 }
 
-/// Settings by key. A key may hold several values.
+/// Settings by key. A key may have several values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Settings(BTreeMap<String, Vec<String>>);
 
-/// Only the keys: a value may be a secret.
+/// Shows only the keys, because a value may be secret.
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
@@ -240,7 +245,7 @@ impl fmt::Debug for Settings {
 }
 
 impl Settings {
-    /// Sets a key to one value, in place of what it held.
+    /// Sets a key to one value, replacing any others.
     pub fn set(&mut self, key: &str, value: impl Into<String>) {
         self.0.insert(key.to_owned(), vec![value.into()]);
     }
@@ -250,69 +255,74 @@ impl Settings {
         self.0.entry(key.to_owned()).or_default().push(value.into());
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     pub fn remove(&mut self, key: &str) {
         self.0.remove(key);
     }
 
-    /// The values of a key.
+    /// Returns the values of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&[String]> {
         self.0.get(key).map(Vec::as_slice)
     }
 
-    /// The only value of a key, or its last.
+    /// Returns the only value of a key, or its last.
     #[must_use]
     pub fn last(&self, key: &str) -> Option<&str> {
         self.get(key).and_then(<[String]>::last).map(String::as_str)
     }
 
-    /// True when a switch is on.
+    /// Returns true if a switch is on.
     #[must_use]
     pub fn is_on(&self, key: &str) -> bool {
         self.last(key).is_some_and(|v| v == "true")
     }
 
-    /// Every key with its values, in alphabetical order.
+    /// Returns every key with its values, in alphabetical order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.0.iter().map(|(k, v)| (k.as_str(), v.as_slice()))
     }
 }
 
-/// Limits of time and size. Each has a default that a caller can change; none means no limit.
+/// Limits on time and size, with defaults. `None` means no limit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
-    /// The longest the task may take, with everything that the agent adds to it by itself ([`AfterTurn::End`]); in a session
-    /// that waits for more messages ([`AfterTurn::Wait`]), the longest a turn may take.
+    /// Maximum time for the task, including turns that the agent starts by itself
+    /// ([`AfterTurn::End`]), or for one turn in a session that waits for more messages
+    /// ([`AfterTurn::Wait`]).
     pub wall: Option<Duration>,
-    /// The longest the agent may be silent while no tool runs and nobody is asked.
+    /// Maximum silence of the agent while no tool runs and no permission request is open.
     pub idle: Option<Duration>,
-    /// The longest until the agent's first word.
+    /// Maximum time until the agent's first output.
     pub startup: Option<Duration>,
-    /// How long an agent that was asked to end may take before it is told, and then before it is killed.
+    /// Time between the steps of ending an agent: after a request before SIGTERM, and after SIGTERM
+    /// before SIGKILL.
     pub grace: Duration,
-    /// How much of an answer is kept.
+    /// Maximum size of an answer, in bytes.
     pub output: usize,
-    /// How long an agent may take to answer a request such as a change of its model.
+    /// Maximum time for the agent to reply to a request such as a change of model.
     pub control: Duration,
-    /// The session's money, for the warning at 80 % and for agents that do not keep to it themselves.
+    /// Maximum cost of the session, for the warning at 80 % and for agents that do not enforce it
+    /// themselves.
     pub budget_usd: Option<f64>,
-    /// The session's tokens, all kinds together.
+    /// Maximum number of tokens of the session, all kinds together.
     pub budget_tokens: Option<u64>,
-    /// How many messages the session takes.
+    /// Maximum number of messages in the session.
     pub budget_turns: Option<u32>,
-    /// The session's time, from its first turn on.
+    /// Maximum time of the session, counted from its first turn.
     pub budget_wall: Option<Duration>,
-    /// Maximum size of the session's stored events, in bytes of JSON. The session ends when it is reached.
+    /// Maximum size of the session's stored events, in bytes of JSON. The session ends when it is
+    /// reached.
     pub event_bytes: Option<u64>,
-    /// Maximum size of the agent's raw output that is stored, in bytes. The oldest part is dropped beyond it.
+    /// Maximum size of the agent's stored raw output, in bytes. The oldest part is dropped beyond
+    /// it.
     pub raw_bytes: Option<u64>,
 }
 
 impl Limits {
-    /// The default of [`Limits::event_bytes`].
+    /// Default of [`Limits::event_bytes`].
     pub const EVENT_BYTES: u64 = 256_000_000;
-    /// The default of [`Limits::raw_bytes`].
+    /// Default of [`Limits::raw_bytes`].
     pub const RAW_BYTES: u64 = 512_000_000;
 }
 
@@ -335,12 +345,12 @@ impl Default for Limits {
     }
 }
 
-/// What a setting's value must look like.
+/// Format of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Any text of at most so many characters, not empty.
+    /// Non-empty text of at most this many characters.
     Text(usize),
-    /// One word without spaces, not starting with a dash.
+    /// One word without spaces that does not start with a dash.
     Word,
     /// `true` or `false`.
     Switch,
@@ -348,7 +358,7 @@ pub enum Kind {
     Count,
     /// A number greater than 0.
     Amount,
-    /// One of a list.
+    /// One of these values.
     OneOf(&'static [&'static str]),
     /// Any number of non-empty texts.
     List,
@@ -360,21 +370,21 @@ pub enum Kind {
     Uuid,
 }
 
-/// A setting was wrong. Nothing was started.
+/// Invalid setting. Nothing was started.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key}{}: {why}", shown(.value, *.secret))]
+#[error("{key}{}: {why}", display_value(.value, *.secret))]
 pub struct SpecError {
     /// The setting.
     pub key: String,
-    /// The value that was given; empty when it may be a secret.
+    /// The given value; empty if it may be secret.
     pub value: String,
     /// What is allowed.
     pub why: String,
-    /// Whether the value was left out.
+    /// Whether the value was omitted.
     secret: bool,
 }
 
-fn shown(value: &str, secret: bool) -> String {
+fn display_value(value: &str, secret: bool) -> String {
     if secret {
         String::new()
     } else {
@@ -383,7 +393,7 @@ fn shown(value: &str, secret: bool) -> String {
 }
 
 impl SpecError {
-    /// A wrong value of a key. Long values are shortened, at a character boundary.
+    /// Creates an error for an invalid value. A long value is shortened at a character boundary.
     #[must_use]
     pub fn new(key: &str, value: &str, why: impl Into<String>) -> Self {
         let short = &value[..value.floor_char_boundary(80)];
@@ -400,7 +410,7 @@ impl SpecError {
         }
     }
 
-    /// A wrong value that may be a secret, or hold one: it is not repeated.
+    /// Creates an error for an invalid value that may be or contain a secret. The value is omitted.
     #[must_use]
     pub fn secret(key: &str, why: impl Into<String>) -> Self {
         Self {
@@ -413,7 +423,7 @@ impl SpecError {
 }
 
 impl Kind {
-    /// Checks the values of a key.
+    /// Validates the values of a key.
     ///
     /// # Errors
     /// Names the key, the value, and what is allowed.
@@ -429,13 +439,15 @@ impl Kind {
         if self == Self::ListOrNone && values.len() == 1 && values[0].is_empty() {
             return Ok(());
         }
-        values.iter().try_for_each(|value| match self.fault(value) {
-            Some(why) => Err(SpecError::new(key, value, why)),
-            None => Ok(()),
-        })
+        values
+            .iter()
+            .try_for_each(|value| match self.violation(value) {
+                Some(why) => Err(SpecError::new(key, value, why)),
+                None => Ok(()),
+            })
     }
 
-    fn fault(self, value: &str) -> Option<String> {
+    fn violation(self, value: &str) -> Option<String> {
         if value.contains('\0') {
             return Some("a NUL character cannot be passed to a program".into());
         }
@@ -485,7 +497,7 @@ fn is_object(text: &str) -> bool {
         && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Whether `text` is a UUID in the usual form of five groups.
+/// Returns true if `text` is a UUID in the usual form of five groups.
 #[must_use]
 pub fn is_uuid(text: &str) -> bool {
     let groups: Vec<&str> = text.split('-').collect();
@@ -499,7 +511,8 @@ pub fn is_uuid(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    // S3-17: every kind rejects what it should, and the error names key, value and what is allowed.
+    // S3-17: every kind rejects invalid values, and the error names the key, the value and what is
+    // allowed.
     #[test]
     fn kinds_accept_and_reject() {
         let long = "x".repeat(11);
@@ -554,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn two_values_where_one_is_expected() {
+    fn two_values_are_rejected_where_one_is_expected() {
         assert!(
             Kind::Word
                 .check("model", &["a".into(), "b".into()])
@@ -564,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_not_repeated() {
+    fn a_secret_is_omitted_from_the_error() {
         let error = SpecError::secret("mcp_config", "expected a JSON object");
         assert_eq!(
             (error.to_string().as_str(), &*error.value),
@@ -573,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spec_can_be_logged() {
+    fn debug_output_of_a_spec_omits_secrets() {
         let mut spec = Spec {
             prompt: "the-prompt".into(),
             extra_args: vec!["--an-arg".into()],
@@ -592,7 +605,7 @@ mod tests {
 
     // P19
     #[test]
-    fn a_long_value_is_cut_at_a_character() {
+    fn a_long_value_is_shortened_at_a_character_boundary() {
         let value = format!("{}😀tail", "a".repeat(79));
         assert_eq!(
             SpecError::new("k", &value, "no").value,

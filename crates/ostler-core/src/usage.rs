@@ -1,28 +1,29 @@
-//! Tokens and cost: disjoint counters, counted once, unknown where nobody said.
+//! Token usage and cost: disjoint counters, counted once, absent where unknown.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Tokens and cost of a turn or a session. The counters are disjoint: their sum is what was processed.
+/// Tokens and cost of a turn or session. The counters are disjoint: their sum is what was
+/// processed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Usage {
-    /// What the numbers cover. A later event of the same scope and model replaces an earlier one.
+    /// What the numbers cover. A later event with the same scope and model replaces an earlier one.
     pub scope: Scope,
     /// The model; null when several were used.
     pub model: Option<String>,
-    /// Input tokens that were not read from a cache.
+    /// Input tokens not read from a cache.
     pub input: Option<u64>,
     /// Input tokens read from a cache.
     pub cache_read: Option<u64>,
     /// Input tokens written to a cache.
     pub cache_write: Option<u64>,
-    /// Output tokens, reasoning included.
+    /// Output tokens, including reasoning.
     pub output: Option<u64>,
-    /// The part of the output that was reasoning.
+    /// Reasoning tokens, a part of the output.
     pub reasoning: Option<u64>,
-    /// Cost in US dollars; a lower bound when `cost_source` is `partial`.
+    /// Cost in US dollars; a lower bound if `cost_source` is `partial`.
     pub cost_usd: Option<f64>,
     /// Where the cost comes from.
     pub cost_source: CostSource,
@@ -46,14 +47,14 @@ pub enum CostSource {
     Reported,
     /// Computed from a price list.
     Estimated,
-    /// Known for a part only: the cost is a lower bound.
+    /// Known only in part: the cost is a lower bound.
     Partial,
-    /// Nobody knows; it is not zero.
+    /// Unknown, which is not zero.
     Unknown,
 }
 
 impl Usage {
-    /// Nothing known yet.
+    /// Creates a usage without any known number.
     #[must_use]
     pub fn unknown(scope: Scope) -> Self {
         Self {
@@ -69,7 +70,7 @@ impl Usage {
         }
     }
 
-    /// A turn's tokens on one model; the cost is unknown until somebody says it.
+    /// Creates a usage of one turn on one model, with unknown cost.
     #[must_use]
     pub fn of(model: Option<String>, tokens: Tokens) -> Self {
         Self {
@@ -83,7 +84,7 @@ impl Usage {
         }
     }
 
-    /// Adds a cost that the agent reported.
+    /// Sets a cost that the agent reported.
     #[must_use]
     pub fn reported(mut self, cost_usd: f64) -> Self {
         self.cost_usd = Some(cost_usd);
@@ -91,7 +92,7 @@ impl Usage {
         self
     }
 
-    /// Adds a cost that was computed from a price list.
+    /// Sets a cost computed from a price list.
     #[must_use]
     pub fn estimated(mut self, cost_usd: f64) -> Self {
         self.cost_usd = Some(cost_usd);
@@ -99,7 +100,7 @@ impl Usage {
         self
     }
 
-    /// Adds a cost that covers only a part of the usage.
+    /// Sets a cost that covers only a part of the usage.
     #[must_use]
     pub fn partial(mut self, cost_usd: f64) -> Self {
         self.cost_usd = Some(cost_usd);
@@ -107,8 +108,9 @@ impl Usage {
         self
     }
 
-    /// Adds `other` to this sum. A number that one side does not know is taken from the other; a cost stays reported
-    /// only if all of it was, and is a lower bound if a part of it is unknown.
+    /// Adds `other` to this sum. A counter that is unknown on one side is taken from the other. The
+    /// cost stays `reported` only if both parts are, and becomes a lower bound if one part is
+    /// unknown.
     pub fn add(&mut self, other: &Self) {
         let first = *self == Self::unknown(self.scope);
         let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
@@ -141,7 +143,7 @@ impl Usage {
         };
     }
 
-    /// All tokens together; none when no counter is known.
+    /// Returns the sum of all tokens, or `None` if no counter is known.
     #[must_use]
     pub fn total(&self) -> Option<u64> {
         [self.input, self.cache_read, self.cache_write, self.output]
@@ -151,29 +153,30 @@ impl Usage {
     }
 }
 
-/// Counters of one model message or of one model.
+/// Token counters of one message, or of one model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tokens {
-    /// Input tokens that were not read from a cache.
+    /// Input tokens not read from a cache.
     pub input: u64,
     /// Input tokens read from a cache.
     pub cache_read: u64,
     /// Input tokens written to a cache.
     pub cache_write: u64,
-    /// Output tokens, reasoning included.
+    /// Output tokens, including reasoning.
     pub output: u64,
-    /// The part of the output that was reasoning, where it is known.
+    /// Reasoning tokens, a part of the output, if known.
     pub reasoning: Option<u64>,
 }
 
 impl Tokens {
-    /// True when every counter is zero.
+    /// Returns true if every counter is zero.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         self.input == 0 && self.cache_read == 0 && self.cache_write == 0 && self.output == 0
     }
 
-    /// What came on top of `earlier`: how a cumulative counter becomes a turn's own.
+    /// Returns the difference from `earlier`, which turns a cumulative counter into that of one
+    /// turn.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -187,7 +190,7 @@ impl Tokens {
         }
     }
 
-    /// The sum of two counters.
+    /// Returns the sum of two counters.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -203,18 +206,19 @@ impl Tokens {
     }
 }
 
-/// Adds up the messages of a turn while it runs. An agent repeats a message's counters on several lines and lets them
-/// grow; the last word per message id counts.
+/// Sums up the messages of a turn while it runs. An agent repeats a message's counters on several
+/// lines as they grow; the last values per message id count.
 #[derive(Debug, Default)]
 pub struct Messages {
     by_id: BTreeMap<String, Tokens>,
 }
 
 impl Messages {
-    /// Takes a message's counters as they stand now.
+    /// Records a message's current counters.
     pub fn note(&mut self, id: &str, tokens: Tokens) {
         match self.by_id.get_mut(id) {
-            // An output count never shrinks: a line that repeats the value at the message's start is old news.
+            // An output count never shrinks: a line that repeats the value from the start of the
+            // message is outdated.
             Some(known) => {
                 *known = Tokens {
                     output: tokens.output.max(known.output),
@@ -227,7 +231,7 @@ impl Messages {
         }
     }
 
-    /// The sum over all messages.
+    /// Returns the sum over all messages.
     #[must_use]
     pub fn total(&self) -> Tokens {
         self.by_id
@@ -235,7 +239,7 @@ impl Messages {
             .fold(Tokens::default(), |sum, t| sum.plus(t))
     }
 
-    /// Forgets everything: the next turn begins.
+    /// Removes all messages, for the next turn.
     pub fn clear(&mut self) {
         self.by_id.clear();
     }
@@ -257,7 +261,7 @@ mod tests {
 
     // P21
     #[test]
-    fn a_repeated_message_counts_once_and_its_last_word_counts() {
+    fn a_repeated_message_counts_once_with_its_last_values() {
         let mut m = Messages::default();
         for output in [1, 1, 25, 1] {
             m.note("msg_1", tokens(100, output));
@@ -267,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_part_makes_the_cost_a_lower_bound_and_never_zero() {
+    fn an_unknown_part_makes_the_cost_a_lower_bound() {
         let mut unknown = Usage::of(None, tokens(1, 2));
         unknown.add(&Usage::of(None, tokens(1, 2)));
         assert_eq!(
@@ -297,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn several_models_have_no_one_name() {
+    fn a_sum_over_several_models_has_no_model() {
         let mut sum = Usage::unknown(Scope::Turn);
         sum.add(&Usage::of(Some("a".into()), tokens(1, 1)));
         sum.add(&Usage::of(Some("b".into()), tokens(1, 1)));
@@ -307,7 +311,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cumulative_counters_differ_by_what_was_added(a in 0u64..1 << 40, b in 0u64..1 << 40) {
+        fn difference_of_cumulative_counters_is_what_was_added(a in 0u64..1 << 40, b in 0u64..1 << 40) {
             let first = tokens(a, b);
             let second = first.plus(&tokens(b, a));
             prop_assert_eq!(second.since(&first), tokens(b, a));

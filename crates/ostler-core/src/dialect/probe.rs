@@ -1,26 +1,27 @@
-//! How to find out whether an agent is there, of a version that will do, and logged in.
+//! Probe data: how to check that an agent is installed, of a supported version, and logged in.
 
 use super::Inherits;
 
-/// How to find out whether an agent is there and ready.
+/// How to check that an agent is installed and ready.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe {
-    /// The program's name on PATH.
+    /// Name of the program on `PATH`.
     pub program: &'static str,
-    /// Where the program itself is when what PATH names is a script that only starts it: paths from the directory of that
-    /// script, links followed. Such scripts do not pass signals on, and take their time. The first that is there is used.
+    /// Location of the native program if `PATH` names only a wrapper script: paths relative to the
+    /// directory of that script, with links resolved. The first one that exists is used. Wrapper
+    /// scripts do not forward signals, and start slowly.
     pub natives: &'static [&'static str],
-    /// What the program runs on, when that has to be of some version.
+    /// The interpreter the program runs on, if its version matters.
     pub runtime: Option<Runtime>,
-    /// The arguments that make it print its version.
+    /// Arguments that print the version.
     pub version_args: &'static [&'static str],
-    /// Reads the version.
+    /// Parses the version.
     pub read_version: fn(&str) -> Option<Version>,
     /// How to query its login state; `None` if it has no such query.
     pub login: Option<LoginQuery>,
-    /// The oldest version that is supported.
+    /// Oldest supported version.
     pub minimum: Version,
-    /// The newest version that this release of Ostler was tested with; none when it was not.
+    /// Newest version this release of Ostler was tested with, if it was tested.
     pub tested: Option<Version>,
     /// How to install it.
     pub install_hint: &'static str,
@@ -30,14 +31,14 @@ pub struct Probe {
     pub inherits: Inherits,
 }
 
-/// What a program runs on, an interpreter.
+/// The interpreter that a program runs on.
 #[derive(Debug, Clone, Copy)]
 pub struct Runtime {
-    /// The interpreter's name on PATH; it prints its version when it is given `--version`.
+    /// Name of the interpreter on `PATH`; it prints its version when called with `--version`.
     pub program: &'static str,
-    /// Whether that version will do.
+    /// Returns true if the version is supported.
     pub serves: fn(Version) -> bool,
-    /// What to do when it will not.
+    /// What to do if it is not.
     pub hint: &'static str,
 }
 
@@ -54,14 +55,14 @@ pub struct LoginQuery {
     pub read: fn(Option<i32>, &str) -> Login,
 }
 
-/// Whether somebody is logged in.
+/// Login state of an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Login {
-    /// Yes, and how.
+    /// Logged in, with the method if it is known.
     LoggedIn(Option<String>),
-    /// No.
+    /// Not logged in.
     LoggedOut,
-    /// It could not be found out.
+    /// It could not be determined.
     Unknown,
 }
 

@@ -1,69 +1,76 @@
-//! Where an agent keeps its sessions: data and pure functions by which a resume can be checked before it is tried.
+//! Locations of an agent's stored sessions: data and pure functions to check a resume before it is
+//! attempted.
 
 use super::Version;
 
-/// How one agent keeps its sessions on disk: `<root>/<folder>/<slug of the directory>/<file of the id>`.
+/// How an agent stores its sessions on disk: `<root>/<folder>/<slug of the directory>/<file of the
+/// id>`.
 #[derive(Debug, Clone, Copy)]
 pub struct Transcripts {
-    /// Where the agent's state may be: `$NAME` for the value of a variable, `~/…` below the home directory. The first that
-    /// says anything counts.
+    /// Possible locations of the agent's state: `$NAME` for the value of a variable, `~/…` below
+    /// the home directory. The first that is set counts.
     pub roots: &'static [&'static str],
-    /// The directory, below the root, that has one directory for each that the agent worked in.
+    /// Directory below the root with one subdirectory for each working directory.
     pub folder: &'static str,
-    /// The name of the directory that belongs to an absolute, canonical working directory.
+    /// Returns the name of that subdirectory for an absolute, canonical working directory.
     pub slug: fn(&str) -> String,
-    /// The name of the file of a session.
+    /// Returns the file name of a session.
     pub file: fn(&str) -> String,
-    /// Whether a text can only be a session's id. Anything else, a title for example, is the agent's to look up.
+    /// Returns true if a text can only be a session id. Anything else, such as a title, is resolved
+    /// by the agent.
     pub is_id: fn(&str) -> bool,
-    /// Reads one line of a transcript; none when it does not say where the session was.
+    /// Parses one line of a transcript, or returns `None` if it does not contain the session's
+    /// directory.
     pub read_head: fn(&str) -> Option<Head>,
-    /// How the agent notes which sessions are open, when it does.
+    /// How the agent records which sessions are open, if it does.
     pub open: Option<OpenNotes>,
-    /// Whether the agent itself goes on with a session of another directory.
-    pub goes_anywhere: bool,
+    /// Whether the agent can resume a session of another directory.
+    pub resumes_anywhere: bool,
 }
 
-/// What a transcript says of its session.
+/// Header of a transcript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Head {
-    /// The directory that the session began in.
+    /// Directory the session was started in.
     pub cwd: String,
-    /// The version that wrote it.
+    /// Version of the agent that wrote it.
     pub version: Option<Version>,
 }
 
-/// The notes of an agent's running processes: one file for each.
+/// Marker files of an agent's running processes, one for each.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenNotes {
-    /// The directory of the notes, below the root.
+    /// Directory of the marker files, below the root.
     pub folder: &'static str,
-    /// How the name of a note ends.
+    /// Suffix of a marker file's name.
     pub suffix: &'static str,
-    /// Reads a note.
+    /// Parses a marker file.
     pub read: fn(&str) -> Option<Holder>,
 }
 
-/// A process that has a session open. A note outlives a process that was killed, and a number may be another's by now: only
-/// number and start time together say who it is.
+/// A process that has a session open. A marker file outlives a killed process, and its pid may be
+/// reused, so only pid and start time together identify the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// The process.
+    /// Process id.
     pub pid: u32,
-    /// When it was started, as the system counts that: field 22 of `/proc/<pid>/stat` on Linux.
+    /// Start time in the system's own unit: field 22 of `/proc/<pid>/stat` on Linux.
     pub start: String,
-    /// The session that it has open.
+    /// The open session.
     pub id: String,
 }
 
-/// How an agent that names its sessions' files by the minute keeps them: `<root>/<folder>/<any directory>/<file>`. A session that
-/// is gone on with in the minute in which it was made is lost to such an agent: it takes the file for a new one's.
+/// Session files that an agent names by the minute: `<root>/<folder>/<any directory>/<file>`.
+///
+/// Such an agent loses a session that is resumed within the minute of its creation, because it
+/// mistakes the file for that of a new session. A resume has to wait for the next minute.
 #[derive(Debug, Clone, Copy)]
-pub struct ByMinute {
-    /// Where the agent's state may be, as in [`Transcripts::roots`].
+pub struct ResumeDelay {
+    /// Possible locations of the agent's state, as in [`Transcripts::roots`].
     pub roots: &'static [&'static str],
-    /// The directory, below the root, that has one directory for each that the agent worked in.
+    /// Directory below the root with one subdirectory for each working directory.
     pub folder: &'static str,
-    /// The file of the session of an id that was made in a minute such as `2026-11-16T07:23`, in UTC; none for what is no id.
+    /// Returns the file name for a session id created in a given minute (UTC), such as
+    /// `2026-11-16T07:23`, or `None` if the text is not a session id.
     pub file: fn(&str, &str) -> Option<String>,
 }

@@ -1,10 +1,11 @@
-//! The size of an event in memory, by which queues are bounded.
+//! Memory size of an event, which bounds queues.
 
 use super::{Event, EventKind};
 use crate::raw_json::RawJson;
 
 impl Event {
-    /// Returns roughly how many bytes the event occupies in memory. Of its texts, those count that can be large.
+    /// Returns the approximate size of the event in memory, in bytes. Only texts that can be large
+    /// count.
     #[must_use]
     pub fn weight(&self) -> usize {
         let raw = |raw: &Option<RawJson>| raw.as_ref().map_or(0, |raw| raw.get().len());

@@ -1,8 +1,8 @@
-//! HTML: one page, every text escaped, no script, nothing to load.
+//! HTML export: one page with all text escaped, no script, and no external resources.
 
-use super::{Block, Input, Verdict};
+use super::{Block, CallInput, CallStatus};
 
-/// No source is allowed for anything but the styles below.
+/// Content security policy: nothing is loaded, and only the styles below apply.
 const POLICY: &str =
     "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
@@ -21,11 +21,11 @@ summary { cursor: pointer; } summary code { unicode-bidi: isolate; } .failed, .d
 pub(super) fn block(block: &Block<'_>) -> String {
     match block {
         Block::Head(head) => {
-            let title = escaped(&head.title);
+            let title = escape(&head.title);
             let facts = head
                 .facts
                 .iter()
-                .map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>\n", escaped(value)));
+                .map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>\n", escape(value)));
             format!(
                 "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
                  <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">\n\
@@ -36,17 +36,17 @@ pub(super) fn block(block: &Block<'_>) -> String {
             )
         }
         Block::Turn { number, at, prompt } => {
-            let said = prompt
+            let prompt = prompt
                 .as_deref()
                 .map(|it| text("prompt", it))
                 .unwrap_or_default();
-            format!("<h2>Turn {number} <time>{at}</time></h2>\n{said}")
+            format!("<h2>Turn {number} <time>{at}</time></h2>\n{prompt}")
         }
-        Block::Reply(words) => text("reply", words),
-        Block::Thinking(words) => {
+        Block::Reply(content) => text("reply", content),
+        Block::Thinking(content) => {
             format!(
                 "<details><summary>Thinking</summary>{}</details>\n",
-                text("thinking", words)
+                text("thinking", content)
             )
         }
         Block::Tool {
@@ -54,28 +54,28 @@ pub(super) fn block(block: &Block<'_>) -> String {
             input,
             result,
         } => tool(name, input, result.as_ref()),
-        Block::Warning(words) => text("warning", words),
+        Block::Warning(content) => text("warning", content),
         Block::TurnEnded(end) => text("end", end),
-        Block::Ended(end) => format!("<footer>Ended: {}</footer>\n", escaped(end)),
+        Block::Ended(end) => format!("<footer>Ended: {}</footer>\n", escape(end)),
         Block::Foot => "</body>\n</html>\n".to_owned(),
     }
 }
 
-fn text(class: &str, words: &str) -> String {
+fn text(class: &str, content: &str) -> String {
     format!(
         "<div class=\"text {class}\" dir=\"auto\">{}</div>\n",
-        escaped(words.trim())
+        escape(content.trim())
     )
 }
 
-fn tool(name: &str, input: &Input, result: Option<&(Verdict, String)>) -> String {
-    let (verdict, output) = result.map_or(("no result", ""), |(verdict, output)| {
-        (verdict.as_str(), output)
+fn tool(name: &str, input: &CallInput, result: Option<&(CallStatus, String)>) -> String {
+    let (status, output) = result.map_or(("no result", ""), |(status, output)| {
+        (status.as_str(), output)
     });
-    let class = if result.is_some() { verdict } else { "failed" };
+    let class = if result.is_some() { status } else { "failed" };
     let pre = |text: &str| {
-        let text = escaped(text.trim_end());
-        // A first line break would be dropped.
+        let text = escape(text.trim_end());
+        // The parser drops the first line break.
         if text.is_empty() {
             String::new()
         } else {
@@ -83,15 +83,15 @@ fn tool(name: &str, input: &Input, result: Option<&(Verdict, String)>) -> String
         }
     };
     format!(
-        "<details><summary><span class=\"{class}\">{verdict}</span> <b>{}</b> <code>{}</code></summary>{}{}</details>\n",
-        escaped(name),
-        escaped(&input.subject),
+        "<details><summary><span class=\"{class}\">{status}</span> <b>{}</b> <code>{}</code></summary>{}{}</details>\n",
+        escape(name),
+        escape(&input.subject),
         pre(&input.text),
         pre(output)
     )
 }
 
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

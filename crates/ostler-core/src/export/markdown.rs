@@ -1,4 +1,5 @@
-//! Markdown: prompts as quotations, answers as they are, tool calls in fences that their content cannot close.
+//! Markdown export: prompts as quotes, answers unchanged, tool calls in fences that their content
+//! cannot close.
 
 use super::Block;
 
@@ -10,13 +11,13 @@ pub(super) fn block(block: &Block<'_>) -> String {
                 .iter()
                 .map(|(name, value)| format!("- {name}: {}\n", code(value)))
                 .collect();
-            format!("# {}\n\n{facts}", words(&head.title))
+            format!("# {}\n\n{facts}", escape(&head.title))
         }
         Block::Turn { number, at, prompt } => {
             let quoted: String = prompt.iter().flat_map(|it| it.lines()).map(quote).collect();
             format!("\n## Turn {number}\n\n_{at}_\n\n{quoted}")
         }
-        Block::Reply(text) => format!("\n{}\n", closed(text)),
+        Block::Reply(text) => format!("\n{}\n", close_fence(text)),
         Block::Thinking(text) => {
             let quoted: String = text.trim().lines().map(quote).collect();
             format!("\n**Thinking**\n\n{quoted}")
@@ -26,31 +27,31 @@ pub(super) fn block(block: &Block<'_>) -> String {
             input,
             result,
         } => {
-            let verdict = result
+            let status = result
                 .as_ref()
-                .map_or("no result", |(verdict, _)| verdict.as_str());
+                .map_or("no result", |(status, _)| status.as_str());
             let output = result.as_ref().map_or("", |(_, output)| output);
             format!(
-                "\n**Tool** {} ({verdict})\n{}{}",
+                "\n**Tool** {} ({status})\n{}{}",
                 code(name),
                 fenced(&input.text),
                 fenced(output)
             )
         }
-        Block::Warning(text) => format!("\n**Warning:** {}\n", words(text)),
-        Block::TurnEnded(end) => format!("\n_{}_\n", words(end)),
-        Block::Ended(end) => format!("\n---\n\nEnded: {}\n", words(end)),
+        Block::Warning(text) => format!("\n**Warning:** {}\n", escape(text)),
+        Block::TurnEnded(end) => format!("\n_{}_\n", escape(end)),
+        Block::Ended(end) => format!("\n---\n\nEnded: {}\n", escape(end)),
         Block::Foot => String::new(),
     }
 }
 
-/// A line of a quotation, with nothing in it that Markdown obeys.
+/// Returns a line of a quote, without any active markup.
 fn quote(line: &str) -> String {
-    format!("> {}\n", words(line).trim_end())
+    format!("> {}\n", escape(line).trim_end())
 }
 
-/// Text that is no markup: every character that could begin some is escaped.
-fn words(text: &str) -> String {
+/// Escapes every character that could start markup.
+fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
         let is_list = at == 0 && matches!(c, '-' | '+' | '=' | '~');
@@ -67,10 +68,10 @@ fn words(text: &str) -> String {
     out
 }
 
-/// A value in the line, in backticks that it does not hold itself.
+/// Returns inline code, in more backticks than the text contains.
 fn code(text: &str) -> String {
     let ticks = "`".repeat(longest_run(text, '`') + 1);
-    // A space keeps a backtick at either end apart.
+    // A space separates the text from backticks at either end.
     if text.contains('`') {
         format!("{ticks} {text} {ticks}")
     } else {
@@ -95,8 +96,9 @@ fn longest_run(text: &str, of: char) -> usize {
     longest
 }
 
-/// An answer, which is Markdown itself, with a fence closed that it left open: the rest of the page is not part of it.
-pub(super) fn closed(text: &str) -> String {
+/// Returns an answer, which is Markdown itself, with a closing fence if it left one open, so that
+/// the rest of the page is not part of it.
+pub(super) fn close_fence(text: &str) -> String {
     let text = text.trim();
     let mut open: Option<String> = None;
     for line in text.lines() {
@@ -108,7 +110,8 @@ pub(super) fn closed(text: &str) -> String {
         match &open {
             Some(fence) if run.starts_with(fence.as_str()) && line.trim_end() == run => open = None,
             Some(_) => {}
-            // A run with a backtick behind it is code in a line, and what is indented further is code without a fence.
+            // A run followed by a backtick is inline code, and text indented further is code
+            // without a fence.
             None if run.len() >= 3
                 && indent <= 3
                 && !(mark == '`' && line[run.len()..].contains('`')) =>

@@ -1,4 +1,4 @@
-//! Transcripts of a session in which everything tries to become part of the page.
+//! Transcripts of a session in which every text tries to become part of the page.
 
 use super::*;
 use crate::event::{Ended, Notice, Origin, TurnEnded, TurnStarted};
@@ -7,7 +7,7 @@ use crate::usage::{Scope, Tokens};
 
 const HOSTILE: &str = "</div></pre><script>alert(1)</script>\n```\n# fake \u{1b}[2J\"'&amp;`";
 
-fn known() -> SessionRecord {
+fn record() -> SessionRecord {
     SessionRecord {
         session: "0f8fad5b-d9cb-469f-a165-70867728950e".into(),
         agent: "mock".into(),
@@ -103,7 +103,7 @@ fn story() -> Vec<EventKind> {
 
 fn exported(format: ExportFormat) -> String {
     let mut export = Export::new(format);
-    let mut out = export.head(&known(), At(0));
+    let mut out = export.head(&record(), At(0));
     let mut turn = 0;
     for (seq, kind) in (1..).zip(story()) {
         turn += u32::from(matches!(kind, EventKind::TurnStarted(_)));
@@ -166,10 +166,10 @@ fn html_escapes_everything_and_loads_nothing() {
     assert!(!page.contains("not shown again"));
 }
 
-// Code in a line and indented code open no fence.
+// Inline code and indented code open no fence.
 #[test]
 fn only_open_fences_are_closed() {
-    let closed = super::markdown::closed;
+    let close_fence = super::markdown::close_fence;
     for text in [
         "```ls``` lists files.",
         "a\n\n    ```\n",
@@ -177,16 +177,16 @@ fn only_open_fences_are_closed() {
         "~~~\n```\n~~~",
         "plain",
     ] {
-        assert_eq!(closed(text), text.trim(), "{text:?}");
+        assert_eq!(close_fence(text), text.trim(), "{text:?}");
     }
-    assert_eq!(closed("```rust\nx"), "```rust\nx\n```");
-    assert_eq!(closed("~~~ a`b\nx"), "~~~ a`b\nx\n~~~");
+    assert_eq!(close_fence("```rust\nx"), "```rust\nx\n```");
+    assert_eq!(close_fence("~~~ a`b\nx"), "~~~ a`b\nx\n~~~");
 }
 
 #[test]
-fn markdown_keeps_its_structure() {
+fn markdown_preserves_its_structure() {
     let page = exported(ExportFormat::Markdown);
-    // Every fence that is opened is closed, so that headings are ours alone.
+    // Every fence that is opened is closed, so that all headings are Ostler's.
     let mut fence: Option<&str> = None;
     let mut headings = Vec::new();
     for line in page.lines() {

@@ -1,22 +1,22 @@
-//! What a session has used: the turns that are settled, and the last one as long as more can be heard about it.
+//! Session usage: settled turns, and the last one while reports about it may still arrive.
 
 use std::collections::BTreeMap;
 
 use crate::usage::{Scope, Usage};
 
-/// A turn's usage per model, the last word each.
+/// Usage of a turn by model, with the latest numbers of each.
 #[derive(Debug, Clone, Default)]
-pub(super) struct PerModel(BTreeMap<Option<String>, Usage>);
+pub(super) struct UsageByModel(BTreeMap<Option<String>, Usage>);
 
-impl PerModel {
-    /// Takes the latest numbers of a turn on a model; those of a session are no turn's.
-    pub(super) fn note(&mut self, usage: &Usage) {
+impl UsageByModel {
+    /// Records the latest numbers of a turn on a model. Numbers of a whole session are ignored.
+    pub(super) fn record(&mut self, usage: &Usage) {
         if usage.scope == Scope::Turn {
             self.0.insert(usage.model.clone(), usage.clone());
         }
     }
 
-    /// The sum over the models; none when nothing was heard.
+    /// Returns the sum over all models, or `None` if there are no numbers.
     pub(super) fn sum(&self) -> Option<Usage> {
         (!self.0.is_empty()).then(|| {
             let mut sum = Usage::unknown(Scope::Turn);
@@ -25,7 +25,7 @@ impl PerModel {
         })
     }
 
-    /// The cost that was heard so far; none when nobody said any.
+    /// Returns the cost so far, or `None` if no cost was reported.
     pub(super) fn cost(&self) -> Option<f64> {
         self.0
             .values()
@@ -34,7 +34,7 @@ impl PerModel {
     }
 }
 
-impl FromIterator<Usage> for PerModel {
+impl FromIterator<Usage> for UsageByModel {
     fn from_iter<T: IntoIterator<Item = Usage>>(parts: T) -> Self {
         let mut all = BTreeMap::<_, Usage>::new();
         for part in parts {
@@ -46,13 +46,14 @@ impl FromIterator<Usage> for PerModel {
     }
 }
 
-/// The usage of a session.
+/// Usage of a session.
 #[derive(Debug)]
 pub(super) struct Account {
     settled: Usage,
-    /// The last turn, when it was closed before the agent gave its account: a later word about it still counts.
-    unsettled: Option<PerModel>,
-    /// Whether a settled turn came without any numbers.
+    /// The last turn, if it was closed before the agent reported its usage: a later report still
+    /// counts.
+    unsettled: Option<UsageByModel>,
+    /// Whether a settled turn had no numbers at all.
     incomplete: bool,
 }
 
@@ -65,8 +66,8 @@ impl Account {
         }
     }
 
-    /// A turn is closed. `whole` when the numbers are the agent's account of all of it.
-    pub(super) fn close(&mut self, turn: PerModel, whole: bool) {
+    /// Closes a turn. `whole` says that the agent reported the usage of the entire turn.
+    pub(super) fn close(&mut self, turn: UsageByModel, whole: bool) {
         self.settle();
         self.unsettled = Some(turn);
         if whole {
@@ -74,7 +75,7 @@ impl Account {
         }
     }
 
-    /// Another turn begins: what is heard from now on is about that one.
+    /// Settles the last turn, because the next one starts: later numbers belong to that one.
     pub(super) fn settle(&mut self) {
         match self.unsettled.take().map(|turn| turn.sum()) {
             Some(Some(sum)) => self.settled.add(&sum),
@@ -83,20 +84,20 @@ impl Account {
         }
     }
 
-    /// Something was heard about a turn that is over; true when it changed the sum.
-    pub(super) fn late(&mut self, usage: &Usage) -> bool {
+    /// Records a late report about a closed turn. Returns true if it changed the sum.
+    pub(super) fn record_late(&mut self, usage: &Usage) -> bool {
         let Some(turn) = &mut self.unsettled else {
             return false;
         };
-        turn.note(usage);
+        turn.record(usage);
         usage.scope == Scope::Turn
     }
 
-    /// The session so far.
+    /// Returns the usage of the session so far.
     pub(super) fn total(&self) -> Usage {
         let mut total = self.settled.clone();
         let mut incomplete = self.incomplete;
-        match self.unsettled.as_ref().map(PerModel::sum) {
+        match self.unsettled.as_ref().map(UsageByModel::sum) {
             Some(Some(sum)) => total.add(&sum),
             Some(None) => incomplete = true,
             None => {}
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
     use crate::usage::{CostSource, Tokens};
 
-    fn turn(usage: Option<Usage>) -> PerModel {
+    fn turn(usage: Option<Usage>) -> UsageByModel {
         usage.into_iter().collect()
     }
 
@@ -146,8 +147,8 @@ mod tests {
         let mut account = Account::new();
         account.close(turn(None), false);
         assert_eq!(cost(&account), (None, CostSource::Unknown));
-        // What is said late completes it.
-        assert!(account.late(&tokens(1).reported(0.25)));
+        // A late report completes it.
+        assert!(account.record_late(&tokens(1).reported(0.25)));
         assert_eq!(cost(&account), (Some(0.25), CostSource::Reported));
     }
 }

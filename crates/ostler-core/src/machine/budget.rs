@@ -1,5 +1,5 @@
-//! Budgets of a session: money, tokens, turns, time. At four fifths a warning, at the end the turn is interrupted and the
-//! session ended.
+//! Session budgets: money, tokens, turns and time. At 80 % a warning is emitted; at 100 % the turn
+//! is interrupted and the session ends.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use crate::outcome::{Cause, Outcome};
 use crate::spec::AfterTurn;
 use crate::usage::{Scope, Usage};
 
-/// Which warnings were given.
+/// Warnings that were emitted.
 #[derive(Debug, Default)]
-pub(super) struct Warned {
+pub(super) struct Warnings {
     money: bool,
     tokens: bool,
     turns: bool,
@@ -24,17 +24,17 @@ fn outcome(message: String, hint: &str) -> Outcome {
     Outcome::new(Cause::Budget, message).hint(hint)
 }
 
-const MORE_MONEY: &str = "Raise the budget (--max-budget-usd), or give a smaller task.";
-const MORE_TOKENS: &str = "Raise the budget (--max-tokens), or give a smaller task.";
-const MORE_TURNS: &str = "Allow more messages (--max-messages), or begin another session.";
-const MORE_TIME: &str = "Allow the session more time (--max-time), or begin another one.";
+const MORE_MONEY: &str = "Raise the budget (--max-budget-usd), or choose a smaller task.";
+const MORE_TOKENS: &str = "Raise the budget (--max-tokens), or choose a smaller task.";
+const MORE_TURNS: &str = "Allow more messages (--max-messages), or start another session.";
+const MORE_TIME: &str = "Allow more time (--max-time), or start another session.";
 
 impl Machine {
-    pub(super) fn used(&mut self, now: Duration, usage: &Usage, fx: &mut Vec<Effect>) {
-        let Some(turn) = &self.open else {
-            if self.account.late(usage) {
-                self.tell_total(fx);
-                self.is_spent(now, fx);
+    pub(super) fn on_usage(&mut self, now: Duration, usage: &Usage, fx: &mut Vec<Effect>) {
+        let Some(turn) = &self.current_turn else {
+            if self.account.record_late(usage) {
+                self.emit_total(fx);
+                self.end_if_spent(now, fx);
             }
             return;
         };
@@ -53,41 +53,43 @@ impl Machine {
             }
             Scope::Session => (usage.cost_usd, usage.total()),
         };
-        self.warn_of_spending(money, tokens, fx);
-        if let Some(outcome) = self.overspent(money, tokens) {
-            self.interrupt_for(now, outcome, fx);
+        self.warn_budget_use(money, tokens, fx);
+        if let Some(outcome) = self.exceeded_budget(money, tokens) {
+            self.interrupt_with(now, outcome, fx);
         }
     }
 
-    fn overspent(&self, money: Option<f64>, tokens: Option<u64>) -> Option<Outcome> {
+    fn exceeded_budget(&self, money: Option<f64>, tokens: Option<u64>) -> Option<Outcome> {
         if let (Some(spent), Some(limit)) = (money, self.limits.budget_usd)
             && spent >= limit
         {
-            let message = format!("${spent:.4} are spent, the budget is ${limit}.");
+            let message = format!("The session has cost ${spent:.4}; the budget is ${limit}.");
             return Some(outcome(message, MORE_MONEY));
         }
         let (tokens, limit) = (tokens?, self.limits.budget_tokens?);
-        let message = format!("The session has used {tokens} tokens, the budget is {limit}.");
+        let message = format!("The session has used {tokens} tokens; the budget is {limit}.");
         (tokens >= limit).then(|| outcome(message, MORE_TOKENS))
     }
 
-    /// Whether nothing is left for another turn; if so, a session that waits for messages ends here.
-    pub(super) fn is_spent(&mut self, now: Duration, fx: &mut Vec<Effect>) -> bool {
+    /// Returns true if the budget is used up. In that case, a session that waits for messages ends
+    /// here.
+    pub(super) fn end_if_spent(&mut self, now: Duration, fx: &mut Vec<Effect>) -> bool {
         let total = self.account.total();
-        let spent = self.overspent(total.cost_usd, total.total());
-        let idle =
-            self.after_turn == AfterTurn::Wait && self.open.is_none() && self.ladder.is_none();
+        let spent = self.exceeded_budget(total.cost_usd, total.total());
+        let idle = self.after_turn == AfterTurn::Wait
+            && self.current_turn.is_none()
+            && self.escalation.is_none();
         let Some(outcome) = spent.filter(|_| idle && self.state != SessionState::Ended) else {
             return false;
         };
-        self.last = Some(outcome);
+        self.last_outcome = Some(outcome);
         self.close_input(now, fx);
         true
     }
 
-    /// The turn ends for this reason, and with it the session.
-    fn interrupt_for(&mut self, now: Duration, outcome: Outcome, fx: &mut Vec<Effect>) {
-        if let Some(turn) = &mut self.open
+    /// Interrupts the turn, and ends the session with it.
+    fn interrupt_with(&mut self, now: Duration, outcome: Outcome, fx: &mut Vec<Effect>) {
+        if let Some(turn) = &mut self.current_turn
             && turn.pending.is_none()
         {
             turn.pending = Some(Pending::Limit((
@@ -98,8 +100,8 @@ impl Machine {
         }
     }
 
-    /// Once four fifths of the money or the tokens are spent, a warning, once each.
-    pub(super) fn warn_of_spending(
+    /// Warns once when 80 % of the money or of the tokens are used.
+    pub(super) fn warn_budget_use(
         &mut self,
         money: Option<f64>,
         tokens: Option<u64>,
@@ -107,30 +109,28 @@ impl Machine {
     ) {
         if let (Some(spent), Some(limit)) = (money, self.limits.budget_usd)
             && spent >= 0.8 * limit
-            && !std::mem::replace(&mut self.warned.money, true)
+            && !std::mem::replace(&mut self.warnings.money, true)
         {
-            self.budget_near(
-                &format!("${spent:.4} of the budget of ${limit} is spent."),
-                fx,
-            );
+            self.warn_budget(&format!("${spent:.4} of the ${limit} budget is used."), fx);
         }
         if let (Some(tokens), Some(limit)) = (tokens, self.limits.budget_tokens)
-            && tokens >= fifths(limit)
-            && !std::mem::replace(&mut self.warned.tokens, true)
+            && tokens >= four_fifths(limit)
+            && !std::mem::replace(&mut self.warnings.tokens, true)
         {
-            self.budget_near(
-                &format!("{tokens} of the budget of {limit} tokens are used."),
+            self.warn_budget(
+                &format!("{tokens} of the {limit} budgeted tokens are used."),
                 fx,
             );
         }
     }
 
-    fn budget_near(&self, message: &str, fx: &mut Vec<Effect>) {
+    fn warn_budget(&self, message: &str, fx: &mut Vec<Effect>) {
         self.emit(Notice::new(Level::Warning, "budget_near", message), fx);
     }
 
-    /// Whether another message is more than the session may take; if so, it is refused and the session ends.
-    pub(super) fn is_out_of_turns(&mut self, now: Duration, fx: &mut Vec<Effect>) -> bool {
+    /// Returns true if the session may take no further message. In that case the message is refused
+    /// and the session ends.
+    pub(super) fn refuse_if_out_of_turns(&mut self, now: Duration, fx: &mut Vec<Effect>) -> bool {
         let Some(limit) = self.limits.budget_turns else {
             return false;
         };
@@ -138,21 +138,21 @@ impl Machine {
             .turns
             .saturating_add(u32::try_from(self.queue.len()).unwrap_or(u32::MAX));
         if taken < limit {
-            if u64::from(taken) + 1 >= fifths(limit.into())
-                && !std::mem::replace(&mut self.warned.turns, true)
+            if u64::from(taken) + 1 >= four_fifths(limit.into())
+                && !std::mem::replace(&mut self.warnings.turns, true)
             {
-                self.budget_near(&format!("This is message {} of {limit}.", taken + 1), fx);
+                self.warn_budget(&format!("This is message {} of {limit}.", taken + 1), fx);
             }
             return false;
         }
         self.refuse(
             ("send", "budget"),
-            &format!("the session may take {limit} messages, and has"),
+            &format!("the session has reached its limit of {limit} messages"),
             fx,
         );
-        if self.open.is_none() && self.queue.is_empty() {
-            self.last = Some(outcome(
-                format!("The session has taken {limit} messages, as many as it may."),
+        if self.current_turn.is_none() && self.queue.is_empty() {
+            self.last_outcome = Some(outcome(
+                format!("The session has reached its limit of {limit} messages."),
                 MORE_TURNS,
             ));
             self.close_input(now, fx);
@@ -160,31 +160,31 @@ impl Machine {
         true
     }
 
-    /// The next moment at which the session's time is four fifths gone, or gone.
+    /// Returns when 80 % or all of the session's time will have passed.
     pub(super) fn budget_deadline(&self) -> Option<Duration> {
-        let (since, limit) = (self.since?, self.limits.budget_wall?);
-        let part = if self.warned.time {
+        let (since, limit) = (self.first_turn_at?, self.limits.budget_wall?);
+        let part = if self.warnings.time {
             limit
         } else {
             limit.mul_f64(0.8)
         };
         let is_ending = self
-            .open
+            .current_turn
             .as_ref()
             .is_some_and(|turn| turn.pending.is_some());
         since
             .checked_add(part)
-            .filter(|_| self.ladder.is_none() && !is_ending)
+            .filter(|_| self.escalation.is_none() && !is_ending)
     }
 
-    pub(super) fn budget_due(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+    pub(super) fn check_time_budget(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         if self.budget_deadline().is_none_or(|due| due > now) {
             return;
         }
         let limit = self.limits.budget_wall.unwrap_or_default();
-        if !std::mem::replace(&mut self.warned.time, true) {
-            self.budget_near(
-                &format!("Four fifths of the session's time ({limit:?}) are gone."),
+        if !std::mem::replace(&mut self.warnings.time, true) {
+            self.warn_budget(
+                &format!("80 % of the session's time ({limit:?}) is used."),
                 fx,
             );
         }
@@ -192,18 +192,18 @@ impl Machine {
             return;
         }
         let outcome = outcome(
-            format!("The session's time of {limit:?} is over."),
+            format!("The session has reached its time limit of {limit:?}."),
             MORE_TIME,
         );
-        if self.open.is_some() {
-            self.interrupt_for(now, outcome, fx);
+        if self.current_turn.is_some() {
+            self.interrupt_with(now, outcome, fx);
         } else {
-            self.last = Some(outcome);
+            self.last_outcome = Some(outcome);
             self.close_input(now, fx);
         }
     }
 }
 
-fn fifths(whole: u64) -> u64 {
+fn four_fifths(whole: u64) -> u64 {
     whole - whole / 5
 }

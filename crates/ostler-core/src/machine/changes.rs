@@ -1,4 +1,4 @@
-//! What the caller wants to be different while the session lives. The agent has its time to answer, and no more.
+//! Changes during a session, such as a new model. The agent must reply within the control timeout.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use super::{Effect, Machine};
 use crate::dialect::{Change, ToAgent};
 use crate::event::{Level, Notice};
 
-/// Requests that the agent has not answered.
+/// Change requests that the agent has not replied to.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     asked: u64,
     open: Vec<(u64, Change, Duration)>,
-    /// What waits until the agent is there to hear it.
+    /// Changes held back until the agent can receive them.
     held: Vec<Change>,
 }
 
@@ -36,22 +36,19 @@ impl Machine {
         if !able {
             return self.refuse(
                 (change.request(), "unsupported"),
-                "this agent cannot do that in a session",
+                "this agent does not support it during a session",
                 fx,
             );
         }
         if self.is_ending() {
-            return self.refuse(
-                (change.request(), "ending"),
-                "the session is being ended",
-                fx,
-            );
+            return self.refuse((change.request(), "ending"), "the session is ending", fx);
         }
-        if self.starting || self.frozen.is_some() {
-            return self.changes.held.push(change); // its arguments are made already, and it hears nothing yet
+        if self.starting || self.frozen_since.is_some() {
+            // its arguments are fixed already, and it receives nothing yet
+            return self.changes.held.push(change);
         }
-        if self.spawned.is_none() {
-            return self.adopt(change, fx); // the next process is started with it
+        if self.spawned_at.is_none() {
+            return self.adopt(change, fx); // the next process starts with it
         }
         self.changes.asked += 1;
         let id = self.changes.asked;
@@ -61,14 +58,14 @@ impl Machine {
         fx.push(Effect::Send(ToAgent::Change { id, change }));
     }
 
-    /// The agent can hear again, or will be started anew.
+    /// Sends held changes, once the agent can receive them or is about to be restarted.
     pub(super) fn release_changes(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         for change in std::mem::take(&mut self.changes.held) {
             self.change(now, change, fx);
         }
     }
 
-    pub(super) fn changed(&mut self, id: u64, error: Option<String>, fx: &mut Vec<Effect>) {
+    pub(super) fn on_changed(&mut self, id: u64, error: Option<String>, fx: &mut Vec<Effect>) {
         let Some(at) = self
             .changes
             .open
@@ -94,7 +91,7 @@ impl Machine {
         self.emit(Notice::new(Level::Info, code, message), fx);
     }
 
-    pub(super) fn changes_due(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+    pub(super) fn check_change_timeouts(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         while let Some(at) = self
             .changes
             .open
@@ -102,13 +99,13 @@ impl Machine {
             .position(|(_, _, until)| *until <= now)
         {
             let (_, change, _) = self.changes.open.remove(at);
-            let why = format!("the agent did not answer within {:?}", self.limits.control);
+            let why = format!("the agent did not reply within {:?}", self.limits.control);
             self.refuse((change.request(), "timeout"), &why, fx);
         }
     }
 
-    /// Whoever was asked is gone.
-    pub(super) fn changes_failed(&mut self, fx: &mut Vec<Effect>) {
+    /// Refuses all open changes, because the agent's process is gone.
+    pub(super) fn refuse_open_changes(&mut self, fx: &mut Vec<Effect>) {
         let held = std::mem::take(&mut self.changes.held);
         let open = std::mem::take(&mut self.changes.open)
             .into_iter()
@@ -116,7 +113,7 @@ impl Machine {
         for change in open.chain(held) {
             self.refuse(
                 (change.request(), "ending"),
-                "the agent's process ended before it answered",
+                "the agent's process exited before it replied",
                 fx,
             );
         }

@@ -1,4 +1,4 @@
-//! The way out of a session: stopping, killing, limits that were reached, and the ladder from "please" to SIGKILL.
+//! The end of a session: stop, kill, limits, and the escalation from closing stdin to SIGKILL.
 
 use std::time::Duration;
 
@@ -9,25 +9,25 @@ use crate::event::{Ended, Level, Notice, Origin, SessionState};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::AfterTurn;
 
-/// How far the ending of the agent has gone, and when it goes further.
+/// How far the agent's process has been asked to end, and when the next step is due.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ladder {
-    step: Step,
+pub(super) struct Escalation {
+    step: EscalationStep,
     pub(super) until: Duration,
-    pub(super) then: Then,
+    pub(super) after_exit: AfterExit,
 }
 
-/// What comes after the agent's process.
+/// What happens after the agent's process has exited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
-    /// The session ends with it.
-    End,
+pub(super) enum AfterExit {
+    /// The session ends.
+    EndSession,
     /// The session waits for the next message.
     Sleep,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum EscalationStep {
     InputClosed,
     Terminated,
     Killed,
@@ -39,14 +39,14 @@ impl Machine {
         if self.ends_unstarted(fx) {
             return;
         }
-        self.thaw(now, fx); // what stands still can neither hear nor end
+        self.thaw(now, fx); // a suspended process can neither receive anything nor exit
         self.end_with_process(fx);
         let until = now.saturating_add(self.limits.grace);
-        match &mut self.open {
+        match &mut self.current_turn {
             Some(turn) if !matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_))) => {
                 turn.pending = Some(Pending::Stop(until));
                 fx.push(Effect::Send(ToAgent::Interrupt));
-                self.go(SessionState::Stopping, fx);
+                self.set_state(SessionState::Stopping, fx);
             }
             Some(_) => {}
             None => {
@@ -63,53 +63,57 @@ impl Machine {
         }
         self.thaw(now, fx);
         self.end_with_process(fx);
-        if let Some(turn) = &mut self.open
+        if let Some(turn) = &mut self.current_turn
             && turn.pending.is_none()
         {
             turn.pending = Some(Pending::Stop(now.saturating_add(self.limits.grace)));
         }
         self.stop_lingering();
-        if self.ladder.is_none_or(|l| l.step != Step::Killed) {
-            self.escalate(now, (Step::Killed, Then::End), fx);
+        if self
+            .escalation
+            .is_none_or(|escalation| escalation.step != EscalationStep::Killed)
+        {
+            self.escalate(now, (EscalationStep::Killed, AfterExit::EndSession), fx);
         }
     }
 
-    /// A session whose agent was not started has nothing to end but itself.
+    /// Ends a session whose agent has no process. Returns true if it did.
     fn ends_unstarted(&mut self, fx: &mut Vec<Effect>) -> bool {
-        let unstarted = self.spawned.is_none();
+        let unstarted = self.spawned_at.is_none();
         if unstarted {
             let message = match self.turns {
                 0 => "The session was stopped before the agent was started.",
                 _ => "The session was stopped.",
             };
             let outcome = self
-                .last
+                .last_outcome
                 .take()
                 .unwrap_or_else(|| Outcome::new(Cause::Stopped, message));
             if self.turns > 0 {
-                self.go(SessionState::Stopping, fx); // a process only sleeps: the same way out as with one
+                // the process only sleeps: same states as with a process
+                self.set_state(SessionState::Stopping, fx);
             }
             self.end(outcome, &Exit::default(), fx);
         }
         unstarted
     }
 
-    /// A process that was to be followed by another is now the last.
+    /// Makes the session end with the process that is being ended.
     fn end_with_process(&mut self, fx: &mut Vec<Effect>) {
-        if let Some(ladder) = &mut self.ladder {
-            ladder.then = Then::End;
-            self.go(SessionState::Stopping, fx);
+        if let Some(escalation) = &mut self.escalation {
+            escalation.after_exit = AfterExit::EndSession;
+            self.set_state(SessionState::Stopping, fx);
         }
     }
 
-    /// The caller does not wait for the agent's background tasks: the session did not end by itself.
+    /// Records that the caller stopped the session while it waited for background tasks.
     fn stop_lingering(&mut self) {
         if self.waits_for_background() {
-            self.last = Some(turn::background_stopped());
+            self.last_outcome = Some(turn::background_stopped());
         }
     }
 
-    /// Messages that will not be delivered are named, never lost in silence.
+    /// Refuses every queued message, so that none is lost silently.
     pub(super) fn drop_queue(&mut self, fx: &mut Vec<Effect>) {
         for _ in 0..self.queue.len() {
             self.refuse(
@@ -122,57 +126,62 @@ impl Machine {
     }
 
     pub(super) fn startup_deadline(&self) -> Option<Duration> {
-        let silent = self.state == SessionState::Starting && self.ladder.is_none();
-        // An agent that was asked nothing need not say anything.
+        let silent = self.state == SessionState::Starting && self.escalation.is_none();
+        // Without a prompt, the agent need not print anything.
         let asked = self
-            .open
+            .current_turn
             .as_ref()
             .filter(|turn| !turn.awake)
             .map(Turn::last_heard)?;
-        self.spawned?
+        self.spawned_at?
             .max(asked)
             .checked_add(self.limits.startup?)
             .filter(|_| silent)
     }
 
-    /// Whether only the agent's background tasks keep the session open.
+    /// Returns true if only the agent's background tasks hold the session open.
     pub(super) fn waits_for_background(&self) -> bool {
-        self.lingering && self.open.is_none() && self.ladder.is_none()
+        self.lingering && self.current_turn.is_none() && self.escalation.is_none()
     }
 
-    /// Background tasks are a part of the task, and its time is theirs.
+    /// Returns when background tasks run out of time. They are part of the task and count towards
+    /// its time limit.
     pub(super) fn linger_deadline(&self) -> Option<Duration> {
-        self.since?
+        self.first_turn_at?
             .checked_add(self.limits.wall?)
             .filter(|_| self.waits_for_background())
     }
 
     pub(super) fn tick(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.frozen.is_none() {
-            self.limits_due(now, fx);
+        if self.frozen_since.is_none() {
+            self.check_limits(now, fx);
         }
-        if let Some(ladder) = self.ladder.filter(|l| l.until <= now) {
-            match ladder.step {
-                Step::InputClosed => self.escalate(now, (Step::Terminated, ladder.then), fx),
-                Step::Terminated => self.escalate(now, (Step::Killed, ladder.then), fx),
-                Step::Killed => self.abandon(now, fx),
+        if let Some(escalation) = self.escalation.filter(|escalation| escalation.until <= now) {
+            match escalation.step {
+                EscalationStep::InputClosed => {
+                    self.escalate(now, (EscalationStep::Terminated, escalation.after_exit), fx)
+                }
+                EscalationStep::Terminated => {
+                    self.escalate(now, (EscalationStep::Killed, escalation.after_exit), fx)
+                }
+                EscalationStep::Killed => self.abandon(now, fx),
             }
         }
     }
 
-    fn limits_due(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.changes_due(now, fx);
-        self.budget_due(now, fx);
+    fn check_limits(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        self.check_change_timeouts(now, fx);
+        self.check_time_budget(now, fx);
         if self.linger_deadline().is_some_and(|d| d <= now) {
-            self.cut_background("did not end in time", fx);
+            self.report_background_cut("did not end in time", fx);
             self.close_input(now, fx);
         }
         if self.startup_deadline().is_some_and(|d| d <= now) {
             self.give_up_on_turn(now, turn::startup_limit(&self.limits), fx);
         }
-        self.silence_due(now, fx);
+        self.check_heartbeat(now, fx);
         let may_be_silent = self.may_be_silent();
-        if let Some(turn) = &mut self.open {
+        if let Some(turn) = &mut self.current_turn {
             match turn.due(now, &self.limits, may_be_silent) {
                 Some(turn::Due::Limit(outcome)) => {
                     turn.pending = Some(Pending::Limit((
@@ -187,155 +196,176 @@ impl Machine {
         }
     }
 
-    fn cut_background(&self, why: &str, fx: &mut Vec<Effect>) {
+    fn report_background_cut(&self, why: &str, fx: &mut Vec<Effect>) {
         let message = format!(
-            "{} background tasks of the agent {why} and are cut off.",
-            self.background
+            "{} background tasks of the agent {why} and were cut off.",
+            self.background_tasks
         );
         self.emit(Notice::new(Level::Warning, "background_cut", message), fx);
     }
 
-    /// The agent does not react: its turn ends here, and its process is told to end.
+    /// Ends the turn of an agent that does not respond, and terminates its process.
     fn give_up_on_turn(&mut self, now: Duration, outcome: Outcome, fx: &mut Vec<Effect>) {
         let mut pending = None;
-        if self.open.is_some() {
+        if self.current_turn.is_some() {
             pending = self.close_turn(TurnResult::new(outcome), fx);
         } else {
-            self.last = Some(outcome);
+            self.last_outcome = Some(outcome);
         }
-        let then = if self.outlives(pending.as_ref()) {
-            Then::Sleep
+        let after_exit = if self.survives_process(pending.as_ref()) {
+            AfterExit::Sleep
         } else {
-            Then::End
+            AfterExit::EndSession
         };
-        if then == Then::End {
+        if after_exit == AfterExit::EndSession {
             self.drop_queue(fx);
         }
-        if self.ladder.is_none() {
+        if self.escalation.is_none() {
             fx.push(Effect::CloseInput);
-            self.escalate(now, (Step::Terminated, then), fx);
+            self.escalate(now, (EscalationStep::Terminated, after_exit), fx);
         }
     }
 
-    /// Whether the session goes on after a process that did not end its turn: not when the session was to be stopped.
-    fn outlives(&self, pending: Option<&Pending>) -> bool {
+    /// Returns true if the session survives a process that did not end its turn, because only the
+    /// turn was interrupted.
+    fn survives_process(&self, pending: Option<&Pending>) -> bool {
         self.can_sleep() && matches!(pending, Some(Pending::Interrupt(_)))
     }
 
-    /// The process is to end, and the session to go on.
+    /// Ends the process; the session continues.
     pub(super) fn end_process(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.escalate(now, (Step::InputClosed, Then::Sleep), fx);
+        self.escalate(now, (EscalationStep::InputClosed, AfterExit::Sleep), fx);
     }
 
-    /// Ends a process that is of no more use, without waiting for it to notice a closed input.
-    pub(super) fn give_up_process(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.spawned.is_some() && self.ladder.is_none() {
+    /// Terminates a process that is of no further use, without waiting for it to notice its closed
+    /// stdin.
+    pub(super) fn terminate_process(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.spawned_at.is_some() && self.escalation.is_none() {
             fx.push(Effect::CloseInput);
-            self.escalate(now, (Step::Terminated, Then::Sleep), fx);
+            self.escalate(now, (EscalationStep::Terminated, AfterExit::Sleep), fx);
         }
     }
 
     pub(super) fn close_input(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.spawned.is_none() && self.ladder.is_none() {
+        if self.spawned_at.is_none() && self.escalation.is_none() {
             let outcome = self
-                .last
+                .last_outcome
                 .take()
                 .unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
-            return self.end(outcome, &Exit::default(), fx); // there is no process whose input could be closed
+            return self.end(outcome, &Exit::default(), fx); // no process, so no stdin to close
         }
-        if self.ladder.is_none_or(|ladder| ladder.then == Then::Sleep) {
+        if self
+            .escalation
+            .is_none_or(|escalation| escalation.after_exit == AfterExit::Sleep)
+        {
             self.drop_queue(fx);
-            self.escalate(now, (Step::InputClosed, Then::End), fx);
+            self.escalate(
+                now,
+                (EscalationStep::InputClosed, AfterExit::EndSession),
+                fx,
+            );
         }
     }
 
-    fn escalate(&mut self, now: Duration, (step, then): (Step, Then), fx: &mut Vec<Effect>) {
-        if then == Then::End {
-            self.go(SessionState::Stopping, fx);
+    fn escalate(
+        &mut self,
+        now: Duration,
+        (step, after_exit): (EscalationStep, AfterExit),
+        fx: &mut Vec<Effect>,
+    ) {
+        if after_exit == AfterExit::EndSession {
+            self.set_state(SessionState::Stopping, fx);
         }
         fx.push(match step {
-            Step::InputClosed => Effect::CloseInput,
-            Step::Terminated => Effect::Terminate,
-            Step::Killed => Effect::Kill,
+            EscalationStep::InputClosed => Effect::CloseInput,
+            EscalationStep::Terminated => Effect::Terminate,
+            EscalationStep::Killed => Effect::Kill,
         });
-        self.ladder = Some(Ladder {
+        self.escalation = Some(Escalation {
             step,
             until: now.saturating_add(self.limits.grace),
-            then,
+            after_exit,
         });
     }
 
-    /// Even SIGKILL did not end it (a process stuck in the kernel): say so, and do not wait for ever.
+    /// Gives up on a process that survived SIGKILL (stuck in the kernel), instead of waiting
+    /// forever.
     fn abandon(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        let message = "The agent's process did not end although it was killed; it may be stuck in the kernel.";
+        let message = "The agent's process survived SIGKILL; it may be stuck in the kernel.";
         self.emit(Notice::new(Level::Error, "process_left", message), fx);
-        self.exited(now, (&Exit::default(), None), fx);
+        self.on_exited(now, (&Exit::default(), None), fx);
     }
 
-    pub(super) fn exited(
+    pub(super) fn on_exited(
         &mut self,
         now: Duration,
         (exit, blame): (&Exit, Option<TurnResult>),
         fx: &mut Vec<Effect>,
     ) {
-        if self.spawned.is_none() && self.ladder.is_none() {
+        if self.spawned_at.is_none() && self.escalation.is_none() {
             return;
         }
         let ending = self.is_ending();
-        if let Some(turn) = &self.open {
-            let over = blame.unwrap_or_else(|| TurnResult::new(turn.cut_off(exit)));
-            let pending = self.close_turn(over, fx);
+        if let Some(turn) = &self.current_turn {
+            let result = blame.unwrap_or_else(|| TurnResult::new(turn.exit_outcome(exit)));
+            let pending = self.close_turn(result, fx);
             if matches!(pending, Some(Pending::Limit(_))) {
-                self.go(SessionState::Stopping, fx); // it went when it was told to end the turn: no other way out
+                self.set_state(SessionState::Stopping, fx); // it exited when asked to end the turn
             }
             if !ending
                 && self.can_sleep()
                 && !matches!(pending, Some(Pending::Stop(_) | Pending::Limit(_)))
             {
-                return self.asleep(now, fx);
+                return self.enter_sleep(now, fx);
             }
         } else if !ending && self.can_sleep() {
-            if self.ladder.is_none() && self.capabilities.many_turns {
-                self.gone(exit, fx);
+            if self.escalation.is_none() && self.capabilities.many_turns {
+                self.report_unexpected_exit(exit, fx);
             }
-            return self.asleep(now, fx);
+            return self.enter_sleep(now, fx);
         } else if self.waits_for_background() && exit.code == Some(0) {
-            self.cut_background("had not ended when it went", fx); // its work was done; that is how it went
-        } else if self.ladder.is_none() {
-            self.last = Some(turn::died(exit)); // it went while nobody asked it to
+            // its work was done, so the exit is not a failure
+            self.report_background_cut("were still running when it exited", fx);
+        } else if self.escalation.is_none() {
+            self.last_outcome = Some(turn::agent_died(exit)); // it was not asked to exit
         }
         self.drop_queue(fx);
         let outcome = self
-            .last
+            .last_outcome
             .take()
             .unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
         self.end(outcome, exit, fx);
     }
 
-    /// Ends the open turn, if there is one, and says what had been pending on it.
-    pub(super) fn close_turn(&mut self, over: TurnResult, fx: &mut Vec<Effect>) -> Option<Pending> {
-        let turn = self.open.take()?;
+    /// Ends the current turn, if there is one, and returns what was pending on it.
+    pub(super) fn close_turn(
+        &mut self,
+        result: TurnResult,
+        fx: &mut Vec<Effect>,
+    ) -> Option<Pending> {
+        let turn = self.current_turn.take()?;
         self.close_tools(fx);
-        if self.background == 0 {
+        if self.background_tasks == 0 {
             self.withdraw_all(fx);
         }
-        self.permissions.forget_due();
-        let closed = turn.close(over, |kind| {
+        self.permissions.forget_undecided_calls();
+        let closed = turn.close(result, |kind| {
             fx.push(Effect::Emit {
                 turn: self.turns,
                 kind,
             });
         });
         if closed.ended.usage.is_some() {
-            self.account.close(closed.used, closed.accounted);
-            self.tell_total(fx);
+            self.account.close(closed.used, closed.has_usage_report);
+            self.emit_total(fx);
         } else {
             self.account.close(closed.used, false);
         }
-        // In a task, what the agent does by itself afterwards can spoil the outcome, but not mend it.
-        let aside = self.after_turn == AfterTurn::End && closed.origin == Origin::Agent;
-        if !(aside && closed.ended.outcome.is_success() && self.last.is_some()) {
-            self.last = Some(closed.ended.outcome.clone());
+        // In a single-task session, turns that the agent adds can turn success into failure, but
+        // not the reverse.
+        let is_extra = self.after_turn == AfterTurn::End && closed.origin == Origin::Agent;
+        if !(is_extra && closed.ended.outcome.is_success() && self.last_outcome.is_some()) {
+            self.last_outcome = Some(closed.ended.outcome.clone());
         }
         self.emit(closed.ended, fx);
         closed.pending
@@ -350,20 +380,20 @@ impl Machine {
         }
     }
 
-    /// The session's sum has changed.
-    pub(super) fn tell_total(&mut self, fx: &mut Vec<Effect>) {
+    /// Emits the session's new total.
+    pub(super) fn emit_total(&mut self, fx: &mut Vec<Effect>) {
         let total = self.account.total();
         let (money, tokens) = (total.cost_usd, total.total());
         self.emit(total, fx);
-        self.warn_of_spending(money, tokens, fx);
+        self.warn_budget_use(money, tokens, fx);
     }
 
     pub(super) fn end(&mut self, outcome: Outcome, exit: &Exit, fx: &mut Vec<Effect>) {
         self.drop_queue(fx);
         self.close_tools(fx);
         self.withdraw_all(fx);
-        self.changes_failed(fx);
-        self.go(SessionState::Ended, fx);
+        self.refuse_open_changes(fx);
+        self.set_state(SessionState::Ended, fx);
         let usage = Some(self.account.total()).filter(|usage| usage.total().is_some());
         self.emit(
             Ended {

@@ -1,54 +1,56 @@
-//! Agents that say nothing until they are done: their silence does not mean that they hang, and the caller hears of it.
+//! Heartbeat: regular notices that an agent is still working, if it prints nothing until it is
+//! done.
 
 use std::time::Duration;
 
 use super::{Effect, Machine};
 use crate::event::{Level, Notice};
 
-/// How often it is said that the agent is still at work.
-const EVERY: Duration = Duration::from_secs(30);
+/// Interval between heartbeat notices.
+const INTERVAL: Duration = Duration::from_secs(30);
 
-/// Since when a turn is under way, and when something was last said about its silence.
+/// When the current turn started, and when the last notice was emitted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Heartbeat {
-    since: Duration,
-    told: Duration,
+    turn_started: Duration,
+    last_notice: Duration,
 }
 
 impl Heartbeat {
-    /// A turn begins.
+    /// Starts the heartbeat of a turn.
     pub(super) fn begin(now: Duration) -> Self {
         Self {
-            since: now,
-            told: now,
+            turn_started: now,
+            last_notice: now,
         }
     }
 }
 
 impl Machine {
-    /// Whether silence is no sign of trouble: a tool runs, or the agent is one that says nothing until it is done.
+    /// Returns true if silence is normal: a tool is running, or the agent prints nothing until it
+    /// is done.
     pub(super) fn may_be_silent(&self) -> bool {
         self.capabilities.silent || self.tools.running()
     }
 
-    /// When it is time to say that the agent is still at work.
-    pub(super) fn silence_deadline(&self) -> Option<Duration> {
-        let works = self
-            .open
+    /// Returns when the next heartbeat notice is due.
+    pub(super) fn heartbeat_deadline(&self) -> Option<Duration> {
+        let is_working = self
+            .current_turn
             .as_ref()
             .is_some_and(|turn| turn.pending.is_none());
         self.heartbeat
-            .told
-            .checked_add(EVERY)
-            .filter(|_| self.capabilities.silent && works)
+            .last_notice
+            .checked_add(INTERVAL)
+            .filter(|_| self.capabilities.silent && is_working)
     }
 
-    pub(super) fn silence_due(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.silence_deadline().is_some_and(|at| at <= now) {
-            self.heartbeat.told = now;
-            let seconds = now.saturating_sub(self.heartbeat.since).as_secs();
+    pub(super) fn check_heartbeat(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.heartbeat_deadline().is_some_and(|at| at <= now) {
+            self.heartbeat.last_notice = now;
+            let seconds = now.saturating_sub(self.heartbeat.turn_started).as_secs();
             let message = format!(
-                "The agent has been at work for {seconds} s. It says nothing until it is done."
+                "The agent has been working for {seconds} s. It prints nothing until it is done."
             );
             self.emit(Notice::new(Level::Info, "still_working", message), fx);
         }

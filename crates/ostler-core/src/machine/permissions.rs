@@ -1,4 +1,5 @@
-//! Questions whether a tool may run: rules decide, or a person, or nobody, which is a no. Every decision is an event.
+//! Permission requests: decided by rules, by a person, or denied if the session is unattended.
+//! Every decision is an event.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -11,22 +12,23 @@ use crate::permission::{
 };
 use crate::spec::Attendance;
 
-/// How many questions are remembered after they were answered, to tell a late answer from a wrong one.
+/// Number of decided requests that are remembered, to distinguish a late answer from an unknown
+/// one.
 const REMEMBERED: usize = 1000;
 
-/// The questions of a session.
+/// Permission state of a session.
 #[derive(Debug, Default)]
 pub(super) struct Permissions {
     policy: Option<Policy>,
     workspace: String,
     attended: bool,
-    /// Questions that wait for a person, each with the id of its event.
+    /// Requests that wait for a person, each with the id of its event.
     open: Vec<(String, PermissionRequest)>,
     decided: VecDeque<String>,
-    /// What a person allowed for the rest of the session.
+    /// Requests that a person allowed for the rest of the session.
     granted: Vec<PermissionRequest>,
-    /// Calls on which a decision is due.
-    due: BTreeSet<String>,
+    /// Tool calls that need a decision before their result.
+    undecided_calls: BTreeSet<String>,
 }
 
 impl Permissions {
@@ -49,7 +51,8 @@ impl Permissions {
         }
     }
 
-    /// The same, with what a person allowed for the rest of the session: that answers a question, and overrules no rule.
+    /// Like [`Self::rule`], but also applies grants for the rest of the session. A grant answers a
+    /// request, and overrides no rule.
     fn rule_or_grant(&self, ask: &PermissionRequest) -> Ruling {
         let ruling = self.rule(&ask.wants);
         let open = matches!(
@@ -65,28 +68,31 @@ impl Permissions {
         ruling
     }
 
-    /// The agent called a tool. If a rule stands in its way, a decision must come before its result.
-    pub(super) fn called(&mut self, call: String, wants: &ToolUse) {
+    /// Records a tool call. If the policy does not allow it, a decision must precede its result.
+    pub(super) fn on_tool_called(&mut self, call: String, wants: &ToolUse) {
         if matches!(self.rule(wants).ruled, Ruled::Deny(_) | Ruled::Ask)
             && !self.decided.contains(&call)
         {
-            self.due.insert(call);
+            self.undecided_calls.insert(call);
         }
     }
 
-    /// What has no result when its turn ends will not get one.
-    pub(super) fn forget_due(&mut self) {
-        self.due.clear();
+    /// Forgets calls without a result at the end of their turn: they will not get one.
+    pub(super) fn forget_undecided_calls(&mut self) {
+        self.undecided_calls.clear();
     }
 
-    /// A tool ran although the rules stood in its way and nobody had been asked.
+    /// Returns a notice if a tool ran although the policy does not allow it and no permission was
+    /// requested.
     pub(super) fn bypassed(&mut self, kind: &EventKind) -> Option<Notice> {
         match kind {
             EventKind::Permission(permission) if permission.decision != Decision::Asked => {
-                self.due.remove(&permission.id);
+                self.undecided_calls.remove(&permission.id);
                 None
             }
-            EventKind::ToolResult(result) if self.due.remove(&result.id) && result.ok => {
+            EventKind::ToolResult(result)
+                if self.undecided_calls.remove(&result.id) && result.ok =>
+            {
                 let tool = result.name.as_deref().unwrap_or("a tool");
                 let message = format!(
                     "The agent ran {tool} ({}) without asking, although the policy does not allow it.",
@@ -98,8 +104,8 @@ impl Permissions {
         }
     }
 
-    fn settle(&mut self, id: &str) {
-        self.due.remove(id);
+    fn mark_decided(&mut self, id: &str) {
+        self.undecided_calls.remove(id);
         self.decided.push_back(id.to_owned());
         if self.decided.len() > REMEMBERED {
             self.decided.pop_front();
@@ -107,8 +113,8 @@ impl Permissions {
     }
 }
 
-/// What was decided on a question.
-struct Decided {
+/// A decision on a permission request.
+struct PermissionDecision {
     id: String,
     ask: PermissionRequest,
     verdict: Verdict,
@@ -116,7 +122,8 @@ struct Decided {
     by: DecidedBy,
 }
 
-/// Whether what was granted is the same thing again: the same command, the same files, and else the same arguments.
+/// Returns true if a grant covers a request: the same command, the same files, or otherwise the
+/// same arguments.
 fn covers(granted: &PermissionRequest, ask: &PermissionRequest) -> bool {
     let (before, now) = (&granted.wants, &ask.wants);
     let is_known = now.command.is_some() || !now.paths.is_empty();
@@ -124,10 +131,15 @@ fn covers(granted: &PermissionRequest, ask: &PermissionRequest) -> bool {
 }
 
 impl Machine {
-    pub(super) fn asked(&mut self, now: Duration, ask: PermissionRequest, fx: &mut Vec<Effect>) {
-        let id = self.name_of(&ask);
+    pub(super) fn on_permission_requested(
+        &mut self,
+        now: Duration,
+        ask: PermissionRequest,
+        fx: &mut Vec<Effect>,
+    ) {
+        let id = self.event_id(&ask);
         let Ruling { ruled, rule } = self.permissions.rule_or_grant(&ask);
-        // A grant has no rule: a person gave it, and it answers every question.
+        // A grant has no rule: it comes from a person, and answers every request.
         let is_rule = rule.is_some();
         let is_ask = match (&ruled, ask.otherwise) {
             (Ruled::Ask, _) | (Ruled::Undecided, Otherwise::Person | Otherwise::PersonAlways) => {
@@ -143,11 +155,11 @@ impl Machine {
                 rule.map_or(DecidedBy::Person, |_| DecidedBy::Rule),
             ),
             Ruled::Deny(why) => {
-                let told = rule.map_or_else(|| why.clone(), |rule| format!("{why} ({rule})"));
-                (Verdict::Deny(why), Some(told), DecidedBy::Rule)
+                let message = rule.map_or_else(|| why.clone(), |rule| format!("{why} ({rule})"));
+                (Verdict::Deny(why), Some(message), DecidedBy::Rule)
             }
             _ if is_ask && self.permissions.attended => {
-                self.tell_permission(
+                self.emit_permission(
                     now,
                     permission(&id, &ask, Decision::Asked, (rule, DecidedBy::Default)),
                     fx,
@@ -168,7 +180,7 @@ impl Machine {
         };
         self.decide(
             now,
-            Decided {
+            PermissionDecision {
                 id,
                 ask,
                 verdict,
@@ -179,14 +191,14 @@ impl Machine {
         );
     }
 
-    /// The tool call it is about, unless another question is open about the same.
-    fn name_of(&self, ask: &PermissionRequest) -> String {
+    /// Returns the id of the tool call, unless another request about the same call is open.
+    fn event_id(&self, ask: &PermissionRequest) -> String {
         let free = |id: &&String| !self.permissions.open.iter().any(|(open, _)| open == *id);
         ask.call.as_ref().filter(free).unwrap_or(&ask.id).clone()
     }
 
-    fn decide(&mut self, now: Duration, decided: Decided, fx: &mut Vec<Effect>) {
-        let Decided {
+    fn decide(&mut self, now: Duration, decided: PermissionDecision, fx: &mut Vec<Effect>) {
+        let PermissionDecision {
             id,
             ask,
             verdict,
@@ -198,23 +210,23 @@ impl Machine {
         } else {
             Decision::Denied
         };
-        self.permissions.settle(&id);
-        self.tell_permission(now, permission(&id, &ask, decision, (message, by)), fx);
+        self.permissions.mark_decided(&id);
+        self.emit_permission(now, permission(&id, &ask, decision, (message, by)), fx);
         fx.push(Effect::Send(ToAgent::Verdict {
             id: ask.id,
             verdict,
         }));
     }
 
-    fn tell_permission(&mut self, now: Duration, permission: Permission, fx: &mut Vec<Effect>) {
+    fn emit_permission(&mut self, now: Duration, permission: Permission, fx: &mut Vec<Effect>) {
         let kind = EventKind::from(permission);
-        if let Some(turn) = &mut self.open {
-            turn.note(now, &kind);
+        if let Some(turn) = &mut self.current_turn {
+            turn.record(now, &kind);
         }
         self.emit(kind, fx);
     }
 
-    pub(super) fn answered(
+    pub(super) fn on_permission_answered(
         &mut self,
         now: Duration,
         (id, answer): (&str, PermissionAnswer),
@@ -228,9 +240,9 @@ impl Machine {
         else {
             let late = self.permissions.decided.iter().any(|decided| decided == id);
             let (code, why) = if late {
-                ("decided", "it was decided already")
+                ("decided", "it was already decided")
             } else {
-                ("unknown", "nobody asked that")
+                ("unknown", "there is no such permission request")
             };
             return self.refuse(("answer", code), why, fx);
         };
@@ -248,7 +260,7 @@ impl Machine {
         };
         self.decide(
             now,
-            Decided {
+            PermissionDecision {
                 id,
                 ask,
                 verdict,
@@ -259,7 +271,12 @@ impl Machine {
         );
     }
 
-    pub(super) fn withdrawn(&mut self, now: Duration, ask_id: &str, fx: &mut Vec<Effect>) {
+    pub(super) fn on_permission_withdrawn(
+        &mut self,
+        now: Duration,
+        ask_id: &str,
+        fx: &mut Vec<Effect>,
+    ) {
         let Some(at) = self
             .permissions
             .open
@@ -269,19 +286,19 @@ impl Machine {
             return;
         };
         let (id, ask) = self.permissions.open.remove(at);
-        self.permissions.settle(&id);
-        let why = Some("the agent withdrew the question".to_owned());
-        self.tell_permission(
+        self.permissions.mark_decided(&id);
+        let why = Some("the agent withdrew the request".to_owned());
+        self.emit_permission(
             now,
             permission(&id, &ask, Decision::Denied, (why, DecidedBy::Agent)),
             fx,
         );
     }
 
-    /// Nobody waits for the answers any more. A late one is told so.
+    /// Denies all open requests, because the turn is over. Later answers are refused.
     pub(super) fn withdraw_all(&mut self, fx: &mut Vec<Effect>) {
         for (id, ask) in std::mem::take(&mut self.permissions.open) {
-            self.permissions.settle(&id);
+            self.permissions.mark_decided(&id);
             let why = "no answer: the turn ended".to_owned();
             self.emit(
                 permission(
@@ -292,8 +309,8 @@ impl Machine {
                 ),
                 fx,
             );
-            if self.spawned.is_some() {
-                // What asked may still wait: a sub-agent in the background, for example.
+            if self.spawned_at.is_some() {
+                // The requester may still be waiting, for example a subagent in the background.
                 fx.push(Effect::Send(ToAgent::Verdict {
                     id: ask.id,
                     verdict: Verdict::Deny(why),

@@ -1,8 +1,9 @@
-//! The agent's process within a session: it is started, it can go before the session does, and it is started again.
+//! The agent's process within a session: it is started, may exit before the session ends, and is
+//! restarted.
 
 use std::time::Duration;
 
-use super::ending::Then;
+use super::ending::AfterExit;
 use super::turn::{Pending, Turn};
 use super::{Effect, Machine};
 use crate::dialect::{Capabilities, Exit, TurnResult};
@@ -25,100 +26,105 @@ impl Machine {
 
     pub(super) fn start(&mut self, fx: &mut Vec<Effect>) {
         if self.state == SessionState::Created {
-            self.wake_up(fx);
+            self.spawn(fx);
         }
     }
 
-    /// A message waits, and the agent is not there.
+    /// Restarts the agent, because a message is queued and no process is running.
     pub(super) fn wake(&mut self, fx: &mut Vec<Effect>) {
         if self.state != SessionState::Created && !self.starting {
-            self.wake_up(fx);
+            self.spawn(fx);
         }
     }
 
-    fn wake_up(&mut self, fx: &mut Vec<Effect>) {
+    fn spawn(&mut self, fx: &mut Vec<Effect>) {
         self.starting = true;
-        self.go(SessionState::Starting, fx);
+        self.set_state(SessionState::Starting, fx);
         fx.push(Effect::Spawn);
     }
 
-    pub(super) fn spawned(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+    pub(super) fn on_spawned(&mut self, now: Duration, fx: &mut Vec<Effect>) {
         if self.starting {
-            (self.starting, self.lived) = (false, true);
-            self.spawned = Some(now);
+            (self.starting, self.has_spawned) = (false, true);
+            self.spawned_at = Some(now);
             self.release_changes(now, fx);
             self.next_turn(now, fx);
         }
     }
 
-    pub(super) fn spawn_failed(&mut self, now: Duration, outcome: Outcome, fx: &mut Vec<Effect>) {
-        if self.spawned.is_some() {
+    pub(super) fn on_spawn_failed(
+        &mut self,
+        now: Duration,
+        outcome: Outcome,
+        fx: &mut Vec<Effect>,
+    ) {
+        if self.spawned_at.is_some() {
             return;
         }
         self.starting = false;
-        // The message was accepted, so it gets its turn, and the turn its ending.
+        // The message was accepted, so it gets a turn, and the turn an ending.
         if let Some(prompt) = self.queue.pop_front() {
-            self.begin(now, Some(&prompt), fx);
+            self.begin_turn(now, Some(&prompt), fx);
             self.close_turn(TurnResult::new(outcome.clone()), fx);
         }
-        if self.lived && self.can_sleep() {
+        if self.has_spawned && self.can_sleep() {
             self.release_changes(now, fx);
-            return self.asleep(now, fx); // it was there before, and may be again
+            return self.enter_sleep(now, fx); // it worked before, and may work again
         }
         self.end(outcome, &Exit::default(), fx);
     }
 
-    /// Whether the session can outlive the agent's process: the next message starts another.
+    /// Returns true if the session can outlive the agent's process: the next message starts
+    /// another.
     pub(super) fn can_sleep(&self) -> bool {
         self.after_turn == AfterTurn::Wait
             && (self.capabilities.resume || !self.capabilities.many_turns)
     }
 
-    /// Whether each turn has a process of its own.
-    pub(super) fn lives_for_a_turn(&self) -> bool {
+    /// Returns true if each turn has its own process.
+    pub(super) fn has_one_process_per_turn(&self) -> bool {
         !self.capabilities.many_turns
             && self.can_sleep()
-            && self.spawned.is_some()
+            && self.spawned_at.is_some()
             && self.turns > 0
     }
 
-    /// The turn is over, and so is the life of its process.
-    pub(super) fn put_to_sleep(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.open.is_none() && self.ladder.is_none() {
+    /// Ends the process of a finished turn.
+    pub(super) fn end_turn_process(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        if self.current_turn.is_none() && self.escalation.is_none() {
             self.end_process(now, fx);
         }
     }
 
-    /// The process is gone while the session goes on.
-    pub(super) fn asleep(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        (self.spawned, self.ladder, self.frozen) = (None, None, None);
-        self.background = 0;
+    /// Resets the state of a process that exited while the session continues.
+    pub(super) fn enter_sleep(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+        (self.spawned_at, self.escalation, self.frozen_since) = (None, None, None);
+        self.background_tasks = 0;
         self.withdraw_all(fx);
-        self.changes_failed(fx);
-        if self.is_spent(now, fx) {
+        self.refuse_open_changes(fx);
+        if self.end_if_spent(now, fx) {
             return;
         }
-        self.go(self.settled(), fx);
+        self.set_state(self.steady_state(), fx);
         self.next_turn(now, fx);
     }
 
-    /// The process went, and nobody asked it to.
-    pub(super) fn gone(&self, exit: &Exit, fx: &mut Vec<Effect>) {
-        let message = "The agent's process ended although no turn was under way. The next message starts it again.";
+    /// Reports a process that exited without being asked to.
+    pub(super) fn report_unexpected_exit(&self, exit: &Exit, fx: &mut Vec<Effect>) {
         let how = match (exit.code, exit.signal) {
-            (_, Some(signal)) => format!("It was killed by signal {signal}."),
-            (Some(code), None) => format!("Its exit code is {code}."),
+            (_, Some(signal)) => format!(" (signal {signal})"),
+            (Some(code), None) => format!(" (exit code {code})"),
             (None, None) => String::new(),
         };
-        self.emit(
-            Notice::new(Level::Warning, "agent_gone", format!("{message} {how}")),
-            fx,
+        let message = format!(
+            "The agent exited between turns{how}; it will be restarted with the next message."
         );
+        self.emit(Notice::new(Level::Warning, "agent_gone", message), fx);
     }
 
-    /// The state of a session that is neither starting nor ending.
-    pub(super) fn settled(&self) -> SessionState {
-        match (self.paused, &self.open) {
+    /// Returns the state of a session that is neither starting nor ending.
+    pub(super) fn steady_state(&self) -> SessionState {
+        match (self.paused, &self.current_turn) {
             (true, _) => SessionState::Paused,
             (false, Some(_)) => SessionState::Working,
             (false, None) => SessionState::Idle,
@@ -128,14 +134,19 @@ impl Machine {
     /// Returns true if neither the session nor the current turn is being ended.
     #[must_use]
     pub fn is_undisturbed(&self) -> bool {
-        self.ladder.is_none() && self.open.as_ref().is_none_or(|turn| turn.pending.is_none())
+        self.escalation.is_none()
+            && self
+                .current_turn
+                .as_ref()
+                .is_none_or(|turn| turn.pending.is_none())
     }
 
-    /// Whether nothing can be sent any more.
+    /// Returns true if nothing can be sent anymore.
     pub(super) fn is_ending(&self) -> bool {
         let stops =
             |turn: &Turn| matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_)));
-        self.ladder.is_some_and(|ladder| ladder.then == Then::End)
-            || self.open.as_ref().is_some_and(stops)
+        self.escalation
+            .is_some_and(|escalation| escalation.after_exit == AfterExit::EndSession)
+            || self.current_turn.as_ref().is_some_and(stops)
     }
 }

@@ -1,4 +1,4 @@
-//! Messages of the caller: queued for the next turn, steered into the open one, or refused.
+//! Messages from the caller: queued for the next turn, steered into the current one, or refused.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::event::{Level, Notice};
 impl Machine {
     pub(super) fn send(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
         if self.is_ending() {
-            return self.refuse(("send", "ending"), "the session is being ended", fx);
+            return self.refuse(("send", "ending"), "the session is ending", fx);
         }
-        if self.is_out_of_turns(now, fx) {
+        if self.refuse_if_out_of_turns(now, fx) {
             return;
         }
         self.queue.push_back(prompt);
@@ -19,20 +19,19 @@ impl Machine {
     }
 
     pub(super) fn steer(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
-        match &self.open {
+        match &self.current_turn {
             Some(turn)
                 if self.capabilities.steer
                     && turn.pending.is_none()
                     && !self.paused
-                    && self.spawned.is_some() =>
+                    && self.spawned_at.is_some() =>
             {
-                // The notice is the message: whoever goes on from the log has to know it.
+                // The notice contains the message, because a session resumed from the log needs it.
                 self.emit(Notice::new(Level::Info, "steered", prompt.clone()), fx);
                 fx.push(Effect::Send(ToAgent::Steer(prompt)));
             }
             Some(_) if !self.capabilities.steer => {
-                let why =
-                    "the agent takes no message while a turn is under way; send it to wait instead";
+                let why = "this agent accepts no message during a turn; queue it instead";
                 self.refuse(("send", "unsupported"), why, fx);
             }
             _ => self.send(now, prompt, fx),
@@ -40,27 +39,32 @@ impl Machine {
     }
 
     pub(super) fn send_now(&mut self, now: Duration, prompt: String, fx: &mut Vec<Effect>) {
-        if self.open.is_some() || !self.queue.is_empty() || self.paused {
+        if self.current_turn.is_some() || !self.queue.is_empty() || self.paused {
             let why = if self.paused {
                 "the session is paused"
             } else {
-                "a turn is under way"
+                "a turn is in progress"
             };
             return self.refuse(("send", "busy"), why, fx);
         }
         self.send(now, prompt, fx);
     }
 
-    /// Begins the next turn if a message waits and nothing stands in its way. An agent that is not there is started first.
+    /// Starts the next turn if a message is queued and nothing prevents it. Starts the agent first
+    /// if no process is running.
     pub(super) fn next_turn(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.paused || self.open.is_some() || self.ladder.is_some() || self.queue.is_empty() {
+        if self.paused
+            || self.current_turn.is_some()
+            || self.escalation.is_some()
+            || self.queue.is_empty()
+        {
             return;
         }
-        if self.spawned.is_none() {
+        if self.spawned_at.is_none() {
             return self.wake(fx);
         }
         if let Some(prompt) = self.queue.pop_front() {
-            self.begin(now, Some(&prompt), fx);
+            self.begin_turn(now, Some(&prompt), fx);
             fx.push(Effect::Send(ToAgent::Prompt(prompt)));
         }
     }

@@ -1,4 +1,4 @@
-//! The session machine under every sequence of inputs, and under the ones that matter by name.
+//! Tests of the session machine: random sequences of inputs, and the important ones by name.
 
 mod attacks;
 mod background;
@@ -21,7 +21,7 @@ use crate::usage::{Tokens, Usage};
 
 const S: Duration = Duration::from_secs(1);
 
-/// A machine with its effects collected and a clock that the test moves.
+/// A machine with its collected effects, and a clock that the test moves.
 struct Rig {
     machine: Machine,
     now: Duration,
@@ -37,7 +37,7 @@ impl Rig {
         }
     }
 
-    /// A one-message session whose agent has said who it is.
+    /// Creates a one-message session whose agent has identified itself.
     fn working() -> Self {
         let mut rig = Self::new(Limits::default(), AfterTurn::End);
         for input in [
@@ -72,11 +72,11 @@ impl Rig {
         emitted.collect()
     }
 
-    fn words(&self) -> Vec<&'static str> {
+    fn kinds(&self) -> Vec<&'static str> {
         self.events().into_iter().map(EventKind::as_str).collect()
     }
 
-    fn did(&self, effect: &Effect) -> bool {
+    fn has_effect(&self, effect: &Effect) -> bool {
         self.effects.contains(effect)
     }
 
@@ -84,7 +84,7 @@ impl Rig {
         let ended = |w: &&&EventKind| matches!(w, EventKind::TurnEnded(_));
         match self.events().iter().find(ended) {
             Some(EventKind::TurnEnded(t)) => t,
-            _ => panic!("no turn ended: {:?}", self.words()),
+            _ => panic!("no turn ended: {:?}", self.kinds()),
         }
     }
 
@@ -165,7 +165,7 @@ fn exit(code: i32) -> Exit {
 }
 
 #[test]
-fn a_run_from_start_to_end() {
+fn a_run_emits_the_expected_events() {
     let mut rig = Rig::working();
     rig.give(Input::Event(text("hello")))
         .give(Input::TurnEnded(over(Cause::Completed)))
@@ -182,8 +182,8 @@ fn a_run_from_start_to_end() {
         "state",
         "ended",
     ];
-    assert_eq!(rig.words(), words);
-    assert!(rig.did(&Effect::CloseInput) && !rig.did(&Effect::Terminate));
+    assert_eq!(rig.kinds(), words);
+    assert!(rig.has_effect(&Effect::CloseInput) && !rig.has_effect(&Effect::Terminate));
     assert_eq!(
         (rig.turn_ended().text.as_str(), rig.ended().exit_code),
         ("hello", Some(0))
@@ -191,7 +191,7 @@ fn a_run_from_start_to_end() {
     assert_eq!(rig.ended().outcome.cause, Cause::Completed);
 }
 
-// S3-18: the way through the states.
+// S3-18: the states a session passes through.
 #[test]
 fn states_go_from_created_to_ended() {
     let mut rig = Rig::working();
@@ -213,7 +213,7 @@ fn states_go_from_created_to_ended() {
 
 // S3-32, P14
 #[test]
-fn a_start_that_fails_still_ends_the_turn_and_the_session() {
+fn a_failed_start_ends_the_turn_and_the_session() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::End);
     rig.give(Input::Send("hi".into())).give(Input::Start);
     rig.give(Input::SpawnFailed(Outcome::new(
@@ -221,16 +221,16 @@ fn a_start_that_fails_still_ends_the_turn_and_the_session() {
         "missing",
     )));
     assert_eq!(
-        rig.words(),
+        rig.kinds(),
         ["state", "turn_started", "turn_ended", "state", "ended"]
     );
     assert_eq!(rig.ended().outcome.cause, Cause::Unavailable);
 }
 
-// S2-20, P8: the death of the process ends the turn and the session in the same step: no timer is
-// waited for.
+// S2-20, P8: the death of the process ends the turn and the session in the same step, without a
+// timer.
 #[test]
-fn an_agent_that_dies_is_blamed_with_its_stderr() {
+fn the_outcome_of_a_dead_agent_has_its_stderr() {
     let mut rig = Rig::working();
     rig.give(Input::Event(text("par")))
         .give(Input::Event(call("1")));
@@ -258,8 +258,8 @@ fn an_agent_that_dies_is_blamed_with_its_stderr() {
     );
 }
 
-// S1-20, S1-26: an agent that exits well and gave no result, only output that is not in its
-// protocol, sent an invalid response.
+// S1-20, S1-26: an agent that exits successfully without a result, only with output that is not in
+// its protocol, sent an invalid response.
 #[test]
 fn unreadable_output_without_a_result_is_an_invalid_response() {
     let unreadable = |raw: &str| -> EventKind {
@@ -295,8 +295,8 @@ fn unreadable_output_without_a_result_is_an_invalid_response() {
         "{}",
         outcome.message.len()
     );
-    // A process that failed or was killed died, whatever it printed; so did one that said nothing
-    // at all.
+    // A process that failed or was killed died, whatever it printed. So did one that printed
+    // nothing.
     assert_eq!(ends(&["oops"], exit(1)).cause, Cause::AgentDied);
     assert_eq!(
         ends(
@@ -310,31 +310,32 @@ fn unreadable_output_without_a_result_is_an_invalid_response() {
         Cause::AgentDied
     );
     assert_eq!(ends(&[], exit(0)).cause, Cause::AgentDied);
-    // An agent that was at work speaks its protocol; a warning between its lines does not change that.
+    // An agent that made progress speaks its protocol; a warning between its lines does not change
+    // that.
     let mut rig = Rig::working();
     rig.give(Input::Event(unreadable("a warning")))
         .give(Input::Event(text("half an answer")));
     rig.give(Input::Exited(exit(0), None));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::AgentDied);
-    // With a result, a line that cannot be read is one event and nothing more.
+    // With a result, an unreadable line is one event and nothing more.
     let mut rig = Rig::working();
     rig.give(Input::Event(unreadable("a banner")))
         .give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
 }
 
-// P10, S2-12: the turn is over at once; the process that stays gets its time and is then ended.
+// P10, S2-12: the turn ends at once; a process that stays gets its grace period and is then ended.
 #[test]
-fn an_agent_that_stays_after_its_result_is_ended() {
+fn an_agent_that_stays_after_its_result_is_terminated() {
     let mut rig = Rig::working();
     rig.give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
     rig.wait(4 * S);
-    assert!(!rig.did(&Effect::Terminate));
+    assert!(!rig.has_effect(&Effect::Terminate));
     rig.wait(S);
-    assert!(rig.did(&Effect::Terminate) && !rig.did(&Effect::Kill));
+    assert!(rig.has_effect(&Effect::Terminate) && !rig.has_effect(&Effect::Kill));
     rig.wait(5 * S);
-    assert!(rig.did(&Effect::Kill));
+    assert!(rig.has_effect(&Effect::Kill));
     rig.give(Input::Exited(
         Exit {
             signal: Some(9),
@@ -348,14 +349,14 @@ fn an_agent_that_stays_after_its_result_is_ended() {
     );
 }
 
-// P42: an agent that has dropped its session, and does not react to SIGTERM either.
+// P42: an agent that has lost its session, and does not react to SIGTERM either.
 #[test]
-fn a_process_of_no_more_use_is_killed_after_the_grace_period() {
+fn a_useless_process_is_killed_after_the_grace_period() {
     let mut rig = Rig::working();
     rig.give(Input::EndProcess);
-    assert!(rig.did(&Effect::Terminate) && !rig.did(&Effect::Kill));
+    assert!(rig.has_effect(&Effect::Terminate) && !rig.has_effect(&Effect::Kill));
     rig.wait(5 * S);
-    assert!(rig.did(&Effect::Kill));
+    assert!(rig.has_effect(&Effect::Kill));
     rig.give(Input::Exited(
         Exit {
             signal: Some(9),
@@ -367,9 +368,9 @@ fn a_process_of_no_more_use_is_killed_after_the_grace_period() {
     assert_eq!(rig.ended().outcome.cause, Cause::AgentDied);
 }
 
-// A session that waits for its first message has no deadline, whatever its limits are.
+// A session that waits for its first message has no deadline, whatever its limits.
 #[test]
-fn no_limit_runs_before_the_first_message() {
+fn no_limit_applies_before_the_first_message() {
     let limits = Limits {
         startup: Some(S),
         idle: Some(S),
@@ -381,32 +382,32 @@ fn no_limit_runs_before_the_first_message() {
     assert_eq!(rig.machine.deadline(), None);
     rig.wait(3600 * S);
     assert!(
-        !rig.words()
+        !rig.kinds()
             .iter()
             .any(|word| ["turn_ended", "ended"].contains(word)),
         "{:?}",
-        rig.words()
+        rig.kinds()
     );
 }
 
 #[test]
-fn a_process_that_cannot_be_killed_does_not_hold_the_session() {
+fn an_unkillable_process_does_not_block_the_session() {
     let mut rig = Rig::working();
     rig.give(Input::Kill).wait(5 * S);
-    assert!(rig.words().contains(&"notice"));
+    assert!(rig.kinds().contains(&"notice"));
     assert_eq!(rig.ended().outcome.cause, Cause::Stopped);
     assert_eq!(rig.machine.deadline(), None);
 }
 
-// S4-8, P41: a long turn is not cut before its limit, and keeps what was said.
+// S4-8, P41: a long turn is not cut before its limit, and its text is preserved.
 #[test]
-fn the_wall_limit_interrupts_and_names_itself() {
+fn the_wall_limit_interrupts_with_its_cause() {
     let mut rig = Rig::working();
     rig.machine.limits.idle = None;
     rig.give(Input::Event(text("partial"))).wait(59 * 60 * S);
-    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
-    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.give(Input::TurnEnded(over(Cause::Interrupted)))
         .give(Input::Exited(exit(0), None));
     let ended = rig.turn_ended();
@@ -420,9 +421,9 @@ fn the_wall_limit_interrupts_and_names_itself() {
     );
 }
 
-// S4-37: whatever the agent does, the turn ends within five seconds of its limit: when it
-// acknowledges the interrupt, when it is deaf, and when it talks on. The clock is moved to each
-// deadline of the machine, as a driver does.
+// S4-37: the turn ends within five seconds of its limit, whether the agent acknowledges the
+// interrupt, ignores it, or continues to print. The clock moves to each deadline of the machine, as
+// a driver does.
 #[test]
 fn a_limit_ends_the_turn_within_five_seconds() {
     const LIMIT: Duration = Duration::from_secs(60 * 60);
@@ -446,20 +447,20 @@ fn a_limit_ends_the_turn_within_five_seconds() {
                 .deadline()
                 .expect("a turn with a limit has a deadline");
             rig.give(Input::Tick);
-            if acknowledges && rig.did(&Effect::Send(ToAgent::Interrupt)) {
+            if acknowledges && rig.has_effect(&Effect::Send(ToAgent::Interrupt)) {
                 rig.give(Input::TurnEnded(over(Cause::Interrupted)));
             }
             if talks {
                 rig.give(Input::Event(text("and on ")));
             }
-            ended = rig.words().contains(&"turn_ended").then_some(rig.now);
+            ended = rig.kinds().contains(&"turn_ended").then_some(rig.now);
         }
         let late = ended.unwrap() - LIMIT;
-        assert!(late <= 5 * S, "{late:?} after the limit");
+        assert!(late <= 5 * S, "ended {late:?} after the limit");
         assert_eq!(
             late.is_zero(),
             acknowledges,
-            "an agent that acknowledges it is not waited for any longer"
+            "no further wait for an agent that acknowledges it"
         );
         assert!(matches!(
             rig.turn_ended().outcome.cause,
@@ -468,10 +469,10 @@ fn a_limit_ends_the_turn_within_five_seconds() {
     }
 }
 
-// P61: a tool that reports its progress for ten minutes is not cut off, by the machine's clock,
-// although nothing else is heard and the limit on silence is far shorter.
+// P61: a tool that reports its progress for ten minutes is not cut off, although nothing else is
+// printed and the idle limit is far shorter.
 #[test]
-fn ten_minutes_of_progress_are_no_silence() {
+fn tool_progress_is_not_silence() {
     let mut rig = Rig::working();
     rig.machine.limits.idle = Some(30 * S);
     rig.give(Input::Event(call("1")));
@@ -482,7 +483,7 @@ fn ten_minutes_of_progress_are_no_silence() {
             format!("minute {minute}"),
         )));
         assert!(
-            !rig.did(&Effect::Send(ToAgent::Interrupt)),
+            !rig.has_effect(&Effect::Send(ToAgent::Interrupt)),
             "cut off in minute {minute}"
         );
     }
@@ -490,7 +491,7 @@ fn ten_minutes_of_progress_are_no_silence() {
         .give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
     assert_eq!(
-        rig.words().iter().filter(|word| **word == "notice").count(),
+        rig.kinds().iter().filter(|word| **word == "notice").count(),
         10,
         "each report is an event"
     );
@@ -501,29 +502,29 @@ fn an_agent_that_ignores_the_limit_is_terminated() {
     let mut rig = Rig::working();
     rig.wait(10 * 60 * S).wait(5 * S);
     assert_eq!(rig.turn_ended().outcome.cause, Cause::IdleLimit);
-    assert!(rig.did(&Effect::Terminate));
+    assert!(rig.has_effect(&Effect::Terminate));
 }
 
 // P40: a tool that is silent for ten minutes is not idle; a silent model is.
 #[test]
-fn silence_counts_only_while_the_model_is_to_speak() {
+fn silence_counts_only_while_the_model_is_expected_to_write() {
     let mut rig = Rig::working();
     rig.give(Input::Event(call("1"))).wait(30 * 60 * S);
     assert!(
-        !rig.did(&Effect::Send(ToAgent::Interrupt)),
+        !rig.has_effect(&Effect::Send(ToAgent::Interrupt)),
         "a silent tool is not idle"
     );
     rig.give(Input::Event(result("1"))).wait(9 * 60 * S);
-    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
     assert!(
-        rig.did(&Effect::Send(ToAgent::Interrupt)),
+        rig.has_effect(&Effect::Send(ToAgent::Interrupt)),
         "a silent model is"
     );
 }
 
 #[test]
-fn silence_does_not_count_while_somebody_is_asked() {
+fn silence_does_not_count_during_a_permission_request() {
     let ask = |decision| Permission {
         id: "p".into(),
         tool: "T".into(),
@@ -536,26 +537,26 @@ fn silence_does_not_count_while_somebody_is_asked() {
     let mut rig = Rig::working();
     rig.give(Input::Event(ask(Decision::Asked).into()))
         .wait(30 * 60 * S);
-    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.give(Input::Event(ask(Decision::Denied).into()))
         .wait(10 * 60 * S);
-    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
 }
 
 #[test]
-fn an_agent_that_never_speaks_hits_the_startup_limit() {
+fn an_agent_without_output_hits_the_startup_limit() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::End);
     rig.give(Input::Send("hi".into()))
         .give(Input::Start)
         .give(Input::Spawned)
         .wait(60 * S);
     assert_eq!(rig.turn_ended().outcome.cause, Cause::StartupLimit);
-    assert!(rig.did(&Effect::Terminate));
+    assert!(rig.has_effect(&Effect::Terminate));
 }
 
 // P37
 #[test]
-fn an_interrupt_says_whether_it_was_acknowledged() {
+fn an_interrupt_reports_whether_it_was_acknowledged() {
     let acknowledged = |rig: &Rig| {
         rig.turn_ended()
             .outcome
@@ -578,7 +579,7 @@ fn an_interrupt_says_whether_it_was_acknowledged() {
         (deaf.turn_ended().outcome.cause, acknowledged(&deaf)),
         (Cause::Interrupted, Some(false))
     );
-    assert!(deaf.did(&Effect::Terminate));
+    assert!(deaf.has_effect(&Effect::Terminate));
 }
 
 #[test]
@@ -595,25 +596,25 @@ fn an_interrupt_without_a_turn_is_refused_with_an_event() {
     rig.give(Input::Start)
         .give(Input::Spawned)
         .give(Input::Interrupt);
-    assert_eq!(rig.words(), ["state", "refused"]);
+    assert_eq!(rig.kinds(), ["state", "refused"]);
 }
 
-// P35: background tasks keep stdin open, until they end or their time is up.
+// P35: background tasks hold stdin open until they end or their time is up.
 #[test]
-fn background_tasks_hold_the_end_back() {
+fn background_tasks_delay_the_end() {
     let mut rig = Rig::working();
     rig.give(Input::Background(1))
         .give(Input::TurnEnded(over(Cause::Completed)));
-    assert!(!rig.did(&Effect::CloseInput));
+    assert!(!rig.has_effect(&Effect::CloseInput));
     rig.give(Input::Background(0));
-    assert!(rig.did(&Effect::CloseInput));
+    assert!(rig.has_effect(&Effect::CloseInput));
 
     let mut stuck = Rig::working();
     stuck
         .give(Input::Background(1))
         .give(Input::TurnEnded(over(Cause::Completed)))
         .wait(60 * 60 * S);
-    assert!(stuck.did(&Effect::CloseInput));
+    assert!(stuck.has_effect(&Effect::CloseInput));
 }
 
 #[test]
@@ -622,15 +623,15 @@ fn an_interrupt_ends_background_tasks() {
     rig.give(Input::Background(1))
         .give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Interrupt);
-    assert!(rig.did(&Effect::CloseInput));
+    assert!(rig.has_effect(&Effect::CloseInput));
     rig.give(Input::Exited(exit(0), None));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
     assert_eq!(rig.ended().outcome.cause, Cause::Interrupted);
 }
 
-// Before the first word it is the startup limit that watches, not the one on silence.
+// Before the first output the startup limit applies, not the idle limit.
 #[test]
-fn silence_before_the_first_word_is_not_idle() {
+fn silence_before_the_first_output_is_not_idle() {
     let limits = Limits {
         idle: Some(S),
         ..Limits::default()
@@ -640,13 +641,13 @@ fn silence_before_the_first_word_is_not_idle() {
         .give(Input::Start)
         .give(Input::Spawned)
         .wait(30 * S);
-    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.give(Input::Event(started())).wait(2 * S);
-    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
 }
 
 #[test]
-fn an_agent_that_goes_on_by_itself_gets_a_turn_of_its_own() {
+fn an_agent_that_continues_by_itself_gets_a_new_turn() {
     let mut rig = Rig::working();
     rig.give(Input::Background(1))
         .give(Input::TurnEnded(over(Cause::Completed)));
@@ -654,35 +655,35 @@ fn an_agent_that_goes_on_by_itself_gets_a_turn_of_its_own() {
         .give(Input::Background(0))
         .give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(
-        rig.words().iter().filter(|w| **w == "turn_ended").count(),
+        rig.kinds().iter().filter(|w| **w == "turn_ended").count(),
         2
     );
     assert_eq!(rig.machine.turn(), 2);
 }
 
-// P36: a late result does not touch anything.
+// P36: a late result changes nothing.
 #[test]
-fn a_result_without_a_turn_is_only_noticed() {
+fn a_result_without_a_turn_is_only_a_notice() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
     rig.give(Input::Start)
         .give(Input::Spawned)
         .give(Input::TurnEnded(over(Cause::Auth)));
-    assert_eq!(rig.words(), ["state", "state", "notice"]);
+    assert_eq!(rig.kinds(), ["state", "state", "notice"]);
 }
 
 #[test]
-fn messages_wait_their_turn_and_are_never_lost() {
+fn messages_are_queued_and_never_lost() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
     rig.give(Input::Send("two".into()))
         .give(Input::Send("three".into()));
     rig.give(Input::TurnEnded(over(Cause::Completed)));
     assert!(
-        rig.did(&Effect::Send(ToAgent::Prompt("two".into())))
-            && !rig.did(&Effect::Send(ToAgent::Prompt("three".into())))
+        rig.has_effect(&Effect::Send(ToAgent::Prompt("two".into())))
+            && !rig.has_effect(&Effect::Send(ToAgent::Prompt("three".into())))
     );
     rig.give(Input::Stop);
-    assert_eq!(rig.words().iter().filter(|w| **w == "refused").count(), 1);
+    assert_eq!(rig.kinds().iter().filter(|w| **w == "refused").count(), 1);
 }
 
 // S3-20
@@ -694,9 +695,9 @@ fn pause_holds_messages_back_and_resume_delivers_them() {
         .give(Input::Pause)
         .give(Input::Send("later".into()));
     assert_eq!(rig.machine.state(), SessionState::Paused);
-    assert!(!rig.did(&Effect::Send(ToAgent::Prompt("later".into()))));
+    assert!(!rig.has_effect(&Effect::Send(ToAgent::Prompt("later".into()))));
     rig.give(Input::Resume);
-    assert!(rig.did(&Effect::Send(ToAgent::Prompt("later".into()))));
+    assert!(rig.has_effect(&Effect::Send(ToAgent::Prompt("later".into()))));
     assert_eq!(rig.machine.state(), SessionState::Working);
 }
 
@@ -742,12 +743,12 @@ fn a_call_without_a_result_is_paired_when_the_turn_ends() {
         results,
         [("2".into(), bash.clone(), true), ("1".into(), bash, false)]
     );
-    assert_eq!(rig.words().iter().filter(|w| **w == "tool_call").count(), 2);
+    assert_eq!(rig.kinds().iter().filter(|w| **w == "tool_call").count(), 2);
 }
 
 // S4-14
 #[test]
-fn a_long_answer_is_cut_with_a_marker_and_a_notice() {
+fn a_long_answer_is_truncated_with_a_marker_and_a_notice() {
     let mut rig = Rig::working();
     let mut long = over(Cause::Completed);
     long.text = Some("x".repeat(15 * 1024 * 1024));
@@ -767,17 +768,17 @@ fn the_budget_warns_at_eighty_percent_and_ends_the_turn_at_the_limit() {
     let mut rig = Rig::working();
     rig.machine.limits.budget_usd = Some(1.0);
     rig.give(Input::Event(spend(0.5)));
-    assert!(!rig.words().contains(&"notice"));
+    assert!(!rig.kinds().contains(&"notice"));
     rig.give(Input::Event(spend(0.9)))
         .give(Input::Event(spend(0.95)));
-    assert_eq!(rig.words().iter().filter(|w| **w == "notice").count(), 1);
+    assert_eq!(rig.kinds().iter().filter(|w| **w == "notice").count(), 1);
     rig.give(Input::Event(spend(1.1)));
-    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.give(Input::TurnEnded(over(Cause::Interrupted)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Budget);
 }
 
-// A handshake that failed says so when nobody waits for a turn, and nothing comes after it.
+// A failed handshake is reported even without a turn, and nothing follows it.
 #[test]
 fn an_error_without_a_turn_ends_the_start() {
     for (level, state) in [
@@ -801,13 +802,13 @@ fn an_error_without_a_turn_ends_the_start() {
     assert_eq!(
         rig.machine.state(),
         SessionState::Starting,
-        "who it is comes first"
+        "identification comes first"
     );
 }
 
-// S2-21: every agent says who it is before it is at work, whatever it remarks on the way.
+// S2-21: every agent identifies itself before it works, whatever else it prints first.
 #[test]
-fn a_remark_does_not_end_the_start() {
+fn a_notice_does_not_end_the_start() {
     let mut rig = Rig::new(
         Limits {
             startup: Some(S),
@@ -820,16 +821,16 @@ fn a_remark_does_not_end_the_start() {
         rig.give(input);
     }
     rig.effects.clear();
-    let remark = Notice::new(Level::Warning, "config_warning", "something is missing");
-    rig.give(Input::Event(remark.into())).wait(2 * S);
+    let notice = Notice::new(Level::Warning, "config_warning", "something is missing");
+    rig.give(Input::Event(notice.into())).wait(2 * S);
     assert_eq!(
-        (rig.machine.state(), rig.words()),
+        (rig.machine.state(), rig.kinds()),
         (SessionState::Starting, vec!["notice"]),
-        "it was heard in time"
+        "it responded in time"
     );
     rig.give(Input::Event(started()));
     assert_eq!(
-        (rig.machine.state(), rig.words()),
+        (rig.machine.state(), rig.kinds()),
         (SessionState::Working, vec!["notice", "started", "state"])
     );
 }

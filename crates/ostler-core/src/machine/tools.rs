@@ -1,35 +1,37 @@
-//! Tool calls and their results: every call gets exactly one result, whatever the agent says, and when.
+//! Tool calls and results: every call gets exactly one result, whatever the agent prints, and when.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use crate::event::{EventKind, Level, Notice, ToolResult};
 
-/// How much of a late result's output is told.
+/// Maximum number of bytes of a late result's output that are reported.
 const LATE_CAP: usize = 1000;
 
-/// How many calls are remembered after their results, to know a late one when it comes.
+/// Number of finished calls that are remembered, to recognize a late result.
 const REMEMBERED: usize = 10_000;
 
-/// The tool calls of a session. They are not kept per turn: a call can come outside of one, and a result after it.
+/// Tool calls of a session. They are not tracked per turn: a call can come outside of one, and a
+/// result after it.
 #[derive(Debug, Default)]
 pub(super) struct Tools {
-    /// The ids that were heard, with their place in `open` while their result is awaited.
+    /// Ids of all known calls, with their key in `open` while the result is pending.
     known: HashMap<String, Option<u64>>,
-    /// Those that have their result, the oldest first.
+    /// Finished calls, oldest first.
     done: VecDeque<String>,
-    /// Calls without a result, in the order in which they came: id and name.
+    /// Calls without a result, in order: id and name.
     open: BTreeMap<u64, (String, String)>,
     calls: u64,
 }
 
 impl Tools {
-    /// True while a tool runs.
+    /// Returns true while a tool runs.
     pub(super) fn running(&self) -> bool {
         !self.open.is_empty()
     }
 
-    /// Takes note of a call or a result; `None` when the caller has heard it already. Anything else passes.
-    pub(super) fn note(&mut self, mut kind: EventKind) -> Option<EventKind> {
+    /// Records a call or a result. Returns `None` for a repeated call; any other event passes
+    /// through.
+    pub(super) fn record(&mut self, mut kind: EventKind) -> Option<EventKind> {
         match &mut kind {
             EventKind::ToolCall(call) => {
                 if self.known.get(&call.id).is_some_and(Option::is_some) {
@@ -40,14 +42,14 @@ impl Tools {
                 self.open
                     .insert(self.calls, (call.id.clone(), call.name.clone()));
             }
-            EventKind::ToolResult(result) => match self.settle(&result.id) {
-                Some(Some(place)) => {
-                    if let Some((_, name)) = self.open.remove(&place) {
+            EventKind::ToolResult(result) => match self.finish(&result.id) {
+                Some(Some(key)) => {
+                    if let Some((_, name)) = self.open.remove(&key) {
                         result.name.get_or_insert(name);
                     }
                 }
                 Some(None) => return Some(late(result).into()),
-                // Nobody called it. What came of it is still worth telling, once.
+                // A result without a call is still reported, once.
                 None => {}
             },
             _ => {}
@@ -55,8 +57,8 @@ impl Tools {
         Some(kind)
     }
 
-    /// The call has its result; what was known of it before.
-    fn settle(&mut self, id: &str) -> Option<Option<u64>> {
+    /// Marks a call as finished, and returns what was known of it before.
+    fn finish(&mut self, id: &str) -> Option<Option<u64>> {
         let before = self.known.insert(id.to_owned(), None);
         if before != Some(None) {
             self.done.push_back(id.to_owned());
@@ -70,11 +72,11 @@ impl Tools {
         before
     }
 
-    /// Nothing more is to be expected: the result that each open call gets instead, in the order of the calls.
+    /// Closes all open calls, and returns a substitute result for each, in order.
     pub(super) fn close(&mut self) -> impl Iterator<Item = ToolResult> {
         let open = std::mem::take(&mut self.open);
         for (id, _) in open.values() {
-            self.settle(id);
+            self.finish(id);
         }
         open.into_values().map(|(id, name)| {
             let output = "no result: the turn ended".to_owned();
@@ -98,7 +100,7 @@ fn late(result: &ToolResult) -> Notice {
         ""
     };
     let message = format!(
-        "A result came for the tool call {}, which had one already: {short}{more}",
+        "The tool call {} got another result: {short}{more}",
         result.id
     );
     Notice::new(Level::Debug, "late_tool_result", message)

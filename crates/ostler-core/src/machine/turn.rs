@@ -1,4 +1,4 @@
-//! One turn: what is open in it, what limits it, and how it is closed.
+//! One turn: its state, its limits, and how it is closed.
 
 use std::time::Duration;
 
@@ -8,56 +8,58 @@ use crate::event::{Decision, EventKind, Level, Notice, Origin, TextKind, TurnEnd
 use crate::outcome::{Cause, Outcome};
 use crate::spec::Limits;
 
-use super::account::PerModel;
+use super::account::UsageByModel;
 
 /// Number of characters of an unreadable line that an outcome quotes.
 const PREVIEW: usize = 200;
 
-/// What the agent was asked to end the turn for, and until when its answer is awaited.
+/// Why the agent was asked to end the turn, and until when it may reply.
 #[derive(Debug)]
 pub(super) enum Pending {
     /// The caller interrupted it.
     Interrupt(Duration),
-    /// The caller ends the session.
+    /// The caller is stopping the session.
     Stop(Duration),
     /// A limit was reached.
     Limit((Box<Outcome>, Duration)),
 }
 
-/// What a passed deadline means.
+/// Meaning of a deadline that has passed.
 pub(super) enum Due {
     /// A limit was reached: ask the agent to end the turn.
     Limit(Outcome),
-    /// The agent was asked and did not answer.
+    /// The agent was asked to end the turn and did not.
     NoAnswer(Outcome),
 }
 
-/// A turn that is over.
-pub(super) struct Closed {
+/// A turn that is result.
+pub(super) struct ClosedTurn {
     pub(super) ended: TurnEnded,
-    pub(super) used: PerModel,
-    /// Whether the agent gave its account of what was used; else it is what was heard on the way.
-    pub(super) accounted: bool,
+    pub(super) used: UsageByModel,
+    /// Whether the agent reported the usage of the turn. Otherwise it is the sum of what was
+    /// reported along the way.
+    pub(super) has_usage_report: bool,
     pub(super) pending: Option<Pending>,
     pub(super) origin: Origin,
 }
 
-/// A turn that is under way.
+/// A turn in progress.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) origin: Origin,
-    /// Since when its wall time counts: the turn's beginning, or the task's when the turn is a part of one.
+    /// Start of its wall-clock time: of the turn, or of the task the turn belongs to.
     since: Duration,
-    /// Whether the agent was heard at all; before that, the startup limit watches.
+    /// Whether the agent has printed anything; until then, the startup limit applies.
     pub(super) awake: bool,
-    /// When the agent was last heard.
+    /// When the agent last printed something.
     activity: Duration,
-    /// Permissions that were asked and not decided.
+    /// Permission requests without a decision.
     asked: Vec<String>,
-    /// Number of output lines since the agent last worked that could not be read, and the beginning of the first.
+    /// Number of unreadable lines since the agent last made progress, and the beginning of the
+    /// first.
     unreadable: Option<(u32, String)>,
-    /// What it has used, as heard while it runs: all that is known when it ends without an account.
-    pub(super) used: PerModel,
+    /// Usage reported so far: all that is known if the turn ends without a final report.
+    pub(super) used: UsageByModel,
     text: Capped,
     message: Option<String>,
     pub(super) pending: Option<Pending>,
@@ -72,14 +74,14 @@ impl Turn {
             activity: now,
             asked: Vec::new(),
             unreadable: None,
-            used: PerModel::default(),
+            used: UsageByModel::default(),
             text: Capped::new(output_cap),
             message: None,
             pending: None,
         }
     }
 
-    /// When the agent was last heard; before its first word, when it was asked.
+    /// Returns when the agent last printed something, or when it was prompted if it has not.
     pub(super) fn last_heard(&self) -> Duration {
         self.activity
     }
@@ -88,7 +90,7 @@ impl Turn {
         self.activity = now;
     }
 
-    /// The time that it stood still does not count.
+    /// Shifts all times, because the time the agent was suspended does not count.
     pub(super) fn shift(&mut self, by: Duration) {
         self.since = self.since.saturating_add(by);
         self.activity = self.activity.saturating_add(by);
@@ -99,14 +101,14 @@ impl Turn {
         }
     }
 
-    /// Takes note of what the agent said.
-    pub(super) fn note(&mut self, now: Duration, kind: &EventKind) {
+    /// Records an event from the agent.
+    pub(super) fn record(&mut self, now: Duration, kind: &EventKind) {
         self.activity = now;
         if matches!(
             kind,
             EventKind::Text(_) | EventKind::ToolCall(_) | EventKind::ToolResult(_)
         ) {
-            self.unreadable = None; // a stray line among others: the agent speaks its protocol
+            self.unreadable = None; // a stray line: the agent does speak its protocol
         }
         match kind {
             EventKind::Text(text) if text.kind == TextKind::Reply && text.parent.is_none() => {
@@ -122,7 +124,7 @@ impl Turn {
                     self.asked.retain(|id| *id != permission.id)
                 }
             },
-            EventKind::Usage(usage) => self.used.note(usage),
+            EventKind::Usage(usage) => self.used.record(usage),
             EventKind::Unreadable(line) => {
                 let (count, _) = self
                     .unreadable
@@ -135,14 +137,14 @@ impl Turn {
 
     /// Returns the outcome of a turn whose process exited without a result that the dialect could
     /// explain.
-    pub(super) fn cut_off(&self, exit: &Exit) -> Outcome {
+    pub(super) fn exit_outcome(&self, exit: &Exit) -> Outcome {
         match &self.unreadable {
             Some((count, first)) if exit.code == Some(0) => invalid_response(*count, first, exit),
-            _ => died(exit),
+            _ => agent_died(exit),
         }
     }
 
-    /// The next moment at which something is due.
+    /// Returns when the next action is due.
     pub(super) fn deadline(&self, limits: &Limits, may_be_silent: bool) -> Option<Duration> {
         match &self.pending {
             Some(Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) => {
@@ -159,16 +161,17 @@ impl Turn {
         self.since.checked_add(limits.wall?)
     }
 
-    /// Silence counts only while the model is the one to speak: not while a tool runs, somebody is asked, or the agent is one
-    /// that says nothing until it is done.
+    /// Returns when the silence becomes too long. Silence counts only while the model is expected
+    /// to write: not while a tool runs, a permission request is open, or the agent prints nothing
+    /// until it is done.
     fn idle(&self, limits: &Limits, may_be_silent: bool) -> Option<Duration> {
-        let models_turn = self.awake && !may_be_silent && self.asked.is_empty();
+        let is_models_turn = self.awake && !may_be_silent && self.asked.is_empty();
         self.activity
             .checked_add(limits.idle?)
-            .filter(|_| models_turn)
+            .filter(|_| is_models_turn)
     }
 
-    /// What is due now.
+    /// Returns what is due now.
     pub(super) fn due(&self, now: Duration, limits: &Limits, may_be_silent: bool) -> Option<Due> {
         match &self.pending {
             Some(pending) => {
@@ -186,32 +189,32 @@ impl Turn {
         }
     }
 
-    /// Ends the turn: settles between what the agent says and what was asked of it.
-    pub(super) fn close(self, over: TurnResult, mut emit: impl FnMut(EventKind)) -> Closed {
+    /// Ends the turn, and reconciles what the agent reported with what it was asked to do.
+    pub(super) fn close(self, result: TurnResult, mut emit: impl FnMut(EventKind)) -> ClosedTurn {
         let outcome = match &self.pending {
             Some(Pending::Limit((outcome, _))) => (**outcome).clone(),
-            // It finished before it could be stopped: that is what happened.
-            _ if over.outcome.is_success() => over.outcome,
-            Some(Pending::Interrupt(_)) => {
-                interrupted(over.outcome.cause == Cause::Interrupted && acknowledged(&over.outcome))
-            }
+            // It finished before it could be stopped.
+            _ if result.outcome.is_success() => result.outcome,
+            Some(Pending::Interrupt(_)) => interrupted(
+                result.outcome.cause == Cause::Interrupted && acknowledged(&result.outcome),
+            ),
             Some(Pending::Stop(_)) => Outcome::new(
                 Cause::Stopped,
                 "The turn was cut short because the session was stopped.",
             ),
-            None => over.outcome,
+            None => result.outcome,
         };
-        for part in &over.usage {
+        for part in &result.usage {
             emit(part.clone().into());
         }
-        let accounted = !over.usage.is_empty();
-        let used = if accounted {
-            over.usage.into_iter().collect()
+        let has_usage_report = !result.usage.is_empty();
+        let used = if has_usage_report {
+            result.usage.into_iter().collect()
         } else {
             self.used
         };
         let cap = self.text.cap();
-        let text = match over.text {
+        let text = match result.text {
             Some(whole) => {
                 let mut text = Capped::new(cap);
                 text.push(&whole);
@@ -220,19 +223,19 @@ impl Turn {
             None => self.text,
         };
         if text.truncated() {
-            let message = format!("The answer is longer than {cap} bytes; the rest was left out.");
+            let message = format!("The answer is longer than {cap} bytes; the rest was truncated.");
             emit(Notice::new(Level::Warning, "output_truncated", message).into());
         }
         let ended = TurnEnded {
             outcome,
             text: text.into_text(),
-            structured: over.structured,
+            structured: result.structured,
             usage: used.sum(),
         };
-        Closed {
+        ClosedTurn {
             ended,
             used,
-            accounted,
+            has_usage_report,
             pending: self.pending,
             origin: self.origin,
         }
@@ -251,12 +254,12 @@ fn interrupted(acknowledged: bool) -> Outcome {
     let message = if acknowledged {
         "The turn was interrupted."
     } else {
-        "The turn was interrupted; the agent did not acknowledge it and was ended."
+        "The turn was interrupted; the agent did not respond and was terminated."
     };
     Outcome::new(Cause::Interrupted, message).with(|d| d.acknowledged = Some(acknowledged))
 }
 
-/// The turn was over, and only background tasks were left to interrupt.
+/// Returns the outcome of an interrupt after the turn, when only background tasks were left.
 pub(super) fn background_interrupted() -> Outcome {
     Outcome::new(
         Cause::Interrupted,
@@ -264,7 +267,7 @@ pub(super) fn background_interrupted() -> Outcome {
     )
 }
 
-/// The turn was over, and only background tasks were left to stop.
+/// Returns the outcome of a stop after the turn, when only background tasks were left.
 pub(super) fn background_stopped() -> Outcome {
     Outcome::new(
         Cause::Stopped,
@@ -280,38 +283,42 @@ fn limit(cause: Cause, limit: Option<Duration>, message: &str) -> Outcome {
 }
 
 fn wall_limit(limits: &Limits) -> Outcome {
-    limit(Cause::WallLimit, limits.wall, "It took longer than {}.")
-        .hint("Give it more time (--timeout), or a smaller task.")
+    limit(
+        Cause::WallLimit,
+        limits.wall,
+        "The time limit of {} was reached.",
+    )
+    .hint("Allow more time (--timeout), or choose a smaller task.")
 }
 
 fn idle_limit(limits: &Limits) -> Outcome {
     limit(
         Cause::IdleLimit,
         limits.idle,
-        "The agent said nothing for {} while no tool was running.",
+        "The agent printed nothing for {} while no tool was running.",
     )
-    .hint("The model's service may hang; try again, or allow more silence (--idle-timeout).")
+    .hint("The model's service may be stuck; try again, or raise --idle-timeout.")
 }
 
 pub(super) fn startup_limit(limits: &Limits) -> Outcome {
     limit(
         Cause::StartupLimit,
         limits.startup,
-        "The agent said nothing within {} after it was started.",
+        "The agent printed nothing within {} of its start.",
     )
-    .hint("Start the agent by hand once, to see what it waits for.")
+    .hint("Start the agent by hand to see what it is waiting for.")
 }
 
-/// The process is gone and nothing explains it.
-pub(super) fn died(exit: &Exit) -> Outcome {
+/// Returns the outcome of a process that exited without an explanation.
+pub(super) fn agent_died(exit: &Exit) -> Outcome {
     let how = match (exit.code, exit.signal) {
         (_, Some(signal)) => format!("was killed by signal {signal}"),
-        (Some(code), None) => format!("ended with exit code {code}"),
-        (None, None) => "is gone".to_owned(),
+        (Some(code), None) => format!("exited with code {code}"),
+        (None, None) => "exited".to_owned(),
     };
     Outcome::new(
         Cause::AgentDied,
-        format!("The agent's process {how} before the turn was over."),
+        format!("The agent's process {how} before the turn ended."),
     )
     .with(|d| {
         d.exit_code = exit.code;
@@ -320,7 +327,8 @@ pub(super) fn died(exit: &Exit) -> Outcome {
     })
 }
 
-/// The process exited as if all were well, but what it printed is not in its protocol.
+/// Returns the outcome of a process that exited successfully, but whose output is not in its
+/// protocol.
 fn invalid_response(count: u32, first: &str, exit: &Exit) -> Outcome {
     let lines = if count == 1 {
         "1 line of its output is"
@@ -328,10 +336,14 @@ fn invalid_response(count: u32, first: &str, exit: &Exit) -> Outcome {
         &format!("{count} lines of its output are")
     };
     let message = format!(
-        "The agent exited without a result, and {lines} not in its protocol, beginning with {first:?}."
+        "The agent exited without a result, and {lines} not in its protocol, starting with \
+         {first:?}."
     );
     Outcome::new(Cause::Protocol, message)
-        .hint("Check that the program is this agent (--program), and that nothing else prints to its standard output.")
+        .hint(
+            "Check that the program is this agent (--program), and that nothing else prints to \
+             its stdout.",
+        )
         .with(|d| {
             d.exit_code = exit.code;
             d.stderr = (!exit.stderr.is_empty()).then(|| exit.stderr.clone());

@@ -1,6 +1,7 @@
-//! The bound on stored events: counts their size, and ends the session that fills its log.
+//! Limit on stored events: measures their size, and ends a session that fills its log.
 //!
-//! Once the log is full, nothing that the agent says is emitted any more. What ends turns and the session still is.
+//! Once the log is full, the agent's events are no longer emitted. Events that end turns and the
+//! session still are.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -12,14 +13,14 @@ use crate::event::{EventKind, Level, Notice};
 use crate::outcome::{Cause, Outcome};
 use crate::size;
 
-/// The size of what is stored with every event besides its kind: number, time, session and turn.
-const ENVELOPE: u64 = 128;
+/// Size of what is stored with every event besides its kind: number, time, session and turn.
+const ENVELOPE_BYTES: u64 = 128;
 
-/// The size that is assumed for an event of the machine itself that comes along with one of the agent's.
-const SMALL: u64 = 256;
+/// Assumed size of an event that the machine itself adds to one of the agent's.
+const OWN_EVENT_BYTES: u64 = 256;
 
 /// Maximum number of models whose usage a turn reports once the log is full.
-const MODELS: usize = 16;
+const MAX_MODELS: usize = 16;
 
 /// How much of the log is used.
 #[derive(Debug, Default)]
@@ -29,21 +30,23 @@ pub(super) struct Volume {
 }
 
 impl Machine {
-    /// Returns true once the session has filled its log. Nothing of the agent's is to be stored from then on.
+    /// Returns true once the session has filled its log. From then on, no output of the agent is
+    /// stored.
     #[must_use]
     pub fn is_log_full(&self) -> bool {
         self.volume.is_full
     }
 
-    /// Handles an input within the bound.
+    /// Handles an input within the limit.
     pub(super) fn handle_bounded(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
         let Some(limit) = self.limits.event_bytes else {
-            return self.take(now, input, fx);
+            return self.dispatch(now, input, fx);
         };
         if self.volume.is_full {
-            return self.take_muted(now, input, fx);
+            return self.dispatch_muted(now, input, fx);
         }
-        // What the agent says is counted before it is emitted: an event that does not fit is left out.
+        // The agent's events are measured before they are emitted: one that does not fit is
+        // dropped.
         let (size, is_counted) = match &input {
             Input::Event(kind) => (size_of(kind), true),
             Input::Notice(notice) => (size_of(notice), true),
@@ -56,46 +59,45 @@ impl Machine {
             _ => (0, false),
         };
         if self.volume.used.saturating_add(size) > limit {
-            self.log_is_full(now, limit, fx);
-            return self.take_muted(now, input, fx);
+            self.on_log_full(now, limit, fx);
+            return self.dispatch_muted(now, input, fx);
         }
         let before = fx.len();
-        self.take(now, input, fx);
+        self.dispatch(now, input, fx);
         let emitted = fx.iter().skip(before).filter_map(emitted);
         self.volume.used += match is_counted {
-            true => size + emitted.skip(1).map(|_| SMALL).sum::<u64>(),
+            true => size + emitted.skip(1).map(|_| OWN_EVENT_BYTES).sum::<u64>(),
             false => emitted.map(size_of).sum(),
         };
         if self.volume.used > limit {
-            self.log_is_full(now, limit, fx);
+            self.on_log_full(now, limit, fx);
         }
     }
 
-    /// The log is full: the turn is interrupted, and the session ends with it.
-    fn log_is_full(&mut self, now: Duration, limit: u64, fx: &mut Vec<Effect>) {
+    /// Interrupts the turn, because the log is full, and ends the session with it.
+    fn on_log_full(&mut self, now: Duration, limit: u64, fx: &mut Vec<Effect>) {
         self.volume.is_full = true;
-        if self.is_over() {
-            return; // the last event came to the end of the log
+        if self.has_ended() {
+            return; // the last event filled the log
         }
         let size = size::display(limit);
-        let message = format!(
-            "The events of this session reached the limit of {size}; nothing more is stored."
-        );
+        let message =
+            format!("The session's events reached the limit of {size}; no more are stored.");
         self.emit(Notice::new(Level::Error, "log_full", message), fx);
         let outcome = Outcome::new(
             Cause::OutputLimit,
             format!("The session's events reached the limit of {size}."),
         )
         .hint("Allow more (--max-log-size), or continue in another session (--resume).");
-        self.thaw(now, fx); // a process that stands still hears nothing
+        self.thaw(now, fx); // a suspended process receives nothing
         let (until, is_ending) = (now.saturating_add(self.limits.grace), self.is_ending());
-        match &mut self.open {
+        match &mut self.current_turn {
             Some(turn) => match turn.pending {
                 None => {
                     turn.pending = Some(Pending::Limit((Box::new(outcome), until)));
                     fx.push(Effect::Send(ToAgent::Interrupt));
                 }
-                // It was interrupted already, and does not get more time.
+                // It was already interrupted, and gets no extra time.
                 Some(Pending::Interrupt(until)) => {
                     turn.pending = Some(Pending::Limit((Box::new(outcome), until)))
                 }
@@ -103,28 +105,29 @@ impl Machine {
             },
             None if is_ending => {}
             None => {
-                self.last = Some(outcome);
+                self.last_outcome = Some(outcome);
                 self.close_input(now, fx);
             }
         }
     }
 
-    /// Handles an input without emitting anything of the agent's.
-    fn take_muted(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
-        if self.is_over() {
+    /// Handles an input without emitting any of the agent's events.
+    fn dispatch_muted(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
+        if self.has_ended() {
             return;
         }
         let input = match input {
             Input::Event(EventKind::Usage(usage)) => {
-                if let Some(turn) = &mut self.open {
-                    turn.used.note(&usage);
+                if let Some(turn) = &mut self.current_turn {
+                    turn.used.record(&usage);
                 }
                 Input::Activity
             }
-            Input::TurnEnded(_) if self.open.is_none() => Input::Activity,
-            Input::TurnEnded(over) => Input::TurnEnded(trimmed(over)),
-            Input::Exited(exit, blame) => Input::Exited(exit, blame.map(trimmed)),
-            // Open calls, questions and changes are closed by the end of the turn or of the session.
+            Input::TurnEnded(_) if self.current_turn.is_none() => Input::Activity,
+            Input::TurnEnded(result) => Input::TurnEnded(without_text(result)),
+            Input::Exited(exit, blame) => Input::Exited(exit, blame.map(without_text)),
+            // Open calls, permission requests and changes are closed by the end of the turn or
+            // session.
             Input::Event(_)
             | Input::Notice(_)
             | Input::TurnStarted
@@ -134,16 +137,17 @@ impl Machine {
             | Input::Changed(..) => Input::Activity,
             other => other,
         };
-        self.take(now, input, fx);
+        self.dispatch(now, input, fx);
     }
 }
 
-/// The end of a turn without the agent's words: what it said until the log was full is the answer.
-fn trimmed(over: TurnResult) -> TurnResult {
+/// Returns the end of a turn without the agent's text: what it wrote until the log was full is the
+/// answer.
+fn without_text(result: TurnResult) -> TurnResult {
     let TurnResult {
         outcome, mut usage, ..
-    } = over;
-    usage.truncate(MODELS);
+    } = result;
+    usage.truncate(MAX_MODELS);
     TurnResult {
         outcome,
         text: None,
@@ -160,18 +164,18 @@ fn emitted(effect: &Effect) -> Option<&EventKind> {
     }
 }
 
-/// The size of an event as it is stored.
+/// Returns the size of an event as it is stored.
 fn size_of<T: serde::Serialize>(kind: &T) -> u64 {
-    let mut count = Count(ENVELOPE);
-    // Counting cannot fail, and what cannot be written as JSON is not stored.
+    let mut count = ByteCounter(ENVELOPE_BYTES);
+    // Counting cannot fail, and what cannot be serialized is not stored.
     let _ = serde_json::to_writer(&mut count, kind);
     count.0
 }
 
-/// Counts what is written to it.
-struct Count(u64);
+/// Counts the bytes written to it.
+struct ByteCounter(u64);
 
-impl Write for Count {
+impl Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 += bytes.len() as u64;
         Ok(bytes.len())

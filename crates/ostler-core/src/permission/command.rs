@@ -1,8 +1,10 @@
-//! Which commands a shell line could run, and whether it is one plain command and nothing else.
+//! Shell command analysis: which commands a line could run, and whether it is one plain command and
+//! nothing else.
 //!
-//! Two questions, and neither can be answered exactly without being the shell. So each errs on its own safe side: a rule that
-//! allows sees a command only where there is exactly one, spelt with harmless characters; a rule that denies or asks sees every
-//! command that a line *could* run, also behind `sudo`, in `sh -c '…'`, and wherever a variable may stand for anything.
+//! Neither question has an exact answer without running the shell, so each errs on the safe side.
+//! An allowing rule matches only a single command spelled with harmless characters. A denying or
+//! asking rule matches every command that a line *could* run, including behind `sudo`, in `sh -c
+//! '…'`, and wherever a variable may expand to anything.
 
 mod data;
 mod options;
@@ -18,26 +20,30 @@ pub use self::options::is_same_option;
 use self::options::{Options, separate};
 use self::programs::{COMMAND_VARIABLES, CONTAINERS, KEYWORDS, SCRIPTED, SHELLS, WRAPPERS};
 use self::reader::{Reader, without_comments};
-use super::pattern::is_like;
+use super::pattern::matches_wildcard;
 
-/// The longest command that is looked at, in bytes, and in words of all that it could run. Rules that allow do not match a
-/// longer one, rules that deny or ask do: nobody waits for thousands of rules to be tried with a megabyte.
-const LONGEST: usize = 50_000;
-const MOST_WORDS: usize = 10_000;
+/// Maximum size of a command that is analyzed, in bytes. Beyond it, allowing rules do not match,
+/// and denying or asking rules do: comparing a megabyte with thousands of rules would take too
+/// long.
+const MAX_BYTES: usize = 50_000;
 
-/// How deep lines are looked for in lines. Whatever is deeper could be anything.
-const DEEPEST: usize = 4;
+/// Maximum number of words of everything that a command could run.
+const MAX_WORDS: usize = 10_000;
 
-/// How many commands are taken out of other commands' arguments, and at how many places of one command.
-const MOST_DERIVED: usize = 1_000;
+/// Maximum nesting of lines within lines. Anything deeper could be any command.
+const MAX_DEPTH: usize = 4;
 
-/// A word of a command, as a shell would hand it over.
+/// Maximum number of commands derived from other commands' arguments, and of positions in one
+/// command.
+const MAX_DERIVED: usize = 1_000;
+
+/// A word of a command, as a shell would pass it on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Word {
     text: String,
-    /// The name if it is a program, without the way to it.
+    /// Base name, in case it is a program.
     name: String,
-    /// It holds something that the shell replaces: it could become any word, none, or several.
+    /// Contains an expansion: it could become any word, none, or several.
     is_open: bool,
 }
 
@@ -45,7 +51,7 @@ impl Word {
     fn literal(text: &str) -> Self {
         Self {
             text: text.to_owned(),
-            name: base(text),
+            name: base_name(text),
             is_open: false,
         }
     }
@@ -60,24 +66,25 @@ impl Word {
 pub(super) struct Segment {
     words: Vec<Word>,
     /// Targets of redirections: not arguments, but a shell may read them.
-    aside: Vec<Word>,
-    /// Shells do not agree on where the command begins.
+    redirects: Vec<Word>,
+    /// Shells disagree on where the command begins.
     anywhere: bool,
-    /// The next command may read what it says.
+    /// The next command may read its output.
     is_piped: bool,
-    /// It may read what the next commands say: `sh <(echo x)`.
+    /// It may read the output of the next commands: `sh <(echo x)`.
     is_opened: bool,
-    /// It has something to read: from a pipe, a file or the line itself.
+    /// It has input: from a pipe, a file or the line itself.
     is_fed: bool,
     /// No program starts at or after this word: the rest are arguments of the program before it.
     last: Option<usize>,
-    /// Where the program may stand, once everything is known.
+    /// Possible positions of the program, once everything is known.
     starts: Range<usize>,
 }
 
-/// The words of a line that is one plain command, whatever shell reads it; none for every other line.
+/// Returns the words of a line that is one plain command in every shell, or `None` for any other
+/// line.
 pub(super) fn plain(line: &str) -> Option<Vec<String>> {
-    if line.len() > LONGEST {
+    if line.len() > MAX_BYTES {
         return None;
     }
     let mut words: Vec<String> = Vec::new();
@@ -99,7 +106,7 @@ pub(super) fn plain(line: &str) -> Option<Vec<String>> {
         }
     }
     words.extend(word);
-    // `NAME=value program` is a program in a changed environment, and that can be another program.
+    // `NAME=value program` runs in a changed environment, which can lead to another program.
     let is_command = words
         .first()
         .is_some_and(|first| !first.is_empty() && !first.contains('='));
@@ -110,37 +117,41 @@ fn is_harmless(c: char) -> bool {
     c.is_alphanumeric() || "_-./:=,+@%~".contains(c)
 }
 
-/// Whether words begin with those of a rule that allows: each as it is written.
+/// Returns true if words begin with those of an allowing rule, each as written.
 pub(super) fn begins(words: &[String], prefix: &[String]) -> bool {
-    // A star within a word stays within a part of a path, and is a name there: `bin/*/x` is not `bin/../x`.
+    // A star matches within one path component, and only a name: `bin/*/x` does not match
+    // `bin/../x`.
     let is_part = |(pattern, part): (&str, &str)| match part {
         "" | "." | ".." => pattern == part,
-        part => is_like(pattern, part),
+        part => matches_wildcard(pattern, part),
     };
-    let fits = |(pattern, word): (&String, &String)| {
+    let matches = |(pattern, word): (&String, &String)| {
         let is_as_deep = pattern.matches('/').count() == word.matches('/').count();
         pattern == "*"
             || pattern == word
             || (is_as_deep && pattern.split('/').zip(word.split('/')).all(is_part))
     };
-    let begins = words.len() >= prefix.len() && prefix.iter().zip(words).all(fits);
-    // A command that a program runs on request is not what the rule allows, unless the rule names it too.
+    let begins = words.len() >= prefix.len() && prefix.iter().zip(words).all(matches);
+    // A command that a program runs on request is not covered by the rule, unless the rule names it
+    // too.
     begins
-        && (prefix.first().is_some_and(|first| first == "*") || !is_told(words) || is_told(prefix))
+        && (prefix.first().is_some_and(|first| first == "*")
+            || !runs_other_command(words)
+            || runs_other_command(prefix))
 }
 
-/// Everything that a line could run.
+/// Returns everything that a line could run.
 pub(super) fn segments(line: &str) -> Vec<Segment> {
-    if line.len() > LONGEST {
-        return anything();
+    if line.len() > MAX_BYTES {
+        return any_command();
     }
     let mut found = Vec::new();
     collect(line, 0, &mut found);
-    finished(found)
+    complete(found)
 }
 
-/// A command of which nothing is known: it could be any.
-fn anything() -> Vec<Segment> {
+/// Returns a command of which nothing is known: it could be any.
+fn any_command() -> Vec<Segment> {
     let word = Word {
         is_open: true,
         ..Word::default()
@@ -152,15 +163,15 @@ fn anything() -> Vec<Segment> {
     }]
 }
 
-/// Finishes the segments, unless there are too many of them.
-fn finished(mut found: Vec<Segment>) -> Vec<Segment> {
+/// Completes the segments, unless there are too many.
+fn complete(mut found: Vec<Segment>) -> Vec<Segment> {
     if found
         .iter()
         .map(|segment| segment.words.len())
         .sum::<usize>()
-        > MOST_WORDS
+        > MAX_WORDS
     {
-        return anything();
+        return any_command();
     }
     found
         .iter_mut()
@@ -168,19 +179,20 @@ fn finished(mut found: Vec<Segment>) -> Vec<Segment> {
     found
 }
 
-/// Whether words are too many, or too long, to be looked at.
+/// Returns true if there are too many words, or too long ones, to analyze.
 pub(super) fn is_long(words: &[String]) -> bool {
-    words.len() > MOST_WORDS || words.iter().map(String::len).sum::<usize>() > LONGEST
+    words.len() > MAX_WORDS || words.iter().map(String::len).sum::<usize>() > MAX_BYTES
 }
 
-/// Everything that a program with arguments could run: itself, and what it is told to run.
+/// Returns everything that a program with arguments could run: itself, and what its arguments make
+/// it run.
 pub(super) fn segments_of(words: &[String]) -> Vec<Segment> {
     if is_long(words) {
-        return anything();
+        return any_command();
     }
     let mut found = Vec::new();
     let words = words.iter().map(|word| Word::literal(word)).collect();
-    with_inner(
+    add_with_nested(
         vec![Segment {
             words,
             ..Segment::default()
@@ -188,33 +200,35 @@ pub(super) fn segments_of(words: &[String]) -> Vec<Segment> {
         0,
         &mut found,
     );
-    finished(found)
+    complete(found)
 }
 
 fn collect(line: &str, depth: usize, found: &mut Vec<Segment>) {
-    if depth >= DEEPEST {
-        return found.extend(anything());
+    if depth >= MAX_DEPTH {
+        return found.extend(any_command());
     }
-    let heeding = Reader::read(line, true);
-    // Where quotes may not be what they seem, the line is read once more as if there were none: nothing can hide in them.
-    if heeding.is_odd {
-        with_inner(Reader::read(line, false).segments, depth, found);
+    let quoted = Reader::read(line, true);
+    // Where quotes may be ambiguous, the line is read again as if there were none, so that nothing
+    // can hide in them.
+    if quoted.is_ambiguous {
+        add_with_nested(Reader::read(line, false).segments, depth, found);
         if line.contains(|c: char| c.is_whitespace() && !" \t\n".contains(c)) {
-            with_inner(Reader::read_with(line, false, true).segments, depth, found);
+            add_with_nested(Reader::read_with(line, false, true).segments, depth, found);
         }
     }
-    with_inner(heeding.segments, depth, found);
-    // A comment ends with its line, whatever the line ends with: what comes after it is no part of it.
-    for heeds_quotes in [true, false] {
-        if let Some(line) = without_comments(line, heeds_quotes) {
-            with_inner(Reader::read(&line, heeds_quotes).segments, depth, found);
+    add_with_nested(quoted.segments, depth, found);
+    // A comment ends with its line, even after a backslash.
+    for respects_quotes in [true, false] {
+        if let Some(line) = without_comments(line, respects_quotes) {
+            add_with_nested(Reader::read(&line, respects_quotes).segments, depth, found);
         }
     }
 }
 
-/// Adds the segments, what they run with data as arguments, and the lines within them if something there reads lines.
-fn with_inner(mut segments: Vec<Segment>, depth: usize, found: &mut Vec<Segment>) {
-    // Whatever comes after a pipe may read from it: it may stand in a group.
+/// Adds the segments, the commands they run with data as arguments, and nested lines if a shell
+/// could read them.
+fn add_with_nested(mut segments: Vec<Segment>, depth: usize, found: &mut Vec<Segment>) {
+    // Anything after a pipe may read from it, since it may be in a group.
     let piped = segments
         .iter()
         .position(|segment| segment.is_piped)
@@ -223,15 +237,15 @@ fn with_inner(mut segments: Vec<Segment>, depth: usize, found: &mut Vec<Segment>
         .iter_mut()
         .skip(piped)
         .for_each(|segment| segment.is_fed = true);
-    unfold(&mut segments);
+    add_derived(&mut segments);
     if found
         .iter()
         .chain(&segments)
         .map(|segment| segment.words.len())
         .sum::<usize>()
-        > MOST_WORDS
+        > MAX_WORDS
     {
-        return found.extend(anything());
+        return found.extend(any_command());
     }
     for segment in &segments {
         let values = segment
@@ -248,12 +262,12 @@ fn with_inner(mut segments: Vec<Segment>, depth: usize, found: &mut Vec<Segment>
             for word in segment
                 .words
                 .iter()
-                .chain(&segment.aside)
+                .chain(&segment.redirects)
                 .filter(|word| is_line(&word.text))
             {
                 collect(&word.text, depth + 1, found);
             }
-            // Some of them put their arguments together first.
+            // Some shells join their arguments first.
             if segment.holds(SHELLS)
                 && segment.words.len() > 2
                 && segment.words.iter().any(|word| is_line(&word.text))
@@ -267,7 +281,7 @@ fn with_inner(mut segments: Vec<Segment>, depth: usize, found: &mut Vec<Segment>
                 collect(&texts.join(" "), depth + 1, found);
             }
         }
-        // `echo rm x | sh`: it reads words that stand alone, too. Of a group it reads what all of it says.
+        // `echo rm x | sh`: a shell also reads unquoted words, and the output of a whole group.
         let is_fed = |at: usize| at > 0 && segments[at - 1].is_piped && segments[at].holds(SHELLS);
         let before = (0..segments.len())
             .rev()
@@ -282,21 +296,22 @@ fn with_inner(mut segments: Vec<Segment>, depth: usize, found: &mut Vec<Segment>
     found.extend(segments);
 }
 
-/// Adds the commands that programs among the segments run with data as arguments; and any command, where one comes from data.
-fn unfold(segments: &mut Vec<Segment>) {
+/// Adds commands that programs among the segments run with data as arguments, and any command where
+/// one comes from data.
+fn add_derived(segments: &mut Vec<Segment>) {
     let mut at = 0;
     while at < segments.len() {
-        if segments.len() > MOST_DERIVED {
-            return segments.extend(anything());
+        if segments.len() > MAX_DERIVED {
+            return segments.extend(any_command());
         }
         let segment = &segments[at];
         let is_fed = segment.is_fed || segment.is_opened;
         let mut derived = Vec::new();
         let mut last = None;
-        for start in segment.find_starts().take(MOST_DERIVED) {
+        for start in segment.find_starts().take(MAX_DERIVED) {
             match takes(&segment.words[start..], is_fed) {
                 Takes::Nothing => continue,
-                Takes::Anything => derived.extend(anything()),
+                Takes::Anything => derived.extend(any_command()),
                 Takes::Commands(commands) => {
                     let of = |words| Segment {
                         words,
@@ -309,12 +324,12 @@ fn unfold(segments: &mut Vec<Segment>) {
                 }
             }
         }
-        if segment.find_starts().len() > MOST_DERIVED && !segment.anywhere {
+        if segment.find_starts().len() > MAX_DERIVED && !segment.anywhere {
             let late = segment
                 .find_starts()
-                .skip(MOST_DERIVED)
+                .skip(MAX_DERIVED)
                 .any(|start| takes(&segment.words[start..start + 1], true) != Takes::Nothing);
-            derived.extend(anything().into_iter().filter(|_| late));
+            derived.extend(any_command().into_iter().filter(|_| late));
         }
         segments[at].last = last;
         segments.extend(derived);
@@ -323,7 +338,7 @@ fn unfold(segments: &mut Vec<Segment>) {
 }
 
 /// Returns true if a program's arguments make it run another command.
-fn is_told(words: &[String]) -> bool {
+fn runs_other_command(words: &[String]) -> bool {
     let segment = Segment {
         words: words.iter().map(|word| Word::literal(word)).collect(),
         ..Segment::default()
@@ -338,7 +353,7 @@ fn is_told(words: &[String]) -> bool {
     has_text || takes(&segment.words, false) != Takes::Nothing
 }
 
-/// The command that an assignment gives to programs, if its name says that they run it.
+/// Returns the value of an assignment if programs run that variable as a command.
 fn command_of_variable(word: &str) -> Option<&str> {
     let (name, value) = word.split_once('=')?;
     COMMAND_VARIABLES
@@ -348,16 +363,17 @@ fn command_of_variable(word: &str) -> Option<&str> {
 }
 
 impl Segment {
-    /// Whether it could be a command that begins with the words of a rule.
+    /// Returns true if this could be a command that begins with the words of a rule.
     ///
-    /// The words are gone through once, from the last to the first, however many of them may be the program: a long line of
-    /// programs must not take the square of its length.
+    /// The words are scanned once, from last to first, however many of them may be the program. A
+    /// long line of programs must not take quadratic time.
     pub(super) fn could_begin(&self, prefix: &Prefix) -> bool {
-        let is_program = |word: &Word| word.is_open || is_like(&prefix.program, &word.name);
+        let is_program =
+            |word: &Word| word.is_open || matches_wildcard(&prefix.program, &word.name);
         if !self.words[self.starts.clone()].iter().any(is_program) {
             return false;
         }
-        let mut after = vec![Fits::default(); prefix.ordered.len()];
+        let mut after = vec![PrefixMatch::default(); prefix.ordered.len()];
         let mut options = vec![false; prefix.options.len()];
         for (at, word) in self.words.iter().enumerate().skip(self.starts.start).rev() {
             let rest =
@@ -376,14 +392,14 @@ impl Segment {
         false
     }
 
-    /// Whether one of the programs that it may start is on a list.
+    /// Returns true if one of the programs it may start is in a list.
     fn holds(&self, names: &str) -> bool {
         self.words[self.find_starts()]
             .iter()
             .any(|word| word.is_one_of(names))
     }
 
-    /// Where the program may stand.
+    /// Returns the possible positions of the program.
     fn find_starts(&self) -> Range<usize> {
         let is_before = |word: &Word| is_assignment(&word.text) || word.is_one_of(KEYWORDS);
         let first = self
@@ -418,8 +434,8 @@ impl Segment {
     }
 }
 
-/// The name of a program without the way to it, in small letters: some file systems do not tell them apart.
-fn base(program: &str) -> String {
+/// Returns the base name of a program in lowercase, because some file systems ignore case.
+fn base_name(program: &str) -> String {
     program.rsplit('/').next().unwrap_or(program).to_lowercase()
 }
 
@@ -434,11 +450,11 @@ fn is_assignment(word: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "_[]".contains(c))
 }
 
-/// The words of a rule that denies or asks.
+/// The words of a denying or asking rule.
 #[derive(Debug, Clone)]
 pub(super) struct Prefix {
     program: String,
-    /// What follows it in this order, apart from options.
+    /// Positional words after the program, in order.
     ordered: Vec<String>,
     options: Options,
 }
@@ -448,7 +464,7 @@ impl Prefix {
         let (program, more) = words
             .split_first()
             .map_or((String::new(), &[][..]), |(first, more)| {
-                (base(first), more)
+                (base_name(first), more)
             });
         let (ordered, options) = separate(&program, more);
         Self {
@@ -459,17 +475,18 @@ impl Prefix {
     }
 }
 
-/// Whether what is left of a command could go on with what is left of a rule's words.
+/// Whether the rest of a command could continue with the rest of a rule's words.
 #[derive(Debug, Clone, Copy, Default)]
-struct Fits {
+struct PrefixMatch {
     /// After a word that takes no value.
     fresh: bool,
     /// After an option: the next word may be its value.
     after_option: bool,
 }
 
-impl Fits {
-    /// The same with one more word in front. `rest`: whether what comes after the wanted word fits what comes after this one.
+impl PrefixMatch {
+    /// Extends the match by one word to the left. `rest` says whether the words after the wanted
+    /// one match the words after this one.
     fn before(self, word: &Word, wanted: &str, rest: bool) -> Self {
         if word.is_open {
             return Self {
@@ -477,13 +494,13 @@ impl Fits {
                 after_option: true,
             };
         }
-        if is_like(wanted, &word.text) {
+        if matches_wildcard(wanted, &word.text) {
             return Self {
                 fresh: rest,
                 after_option: rest,
             };
         }
-        // Options do not hide what comes after them, and each may have a value.
+        // Options do not hide what follows them, and each may have a value.
         let is_option = word.text.starts_with('-');
         let skipped = if is_option {
             self.after_option

@@ -1,4 +1,4 @@
-//! Reading a policy: TOML with rules that carry their own examples.
+//! Policy files: TOML with rules that carry their own examples.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,22 +11,23 @@ use toml::Spanned;
 
 use super::command::Prefix;
 use super::path::Glob;
-use super::policy::{Action, Conditions, MOST_RULES, Policy, Rule, Trust};
+use super::policy::{Conditions, MAX_RULES, Policy, Rule, RuleAction, Trust};
 use super::{Command, ToolKind, ToolUse};
 
-/// The workspace that examples are tried in.
+/// The workspace that examples are evaluated in.
 const EXAMPLE_WORKSPACE: &str = "/workspace";
 
-/// How many patterns, parts of paths and examples one file may have. Each pattern is tried with each command and path.
-const MOST_PATTERNS: usize = 5_000;
+/// Maximum number of patterns, path components and examples in one file. Each pattern is compared
+/// with each command and path.
+const MAX_PATTERNS: usize = 5_000;
 
-/// What is wrong with a policy's file, and where.
+/// An error in a policy file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{source_name}{}: {message}", line.map(|line| format!(":{line}")).unwrap_or_default())]
 pub struct PolicyError {
-    /// The file, as it was given.
+    /// Name of the file, as it was given.
     pub source_name: String,
-    /// The line, if it is known.
+    /// Line number, if it is known.
     pub line: Option<usize>,
     /// What is wrong, with the number of the rule.
     pub message: String,
@@ -36,41 +37,41 @@ pub struct PolicyError {
 #[serde(deny_unknown_fields)]
 struct File {
     #[serde(default)]
-    rule: Vec<Spanned<Written>>,
+    rule: Vec<Spanned<RuleEntry>>,
     trusted_projects: Option<Vec<String>>,
 }
 
-/// A rule as it is written.
+/// A rule as entry in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct RuleEntry {
     #[serde(default)]
-    kind: Many<String>,
+    kind: OneOrMany<String>,
     #[serde(default)]
-    tool: Many<String>,
+    tool: OneOrMany<String>,
     #[serde(default)]
-    command: Many<String>,
+    command: OneOrMany<String>,
     #[serde(default)]
-    path: Many<String>,
+    path: OneOrMany<String>,
     #[serde(rename = "do")]
     action: String,
     message: Option<String>,
     #[serde(default)]
-    examples: Many<Example>,
+    examples: OneOrMany<Example>,
     #[serde(default)]
-    not: Many<Example>,
+    not: OneOrMany<Example>,
 }
 
-/// One, or a list.
-struct Many<T>(Vec<T>);
+/// One value or a list.
+struct OneOrMany<T>(Vec<T>);
 
-impl<T> Default for Many<T> {
+impl<T> Default for OneOrMany<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
 }
 
-/// A tool use to try a rule with.
+/// A tool use to test a rule with.
 #[derive(Debug, Clone)]
 enum Example {
     /// What the rule is about: a command, a path, or a tool.
@@ -85,11 +86,11 @@ struct LongExample {
     tool: Option<String>,
     command: Option<String>,
     words: Option<Vec<String>>,
-    path: Many<String>,
+    path: OneOrMany<String>,
 }
 
 impl Policy {
-    /// Reads a policy and tries its examples. `source` is how the file is called in messages.
+    /// Parses a policy and tests its examples. `source` is the file's name in messages.
     ///
     /// # Errors
     /// Names the line, the rule, and what to write instead.
@@ -108,28 +109,29 @@ impl Policy {
             fail(line, error.message().replace('\n', " "))
         })?;
         if file.trusted_projects.is_some() && trust == Trust::Project {
-            let why = "trusted_projects belongs into your own policy, a workspace cannot trust itself: remove it";
+            let why = "trusted_projects is only valid in your own policy, because a workspace \
+                       cannot trust itself: remove it";
             return Err(fail(None, why.to_owned()));
         }
-        check_size(&file).map_err(|why| fail(None, why))?;
+        check_complexity(&file).map_err(|why| fail(None, why))?;
         let trusted = file.trusted_projects.unwrap_or_default();
         let trusted = trusted
             .iter()
-            .map(|pattern| project(pattern))
+            .map(|pattern| trusted_project(pattern))
             .collect::<Result<Vec<_>, _>>();
         let trusted = trusted.map_err(|why| fail(None, format!("trusted_projects: {why}")))?;
         let source: Arc<str> = source.into();
         let mut rules = Vec::new();
         let mut examples = Vec::new();
-        for (at, written) in file.rule.into_iter().enumerate() {
-            let line = line_at(written.span().start);
-            let mut written = written.into_inner();
+        for (at, entry) in file.rule.into_iter().enumerate() {
+            let line = line_at(entry.span().start);
+            let mut entry = entry.into_inner();
             examples.push((
                 line,
-                std::mem::take(&mut written.examples).0,
-                std::mem::take(&mut written.not).0,
+                std::mem::take(&mut entry.examples).0,
+                std::mem::take(&mut entry.not).0,
             ));
-            let rule = compile(written, trust)
+            let rule = compile(entry, trust)
                 .map_err(|why| fail(line, format!("rule {}: {why}", at + 1)))?;
             rules.push(Rule {
                 source: source.clone(),
@@ -139,7 +141,7 @@ impl Policy {
         }
         let policy = Self::new(rules, trusted.concat());
         for (rule, (line, yes, no)) in policy.rules().zip(examples) {
-            try_examples(&policy, rule, (&yes, &no))
+            check_examples(&policy, rule, (&yes, &no))
                 .map_err(|why| fail(line, format!("{}: {why}", rule.short())))?;
         }
         Ok(policy.narrowing())
@@ -152,12 +154,12 @@ impl Rule {
     }
 }
 
-/// A file that came with a workspace may be made to take long.
-fn check_size(file: &File) -> Result<(), String> {
+/// Limits the size of a file: one that came with a workspace may be crafted to be slow.
+fn check_complexity(file: &File) -> Result<(), String> {
     let rules = file.rule.len();
-    if rules > MOST_RULES {
+    if rules > MAX_RULES {
         return Err(format!(
-            "it has {rules} rules, and {MOST_RULES} is the most: put several patterns into one rule"
+            "{rules} rules exceed the maximum of {MAX_RULES}: combine patterns into one rule"
         ));
     }
     let paths = |list: &[String]| {
@@ -165,7 +167,7 @@ fn check_size(file: &File) -> Result<(), String> {
             .map(|path| 1 + path.matches('/').count())
             .sum::<usize>()
     };
-    let weight = |rule: &Spanned<Written>| {
+    let weight = |rule: &Spanned<RuleEntry>| {
         let rule = rule.get_ref();
         let words = rule
             .command
@@ -178,16 +180,16 @@ fn check_size(file: &File) -> Result<(), String> {
     };
     let patterns = file.rule.iter().map(weight).sum::<usize>()
         + paths(file.trusted_projects.as_deref().unwrap_or(&[]));
-    if patterns > MOST_PATTERNS {
-        let why = "words of commands, parts of paths, tools, kinds and examples together, and the most is";
+    if patterns > MAX_PATTERNS {
         return Err(format!(
-            "its rules hold {patterns} {why} {MOST_PATTERNS}: use wider patterns"
+            "{patterns} command words, path components, tools, kinds and examples exceed the \
+             maximum of {MAX_PATTERNS}: use wider patterns"
         ));
     }
     Ok(())
 }
 
-fn project(pattern: &str) -> Result<Vec<Glob>, String> {
+fn trusted_project(pattern: &str) -> Result<Vec<Glob>, String> {
     if !pattern.starts_with('/') {
         return Err(format!(
             "{pattern:?} must be an absolute path, such as \"/home/me/work/**\""
@@ -196,21 +198,23 @@ fn project(pattern: &str) -> Result<Vec<Glob>, String> {
     Glob::compile(pattern, false)
 }
 
-fn compile(written: Written, trust: Trust) -> Result<Rule, String> {
-    let action = match written.action.as_str() {
-        "allow" => Action::Allow,
-        "deny" => Action::Deny,
-        "ask" => Action::Ask,
+fn compile(entry: RuleEntry, trust: Trust) -> Result<Rule, String> {
+    let action = match entry.action.as_str() {
+        "allow" => RuleAction::Allow,
+        "deny" => RuleAction::Deny,
+        "ask" => RuleAction::Ask,
         other => {
             return Err(format!(
                 "do = {other:?}: expected \"allow\", \"deny\" or \"ask\""
             ));
         }
     };
-    if written.message.is_some() && action != Action::Deny {
-        return Err("message is what the model is told when it is denied: remove it, or write do = \"deny\"".into());
+    if entry.message.is_some() && action != RuleAction::Deny {
+        return Err(
+            "message is the denial reason for the model: remove it, or write do = \"deny\"".into(),
+        );
     }
-    let kind = written
+    let kind = entry
         .kind
         .0
         .iter()
@@ -218,17 +222,17 @@ fn compile(written: Written, trust: Trust) -> Result<Rule, String> {
         .collect::<Result<Vec<_>, _>>()?;
     let when = Conditions {
         kind,
-        tool: written.tool.0,
-        command: written.command.0,
-        path: written.path.0,
+        tool: entry.tool.0,
+        command: entry.command.0,
+        path: entry.path.0,
     };
     if when == Conditions::default() {
         return Err(
-            "it says nothing of what it is about: give kind, tool, command or path; tool = \"*\" for all".into()
+            "it has no condition: add kind, tool, command or path; tool = \"*\" matches all".into(),
         );
     }
     if when.tool.iter().any(String::is_empty) {
-        return Err("tool = \"\" is no tool: write \"*\" for all".into());
+        return Err("tool = \"\" matches no tool: write \"*\" for all".into());
     }
     let prefixes = when
         .command
@@ -239,14 +243,14 @@ fn compile(written: Written, trust: Trust) -> Result<Rule, String> {
     let globs = when
         .path
         .iter()
-        .map(|pattern| Glob::compile(pattern, action != Action::Allow));
+        .map(|pattern| Glob::compile(pattern, action != RuleAction::Allow));
     let globs = globs.collect::<Result<Vec<_>, _>>()?.concat();
     Ok(Rule {
         source: "".into(),
         number: 0,
         action,
         when,
-        message: written.message,
+        message: entry.message,
         trust,
         prefixes,
         wide,
@@ -258,13 +262,13 @@ fn kind(word: &str) -> Result<ToolKind, String> {
     ToolKind::parse(word).ok_or_else(|| {
         let known: Vec<&str> = ToolKind::ALL.iter().map(|kind| kind.as_str()).collect();
         format!(
-            "there is no kind {word:?}: expected one of {}",
+            "unknown kind {word:?}: expected one of {}",
             known.join(", ")
         )
     })
 }
 
-/// The words that a command begins with.
+/// Splits the first words of a command.
 fn prefix(text: &str) -> Result<Vec<String>, String> {
     if let Some(odd) = text.chars().find(|c| ";|&$()<>`'\"\\\n".contains(*c)) {
         return Err(format!(
@@ -279,8 +283,8 @@ fn prefix(text: &str) -> Result<Vec<String>, String> {
     }
 }
 
-/// Whether the examples come out as they say.
-fn try_examples(
+/// Tests that each example is decided as stated.
+fn check_examples(
     policy: &Policy,
     rule: &Rule,
     (yes, no): (&[Example], &[Example]),
@@ -303,14 +307,14 @@ fn try_examples(
                 "its example {example} is decided by {decided}: change the rule, the order or the example"
             ),
             false => format!(
-                "it decides {example}, which is under `not`: change the rule or the example"
+                "it matches {example}, which is listed under `not`: change the rule or the example"
             ),
         });
     }
     Ok(())
 }
 
-/// The tool use that an example stands for; what it does not say is taken from its rule.
+/// Returns the tool use that an example describes. Missing parts are taken from its rule.
 fn tool_use(rule: &Rule, example: &Example) -> Result<ToolUse, String> {
     let when = &rule.when;
     let long = match example {
@@ -326,7 +330,7 @@ fn tool_use(rule: &Rule, example: &Example) -> Result<ToolUse, String> {
                     ..LongExample::default()
                 },
                 (true, false) => LongExample {
-                    path: Many(vec![text]),
+                    path: OneOrMany(vec![text]),
                     ..LongExample::default()
                 },
                 (true, true) => LongExample {
@@ -341,14 +345,14 @@ fn tool_use(rule: &Rule, example: &Example) -> Result<ToolUse, String> {
         (Some(line), None) => Some(Command::Shell(line)),
         (None, words) => words.map(Command::Words),
     };
-    let usual = if command.is_some() {
+    let default_kind = if command.is_some() {
         ToolKind::Execute
     } else {
         ToolKind::Other
     };
     let kind = match &long.kind {
         Some(word) => kind(word)?,
-        None => when.kind.first().copied().unwrap_or(usual),
+        None => when.kind.first().copied().unwrap_or(default_kind),
     };
     let tool = long
         .tool
@@ -397,7 +401,7 @@ impl<'de> Deserialize<'de> for Example {
             type Value = Example;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text, or a table with kind, tool, command, words, path")
+                f.write_str("a string, or a table with kind, tool, command, words, path")
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Example, E> {
@@ -413,39 +417,39 @@ impl<'de> Deserialize<'de> for Example {
     }
 }
 
-impl<T: Clone> Clone for Many<T> {
+impl<T: Clone> Clone for OneOrMany<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())
     }
 }
 
-impl<T: fmt::Debug> fmt::Debug for Many<T> {
+impl<T: fmt::Debug> fmt::Debug for OneOrMany<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Many<T> {
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for OneOrMany<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct OneOrMore<T>(PhantomData<T>);
         impl<'de, T: Deserialize<'de>> Visitor<'de> for OneOrMore<T> {
-            type Value = Many<T>;
+            type Value = OneOrMany<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text or a list of texts")
+                f.write_str("a string or a list of strings")
             }
 
-            fn visit_str<E: Error>(self, text: &str) -> Result<Many<T>, E> {
+            fn visit_str<E: Error>(self, text: &str) -> Result<OneOrMany<T>, E> {
                 T::deserialize(serde::de::value::StrDeserializer::new(text))
-                    .map(|one| Many(vec![one]))
+                    .map(|one| OneOrMany(vec![one]))
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Many<T>, A::Error> {
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMany<T>, A::Error> {
                 let mut all = Vec::new();
                 while let Some(one) = list.next_element()? {
                     all.push(one);
                 }
-                Ok(Many(all))
+                Ok(OneOrMany(all))
             }
         }
         deserializer.deserialize_any(OneOrMore(PhantomData))

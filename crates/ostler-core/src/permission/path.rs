@@ -1,53 +1,54 @@
-//! Where a path is, by its letters alone, and the patterns for paths.
+//! Paths as text, and patterns for them.
 //!
-//! Nothing here looks at the disk, so a symbolic link is not seen: a path inside the workspace may lead out of it. What keeps a
-//! process in for certain is a sandbox.
+//! Nothing here accesses the disk, so symbolic links are not resolved: a path inside the workspace
+//! may lead out of it. Only a sandbox reliably confines a process.
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// The longest path that is looked at. No file system takes a longer one, so whoever writes it means no good.
-const LONGEST: usize = 8_192;
+/// Maximum length of a path that is examined. No file system accepts a longer one, so it can only
+/// be an attack.
+const MAX_PATH: usize = 8_192;
 
-/// What leads out of `/proc/<process>` to wherever that process has something open.
-const DOORS: &[&str] = &["cwd", "root", "fd", "task", "map_files"];
+/// Entries of `/proc/<process>` that lead to whatever the process has open.
+const PROC_LINKS: &[&str] = &["cwd", "root", "fd", "task", "map_files"];
 
-/// A path as an agent wrote it, and what it may mean.
+/// A path as an agent wrote it, and its possible meanings.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
-    /// As it is written; and as an address or a path of Windows, if it looks like one.
+pub(super) struct PathInfo {
+    /// The path as written, and as a URL or a Windows path if it looks like one.
     readings: Vec<Reading>,
-    /// It begins with `~`, and nobody here knows whose home that is.
+    /// It begins with `~`, and it is unknown whose home directory that is.
     is_home: bool,
-    /// It is too long, or leads through a link of `/proc`: it could be any.
+    /// It is too long, or leads through a link of `/proc`: it could be any path.
     is_any: bool,
-    /// There is only one way to read it.
-    is_sure: bool,
+    /// It has only one interpretation.
+    is_unambiguous: bool,
 }
 
-/// One way to read a path.
+/// One interpretation of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Reading {
     absolute: String,
-    /// Below the workspace; none for what is outside.
+    /// Path relative to the workspace; `None` if it is outside.
     inside: Option<String>,
-    /// The workspace's own part is spelt as the workspace is, also in large and small letters.
+    /// The workspace part is spelled exactly like the workspace, including case.
     is_exact: bool,
     /// It is the workspace, or a directory above it.
     is_above: bool,
 }
 
-impl Place {
+impl PathInfo {
     pub(super) fn of(path: &str, workspace: &str) -> Self {
         let is_home = path.starts_with('~');
-        if path.len() > LONGEST {
+        if path.len() > MAX_PATH {
             return Self {
                 readings: Vec::new(),
                 is_home,
                 is_any: true,
-                is_sure: false,
+                is_unambiguous: false,
             };
         }
-        let texts = texts(path);
+        let texts = spellings(path);
         let workspace = (parts("/", workspace).0, workspace.starts_with('/'));
         let base = format!("/{}", workspace.0.join("/"));
         let read = |text: &String| {
@@ -56,7 +57,7 @@ impl Place {
         };
         let (readings, any): (Vec<_>, Vec<_>) = texts.iter().map(read).unzip();
         let is_any = any.contains(&true);
-        let is_sure = workspace.1
+        let is_unambiguous = workspace.1
             && texts.len() == 1
             && !is_home
             && !is_any
@@ -65,7 +66,7 @@ impl Place {
             readings,
             is_home,
             is_any,
-            is_sure,
+            is_unambiguous,
         }
     }
 }
@@ -87,8 +88,9 @@ impl Reading {
     }
 }
 
-/// The ways to read a path. Some tools take addresses or backslashes, and for others these are letters like any.
-fn texts(path: &str) -> Vec<String> {
+/// Returns the possible spellings of a path. Some tools accept URLs or backslashes; for others
+/// these are ordinary characters.
+fn spellings(path: &str) -> Vec<String> {
     let mut all = vec![path.to_owned()];
     let is_file = path
         .get(..5)
@@ -102,7 +104,7 @@ fn texts(path: &str) -> Vec<String> {
         let from_root = rest.find('/').map(|at| &rest[at..]);
         let found: Vec<&str> = [Some(rest), from_root].into_iter().flatten().collect();
         all.extend(found.iter().map(|&text| text.to_owned()));
-        all.extend(found.iter().map(|text| decoded(text)));
+        all.extend(found.iter().map(|text| percent_decode(text)));
     }
     let slashed: Vec<String> = all
         .iter()
@@ -115,8 +117,8 @@ fn texts(path: &str) -> Vec<String> {
     all
 }
 
-/// An address with its `%41` replaced.
-fn decoded(text: &str) -> String {
+/// Decodes percent escapes such as `%41`.
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -142,7 +144,8 @@ fn decoded(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The parts of `path` from `base`, without `.`, `..` and doubled slashes; and whether they lead through a link of `/proc`.
+/// Returns the components of `path` relative to `base`, without `.`, `..` and repeated slashes, and
+/// whether they lead through a link of `/proc`.
 fn parts<'a>(base: &'a str, path: &'a str) -> (Vec<&'a str>, bool) {
     let mut parts = Vec::new();
     let mut is_linked = false;
@@ -154,9 +157,10 @@ fn parts<'a>(base: &'a str, path: &'a str) -> (Vec<&'a str>, bool) {
             }
             part => parts.push(part),
         }
-        // On the way, and not at the end: dots after a link go up from where it leads.
+        // Checked at every component, not only at the end: `..` after a link starts from the link's
+        // target.
         is_linked |= match &parts[..] {
-            ["proc", _, door] => DOORS.contains(door),
+            ["proc", _, link] => PROC_LINKS.contains(link),
             ["dev", "fd"] => true,
             _ => false,
         };
@@ -169,28 +173,29 @@ fn parts<'a>(base: &'a str, path: &'a str) -> (Vec<&'a str>, bool) {
 pub(super) struct Glob {
     reach: Reach,
     matcher: GlobMatcher,
-    /// The directories that lead to what is meant: who moves one away moves all that is below.
+    /// Patterns of the directories above a match: moving one of them moves everything below.
     above: Vec<GlobMatcher>,
 }
 
 /// What a pattern is compared with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// `src/**`: the path below the workspace.
+    /// `src/**`: the path relative to the workspace.
     Inside,
-    /// `**/.env`: the same; and in a rule that denies or asks, any other path too.
+    /// `**/.env`: the same, and in a denying or asking rule any other path too.
     Any,
     /// `/etc/**`: the absolute path.
     Absolute,
 }
 
 impl Glob {
-    /// Compiles a pattern; more than one for rules that are to see as much as they can.
+    /// Compiles a pattern. For rules that should match as much as possible, the result has more
+    /// than one.
     pub(super) fn compile(pattern: &str, is_wide: bool) -> Result<Vec<Self>, String> {
         let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
         if pattern.is_empty() || pattern.ends_with('/') {
             return Err(format!(
-                "the path {pattern:?} names no file: write \"{pattern}**\" for all below it"
+                "the path {pattern:?} does not name a file: write \"{pattern}**\" for everything below it"
             ));
         }
         if pattern.starts_with('~') {
@@ -200,10 +205,11 @@ impl Glob {
         }
         if pattern.split('/').any(|part| part == "..") {
             return Err(format!(
-                "the path {pattern:?} must not hold \"..\": write the absolute path"
+                "the path {pattern:?} must not contain \"..\": write the absolute path"
             ));
         }
-        // Who closes all below a directory closes the directory: a search would go through it.
+        // A rule about everything below a directory also covers the directory: a search would
+        // descend into it.
         let itself = pattern
             .strip_suffix("/**")
             .filter(|itself| is_wide && !itself.is_empty());
@@ -220,11 +226,11 @@ impl Glob {
             glob.map(|glob| glob.compile_matcher())
         };
         let above = if is_wide {
-            leading(pattern)
+            ancestors(pattern)
         } else {
             Vec::new()
         };
-        // One that cannot be read alone is half of an alternative with a slash in it.
+        // One that does not compile alone is half of an alternative that contains a slash.
         let mut above: Vec<GlobMatcher> = above
             .into_iter()
             .filter_map(|text| matcher(text).ok())
@@ -245,8 +251,8 @@ impl Glob {
             .collect()
     }
 
-    /// Whether it is certain that the path is meant.
-    pub(super) fn is_sure_of(&self, place: &Place) -> bool {
+    /// Returns true if the path certainly matches.
+    pub(super) fn certainly_matches(&self, path: &PathInfo) -> bool {
         let is_match = |reading: &Reading| match self.reach {
             Reach::Absolute => self.matcher.is_match(&reading.absolute),
             _ => {
@@ -257,30 +263,31 @@ impl Glob {
                         .is_some_and(|inside| self.matcher.is_match(inside))
             }
         };
-        place.is_sure && place.readings.iter().all(is_match)
+        path.is_unambiguous && path.readings.iter().all(is_match)
     }
 
-    /// Whether the path may be meant.
-    pub(super) fn may_mean(&self, place: &Place) -> bool {
-        place.is_any
-            || (place.is_home && self.reach != Reach::Any)
-            || place
+    /// Returns true if the path could match.
+    pub(super) fn may_match(&self, path: &PathInfo) -> bool {
+        path.is_any
+            || (path.is_home && self.reach != Reach::Any)
+            || path
                 .readings
                 .iter()
-                .any(|reading| self.fits(&self.matcher, reading))
+                .any(|reading| self.matches(&self.matcher, reading))
     }
 
-    /// Whether the path may be a directory in which something is that is meant.
-    pub(super) fn may_be_below(&self, place: &Place) -> bool {
-        place.readings.iter().any(|reading| match self.reach {
+    /// Returns true if the path could be an ancestor of a match.
+    pub(super) fn may_match_below(&self, path: &PathInfo) -> bool {
+        path.readings.iter().any(|reading| match self.reach {
             Reach::Absolute => {
-                reading.absolute == "/" || self.above.iter().any(|above| self.fits(above, reading))
+                reading.absolute == "/"
+                    || self.above.iter().any(|above| self.matches(above, reading))
             }
-            _ => reading.is_above || self.above.iter().any(|above| self.fits(above, reading)),
+            _ => reading.is_above || self.above.iter().any(|above| self.matches(above, reading)),
         })
     }
 
-    fn fits(&self, matcher: &GlobMatcher, reading: &Reading) -> bool {
+    fn matches(&self, matcher: &GlobMatcher, reading: &Reading) -> bool {
         let is_inside = reading
             .inside
             .as_ref()
@@ -288,16 +295,17 @@ impl Glob {
         match self.reach {
             Reach::Absolute => matcher.is_match(&reading.absolute),
             Reach::Inside => is_inside,
-            // What lies above the workspace does not count for what is certainly in it.
+            // For a path that is certainly inside the workspace, the components above it do not
+            // count.
             Reach::Any if reading.is_exact => is_inside,
             Reach::Any => is_inside || matcher.is_match(reading.absolute.trim_start_matches('/')),
         }
     }
 }
 
-/// What stands in a pattern before each of its slashes. Left out is what any path would match: then every edit would look like
-/// one of a directory in which something is that is meant.
-fn leading(pattern: &str) -> Vec<&str> {
+/// Returns the part of a pattern before each of its slashes. Omits parts that any path would match:
+/// otherwise every edit would look like one of an ancestor.
+fn ancestors(pattern: &str) -> Vec<&str> {
     let names = |part: &str| part.contains(|c| !"*?".contains(c));
     let before = pattern.match_indices('/').map(|(at, _)| &pattern[..at]);
     before

@@ -1,7 +1,7 @@
-//! Words with stars: the patterns for tools and for parts of commands.
+//! Wildcard patterns for tools and for parts of commands.
 
-/// Whether `text` looks like `pattern`, in which `*` stands for anything.
-pub(super) fn is_like(pattern: &str, text: &str) -> bool {
+/// Returns true if `text` matches `pattern`, in which `*` matches anything.
+pub(super) fn matches_wildcard(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == text;
     };
@@ -9,7 +9,7 @@ pub(super) fn is_like(pattern: &str, text: &str) -> bool {
         return false;
     };
     let (middle, tail) = rest.rsplit_once('*').unwrap_or(("", rest));
-    // The first place at which a piece fits is as good as any other.
+    // The first position at which a piece matches is as good as any other.
     for piece in middle.split('*') {
         let Some(at) = text.find(piece) else {
             return false;
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stars_stand_for_anything() {
+    fn stars_match_anything() {
         for (pattern, text, like) in [
             ("*", "", true),
             ("a", "a", true),
@@ -40,7 +40,7 @@ mod tests {
             ("a*b*c", "acbb", false),
             ("ä*ö", "äüö", true),
         ] {
-            assert_eq!(is_like(pattern, text), like, "{pattern} {text}");
+            assert_eq!(matches_wildcard(pattern, text), like, "{pattern} {text}");
         }
     }
 }

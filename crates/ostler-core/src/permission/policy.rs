@@ -1,4 +1,4 @@
-//! The policy: rules in order, of which the first that matches decides.
+//! The policy: an ordered list of rules, of which the first match decides.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,18 +6,20 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::command::{self, Prefix, Segment};
-use super::path::{Glob, Place};
-use super::pattern::is_like;
+use super::path::{Glob, PathInfo};
+use super::pattern::matches_wildcard;
 use super::{Command, ToolKind, ToolUse};
 use crate::clip::plain;
 
-/// How many rules one file may have; and with how many of the earlier ones each is compared by [`Policy::lint`].
-pub(super) const MOST_RULES: usize = 1_000;
+/// Maximum number of rules in one file, and of earlier rules that [`Policy::lint`] compares each
+/// rule with.
+pub(super) const MAX_RULES: usize = 1_000;
 
-/// How many paths of one tool use are looked at. Rules that allow do not match more, rules that deny or ask do.
-const MOST_PATHS: usize = 1_000;
+/// Maximum number of paths of one tool use that are examined. Beyond it, allowing rules do not
+/// match, and denying or asking rules do.
+const MAX_PATHS: usize = 1_000;
 
-/// Rules in order. Cheap to clone.
+/// An ordered list of rules. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Policy {
     rules: Arc<[Arc<Rule>]>,
@@ -25,30 +27,30 @@ pub struct Policy {
     dropped: usize,
 }
 
-/// What a policy says about one tool use.
+/// Decision of a policy on one tool use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ruling {
-    /// What it says.
+    /// What to do.
     pub ruled: Ruled,
-    /// The rule that decided, in words for people.
+    /// The rule that decided, as text for a person.
     pub rule: Option<String>,
 }
 
-/// What a policy says.
+/// What a policy says about a tool use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ruled {
     /// It may run.
     Allow,
-    /// It may not, and this is what the model is told.
+    /// It may not run, with the reason for the model.
     Deny(String),
-    /// A person is asked.
+    /// A person must decide.
     Ask,
     /// No rule matches.
     Undecided,
 }
 
 impl Ruled {
-    /// The word for it, as in `do` of a rule.
+    /// Returns the name, as in `do` of a rule.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -60,26 +62,26 @@ impl Ruled {
     }
 }
 
-/// How far a policy's file is trusted.
+/// How far a policy file is trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// It says what the caller wants.
+    /// Fully: it expresses what the caller wants.
     Full,
-    /// It came with the workspace, and anybody may have written it: it narrows and never widens. Its rules that allow are not
-    /// taken, and where it asks, what comes after it may still deny.
+    /// It came with the workspace, and anyone may have written it, so it can only restrict. Its
+    /// allowing rules are dropped, and where it asks, later rules may still deny.
     Project,
 }
 
 /// What a rule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Action {
+pub(super) enum RuleAction {
     Allow,
     Deny,
     Ask,
 }
 
-/// What a rule is about: all that are given must hold, and of each list one.
+/// Conditions of a rule: every given one must hold, and of each list at least one entry.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Conditions {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -92,13 +94,13 @@ pub(super) struct Conditions {
     pub(super) path: Vec<String>,
 }
 
-/// One rule. It shows as the words for people, and serializes as what was written.
+/// One rule. `Display` describes it for a person; serialization gives its original form.
 #[derive(Debug, Clone, Serialize)]
 pub struct Rule {
     pub(super) source: Arc<str>,
     pub(super) number: usize,
     #[serde(rename = "do")]
-    pub(super) action: Action,
+    pub(super) action: RuleAction,
     #[serde(flatten)]
     pub(super) when: Conditions,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +109,7 @@ pub struct Rule {
     pub(super) trust: Trust,
     #[serde(skip)]
     pub(super) prefixes: Vec<Vec<String>>,
-    /// The same, for rules that deny or ask.
+    /// The prefixes in the form for denying and asking rules.
     #[serde(skip)]
     pub(super) wide: Vec<Prefix>,
     #[serde(skip)]
@@ -123,7 +125,8 @@ impl Policy {
         }
     }
 
-    /// These tools may run, and nothing else. `message` is what the model is told about everything else.
+    /// Creates a policy that allows these tools and denies everything else, with `message` as the
+    /// reason for the model.
     #[must_use]
     pub fn only<'a>(tools: impl IntoIterator<Item = &'a str>, message: &str) -> Self {
         let rule = |number, action, when, message| Rule {
@@ -140,25 +143,27 @@ impl Policy {
         let tools: Vec<String> = tools.into_iter().map(str::to_owned).collect();
         let deny = rule(
             2,
-            Action::Deny,
+            RuleAction::Deny,
             Conditions::default(),
             Some(message.to_owned()),
         );
-        // A rule without tools would be about all of them. A tool of the agent's own may have the same name, but what it does
-        // is known; of the caller's tools it is not.
-        let theirs = |tool| Conditions {
+        // A rule without tools would match all of them. One of the agent's own tools may have the
+        // same name, but its kind is known; that of the caller's tools is not.
+        let callers_tools = |tool| Conditions {
             kind: vec![ToolKind::Other],
             tool,
             ..Conditions::default()
         };
-        let allow = (!tools.is_empty()).then(|| rule(1, Action::Allow, theirs(tools), None));
+        let allow =
+            (!tools.is_empty()).then(|| rule(1, RuleAction::Allow, callers_tools(tools), None));
         Self::new(allow.into_iter().chain([deny]).collect(), Vec::new())
     }
 
-    /// Leaves out what a workspace's own file must not say.
+    /// Drops the rules that a workspace's own file must not contain.
     pub(super) fn narrowing(self) -> Self {
-        let kept = |rule: &&Arc<Rule>| rule.trust == Trust::Full || rule.action != Action::Allow;
-        let rules: Arc<[_]> = self.rules.iter().filter(kept).cloned().collect();
+        let is_retained =
+            |rule: &&Arc<Rule>| rule.trust == Trust::Full || rule.action != RuleAction::Allow;
+        let rules: Arc<[_]> = self.rules.iter().filter(is_retained).cloned().collect();
         Self {
             dropped: self.rules.len() - rules.len(),
             rules,
@@ -166,7 +171,7 @@ impl Policy {
         }
     }
 
-    /// These rules first, then `more`.
+    /// Appends the rules of `more`.
     #[must_use]
     pub fn then(self, more: Self) -> Self {
         let Self {
@@ -181,33 +186,38 @@ impl Policy {
         }
     }
 
-    /// Whether there is no rule.
+    /// Returns true if there is no rule.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// The rules, in order.
+    /// Returns the rules, in order.
     pub fn rules(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter().map(|rule| &**rule)
     }
 
-    /// How many rules were not taken, since they allow something and came with a workspace.
+    /// Returns the number of rules that were dropped because they came with a workspace and allow
+    /// something.
     #[must_use]
     pub fn dropped(&self) -> usize {
         self.dropped
     }
 
-    /// Whether `trusted_projects` names this directory, an absolute path.
+    /// Returns true if `trusted_projects` lists this directory, an absolute path.
     #[must_use]
     pub fn trusts(&self, project: &str) -> bool {
-        let place = Place::of(project, "/");
-        project.starts_with('/') && self.trusted.iter().any(|glob| glob.is_sure_of(&place))
+        let path = PathInfo::of(project, "/");
+        project.starts_with('/')
+            && self
+                .trusted
+                .iter()
+                .any(|glob| glob.certainly_matches(&path))
     }
 
-    /// What the rules say: the first that matches decides. `workspace` is an absolute path.
+    /// Decides on a tool use: the first matching rule wins. `workspace` is an absolute path.
     ///
-    /// Paths are compared by their letters: a symbolic link is not seen here.
+    /// Paths are compared as text; symbolic links are not resolved.
     #[must_use]
     pub fn decide(&self, wants: &ToolUse, workspace: &str) -> Ruling {
         match self.decider(wants, workspace) {
@@ -222,50 +232,51 @@ impl Policy {
         }
     }
 
-    /// The rule that decides.
+    /// Returns the rule that decides.
     pub(super) fn decider(&self, wants: &ToolUse, workspace: &str) -> Option<&Rule> {
-        let seen = Seen::of(wants, workspace);
+        let analyzed = AnalyzedUse::of(wants, workspace);
         let mut asked: Option<&Rule> = None;
-        for rule in self.rules().filter(|rule| rule.matches(&seen)) {
+        for rule in self.rules().filter(|rule| rule.matches(&analyzed)) {
             match (rule.trust, rule.action) {
-                // A workspace's question is put only where nobody else denies.
-                (Trust::Project, Action::Ask) => asked = asked.or(Some(rule)),
-                // Of one file the first rule counts.
+                // A workspace's rule asks only if no other rule denies.
+                (Trust::Project, RuleAction::Ask) => asked = asked.or(Some(rule)),
+                // Within one file, the first rule counts.
                 (Trust::Project, _) if asked.is_some() => {}
-                (Trust::Full, Action::Allow | Action::Ask) => return asked.or(Some(rule)),
+                (Trust::Full, RuleAction::Allow | RuleAction::Ask) => return asked.or(Some(rule)),
                 _ => return Some(rule),
             }
         }
         asked
     }
 
-    /// Rules that never decide, since an earlier one takes everything that they match. Only what is obvious is found.
+    /// Returns a message for each rule that never applies, because an earlier one matches
+    /// everything it does. Only obvious cases are found.
     #[must_use]
     pub fn lint(&self) -> Vec<String> {
-        let idle = self.rules().enumerate().filter_map(|(at, late)| {
+        let unused = self.rules().enumerate().filter_map(|(at, late)| {
             let early = self
                 .rules()
-                .take(at.min(MOST_RULES))
+                .take(at.min(MAX_RULES))
                 .find(|early| early.covers(late))?;
             Some(format!(
-                "{late} never decides: {early} comes before it and takes all that it matches"
+                "{late} never applies: {early} precedes it and matches everything it does"
             ))
         });
-        idle.collect()
+        unused.collect()
     }
 }
 
-/// A tool use, looked at once for all rules.
-struct Seen<'a> {
+/// A tool use, analyzed once for all rules.
+struct AnalyzedUse<'a> {
     wants: &'a ToolUse,
-    /// The words of a command that is certainly only one.
+    /// The words of the command, if it is certainly a single one.
     plain: Option<Vec<String>>,
     segments: Vec<Segment>,
-    /// None when there are too many to be looked at.
-    places: Option<Vec<Place>>,
+    /// `None` if there are too many to examine.
+    paths: Option<Vec<PathInfo>>,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> AnalyzedUse<'a> {
     fn of(wants: &'a ToolUse, workspace: &str) -> Self {
         let (plain, segments) = match &wants.command {
             Some(Command::Shell(line)) => (command::plain(line), command::segments(line)),
@@ -275,29 +286,29 @@ impl<'a> Seen<'a> {
             ),
             None => (None, Vec::new()),
         };
-        let few = Some(&wants.paths).filter(|paths| paths.len() <= MOST_PATHS);
-        let places = few.map(|paths| {
+        let few = Some(&wants.paths).filter(|paths| paths.len() <= MAX_PATHS);
+        let paths = few.map(|paths| {
             paths
                 .iter()
-                .map(|path| Place::of(path, workspace))
+                .map(|path| PathInfo::of(path, workspace))
                 .collect()
         });
         Self {
             wants,
             plain,
             segments,
-            places,
+            paths,
         }
     }
 }
 
 impl Rule {
-    /// What it says about what it matches.
+    /// Returns the decision on a matching tool use.
     fn ruled(&self) -> Ruled {
         match self.action {
-            Action::Allow => Ruled::Allow,
-            Action::Ask => Ruled::Ask,
-            Action::Deny => Ruled::Deny(
+            RuleAction::Allow => Ruled::Allow,
+            RuleAction::Ask => Ruled::Ask,
+            RuleAction::Deny => Ruled::Deny(
                 self.message
                     .clone()
                     .unwrap_or_else(|| format!("Not allowed by {self}.")),
@@ -305,27 +316,30 @@ impl Rule {
         }
     }
 
-    /// The word of its `do`.
+    /// Returns the value of `do`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         self.ruled().as_str()
     }
 
-    /// What the model is told instead of the usual, when it denies.
+    /// Returns the denial reason for the model that replaces the default.
     #[must_use]
     pub fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }
 
-    fn matches(&self, seen: &Seen<'_>) -> bool {
+    fn matches(&self, analyzed: &AnalyzedUse<'_>) -> bool {
         let when = &self.when;
-        let kind = when.kind.is_empty() || when.kind.contains(&seen.wants.kind);
-        let tool =
-            when.tool.is_empty() || when.tool.iter().any(|tool| is_like(tool, &seen.wants.tool));
-        kind && tool && self.matches_command(seen) && self.matches_paths(seen)
+        let kind = when.kind.is_empty() || when.kind.contains(&analyzed.wants.kind);
+        let tool = when.tool.is_empty()
+            || when
+                .tool
+                .iter()
+                .any(|tool| matches_wildcard(tool, &analyzed.wants.tool));
+        kind && tool && self.matches_command(analyzed) && self.matches_paths(analyzed)
     }
 
-    fn matches_command(&self, seen: &Seen<'_>) -> bool {
+    fn matches_command(&self, analyzed: &AnalyzedUse<'_>) -> bool {
         let begins = |words: &Vec<String>| {
             self.prefixes
                 .iter()
@@ -334,57 +348,58 @@ impl Rule {
         let could = |segment: &Segment| self.wide.iter().any(|prefix| segment.could_begin(prefix));
         self.prefixes.is_empty()
             || match self.action {
-                Action::Allow => seen.plain.as_ref().is_some_and(begins),
-                Action::Deny | Action::Ask => seen.segments.iter().any(could),
+                RuleAction::Allow => analyzed.plain.as_ref().is_some_and(begins),
+                RuleAction::Deny | RuleAction::Ask => analyzed.segments.iter().any(could),
             }
     }
 
-    fn matches_paths(&self, seen: &Seen<'_>) -> bool {
+    fn matches_paths(&self, analyzed: &AnalyzedUse<'_>) -> bool {
         if self.globs.is_empty() {
             return true;
         }
-        let Some(places) = &seen.places else {
-            return self.action != Action::Allow;
+        let Some(paths) = &analyzed.paths else {
+            return self.action != RuleAction::Allow;
         };
-        // An edit can move or delete a directory, and all that is below it.
-        let is_edit = seen.wants.kind == ToolKind::Edit;
+        // An edit can move or delete a directory with everything below it.
+        let is_edit = analyzed.wants.kind == ToolKind::Edit;
         match self.action {
-            Action::Allow => {
-                let is_covered = |place| self.globs.iter().any(|glob| glob.is_sure_of(place));
-                !places.is_empty() && places.iter().all(is_covered)
+            RuleAction::Allow => {
+                let is_covered = |path| self.globs.iter().any(|glob| glob.certainly_matches(path));
+                !paths.is_empty() && paths.iter().all(is_covered)
             }
-            Action::Deny | Action::Ask => places.iter().any(|place| {
+            RuleAction::Deny | RuleAction::Ask => paths.iter().any(|path| {
                 self.globs
                     .iter()
-                    .any(|glob| glob.may_mean(place) || (is_edit && glob.may_be_below(place)))
+                    .any(|glob| glob.may_match(path) || (is_edit && glob.may_match_below(path)))
             }),
         }
     }
 
-    /// Whether it certainly takes all that a later rule matches.
+    /// Returns true if this rule certainly matches everything that a later one does.
     fn covers(&self, later: &Self) -> bool {
-        let (mine, its) = (&self.when, &later.when);
-        // For the same words a rule that allows sees less than one that denies or asks.
-        let sees_less = self.action == Action::Allow && later.action != Action::Allow;
-        if sees_less && !(mine.command.is_empty() && mine.path.is_empty()) {
+        let (conditions, later_conditions) = (&self.when, &later.when);
+        // For the same conditions, an allowing rule matches less than a denying or asking one.
+        let matches_less = self.action == RuleAction::Allow && later.action != RuleAction::Allow;
+        if matches_less && !(conditions.command.is_empty() && conditions.path.is_empty()) {
             return false;
         }
-        if self.trust == Trust::Project && self.action == Action::Ask && later.trust == Trust::Full
+        if self.trust == Trust::Project
+            && self.action == RuleAction::Ask
+            && later.trust == Trust::Full
         {
             return false;
         }
-        let any_tool = mine.tool.is_empty() || mine.tool.iter().any(|tool| tool == "*");
-        let longer =
-            |prefix: &Vec<String>| self.prefixes.iter().any(|mine| prefix.starts_with(mine));
-        is_within(&its.kind, &mine.kind)
-            && (any_tool || is_within(&its.tool, &mine.tool))
-            && is_within(&its.path, &mine.path)
+        let any_tool = conditions.tool.is_empty() || conditions.tool.iter().any(|tool| tool == "*");
+        let longer = |prefix: &Vec<String>| self.prefixes.iter().any(|own| prefix.starts_with(own));
+        is_within(&later_conditions.kind, &conditions.kind)
+            && (any_tool || is_within(&later_conditions.tool, &conditions.tool))
+            && is_within(&later_conditions.path, &conditions.path)
             && (self.prefixes.is_empty()
                 || (!later.prefixes.is_empty() && later.prefixes.iter().all(longer)))
     }
 }
 
-/// Whether a condition holds only where another does; an empty one holds always.
+/// Returns true if one condition implies the other. An empty condition always holds.
 fn is_within<T: PartialEq>(narrow: &[T], wide: &[T]) -> bool {
     wide.is_empty() || (!narrow.is_empty() && narrow.iter().all(|one| wide.contains(one)))
 }
@@ -413,7 +428,7 @@ impl fmt::Display for Rule {
         let words: Vec<String> = lists
             .iter()
             .filter(|list| !list.is_empty())
-            .map(|list| brief(list))
+            .map(|list| join_first(list))
             .collect();
         let all = format!(
             "rule {} of {} ({})",
@@ -425,8 +440,8 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The first few of a list.
-fn brief(list: &[String]) -> String {
+/// Joins the first entries of a list.
+fn join_first(list: &[String]) -> String {
     match list {
         [first, second, _, rest @ ..] if !rest.is_empty() => format!("{first}|{second}|…"),
         short => short.join("|"),

@@ -1,21 +1,22 @@
-//! Presets: policies for those who do not want to write one.
+//! Presets: named policies for users who do not write their own.
 
 use super::policy::{Policy, Trust};
 
-/// A policy that has a name.
+/// A named policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
-    /// Look, and change nothing.
+    /// Allows reading and denies everything else.
     ReadOnly,
-    /// Change what is in the workspace and not hidden; ask for the rest.
+    /// Allows edits in the workspace except of hidden files; asks for everything else.
     Workspace,
-    /// Look, and ask for the rest.
+    /// Allows reading and asks for everything else.
     Ask,
-    /// Everything.
+    /// Allows everything.
     All,
 }
 
-/// Files that look like secrets. The list of the file tools is longer; here a question is the worst that comes of it.
+/// Files that look like secrets. The list of the file tools is longer; here a match only leads to a
+/// prompt.
 const SECRETS: &str = r#"
 kind = "read"
 path = [
@@ -28,7 +29,7 @@ examples = [".env", "a/.env.local", "/home/x/.ssh/id_rsa", "~/.ssh/config", "../
 not = ["src/main.rs", "environment.md", ".env.example"]
 "#;
 
-/// What only looks like a secret, and what else may be read.
+/// Files that only look like secrets.
 const HARMLESS: &str = r#"
 [[rule]]
 kind = "read"
@@ -44,7 +45,7 @@ do = "allow"
 examples = [{ path = "src/main.rs" }, { path = "/usr/include/stdio.h" }, {}]
 "#;
 
-/// Edits that are allowed in a workspace. What is hidden is often run by other programs: hooks, settings, what CI does.
+/// Edits allowed in a workspace. Hidden files are often run by other programs: hooks, settings, CI.
 const EDITS: &str = r#"
 [[rule]]
 kind = "edit"
@@ -62,10 +63,10 @@ not = ["../a", "/etc/passwd", "a/../../b", "~/x", { path = ["a", "/b"] }, { path
 "#;
 
 impl Preset {
-    /// All of them, the strictest first.
+    /// Every preset, strictest first.
     pub const ALL: [Self; 4] = [Self::ReadOnly, Self::Ask, Self::Workspace, Self::All];
 
-    /// The word for it.
+    /// Returns the preset's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -76,13 +77,13 @@ impl Preset {
         }
     }
 
-    /// The preset of a word.
+    /// Returns the preset with this name.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|preset| preset.as_str() == word)
     }
 
-    /// Its rules, as one would write them.
+    /// Returns the rules as text.
     fn text(self) -> String {
         let rest = |action: &str| format!("\n[[rule]]\ntool = \"*\"\n{action}\n");
         let secrets = |action: &str| format!("{HARMLESS}\n[[rule]]\n{SECRETS}{action}\n{READ}");
@@ -93,9 +94,11 @@ impl Preset {
             Self::Workspace => secrets(ask) + EDITS + &rest(ask),
             Self::ReadOnly => {
                 secrets(
-                    "do = \"deny\"\nmessage = \"This file looks like a secret, and this session is read-only.\"",
+                    "do = \"deny\"\nmessage = \"This file looks like a secret, and this session is \
+                     read-only.\"",
                 ) + &rest(
-                    "do = \"deny\"\nmessage = \"This session is read-only: look at files, and say what you would do.\"",
+                    "do = \"deny\"\nmessage = \"This session is read-only: look at files, and say \
+                     what you would do.\"",
                 )
             }
         }
@@ -103,12 +106,12 @@ impl Preset {
 }
 
 impl Policy {
-    /// The rules of a preset.
+    /// Returns the policy of a preset.
     #[must_use]
     pub fn preset(preset: Preset) -> Self {
         let source = format!("the preset {}", preset.as_str());
         let read = |text: &str| Self::parse(text, &source, Trust::Full);
-        // The texts are tested. If one were wrong all the same, nothing would be allowed.
+        // The texts are tested. If one were invalid anyway, nothing would be allowed.
         read(&preset.text())
             .or_else(|_| read("[[rule]]\ntool = \"*\"\ndo = \"deny\"\n"))
             .unwrap_or_default()
@@ -120,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_presets_hold_their_own_examples() {
+    fn presets_satisfy_their_own_examples() {
         for preset in Preset::ALL {
             let read = Policy::parse(&preset.text(), "preset", Trust::Full);
             assert!(

@@ -1,4 +1,4 @@
-//! The rules, tried with what agents do and with what attackers do.
+//! Policy tests: what agents do, and what attackers do.
 
 use std::sync::LazyLock;
 
@@ -34,7 +34,7 @@ fn edit(paths: &[&str]) -> ToolUse {
     }
 }
 
-fn said(policy: &Policy, wants: &ToolUse) -> &'static str {
+fn decision(policy: &Policy, wants: &ToolUse) -> &'static str {
     policy.decide(wants, WORKSPACE).ruled.as_str()
 }
 
@@ -52,7 +52,7 @@ fn an_allowed_command_is_one_plain_command() {
         "./bin/x --y",
     ];
     for line in fine {
-        assert_eq!(said(&allow, &shell(line)), "allow", "{line}");
+        assert_eq!(decision(&allow, &shell(line)), "allow", "{line}");
     }
     let attacks = [
         "",
@@ -111,17 +111,17 @@ fn an_allowed_command_is_one_plain_command() {
         "./bin/a/b",
     ];
     for line in attacks {
-        assert_eq!(said(&allow, &shell(line)), "undecided", "{line:?}");
+        assert_eq!(decision(&allow, &shell(line)), "undecided", "{line:?}");
     }
     let any = policy("[[rule]]\ncommand = \"*\"\ndo = \"allow\"");
-    assert_eq!(said(&any, &shell("ls -la")), "allow");
+    assert_eq!(decision(&any, &shell("ls -la")), "allow");
     for line in ["ls; rm x", "A=b ls", "'' ls", "ls | wc"] {
-        assert_eq!(said(&any, &shell(line)), "undecided", "{line:?}");
+        assert_eq!(decision(&any, &shell(line)), "undecided", "{line:?}");
     }
 }
 
 #[test]
-fn a_star_in_a_path_is_a_name() {
+fn a_star_in_a_path_matches_one_component() {
     let allow =
         policy("[[rule]]\ncommand = [\"tools/*/run\", \"./a*/b\", \"x *\"]\ndo = \"allow\"");
     for (line, allows) in [
@@ -134,13 +134,13 @@ fn a_star_in_a_path_is_a_name() {
         ("tools//run", false),
         ("tools/a/../run", false),
     ] {
-        assert_eq!(said(&allow, &shell(line)) == "allow", allows, "{line}");
+        assert_eq!(decision(&allow, &shell(line)) == "allow", allows, "{line}");
     }
 }
 
-// A hostile command must not keep the program busy: with the square of these lengths none of this would come to an end.
+// A hostile command must not stall the program: in quadratic time none of these would finish.
 #[test]
-fn a_long_command_is_any_command() {
+fn a_command_that_is_too_long_could_be_any() {
     let rule = |action: &str| {
         policy(&format!(
             "[[rule]]\ncommand = [\"rm -rf\", \"x -y -z\"]\ndo = \"{action}\""
@@ -159,12 +159,15 @@ fn a_long_command_is_any_command() {
         format!("sh -c '{}'", "rm;".repeat(16_000)),
     ] {
         let start = &line[..9];
-        assert_eq!(said(&allow, &shell(&line)), "undecided", "{start}");
-        assert_eq!(said(&deny, &shell(&line)), "deny", "{start}");
+        assert_eq!(decision(&allow, &shell(&line)), "undecided", "{start}");
+        assert_eq!(decision(&deny, &shell(&line)), "deny", "{start}");
     }
     let short = format!("rm -rf {}", "a ".repeat(10_000));
     assert_eq!(
-        (said(&allow, &shell(&short)), said(&deny, &shell(&short))),
+        (
+            decision(&allow, &shell(&short)),
+            decision(&deny, &shell(&short))
+        ),
         ("undecided", "deny"),
         "many words"
     );
@@ -175,11 +178,14 @@ fn a_long_command_is_any_command() {
     let long = megabyte("a");
     for list in [&many[..], &["rm", "-rf", &long]] {
         assert_eq!(
-            (said(&allow, &words(list)), said(&deny, &words(list))),
+            (
+                decision(&allow, &words(list)),
+                decision(&deny, &words(list))
+            ),
             ("undecided", "deny")
         );
     }
-    // What is just short enough is looked at as ever.
+    // Commands just below the limit are analyzed as usual.
     for (line, denies) in [
         (format!("sudo {}", "rm -a ".repeat(4_900)), false),
         (format!("sudo {} -rf", "rm -a ".repeat(4_900)), true),
@@ -188,7 +194,7 @@ fn a_long_command_is_any_command() {
         (format!("echo {}", "a".repeat(40_000)), false),
     ] {
         assert_eq!(
-            said(&deny, &shell(&line)) == "deny",
+            decision(&deny, &shell(&line)) == "deny",
             denies,
             "{} {}",
             &line[..9],
@@ -198,10 +204,10 @@ fn a_long_command_is_any_command() {
 }
 
 #[test]
-fn words_are_compared_as_they_are() {
+fn words_are_compared_literally() {
     let allow = policy("[[rule]]\ncommand = \"git status\"\ndo = \"allow\"");
     assert_eq!(
-        said(&allow, &words(&["git", "status", "a;b", "$x"])),
+        decision(&allow, &words(&["git", "status", "a;b", "$x"])),
         "allow"
     );
     for other in [
@@ -211,7 +217,7 @@ fn words_are_compared_as_they_are() {
         &["sh", "-c", "git status"],
         &["/tmp/git", "status"],
     ] {
-        assert_eq!(said(&allow, &words(other)), "undecided", "{other:?}");
+        assert_eq!(decision(&allow, &words(other)), "undecided", "{other:?}");
     }
     let deny = policy("[[rule]]\ncommand = \"git push\"\ndo = \"deny\"");
     for bad in [
@@ -219,9 +225,9 @@ fn words_are_compared_as_they_are() {
         &["/usr/bin/git", "-C", "x", "push"],
         &["bash", "-lc", "cd x && git push"],
     ] {
-        assert_eq!(said(&deny, &words(bad)), "deny", "{bad:?}");
+        assert_eq!(decision(&deny, &words(bad)), "deny", "{bad:?}");
     }
-    assert_eq!(said(&deny, &words(&["echo", "git push"])), "undecided");
+    assert_eq!(decision(&deny, &words(&["echo", "git push"])), "undecided");
 }
 
 #[test]
@@ -231,10 +237,10 @@ fn a_denied_command_is_found_wherever_it_could_be() {
             "[[rule]]\ncommand = [\"rm -rf\", \"git push\"]\ndo = \"{action}\""
         ));
         for line in HIDDEN {
-            assert_eq!(said(&rule, &shell(line)), action, "{line:?}");
+            assert_eq!(decision(&rule, &shell(line)), action, "{line:?}");
         }
         for line in INNOCENT {
-            assert_eq!(said(&rule, &shell(line)), "undecided", "{line:?}");
+            assert_eq!(decision(&rule, &shell(line)), "undecided", "{line:?}");
         }
     }
 }
@@ -371,7 +377,7 @@ const INNOCENT: &[&str] = &[
 ];
 
 #[test]
-fn paths_are_where_they_lead_by_their_letters() {
+fn paths_are_normalized_as_text() {
     let rule = |action: &str| {
         policy(&format!(
             "[[rule]]\npath = [\"src/**\", \"/data/*.csv\"]\ndo = \"{action}\""
@@ -397,7 +403,7 @@ fn paths_are_where_they_lead_by_their_letters() {
         (&["/src/a"], false, false),
         (&["/data/x/a.csv"], false, false),
         (&["a/src/b"], false, false),
-        // Tools may read these otherwise.
+        // Tools may interpret these differently.
         (&["~/src/a"], false, true),
         (&["src\\a"], false, true),
         (&["src/..\\..\\b"], false, true),
@@ -411,7 +417,7 @@ fn paths_are_where_they_lead_by_their_letters() {
         (&["file:///data/%61.%63sv"], false, true),
         (&["src/a\nb"], false, true),
         (&["file:///w/project/src/a"], false, true),
-        // Some file systems do not tell large letters from small ones.
+        // Some file systems ignore case.
         (&["SRC/a"], false, true),
         (&["/W/Project/src/a"], false, true),
         (&["/W/Project2/src/a"], false, false),
@@ -423,32 +429,36 @@ fn paths_are_where_they_lead_by_their_letters() {
         (&["/dev/fd/3"], false, true),
         (&["/proc/self/status"], false, false),
         (&["proc/self/cwd/b"], false, false),
-        // A search through the directory is a search through what is below.
+        // A search through the directory also searches what is below.
         (&["src"], false, true),
         (&["src/"], false, true),
     ] {
         let wants = edit(paths);
-        assert_eq!(said(&allow, &wants) == "allow", allows, "allow {paths:?}");
-        assert_eq!(said(&deny, &wants) == "deny", denies, "deny {paths:?}");
+        assert_eq!(
+            decision(&allow, &wants) == "allow",
+            allows,
+            "allow {paths:?}"
+        );
+        assert_eq!(decision(&deny, &wants) == "deny", denies, "deny {paths:?}");
     }
-    // Without an absolute workspace nothing is known to be inside.
+    // Without an absolute workspace, nothing is known to be inside.
     assert_eq!(allow.decide(&edit(&["src/a"]), "").ruled, Ruled::Undecided);
     assert_eq!(deny.decide(&edit(&["src/a"]), "").ruled.as_str(), "deny");
 }
 
 #[test]
-fn a_path_that_is_too_long_is_any_path() {
+fn a_path_that_is_too_long_could_be_any() {
     let rule = |action: &str| policy(&format!("[[rule]]\npath = \"src/**\"\ndo = \"{action}\""));
     let long = format!("src/{}", "a/../".repeat(200_000));
     let many = vec!["src/a"; 2_000];
     for paths in [&[long.as_str()][..], &many] {
-        assert_eq!(said(&rule("allow"), &edit(paths)), "undecided");
-        assert_eq!(said(&rule("deny"), &edit(paths)), "deny");
+        assert_eq!(decision(&rule("allow"), &edit(paths)), "undecided");
+        assert_eq!(decision(&rule("deny"), &edit(paths)), "deny");
     }
 }
 
 #[test]
-fn who_moves_a_directory_moves_what_is_in_it() {
+fn moving_a_directory_moves_what_is_in_it() {
     let deny = policy(
         "[[rule]]\npath = [\"conf/secrets/**\", \"/etc/ssh/key\", \"**/vault/*/x\", \"*/gen/**\", \"d/**/e\"]\ndo = \"deny\"",
     );
@@ -475,29 +485,33 @@ fn who_moves_a_directory_moves_what_is_in_it() {
         ("configuration", false, false),
         ("/etcetera", false, false),
         ("/w/other", false, false),
-        // Else no file at the top, or below d, could be edited.
+        // Otherwise no file at the top, or below d, could be edited.
         ("README.md", false, false),
         ("d/a.rs", false, false),
     ] {
-        assert_eq!(said(&deny, &edit(&[path])) == "deny", edits, "edit {path}");
-        assert_eq!(said(&deny, &read(path)) == "deny", reads, "read {path}");
+        assert_eq!(
+            decision(&deny, &edit(&[path])) == "deny",
+            edits,
+            "edit {path}"
+        );
+        assert_eq!(decision(&deny, &read(path)) == "deny", reads, "read {path}");
     }
     let allow = policy("[[rule]]\npath = \"conf/secrets/**\"\ndo = \"allow\"");
-    assert_eq!(said(&allow, &edit(&["conf"])), "undecided");
-    // Whose home it is, nobody knows.
-    assert_eq!(said(&deny, &edit(&["~/conf/secrets/a"])), "deny");
+    assert_eq!(decision(&allow, &edit(&["conf"])), "undecided");
+    // It is unknown whose home directory this is.
+    assert_eq!(decision(&deny, &edit(&["~/conf/secrets/a"])), "deny");
 }
 
 #[test]
-fn stars_in_front_reach_out_only_to_deny() {
+fn leading_stars_match_outside_only_to_deny() {
     let allow = policy("[[rule]]\npath = \"**/*.md\"\ndo = \"allow\"");
     let deny = policy("[[rule]]\npath = \"**/.env\"\ndo = \"deny\"");
-    assert_eq!(said(&allow, &edit(&["a/b.md"])), "allow");
-    assert_eq!(said(&allow, &edit(&["/etc/b.md"])), "undecided");
+    assert_eq!(decision(&allow, &edit(&["a/b.md"])), "allow");
+    assert_eq!(decision(&allow, &edit(&["/etc/b.md"])), "undecided");
     for path in [".env", "a/.env", "/etc/.env", "../.env", "~/.env"] {
-        assert_eq!(said(&deny, &edit(&[path])), "deny", "{path}");
+        assert_eq!(decision(&deny, &edit(&[path])), "deny", "{path}");
     }
-    // What lies above the workspace does not count for what is in it.
+    // For a path in the workspace, the components above it do not count.
     let hidden = policy("[[rule]]\npath = \"**/.*/**\"\ndo = \"ask\"");
     assert_eq!(
         hidden
@@ -531,10 +545,10 @@ fn all_conditions_hold_and_the_first_rule_decides() {
             ..write.clone()
         },
     ] {
-        assert_eq!(said(&rules, &other), "allow", "{other:?}");
+        assert_eq!(decision(&rules, &other), "allow", "{other:?}");
     }
     assert_eq!(
-        said(
+        decision(
             &rules,
             &ToolUse {
                 kind: ToolKind::Mcp,
@@ -551,7 +565,7 @@ fn all_conditions_hold_and_the_first_rule_decides() {
         message,
         "Not allowed by rule 1 of policy.toml (execute \"git push\")."
     );
-    // What is shown to people is one line.
+    // Text for people is on one line.
     let odd = policy("[[rule]]\ntool = \"a\\nb\\u001b[2K\"\ndo = \"ask\"");
     assert_eq!(
         odd.rules().next().unwrap().to_string(),
@@ -567,7 +581,7 @@ fn all_conditions_hold_and_the_first_rule_decides() {
 }
 
 #[test]
-fn a_workspace_narrows_and_never_widens() {
+fn a_workspace_policy_can_only_restrict() {
     let project = "[[rule]]\ntool = \"*\"\ndo = \"allow\"\n\
          [[rule]]\ncommand = \"git push\"\ndo = \"ask\"\nexamples = []\n\
          [[rule]]\ncommand = \"git\"\ndo = \"deny\"\n\
@@ -577,23 +591,23 @@ fn a_workspace_narrows_and_never_widens() {
         (read(Trust::Full).dropped(), read(Trust::Project).dropped()),
         (0, 1)
     );
-    assert_eq!(said(&read(Trust::Full), &shell("git push")), "allow");
+    assert_eq!(decision(&read(Trust::Full), &shell("git push")), "allow");
     for (preset, line, expected) in [
-        // An ask of the workspace does not make a question of what is denied after it …
+        // A workspace's ask does not turn a later denial into a prompt …
         (Preset::ReadOnly, "git push", "deny"),
         (Preset::ReadOnly, "ls", "deny"),
-        // … and makes one of what is allowed.
+        // … but turns a later permission into one.
         (Preset::All, "git push", "ask"),
         (Preset::All, "git pull", "deny"),
         (Preset::All, "ls", "ask"),
         (Preset::Ask, "ls", "ask"),
     ] {
         let all = read(Trust::Project).then(Policy::preset(preset));
-        assert_eq!(said(&all, &shell(line)), expected, "{preset:?} {line}");
+        assert_eq!(decision(&all, &shell(line)), expected, "{preset:?} {line}");
     }
     let mine = policy("[[rule]]\ncommand = \"git\"\ndo = \"allow\"").then(read(Trust::Project));
     assert_eq!(
-        (said(&mine, &shell("git push")), mine.dropped()),
+        (decision(&mine, &shell("git push")), mine.dropped()),
         ("allow", 1)
     );
     let asked = read(Trust::Project).decide(&shell("git push"), WORKSPACE);
@@ -605,7 +619,7 @@ fn a_workspace_narrows_and_never_widens() {
 }
 
 #[test]
-fn presets() {
+fn presets_decide_typical_tool_uses() {
     let read = |path: &str| ToolUse {
         paths: vec![path.into()],
         ..ToolUse::of("Read", ToolKind::Read)
@@ -643,13 +657,13 @@ fn presets() {
     ];
     let presets = Preset::ALL.map(Policy::preset);
     for (wants, expected) in table {
-        let rulings = presets.each_ref().map(|preset| said(preset, &wants));
+        let rulings = presets.each_ref().map(|preset| decision(preset, &wants));
         assert_eq!(rulings, expected, "{wants:?}");
     }
 }
 
 #[test]
-fn a_wrong_file_is_named_with_what_to_do() {
+fn a_policy_error_has_line_and_remedy() {
     for (text, wanted) in [
         (
             "[[rule]]\ncomand = \"x\"\ndo = \"ask\"",
@@ -658,7 +672,7 @@ fn a_wrong_file_is_named_with_what_to_do() {
         ("[[rules]]\n", "p:1: unknown field `rules`"),
         (
             "\n[[rule]]\ntool = 3\ndo = \"ask\"",
-            "p:3: invalid type: integer `3`, expected a text or a list",
+            "p:3: invalid type: integer `3`, expected a string or a list",
         ),
         ("[[rule]]\ntool = \"*\"\n", "p:1: missing field `do`"),
         ("[[rule]\n", "p:1: "),
@@ -666,13 +680,10 @@ fn a_wrong_file_is_named_with_what_to_do() {
             "\n\n[[rule]]\ntool = \"*\"\ndo = \"yes\"",
             "p:3: rule 1: do = \"yes\": expected \"allow\"",
         ),
-        (
-            "[[rule]]\ndo = \"allow\"",
-            "rule 1: it says nothing of what it is about",
-        ),
+        ("[[rule]]\ndo = \"allow\"", "rule 1: it has no condition"),
         (
             "[[rule]]\nkind = \"reed\"\ndo = \"allow\"",
-            "no kind \"reed\": expected one of read, edit, execute",
+            "unknown kind \"reed\": expected one of read, edit, execute",
         ),
         ("[[rule]]\ntool = \"\"\ndo = \"allow\"", "write \"*\""),
         ("[[rule]]\ncommand = \" \"\ndo = \"allow\"", "no words"),
@@ -686,7 +697,7 @@ fn a_wrong_file_is_named_with_what_to_do() {
         ),
         (
             "[[rule]]\npath = \"../x\"\ndo = \"allow\"",
-            "must not hold \"..\"",
+            "must not contain \"..\"",
         ),
         (
             "[[rule]]\npath = \"src/\"\ndo = \"allow\"",
@@ -698,7 +709,7 @@ fn a_wrong_file_is_named_with_what_to_do() {
         ),
         (
             "[[rule]]\ntool = \"*\"\nmessage = \"x\"\ndo = \"ask\"",
-            "message is what the model is told",
+            "message is the denial reason for the model",
         ),
         (
             "trusted_projects = [\"~/x\"]",
@@ -714,7 +725,7 @@ fn a_wrong_file_is_named_with_what_to_do() {
         ),
         (
             "[[rule]]\ncommand = \"git\"\ndo = \"deny\"\nnot = [{ words = [\"git\", \"x\"] }]",
-            "it decides { words = [\"git\", \"x\"] }, which is under `not`",
+            "it matches { words = [\"git\", \"x\"] }, which is listed under `not`",
         ),
         (
             "[[rule]]\ntool = \"*\"\ndo = \"ask\"\nexamples = [{ pat = 1 }]",
@@ -735,7 +746,7 @@ fn a_wrong_file_is_named_with_what_to_do() {
 }
 
 #[test]
-fn trusted_projects_are_named_by_absolute_paths() {
+fn trusted_projects_are_absolute_paths() {
     let mine = policy("trusted_projects = [\"/home/me/work/**\", \"/srv/one\"]");
     for (dir, trusted) in [
         ("/home/me/work/a", true),
@@ -753,7 +764,7 @@ fn trusted_projects_are_named_by_absolute_paths() {
 
 // P45
 #[test]
-fn a_rule_that_never_decides_is_found() {
+fn a_rule_that_never_applies_is_found() {
     let rule = |action: &str, when: &str| format!("[[rule]]\n{when}\ndo = \"{action}\"\n");
     for (first, second, is_idle) in [
         (
@@ -814,10 +825,10 @@ fn a_rule_that_never_decides_is_found() {
         assert!(
             found
                 .iter()
-                .all(|words| words.starts_with(wanted) && words.contains("never decides: rule 1"))
+                .all(|words| words.starts_with(wanted) && words.contains("never applies: rule 1"))
         );
     }
-    // Where a workspace asks, what comes after may still deny.
+    // Where a workspace asks, later rules may still deny.
     let project = Policy::parse(&rule("ask", "tool = \"*\""), "project", Trust::Project).unwrap();
     assert!(
         project
@@ -828,7 +839,7 @@ fn a_rule_that_never_decides_is_found() {
 }
 
 #[test]
-fn a_file_has_a_most_of_rules() {
+fn the_size_of_a_file_is_limited() {
     let rules = |count: usize| "[[rule]]\ntool = \"*\"\ndo = \"ask\"\n".repeat(count);
     let list = |key: &str, one: &str, count: usize| {
         format!(
@@ -840,19 +851,16 @@ fn a_file_has_a_most_of_rules() {
     assert_eq!(full.lint().len(), 999);
     assert_eq!(full.clone().then(full).lint().len(), 1_999);
     for (text, wanted) in [
-        (rules(1_001), "p: it has 1001 rules, and 1000 is the most"),
-        (
-            list("command", "a b", 2_501),
-            "p: its rules hold 5002 words of commands",
-        ),
-        (list("path", "a/b/c/d", 1_251), "the most is 5000"),
-        (list("tool", "a", 5_001), "the most is 5000"),
+        (rules(1_001), "p: 1001 rules exceed the maximum of 1000"),
+        (list("command", "a b", 2_501), "p: 5002 command words"),
+        (list("path", "a/b/c/d", 1_251), "maximum of 5000"),
+        (list("tool", "a", 5_001), "maximum of 5000"),
         (
             format!(
                 "[[rule]]\ntool = \"*\"\nnot = [{}]\ndo = \"ask\"",
                 "\"x\",".repeat(5_000)
             ),
-            "the most is 5000",
+            "maximum of 5000",
         ),
     ] {
         let error = Policy::parse(&text, "p", Trust::Full)
@@ -886,7 +894,7 @@ fn any_use() -> impl Strategy<Value = ToolUse> {
 
 proptest! {
     #[test]
-    fn deciding_never_panics(wants in any_use(), workspace in "[a-z/.]{0,8}") {
+    fn decide_never_panics(wants in any_use(), workspace in "[a-z/.]{0,8}") {
         static PRESETS: LazyLock<[Policy; 4]> = LazyLock::new(|| Preset::ALL.map(Policy::preset));
         for preset in &*PRESETS {
             prop_assert_ne!(preset.decide(&wants, &workspace).ruled, Ruled::Undecided);
@@ -895,24 +903,24 @@ proptest! {
     }
 
     #[test]
-    fn nothing_but_one_command_is_allowed(
+    fn only_a_single_command_is_allowed(
         head in "git status[a-z '\"]{0,9}", bad in "[;|&$()<>`\n\r\\\\]", tail in "[a-z '\"]{0,9}",
     ) {
         let allow = policy("[[rule]]\ncommand = [\"git\", \"*\"]\ndo = \"allow\"");
-        prop_assert_eq!(said(&allow, &shell(&format!("{head}{bad}{tail}"))), "undecided");
+        prop_assert_eq!(decision(&allow, &shell(&format!("{head}{bad}{tail}"))), "undecided");
     }
 
     #[test]
-    fn what_is_allowed_for_certain_is_also_what_is_denied(line in "[a-z'\" -]{0,20}") {
+    fn an_allowing_match_is_also_a_denying_match(line in "[a-z'\" -]{0,20}") {
         let allow = policy("[[rule]]\ncommand = [\"a\", \"b *\"]\ndo = \"allow\"");
         let deny = policy("[[rule]]\ncommand = [\"a\", \"b *\"]\ndo = \"deny\"");
-        if said(&allow, &shell(&line)) == "allow" {
-            prop_assert_eq!(said(&deny, &shell(&line)), "deny");
+        if decision(&allow, &shell(&line)) == "allow" {
+            prop_assert_eq!(decision(&deny, &shell(&line)), "deny");
         }
     }
 
     #[test]
-    fn then_keeps_the_order(left in proptest::collection::vec(0..3usize, 0..5), right in proptest::collection::vec(0..3usize, 0..5)) {
+    fn then_preserves_the_order(left in proptest::collection::vec(0..3usize, 0..5), right in proptest::collection::vec(0..3usize, 0..5)) {
         let read = |list: &[usize]| {
             let rule = |at: &usize| format!("[[rule]]\ntool = \"*\"\ndo = \"{}\"\n", ["allow", "deny", "ask"][*at]);
             policy(&list.iter().map(rule).collect::<String>())
@@ -920,18 +928,18 @@ proptest! {
         let both = read(&left).then(read(&right));
         let got: Vec<_> = both.rules().map(Rule::as_str).collect();
         let wanted: Vec<_> = left.iter().chain(&right).map(|at| ["allow", "deny", "ask"][*at]).collect();
-        prop_assert_eq!(said(&both, &shell("x")), wanted.first().copied().unwrap_or("undecided"));
+        prop_assert_eq!(decision(&both, &shell("x")), wanted.first().copied().unwrap_or("undecided"));
         prop_assert_eq!(both.is_empty(), wanted.is_empty());
         prop_assert_eq!(got, wanted);
     }
 }
 
-// S0-5: a plain model may use the tools that are named, and no other, whatever it calls them.
+// S0-5: a plain model may use only the named tools, whatever it calls them.
 #[test]
 fn only_the_named_tools_may_run() {
     let only = Policy::only(["calculator", "weather"], "Say it instead.");
     let named = ToolUse::of("calculator", ToolKind::Other);
-    assert_eq!(said(&only, &named), "allow");
+    assert_eq!(decision(&only, &named), "allow");
     for wants in [
         shell("ls"),
         words(&["ls"]),
@@ -950,14 +958,14 @@ fn only_the_named_tools_may_run() {
                 .is_some_and(|rule| rule.contains("a plain model"))
         );
     }
-    // A tool of the agent's own that has the name of a caller's: what it does is known.
+    // One of the agent's own tools with the name of a caller's tool: its kind is known.
     assert_eq!(
-        said(&only, &ToolUse::of("calculator", ToolKind::Edit)),
+        decision(&only, &ToolUse::of("calculator", ToolKind::Edit)),
         "deny"
     );
     let none = Policy::only([], "Say it instead.");
     for wants in [named, shell("ls"), ToolUse::of("", ToolKind::Read)] {
-        assert_eq!(said(&none, &wants), "deny", "{wants:?}");
+        assert_eq!(decision(&none, &wants), "deny", "{wants:?}");
     }
     assert_eq!(only.lint(), [""; 0]);
 }

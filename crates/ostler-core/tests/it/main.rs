@@ -1,4 +1,5 @@
-//! The wire form of events: a golden file per kind, read back to the same event, and valid by the schema.
+//! Wire format of events: a golden file for each kind, parsed back to the same event, and valid
+//! against the schema.
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,8 +15,8 @@ use ostler_core::permission::ToolKind;
 use ostler_core::raw_json::RawJson;
 use ostler_core::usage::{Scope, Tokens, Usage as Spent};
 
-/// One full example of every kind.
-#[expect(clippy::too_many_lines, reason = "a flat table of like things")]
+/// Returns one full example of every kind.
+#[expect(clippy::too_many_lines, reason = "a flat table")]
 fn examples() -> Vec<EventKind> {
     let usage = Spent::of(
         Some("claude-opus-5-5".into()),
@@ -153,9 +154,9 @@ fn every_kind_has_an_example() {
     assert_eq!(words, EventKind::NAMES);
 }
 
-/// Fields may be added, never renamed: a change of these files is a change of the contract.
+/// Fields may be added, never renamed: a change to these files is a change to the contract.
 #[test]
-fn the_wire_form_is_the_golden_one() {
+fn the_wire_format_matches_the_golden_files() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for kind in examples() {
         let file = dir.join(format!("{}.json", kind.as_str()));
@@ -174,7 +175,7 @@ fn the_wire_form_is_the_golden_one() {
 }
 
 #[test]
-fn every_kind_is_read_back() {
+fn every_kind_round_trips() {
     for kind in examples() {
         let event = event(kind);
         assert_eq!(Event::from_json(&event.to_json()).unwrap(), event);
@@ -182,7 +183,7 @@ fn every_kind_is_read_back() {
 }
 
 #[test]
-fn unknown_fields_are_passed_over_and_unknown_kinds_are_named() {
+fn unknown_fields_are_ignored_and_unknown_kinds_are_named() {
     let json = event(
         State {
             from: SessionState::Idle,

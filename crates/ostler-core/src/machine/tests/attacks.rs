@@ -1,34 +1,34 @@
-//! What a review tried against the machine: each of these once went wrong.
+//! Regressions found by a review: each of these once failed.
 
-use super::live::{able, ruled, waiting};
+use super::live::{all_capabilities, waiting, with_rules};
 use super::*;
 use crate::dialect::Capabilities;
 use crate::permission::{Otherwise, PermissionRequest, Policy, ToolKind, ToolUse, Trust, Verdict};
 use crate::spec::Attendance;
 
 #[test]
-fn a_wall_budget_that_is_over_does_not_ask_for_time_again() {
+fn an_exhausted_time_budget_sets_no_further_deadline() {
     let mut rig = waiting(
         Limits {
             budget_wall: Some(60 * S),
             ..Limits::default()
         },
-        able(),
+        all_capabilities(),
     );
     rig.wait(48 * S).wait(12 * S);
-    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     let d = rig.machine.deadline().unwrap();
     assert!(d > rig.now, "deadline {d:?} now {:?}", rig.now);
 }
 
 #[test]
-fn nor_when_the_turn_was_interrupted_before() {
+fn an_exhausted_time_budget_sets_no_deadline_after_an_interrupt() {
     let mut rig = waiting(
         Limits {
             budget_wall: Some(60 * S),
             ..Limits::default()
         },
-        able(),
+        all_capabilities(),
     );
     rig.wait(58 * S).give(Input::Interrupt).wait(2 * S);
     let d = rig.machine.deadline().unwrap();
@@ -36,12 +36,12 @@ fn nor_when_the_turn_was_interrupted_before() {
 }
 
 #[test]
-fn what_was_allowed_always_gives_way_to_a_rule() {
+fn a_grant_does_not_override_a_rule() {
     let rules =
         "[[rule]]\npath = \"**/.env\"\ndo = \"deny\"\n[[rule]]\ntool = \"Edit\"\ndo = \"ask\"\n";
     let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
-    let mut rig = ruled(
-        waiting(Limits::default(), able()),
+    let mut rig = with_rules(
+        waiting(Limits::default(), all_capabilities()),
         Some(policy),
         Attendance::Attended,
     );
@@ -80,18 +80,18 @@ fn what_was_allowed_always_gives_way_to_a_rule() {
 }
 
 #[test]
-fn a_session_that_is_being_stopped_cannot_be_frozen() {
-    let mut rig = waiting(Limits::default(), able());
+fn a_stopping_session_cannot_be_frozen() {
+    let mut rig = waiting(Limits::default(), all_capabilities());
     rig.give(Input::Stop).give(Input::Freeze);
     assert!(
         rig.machine.deadline().is_some(),
         "nothing will ever end it; frozen={:?}",
-        rig.machine.frozen
+        rig.machine.frozen_since
     );
 }
 
 #[test]
-fn a_turn_that_ends_with_its_process_has_its_budget() {
+fn a_turn_that_ends_with_its_process_counts_towards_the_budget() {
     let mut rig = waiting(
         Limits {
             budget_tokens: Some(100),
@@ -99,7 +99,7 @@ fn a_turn_that_ends_with_its_process_has_its_budget() {
         },
         Capabilities {
             many_turns: false,
-            ..able()
+            ..all_capabilities()
         },
     );
     for n in 0..5 {
@@ -128,27 +128,27 @@ fn a_turn_that_ends_with_its_process_has_its_budget() {
 }
 
 #[test]
-fn late_usage_ends_a_session_too() {
+fn late_usage_can_end_the_session() {
     let mut rig = waiting(
         Limits {
             budget_tokens: Some(100),
             ..Limits::default()
         },
-        able(),
+        all_capabilities(),
     );
     rig.give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Event(used("m", 1000)));
     rig.give(Input::Send("two".into()));
     assert!(
         rig.machine.turn() < 2,
-        "second turn began; state {:?} {:?}",
+        "second turn started; state {:?} {:?}",
         rig.machine.state(),
-        rig.words()
+        rig.kinds()
     );
 }
 
 #[test]
-fn a_session_of_no_messages_ends_at_once() {
+fn a_session_without_messages_ends_at_once() {
     let mut rig = Rig::new(
         Limits {
             budget_turns: Some(0),
@@ -164,7 +164,7 @@ fn a_session_of_no_messages_ends_at_once() {
         .events()
         .into_iter()
         .any(|w| matches!(w, EventKind::Notice(n) if n.code == "process_left"));
-    assert!(!left, "{:?}", rig.words());
+    assert!(!left, "{:?}", rig.kinds());
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_failed_restart_does_not_move_the_clock() {
         },
         AfterTurn::Wait,
     );
-    rig.machine = rig.machine.with_capabilities(able());
+    rig.machine = rig.machine.with_capabilities(all_capabilities());
     rig.give(Input::Start)
         .give(Input::Spawned)
         .give(Input::Exited(exit(1), None));
@@ -193,8 +193,8 @@ fn a_failed_restart_does_not_move_the_clock() {
 }
 
 #[test]
-fn an_agent_that_went_between_turns_does_not_spoil_the_outcome() {
-    let mut rig = waiting(Limits::default(), able());
+fn an_exit_between_turns_does_not_change_the_outcome() {
+    let mut rig = waiting(Limits::default(), all_capabilities());
     rig.give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Exited(exit(0), None))
         .give(Input::Stop);
@@ -202,15 +202,15 @@ fn an_agent_that_went_between_turns_does_not_spoil_the_outcome() {
 }
 
 #[test]
-fn questions_are_not_remembered_for_ever() {
+fn decided_requests_are_forgotten_eventually() {
     let policy = Policy::parse(
         "[[rule]]\ntool = \"Bash\"\ndo = \"deny\"\n",
         "t",
         Trust::Full,
     )
     .unwrap();
-    let mut rig = ruled(
-        waiting(Limits::default(), able()),
+    let mut rig = with_rules(
+        waiting(Limits::default(), all_capabilities()),
         Some(policy),
         Attendance::Unattended,
     );
@@ -229,7 +229,7 @@ fn questions_are_not_remembered_for_ever() {
     }
     assert!(
         format!("{:?}", rig.machine.permissions).len() < 100_000,
-        "asking {} tools {}",
+        "permissions {} tools {}",
         format!("{:?}", rig.machine.permissions).len(),
         format!("{:?}", rig.machine.tools).len()
     );
@@ -239,8 +239,8 @@ fn questions_are_not_remembered_for_ever() {
 fn a_change_at_the_start_waits_for_the_agent() {
     use crate::dialect::Change;
     let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
-    rig.machine = rig.machine.with_capabilities(able());
-    rig.give(Input::Send("one".into())).give(Input::Start); // Effect::Spawn: the driver has built the command line
+    rig.machine = rig.machine.with_capabilities(all_capabilities());
+    rig.give(Input::Send("one".into())).give(Input::Start); // the driver has its arguments
     rig.give(Input::Change(Change::Model("m".into())))
         .give(Input::Spawned)
         .give(Input::Event(started()));
@@ -254,19 +254,19 @@ fn a_change_at_the_start_waits_for_the_agent() {
         .any(|w| matches!(w, EventKind::Notice(n) if n.code == "model_changed"));
     assert!(
         said || !claimed,
-        "model_changed was told, and the process that was being started has the old model"
+        "model_changed was emitted, but the starting process has the old model"
     );
 }
 
 #[test]
-fn an_interrupt_of_a_frozen_agent_has_its_usual_time() {
+fn an_interrupt_of_a_frozen_agent_has_the_usual_grace_period() {
     let mut rig = waiting(
         Limits {
             wall: None,
             idle: None,
             ..Limits::default()
         },
-        able(),
+        all_capabilities(),
     );
     rig.give(Input::Freeze);
     rig.now += 3600 * S;
@@ -276,12 +276,12 @@ fn an_interrupt_of_a_frozen_agent_has_its_usual_time() {
     let left = rig.machine.deadline().unwrap() - rig.now;
     assert!(
         left <= 6 * S,
-        "the agent has {left:?} to answer, grace is 5 s"
+        "the agent has {left:?} to reply; the grace period is 5 s"
     );
 }
 
 #[test]
-fn a_change_of_a_frozen_agent_has_its_usual_time() {
+fn a_change_of_a_frozen_agent_has_the_usual_timeout() {
     use crate::dialect::Change;
     let mut rig = waiting(
         Limits {
@@ -289,7 +289,7 @@ fn a_change_of_a_frozen_agent_has_its_usual_time() {
             idle: None,
             ..Limits::default()
         },
-        able(),
+        all_capabilities(),
     );
     rig.give(Input::Freeze);
     rig.now += 3600 * S;
@@ -297,5 +297,5 @@ fn a_change_of_a_frozen_agent_has_its_usual_time() {
     rig.now += S;
     rig.give(Input::Resume);
     let left = rig.machine.deadline().unwrap() - rig.now;
-    assert!(left <= 31 * S, "the agent has {left:?} to answer");
+    assert!(left <= 31 * S, "the agent has {left:?} to reply");
 }

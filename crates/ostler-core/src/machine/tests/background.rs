@@ -1,4 +1,4 @@
-//! What an agent does after its turn: background tasks, turns of its own, and whose outcome counts.
+//! What an agent does after its turn: background tasks, turns it adds, and whose outcome counts.
 
 use super::*;
 
@@ -25,17 +25,18 @@ fn outcome_after(after: AfterTurn, causes: &[Cause]) -> Cause {
     rig.ended().outcome.cause
 }
 
-// The time limit is the task's: turns of the agent's own and background tasks do not get another hour each.
+// The time limit belongs to the task: added turns and background tasks do not get another hour
+// each.
 #[test]
-fn the_wall_limit_of_a_task_counts_from_its_beginning() {
+fn the_wall_limit_of_a_task_counts_from_its_start() {
     let mut rig = lingering();
     rig.wait(40 * 60 * S)
         .give(Input::TurnStarted)
         .give(Input::Event(call("1")))
         .wait(19 * 60 * S);
-    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
-    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.give(Input::TurnEnded(over(Cause::Interrupted)))
         .give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::WallLimit);
@@ -46,11 +47,11 @@ fn the_wall_limit_of_a_task_counts_from_its_beginning() {
         .give(Input::TurnEnded(over(Cause::Completed)));
     assert_eq!(rig.machine.deadline(), Some(60 * 60 * S));
     rig.wait(20 * 60 * S);
-    assert!(rig.did(&Effect::CloseInput));
+    assert!(rig.has_effect(&Effect::CloseInput));
 }
 
 #[test]
-fn the_wall_limit_of_a_session_that_waits_is_each_turns_own() {
+fn the_wall_limit_of_a_waiting_session_applies_per_turn() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
     rig.give(Input::TurnEnded(over(Cause::Completed)))
@@ -58,13 +59,13 @@ fn the_wall_limit_of_a_session_that_waits_is_each_turns_own() {
     rig.give(Input::Send("more".into()))
         .give(Input::Event(call("1")))
         .wait(59 * 60 * S);
-    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
-    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
 }
 
 #[test]
-fn what_the_agent_does_by_itself_can_spoil_the_outcome_and_not_mend_it() {
+fn added_turns_can_fail_the_outcome_but_not_repair_it() {
     use Cause::{Auth, Completed, Network};
     for (causes, task, waiting) in [
         (&[Auth, Completed][..], Auth, Completed),
@@ -83,7 +84,7 @@ fn what_the_agent_does_by_itself_can_spoil_the_outcome_and_not_mend_it() {
 }
 
 #[test]
-fn stopping_while_background_tasks_run_is_a_stop() {
+fn stopping_during_background_tasks_is_a_stop() {
     for how in [Input::Stop, Input::Kill] {
         let mut rig = lingering();
         rig.give(how).give(Input::Exited(exit(0), None));
@@ -99,7 +100,7 @@ fn stopping_while_background_tasks_run_is_a_stop() {
 }
 
 #[test]
-fn an_agent_that_goes_before_its_background_tasks_has_done_its_work() {
+fn an_agent_that_exits_before_its_background_tasks_succeeded() {
     let cut = |rig: &Rig| {
         rig.events()
             .iter()
@@ -115,7 +116,7 @@ fn an_agent_that_goes_before_its_background_tasks_has_done_its_work() {
 }
 
 #[test]
-fn a_start_is_signalled_once() {
+fn the_process_is_spawned_once() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::End);
     rig.give(Input::Start)
         .give(Input::Start)
@@ -127,9 +128,9 @@ fn a_start_is_signalled_once() {
     );
 }
 
-// A limit that nobody will live to see is no limit, and no overflow either.
+// A limit in the far future is no limit, and does not overflow.
 #[test]
-fn huge_limits_never_come() {
+fn huge_limits_never_expire() {
     let huge = Some(Duration::MAX);
     let limits = Limits {
         wall: huge,

@@ -1,4 +1,4 @@
-//! An agent that says nothing until it is done.
+//! Agents that print nothing until they are done.
 
 use super::*;
 use crate::dialect::Capabilities;
@@ -25,7 +25,7 @@ fn silent(silent: bool) -> Rig {
     rig
 }
 
-/// Runs the clock as a driver does: from one deadline to the next.
+/// Runs the clock from one deadline to the next, as a driver does.
 fn run(rig: &mut Rig, until: Duration) {
     while let Some(at) = rig.machine.deadline().filter(|at| *at <= until) {
         let step = at.saturating_sub(rig.now);
@@ -33,35 +33,35 @@ fn run(rig: &mut Rig, until: Duration) {
     }
 }
 
-fn told(rig: &Rig) -> usize {
-    let is_told = |kind: &&EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "still_working");
-    rig.events().into_iter().filter(is_told).count()
+fn heartbeats(rig: &Rig) -> usize {
+    let is_heartbeat = |kind: &&EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "still_working");
+    rig.events().into_iter().filter(is_heartbeat).count()
 }
 
-// P39: its silence is normal, and no limit on silence ends it; the limit on time does.
+// P39: its silence is normal: the idle limit does not end it, but the time limit does.
 #[test]
-fn silence_is_told_and_not_punished() {
+fn silence_is_reported_and_does_not_end_the_turn() {
     let mut rig = silent(true);
     run(&mut rig, S * 95);
-    assert_eq!((told(&rig), rig.machine.in_turn()), (3, true));
+    assert_eq!((heartbeats(&rig), rig.machine.in_turn()), (3, true));
     assert!(!rig.effects.contains(&Effect::Send(ToAgent::Interrupt)));
     run(&mut rig, S * 100);
     assert!(
         rig.effects.contains(&Effect::Send(ToAgent::Interrupt)),
-        "the time is over"
+        "the time limit ends it"
     );
     run(&mut rig, S * 200);
     assert_eq!(
-        told(&rig),
+        heartbeats(&rig),
         3,
-        "nothing more is told of a turn that is being ended"
+        "no heartbeat for a turn that is ending"
     );
 }
 
 #[test]
-fn an_agent_that_speaks_is_idle_when_it_does_not() {
+fn silence_of_other_agents_is_idle() {
     let mut rig = silent(false);
     run(&mut rig, S * 10);
     assert!(rig.effects.contains(&Effect::Send(ToAgent::Interrupt)));
-    assert_eq!(told(&rig), 0);
+    assert_eq!(heartbeats(&rig), 0);
 }

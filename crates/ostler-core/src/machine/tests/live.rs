@@ -1,4 +1,5 @@
-//! Sessions of many turns: processes that come and go, questions, changes, budgets, standing still.
+//! Sessions of many turns: processes that come and go, permission requests, changes, budgets,
+//! freezing.
 
 use super::*;
 use crate::dialect::{Capabilities, Change};
@@ -6,7 +7,7 @@ use crate::event::Refused;
 use crate::permission::{Otherwise, PermissionRequest, Policy, ToolKind, ToolUse, Trust, Verdict};
 use crate::spec::Attendance;
 
-pub(super) fn able() -> Capabilities {
+pub(super) fn all_capabilities() -> Capabilities {
     Capabilities {
         many_turns: true,
         resume: true,
@@ -17,9 +18,8 @@ pub(super) fn able() -> Capabilities {
     }
 }
 
-/// A session that waits for messages, in its first turn.
-/// The same under rules, for work in `/w`.
-pub(super) fn ruled(mut rig: Rig, policy: Option<Policy>, attendance: Attendance) -> Rig {
+/// Adds a policy to a session, for work in `/w`.
+pub(super) fn with_rules(mut rig: Rig, policy: Option<Policy>, attendance: Attendance) -> Rig {
     let machine = std::mem::replace(
         &mut rig.machine,
         Machine::new(Limits::default(), AfterTurn::Wait),
@@ -28,9 +28,10 @@ pub(super) fn ruled(mut rig: Rig, policy: Option<Policy>, attendance: Attendance
     rig
 }
 
-pub(super) fn waiting(limits: Limits, able: Capabilities) -> Rig {
+/// Creates a session that waits for messages, in its first turn.
+pub(super) fn waiting(limits: Limits, capabilities: Capabilities) -> Rig {
     let mut rig = Rig::new(limits, AfterTurn::Wait);
-    rig.machine = rig.machine.with_capabilities(able);
+    rig.machine = rig.machine.with_capabilities(capabilities);
     for input in [
         Input::Send("one".into()),
         Input::Start,
@@ -88,7 +89,8 @@ fn verdicts(rig: &Rig) -> Vec<(&str, &Verdict)> {
     said.collect()
 }
 
-// The process goes, the session stays; the next message starts another, also when each turn has one of its own.
+// The process exits and the session continues; the next message starts another process, also if
+// each turn has its own.
 #[test]
 fn a_session_outlives_its_process() {
     for many_turns in [true, false] {
@@ -96,28 +98,28 @@ fn a_session_outlives_its_process() {
             Limits::default(),
             Capabilities {
                 many_turns,
-                ..able()
+                ..all_capabilities()
             },
         );
         rig.give(Input::TurnEnded(over(Cause::Completed)));
         assert_eq!(
-            rig.did(&Effect::CloseInput),
+            rig.has_effect(&Effect::CloseInput),
             !many_turns,
-            "a process of one turn is told to go"
+            "a process of one turn is ended"
         );
         rig.give(Input::Send("two".into()))
             .give(Input::Exited(exit(0), None));
         if many_turns {
-            continue; // the message was delivered to the first process
+            continue; // the message went to the first process
         }
         assert_eq!(
             (spawns(&rig), rig.machine.state()),
             (2, SessionState::Starting)
         );
         rig.give(Input::Spawned);
-        assert!(rig.did(&Effect::Send(ToAgent::Prompt("two".into()))));
+        assert!(rig.has_effect(&Effect::Send(ToAgent::Prompt("two".into()))));
     }
-    let mut rig = waiting(Limits::default(), able());
+    let mut rig = waiting(Limits::default(), all_capabilities());
     rig.give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Exited(exit(1), None));
     assert_eq!(
@@ -138,10 +140,10 @@ fn a_session_outlives_its_process() {
     );
 }
 
-// A start that fails later on is the turn's end, and not the session's.
+// A failed restart ends the turn, and not the session.
 #[test]
-fn a_restart_that_fails_ends_the_turn() {
-    let mut rig = waiting(Limits::default(), able());
+fn a_failed_restart_ends_the_turn() {
+    let mut rig = waiting(Limits::default(), all_capabilities());
     rig.give(Input::Exited(exit(9), None))
         .give(Input::Send("two".into()));
     rig.give(Input::SpawnFailed(Outcome::new(Cause::Unavailable, "gone")))
@@ -150,14 +152,17 @@ fn a_restart_that_fails_ends_the_turn() {
     assert_ne!(rig.machine.state(), SessionState::Ended);
 }
 
-// What no rule decides goes to a person, or to the agent's own layer; nobody there is a no.
+// Requests without a matching rule go to a person or to the agent's own settings; unattended, they
+// are denied.
 #[test]
-fn questions_are_decided_by_rules_then_people_and_else_denied() {
-    let rules = "[[rule]]\ntool = \"Good\"\ndo = \"allow\"\n[[rule]]\ntool = \"Bad\"\ndo = \"deny\"\nmessage = \"no\"\n[[rule]]\ntool = \"Ask\"\ndo = \"ask\"\n";
+fn requests_are_decided_by_rules_then_people_and_otherwise_denied() {
+    let rules = "[[rule]]\ntool = \"Good\"\ndo = \"allow\"\n\
+        [[rule]]\ntool = \"Bad\"\ndo = \"deny\"\nmessage = \"no\"\n\
+        [[rule]]\ntool = \"Ask\"\ndo = \"ask\"\n";
     let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
     for attendance in [Attendance::Unattended, Attendance::Attended] {
-        let mut rig = ruled(
-            waiting(Limits::default(), able()),
+        let mut rig = with_rules(
+            waiting(Limits::default(), all_capabilities()),
             Some(policy.clone()),
             attendance,
         );
@@ -220,14 +225,15 @@ fn questions_are_decided_by_rules_then_people_and_else_denied() {
     }
 }
 
-// A rule that allows does not answer a question that is always a person's; one that denies does.
+// An allowing rule does not answer a request that is always a person's; a denying one does.
 #[test]
-fn a_question_that_is_always_a_persons_is_not_answered_by_an_allowing_rule() {
-    let rules = "[[rule]]\ntool = \"Bad\"\ndo = \"deny\"\nmessage = \"no\"\n[[rule]]\ntool = \"*\"\ndo = \"allow\"\n";
+fn an_allowing_rule_does_not_answer_a_request_for_a_person() {
+    let rules = "[[rule]]\ntool = \"Bad\"\ndo = \"deny\"\nmessage = \"no\"\n\
+        [[rule]]\ntool = \"*\"\ndo = \"allow\"\n";
     let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
     for attendance in [Attendance::Unattended, Attendance::Attended] {
-        let mut rig = ruled(
-            waiting(Limits::default(), able()),
+        let mut rig = with_rules(
+            waiting(Limits::default(), all_capabilities()),
             Some(policy.clone()),
             attendance,
         );
@@ -254,14 +260,14 @@ fn a_question_that_is_always_a_persons_is_not_answered_by_an_allowing_rule() {
     }
 }
 
-// "Always" is for the same thing: the same command or files; and no rule gives way to it.
+// A grant covers the same action, that is the same command or files, and overrides no rule.
 #[test]
-fn a_grant_covers_the_same_thing_and_no_more() {
+fn a_grant_covers_the_same_action_only() {
     let rules =
         "[[rule]]\npath = \"secrets/**\"\ndo = \"deny\"\n[[rule]]\nkind = \"edit\"\ndo = \"ask\"\n";
     let policy = Policy::parse(rules, "test", Trust::Full).unwrap();
-    let mut rig = ruled(
-        waiting(Limits::default(), able()),
+    let mut rig = with_rules(
+        waiting(Limits::default(), all_capabilities()),
         Some(policy),
         Attendance::Attended,
     );
@@ -315,27 +321,28 @@ fn a_grant_covers_the_same_thing_and_no_more() {
     assert_eq!(
         verdicts(&rig).len(),
         5,
-        "one was denied, two wait: {:?}",
+        "one denied, two waiting: {:?}",
         verdicts(&rig)
     );
 }
 
-// P51: an hour in which somebody thinks is nobody's silence. P40, P41: nor is a long tool, or a long turn.
+// P51: an hour in which a person thinks is not silence. P40, P41: nor is a long tool call, or a
+// long turn.
 #[test]
-fn a_question_can_wait_for_an_hour() {
-    let mut rig = ruled(
+fn a_request_can_wait_for_an_hour() {
+    let mut rig = with_rules(
         waiting(
             Limits {
                 wall: None,
                 ..Limits::default()
             },
-            able(),
+            all_capabilities(),
         ),
         None,
         Attendance::Attended,
     );
     rig.give(ask("1", "Bash", Otherwise::Person)).wait(3600 * S);
-    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.give(Input::PermissionAnswered(
         "call-1".into(),
         PermissionAnswer::Allow,
@@ -343,16 +350,17 @@ fn a_question_can_wait_for_an_hour() {
     assert_eq!(verdicts(&rig), [("1", &Verdict::Allow)]);
     rig.wait(601 * S);
     assert!(
-        rig.did(&Effect::Send(ToAgent::Interrupt)),
+        rig.has_effect(&Effect::Send(ToAgent::Interrupt)),
         "silence counts again"
     );
 }
 
-// A change is asked of the agent, answered, refused, or not answered in time; an agent that sleeps gets it at its next start.
+// A change is sent to the agent and accepted, refused, or times out; a sleeping agent gets it at
+// its next start.
 #[test]
-fn changes_are_answered_in_time_or_refused() {
+fn changes_are_accepted_or_refused_in_time() {
     let change = || Input::Change(Change::Model("m".into()));
-    let mut rig = waiting(Limits::default(), able());
+    let mut rig = waiting(Limits::default(), all_capabilities());
     rig.give(change()).give(change()).give(change());
     rig.give(Input::Changed(1, None))
         .give(Input::Changed(2, Some("no such model".into())))
@@ -378,8 +386,8 @@ fn changes_are_answered_in_time_or_refused() {
     );
 }
 
-// S2-31: budgets over turns: a warning at four fifths, and at the end the turn is interrupted and
-// the session over.
+// S2-31: budgets over several turns: a warning at 80 %, and at 100 % the turn is interrupted and
+// the session ends.
 #[test]
 fn budgets_warn_and_then_end_the_session() {
     let limits = Limits {
@@ -387,22 +395,25 @@ fn budgets_warn_and_then_end_the_session() {
         budget_turns: Some(2),
         ..Limits::default()
     };
-    let mut rig = waiting(limits, able());
+    let mut rig = waiting(limits, all_capabilities());
     rig.give(Input::Event(used("m", 79)));
     assert_eq!(notices(&rig, "budget_near"), 0);
     rig.give(Input::Event(used("m", 80)));
     assert_eq!(
         (
             notices(&rig, "budget_near"),
-            rig.did(&Effect::Send(ToAgent::Interrupt))
+            rig.has_effect(&Effect::Send(ToAgent::Interrupt))
         ),
         (1, false)
     );
     rig.give(Input::Event(used("m", 100)));
-    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
+    assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.give(Input::TurnEnded(over(Cause::Interrupted)));
     assert_eq!(
-        (rig.turn_ended().outcome.cause, rig.did(&Effect::CloseInput)),
+        (
+            rig.turn_ended().outcome.cause,
+            rig.has_effect(&Effect::CloseInput)
+        ),
         (Cause::Budget, true)
     );
 
@@ -411,7 +422,7 @@ fn budgets_warn_and_then_end_the_session() {
             budget_turns: Some(2),
             ..Limits::default()
         },
-        able(),
+        all_capabilities(),
     );
     rig.give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Send("two".into()));
@@ -428,41 +439,44 @@ fn budgets_warn_and_then_end_the_session() {
             budget_wall: Some(100 * S),
             ..Limits::default()
         },
-        able(),
+        all_capabilities(),
     );
     rig.give(Input::TurnEnded(over(Cause::Completed)))
         .wait(80 * S);
     assert_eq!(
-        (notices(&rig, "budget_near"), rig.did(&Effect::CloseInput)),
+        (
+            notices(&rig, "budget_near"),
+            rig.has_effect(&Effect::CloseInput)
+        ),
         (1, false)
     );
     rig.wait(20 * S).give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::Budget);
 }
 
-// An agent that stands still is not late; stopping lets it hear first.
+// The time limits of a suspended agent do not run; a stop continues it first.
 #[test]
-fn the_time_of_a_frozen_agent_stands_still() {
+fn limits_do_not_run_for_a_frozen_agent() {
     let mut rig = waiting(
         Limits {
             wall: Some(100 * S),
             ..Limits::default()
         },
-        able(),
+        all_capabilities(),
     );
     rig.wait(50 * S).give(Input::Freeze).wait(1000 * S);
     assert_eq!(
         (
             rig.machine.deadline(),
-            rig.did(&Effect::Send(ToAgent::Interrupt))
+            rig.has_effect(&Effect::Send(ToAgent::Interrupt))
         ),
         (None, false)
     );
     rig.give(Input::Resume).wait(49 * S);
-    assert!(!rig.did(&Effect::Send(ToAgent::Interrupt)) && rig.did(&Effect::Thaw));
+    assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)) && rig.has_effect(&Effect::Thaw));
     rig.wait(2 * S);
-    assert!(rig.did(&Effect::Send(ToAgent::Interrupt)));
-    let mut rig = waiting(Limits::default(), able());
+    assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
+    let mut rig = waiting(Limits::default(), all_capabilities());
     rig.give(Input::Freeze).give(Input::Stop);
     let order: Vec<_> = rig
         .effects
@@ -472,20 +486,24 @@ fn the_time_of_a_frozen_agent_stands_still() {
     assert_eq!(order, [&Effect::Thaw, &Effect::Send(ToAgent::Interrupt)]);
 }
 
-// A message for the turn under way goes to the agent; where that cannot be, it is refused or begins a turn.
+// A message for the current turn goes to the agent; where that is impossible, it is refused or
+// starts a turn.
 #[test]
-fn steering() {
-    let mut rig = waiting(Limits::default(), able());
+fn steering_reaches_the_turn_or_is_refused() {
+    let mut rig = waiting(Limits::default(), all_capabilities());
     rig.give(Input::Steer("left".into()));
-    assert!(rig.did(&Effect::Send(ToAgent::Steer("left".into()))) && notices(&rig, "steered") == 1);
+    assert!(
+        rig.has_effect(&Effect::Send(ToAgent::Steer("left".into())))
+            && notices(&rig, "steered") == 1
+    );
     rig.give(Input::TurnEnded(over(Cause::Completed)))
         .give(Input::Steer("right".into()));
-    assert!(rig.did(&Effect::Send(ToAgent::Prompt("right".into()))));
+    assert!(rig.has_effect(&Effect::Send(ToAgent::Prompt("right".into()))));
     let mut rig = waiting(
         Limits::default(),
         Capabilities {
             steer: false,
-            ..able()
+            ..all_capabilities()
         },
     );
     rig.give(Input::Steer("left".into()))

@@ -1,4 +1,4 @@
-//! Calls and their results; what a turn used and who said it.
+//! Tool calls and their results; a turn's usage and its source.
 
 use super::*;
 use crate::event::Ended;
@@ -18,7 +18,7 @@ fn results(rig: &Rig) -> Vec<(&str, bool)> {
 }
 
 #[test]
-fn a_result_that_comes_too_late_is_only_noticed() {
+fn a_late_result_is_only_a_notice() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
     rig.give(Input::Event(call("1")))
@@ -58,12 +58,12 @@ fn a_call_outside_of_a_turn_gets_its_result_too() {
     rig.give(Input::Event(call("2")))
         .give(Input::Exited(exit(0), None));
     assert_eq!(results(&rig), [("1", false), ("other", false)]);
-    assert_eq!(rig.words().last(), Some(&"ended"));
+    assert_eq!(rig.kinds().last(), Some(&"ended"));
 }
 
-// An agent may count its calls anew in every turn.
+// An agent may reuse call ids in every turn.
 #[test]
-fn an_id_can_be_used_again() {
+fn an_id_can_be_reused() {
     let mut rig = Rig::working();
     for _ in 0..2 {
         rig.give(Input::Event(call("1")))
@@ -73,7 +73,7 @@ fn an_id_can_be_used_again() {
 }
 
 #[test]
-fn many_open_calls_are_paired_in_their_order() {
+fn many_open_calls_are_paired_in_order() {
     let mut rig = Rig::working();
     let ids: Vec<String> = (0..60_000)
         .map(|n| format!("{:x}", n * 7919 % 60_000))
@@ -103,9 +103,9 @@ fn numbers(usage: Option<&Usage>) -> Option<(Option<u64>, Option<f64>)> {
     usage.map(|usage| (usage.input, usage.cost_usd))
 }
 
-// What was heard on the way is what a turn used that does not come to its account.
+// A turn without a final report has the usage that was reported along the way.
 #[test]
-fn a_turn_that_is_cut_keeps_what_it_used() {
+fn an_interrupted_turn_keeps_its_usage() {
     let ways: [fn(&mut Rig); 3] = [
         |rig| {
             rig.give(Input::Exited(exit(1), None));
@@ -133,9 +133,10 @@ fn a_turn_that_is_cut_keeps_what_it_used() {
     }
 }
 
-// The process of a turn that was given up on can still say what it had used; the session's sum has it, once.
+// The process of an abandoned turn can still report its usage; the session's total includes it,
+// once.
 #[test]
-fn a_late_account_counts_for_the_session() {
+fn a_late_usage_report_counts_for_the_session() {
     let mut rig = Rig::working();
     rig.give(Input::Event(used("a", 10)))
         .give(Input::Interrupt)
@@ -152,7 +153,7 @@ fn a_late_account_counts_for_the_session() {
 }
 
 #[test]
-fn an_account_replaces_what_was_heard_and_nothing_is_counted_after_it() {
+fn a_final_usage_report_replaces_earlier_ones_and_is_final() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
     let account = || {
@@ -198,5 +199,5 @@ fn old_calls_are_forgotten() {
     let remembered = format!("{:?}", rig.machine.tools).len();
     assert!(remembered < 600_000, "{remembered} bytes");
     rig.give(Input::Event(result("24999")));
-    assert!(rig.words().contains(&"notice") && !rig.words().contains(&"tool_result"));
+    assert!(rig.kinds().contains(&"notice") && !rig.kinds().contains(&"tool_result"));
 }

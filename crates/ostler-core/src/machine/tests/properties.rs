@@ -1,4 +1,4 @@
-//! The promises, kept under random sequences of inputs.
+//! The machine's invariants under random sequences of inputs.
 
 use std::collections::BTreeMap;
 
@@ -79,15 +79,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
     #[test]
-    fn every_sequence_ends_each_turn_once_and_the_session_once_and_last(
+    fn every_turn_ends_once_and_the_session_ends_once_and_last(
         inputs in proptest::collection::vec((any_input(), 0u64..2000), 0..40),
         (one_shot, many_turns, resume) in any::<(bool, bool, bool)>(),
         limits in any_limits(),
     ) {
         let after = if one_shot { AfterTurn::End } else { AfterTurn::Wait };
         let mut rig = Rig::new(limits, after);
-        let able = crate::dialect::Capabilities { many_turns, resume, steer: resume, set_model: true, freeze: resume, ..Default::default() };
-        rig.machine = Machine::new(rig.machine.limits.clone(), after).with_capabilities(able).with_policy(None, "/w".into(), crate::spec::Attendance::Attended);
+        let able = crate::dialect::Capabilities {
+            many_turns, resume, steer: resume, set_model: true, freeze: resume, ..Default::default()
+        };
+        rig.machine = Machine::new(rig.machine.limits.clone(), after)
+            .with_capabilities(able)
+            .with_policy(None, "/w".into(), crate::spec::Attendance::Attended);
         let mut sent = 0;
         for (input, seconds) in inputs {
             rig.now += Duration::from_secs(seconds);
@@ -96,8 +100,9 @@ proptest! {
             rig.give(input);
             prop_assert!(rig.machine.deadline().is_none_or(|at| at < NEVER));
         }
-        rig.give(Input::Start).give(Input::Spawned).give(Input::Kill).give(Input::Exited(Exit::default(), None));
-        let words = rig.words();
+        rig.give(Input::Start).give(Input::Spawned).give(Input::Kill);
+        rig.give(Input::Exited(Exit::default(), None));
+        let words = rig.kinds();
         prop_assert_eq!(words.iter().filter(|w| **w == "ended").count(), 1, "{:?}", words);
         prop_assert_eq!(words.last(), Some(&"ended"));
         // No message is lost: it has a turn, steered one, or was refused.
@@ -115,15 +120,15 @@ proptest! {
                     Decision::Asked => asked.push(&it.id),
                     _ => {
                         let at = asked.iter().position(|id| *id == it.id);
-                        prop_assert!(at.is_some(), "decided without being asked");
+                        prop_assert!(at.is_some(), "decided without a request");
                         asked.remove(at.unwrap_or(0));
                     }
                 }
             }
         }
-        prop_assert!(asked.is_empty(), "asked and never decided: {:?}", asked);
+        prop_assert!(asked.is_empty(), "requested and never decided: {:?}", asked);
         let mut open = false;
-        // Every id that was heard, and whether its call still waits for its result.
+        // Every known id, and whether its call still waits for a result.
         let mut calls: BTreeMap<String, bool> = BTreeMap::new();
         for kind in rig.events() {
             match kind {
@@ -134,10 +139,10 @@ proptest! {
                     open = false;
                 }
                 EventKind::ToolCall(call) => {
-                    prop_assert_ne!(calls.insert(call.id.clone(), true), Some(true), "two calls of one id at once");
+                    prop_assert_ne!(calls.insert(call.id.clone(), true), Some(true), "two open calls with one id");
                 }
                 EventKind::ToolResult(result) => {
-                    prop_assert_ne!(calls.insert(result.id.clone(), false), Some(false), "two results of one call");
+                    prop_assert_ne!(calls.insert(result.id.clone(), false), Some(false), "two results for one call");
                 }
                 _ => {}
             }
@@ -146,7 +151,7 @@ proptest! {
         prop_assert!(!calls.values().any(|waits| *waits), "a call without a result");
     }
 
-    // Nothing waits for ever: whatever happened, time alone ends a session whose turn is under way.
+    // Nothing waits forever: whatever happened, time alone ends a session with a turn in progress.
     #[test]
     fn time_alone_ends_a_turn(inputs in proptest::collection::vec(any_input(), 0..20)) {
         let mut rig = Rig::working();
@@ -163,9 +168,9 @@ proptest! {
         prop_assert_eq!(rig.machine.state(), SessionState::Ended);
     }
 
-    // A task has one deadline: no agent that goes on by itself can move it.
+    // A task has one deadline, which an agent that continues by itself cannot move.
     #[test]
-    fn an_agent_that_goes_on_by_itself_does_not_outlive_the_task(
+    fn an_agent_that_continues_by_itself_does_not_outlive_the_task(
         steps in proptest::collection::vec((any::<bool>(), 1u64..900), 40..60),
     ) {
         let mut rig = Rig::working();

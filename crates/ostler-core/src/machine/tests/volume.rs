@@ -1,4 +1,4 @@
-//! The bound on stored events: whatever form a flood takes, the session ends, and its log stays small.
+//! Limit on stored events: whatever form a flood takes, the session ends and its log stays small.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::spec::Attendance;
 
 const LIMIT: u64 = 20_000;
 
-/// The JSON size of what was emitted, without the events that end turns and the session.
+/// JSON size of the emitted events, except those that end turns and the session.
 fn stored(rig: &Rig) -> u64 {
     let ends = |kind: &&EventKind| !matches!(kind, EventKind::TurnEnded(_) | EventKind::Ended(_));
     rig.events()
@@ -51,7 +51,7 @@ fn notice(n: usize) -> Notice {
 /// The nth input of a flood.
 type Flood = fn(usize) -> Input;
 
-/// Every form in which an agent can make Ostler store something.
+/// Every way in which an agent can make Ostler store something.
 fn floods() -> Vec<(&'static str, Flood)> {
     vec![
         ("text", |_| Input::Event(text(&"t".repeat(500)))),
@@ -86,7 +86,7 @@ fn floods() -> Vec<(&'static str, Flood)> {
         ("the agent's notices", |_| Input::Event(notice(300).into())),
         ("remarks", |_| Input::Notice(notice(300))),
         ("usage", |n| Input::Event(used(&n.to_string(), 1))),
-        ("who it is", |_| Input::Event(started())),
+        ("identification", |_| Input::Event(started())),
         ("questions", |n| {
             let (wants, input) = (
                 ToolUse::of("t", ToolKind::Other),
@@ -112,10 +112,10 @@ fn a_flood_of_any_kind_ends_the_turn_and_then_the_session() {
         }
         assert!(rig.machine.is_log_full(), "{name}");
         assert!(
-            rig.did(&Effect::Send(ToAgent::Interrupt)),
+            rig.has_effect(&Effect::Send(ToAgent::Interrupt)),
             "{name}: interrupted first"
         );
-        // Its results, answers and states: each is as small as what it belongs to.
+        // Its results, answers and states are each as small as what they belong to.
         assert!(stored(&rig) <= 2 * LIMIT, "{name}: {}", stored(&rig));
         let before = stored(&rig);
         for n in 0..2000 {
@@ -124,7 +124,7 @@ fn a_flood_of_any_kind_ends_the_turn_and_then_the_session() {
         assert_eq!(
             stored(&rig),
             before,
-            "{name}: nothing more of the agent's is stored"
+            "{name}: nothing more from the agent is stored"
         );
         rig.give(Input::TurnEnded(over(Cause::Interrupted)))
             .give(Input::Exited(exit(0), None));
@@ -147,15 +147,15 @@ fn a_flood_of_any_kind_ends_the_turn_and_then_the_session() {
 }
 
 #[test]
-fn an_agent_that_does_not_stop_is_ended() {
+fn an_agent_that_does_not_stop_is_terminated() {
     let mut rig = limited(AfterTurn::End);
     for _ in 0..100 {
         rig.give(Input::Event(text(&"t".repeat(500))));
     }
     rig.wait(5 * S);
-    assert!(rig.did(&Effect::Terminate) && !rig.did(&Effect::Kill));
+    assert!(rig.has_effect(&Effect::Terminate) && !rig.has_effect(&Effect::Kill));
     rig.wait(5 * S);
-    assert!(rig.did(&Effect::Kill));
+    assert!(rig.has_effect(&Effect::Kill));
     rig.give(Input::Exited(
         Exit {
             signal: Some(9),
@@ -176,19 +176,19 @@ fn a_flood_between_turns_ends_the_session() {
     for _ in 0..100 {
         rig.give(Input::Event(notice(500).into()));
     }
-    assert!(rig.did(&Effect::CloseInput));
+    assert!(rig.has_effect(&Effect::CloseInput));
     rig.give(Input::Send("more".into()))
         .give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::OutputLimit);
     assert_eq!(
         rig.turn_ended().outcome.cause,
         Cause::Completed,
-        "the turn was over before"
+        "the turn was already over"
     );
 }
 
 #[test]
-fn the_event_that_does_not_fit_is_left_out() {
+fn an_event_that_does_not_fit_is_dropped() {
     let mut rig = limited(AfterTurn::End);
     rig.give(Input::Event(text(&"t".repeat(60_000))));
     assert!(
@@ -199,7 +199,7 @@ fn the_event_that_does_not_fit_is_left_out() {
 }
 
 #[test]
-fn turns_that_the_agent_adds_count_too() {
+fn added_turns_count_too() {
     let mut rig = limited(AfterTurn::Wait);
     for _ in 0..1000 {
         let long = TurnResult {
@@ -220,7 +220,7 @@ fn turns_that_the_agent_adds_count_too() {
 }
 
 #[test]
-fn the_last_result_of_a_flood_is_trimmed() {
+fn the_last_result_of_a_flood_has_no_text() {
     let mut rig = limited(AfterTurn::End);
     for _ in 0..100 {
         rig.give(Input::Event(text(&"t".repeat(500))));
@@ -248,7 +248,7 @@ fn the_last_result_of_a_flood_is_trimmed() {
 }
 
 #[test]
-fn without_a_limit_nothing_is_left_out() {
+fn without_a_limit_nothing_is_dropped() {
     let mut rig = Rig::new(
         Limits {
             event_bytes: None,
@@ -268,15 +268,16 @@ fn without_a_limit_nothing_is_left_out() {
         rig.give(Input::Event(text(&"t".repeat(500))));
     }
     assert_eq!(
-        rig.words().iter().filter(|word| **word == "text").count(),
+        rig.kinds().iter().filter(|word| **word == "text").count(),
         1000
     );
 }
 
 proptest! {
-    // What the agent makes Ostler store is within the limit, with what each stored call and question is owed.
+    // What the agent makes Ostler store is within the limit, plus the replies owed to each stored
+    // call and request.
     #[test]
-    fn no_mixture_of_floods_passes_the_limit(
+    fn no_mixture_of_floods_exceeds_the_limit(
         which in proptest::collection::vec((0..floods().len(), 0usize..50), 0..300),
         turns in proptest::collection::vec(0usize..300, 0..4),
     ) {
@@ -291,7 +292,7 @@ proptest! {
         let full = rig.machine.is_log_full();
         rig.give(Input::Kill).give(Input::Exited(Exit::default(), None));
         prop_assert!(stored(&rig) <= 2 * LIMIT, "{}", stored(&rig));
-        prop_assert_eq!(rig.words().last().copied(), Some("ended"));
+        prop_assert_eq!(rig.kinds().last().copied(), Some("ended"));
         prop_assert!(!full || rig.machine.state() == SessionState::Ended);
     }
 }

@@ -1,13 +1,14 @@
-//! Commands that come from data: read by a program, or passed to it as arguments, instead of written in the line.
+//! Commands from data: read by a program, or passed to it as arguments, instead of written in the
+//! line.
 
-use super::super::pattern::is_like;
+use super::super::pattern::matches_wildcard;
 use super::Word;
 use super::programs::{GIT_HARMLESS, GIT_RUNS, RUNNERS, Runner, SCRIPTED};
 
-/// What a program makes of its arguments.
+/// What a program does with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Takes {
-    /// Its arguments are its own.
+    /// The arguments are only its own.
     Nothing,
     /// It runs these commands, each with arguments that may come from data.
     Commands(Vec<Vec<Word>>),
@@ -15,7 +16,7 @@ pub(super) enum Takes {
     Anything,
 }
 
-/// What the program `words[0]` makes of the rest. `is_fed`: it has something to read.
+/// Returns what the program `words[0]` does with the rest. `is_fed` says that it has input.
 pub(super) fn takes(words: &[Word], is_fed: bool) -> Takes {
     let Some((program, args)) = words.split_first() else {
         return Takes::Nothing;
@@ -65,7 +66,7 @@ fn is_anything(name: &str, args: &[Word], is_fed: bool) -> bool {
     }
 }
 
-/// A word that could become any words, taken from data.
+/// Returns a word that could become any words, taken from data.
 pub(super) fn open_word() -> Word {
     Word {
         is_open: true,
@@ -78,7 +79,7 @@ fn is_one_of(names: &str, name: &str) -> bool {
 }
 
 fn is_one_like(names: &str, name: &str) -> bool {
-    names.split(' ').any(|known| is_like(known, name))
+    names.split(' ').any(|known| matches_wildcard(known, name))
 }
 
 fn options(args: &[Word]) -> impl Iterator<Item = &str> {
@@ -87,20 +88,20 @@ fn options(args: &[Word]) -> impl Iterator<Item = &str> {
         .filter(|text| text.starts_with('-'))
 }
 
-/// Whether an argument is a group of short options with this one in it.
+/// Returns true if an argument is a cluster of short options that contains this one.
 fn has_letter(arg: &str, letter: char) -> bool {
     arg.strip_prefix('-')
         .is_some_and(|rest| !rest.starts_with('-') && rest.contains(letter))
 }
 
-/// Whether an argument is this long option, with one dash or two, possibly cut short.
+/// Returns true if an argument is this long option, with one dash or two, possibly abbreviated.
 fn is_long(arg: &str, name: &str) -> bool {
     let given = arg.trim_start_matches('-');
     let given = given.split('=').next().unwrap_or(given).to_lowercase();
     arg.starts_with('-') && given.len() > 1 && name.starts_with(&given)
 }
 
-/// Whether a path means what is given to read.
+/// Returns true if a path means stdin.
 fn is_stdin(path: &str) -> bool {
     path == "-"
         || path.starts_with("/dev/stdin")
@@ -108,7 +109,7 @@ fn is_stdin(path: &str) -> bool {
         || path.starts_with("/proc/")
 }
 
-/// `xargs [options] command [arguments] < data`.
+/// Handles `xargs [options] command [arguments] < data`.
 fn xargs(args: &[Word]) -> Takes {
     const VALUES: &str = "aIEdLnPsJRS";
     const LONG_VALUES: &str =
@@ -159,7 +160,7 @@ fn xargs(args: &[Word]) -> Takes {
     }
 }
 
-/// A command with data in the place of `replaced`, or at its end.
+/// Returns a command with data in place of `replaced`, or at its end.
 fn with_data(command: &[Word], replaced: Option<&str>) -> Vec<Word> {
     let mut words = command.to_vec();
     match replaced.filter(|text| !text.is_empty()) {
@@ -173,7 +174,7 @@ fn with_data(command: &[Word], replaced: Option<&str>) -> Vec<Word> {
     words
 }
 
-/// `find … -exec command … ;`, `-delete`.
+/// Handles `find … -exec command … ;` and `-delete`.
 fn find(args: &[Word]) -> Takes {
     let mut commands = Vec::new();
     for (at, arg) in args.iter().enumerate() {
@@ -195,7 +196,7 @@ fn find(args: &[Word]) -> Takes {
     commands_or_nothing(commands)
 }
 
-/// `fd … -x command …`, to the end of the line or a semicolon.
+/// Handles `fd … -x command …`, up to the end of the line or a semicolon.
 fn fd(args: &[Word]) -> Takes {
     let is_exec = |text: &str| {
         let long = text.split('=').next().unwrap_or(text);
@@ -236,14 +237,14 @@ fn words(texts: &[&str]) -> Vec<Word> {
         .iter()
         .map(|text| Word {
             text: (*text).to_owned(),
-            name: super::base(text),
+            name: super::base_name(text),
             is_open: false,
         })
         .collect()
 }
 
-/// Whether a shell reads its script from what it is given. A script in a file is the file's, and text after `-c` is read as a
-/// line of its own.
+/// Returns true if a shell reads its script from stdin. A script in a file belongs to the file, and
+/// text after `-c` is read as a separate line.
 fn shell(args: &[Word], is_fed: bool) -> bool {
     for (at, arg) in args.iter().enumerate() {
         let text = arg.text.as_str();
@@ -266,7 +267,8 @@ fn shell(args: &[Word], is_fed: bool) -> bool {
     is_fed
 }
 
-/// Whether a program with options that run something was given one of them, or reads a script.
+/// Returns true if a program with options that run something was given one of them, or reads a
+/// script.
 fn runs(runner: &Runner, args: &[Word], is_fed: bool) -> bool {
     let long = |text: &str| {
         let bare = text.trim_start_matches('-');
@@ -305,7 +307,7 @@ fn runs(runner: &Runner, args: &[Word], is_fed: bool) -> bool {
         } else {
             &text[1..]
         };
-        // Python takes a module for its script.
+        // Python's `-m` module is its script.
         let end = cluster
             .find('m')
             .filter(|_| runner.names.starts_with("python"))
@@ -325,7 +327,7 @@ fn runs(runner: &Runner, args: &[Word], is_fed: bool) -> bool {
     is_fed
 }
 
-/// Whether a makefile is read from what make is given.
+/// Returns true if make reads its makefile from stdin.
 fn makefile_is_read(args: &[Word]) -> bool {
     args.iter().enumerate().any(|(at, arg)| {
         let text = arg.text.as_str();
@@ -343,7 +345,8 @@ fn makefile_is_read(args: &[Word]) -> bool {
     })
 }
 
-/// `ssh host` reads its command if it has none, and some of its settings are commands.
+/// Handles `ssh host`, which reads its command from stdin if it has none. Some of its settings are
+/// commands, too.
 fn ssh(args: &[Word], is_fed: bool) -> bool {
     const VALUES: &str = "BbcDEeFIiJLlmOopQRSWw";
     let mut operands = 0;
@@ -368,7 +371,7 @@ fn ssh(args: &[Word], is_fed: bool) -> bool {
     operands < 2 && is_fed
 }
 
-/// Returns true if git's arguments make it run a program, or redefine its sub-command.
+/// Returns true if git's arguments make it run a program, or redefine its subcommand.
 fn git(args: &[Word]) -> bool {
     let mut at = 0;
     let is_harmless = |setting: &str| {
@@ -423,13 +426,13 @@ fn git(args: &[Word]) -> bool {
     })
 }
 
-/// Whether a program for awk runs commands.
+/// Returns true if an awk program runs commands.
 fn awk(program: &str) -> bool {
     let pipes = program.replace("||", "");
     program.contains("system") || pipes.contains('|') || program.contains("@load")
 }
 
-/// The scripts among the arguments of sed.
+/// Returns the scripts among sed's arguments.
 fn sed_scripts(args: &[Word]) -> Vec<&str> {
     let texts: Vec<&str> = args.iter().map(|arg| arg.text.as_str()).collect();
     let after = |at: usize| texts.get(at + 1).copied();
@@ -456,7 +459,8 @@ fn sed_scripts(args: &[Word]) -> Vec<&str> {
     }
 }
 
-/// Whether a script of sed certainly has no command `e` and no flag `e`, which run a shell.
+/// Returns true if a sed script certainly has neither the command `e` nor the flag `e`, which run a
+/// shell.
 fn is_tame(script: &str) -> bool {
     let mut rest = script.trim_start();
     while let Some(c) = rest.chars().next() {
@@ -489,7 +493,7 @@ fn is_tame(script: &str) -> bool {
     true
 }
 
-/// What comes after the next `end` that no backslash escapes.
+/// Returns the text after the next unescaped `end`.
 fn past(text: &str, end: char) -> Option<&str> {
     let mut escaped = false;
     for (at, c) in text.char_indices() {

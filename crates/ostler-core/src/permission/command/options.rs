@@ -1,10 +1,10 @@
-//! Options of denied commands: a set, whatever their order and spelling.
+//! Options of denied commands: a set, in any order and spelling.
 
-use super::super::pattern::is_like;
+use super::super::pattern::matches_wildcard;
 use super::Word;
 
-/// Names of options that mean the same, by program. The first word of each entry lists programs, each further one is a group:
-/// single characters are short options, longer names are long ones.
+/// Options that mean the same, by program. The first part of each entry lists programs, and each of
+/// the others is a group: single characters are short options, longer names are long ones.
 const SYNONYMS: &[(&str, &[&str])] = &[
     (
         "rm",
@@ -107,7 +107,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Options that include others.
+/// Options that imply others.
 const INCLUDES: &[(&str, &str, &str)] = &[
     ("git", "D", "d f"),
     ("git", "M", "m f"),
@@ -116,32 +116,32 @@ const INCLUDES: &[(&str, &str, &str)] = &[
     ("cp", "archive", "r"),
 ];
 
-/// Programs whose options have one dash and a whole name.
+/// Programs whose long options have a single dash.
 const SINGLE_DASH: &str =
     "find java javac go terraform tofu openssl ffmpeg gcc clang rustc pwsh powershell xset";
 
 /// One option of a rule, or its value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Wanted {
-    /// A short option, alone or among others.
+enum OptionPattern {
+    /// A short option, alone or in a cluster.
     Short(char),
     /// A long option without its dashes, in any spelling.
     Long(String),
-    /// An option by its letters, with stars.
-    Like(String),
-    /// What stands after an option in the rule: its value, or a word of its own.
+    /// An option as a wildcard pattern.
+    Wildcard(String),
+    /// A word after an option in the rule: its value, or a separate argument.
     Value(String),
 }
 
-/// The options of a rule: all must be there.
+/// The options of a rule: all must be present.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Options {
-    wanted: Vec<Wanted>,
+    wanted: Vec<OptionPattern>,
     groups: Option<&'static [&'static str]>,
     program: String,
 }
 
-/// Separates the words of a rule after its program into those that have an order, and options.
+/// Splits the words of a rule after its program into positional words and options.
 pub(super) fn separate(program: &str, words: &[String]) -> (Vec<String>, Options) {
     let known = SYNONYMS
         .iter()
@@ -155,8 +155,10 @@ pub(super) fn separate(program: &str, words: &[String]) -> (Vec<String>, Options
     for word in words {
         match word.strip_prefix('-') {
             None | Some("" | "-") if options.wanted.is_empty() => ordered.push(word.clone()),
-            None | Some("" | "-") => options.wanted.push(Wanted::Value(word.clone())),
-            Some(_) if word.contains('*') => options.wanted.push(Wanted::Like(word.clone())),
+            None | Some("" | "-") => options.wanted.push(OptionPattern::Value(word.clone())),
+            Some(_) if word.contains('*') => {
+                options.wanted.push(OptionPattern::Wildcard(word.clone()))
+            }
             Some(rest) => options.add(rest),
         }
     }
@@ -177,12 +179,12 @@ impl Options {
                 let (name, value) = long
                     .split_once('=')
                     .map_or((long, None), |(name, value)| (name, Some(value)));
-                self.wanted.push(Wanted::Long(name.to_owned()));
+                self.wanted.push(OptionPattern::Long(name.to_owned()));
                 self.wanted
-                    .extend(value.map(|value| Wanted::Value(value.to_owned())));
+                    .extend(value.map(|value| OptionPattern::Value(value.to_owned())));
             }
             None if rest.chars().count() > 1 && is_word(rest) => {
-                self.wanted.push(Wanted::Long(rest.to_owned()))
+                self.wanted.push(OptionPattern::Long(rest.to_owned()))
             }
             None => {
                 let parts = |letter: char| match (self.program.as_str(), letter) {
@@ -191,7 +193,7 @@ impl Options {
                     _ => vec![letter],
                 };
                 self.wanted
-                    .extend(rest.chars().flat_map(parts).map(Wanted::Short));
+                    .extend(rest.chars().flat_map(parts).map(OptionPattern::Short));
             }
         }
     }
@@ -204,25 +206,25 @@ impl Options {
         self.wanted.len()
     }
 
-    /// Whether a word of a command could be the option at this place of the list.
+    /// Returns true if a word of a command could be the option at this index.
     pub(super) fn could_be(&self, nth: usize, word: &Word) -> bool {
         if word.is_open {
             return true;
         }
         let text = word.text.as_str();
         match &self.wanted[nth] {
-            Wanted::Like(pattern) => is_like(pattern, text),
-            Wanted::Value(value) => {
+            OptionPattern::Wildcard(pattern) => matches_wildcard(pattern, text),
+            OptionPattern::Value(value) => {
                 let glued =
                     text.starts_with('-') && value.split('*').all(|piece| text.contains(piece));
-                is_like(value, text) || glued
+                matches_wildcard(value, text) || glued
             }
-            Wanted::Short(letter) => self.means(letter.encode_utf8(&mut [0; 4]), text),
-            Wanted::Long(name) => self.means(name, text),
+            OptionPattern::Short(letter) => self.means(letter.encode_utf8(&mut [0; 4]), text),
+            OptionPattern::Long(name) => self.means(name, text),
         }
     }
 
-    /// Whether an argument may be the option of a name.
+    /// Returns true if an argument could be the option with this name.
     fn means(&self, name: &str, arg: &str) -> bool {
         let named = |given: &str| {
             self.same(name).any(|same| {
@@ -243,7 +245,7 @@ impl Options {
             Some(rest) => match rest.strip_prefix('-') {
                 Some(long) => {
                     let given = long.split('=').next().unwrap_or(long);
-                    is(given) || (self.groups.is_none() && is_spelt_out(name, given))
+                    is(given) || (self.groups.is_none() && may_be_long_form(name, given))
                 }
                 None if self.is_single_dash() => is(rest.split('=').next().unwrap_or(rest)),
                 None => {
@@ -251,10 +253,10 @@ impl Options {
                     letters().any(|letter| is(&letter))
                         || is(rest.split('=').next().unwrap_or(rest))
                         || (self.groups.is_none()
-                            && letters().any(|letter| is_first(&letter, name)))
+                            && letters().any(|letter| may_be_short_form(&letter, name)))
                 }
             },
-            // A refspec can say the same as an option.
+            // A refspec can mean the same as an option.
             None if self.program == "git" => {
                 (arg.starts_with('+') && is("f"))
                     || (arg.starts_with(':') && arg.len() > 1 && is("d"))
@@ -263,7 +265,7 @@ impl Options {
         }
     }
 
-    /// The names that mean the same as one, itself included.
+    /// Returns the names that mean the same, including the given one.
     fn same<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         let groups = self.groups.unwrap_or_default().iter();
         let group = groups.filter(move |group| group.split(' ').any(|one| one == name));
@@ -271,8 +273,9 @@ impl Options {
     }
 }
 
-/// Returns true if an argument is known to hold an option of a program, in any spelling: `-r`, a cluster, `--recursive`, a
-/// shortened long name. Programs that the table of synonyms does not list have no known spellings.
+/// Returns true if an argument is known to contain an option of a program in any spelling: `-r`, a
+/// cluster, `--recursive`, a shortened long name. Programs missing from the table of synonyms have
+/// no known spellings.
 #[must_use]
 pub fn is_same_option(program: &str, option: &str, arg: &str) -> bool {
     let (_, options) = separate(program, &[option.to_owned()]);
@@ -282,12 +285,13 @@ pub fn is_same_option(program: &str, option: &str, arg: &str) -> bool {
         && (0..options.len()).all(|nth| options.could_be(nth, &word))
 }
 
-/// Whether a long option may be a short one spelt out: nobody knows all programs, so a letter of its name is enough.
-fn is_spelt_out(short: &str, long: &str) -> bool {
+/// Returns true if a long option could be the long form of a short one. Not every program is known,
+/// so a letter of its name is enough.
+fn may_be_long_form(short: &str, long: &str) -> bool {
     short.chars().count() == 1 && long.to_lowercase().contains(&short.to_lowercase())
 }
 
-/// Whether a letter may be short for a long option.
-fn is_first(letter: &str, long: &str) -> bool {
+/// Returns true if a letter could be the short form of a long option.
+fn may_be_short_form(letter: &str, long: &str) -> bool {
     long.chars().count() > 1 && long.to_lowercase().starts_with(&letter.to_lowercase())
 }

@@ -1,9 +1,9 @@
-//! Programs that run other programs, and where their commands stand.
+//! Programs that run other programs, and where their commands are.
 
-/// Words after which a command follows at once.
+/// Words that a command follows immediately.
 pub(super) const KEYWORDS: &str = "! { if then elif else while until do";
 
-/// Programs that run their arguments: the command may stand anywhere after them.
+/// Programs that run their arguments: the command may be anywhere after them.
 pub(super) const WRAPPERS: &str = "\
     sudo doas exec command builtin nohup time timeout nice ionice chrt taskset stdbuf setsid setpriv prlimit \
     unshare nsenter chroot gosu su-exec systemd-run bwrap firejail strace ltrace busybox toybox unbuffer \
@@ -30,12 +30,12 @@ pub(super) const CONTAINERS: &[(&str, &str)] = &[
     ("cargo just", "watch --command -c --exec"),
 ];
 
-/// Programs that also read text as commands: each word of the line may be a line of its own.
+/// Programs that also read text as commands: each word of the line may itself be a line.
 pub(super) const SHELLS: &str = "\
     sh bash dash ash zsh ksh mksh fish rbash csh tcsh nu xonsh eval trap source . su sg ssh env runuser script at batch \
     npx nix-shell parallel watch flock tmux screen hyperfine concurrently npm-run-all expect";
 
-/// Shells whose script is a file, `-c TEXT`, or what they are given to read.
+/// Shells whose script is a file, `-c TEXT`, or their input.
 pub(super) const SCRIPTED: &str = "sh bash dash ash zsh ksh mksh fish rbash csh tcsh nu xonsh";
 
 /// Variables whose value a program runs as a command.
@@ -44,17 +44,17 @@ pub(super) const COMMAND_VARIABLES: &str = "\
     SSH_ASKPASS SUDO_ASKPASS PAGER MANPAGER EDITOR VISUAL BROWSER LESSOPEN LESSCLOSE PROMPT_COMMAND SHELL \
     PS0 PS1 PS2 PS4 BASH_ENV ENV RUSTC RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER CC CXX LD RSYNC_RSH CVS_RSH MAKE";
 
-/// A program that runs text or another program when it is told so by an option.
+/// A program with options that make it run text or another program.
 #[derive(Debug)]
 pub(super) struct Runner {
-    /// Its names; a star stands for a version.
+    /// Its names; a star matches a version.
     pub(super) names: &'static str,
-    /// Short options that do it.
+    /// Short options that do so.
     pub(super) short: &'static str,
-    /// Words that do it: long options without dashes and value, and sub-commands.
+    /// Words that do so: long options without dashes and value, and subcommands.
     pub(super) long: &'static str,
-    /// For an interpreter: short options that take the next word for a value. After the first word that is none of this comes
-    /// what the script is told, and without a script it reads one.
+    /// For an interpreter: short options that take the next word as a value. The first other word
+    /// is the script, followed by its arguments; without a script, it reads one from stdin.
     pub(super) script: Option<&'static str>,
 }
 
@@ -83,7 +83,7 @@ const fn other(names: &'static str, short: &'static str, long: &'static str) -> 
 
 /// Programs with such options.
 pub(super) const RUNNERS: &[Runner] = &[
-    // Builtins of bash that run or expand text, or put a program behind another name.
+    // Bash builtins that run or expand text, or give a program another name.
     other("mapfile readarray", "C", ""),
     other("compgen complete", "CFW", ""),
     other("hash", "p", ""),
@@ -134,7 +134,7 @@ pub(super) const RUNNERS: &[Runner] = &[
     other("dotnet-script", "", "eval"),
 ];
 
-/// Settings of git that no program comes from, for `git -c`.
+/// Git settings for `git -c` that cannot run a program.
 pub(super) const GIT_HARMLESS: &str = "\
     user.* author.* committer.* color.* advice.* core.quotepath core.autocrlf core.eol core.safecrlf core.filemode \
     core.ignorecase core.abbrev core.precomposeunicode core.longpaths core.symlinks core.preloadindex core.untrackedcache \
@@ -144,7 +144,8 @@ pub(super) const GIT_HARMLESS: &str = "\
     http.postbuffer http.version http.lowspeedlimit http.lowspeedtime http.sslverify i18n.* column.* grep.linenumber \
     blame.* format.pretty submodule.recurse index.* pack.* feature.* stash.showpatch branch.sort tag.sort";
 
-/// Sub-commands and options of git that run another program, or write a file of any name, which another program may run.
+/// Git subcommands and options that run another program, or write a file of any name, which another
+/// program may run.
 pub(super) const GIT_RUNS: &[(&str, &str, &str)] = &[
     ("diff", "", "output ext-diff"),
     ("log", "", "output ext-diff"),

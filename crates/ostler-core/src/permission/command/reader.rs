@@ -1,8 +1,8 @@
-//! Reads a shell line into the commands that it could run.
+//! Shell line reader: splits a line into the commands it could run.
 
-use super::{Segment, Word, base};
+use super::{Segment, Word, base_name};
 
-/// Reads a line more or less as a shell does.
+/// Reads a line approximately as a shell does.
 #[derive(Default)]
 pub(super) struct Reader {
     pub(super) segments: Vec<Segment>,
@@ -10,21 +10,22 @@ pub(super) struct Reader {
     word: Option<Word>,
     /// The next word is the target of a redirection.
     is_target: bool,
-    /// There is something that this reader does not follow: another shell may see quotes elsewhere.
-    pub(super) is_odd: bool,
-    /// Whether only what every shell takes for a blank parts words.
+    /// The line contains something this reader does not follow: another shell may see quotes
+    /// elsewhere.
+    pub(super) is_ambiguous: bool,
+    /// Whether only blanks that every shell recognizes separate words.
     is_strict: bool,
 }
 
 type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
 impl Reader {
-    pub(super) fn read(line: &str, heeds_quotes: bool) -> Self {
-        Self::read_with(line, heeds_quotes, heeds_quotes)
+    pub(super) fn read(line: &str, respects_quotes: bool) -> Self {
+        Self::read_with(line, respects_quotes, respects_quotes)
     }
 
-    /// Reads a line; `is_strict` says that only spaces and tabs part words.
-    pub(super) fn read_with(line: &str, heeds_quotes: bool, is_strict: bool) -> Self {
+    /// Reads a line. With `is_strict`, only spaces and tabs separate words.
+    pub(super) fn read_with(line: &str, respects_quotes: bool, is_strict: bool) -> Self {
         let mut reader = Self {
             is_strict,
             ..Self::default()
@@ -36,34 +37,34 @@ impl Reader {
                 (Some(open), c) if c == open => quote = None,
                 (None, '\'' | '"') => {
                     reader.word();
-                    quote = heeds_quotes.then_some(c);
+                    quote = respects_quotes.then_some(c);
                 }
-                (Some(_) | None, '\\') => reader.escape(quote, &mut chars, heeds_quotes),
+                (Some(_) | None, '\\') => reader.escape(quote, &mut chars, respects_quotes),
                 (Some('"') | None, '$') => {
-                    reader.is_odd |= chars.peek().is_some_and(|next| "({".contains(*next));
+                    reader.is_ambiguous |= chars.peek().is_some_and(|next| "({".contains(*next));
                     reader.open(c);
                 }
                 (Some(_), c) => {
-                    reader.is_odd |= c == '`' && quote == Some('"');
-                    // A subscript is evaluated wherever a name may stand, whatever quotes it came in.
+                    reader.is_ambiguous |= c == '`' && quote == Some('"');
+                    // A subscript is evaluated wherever a name may be, whatever quotes surround it.
                     let opens = c == '`' || (c == '$' && chars.peek() == Some(&'('));
-                    reader.is_odd |= opens && reader.word().text.contains('[');
+                    reader.is_ambiguous |= opens && reader.word().text.contains('[');
                     reader.word().text.push(c);
                 }
                 (None, c) => reader.bare(c, &mut chars),
             }
         }
-        reader.is_odd |= quote.is_some();
+        reader.is_ambiguous |= quote.is_some();
         reader.end_segment();
         reader
     }
 
-    /// A character outside of quotes.
+    /// Handles a character outside of quotes.
     fn bare(&mut self, c: char, chars: &mut Chars<'_>) {
         match c {
             '&' if chars.peek() == Some(&'>') => self.segment.anywhere = true,
             '`' => {
-                self.is_odd = true;
+                self.is_ambiguous = true;
                 self.open(c);
                 (self.segment.is_piped, self.segment.is_opened) = (true, true);
                 self.end_segment();
@@ -74,9 +75,9 @@ impl Reader {
                 self.end_segment();
             }
             ';' | '&' | '\n' => self.end_segment(),
-            // For most shells these are characters like any other; the line is read in the other way too.
+            // For most shells these are ordinary characters; the line is also read the other way.
             c if self.is_strict && c.is_whitespace() && !matches!(c, ' ' | '\t') => {
-                self.is_odd = true;
+                self.is_ambiguous = true;
                 self.word().text.push(c);
             }
             '\r' => self.end_segment(),
@@ -84,25 +85,25 @@ impl Reader {
             '*' | '?' | '[' | '{' => self.open(c),
             c if c.is_whitespace() => self.end_word(),
             c => {
-                self.is_odd |= c == '#';
+                self.is_ambiguous |= c == '#';
                 self.word().text.push(c);
             }
         }
     }
 
-    fn escape(&mut self, quote: Option<char>, chars: &mut Chars<'_>, heeds_quotes: bool) {
+    fn escape(&mut self, quote: Option<char>, chars: &mut Chars<'_>, respects_quotes: bool) {
         if quote == Some('\'') {
-            // It is itself for most shells, and not for all.
-            self.is_odd = true;
+            // It is literal in most shells, but not in all.
+            self.is_ambiguous = true;
             self.word().text.push('\\');
-        } else if chars.next_if_eq(&'\n').is_none() && heeds_quotes {
+        } else if chars.next_if_eq(&'\n').is_none() && respects_quotes {
             let next = chars.next();
             self.word().text.extend(next);
         }
     }
 
     fn redirect(&mut self, c: char, chars: &mut Chars<'_>) {
-        // `2>` and `{name}>` are about a descriptor, not an argument.
+        // `2>` and `{name}>` name a descriptor, not an argument.
         if self
             .word
             .as_ref()
@@ -115,7 +116,7 @@ impl Reader {
             .next_if(|next| "<>".contains(*next))
             .is_some_and(|next| (c, next) == ('<', '<'))
         {
-            self.is_odd = true;
+            self.is_ambiguous = true;
         }
         chars.next_if(|next| "&|".contains(*next));
         self.segment.is_fed |= c == '<';
@@ -126,7 +127,7 @@ impl Reader {
         self.word.get_or_insert_default()
     }
 
-    /// A character that makes the shell put something else in its place.
+    /// Handles a character that starts an expansion.
     fn open(&mut self, c: char) {
         let word = self.word();
         word.is_open = true;
@@ -137,12 +138,12 @@ impl Reader {
         let Some(mut word) = self.word.take() else {
             return;
         };
-        // A lone brace groups commands, and braces without a list stay as they are.
+        // A lone brace groups commands, and braces without a list are literal.
         let is_list = word.text.contains(',') || word.text.contains("..");
         word.is_open &= is_list || word.text.contains(['$', '`', '*', '?', '[']);
-        word.name = base(&word.text);
+        word.name = base_name(&word.text);
         let list = if std::mem::take(&mut self.is_target) {
-            &mut self.segment.aside
+            &mut self.segment.redirects
         } else {
             &mut self.segment.words
         };
@@ -153,14 +154,14 @@ impl Reader {
         self.end_word();
         self.is_target = false;
         let segment = std::mem::take(&mut self.segment);
-        if !(segment.words.is_empty() && segment.aside.is_empty()) {
+        if !(segment.words.is_empty() && segment.redirects.is_empty()) {
             self.segments.push(segment);
         }
     }
 }
 
-/// The line without its comments, or `None` if it has none.
-pub(super) fn without_comments(line: &str, heeds_quotes: bool) -> Option<String> {
+/// Returns the line without its comments, or `None` if it has none.
+pub(super) fn without_comments(line: &str, respects_quotes: bool) -> Option<String> {
     let (mut left, mut is_cut) = (String::with_capacity(line.len()), false);
     let (mut quote, mut begins_word) = (None, true);
     let mut chars = line.chars().peekable();
@@ -170,7 +171,7 @@ pub(super) fn without_comments(line: &str, heeds_quotes: bool) -> Option<String>
             (None | Some('"'), '\\') => {
                 left.push(c);
                 left.extend(chars.peek());
-                // A line break that is escaped is not there at all.
+                // An escaped line break is removed entirely.
                 begins_word &= chars.next() == Some('\n');
                 continue;
             }
@@ -179,7 +180,7 @@ pub(super) fn without_comments(line: &str, heeds_quotes: bool) -> Option<String>
                 while chars.next_if(|c| *c != '\n').is_some() {}
                 continue;
             }
-            (None, '\'' | '"') if heeds_quotes => (quote, begins_word) = (Some(c), false),
+            (None, '\'' | '"') if respects_quotes => (quote, begins_word) = (Some(c), false),
             (None, c) => begins_word = c.is_whitespace() || ";&|()<>`".contains(c),
             (Some(_), _) => {}
         }
@@ -188,7 +189,7 @@ pub(super) fn without_comments(line: &str, heeds_quotes: bool) -> Option<String>
     is_cut.then_some(left)
 }
 
-/// Whether a word before a redirection says which descriptor is meant.
+/// Returns true if a word before a redirection names a descriptor.
 fn is_descriptor(text: &str) -> bool {
     let name = text
         .strip_prefix('{')

@@ -126,7 +126,7 @@ fn options_of_a_denied_command_are_a_set() {
             ],
             &["curl -X GET x"],
         ),
-        // A program that no table knows: a long option may be the same as a short one that it holds.
+        // For an unknown program, a long option may be the same as a short one it contains.
         (
             "frob -x",
             &["frob --extract", "frob -ax", "frob a -x"],
@@ -163,7 +163,7 @@ fn options_of_a_denied_command_are_a_set() {
     }
 }
 
-/// Lines that may run any command, since it comes from data.
+/// Lines that may run any command, because it comes from data.
 const FROM_DATA: &[&str] = &[
     "echo push | xargs git",
     "echo push | xargs -n 1 git",
@@ -270,7 +270,7 @@ const FROM_DATA: &[&str] = &[
     "gdb -ex 'shell x' -batch",
 ];
 
-/// Lines that look like it, and are not.
+/// Similar lines that run only known commands.
 const LITERAL: &[&str] = &[
     "ls | xargs grep foo",
     "ls | xargs -n 1 -P 4 grep foo",
@@ -327,7 +327,7 @@ const LITERAL: &[&str] = &[
 ];
 
 // Issue 14, break 10.
-// A rule that allows a command does not allow to write files of any name with it.
+// A rule that allows a command does not allow writing files of any name with it.
 #[test]
 fn an_allowed_command_does_not_write_files_elsewhere() {
     let rule = policy("allow", &["git diff", "git log", "sort"]);
@@ -345,7 +345,7 @@ fn an_allowed_command_does_not_write_files_elsewhere() {
     }
 }
 
-// What bash itself evaluates: names of descriptors, subscripts, prompts, callbacks.
+// Text that bash itself evaluates: descriptor names, subscripts, prompts, callbacks.
 #[test]
 fn text_that_bash_evaluates_hides_nothing() {
     let rule = policy("deny", &["git push"]);
@@ -388,7 +388,7 @@ fn a_command_from_data_could_be_any() {
 }
 
 #[test]
-fn the_same_without_a_shell() {
+fn commands_from_data_are_found_without_a_shell() {
     let rule = policy("deny", &["git push", "rm -rf"]);
     for denied in [
         &["xargs", "git"][..],
@@ -417,7 +417,7 @@ fn the_same_without_a_shell() {
 
 // `find -delete` removes whole trees.
 #[test]
-fn deleting_by_find_is_rm() {
+fn find_delete_counts_as_rm() {
     for (rule, line) in [
         ("rm", "find . -delete"),
         ("rm -rf", "find x -type f -delete"),
@@ -433,7 +433,7 @@ fn deleting_by_find_is_rm() {
 
 // A rule that allows a program does not allow whatever that program can be made to run.
 #[test]
-fn what_comes_from_data_is_allowed_only_where_the_rule_says_so() {
+fn commands_from_data_are_allowed_only_if_the_rule_names_them() {
     let allow = policy(
         "allow",
         &[
@@ -486,7 +486,7 @@ fn flags() -> impl Strategy<Value = Vec<String>> {
 }
 
 proptest! {
-    // Issue 14, break 10: whatever is inserted, and in whatever order, a denied command stays denied.
+    // Issue 14, break 10: whatever is inserted, in whatever order, a denied command stays denied.
     #[test]
     fn more_options_never_hide_a_denied_command(
         more in flags(),
@@ -503,7 +503,7 @@ proptest! {
         prop_assert_eq!(shell(&policy("deny", &["rm -rf"]), &line.join(" ")), "deny");
     }
 
-    // A cluster means what its letters mean, one by one and in any order.
+    // A cluster means the same as its letters, one by one and in any order.
     #[test]
     fn splitting_a_cluster_never_hides_a_denied_command(letters in "[a-z]{1,4}", more in flags(), at in 0..4usize) {
         let rule = policy("deny", &[&format!("frob -{letters}")]);
@@ -526,9 +526,9 @@ proptest! {
     }
 }
 
-// Found by the fuzz campaign: shells split words at spaces and tabs, and some at nothing else.
+// Found by fuzzing: shells split words at spaces and tabs, and some at nothing else.
 #[test]
-fn other_blanks_may_be_part_of_a_word() {
+fn unusual_blanks_may_be_part_of_a_word() {
     let policy = policy("deny", &["git push"]);
     for blank in ["\u{2028}", "\u{a0}", "\u{3000}", "\u{b}", "\u{c}", "\r"] {
         for line in [
@@ -542,9 +542,9 @@ fn other_blanks_may_be_part_of_a_word() {
     }
 }
 
-// Found by the fuzz campaign: text for a shell need not have a blank to be several words.
+// Found by fuzzing: text for a shell need not contain a blank to be several words.
 #[test]
-fn braces_in_text_for_a_shell_are_seen() {
+fn brace_expansion_in_shell_text_is_recognized() {
     let policy = policy("deny", &["git push"]);
     for line in [
         "eval '{git,push}'",
@@ -556,7 +556,7 @@ fn braces_in_text_for_a_shell_are_seen() {
     }
 }
 
-// Found by the fuzz campaign: a backslash at the end of a comment does not join the next line to it.
+// Found by fuzzing: a backslash at the end of a comment does not join it with the next line.
 #[test]
 fn a_comment_ends_with_its_line() {
     let policy = policy("deny", &["git push"]);
