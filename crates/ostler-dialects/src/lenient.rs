@@ -294,7 +294,9 @@ impl<'de: 'a, 'a, T: Deserialize<'de>> FromJson<'de> for Table<'a, T> {
 
 /// Declares structs whose fields are all optional and borrow from the line.
 macro_rules! wire {
-    ($($(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $type:ty,)* })*) => {$(
+    ($(
+        $(#[$doc:meta])* struct $name:ident { $($(#[$attr:meta])* $field:ident: $type:ty,)* }
+    )*) => {$(
         #[derive(Debug, Clone, Default, serde::Deserialize)]
         $(#[$doc])*
         #[serde(default, bound(deserialize = "'de: 'a"))]

@@ -2,7 +2,7 @@
 //! are matched to the tool calls in the events.
 
 use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
-use ostler_core::permission::{Otherwise, PermissionRequest, ToolKind, ToolUse, Verdict};
+use ostler_core::permission::{Fallback, PermissionRequest, ToolKind, ToolUse, Verdict};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
@@ -28,9 +28,9 @@ pub(super) fn on_line(conversation: &mut AcpConversation, from: u32, line: &str,
     }
     for item in effects.drain() {
         match item {
-            FromConversation::Tool(job) => on_job(conversation, job, out),
+            FromConversation::RunTool(job) => on_job(conversation, job, out),
             FromConversation::CancelTool(id) if conversation.permissions.remove(&id).is_some() => {
-                out.push(FromConversation::Withdraw(id))
+                out.push(FromConversation::WithdrawPermission(id))
             }
             other => out.push(other),
         }
@@ -50,14 +50,14 @@ fn on_job(conversation: &mut AcpConversation, mut job: ToolJob, out: &mut Outbox
         );
     }
     if !conversation.policy {
-        return out.push(FromConversation::Tool(job));
+        return out.push(FromConversation::RunTool(job));
     }
-    out.push(FromConversation::Ask(PermissionRequest {
+    out.push(FromConversation::AskPermission(PermissionRequest {
         id: job.id.clone(),
         call: job.call.clone(),
         input: Some(job.input.clone()),
-        wants: ToolUse::of(&job.name, ToolKind::Other),
-        otherwise: Otherwise::Agent,
+        wants: ToolUse::new(&job.name, ToolKind::Other),
+        fallback: Fallback::Agent,
     }));
     conversation
         .permissions
@@ -72,7 +72,7 @@ pub(super) fn on_verdict(
     out: &mut Outbox,
 ) {
     let why = match verdict {
-        Verdict::Allow | Verdict::Undecided => return out.push(FromConversation::Tool(job)),
+        Verdict::Allow | Verdict::Undecided => return out.push(FromConversation::RunTool(job)),
         Verdict::Deny(why) if why.is_empty() => "Denied.",
         Verdict::Deny(why) => why,
     };
@@ -120,7 +120,7 @@ pub(super) fn on_client_closed(conversation: &mut AcpConversation, from: u32, ou
     for id in jobs {
         conversation.server.cancel(&id);
         out.push(if conversation.permissions.remove(&id).is_some() {
-            FromConversation::Withdraw(id)
+            FromConversation::WithdrawPermission(id)
         } else {
             FromConversation::CancelTool(id)
         });

@@ -216,7 +216,7 @@ impl Calls {
             }
             if update.kind.text().is_some_and(|kind| kind != call.kind) {
                 call.kind.clear();
-                if context.1.names == NameSource::Kind {
+                if context.1.names == NameSource::ValueKind {
                     call.name.clear();
                     call.name_known = false;
                 }
@@ -255,7 +255,7 @@ impl Calls {
             .raw_input
             .filter(|input| input.get().starts_with('{') && input.get() != "{}");
         if let Some(input) = given.filter(|_| !call.mcp) {
-            call.input = Some(RawJson::keep(input));
+            call.input = Some(RawJson::from_raw(input));
         }
         if !call.mcp && (call.name.is_empty() || !call.reported) {
             let tool_name = update
@@ -485,7 +485,7 @@ fn unwrap_mcp_call(call: &mut Call, input: Option<&RawValue>) {
     call.name = format!("mcp__{server}__{tool}");
     call.mcp = true;
     "other".clone_into(&mut call.kind);
-    call.input = it.arguments.map(RawJson::keep);
+    call.input = it.arguments.map(RawJson::from_raw);
 }
 
 /// Returns the tool name in a call's `_meta`.
@@ -510,7 +510,7 @@ fn fallback_name(quirks: &Quirks, id: &str, call: &Call) -> String {
     };
     let found = match quirks.names {
         NameSource::Meta => None,
-        NameSource::Kind => {
+        NameSource::ValueKind => {
             of_kind().or_else(|| Some(call.kind.clone()).filter(|kind| !kind.is_empty()))
         }
         NameSource::Title => {
@@ -574,7 +574,7 @@ fn update_output(call: &mut Call, update: &Update<'_>, quirks: &Quirks) {
             .push_str(printed.or(meta.output.text()).unwrap_or_default());
     }
     if texts.len() < blocks.0.len() {
-        call.content = update.content.map(RawJson::keep);
+        call.content = update.content.map(RawJson::from_raw);
     }
 }
 

@@ -298,7 +298,7 @@ impl AcpConversation {
                 self.report_unknown(raw, &format!("the notification {method:?}"), out)
             }
             (Some(method), Some(id)) => {
-                self.on_request((method, &RawJson::keep(id)), (params, raw), out)
+                self.on_request((method, &RawJson::from_raw(id)), (params, raw), out)
             }
             (None, Some(id)) => match self.rpc.complete(id.get()) {
                 Some(kind) => self.on_response(&kind, message, out),

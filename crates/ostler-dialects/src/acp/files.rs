@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use ostler_core::dialect::{FileAccess, FileError, FileJob, FromConversation, Outbox};
-use ostler_core::permission::{Otherwise, PermissionRequest, ToolKind, ToolUse, Verdict};
+use ostler_core::permission::{Fallback, PermissionRequest, ToolKind, ToolUse, Verdict};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
@@ -86,15 +86,15 @@ pub(super) fn on_request(
     };
     let wants = ToolUse {
         paths: vec![path.clone()],
-        ..ToolUse::of(method, kind)
+        ..ToolUse::new(method, kind)
     };
     let input = Some(RawJson::of(&Input { path: &path }));
-    out.push(FromConversation::Ask(PermissionRequest {
+    out.push(FromConversation::AskPermission(PermissionRequest {
         id: id.clone(),
         call: None,
         input,
         wants,
-        otherwise: Otherwise::Agent,
+        fallback: Fallback::Agent,
     }));
     conversation
         .permissions
@@ -119,7 +119,7 @@ impl Files {
         let reads = matches!(request.job.access, FileAccess::Read { .. });
         self.open
             .insert(request.job.id.clone(), (request.rpc, reads));
-        out.push(FromConversation::File(request.job));
+        out.push(FromConversation::AccessFile(request.job));
     }
 
     /// Carries out or refuses a request according to the policy's verdict. Without a verdict, the

@@ -5,7 +5,7 @@
 
 use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
 use ostler_core::event::{DecidedBy, Decision, Permission};
-use ostler_core::permission::{NOBODY, Otherwise, PermissionRequest, Verdict};
+use ostler_core::permission::{UNATTENDED_DENIAL, Fallback, PermissionRequest, Verdict};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 
@@ -130,12 +130,12 @@ pub(super) fn on_request(
     );
     let shown = known.shown_id(&call);
     conversation.calls.report(&call, out);
-    out.push(FromConversation::Ask(PermissionRequest {
+    out.push(FromConversation::AskPermission(PermissionRequest {
         id: id.clone(),
         call: Some(shown),
         input,
         wants,
-        otherwise: Otherwise::Person,
+        fallback: Fallback::Person,
     }));
     conversation
         .permissions
@@ -195,7 +195,7 @@ fn on_tool_verdict(
         Verdict::Allow => "Denied: the agent does not offer to allow this one call.",
         Verdict::Deny(why) if why.is_empty() => "Denied.",
         Verdict::Deny(why) => why,
-        Verdict::Undecided => NOBODY,
+        Verdict::Undecided => UNATTENDED_DENIAL,
     };
     if let Some(call) = conversation.calls.get(&prompt.call) {
         conversation.turn.denied.push(call.shown().to_owned());
@@ -212,6 +212,6 @@ pub(super) fn cancel_all(conversation: &mut AcpConversation, out: &mut Outbox) {
             PendingPermission::File(request) => request.cancel(out),
             PendingPermission::Bridged(job) => bridge_calls::cancel(conversation, &job, out),
         }
-        out.push(FromConversation::Withdraw(id));
+        out.push(FromConversation::WithdrawPermission(id));
     }
 }

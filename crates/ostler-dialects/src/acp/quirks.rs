@@ -122,7 +122,7 @@ impl CountScope {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NameSource {
     /// Nowhere: the tool's kind has to do.
-    Kind,
+    ValueKind,
     /// In the `_meta` of the call; a permission request may omit it.
     Meta,
     /// In the first title.
@@ -138,7 +138,7 @@ pub(crate) const DEFAULT_QUIRKS: Quirks = Quirks {
     counts_overlap: true,
     reports_caches: true,
     reports_cost: true,
-    names: NameSource::Kind,
+    names: NameSource::ValueKind,
     kind_names: &[],
     input_follows: false,
     title_is_command: false,

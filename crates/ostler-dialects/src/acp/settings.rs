@@ -1,6 +1,6 @@
 //! Settings shared by all agents that speak ACP.
 
-use ostler_core::spec::{Kind, Settings, Spec, SpecError, keys};
+use ostler_core::spec::{ValueKind, Settings, Spec, SpecError, keys};
 
 use super::profile::AgentProfile;
 use super::quirks::{CountScope, Quirks};
@@ -24,25 +24,25 @@ macro_rules! rows {
 
 /// The settings table.
 pub(super) const TABLE: &[Row<()>] = rows! {
-    keys::MODEL, Kind::Word, None, false, "Model to use, by the agent's own name for it.";
-    keys::PERMISSION_MODE, Kind::Text(300), None, false,
+    keys::MODEL, ValueKind::Word, None, false, "Model to use, by the agent's own name for it.";
+    keys::PERMISSION_MODE, ValueKind::Text(300), None, false,
         "Session mode, one of those that the agent announces.";
-    keys::RESUME, Kind::Text(500), None, false, "Id of the session to resume.";
-    keys::FORK, Kind::Switch, None, false,
+    keys::RESUME, ValueKind::Text(500), None, false, "Id of the session to resume.";
+    keys::FORK, ValueKind::Switch, None, false,
         "Resume a copy of the session and leave the original unchanged, if the agent supports it.";
-    keys::MCP_CONFIG, Kind::List, Some(servers::check), true,
+    keys::MCP_CONFIG, ValueKind::List, Some(servers::check), true,
         "MCP servers, as JSON such as {\"mcpServers\": {…}}. Repeatable.";
-    "transport", Kind::OneOf(&["acp"]), None, false,
+    "transport", ValueKind::OneOf(&["acp"]), None, false,
         "Protocol between Ostler and an agent that speaks several: acp.";
-    FS, Kind::Switch, None, false,
+    FS, ValueKind::Switch, None, false,
         "Read and write files on behalf of the agent, so that the policy applies to them (default: \
          false).";
-    AUTH_METHOD, Kind::Word, None, false,
+    AUTH_METHOD, ValueKind::Word, None, false,
         "Login method of the agent to use before the session starts.";
-    COUNTS, Kind::OneOf(&["turn", "session", "request", "unknown"]), None, false,
+    COUNTS, ValueKind::OneOf(&["turn", "session", "request", "unknown"]), None, false,
         "What the token counts of a custom agent cover at the end of a turn: turn, session, \
          request or unknown.";
-    CHUNKS, Kind::OneOf(&["deltas", "whole"]), None, false,
+    CHUNKS, ValueKind::OneOf(&["deltas", "whole"]), None, false,
         "What the text chunks of a custom agent contain: deltas, or whole (the message so far).";
 };
 

@@ -95,13 +95,13 @@ pub(super) fn by_name(profile: &AgentProfile, tool: &str, input: &RawJson) -> To
         .or_else(|| mcp_tool(tool))
         .or_else(|| kind_of(tool))
         .unwrap_or(ToolKind::Other);
-    with_input(profile, ToolUse::of(tool, kind), input)
+    with_input(profile, ToolUse::new(tool, kind), input)
 }
 
 /// Describes a call by everything that the agent reports about it.
 pub(super) fn of(profile: &AgentProfile, call: &Call) -> ToolUse {
     if let Some(name) = &call.bound {
-        return ToolUse::of(name, ToolKind::Other);
+        return ToolUse::new(name, ToolKind::Other);
     }
     // A name can be the model's own words, so the reported kind takes precedence.
     let server = || mcp_tool(&call.name).filter(|_| matches!(call.kind.as_str(), "" | "other"));
@@ -109,7 +109,7 @@ pub(super) fn of(profile: &AgentProfile, call: &Call) -> ToolUse {
         .or_else(server)
         .or_else(|| kind_of(&call.kind))
         .unwrap_or(ToolKind::Other);
-    let mut wants = with_input(profile, ToolUse::of(&call.name, kind), &call.input());
+    let mut wants = with_input(profile, ToolUse::new(&call.name, kind), &call.input());
     if matches!(kind, ToolKind::Read | ToolKind::Edit) {
         let more = call.paths.iter().filter(|path| !wants.paths.contains(path));
         let more: Vec<String> = more.cloned().collect();

@@ -77,7 +77,7 @@ impl UsageTracker {
         // An interrupted turn has used something, although agents count nothing.
         let used = |it: Option<Tokens>| -> Vec<Usage> {
             let known = it.filter(|it| [it.input, it.cache_read, it.output] != [0; 3]);
-            let usage = known.map(|it| Usage::of(model.clone(), it));
+            let usage = known.map(|it| Usage::for_turn(model.clone(), it));
             let reported = |it: Usage| {
                 if quirks.reports_caches {
                     it

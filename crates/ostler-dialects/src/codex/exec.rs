@@ -98,7 +98,7 @@ impl ExecConversation {
         let usage = line
             .usage
             .map()
-            .map(|counts| Usage::of(self.model.clone(), tokens(counts)));
+            .map(|counts| Usage::for_turn(self.model.clone(), tokens(counts)));
         let usage = match (usage, self.resumes) {
             (Some(usage), true) => {
                 out.event(Usage {

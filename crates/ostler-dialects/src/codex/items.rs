@@ -227,7 +227,7 @@ impl Items {
             ),
             "fileChange" | "file_change" => tool_use::changes_input(item.changes),
             _ => match item.arguments {
-                Some(arguments) => RawJson::keep(arguments),
+                Some(arguments) => RawJson::from_raw(arguments),
                 None => RawJson::of(&OtherInput {
                     query: item.query.text(),
                     path: item.path.text(),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
 use ostler_core::event::{DecidedBy, Decision, Level, Permission};
-use ostler_core::permission::{NOBODY, Otherwise, PermissionRequest, ToolKind, ToolUse, Verdict};
+use ostler_core::permission::{UNATTENDED_DENIAL, Fallback, PermissionRequest, ToolKind, ToolUse, Verdict};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::Spec;
 use serde::Serialize;
@@ -75,7 +75,7 @@ impl OpenPermissions {
     /// Withdraws a request or cancels a tool that Codex no longer waits for.
     pub(super) fn withdraw(&mut self, id: &str, out: &mut Outbox) {
         if self.open.remove(id).is_some() {
-            out.push(FromConversation::Withdraw(id.to_owned()));
+            out.push(FromConversation::WithdrawPermission(id.to_owned()));
         }
         if self.running_tools.remove(id) {
             out.push(FromConversation::CancelTool(id.to_owned()));
@@ -102,7 +102,7 @@ impl OpenPermissions {
 
     fn wants(&self, request: &PendingRequest) -> ToolUse {
         match request.kind {
-            RequestKind::Tool(_) => ToolUse::of(&request.tool, ToolKind::Other),
+            RequestKind::Tool(_) => ToolUse::new(&request.tool, ToolKind::Other),
             _ => tool_use::tool_use(&request.tool, &request.input),
         }
     }
@@ -275,7 +275,7 @@ impl AskContext<'_> {
             .meta
             .map()
             .filter(|meta| meta.codex_approval_kind.text() == Some("mcp_tool_call"))?;
-        let input = meta.tool_params.map_or_else(RawJson::null, RawJson::keep);
+        let input = meta.tool_params.map_or_else(RawJson::null, RawJson::from_raw);
         let server = params.server_name.or_empty();
         let all = self
             .calls()
@@ -321,24 +321,24 @@ impl AskContext<'_> {
         };
         let denied = match (&request, self.plan.attended) {
             (None, _) => Some(self.unclear()),
-            (_, false) => Some(NOBODY),
+            (_, false) => Some(UNATTENDED_DENIAL),
             _ => None,
         };
         let request = self.without_own_call(request.unwrap_or(empty));
         if let Some(why) = denied {
             return self.deny((id, &request), why, out);
         }
-        let otherwise = if matches!(request.kind, RequestKind::Tool(_)) {
-            Otherwise::Agent
+        let fallback = if matches!(request.kind, RequestKind::Tool(_)) {
+            Fallback::Agent
         } else {
-            Otherwise::Person
+            Fallback::Person
         };
-        out.push(FromConversation::Ask(PermissionRequest {
+        out.push(FromConversation::AskPermission(PermissionRequest {
             id: id.to_owned(),
             call: request.call.clone(),
             input: Some(request.input.clone()),
             wants: self.permissions.wants(&request),
-            otherwise,
+            fallback,
         }));
         self.permissions.open.insert(id.to_owned(), request);
     }
@@ -367,7 +367,7 @@ impl AskContext<'_> {
                 out,
             );
         }
-        let input = params.arguments.map_or_else(RawJson::null, RawJson::keep);
+        let input = params.arguments.map_or_else(RawJson::null, RawJson::from_raw);
         let call = params.call_id.owned();
         let order = ToolJob {
             id: id.to_owned(),
@@ -409,7 +409,7 @@ impl AskContext<'_> {
         let why = match verdict {
             Verdict::Deny(why) if !why.is_empty() => why.as_str(),
             Verdict::Deny(_) => "Denied.",
-            _ => NOBODY,
+            _ => UNATTENDED_DENIAL,
         };
         match request
             .call
@@ -451,7 +451,7 @@ impl AskContext<'_> {
             }
             RequestKind::Tool(order) if allowed => {
                 self.permissions.running_tools.insert(id.to_owned());
-                out.push(FromConversation::Tool(order.clone()));
+                out.push(FromConversation::RunTool(order.clone()));
             }
             RequestKind::Tool(_) => rpc::reply(id, &ToolResponse::new(false, why), out),
         }
@@ -480,7 +480,7 @@ struct UserInputResponse {
 }
 
 fn permissions(params: &Params<'_>) -> Option<PendingRequest> {
-    let wanted = RawJson::keep(
+    let wanted = RawJson::from_raw(
         params
             .permissions
             .filter(|raw| raw.get().starts_with('{'))?,

@@ -1,6 +1,6 @@
 //! Settings of Codex, and alternatives for settings that it lacks.
 
-use ostler_core::spec::{Kind, Settings, SpecError, keys};
+use ostler_core::spec::{ValueKind, Settings, SpecError, keys};
 
 use crate::settings::{self, Row};
 
@@ -27,37 +27,37 @@ macro_rules! rows {
 
 /// The settings table.
 pub(super) const TABLE: &[Row<()>] = rows! {
-    keys::MODEL, Kind::Word, None, false, "Model to use (default: the one in Codex's config.toml).";
-    EFFORT, Kind::Word, None, false,
+    keys::MODEL, ValueKind::Word, None, false, "Model to use (default: the one in Codex's config.toml).";
+    EFFORT, ValueKind::Word, None, false,
         "Reasoning effort, as the model names it: low, medium, high, xhigh, …";
-    keys::SYSTEM_PROMPT, Kind::Text(PROMPT), None, false, "Replace Codex's instructions.";
-    keys::APPEND_SYSTEM_PROMPT, Kind::Text(PROMPT), None, false,
+    keys::SYSTEM_PROMPT, ValueKind::Text(PROMPT), None, false, "Replace Codex's instructions.";
+    keys::APPEND_SYSTEM_PROMPT, ValueKind::Text(PROMPT), None, false,
         "Append text to Codex's instructions. Not supported with transport=exec.";
-    keys::PERMISSION_MODE, Kind::OneOf(MODES), None, false,
+    keys::PERMISSION_MODE, ValueKind::OneOf(MODES), None, false,
         "Codex's sandbox for commands: read-only, workspace-write or danger-full-access (default: \
          from config.toml).";
-    APPROVAL, Kind::OneOf(APPROVALS), None, false,
+    APPROVAL, ValueKind::OneOf(APPROVALS), None, false,
         "When Codex asks: untrusted (before every command), on-request (when the model needs to \
          leave the sandbox) or never. With a policy, always untrusted.";
-    keys::ADD_DIR, Kind::List, None, false,
+    keys::ADD_DIR, ValueKind::List, None, false,
         "Allow commands to write to another directory in workspace-write. Repeatable.";
-    keys::MCP_CONFIG, Kind::List, Some(servers), true,
+    keys::MCP_CONFIG, ValueKind::List, Some(servers), true,
         "MCP servers, as JSON such as {\"mcpServers\": {…}}. Repeatable. Not supported with \
          transport=exec.";
-    keys::JSON_SCHEMA, Kind::Object, None, false,
+    keys::JSON_SCHEMA, ValueKind::Object, None, false,
         "JSON schema for a structured answer. Every object in it needs \"additionalProperties\": \
          false.";
-    keys::RESUME, Kind::Word, None, false, "Id of the session (thread) to resume.";
-    keys::FORK, Kind::Switch, None, false,
+    keys::RESUME, ValueKind::Word, None, false, "Id of the session (thread) to resume.";
+    keys::FORK, ValueKind::Switch, None, false,
         "Resume a copy of the session and leave the original unchanged.";
-    EPHEMERAL, Kind::Switch, None, false,
+    EPHEMERAL, ValueKind::Switch, None, false,
         "Do not save the session to disk. It cannot be resumed later.";
-    CONFIG, Kind::List, Some(assignment), false,
+    CONFIG, ValueKind::List, Some(assignment), false,
         "Override of config.toml as key=value, with the value in TOML. Repeatable. Visible in \
          process listings: do not pass secrets.";
-    keys::INCLUDE_PARTIAL, Kind::Switch, None, false,
+    keys::INCLUDE_PARTIAL, ValueKind::Switch, None, false,
         "Stream text as it is generated (default: true).";
-    TRANSPORT, Kind::OneOf(TRANSPORTS), None, false,
+    TRANSPORT, ValueKind::OneOf(TRANSPORTS), None, false,
         "Transport: app-server (the default), or exec, which starts one process per message and \
          never asks.";
 };

@@ -66,7 +66,7 @@ pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
     } else {
         ToolKind::Other
     });
-    let mut wants = ToolUse::of(tool, kind);
+    let mut wants = ToolUse::new(tool, kind);
     let mut buffer = String::new();
     let read: Node<'_, Input<'_>> = surrogates::read(input.get(), &mut buffer);
     let empty = Input::default();

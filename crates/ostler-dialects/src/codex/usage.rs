@@ -54,7 +54,7 @@ impl UsageTracker {
             .values()
             .map(in_turn)
             .reduce(|a, b| a.plus(&b))?;
-        (!sum.is_zero()).then(|| Usage::of(model.cloned(), sum))
+        (!sum.is_zero()).then(|| Usage::for_turn(model.cloned(), sum))
     }
 }
 

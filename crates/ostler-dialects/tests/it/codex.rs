@@ -296,7 +296,10 @@ proptest! {
     // Every turn ends once, in whatever order messages are received and sent.
     #[test]
     fn any_order_ends_every_turn_once(
-        steps in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0_u8..5), 0..120),
+        steps in proptest::collection::vec(
+            (any::<prop::sample::Index>(), any::<u8>(), 0_u8..5),
+            0..120,
+        ),
         policy in any::<bool>(),
     ) {
         let line_pool = line_pool();
@@ -306,7 +309,8 @@ proptest! {
             tools: vec![offer("add", "{}")],
             ..spec(&[])
         };
-        let (mut conversation, mut out, mut tracker) = (codex().converse(&spec), Outbox::default(), TurnTracker::default());
+        let mut conversation = codex().converse(&spec);
+        let (mut out, mut tracker) = (Outbox::default(), TurnTracker::default());
         conversation.on_start(&mut out);
         for (line, which, speaks) in steps {
             if speaks == 0 {
@@ -532,14 +536,20 @@ fn ambiguous_mcp_tool_is_denied() {
         conversation.on_line(&question(thread), &mut out);
         let all: Vec<FromConversation> = out.drain().collect();
         let ask = all.iter().find_map(|out| {
-            if let FromConversation::Ask(ask) = out {
+            if let FromConversation::AskPermission(ask) = out {
                 Some(ask.wants.tool.as_str())
             } else {
                 None
             }
         });
         assert_eq!(ask, asked, "{items:?} {all:?}");
-        let decline = |out: &FromConversation| matches!(out, FromConversation::Write(bytes) if String::from_utf8_lossy(bytes).contains(r#""action":"decline""#));
+        let decline = |out: &FromConversation| {
+            matches!(
+                out,
+                FromConversation::Write(bytes)
+                    if String::from_utf8_lossy(bytes).contains(r#""action":"decline""#)
+            )
+        };
         assert_eq!(all.iter().any(decline), asked.is_none(), "{all:?}");
     }
 }
@@ -599,7 +609,7 @@ fn sub_agent_file_change_is_judged_by_its_own_item() {
         conversation.on_line(QUESTION, &mut out);
         let all: Vec<FromConversation> = out.drain().collect();
         let ask = all.iter().find_map(|out| {
-            if let FromConversation::Ask(ask) = out {
+            if let FromConversation::AskPermission(ask) = out {
                 Some(ask)
             } else {
                 None
@@ -624,7 +634,13 @@ fn sub_agent_file_change_is_judged_by_its_own_item() {
             },
             &mut out,
         );
-        let decline = |out: &FromConversation| matches!(out, FromConversation::Write(bytes) if String::from_utf8_lossy(bytes).contains(r#""decision":"decline""#));
+        let decline = |out: &FromConversation| {
+            matches!(
+                out,
+                FromConversation::Write(bytes)
+                    if String::from_utf8_lossy(bytes).contains(r#""decision":"decline""#)
+            )
+        };
         assert!(
             all.iter()
                 .chain(&out.drain().collect::<Vec<_>>())
@@ -699,8 +715,14 @@ fn sub_agent_denial_does_not_affect_main_thread_calls() {
             let all: Vec<FromConversation> = out.drain().collect();
             let is_asked = all
                 .iter()
-                .any(|out| matches!(out, FromConversation::Ask(ask) if ask.call.is_none()));
-            let is_reported = all.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Permission(it)) if it.id != "c"));
+                .any(|out| matches!(out, FromConversation::AskPermission(ask) if ask.call.is_none()));
+            let is_reported = all.iter().any(|out| {
+                matches!(
+                    out,
+                    FromConversation::Event(EventKind::Permission(it))
+                        if it.id != "c"
+                )
+            });
             assert_eq!(
                 (is_asked, is_reported),
                 (attended, !attended),

@@ -52,7 +52,9 @@ fn call(name: &str) -> Value {
 #[test]
 fn server_implements_mcp() {
     let (mut conversation, _) = started(&bound());
-    let rpc = |id: Value, method: &str, params: Value| json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+    let rpc = |id: Value, method: &str, params: Value| -> Value {
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+    };
     let hello = response_to(
         &mut *conversation,
         &rpc(
@@ -110,7 +112,7 @@ fn call_is_started_and_answered_once() {
     };
     for (id, ok) in [("m1", true), ("m2", false)] {
         let outs = feed(conversation, &message(id, &call("add")));
-        let [FromConversation::Tool(order)] = &outs[..] else {
+        let [FromConversation::RunTool(order)] = &outs[..] else {
             panic!("{outs:?}")
         };
         assert_eq!(
@@ -175,32 +177,50 @@ fn tools_keep_the_caller_names() {
     let conversation = &mut *conversation;
     let native = "mcp__ostler__look_up_";
     let line = json!({"type": "assistant", "message": {"id": "m", "content": [{"type": "tool_use", "id": "t", "name": native, "input": {}}]}});
-    assert!(
-        matches!(&feed(conversation, &line)[..], [FromConversation::Event(EventKind::ToolCall(it))] if it.name == "look up!")
-    );
+    assert!(matches!(
+        &feed(conversation, &line)[..],
+        [FromConversation::Event(EventKind::ToolCall(it))]
+            if it.name == "look up!"
+    ));
     let line = json!({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t", "content": "5"}]}});
-    assert!(
-        matches!(&feed(conversation, &line)[..], [FromConversation::Event(EventKind::ToolResult(it))] if it.name.as_deref() == Some("look up!"))
-    );
+    assert!(matches!(
+        &feed(conversation, &line)[..],
+        [FromConversation::Event(EventKind::ToolResult(it))]
+            if it.name.as_deref() == Some("look up!")
+    ));
     let hook = json!({"type": "control_request", "request_id": "h", "request": {"subtype": "hook_callback", "callback_id": "ostler-policy", "input": {"tool_name": native, "tool_input": {}}}});
     let outs = feed(conversation, &hook);
     assert!(
-        matches!(&outs[..], [FromConversation::Ask(ask)] if ask.wants.tool == "look up!" && ask.wants.kind == ToolKind::Other),
+        matches!(
+            &outs[..],
+            [FromConversation::AskPermission(ask)]
+                if ask.wants.tool == "look up!" && ask.wants.kind == ToolKind::Other
+        ),
         "{outs:?}"
     );
     let line = json!({"type": "system", "subtype": "permission_denied", "tool_name": native, "tool_use_id": "t2"});
-    assert!(
-        matches!(&feed(conversation, &line)[..], [FromConversation::Event(EventKind::Permission(it))] if it.tool == "look up!")
-    );
+    assert!(matches!(
+        &feed(conversation, &line)[..],
+        [FromConversation::Event(EventKind::Permission(it))]
+            if it.tool == "look up!"
+    ));
     let line = json!({"type": "system", "subtype": "init", "tools": ["Bash", native, "mcp__ostler__other"]});
     let outs = feed(conversation, &line);
     assert!(
-        matches!(&outs[0], FromConversation::Event(EventKind::Started(it)) if it.tools == ["Bash", "look up!", "mcp__ostler__other"]),
+        matches!(
+            &outs[0],
+            FromConversation::Event(EventKind::Started(it))
+                if it.tools == ["Bash", "look up!", "mcp__ostler__other"]
+        ),
         "{outs:?}"
     );
     let line = json!({"type": "result", "subtype": "success", "result": "x", "permission_denials": [{"tool_name": native}]});
     let outs = feed(conversation, &line);
-    assert!(outs.iter().any(|out| matches!(out, FromConversation::TurnEnded(over) if over.outcome.message.contains("look up!"))));
+    assert!(outs.iter().any(|out| matches!(
+        out,
+        FromConversation::TurnEnded(over)
+            if over.outcome.message.contains("look up!")
+    )));
 }
 
 // Only bound tools have the caller's names: another server can have the same name, and a tool can
@@ -231,7 +251,11 @@ fn unbound_tools_keep_their_full_name() {
         let call = json!({"type": "assistant", "message": {"id": "m", "content": [{"type": "tool_use", "id": native, "name": native, "input": {}}]}});
         let outs = feed(&mut *conversation, &call);
         assert!(
-            matches!(&outs[..], [FromConversation::Event(EventKind::ToolCall(it))] if it.name == name),
+            matches!(
+                &outs[..],
+                [FromConversation::Event(EventKind::ToolCall(it))]
+                    if it.name == name
+            ),
             "{outs:?}"
         );
         let hook = json!({"callback_id": "ostler-policy", "subtype": "hook_callback", "input": {"tool_name": native, "tool_input": {}}});
@@ -242,7 +266,7 @@ fn unbound_tools_keep_their_full_name() {
                 &mut *conversation,
                 &json!({"type": "control_request", "request_id": id, "request": request}),
             );
-            let [FromConversation::Ask(ask)] = &outs[..] else {
+            let [FromConversation::AskPermission(ask)] = &outs[..] else {
                 panic!("{outs:?}")
             };
             assert_eq!((ask.wants.tool.as_str(), ask.wants.kind), (name, kind));
@@ -275,7 +299,14 @@ fn schemas_are_adapted() {
     let number = json!({"type": "number"});
     let plain = json!({"type": "object"});
     let a = json!({"type": "object", "properties": {"a": number}, "required": ["a"]});
-    let nested = json!({"type": "object", "properties": {"e": {"$ref": "#/$defs/E"}, "n": {"type": ["integer", "null"], "format": "uint32"}}, "$defs": {"E": {"oneOf": [{"const": "a"}, {"$ref": "#/$defs/E"}]}}});
+    let nested = json!({
+        "type": "object",
+        "properties": {
+            "e": {"$ref": "#/$defs/E"},
+            "n": {"type": ["integer", "null"], "format": "uint32"},
+        },
+        "$defs": {"E": {"oneOf": [{"const": "a"}, {"$ref": "#/$defs/E"}]}},
+    });
     let mut dated = nested.clone();
     dated["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
     for (given, wanted) in [

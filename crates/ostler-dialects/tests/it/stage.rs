@@ -6,7 +6,7 @@ use ostler_core::dialect::{
     Change, Conversation, Dialect, FromConversation, Outbox, ToAgent, deliver_line,
 };
 use ostler_core::lines::Lines;
-use ostler_core::permission::{Otherwise, PermissionRequest, Policy, Verdict};
+use ostler_core::permission::{Fallback, PermissionRequest, Policy, Verdict};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Attendance, Settings, Spec, ToolOffer};
 use ostler_dialects::find;
@@ -118,9 +118,9 @@ fn recorded_spec(name: &str) -> Spec {
 /// determine it.
 fn verdict(ask: &PermissionRequest) -> Verdict {
     let input = ask.input.as_ref().unwrap().get();
-    match ask.otherwise {
+    match ask.fallback {
         _ if input.contains("deny") => Verdict::Deny("a rule says so".to_owned()),
-        Otherwise::Agent if !input.contains("allow") => Verdict::Undecided,
+        Fallback::Agent if !input.contains("allow") => Verdict::Undecided,
         _ => Verdict::Allow,
     }
 }
@@ -128,14 +128,14 @@ fn verdict(ask: &PermissionRequest) -> Verdict {
 /// Returns what the host sends in a scenario in reaction to an output of the conversation.
 fn reaction(name: &str, out: &FromConversation, turns: usize) -> Vec<ToAgent> {
     match out {
-        FromConversation::Ask(_) | FromConversation::Tool(_) if name.ends_with("cancelled") => {
+        FromConversation::AskPermission(_) | FromConversation::RunTool(_) if name.ends_with("cancelled") => {
             Vec::new()
         }
-        FromConversation::Ask(ask) => vec![ToAgent::Verdict {
+        FromConversation::AskPermission(ask) => vec![ToAgent::Verdict {
             id: ask.id.clone(),
             verdict: verdict(ask),
         }],
-        FromConversation::Tool(order) => vec![ToAgent::ToolDone {
+        FromConversation::RunTool(order) => vec![ToAgent::ToolDone {
             id: order.id.clone(),
             ok: true,
             output: "5".to_owned(),

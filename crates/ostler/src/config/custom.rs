@@ -24,5 +24,5 @@ pub(super) fn acp(name: &str, command: &[String]) -> Result<Arc<dyn Agent>, Stri
 /// Always: this build does not speak ACP.
 #[cfg(not(feature = "acp"))]
 pub(super) fn acp(_: &str, _: &[String]) -> Result<Arc<dyn Agent>, String> {
-    Err("this build does not speak ACP: enable the feature `acp` of the crate `ostler`".to_owned())
+    Err("this build does not support ACP; enable the feature `acp` of the crate `ostler`".to_owned())
 }

@@ -190,7 +190,11 @@ fn difference_3_calls_are_reported_once_and_finished_once() {
     let mut stage = Stage::asked(&OPENCODE, &Spec::default());
     stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "bash", "kind": "execute", "status": "pending", "rawInput": {}}));
     for status in ["in_progress", "in_progress", "completed", "completed"] {
-        stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "touch x", "status": status, "rawInput": {"command": "touch x"}, "content": [{"type": "content", "content": {"type": "text", "text": "(no output)"}}]}));
+        stage.update(&json!({
+            "sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "touch x",
+            "status": status, "rawInput": {"command": "touch x"},
+            "content": [{"type": "content", "content": {"type": "text", "text": "(no output)"}}],
+        }));
     }
     assert_eq!(
         stage.story(),
@@ -201,7 +205,11 @@ fn difference_3_calls_are_reported_once_and_finished_once() {
     );
     // Claude: updates about a call without a status; the name in `_meta`.
     let mut stage = Stage::asked(&acp::CLAUDE_AGENT_ACP, &Spec::default());
-    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "`ls`", "kind": "execute", "status": "pending", "rawInput": {"command": "ls"}, "_meta": {"claudeCode": {"toolName": "Bash"}}}));
+    stage.update(&json!({
+        "sessionUpdate": "tool_call", "toolCallId": "c", "title": "`ls`", "kind": "execute",
+        "status": "pending", "rawInput": {"command": "ls"},
+        "_meta": {"claudeCode": {"toolName": "Bash"}},
+    }));
     stage.update(
         &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "rawOutput": "a.txt"}),
     );
@@ -229,7 +237,11 @@ fn difference_3_calls_are_reported_once_and_finished_once() {
     // A call that was not announced, and one that is not only text.
     let mut stage = Stage::asked(&GEMINI, &Spec::default());
     stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "kind": "edit", "content": [{"type": "diff", "path": "/w/a", "newText": "x"}]}));
-    assert!(stage.outs.iter().any(|out| matches!(out, FromConversation::Event(EventKind::ToolResult(it)) if it.content.is_some())));
+    assert!(stage.outs.iter().any(|out| matches!(
+        out,
+        FromConversation::Event(EventKind::ToolResult(it))
+            if it.content.is_some()
+    )));
 }
 
 // 3, P46
@@ -381,9 +393,11 @@ fn difference_5_history_is_not_reported_again_and_a_session_is_loaded_once() {
     stage.answer(1, &hello(&json!({"sessionCapabilities": {"fork": {}}})));
     stage.answer(2, &json!({"sessionId": "copy"}));
     assert_eq!(stage.writes()[1]["method"], "session/fork");
-    assert!(
-        matches!(&stage.outs[2], FromConversation::Event(EventKind::Started(it)) if it.native_session.as_deref() == Some("copy"))
-    );
+    assert!(matches!(
+        &stage.outs[2],
+        FromConversation::Event(EventKind::Started(it))
+            if it.native_session.as_deref() == Some("copy")
+    ));
 }
 
 /// Measured with 2026.9.6: the gateway works in its own directory, and a prompt only mentions the

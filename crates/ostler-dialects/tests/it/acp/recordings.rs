@@ -44,7 +44,7 @@ fn recorded_message(stage: &Stage, message: &Value, changes: &mut u64) -> Option
         Some(_) => None,
         None if message["error"].is_object() => {
             let file = stage.outs.iter().rev().find_map(|out| {
-                if let FromConversation::File(it) = out {
+                if let FromConversation::AccessFile(it) = out {
                     Some(it)
                 } else {
                     None

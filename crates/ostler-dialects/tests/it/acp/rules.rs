@@ -3,7 +3,7 @@
 use ostler_core::dialect::Dialect;
 use ostler_core::dialect::{Change, Exit, FileAccess, FileError, FromConversation, ToAgent};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::permission::{Otherwise, Policy, ToolKind, Verdict};
+use ostler_core::permission::{Fallback, Policy, ToolKind, Verdict};
 use ostler_core::spec::{Attendance, Spec, keys};
 use ostler_dialects::acp::{self, Acp, CODEX_ACP, COPILOT, GEMINI, OPENCLAW, OPENCODE, QWEN};
 use serde_json::{Value, json};
@@ -29,7 +29,7 @@ fn difference_6_files_are_read_and_written_for_the_agent() {
     let read = json!({"sessionId": "s", "path": "/w/a", "line": 2, "limit": 5});
     let mut stage = Stage::asked(&GEMINI, &with_fs(false));
     file(&mut stage, "fs/read_text_file", &read);
-    let Some(FromConversation::File(order)) = stage.outs.last().cloned() else {
+    let Some(FromConversation::AccessFile(order)) = stage.outs.last().cloned() else {
         panic!("{:?}", stage.outs)
     };
     assert_eq!(
@@ -122,13 +122,13 @@ fn policy_is_checked_before_file_access() {
         file(&mut stage, "fs/write_text_file", &write);
         let ask = stage.asks()[0].clone();
         assert_eq!(
-            (ask.wants.kind, ask.otherwise),
-            (ToolKind::Edit, Otherwise::Agent)
+            (ask.wants.kind, ask.fallback),
+            (ToolKind::Edit, Fallback::Agent)
         );
         assert_eq!(ask.wants.paths, ["/w/a"]);
         stage.verdict(verdict);
         assert_eq!(
-            matches!(stage.outs.last(), Some(FromConversation::File(_))),
+            matches!(stage.outs.last(), Some(FromConversation::AccessFile(_))),
             proceeds
         );
         assert_eq!(stage.writes().len(), usize::from(!proceeds));
@@ -159,7 +159,7 @@ fn interrupt_is_forwarded_and_cancels_permission_requests() {
         stage
             .outs
             .iter()
-            .any(|out| matches!(out, FromConversation::Withdraw(_)))
+            .any(|out| matches!(out, FromConversation::WithdrawPermission(_)))
     );
     // Another request during cancellation gets the same response, and no one is asked.
     stage.permission(&call, &usual());
@@ -264,9 +264,11 @@ fn thoughts_plans_and_mode_changes_are_handled() {
         id: 5,
         change: Change::PermissionMode("bogus".into()),
     });
-    assert!(
-        matches!(stage.outs.last(), Some(FromConversation::Changed { id: 5, error: Some(why) }) if why.contains("Its modes are: yolo."))
-    );
+    assert!(matches!(
+        stage.outs.last(),
+        Some(FromConversation::Changed { id: 5, error: Some(why) })
+            if why.contains("Its modes are: yolo.")
+    ));
 }
 
 // S3-17
@@ -358,7 +360,11 @@ fn policy_rejects_unattended_modes() {
             id: 5,
             change: Change::PermissionMode("m1".into()),
         });
-        let refused = matches!(stage.outs.last(), Some(FromConversation::Changed { id: 5, error: Some(why) }) if why.contains("does not ask"));
+        let refused = matches!(
+            stage.outs.last(),
+            Some(FromConversation::Changed { id: 5, error: Some(why) })
+                if why.contains("does not ask")
+        );
         assert_eq!(refused, error, "{:?}", stage.outs.last());
     }
     // An agent that never asks declares so, and is not started with a policy.

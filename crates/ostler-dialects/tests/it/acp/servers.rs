@@ -2,7 +2,7 @@
 
 use ostler_core::dialect::{FromConversation, ToAgent, ToolJob};
 use ostler_core::outcome::Cause;
-use ostler_core::permission::{Command, Otherwise, Policy, ToolKind, Verdict};
+use ostler_core::permission::{Command, Fallback, Policy, ToolKind, Verdict};
 use ostler_core::spec::{Bridge, Spec, keys};
 use ostler_dialects::acp::{COPILOT, OPENCODE};
 use serde_json::{Value, json};
@@ -95,7 +95,7 @@ fn several_bridges_are_served_at_once() {
         .outs
         .iter()
         .filter_map(|out| {
-            if let FromConversation::Tool(it) = out {
+            if let FromConversation::RunTool(it) = out {
                 Some(it.clone())
             } else {
                 None
@@ -128,7 +128,10 @@ fn several_bridges_are_served_at_once() {
 // asked for progress, under its token and with an increasing number, while the call is open.
 #[test]
 fn progress_reaches_the_client_that_asked_for_it() {
-    let call = |id: u64, meta: &Value| json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "add", "arguments": {}, "_meta": meta}});
+    let call = |id: u64, meta: &Value| {
+        let params = json!({"name": "add", "arguments": {}, "_meta": meta});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    };
     for (token, expects_progress) in [
         (json!(7), true),
         (json!("p-1"), true),
@@ -142,7 +145,7 @@ fn progress_reaches_the_client_that_asked_for_it() {
             .outs
             .iter()
             .filter_map(|out| {
-                if let FromConversation::Tool(it) = out {
+                if let FromConversation::RunTool(it) = out {
                     Some(it.id.clone())
                 } else {
                     None
@@ -207,7 +210,7 @@ fn jobs(stage: &Stage) -> Vec<ToolJob> {
         .outs
         .iter()
         .filter_map(|out| {
-            if let FromConversation::Tool(it) = out {
+            if let FromConversation::RunTool(it) = out {
                 Some(it.clone())
             } else {
                 None
@@ -240,10 +243,10 @@ fn policy_decides_on_bridged_tools() {
         let wants = (
             ask.wants.tool.as_str(),
             ask.wants.kind,
-            ask.otherwise,
+            ask.fallback,
             ask.call.as_deref(),
         );
-        assert_eq!(wants, ("add", ToolKind::Other, Otherwise::Agent, Some("c")));
+        assert_eq!(wants, ("add", ToolKind::Other, Fallback::Agent, Some("c")));
         stage.verdict(verdict);
         assert_eq!(jobs(&stage).len(), usize::from(runs));
         if !runs {
@@ -303,7 +306,12 @@ fn permission_request_overrides_earlier_updates() {
 // A caller that runs its tools itself knows calls by the ids of the events.
 #[test]
 fn job_is_matched_to_the_call_in_the_events() {
-    let announced = |id: &str, a: u64| json!({"sessionUpdate": "tool_call", "toolCallId": id, "title": "ostler_add", "kind": "other", "status": "in_progress", "rawInput": {"b": 1, "a": a}});
+    let announced = |id: &str, a: u64| {
+        json!({
+            "sessionUpdate": "tool_call", "toolCallId": id, "title": "ostler_add", "kind": "other",
+            "status": "in_progress", "rawInput": {"b": 1, "a": a},
+        })
+    };
     let over = |id: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed", "content": [{"type": "content", "content": {"type": "text", "text": "3"}}]});
     let mut stage = Stage::asked(&OPENCODE, &bound(false));
     // The same arguments in another order.
@@ -367,7 +375,7 @@ fn tools_are_cancelled_with_their_bridge() {
         stage.bridge_closed(3);
         let off = |id: &String| {
             if policy {
-                FromConversation::Withdraw(id.clone())
+                FromConversation::WithdrawPermission(id.clone())
             } else {
                 FromConversation::CancelTool(id.clone())
             }
@@ -411,7 +419,7 @@ fn tools_are_cancelled_with_the_turn() {
             false => stage.say(ToAgent::Interrupt),
         }
         let off = if policy {
-            FromConversation::Withdraw(id.clone())
+            FromConversation::WithdrawPermission(id.clone())
         } else {
             FromConversation::CancelTool(id.clone())
         };

@@ -116,7 +116,7 @@ impl Stage {
         self.outs
             .iter()
             .filter_map(|out| {
-                if let FromConversation::Ask(ask) = out {
+                if let FromConversation::AskPermission(ask) = out {
                     Some(ask)
                 } else {
                     None
