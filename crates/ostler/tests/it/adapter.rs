@@ -1,4 +1,5 @@
-//! Agents, servers and scripts as plain models: all that document 000 asks for, with a fake agent that plays two real ones.
+//! Agents, servers and scripts as plain models: the demands of document 000, with a fake agent that
+//! plays two real ones.
 
 mod asking;
 mod calling;
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 
 use crate::rig::{LONG, Rig};
 
-/// Whom the fake agent plays.
+/// The real agent that the fake agent imitates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Claude,
@@ -34,7 +35,7 @@ impl Part {
         }
     }
 
-    /// What it does until it has heard its prompt.
+    /// Script up to the point where the agent has read its prompt.
     fn opening(self) -> String {
         let dumps = "dump-args $DIR/args\ndump-cwd $DIR/cwd\npid-file $DIR/pid";
         match self {
@@ -51,7 +52,7 @@ impl Part {
         }
     }
 
-    /// It says this, as a whole message.
+    /// Prints this text as one whole message.
     fn text(self, text: &str) -> String {
         match self {
             Self::Claude => format!("text {}\n", text.replace('\\', "\\\\").replace('\n', "\\n")),
@@ -68,7 +69,7 @@ impl Part {
         format!("print {note}\n")
     }
 
-    /// Its turn is over, and this was its answer.
+    /// Ends the turn with this answer.
     fn over(self, text: &str) -> String {
         match self {
             Self::Claude => format!(
@@ -88,12 +89,12 @@ impl Part {
         }
     }
 
-    /// It answers this, and that is all.
+    /// Prints this answer and ends the turn.
     fn answers(self, text: &str) -> String {
         self.text(text) + &self.over(text)
     }
 
-    /// It uses a tool of its own.
+    /// Uses one of the agent's built-in tools.
     fn own_tool(self) -> String {
         match self {
             Self::Claude => "tool-use t1 Bash {\"command\":\"ls\"}\n".to_owned(),
@@ -104,7 +105,7 @@ impl Part {
         }
     }
 
-    /// It calls the bound calculator, and waits for the result.
+    /// Calls the bound calculator and waits for the result.
     fn calls(self, id: &str, number: usize) -> String {
         let args = json!({"expression": "17 + 25"});
         let request = match self {
@@ -121,7 +122,7 @@ impl Part {
         format!("print {request}\n")
     }
 
-    /// It tells of the call, before it makes it.
+    /// Announces the call before making it.
     fn tells_call(self, id: &str) -> String {
         let args = json!({"expression": "17 + 25"});
         match self {
@@ -133,7 +134,7 @@ impl Part {
         }
     }
 
-    /// It has the result.
+    /// Receives the result.
     fn has_result(self, id: &str) -> String {
         match self {
             Self::Claude => format!("wait-control\ntool-result {id} 42\n"),
@@ -147,7 +148,7 @@ impl Part {
     }
 }
 
-/// A fake agent and how it is asked.
+/// A fake agent and the options it is invoked with.
 struct Stage {
     part: Part,
     rig: Rig,
@@ -155,7 +156,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// It does `body` when it has heard its prompt.
+    /// Creates an agent that runs `body` once it has read its prompt.
     fn new(part: Part, body: &str) -> Self {
         let rig = Rig::new(format!("{}{body}read-until-eof\nexit 0", part.opening()));
         let (program, env) = (rig.spec.program.clone(), rig.spec.env.clone());
@@ -177,12 +178,12 @@ impl Stage {
         AgentModel::new(agent, self.rig.host.clone(), self.options.clone())
     }
 
-    /// The arguments that it was started with.
+    /// Returns the arguments the agent was started with.
     fn args(&self) -> Vec<String> {
         serde_json::from_str(&self.rig.text("args")).unwrap()
     }
 
-    /// The prompt that it was given.
+    /// Returns the prompt the agent was given.
     fn prompt(&self) -> String {
         let stdin = self.rig.text("stdin");
         let lines = stdin
@@ -207,7 +208,7 @@ impl Stage {
             .expect("it was given a prompt")
     }
 
-    /// The process is gone, and so is the directory that was made for it.
+    /// Asserts that the process and its private directory no longer exist.
     fn assert_nothing_left(&self) {
         use ostler_testkit::processes::{alive, wait_until};
         let pid = self.rig.pid("pid");
@@ -225,7 +226,7 @@ impl Stage {
     }
 }
 
-/// The tool of document 000.
+/// The calculator tool of document 000.
 fn calculator() -> ToolOffer {
     ToolOffer {
         name: "calculator".into(),
@@ -237,7 +238,7 @@ fn calculator() -> ToolOffer {
     }
 }
 
-/// A block of calls of the calculator, one for each id.
+/// Formats a block of calculator calls, one for each id.
 fn block(ids: &[&str]) -> String {
     let calls: Vec<Value> = ids
         .iter()
@@ -252,7 +253,7 @@ async fn ask(model: &dyn ModelAdapter, messages: &[Message]) -> Result<Reply, Mo
         .expect("no reply for a long time")
 }
 
-/// The reply, and what was told before it came.
+/// Returns the reply and the text updates that preceded it.
 async fn ask_listening(model: &dyn ModelAdapter, messages: &[Message]) -> (Reply, Vec<String>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let keep = told.clone();

@@ -1,4 +1,4 @@
-//! The outer loop, around a model that answers from a list: conditions, checks, hooks, people.
+//! The agent loop around a model that replies from a list: stop conditions, checks, hooks, people.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 use crate::driver::runtime;
 
-/// A model that answers from a list, and keeps what it was asked.
+/// A model that replies from a list and records its prompts.
 #[derive(Clone, Default)]
 struct Model {
     replies: Arc<Mutex<VecDeque<Result<Reply, ModelError>>>>,
@@ -39,7 +39,7 @@ impl Model {
         self.asked.lock().unwrap().clone()
     }
 
-    /// The texts of the last question.
+    /// Returns the texts of the last prompt.
     fn last(&self) -> Vec<String> {
         self.asked()
             .last()
@@ -92,14 +92,14 @@ fn calling(calls: &[(&str, &str)]) -> Result<Reply, ModelError> {
     })
 }
 
-/// The same reply, with what it used.
+/// Returns the same reply with this usage.
 fn using(
     reply: Result<Reply, ModelError>,
     input: u64,
     output: u64,
     cost: Option<f64>,
 ) -> Result<Reply, ModelError> {
-    let usage = Usage::of(
+    let usage = Usage::for_turn(
         Some("m".into()),
         Tokens {
             input,
@@ -125,7 +125,7 @@ struct Add {
 
 const ADD: (&str, &str) = ("add", r#"{"a":1,"b":2}"#);
 
-/// A loop with the calculator of document 000, which counts how often it is used.
+/// Builds a loop with the calculator of document 000, which counts its calls.
 fn looping(model: &Model) -> (Loop, Arc<AtomicU32>) {
     let used = Arc::new(AtomicU32::new(0));
     let counter = used.clone();
@@ -142,10 +142,10 @@ fn run(agent: &Loop) -> LoopResult {
         .unwrap()
 }
 
-/// Sets a loop up.
+/// A function that configures a loop.
 type Set = fn(Loop) -> Loop;
 
-/// What a model comes to.
+/// The result of a call to a model.
 type Asked = fn() -> Result<Reply, ModelError>;
 
 fn stopped(result: &LoopResult) -> Condition {
@@ -238,7 +238,7 @@ fn each_condition_stops_the_loop() {
     }
 }
 
-/// A limit that cannot be kept ends the loop instead of being forgotten.
+/// A limit that cannot be enforced ends the loop instead of being ignored.
 #[test]
 fn what_is_not_known_is_not_pretended() {
     let table: [(Condition, Set, Asked); 3] = [
@@ -310,9 +310,9 @@ fn the_result_is_checked_and_the_reason_goes_back() {
         told.last().unwrap().contains("three is too little"),
         "{told:?}"
     );
-    // What the model was told is in the thread, which comes from the events alone.
+    // The thread, which is built from the events alone, contains what the model was sent.
     assert_eq!(result.thread.len(), 6, "{:?}", result.thread);
-    // A check that never passes ends with the limit, and what had been said.
+    // A check that never passes ends at the limit, with the last reply.
     let model = Model::new((0..3).map(|_| said("two")));
     let agent = looping(&model)
         .0
@@ -323,7 +323,7 @@ fn the_result_is_checked_and_the_reason_goes_back() {
         (stopped(&result), &*result.text),
         (Condition::Iterations, "two")
     );
-    // One that breaks down is no approval.
+    // A check that fails to run is not an approval.
     let model = Model::new((0..2).map(|_| said("two")));
     let agent = looping(&model)
         .0
@@ -334,7 +334,7 @@ fn the_result_is_checked_and_the_reason_goes_back() {
 
 #[test]
 fn three_errors_in_a_row_are_too_many() {
-    // Two in a row are not, and a success in between begins anew.
+    // Two in a row are not too many, and a success in between resets the count.
     let died = || broken(Cause::AgentDied);
     let model = Model::new([
         died(),
@@ -361,10 +361,10 @@ fn three_errors_in_a_row_are_too_many() {
         (result.outcome.cause, result.outcome.message.as_str()),
         (Cause::Protocol, "it broke")
     );
-    // What another attempt cannot mend is not tried again.
+    // Errors that a retry cannot fix are not retried.
     let model = Model::new([broken(Cause::Auth)]);
     assert_eq!(run(&looping(&model).0).outcome.cause, Cause::Auth);
-    // Tools that fail are errors too.
+    // Failing tools count as errors too.
     let model = Model::new((0..3).map(|_| calling(&[("nothing", "{}")])));
     let result = run(&looping(&model).0);
     assert_eq!(stopped(&result), Condition::Errors);
@@ -417,7 +417,7 @@ fn tools_that_only_read_run_at_once_and_none_runs_for_ever() {
     assert!(told.last().unwrap().starts_with("timeout:"), "{told:?}");
 }
 
-/// Says something before the second round, and stops before the third.
+/// Adds a message before the second iteration and stops before the third.
 struct Hook(Arc<Mutex<Vec<String>>>);
 
 impl Middleware for Hook {
@@ -468,7 +468,7 @@ fn a_person_is_asked_like_a_tool() {
         result.outcome
     );
     assert_eq!(model.last().last().unwrap(), "Which one? The red one.");
-    // With nobody there, the loop waits for the answer.
+    // Unattended, the loop waits for the answer.
     let model = Model::new([calling(&[question]), said("So be it.")]);
     runtime().block_on(async {
         let agent = looping(&model).0.may_ask();
@@ -597,7 +597,7 @@ fn a_plan_changes_nothing() {
 
 #[test]
 fn what_is_old_is_summarised_when_it_is_too_much() {
-    // What the model says cannot be shortened; only a summary helps.
+    // The model's own text cannot be shortened; only a summary helps.
     let long = "word ".repeat(4000);
     let step = |n: u64| {
         let reply = Reply {
@@ -722,7 +722,7 @@ fn an_interrupt_ends_a_check() {
 
 #[test]
 fn a_third_party_model_that_tells_nothing_is_heard_all_the_same() {
-    // Texts of the model come as events whether or not it told them while it wrote.
+    // The model's text is emitted as events even if the model did not stream it.
     struct Telling(Model);
     impl ModelAdapter for Telling {
         fn name(&self) -> &str {
@@ -771,7 +771,7 @@ fn a_command_checks_the_result() {
             .map(|word| (*word).to_owned())
             .collect::<Vec<_>>()
     };
-    // The key stays here, the rest of the environment does not, and what is printed goes back to the model.
+    // The check gets the environment without the key, and its output goes back to the model.
     let script = r#"echo "found $OTHER$THE_API_KEY" >&2; test -f done"#;
     let host = host(&[("THE_API_KEY", "secret"), ("OTHER", "something")]);
     let check = CommandCheck::new(&host, words(&["sh", "-c", script]), dir.path().to_owned());
@@ -799,7 +799,7 @@ fn a_command_checks_the_result() {
         told.contains("exit code 1") && told.contains("found something\n"),
         "{told}"
     );
-    // A program that is not there is known beforehand, and one that takes too long is ended.
+    // A missing program is detected up front, and one that takes too long is ended.
     let missing = CommandCheck::new(&host, words(&["no-such-program"]), dir.path().to_owned());
     assert!(
         missing
@@ -815,7 +815,7 @@ fn a_command_checks_the_result() {
     assert!(why.contains("took longer"), "{why}");
 }
 
-/// What is said during the check is answered before the turn is over.
+/// A message sent during the check is answered before the turn ends.
 #[test]
 fn a_message_during_the_check_is_answered() {
     let model = Model::new([said("two"), said("two and a half")]);
@@ -843,7 +843,7 @@ fn a_message_during_the_check_is_answered() {
     assert_eq!(model.last().last().unwrap(), "and a half");
 }
 
-/// In one step, what only looks runs and what a rule allows runs; the rest waits, all of it.
+/// Within one step, read-only calls and calls allowed by a rule run; all others wait.
 #[test]
 fn only_what_needs_approval_waits() {
     let policy = permission::Policy::parse(
@@ -886,7 +886,7 @@ fn only_what_needs_approval_waits() {
         );
         assert_eq!(uses(), (1, 2));
     });
-    // Anything but a plain yes is a message to the model, and no approval.
+    // Anything but a plain yes is a message to the model, not an approval.
     let model = Model::new([calling(&[ADD]), said("fine")]);
     let (agent, added) = looping(&model);
     runtime().block_on(async {
@@ -900,7 +900,7 @@ fn only_what_needs_approval_waits() {
     assert_eq!(added.load(Ordering::SeqCst), 0);
 }
 
-/// What a failed answer used counts, and what nobody knows is not said to be nothing.
+/// Usage of a failed answer counts, and unknown usage is not reported as zero.
 #[test]
 fn every_answer_is_paid_for() {
     let failed = |usage: Vec<Usage>| {
@@ -927,9 +927,9 @@ fn every_answer_is_paid_for() {
         stopped_by(&run(&looping(&model).0.max_cost_usd(1.0))),
         Cause::AgentDied
     );
-    // An estimate stays one.
+    // An estimate remains an estimate.
     let estimated = |reply: Result<Reply, ModelError>| {
-        let usage = Usage::of(
+        let usage = Usage::for_turn(
             Some("m".into()),
             Tokens {
                 input: 1,
@@ -959,7 +959,7 @@ fn stopped_by(result: &LoopResult) -> Cause {
     result.outcome.cause
 }
 
-/// A model that says at the end what all its answers used.
+/// A model that reports the usage of all its answers at the end.
 #[test]
 fn what_is_told_at_the_end_is_unknown_until_then() {
     #[derive(Clone)]
@@ -996,7 +996,7 @@ fn what_is_told_at_the_end_is_unknown_until_then() {
     assert_eq!(cut_short.usage.and_then(|usage| usage.cost_usd), None);
 }
 
-/// A breach of contract is not tried again.
+/// A breach of contract is not retried.
 #[test]
 fn a_model_that_acts_on_its_own_is_asked_no_more() {
     let outcome = Outcome::new(Cause::Protocol, "it used Bash")

@@ -22,7 +22,7 @@ fn three_turns_are_one_conversation() {
     turns::three_turns_are_one_conversation(&OPENAI_API);
 }
 
-/// How each turn of a session ended, and what it said, when these messages are sent one after the other.
+/// Sends these messages one after the other, and returns the outcome and text of each turn.
 fn turns_of(place: &Place, messages: &[&str]) -> Vec<(Cause, String)> {
     let spec = Spec {
         after_turn: AfterTurn::Wait,
@@ -44,7 +44,7 @@ fn turns_of(place: &Place, messages: &[&str]) -> Vec<(Cause, String)> {
     turns
 }
 
-/// A turn that failed does not end the session: the next one knows what was asked and what was said.
+/// A failed turn does not end the session: the next turn still has the earlier prompts and answers.
 #[test]
 fn a_failed_turn_is_not_the_end() {
     let script = Script::new()
@@ -65,7 +65,8 @@ fn a_failed_turn_is_not_the_end() {
     }
 }
 
-/// A turn that ended in the middle of its tools leaves a conversation that servers accept: each call has a result.
+/// A turn that ends in the middle of its tools leaves a conversation that servers accept: each call
+/// has a result.
 #[test]
 fn calls_that_were_cut_off_have_results_in_the_next_turn() {
     let script = Script::new()
@@ -109,7 +110,7 @@ fn calls_that_were_cut_off_have_results_in_the_next_turn() {
     assert_eq!(place.left(), []);
 }
 
-/// A session that is dropped leaves nothing behind, neither a command nor a connection. P1, P4.
+/// A dropped session leaves neither a command nor a connection behind. P1, P4.
 #[test]
 fn a_dropped_session_leaves_nothing() {
     let command = OPENAI_API.shell("echo running > running; sleep 300");
@@ -136,7 +137,7 @@ fn a_dropped_session_leaves_nothing() {
     place.wait_until_empty(Duration::from_secs(10));
 }
 
-/// Sixteen sessions at once do not get into each other's way.
+/// Sixteen concurrent sessions do not interfere with each other.
 #[test]
 fn many_at_once() {
     let script = Script::new()
@@ -167,7 +168,8 @@ fn many_at_once() {
     assert_eq!(place.server.requests().len(), 32);
 }
 
-/// The dialect knows the tools by their names only: one that is added must be added there too, or no rule is about it.
+/// The dialect knows tools only by name. A new tool must be added there too, or no rule applies to
+/// it.
 #[test]
 fn every_tool_of_the_catalog_is_known_to_the_rules() {
     let nothing = ostler_core::raw_json::RawJson::of(&serde_json::Map::new());

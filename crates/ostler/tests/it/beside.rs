@@ -1,4 +1,5 @@
-//! What a session does for an agent beside reading it: files of the workspace, and a bridge to the caller's tools.
+//! Services a session provides to an agent: files of the workspace, and a bridge to the caller's
+//! tools.
 
 mod bridge;
 mod files;
@@ -17,16 +18,16 @@ use serde_json::Value;
 
 use crate::rig::Rig;
 
-/// The language of the fake agent, with words of its own for what is done beside it. The agent orders files with lines such as
-/// `{"want":"read","path":"a"}`; a bridge has a tool run with `call NAME INPUT`, gets what it cannot read with `flood`, and gets
-/// everything else back.
+/// The fake agent's dialect, extended by file and bridge requests. The agent requests files with
+/// lines such as `{"want":"read","path":"a"}`. A bridge runs a tool with `call NAME INPUT`, gets
+/// unreadable output with `flood`, and gets everything else echoed back.
 pub(crate) struct Beside;
 
 fn claude() -> &'static dyn Dialect {
     Agents::builtin().get("claude").unwrap().dialect()
 }
 
-/// The same spec without the tools: they are reached by the bridge alone.
+/// Returns the same spec without tools: they are reachable only through the bridge.
 fn bare(spec: &Spec) -> Spec {
     Spec {
         tools: Vec::new(),
@@ -81,7 +82,7 @@ struct Words {
     claude: Box<dyn Conversation>,
     bridge: Option<String>,
     orders: u64,
-    /// Tools that run: whose, and which order.
+    /// Running tools: the bridge that called each, and the request number.
     open: BTreeSet<(u32, String)>,
 }
 
@@ -97,7 +98,7 @@ impl Words {
             },
         };
         let path = want["path"].as_str().unwrap().to_owned();
-        out.push(FromConversation::File(FileJob {
+        out.push(FromConversation::AccessFile(FileJob {
             id: self.orders.to_string(),
             path,
             access,
@@ -158,7 +159,7 @@ impl Conversation for Words {
                     RawJson::parse(input).unwrap(),
                 );
                 self.open.insert((from, id.clone()));
-                out.push(FromConversation::Tool(ToolJob {
+                out.push(FromConversation::RunTool(ToolJob {
                     id,
                     call: None,
                     name: name.to_owned(),

@@ -1,7 +1,9 @@
-//! The conformance suite: each row with each agent, once with the agent itself and once with a recording of it.
+//! The conformance suite: each row with each agent, once with the agent itself and once with a
+//! recording of it.
 //!
-//! Rows, and the stories that all agents tell, are data of the testkit (`scenario/conformance.rs`); the agents are listed in
-//! `members.rs`. A row that an agent lacks makes no test, and stands with its reason in docs/agents/matrix.md.
+//! Rows and the expected event stories are data of the testkit (`scenario/conformance.rs`); the
+//! agents are listed in `members.rs`. A row that an agent lacks has no test, and is listed with its
+//! reason in docs/agents/matrix.md.
 
 mod matrix;
 mod members;
@@ -17,7 +19,7 @@ use serde_json::Value;
 use crate::rig::Seen;
 pub(crate) use members::members;
 
-/// Tests of agents that are a part of Ostler.
+/// Tests of agents that are part of Ostler.
 mod own {
     crate::conformance::members!(own);
 }
@@ -30,9 +32,10 @@ mod played {
 /// Every agent of the suite.
 const MEMBERS: &[Member] = members!(table);
 
-/// Makes the tests of a member: `real`, `own` and `heavy` try the agent, each in its own group, `played` its recording.
+/// Generates the tests of a member. `real`, `own` and `heavy` run the agent, each in its own group;
+/// `played` replays its recording.
 macro_rules! member_tests {
-    // Whoever is a part of Ostler has no other side that could be recorded.
+    // An agent that is part of Ostler has no output that could be recorded.
     (played own $($rest:tt)*) => {};
     (played $group:ident $id:ident $($rest:tt)*) => { $crate::conformance::member_tests! { @ ($) play $id $($rest)* } };
     (own own $id:ident $($rest:tt)*) => { $crate::conformance::member_tests! { @ ($) perform $id $($rest)* } };
@@ -52,9 +55,8 @@ macro_rules! member_tests {
     };
 }
 
-/// Which scenario proves which row: `shared` ones run through any driver, `live` ones need a
-/// session to talk to, and with
-/// `unrecorded` ones a recording would prove nothing.
+/// Maps scenarios to rows. `shared` scenarios run through any driver, `live` ones need a live
+/// session, and a recording would prove nothing for `unrecorded` ones.
 macro_rules! row_tests {
     (run unrecorded $group:ident $name:ident) => { $crate::conformance::row_tests!(run shared $group $name) };
     (run shared $group:ident $name:ident) => {
@@ -106,7 +108,7 @@ macro_rules! row_tests {
 
 pub(crate) use {member_tests, row_tests};
 
-/// Tries the agent itself, and keeps what it said where that is wanted.
+/// Runs the agent itself, and records its output if requested.
 pub(crate) fn perform(id: &str, row: &str, scenario: impl FnOnce()) {
     let wanted = std::env::var_os("OSTLER_RECORD").is_some_and(|wanted| wanted == "1");
     if wanted && is_a_program(id) && conformance::row(row).recorded != Recorded::Never {
@@ -116,8 +118,7 @@ pub(crate) fn perform(id: &str, row: &str, scenario: impl FnOnce()) {
     }
 }
 
-/// Tries what the agent said when it was recorded, and checks that the row claims no more of it
-/// than was proved.
+/// Replays the agent's recorded output, and checks that the row claims no more than was proved.
 pub(crate) fn play(id: &str, row: &str, scenario: impl FnOnce()) {
     let proof = harness::on(Stage::Played(recording(id, row)), scenario);
     let claimed = match conformance::row(row).recorded {
@@ -145,7 +146,7 @@ fn recording(id: &str, row: &str) -> PathBuf {
     fixtures().join(id).join(format!("{row}.jsonl"))
 }
 
-/// Fails unless a live session told the story of a row.
+/// Fails unless a live session matches the story of a row.
 pub(crate) fn tells(subject: &'static Subject, row: &str, seen: &Seen) {
     let events = seen
         .0
@@ -161,7 +162,7 @@ pub(crate) fn tells(subject: &'static Subject, row: &str, seen: &Seen) {
     .tells(row);
 }
 
-/// What an agent can do, in the language that its settings choose.
+/// Returns an agent's capabilities in the dialect that its settings select.
 fn capabilities(subject: &Subject) -> Value {
     let mut spec = Spec::default();
     for (key, value) in Task::new("").settings_for(subject) {
@@ -177,8 +178,8 @@ fn capabilities(subject: &Subject) -> Value {
     .unwrap()
 }
 
-/// A row that applies has a test, one that has none says why, and no reason stands against what the
-/// capabilities say. S2-20, S2-3, S2-4, S2-15
+/// An applicable row has a test, any other row has a reason, and no reason contradicts the
+/// capabilities. S2-20, S2-3, S2-4, S2-15
 #[test]
 fn every_row_of_every_agent_runs_or_says_why_not() {
     let names: Vec<(&str, bool)> = ROWS
@@ -201,7 +202,8 @@ fn every_row_of_every_agent_runs_or_says_why_not() {
     assert_eq!(faults, [""; 0]);
 }
 
-/// What is recorded is what runs: a recording that no test plays is a row that was forgotten or renamed.
+/// Every recording is played: one that no test plays belongs to a row that was forgotten or
+/// renamed.
 #[test]
 fn every_recording_is_played() {
     let mut count = 0;

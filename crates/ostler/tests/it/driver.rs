@@ -1,4 +1,4 @@
-//! Runs a scenario's task through the library, with whichever agent.
+//! Runs a scenario's task through the library, with any agent.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub(crate) fn agent(subject: &Subject) -> Arc<dyn Agent> {
     Agents::builtin().get(subject.name).unwrap()
 }
 
-/// The language that is spoken in a scene.
+/// Returns the dialect used in a scene.
 pub(crate) fn dialect(scene: &Scene) -> &'static dyn Dialect {
     let dialect = agent(scene.place.subject).dialect();
     dialect.select_transport(&scene.spec).unwrap_or(dialect)

@@ -1,4 +1,4 @@
-//! Agents that are too big or too slow for every run, and what takes long with the others: only with
+//! Agents that are too big or too slow for every run, and slow tests of the others: only with
 //! `cargo xtask test --all-agents`.
 
 mod further;

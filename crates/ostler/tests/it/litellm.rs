@@ -1,5 +1,5 @@
-//! The agent over a model's API behind LiteLLM's proxy: a server that is neither ours nor OpenAI's, with the scripted model
-//! behind it. Only with `cargo xtask test --with-litellm`.
+//! The API agent behind LiteLLM's proxy: a server that is neither ours nor OpenAI's, in front of
+//! the scripted model. Only with `cargo xtask test --with-litellm`.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -14,10 +14,10 @@ use serde_json::json;
 
 use crate::driver::Library;
 
-/// How long the proxy may take to start: it loads half of PyPI.
+/// Maximum startup time of the proxy: it loads half of PyPI.
 const STARTUP: Duration = Duration::from_secs(120);
 
-/// The proxy in front of the model of a place; it ends when dropped.
+/// The proxy in front of a place's model; stopped on drop.
 struct Proxy {
     child: Child,
     address: SocketAddr,

@@ -1,4 +1,4 @@
-//! Sessions of many turns: their readers, their life, and what can be asked of them.
+//! Multi-turn sessions: their readers, their lifecycle, and the requests they accept.
 
 mod asks;
 mod attacks;

@@ -1,4 +1,5 @@
-//! The library against the scripted fake agent (its misbehaviour on command), the scripted model, and the real Claude Code.
+//! The library against the scripted fake agent (which misbehaves on command), the scripted model,
+//! and the real agents.
 
 #![expect(
     clippy::disallowed_methods,

@@ -1,4 +1,5 @@
-//! Processes: how an agent is started, what it may see, how it is ended, and that nothing of it is left behind.
+//! Processes: how an agent is started, what it may see, how it is ended, and that nothing is left
+//! behind.
 
 mod environment;
 mod leftovers;

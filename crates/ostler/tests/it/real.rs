@@ -1,4 +1,5 @@
-//! The library with real agents, against the scripted model on loopback: Claude Code here, others in files of their own.
+//! The library with real agents, against the scripted model on loopback: Claude Code here, others
+//! in separate files.
 
 mod adapter;
 mod codex;
@@ -28,7 +29,7 @@ fn three_turns_in_one_process() {
     turns::three_turns_are_one_conversation(&CLAUDE);
 }
 
-/// A session that is dropped leaves nothing behind, neither the agent nor what it had started. P1, P4.
+/// A dropped session leaves neither the agent nor its child processes behind. P1, P4.
 #[test]
 fn a_dropped_session_leaves_nothing() {
     let command = CLAUDE.shell("echo running > running; sleep 300");

@@ -1,4 +1,5 @@
-//! What these tests share: a directory with a scripted fake agent, its run as a list of events, and the rules they keep.
+//! Shared by these tests: a directory with a scripted fake agent, its run as a list of events, and
+//! the rules every run follows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -12,13 +13,13 @@ use ostler::{Agent, Agents, Event, EventKind, Host, Outcome, Session, Spec};
 use ostler_testkit::{fake, processes};
 use tempfile::TempDir;
 
-/// What the fake agent needs to start `sleep` and `sh`.
+/// PATH that lets the fake agent start `sleep` and `sh`.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// Longer than any honest step takes on a loaded machine; a test that waits so long has failed.
+/// Longer than any correct step takes on a loaded machine; a test that waits this long has failed.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-/// A fake agent that is ready to be started, in a directory of its own.
+/// A fake agent that is ready to be started, in its own directory.
 pub(crate) struct Rig {
     dir: TempDir,
     pub(crate) spec: Spec,
@@ -26,7 +27,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// An agent that plays `verbs`; `$DIR` in them is the directory.
+    /// Creates an agent that plays `verbs`; `$DIR` in them is the directory.
     pub(crate) fn new(verbs: impl AsRef<str>) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let script = fake::script(
@@ -48,7 +49,7 @@ impl Rig {
         }
     }
 
-    /// Every step of the ladder takes this long.
+    /// Sets the duration of every escalation step.
     pub(crate) fn grace_ms(mut self, ms: u64) -> Self {
         self.spec.limits.grace = Duration::from_millis(ms);
         self
@@ -77,7 +78,7 @@ impl Rig {
         String::from_utf8(self.read(name)).unwrap()
     }
 
-    /// The pid that the script wrote to a file.
+    /// Returns the pid that the script wrote to a file.
     pub(crate) fn pid(&self, name: &str) -> u32 {
         self.text(name).trim().parse().unwrap()
     }
@@ -103,8 +104,8 @@ pub(crate) fn host(env: &[(&str, &str)]) -> Host {
     )
 }
 
-/// Writes an executable file. Another process does it: a file that this one has open for writing, even for a moment in
-/// which another thread forks, could not be executed.
+/// Writes an executable file through another process. If this process had the file open for writing
+/// while another thread forks, it could not be executed.
 pub(crate) fn install(path: &Path, text: &str) {
     let write = r#"printf %s "$1" > "$0" && chmod 755 "$0""#;
     let status = Command::new("/bin/sh")
@@ -125,7 +126,7 @@ pub(crate) async fn until(kind: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Reads events until one fits; all that were read.
+/// Reads events until one matches, and returns all that were read.
 pub(crate) async fn read_until(
     session: &mut Session,
     fits: impl Fn(&EventKind) -> bool,
@@ -148,7 +149,7 @@ pub(crate) async fn finish(session: Session) -> Seen {
     finish_after(Vec::new(), session).await
 }
 
-/// Reads a session to its end, after the events that were read already.
+/// Reads a session to its end, and puts the events that were already read first.
 pub(crate) async fn finish_after(mut events: Vec<Event>, mut session: Session) -> Seen {
     while let Some(event) = tokio::time::timeout(LONG, session.next())
         .await
@@ -162,7 +163,7 @@ pub(crate) async fn finish_after(mut events: Vec<Event>, mut session: Session) -
     seen
 }
 
-/// The processes of a session, wherever they went.
+/// Returns the processes of a session, wherever they went.
 pub(crate) fn left(session: &str) -> Vec<u32> {
     processes::marked(&format!("OSTLER_SESSION={session}"))
 }
@@ -205,7 +206,7 @@ impl Seen {
             .collect()
     }
 
-    /// The only turn.
+    /// Returns the only turn.
     pub(crate) fn turn(&self) -> &TurnEnded {
         let [turn] = self.turns()[..] else {
             panic!("not one turn: {:#?}", self.turns())
@@ -236,7 +237,7 @@ impl Seen {
             .collect()
     }
 
-    /// Each piece of the answer.
+    /// Returns each piece of the answer.
     pub(crate) fn replies(&self) -> Vec<&str> {
         let replies = self.whats().filter_map(|kind| match kind {
             EventKind::Text(text) if text.kind == TextKind::Reply => Some(text.text.as_str()),
@@ -245,7 +246,8 @@ impl Seen {
         replies.collect()
     }
 
-    /// What happened, without when and in which session: what two runs of one script have in common.
+    /// Returns the events without times and session ids: what two runs of one script have in
+    /// common.
     pub(crate) fn story(&self) -> Vec<(u64, u32, &EventKind)> {
         self.0
             .iter()
@@ -254,7 +256,7 @@ impl Seen {
     }
 }
 
-/// What every stream of events keeps to, whatever the agent did.
+/// Checks the rules that every event stream follows, whatever the agent did.
 pub(crate) fn check_stream(events: &[Event]) {
     let (mut turn_open, mut turns, mut state) = (false, 0, SessionState::Created);
     let mut tools = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! Commands of a model that try to get out: really run, really confined, each refused with workspace and host unchanged.
+//! Commands of a model that try to escape: really run, really confined, each refused with workspace
+//! and host unchanged.
 
 mod build_tools;
 mod escapes;
@@ -8,8 +9,9 @@ mod rig;
 mod secrets;
 mod starved;
 
-/// Every layer that other tests need is enforced here. Where CI is set, one that is missing is a failure, and this test says
-/// which; the layers are named, so that a probe that forgets one does not pass for a whole sandbox. Issue 15, point 11.
+/// Every layer that other tests need is enforced here. Where CI is set, a missing layer is a
+/// failure, and this test names it. The layers are listed explicitly, so that a probe that omits
+/// one does not pass for a whole sandbox. Issue 15, point 11.
 #[tokio::test]
 async fn every_layer_is_enforced_on_ci() {
     use ostler_testkit::machine::{self, Need};

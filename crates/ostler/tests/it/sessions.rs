@@ -1,7 +1,8 @@
-//! Live sessions with agents against the scripted model: written once, tried with every agent that is capable.
+//! Live sessions against the scripted model: scenarios written once, run with every capable agent.
 //!
-//! A scenario is an async function that takes a [`Subject`]. Some are rows of the conformance suite; `shared_live_scenarios!` makes
-//! a test of each other that every agent passes, `live_scenarios!` also of those that only an agent with a process, modes and transcripts of its own is capable of.
+//! A scenario is an async function that takes a [`Subject`]. Some are rows of the conformance
+//! suite. `shared_live_scenarios!` generates a test for each of the others that every agent passes.
+//! `live_scenarios!` adds those that need an agent with its own process, modes and transcripts.
 
 pub(crate) mod changes;
 pub(crate) mod interrupts;
@@ -22,7 +23,8 @@ use ostler_testkit::scenario::{Place, Subject, Task};
 use crate::driver::{agent, host, spec};
 use crate::rig::{Seen, finish_after, read_until, until};
 
-/// Makes a test of each scenario that every agent passes and that is no row of the conformance suite.
+/// Generates a test of each scenario that every agent passes and that is not a row of the
+/// conformance suite.
 macro_rules! shared_live_scenarios {
     ($subject:expr) => {
         $crate::sessions::live_tests! { $subject;
@@ -39,14 +41,14 @@ macro_rules! shared_live_scenarios {
             memory::in_use_by_another
         }
 
-        /// Slow: alone, where memory is watched.
+        /// Slow: run alone, because memory is measured.
         mod slow {
             $crate::sessions::live_tests! { $subject; lasting::fifty_turns }
         }
     };
 }
 
-/// Makes a test of each scenario.
+/// Generates a test of each scenario.
 macro_rules! live_scenarios {
     ($subject:expr) => {
         $crate::sessions::shared_live_scenarios!($subject);
@@ -60,7 +62,7 @@ macro_rules! live_scenarios {
     };
 }
 
-/// Makes a test of each scenario that is named.
+/// Generates a test of each named scenario.
 macro_rules! live_tests {
     ($subject:expr; $($group:ident :: $name:ident)*) => {
         $(#[test] fn $name() { $crate::driver::runtime().block_on($crate::sessions::$group::$name(&$subject)); })*
@@ -69,7 +71,7 @@ macro_rules! live_tests {
 
 pub(crate) use {live_scenarios, live_tests, shared_live_scenarios};
 
-/// A place with a model, and what is to be started there.
+/// A place with a model, and the spec of the session to start there.
 pub(crate) struct Scene {
     pub(crate) place: Place,
     pub(crate) host: Host,
@@ -77,7 +79,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// A session that waits for messages after the task's own.
+    /// Creates a session that waits for messages after the task's own.
     pub(crate) fn new(subject: &'static Subject, script: Script, task: &Task) -> Self {
         let place = Place::new(subject, script);
         let spec = Spec {
@@ -101,12 +103,12 @@ impl Scene {
         }
     }
 
-    /// Call number `at` of the model, counted from 0.
+    /// Returns model call number `at`, counted from 0.
     pub(crate) fn call(&self, at: usize) -> Request {
         self.place.server.requests().swap_remove(at)
     }
 
-    /// What was said so far, as call number `at` of the model has it, whichever API that is.
+    /// Returns the conversation so far in model call number `at`, whichever API it uses.
     pub(crate) fn messages(&self, at: usize) -> String {
         let call = self.call(at);
         let said = ["messages", "input", "contents"]
@@ -115,7 +117,7 @@ impl Scene {
         said.map_or_else(String::new, ToString::to_string)
     }
 
-    /// Fails unless call number `at` of the model holds these parts, in this order.
+    /// Fails unless model call number `at` contains these parts, in this order.
     pub(crate) fn knows(&self, at: usize, parts: &[&str]) {
         let messages = self.messages(at);
         let mut rest = messages.as_str();
@@ -136,7 +138,7 @@ impl Scene {
         .await;
     }
 
-    /// The processes from here whose command line has this in it.
+    /// Returns the processes started from here whose command line contains this text.
     pub(crate) fn running(&self, part: &str) -> Vec<u32> {
         self.place
             .left()
@@ -147,7 +149,7 @@ impl Scene {
     }
 }
 
-/// A session under way, and what it has told.
+/// A running session and the events read so far.
 pub(crate) struct Live {
     session: Session,
     read: Vec<Event>,
@@ -162,7 +164,7 @@ impl Deref for Live {
 }
 
 impl Live {
-    /// Reads until an event gives something.
+    /// Reads until an event yields a value.
     pub(crate) async fn find<T>(&mut self, look: impl Fn(&EventKind) -> Option<T>) -> T {
         self.read
             .extend(read_until(&mut self.session, |kind| look(kind).is_some()).await);
@@ -172,7 +174,7 @@ impl Live {
             .unwrap()
     }
 
-    /// Reads until an event fits.
+    /// Reads until an event matches.
     pub(crate) async fn until(&mut self, fits: impl Fn(&EventKind) -> bool) {
         self.find(|kind| fits(kind).then_some(())).await;
     }
@@ -195,7 +197,7 @@ impl Live {
         self.turn().await
     }
 
-    /// Ends the session; its stream must be valid, and nothing left.
+    /// Ends the session, and checks that its stream is valid and no process is left.
     pub(crate) async fn end(self, scene: &Scene) -> Seen {
         self.stop();
         self.ended(scene).await
@@ -227,7 +229,7 @@ impl Live {
     }
 }
 
-/// What each start of the agent said.
+/// Returns the `started` event of each start of the agent.
 pub(crate) fn started(seen: &Seen) -> Vec<&Started> {
     seen.whats()
         .filter_map(|kind| {

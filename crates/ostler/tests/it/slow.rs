@@ -12,20 +12,20 @@ use crate::rig::{Rig, left};
 const GIB: usize = 1024 * 1024 * 1024;
 const LONG_LINE: usize = 4 * 1024 * 1024;
 
-/// What a process may allocate at most, whatever an agent prints (document 004).
+/// Maximum memory of a process, whatever an agent prints (document 004).
 const MOST_KIB: u64 = 50_000_000 / 1024;
 
 fn own_rss_kib() -> u64 {
     processes::rss_kib(std::process::id()).unwrap()
 }
 
-/// Begins to measure the peak, in a process that is set up as `main` of the program `ostler` does it.
+/// Starts measuring the peak, in a process that is set up like `main` of the program `ostler`.
 fn watch_peak() {
     ostler::memory::return_large_buffers();
     processes::reset_own_peak();
 }
 
-/// Checks that the process never had more than it may since [`watch_peak`].
+/// Checks that the process has not exceeded its limit since [`watch_peak`].
 fn check_peak(name: &str) {
     let peak = processes::peak_allocated_kib(std::process::id()).unwrap();
     println!("{name}: peak of {peak} KiB");
@@ -41,7 +41,7 @@ fn flood(bytes: usize, line: usize) -> Rig {
     rig
 }
 
-/// Reads a session to its end, one event after the other. All of the flood must come, in order.
+/// Reads a session to its end, event by event. The whole flood must arrive, in order.
 async fn drain(mut session: Session, expected: usize) {
     let (mut bytes, mut seq, mut ended) = (0, 0, None);
     while let Some(event) = session.next().await {
@@ -69,7 +69,7 @@ async fn a_gigabyte_of_output_keeps_memory_below_50_mb() {
     check_peak("lines of 64 KiB");
 }
 
-// S4-34, S4-40: nor does it matter how long the lines are.
+// S4-34, S4-40: the length of the lines does not matter.
 #[tokio::test]
 async fn long_lines_keep_memory_flat() {
     let total = GIB / 4;
@@ -78,7 +78,7 @@ async fn long_lines_keep_memory_flat() {
     check_peak("lines of 4 MiB");
 }
 
-// S4-34: nor what is in them: text with escapes cannot be borrowed from the line.
+// S4-34: nor does their content: text with escapes cannot be borrowed from the line.
 #[tokio::test]
 async fn long_lines_with_escapes_keep_memory_flat() {
     let text = format!("{}\\n\\\"", "x".repeat(60)).repeat(LONG_LINE / 64);
@@ -95,8 +95,8 @@ async fn long_lines_with_escapes_keep_memory_flat() {
     check_peak("lines of 4 MiB with escapes");
 }
 
-// S4-34: what a reader has not read waits on the disk, also when that is everything, and comes back in small pages.
-// This is a busy machine by construction: the reader begins when the agent is done.
+// S4-34: unread events wait on disk, even if that is all of them, and are read back in small pages.
+// This simulates a busy machine: the reader starts when the agent is done.
 #[tokio::test]
 async fn a_reader_that_stalls_keeps_memory_flat() {
     for line in [64 * 1024, LONG_LINE] {
@@ -127,7 +127,7 @@ async fn a_gigabyte_in_one_line_takes_no_more_than_the_cap() {
     let seen = crate::rig::finish(session).await;
     let peak = processes::peak_allocated_kib(own).unwrap();
     println!("one line: peak {} MiB", peak / 1024);
-    // A line is read whole up to its cap; besides that, it takes no more than any other output.
+    // A line is read whole up to its cap; beyond that, it takes no more than any other output.
     assert!(peak < MOST_KIB + LINE_CAP as u64 / 1024, "{peak} KiB");
     let [line] = seen.unreadable()[..] else {
         panic!("not one line")
@@ -136,7 +136,8 @@ async fn a_gigabyte_in_one_line_takes_no_more_than_the_cap() {
     assert_eq!(seen.outcome().cause, Cause::Completed);
 }
 
-// S4-35, S4-36: good runs, deaths, failed starts, stops and dropped sessions in turn; nothing stays of any.
+// S4-35, S4-36: successes, deaths, failed starts, stops and dropped sessions in turn; none leaves
+// anything behind.
 #[tokio::test]
 async fn two_hundred_runs_leak_nothing() {
     let good = Rig::new(
@@ -146,7 +147,7 @@ async fn two_hundred_runs_leak_nothing() {
     let mut missing = Rig::new("");
     missing.spec.program = Some("/nowhere/claude".into());
     let stopped = Rig::new("read\ninit\ntext working\nhang").grace_ms(20);
-    // What is broken is started all the same: that is what is tried here.
+    // Broken agents are started anyway: that is what this test covers.
     for rig in [&mut dead, &mut missing] {
         rig.host = rig.host.clone().with_breakers(ostler::Breakers::off());
     }
@@ -172,7 +173,7 @@ async fn two_hundred_runs_leak_nothing() {
     }
     println!("200 runs took {:?}", began.elapsed());
     let (fds, rss) = after_warm_up.unwrap();
-    // The task of the last dropped session may take a moment to let go of its pipes.
+    // The task of the last dropped session may take a moment to close its pipes.
     crate::rig::until("no more descriptors than before", || {
         processes::open_fds(own).unwrap() <= fds
     })

@@ -1,4 +1,5 @@
-//! Streams: whatever an agent prints becomes events in order, each turn ends once, and nothing is lost on the way.
+//! Streams: whatever an agent prints becomes events in order, each turn ends once, and nothing is
+//! lost.
 
 mod control;
 mod limits;

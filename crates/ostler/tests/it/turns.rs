@@ -1,4 +1,4 @@
-//! Several turns in one session, through the library, with whichever agent.
+//! Several turns in one session, through the library, with any agent.
 
 use std::sync::Arc;
 
@@ -8,12 +8,13 @@ use ostler_testkit::scenario::{Place, Subject, Task};
 
 use crate::driver::{agent, host, runtime, spec};
 
-/// Several turns are one conversation, and one process where the agent is one: each turn has its own answer and its own
-/// tokens, the second is interrupted, and the third still knows the first. S2-10, P21, P36.
+/// Several turns are one conversation, and one process where the agent is a process. Each turn has
+/// its own answer and its own tokens, the second is interrupted, and the third still knows the
+/// first. S2-10, P21, P36.
 pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_text("first").text("One."))
-        // Before the second: what was interrupted and what follows reach the model as one message.
+        // Before the second: the interrupted message and the next reach the model as one.
         .rule(Rule::on_text("third").text("Three."))
         .rule(Rule::on_text("second").answer(Answer::hang()));
     let place = Arc::new(Place::new(subject, script));

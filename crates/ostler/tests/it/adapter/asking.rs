@@ -1,4 +1,5 @@
-//! How an agent is asked: its arguments, its prompt, what comes back, and every way in which nothing does.
+//! Invoking an agent as a model: its arguments, its prompt, its reply, and every way it can fail to
+//! reply.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,8 +11,8 @@ use ostler_testkit::processes::{alive, wait_until};
 use super::{Part, Stage, ask, ask_listening, hello};
 use crate::rig::{LONG, host, until};
 
-// S0-5…S0-8, S0-25: an array of arguments, a prompt that no shell and no `ps` sees, and no tools of
-// the agent's own.
+// S0-5…S0-8, S0-25: arguments are an array, no shell and no `ps` sees the prompt, and the agent has
+// no tools.
 #[tokio::test]
 async fn the_arguments() {
     let stage = Stage::answering(Part::Claude, "42");
@@ -38,7 +39,7 @@ async fn the_arguments() {
     stage.assert_nothing_left();
 }
 
-// S0-5: what has no flag for that is kept from doing anything.
+// S0-5: an agent without such a flag is denied every action.
 #[tokio::test]
 async fn an_agent_that_cannot_be_without_tools_may_use_none() {
     let stage = Stage::answering(Part::Codex, "42");
@@ -79,7 +80,7 @@ async fn the_model_is_named_if_there_is_one() {
     }
 }
 
-// S0-9: the usual name on PATH, unless another program is named (which is what every other test here does).
+// S0-9: the default is the usual name on PATH. Every other test here names a program.
 #[tokio::test]
 async fn the_program_on_path_is_the_default() {
     let dir = tempfile::tempdir().unwrap();
@@ -234,7 +235,7 @@ fn twelve_megabytes(part: Part, length: usize) -> Stage {
     stage
 }
 
-// S0-11: whether it comes at once or in pieces. It is an error and not a part of a reply.
+// S0-11: at once or in pieces, it is an error and not a truncated reply.
 #[tokio::test]
 async fn twelve_megabytes_are_too_much() {
     for (part, length) in [
@@ -270,7 +271,7 @@ async fn the_limit_on_output_can_be_set() {
     }
 }
 
-// S0-5: an agent that does something all the same is not believed any more.
+// S0-5: if an agent uses a tool anyway, its reply is rejected.
 #[tokio::test]
 async fn an_own_tool_is_a_breach() {
     for (part, tool) in [(Part::Claude, "Bash"), (Part::Codex, "exec_command")] {
@@ -313,7 +314,7 @@ async fn a_question_that_is_dropped_ends_the_agent() {
     }
 }
 
-// What is said is told while it is said: the agent goes on only when the first word has arrived.
+// Text is streamed: the agent continues only after the first word has arrived.
 #[tokio::test]
 async fn words_are_told_as_they_come() {
     let body = "delta It \nloop 1000\nsleep 10\nend\n";
@@ -341,7 +342,7 @@ async fn words_are_told_as_they_come() {
     );
 }
 
-/// Each question is a process of its own, and two at once do not meet.
+/// Each call runs in a separate process, and concurrent calls do not interfere.
 #[tokio::test]
 async fn two_questions_at_once() {
     let stage = Stage::answering(Part::Claude, "42");

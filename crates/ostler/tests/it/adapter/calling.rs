@@ -1,10 +1,10 @@
-//! Tools that are called by a block of JSON in the text.
+//! Tool calls written as a JSON block in the text.
 
 use ostler::adapter::{Message, ModelAdapter, Stop};
 
 use super::{Part, Stage, ask, ask_listening, block, calculator, hello};
 
-// S0-16, S0-17: the definitions stand before the conversation.
+// S0-16, S0-17: the tool definitions precede the conversation.
 #[tokio::test]
 async fn the_agent_is_told_of_the_tools() {
     for part in Part::BOTH {
@@ -35,7 +35,7 @@ async fn the_agent_is_told_of_the_tools() {
     }
 }
 
-// S0-18…S0-23, S0-25: what the agent says, what the words of it are, which calls are in it.
+// S0-18…S0-23, S0-25: the agent's output, the text parsed from it, and the calls parsed from it.
 #[tokio::test]
 async fn calls_are_found_in_what_it_says() {
     let one = block(&["c1"]);
@@ -95,7 +95,7 @@ async fn calls_are_found_in_what_it_says() {
     }
 }
 
-// S0-19: a call without an id gets one that no other has; one without arguments has none.
+// S0-19: a call without an id gets a unique one; a call without arguments gets an empty object.
 #[tokio::test]
 async fn missing_ids_are_made_up() {
     let said =
@@ -111,7 +111,7 @@ async fn missing_ids_are_made_up() {
     assert_eq!((first.args.get(), second.args.get()), ("{}", "{}"));
 }
 
-// S0-18, S0-24: only the adapter that is returned knows the tools.
+// S0-18, S0-24: only the returned adapter knows the tools.
 #[tokio::test]
 async fn an_unbound_model_reads_no_calls() {
     for part in Part::BOTH {
@@ -141,7 +141,7 @@ async fn an_unbound_model_reads_no_calls() {
     }
 }
 
-// What the caller ran stands in the next question, as the model is asked to write it.
+// The next prompt contains the result in the format the model is asked to use.
 #[tokio::test]
 async fn the_result_goes_into_the_next_question() {
     let stage = Stage::answering(Part::Claude, &format!("I count.\n{}", block(&["c1"])));
@@ -155,7 +155,7 @@ async fn the_result_goes_into_the_next_question() {
     assert!(stage.prompt().ends_with(wanted), "{}", stage.prompt());
 }
 
-// The words are told, the block is not; a block that is none is told at the end.
+// Text is streamed and the block is not. A malformed block is emitted as text at the end.
 #[tokio::test]
 async fn a_block_is_never_told() {
     let pieces = |pieces: &[&str]| {

@@ -1,4 +1,4 @@
-//! Models by their names.
+//! Looking up models by name.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn a_name_is_looked_up_once() {
     ));
 }
 
-// S0-2, S0-3: a model that is there is taken as it is; whether it is one, the compiler knows.
+// S0-2, S0-3: an existing model is used unchanged; the compiler checks its type.
 #[test]
 fn a_model_that_is_there_is_used_as_it_is() {
     let mine: Arc<dyn ModelAdapter> = Arc::new(ApiModel::scripted(
@@ -109,7 +109,7 @@ fn a_name_with_something_missing_or_wrong_says_what() {
     );
 }
 
-// S0-3, S0-1, S0-4, S0-9: from the name to the answer, with a program and with a script.
+// S0-3, S0-1, S0-4, S0-9: from name to answer, with a program and with a script.
 #[tokio::test]
 async fn names_become_models_that_answer() {
     let dir = tempfile::tempdir().unwrap();

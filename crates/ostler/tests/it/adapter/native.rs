@@ -1,4 +1,4 @@
-//! Tools that are called by the agent's own means: it waits in the middle of its turn while the caller runs them.
+//! Native tool calls: the agent waits in the middle of its turn while the caller runs the tools.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use ostler_testkit::processes::alive;
 use super::{Part, Stage, ask, ask_listening, calculator, hello};
 use crate::rig::{PATH, host, until};
 
-/// A fake agent that calls the calculator and then says what it has got.
+/// A fake agent that calls the calculator and then repeats the result.
 fn counting(part: Part) -> Stage {
     let call = part.tells_call("c1") + &part.calls("c1", 7) + &part.has_result("c1");
     let body = format!(
@@ -22,7 +22,7 @@ fn counting(part: Part) -> Stage {
     stage
 }
 
-// One session and one process: the results come with the next messages.
+// One session and one process: the results arrive with the next messages.
 #[tokio::test]
 async fn the_session_waits_for_the_results() {
     for part in Part::BOTH {
@@ -69,7 +69,7 @@ async fn the_session_waits_for_the_results() {
     }
 }
 
-// Another conversation, or the same one in other words: nobody goes on where it waited.
+// A different or reworded conversation does not continue the waiting session.
 #[tokio::test]
 async fn another_conversation_ends_the_one_that_waits() {
     for part in Part::BOTH {
@@ -97,7 +97,7 @@ async fn another_conversation_ends_the_one_that_waits() {
     }
 }
 
-// A model that nobody has any more waits for nothing.
+// Dropping the model ends its waiting session.
 #[tokio::test]
 async fn a_dropped_model_ends_the_session_that_waits() {
     let stage = counting(Part::Claude);
@@ -109,7 +109,7 @@ async fn a_dropped_model_ends_the_session_that_waits() {
     until("the agent is gone", || !alive(pid)).await;
 }
 
-// The agent that waited is gone: the whole conversation is asked anew.
+// The waiting agent has died, so the whole conversation is sent again.
 #[tokio::test]
 async fn an_agent_that_died_while_it_waited() {
     let stage = counting(Part::Claude);
@@ -134,7 +134,7 @@ async fn an_agent_that_died_while_it_waited() {
     );
 }
 
-// Two calls in one message are one reply, and their results may come in any order.
+// Two calls in one message form one reply, and their results may arrive in any order.
 #[tokio::test]
 async fn two_calls_at_once() {
     for part in Part::BOTH {
@@ -174,7 +174,7 @@ async fn two_calls_at_once() {
     }
 }
 
-// Nothing is bound, so there is nothing to wait for.
+// No tool is bound, so there is nothing to wait for.
 #[tokio::test]
 async fn a_tool_that_is_not_bound_is_a_breach_here_too() {
     let mut stage = Stage::new(
@@ -189,7 +189,7 @@ async fn a_tool_that_is_not_bound_is_a_breach_here_too() {
     stage.assert_nothing_left();
 }
 
-// The costs of each reply are known if tools are called by the prompt.
+// The cost of each reply is known if tools are called through the prompt.
 #[tokio::test]
 async fn counting_each_reply() {
     let mut stage = Stage::answering(Part::Claude, "42");
@@ -205,7 +205,8 @@ async fn counting_each_reply() {
     );
 }
 
-// An agent that reaches tools only over a bridge calls them by the prompt where there is none, and says so where it must not.
+// Without a bridge, an agent that needs one falls back to calling tools through the prompt, or
+// fails if that is not allowed.
 #[tokio::test]
 async fn without_a_bridge_it_is_the_prompt() {
     let bound = |host: Host, calling| {
@@ -232,7 +233,7 @@ async fn without_a_bridge_it_is_the_prompt() {
     assert!(error.to_string().contains("bridge"), "{error}");
 }
 
-// S0-5: the agent has a tool of its own with the name of one of the caller's, and runs it itself.
+// S0-5: the agent has a built-in tool with the name of a bound one, and runs it itself.
 #[tokio::test]
 async fn an_own_tool_with_a_bound_name_is_a_breach() {
     let events = r#"

@@ -1,4 +1,4 @@
-//! What the real agents do as plain models: each scene is tried with those that are named in `real::adapter`.
+//! Real agents as plain models: each scene runs with the agents listed in `real::adapter`.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn asked_with(place: &Place, calling: Calling, settings: &Settings) -> AgentMode
     agent_model(place, options)
 }
 
-/// The calculator of document 000, which knows sums.
+/// The calculator of document 000, limited to sums.
 fn calculate(args: &str) -> String {
     let args: Value = serde_json::from_str(args).unwrap();
     let terms = args["expression"].as_str().unwrap().split('+');
@@ -60,7 +60,7 @@ fn calculate(args: &str) -> String {
         .to_string()
 }
 
-/// The tokens of all answers of the model, as the agent reports them.
+/// Output tokens of all the model's answers, as the agent reports them.
 fn output(place: &Place) -> u64 {
     place.subject.numbers.sum(&place.server.served())[3]
 }
@@ -74,7 +74,7 @@ fn run(messages: &mut Vec<Message>, reply: &Reply) {
     }
 }
 
-/// Plain text, and what it cost. Of the agent's own tools the model sees none, or may use none.
+/// Plain text and its cost. The model sees none of the agent's built-in tools, or may use none.
 /// S0-5.
 pub(crate) async fn plain_text(subject: &'static Subject) {
     let place = Place::new(subject, Script::always("  It is 42.\n"));
@@ -100,14 +100,14 @@ pub(crate) async fn plain_text(subject: &'static Subject) {
     );
     match subject.name {
         "claude" => assert_eq!(call.tool_names(), [""; 0]),
-        // It cannot be without this one; `an_own_patch` tries it.
+        // This tool cannot be removed; `an_own_patch` covers it.
         "codex" => assert_eq!(call.tool_names(), ["apply_patch"]),
         _ => {}
     }
     assert_eq!(place.left(), []);
 }
 
-/// A block of JSON, our calculator, the final answer: each question is a session of its own. S0-25.
+/// A JSON block, our calculator, the final answer: each call is a separate session. S0-25.
 pub(crate) async fn a_tool_block(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_text("[Tool Result (c1)]\n42").text("It is 42."))
@@ -131,7 +131,7 @@ pub(crate) async fn a_tool_block(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// Several calls in one block, in their order. S0-23.
+/// Several calls in one block, in order. S0-23.
 pub(crate) async fn several_calls(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_text("[Tool Result (b)]").text("Both are 42."))
@@ -153,7 +153,7 @@ pub(crate) async fn several_calls(subject: &'static Subject) {
     );
 }
 
-/// A block that is no JSON is text, and no error. S0-21.
+/// A block that is not valid JSON is text, not an error. S0-21.
 pub(crate) async fn invalid_json(subject: &'static Subject) {
     let broken = "```json\n{\"tool_calls\": [{\"name\": oops]\n```";
     let place = Place::new(subject, Script::always(broken));
@@ -169,7 +169,7 @@ pub(crate) async fn invalid_json(subject: &'static Subject) {
     );
 }
 
-/// The agent's own way to call: one session, which waits for our calculator.
+/// Native calls: one session, which waits for our calculator.
 pub(crate) async fn native_calls(subject: &'static Subject) {
     let call = Answer::text("I count.").and_tool(
         format!("{}calculator", subject.tools.bound),
@@ -203,7 +203,7 @@ pub(crate) async fn native_calls(subject: &'static Subject) {
         "{result}"
     );
     if subject.name == "claude" {
-        // It adds a placeholder of its own where there are tools of others; nothing can be done with it.
+        // Claude Code adds a harmless placeholder when other tools are present.
         let names: Vec<&str> = calls[0]
             .tool_names()
             .into_iter()
@@ -222,8 +222,8 @@ pub(crate) async fn native_calls(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// Two calls in one answer of the model: whether the agent hands them over together or one by one,
-/// both are run. S0-23.
+/// Two calls in one answer of the model: both run, whether the agent passes them on together or one
+/// by one. S0-23.
 pub(crate) async fn two_native_calls(subject: &'static Subject) {
     let name = format!("{}calculator", subject.tools.bound);
     let both = Answer::tool(name.clone(), json!({"expression": "17 + 25"}))
@@ -256,7 +256,7 @@ pub(crate) async fn two_native_calls(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// The model uses a tool of the agent's all the same: nothing is done, and the breach has a name.
+/// The model uses a built-in tool anyway: nothing is executed, and the breach names the tool.
 async fn breaks(
     subject: &'static Subject,
     settings: &[(&str, &str)],
@@ -287,8 +287,8 @@ async fn breaks(
     assert!(!file.exists(), "it was done");
 }
 
-/// A command of Claude Code's, which has no tool for it, also where the caller's own settings would
-/// let everything run. S0-5.
+/// A command in Claude Code, which has no tool for it, even if the caller's own settings would
+/// allow everything. S0-5.
 pub(crate) async fn an_own_tool(subject: &'static Subject) {
     let command = (
         subject.tools.command,
@@ -298,7 +298,8 @@ pub(crate) async fn an_own_tool(subject: &'static Subject) {
     breaks(subject, subject.settings.trust, (command.0, command.1)).await;
 }
 
-/// A command of Codex's, to whom the caller gave back the tool and every right: it still asks, and the answer is no.
+/// A command in Codex after the caller restored the tool and all permissions: it still asks, and is
+/// denied.
 pub(crate) async fn an_own_command(subject: &'static Subject) {
     let settings = [
         ("config", "features.shell_tool=true"),
@@ -315,7 +316,7 @@ pub(crate) async fn an_own_command(subject: &'static Subject) {
     .await;
 }
 
-/// A patch, which is the one tool that Codex cannot be without. S0-5.
+/// A patch, the one tool that Codex cannot be started without. S0-5.
 pub(crate) async fn an_own_patch(subject: &'static Subject) {
     let patch = |file: &str| {
         json!(format!(
@@ -326,7 +327,7 @@ pub(crate) async fn an_own_patch(subject: &'static Subject) {
     breaks(subject, subject.settings.trust, ("apply_patch", patch)).await;
 }
 
-/// Without a tool for it, a command comes to nothing, and the model hears that.
+/// Without a tool for it, a command fails, and the model learns that.
 pub(crate) async fn no_command(subject: &'static Subject) {
     let made = tempfile::tempdir().unwrap();
     let file = made.path().join("made");
@@ -345,7 +346,7 @@ pub(crate) async fn no_command(subject: &'static Subject) {
     assert!(!file.exists(), "the command was run");
 }
 
-/// A model that never answers: the time is kept, and nothing is left. S0-25.
+/// A model that never answers: the timeout applies, and no process is left. S0-25.
 pub(crate) async fn too_late(subject: &'static Subject) {
     let place = Place::new(
         subject,
@@ -360,7 +361,7 @@ pub(crate) async fn too_late(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// Twelve megabytes are more than a reply may hold. S0-25.
+/// Twelve megabytes exceed the limit of a reply. S0-25.
 pub(crate) async fn too_long(subject: &'static Subject) {
     let long = Answer::text("x".repeat(12 * 1024 * 1024)).deltas(12);
     let place = Place::new(subject, Script::new().rule(Rule::any().answer(long)));
@@ -371,7 +372,7 @@ pub(crate) async fn too_long(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// A program that is not there is named. S0-25.
+/// A missing program is named in the error. S0-25.
 pub(crate) async fn missing(subject: &'static Subject) {
     let place = Place::new(subject, Script::always("unheard"));
     let mut model = options(&place, Calling::Prompt);
@@ -383,8 +384,8 @@ pub(crate) async fn missing(subject: &'static Subject) {
     assert!(error.to_string().contains("no-such-agent"), "{error}");
 }
 
-/// The outer loop around the agent: its tool is run by us, in one session of the agent's where it
-/// takes tools. S0-25.
+/// The agent loop around an agent: we run its tool, in a single session if the agent supports
+/// tools. S0-25.
 pub(crate) async fn in_a_loop(subject: &'static Subject) {
     let call = Answer::text("I count.").and_tool(
         format!("{}calculator", subject.tools.bound),
@@ -416,7 +417,8 @@ pub(crate) async fn in_a_loop(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// With a limit on money each reply says what it cost, or the loop does not pretend to keep it.
+/// With a budget, each reply reports its cost, or the loop refuses to pretend that it enforces the
+/// budget.
 pub(crate) async fn in_a_loop_with_a_budget(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_text("[Tool Result (c1)]\n42").text("It is 42."))
@@ -436,7 +438,7 @@ pub(crate) async fn in_a_loop_with_a_budget(subject: &'static Subject) {
                 .and_then(|usage| usage.cost_usd)
                 .is_some_and(|cost| cost > 0.0)
         );
-        // And one that is too small stops it before it goes on.
+        // A budget that is too small stops the loop before it continues.
         let agent = looping(model(&place, Calling::Auto)).max_cost_usd(0.000_001);
         let result = agent.run(&host(&place), "What is 17 + 25?").await.unwrap();
         assert!(
@@ -459,7 +461,7 @@ pub(crate) async fn in_a_loop_with_a_budget(subject: &'static Subject) {
     assert_eq!(place.left(), []);
 }
 
-/// A loop with the calculator.
+/// Builds a loop with the calculator.
 fn looping(model: AgentModel) -> Loop {
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Sum {

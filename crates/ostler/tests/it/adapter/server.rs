@@ -1,4 +1,4 @@
-//! A server and a script as plain models: function calls of their own.
+//! A server and a script as plain models, with native function calls.
 
 use ostler::adapter::{ApiModel, Message, ModelAdapter, Models, Stop};
 use ostler::{Agents, Cause, Script, Spec};
@@ -32,7 +32,7 @@ fn counting() -> Served {
         .rule(Rule::any().answer(call))
 }
 
-// S0-1, S0-16, S0-23: question, call, result, answer.
+// S0-1, S0-16, S0-23: prompt, call, result, answer.
 #[tokio::test]
 async fn a_call_and_its_result() {
     let (server, model) = server(counting());
@@ -73,7 +73,7 @@ async fn a_call_and_its_result() {
         (vec!["calculator"], "Be brief.".to_owned())
     );
     assert_eq!(requests[1].last_tool_results()[0].text, "42");
-    // S0-24: the original knows nothing of it.
+    // S0-24: the original model does not know the tool.
     ask(&model, &hello()).await.unwrap();
     assert!(server.requests()[2].tool_names().is_empty());
 }
@@ -95,7 +95,7 @@ async fn several_calls_keep_their_order() {
     assert_ne!(reply.tool_calls[0].id, reply.tool_calls[1].id);
 }
 
-// S0-13: what goes wrong has a cause.
+// S0-13: every failure has a cause.
 #[tokio::test]
 async fn failures_have_a_cause() {
     let cases = [
@@ -124,7 +124,7 @@ async fn failures_have_a_cause() {
     );
 }
 
-// The address in the name, and the only model that the server has.
+// The name contains the address, and the server has a single model.
 #[tokio::test]
 async fn a_server_by_its_address() {
     let server = ModelServer::start(Served::always("Here.").model("qwen"));

@@ -4,7 +4,7 @@ use ostler::{AfterTurn, Agents, Host, RequestError, Spec};
 
 crate::sessions::shared_live_scenarios!(ostler_testkit::scenario::OPENAI_API);
 
-/// An agent that cannot change its model says so.
+/// An agent that cannot change its model reports that.
 #[tokio::test]
 async fn a_model_that_cannot_be_changed() {
     let dir = tempfile::tempdir().unwrap();

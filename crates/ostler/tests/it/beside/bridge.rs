@@ -1,4 +1,5 @@
-//! The bridge to the caller's tools, played by the tests: who gets in, what goes through, and that nothing of it stays.
+//! The bridge to the caller's tools, played by the tests: who may connect, what gets through, and
+//! that nothing is left behind.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,7 @@ struct Add {
     b: i64,
 }
 
-/// An agent that waits, with a tool that adds and a bridge's program.
+/// An agent that waits, with a tool that adds numbers and a bridge program.
 fn rig(verbs: &str) -> Rig {
     let mut rig = Rig::new(verbs).grace_ms(500);
     rig.host = rig.host.with_tool(ostler::tool(
@@ -47,7 +48,7 @@ fn rig(verbs: &str) -> Rig {
 
 const WAITS: &str = "read-user\ninit\nread-until-eof\nexit 0";
 
-/// A session, what was read of it, and where its socket is.
+/// A session, the events read so far, and the path of its socket.
 struct Open {
     session: Session,
     read: Vec<Event>,
@@ -134,7 +135,7 @@ impl Peer {
         line.trim_end().to_owned()
     }
 
-    /// Whether the session has closed the connection.
+    /// Returns true if the session has closed the connection.
     async fn is_sent_away(&mut self) -> bool {
         let mut rest = Vec::new();
         tokio::time::timeout(LONG, self.reading.read_to_end(&mut rest))
@@ -161,7 +162,7 @@ async fn tools_are_called_through_several_bridges_at_once() {
         failed.starts_with("1:2 failed") && failed.contains("expected i64"),
         "{failed}"
     );
-    // One that goes does not take the other with it, and its number is not given to the next.
+    // A bridge that disconnects does not affect the other, and its number is not reused.
     drop(two);
     one.say("still there").await;
     assert_eq!(one.hear().await, "1 still there");
@@ -181,7 +182,7 @@ async fn tools_are_called_through_several_bridges_at_once() {
     );
 }
 
-// A tool that the caller runs itself is handed in, as for every agent.
+// The caller submits the result of a tool it runs itself, as with every agent.
 #[tokio::test]
 async fn a_tool_of_which_only_the_offer_is_known_is_handed_in() {
     let mut rig = rig(WAITS);
@@ -227,12 +228,12 @@ async fn only_its_user_can_reach_the_socket() {
 async fn a_bridge_that_misbehaves_is_sent_away_and_the_session_goes_on() {
     let rig = rig(WAITS);
     let mut open = Open::new(&rig).await;
-    // One that does not read what it asked for.
+    // A bridge that does not read the replies it requested.
     let mut deaf = open.connect().await;
     deaf.say("flood").await;
     let why = open.notice("bridge_dropped").await;
     assert!(why.contains("does not read"), "{why}");
-    // One whose line has no end.
+    // A bridge that sends an endless line.
     let mut endless = open.connect().await;
     let chunk = vec![b'x'; 1024 * 1024];
     for _ in 0..17 {
@@ -244,7 +245,7 @@ async fn a_bridge_that_misbehaves_is_sent_away_and_the_session_goes_on() {
     let why = open.notice("bridge_dropped").await;
     assert!(why.contains("the limit is 16777216"), "{why}");
     assert!(endless.is_sent_away().await);
-    // One that says nothing that can be understood: that is for the agent's language to answer.
+    // A bridge that sends nonsense: the agent's dialect has to answer that.
     let mut garbled = open.connect().await;
     garbled
         .writing
@@ -252,7 +253,7 @@ async fn a_bridge_that_misbehaves_is_sent_away_and_the_session_goes_on() {
         .await
         .unwrap();
     assert_eq!(garbled.hear().await, "3  \u{fffd}\u{fffd}\0\u{1b}[2J");
-    // A crowd.
+    // Too many connections.
     let mut crowd = Vec::new();
     for _ in 0..16 {
         crowd.push(open.connect().await);
@@ -264,7 +265,7 @@ async fn a_bridge_that_misbehaves_is_sent_away_and_the_session_goes_on() {
     open.end().await;
 }
 
-/// Runs until the test lets it end, and says when it is called off.
+/// A tool that runs until the test releases it, and reports when it is cancelled.
 fn slow_tool(rig: &mut Rig) -> (Arc<Semaphore>, Arc<Flags>) {
     struct Off(Arc<Flags>);
     impl Drop for Off {
@@ -299,7 +300,7 @@ struct Flags {
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
 
-// One that has said all it has to say still gets its answer, and then goes at once.
+// A bridge that has closed its sending side still gets its reply, and then disconnects at once.
 #[tokio::test]
 async fn a_bridge_that_has_said_everything_gets_its_answers() {
     let mut rig = rig(WAITS);
@@ -310,7 +311,7 @@ async fn a_bridge_that_has_said_everything_gets_its_answers() {
     peer.say("call slow {}").await;
     peer.writing.shutdown().await.unwrap();
     until("the tool runs", || flags.running.load(Relaxed)).await;
-    // Others come and go, and are heard meanwhile.
+    // Other bridges connect and disconnect, and are served meanwhile.
     let mut other = open.connect().await;
     other.say("hello").await;
     assert_eq!(other.hear().await, "2 hello");
@@ -327,14 +328,15 @@ async fn a_bridge_that_has_said_everything_gets_its_answers() {
         "{second}"
     );
     assert!(peer.is_sent_away().await, "it is owed nothing more");
-    // One that has asked for nothing is not kept.
+    // A bridge without a pending request is closed.
     other.writing.shutdown().await.unwrap();
     assert!(other.is_sent_away().await);
     let seen = open.end().await;
     assert!(seen.notices("bridge_gone").is_empty());
 }
 
-// Nobody waits for a tool whose bridge is gone: in the middle of talking, and after it has said everything.
+// A tool is cancelled when its bridge disconnects, whether or not the bridge had closed its sending
+// side before.
 #[tokio::test]
 async fn tools_are_called_off_when_their_bridge_is_gone() {
     for says_goodbye in [false, true] {
@@ -346,7 +348,7 @@ async fn tools_are_called_off_when_their_bridge_is_gone() {
         until("the tool runs", || flags.running.load(Relaxed)).await;
         if says_goodbye {
             peer.writing.shutdown().await.unwrap();
-            // Whoever comes after it is answered: by then its goodbye was heard.
+            // The next bridge is answered, so the disconnect has been processed by then.
             for _ in 0..3 {
                 let mut later = open.connect().await;
                 later.say("hello").await;
@@ -361,7 +363,7 @@ async fn tools_are_called_off_when_their_bridge_is_gone() {
     }
 }
 
-// Whoever knocks again and again does not fill the events.
+// Repeated connection attempts do not flood the events.
 #[tokio::test]
 async fn many_that_are_turned_away_are_told_in_few_words() {
     let rig = rig(WAITS);
@@ -385,11 +387,12 @@ async fn many_that_are_turned_away_are_told_in_few_words() {
     );
 }
 
-// What is said through a bridge is a sign of life: the agent works, though it says nothing itself.
+// Bridge traffic is a sign of life: the agent is working, although it prints nothing itself.
 #[tokio::test]
 async fn a_bridge_that_speaks_keeps_the_agent_from_being_taken_for_stuck() {
     let mut rig = rig(WAITS);
-    // Together the pauses are longer than the limit; each is a tenth of it, so that a loaded machine does not reach it.
+    // The pauses add up to more than the limit. Each is a tenth of it, so a loaded machine does not
+    // reach it.
     rig.spec.limits.idle = Some(Duration::from_secs(4));
     let open = Open::new(&rig).await;
     let mut peer = open.connect().await;
@@ -429,7 +432,7 @@ async fn nothing_is_left_however_it_ends() {
     let place = open.socket.parent().unwrap().to_owned();
     drop(open);
     until("the directory goes", || !place.exists()).await;
-    // With the runtime.
+    // Dropped with the runtime.
     let place = std::thread::spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -441,7 +444,7 @@ async fn nothing_is_left_however_it_ends() {
         open.socket.parent().unwrap().to_owned()
     });
     assert!(!place.join().unwrap().exists());
-    // Not started at all.
+    // Never started.
     let mut rig = rig(WAITS);
     let temp = tempfile::tempdir().unwrap();
     rig.spec.program = Some("/nowhere/agent".into());
@@ -460,7 +463,7 @@ async fn nothing_is_left_however_it_ends() {
     assert_eq!(std::fs::read_dir(temp.path()).unwrap().count(), 0);
 }
 
-// Each process of an agent has a socket of its own.
+// Each process of an agent has its own socket.
 #[tokio::test]
 async fn an_agent_that_is_started_again_gets_another_socket() {
     let rig = rig("read-user\ninit\ntext one\nresult one\nexit 3");
@@ -495,7 +498,7 @@ async fn without_a_program_the_caller_is_told_once() {
         notice.message
     );
     assert!(seen.notices("bridge_at").is_empty());
-    // Without tools there is nothing to reach.
+    // Without tools there is nothing to connect to.
     rig.host = crate::rig::host(&[("PATH", crate::rig::PATH)]);
     let session = start(&rig);
     session.stop();
@@ -503,7 +506,7 @@ async fn without_a_program_the_caller_is_told_once() {
     assert!(seen.notices("no_bridge").is_empty() && seen.notices("bridge_at").is_empty());
 }
 
-/// No test of its own: this is the bridge's program that the agent of the next test starts.
+/// Not a test: the bridge program that the agent of the next test starts.
 #[test]
 fn plays_the_bridge() {
     let Some(socket) = std::env::var_os("PLAYED_SOCKET") else {
@@ -512,8 +515,8 @@ fn plays_the_bridge() {
     ostler::bridge::run([socket], std::io::stdin(), std::io::stdout()).unwrap();
 }
 
-// The whole way: the agent starts the program, which connects, and a tool answers. In a sandbox there are no local sockets, and
-// the caller is told.
+// End to end: the agent starts the program, which connects, and a tool answers. A sandbox has no
+// local sockets, and the caller is notified.
 #[tokio::test]
 async fn an_agent_reaches_the_tools_through_the_program_but_not_in_a_sandbox() {
     for sandbox in [Sandbox::Off, Sandbox::ReadOnly] {

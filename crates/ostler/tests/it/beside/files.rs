@@ -1,4 +1,5 @@
-//! An agent has files read and written: what it gets, and what it does not get whatever it tries.
+//! Files that an agent reads and writes through Ostler: what it gets, and what it is denied however
+//! it asks.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +13,7 @@ use crate::rig::{Rig, finish_after, read_until};
 
 const SECRET: &str = "canary-51c2";
 
-/// What became of each order, in the order of the orders; `$DIR` in them is the workspace.
+/// Returns the result of each request, in order; `$DIR` in a request is the workspace.
 async fn order(
     prepare: impl FnOnce(&Rig),
     change: impl FnOnce(&mut Rig),
@@ -143,7 +144,8 @@ async fn no_order_leaves_the_workspace_or_reaches_what_is_kept_from_agents() {
     assert_eq!(fs::read_to_string(secret).unwrap(), SECRET);
 }
 
-// What an agent reads it writes back: nothing may be cut out of it on the way, as it is for a model.
+// An agent writes back what it reads, so nothing may be redacted on the way, as it would be for a
+// model.
 #[tokio::test]
 async fn a_text_is_given_as_it_is_and_lines_of_it_when_asked() {
     let text = format!("{}\r\n{}", "long ".repeat(2_000), "line\n".repeat(5_000));
@@ -229,7 +231,7 @@ async fn directories_that_were_added_count_and_their_neighbours_do_not() {
     );
 }
 
-// A rule of the caller's that denies holds for what the session would do for the agent, too.
+// A deny rule of the caller also applies to what the session would do on the agent's behalf.
 #[tokio::test]
 async fn a_rule_that_denies_holds_for_files() {
     let policy = "[[rule]]\ndo = \"deny\"\npath = \"secret/**\"\nmessage = \"not yours\"\n";

@@ -1,4 +1,4 @@
-//! The page that says what was tried with whom: docs/agents/matrix.md, made from the suite and compared with it.
+//! The results page docs/agents/matrix.md: generated from the suite and compared with it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -10,15 +10,15 @@ use serde::Deserialize;
 
 use super::{MEMBERS, fixtures};
 
-/// The last results of each agent by its name in the suite, as `cargo xtask test --all-agents`
-/// wrote them down.
+/// Last results of each agent by its name in the suite, as written by `cargo xtask test
+/// --all-agents`.
 type LastRun = BTreeMap<String, Results>;
 
 #[derive(Debug, Default, Deserialize)]
 struct Results {
     /// The day, in UTC.
     date: String,
-    /// The version that was tried; empty for a part of Ostler.
+    /// The tested version; empty for a part of Ostler.
     version: String,
     passed: Vec<String>,
     failed: Vec<String>,
@@ -166,8 +166,8 @@ fn the_page_is_what_the_suite_says() {
     );
 }
 
-/// Every agent shows its last results, whenever it is tried: being listed is no ✓. What it lacks is
-/// numbered.
+/// Every agent shows its last results, whenever it was tested: being listed is not a ✓. Missing
+/// rows have numbered reasons.
 #[test]
 fn every_agent_shows_its_last_results() {
     let member = |id, group| Member {

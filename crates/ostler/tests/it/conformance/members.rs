@@ -1,9 +1,10 @@
-//! Who is in the suite: to add an agent is to add an entry here, and to record it (CONTRIBUTING.md).
+//! Members of the suite. To add an agent, add an entry here and record it (CONTRIBUTING.md).
 
-/// Calls for each agent, or, as `table`, makes a list of all.
+/// Invokes a macro for each agent or, as `table`, builds a list of all.
 ///
-/// An entry is its group (`own`: a part of Ostler, `real`: with the real agents, `heavy`: only with `--all-agents`), its name
-/// in the suite, its subject in the testkit, how it is spoken with, and the rows that it lacks, each with the reason.
+/// An entry has a group (`own`: part of Ostler, `real`: with the real agents, `heavy`: only with
+/// `--all-agents`), its name in the suite, its subject in the testkit, its dialect, and the rows
+/// that it lacks, each with the reason.
 macro_rules! members {
     ($wanted:ident) => {
         $crate::conformance::members! { each $wanted

@@ -1,4 +1,4 @@
-//! What is tried with the real agents beside the rows of the conformance suite, and takes minutes.
+//! Slow tests with the real agents that are not rows of the conformance suite.
 
 mod acp;
 mod codex;

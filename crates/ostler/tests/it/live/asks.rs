@@ -1,4 +1,4 @@
-//! Questions whether a tool may run: rules, a person, a function of the caller's, or nobody.
+//! Permission requests: decided by rules, by a person, by the caller's handler, or unattended.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn decisions(seen: &Seen) -> Vec<(String, Decision, DecidedBy)> {
         .collect()
 }
 
-/// What the agent was answered, by question.
+/// Returns the answers the agent received, by request.
 fn answers(rig: &Rig) -> Vec<(String, bool)> {
     let text = rig.text("stdin");
     let lines = text
@@ -51,7 +51,8 @@ fn answers(rig: &Rig) -> Vec<(String, bool)> {
     answers
 }
 
-// P44: five questions at once; any client answers, each once, in any order; who comes late is told so.
+// P44: five requests at once; any client answers, each once, in any order; a late answer is an
+// error.
 #[tokio::test]
 async fn each_question_is_answered_once_by_whoever_comes() {
     let mut rig = asking(&["a", "b", "c", "d", "e"]);
@@ -107,7 +108,8 @@ async fn each_question_is_answered_once_by_whoever_comes() {
     );
 }
 
-// P50: nobody is there. It is denied, the event says so and names the settings, and the turn goes on.
+// P50: unattended. The request is denied, the event says so and names the settings, and the turn
+// continues.
 #[tokio::test]
 async fn with_nobody_there_it_is_denied_and_said() {
     let mut rig = asking(&["a"]);
@@ -133,7 +135,8 @@ async fn with_nobody_there_it_is_denied_and_said() {
     );
 }
 
-// Rules decide in their order, before anybody is asked; a function is asked about the rest, all at once, and may panic.
+// Rules decide in order, before any prompt. The handler gets the remaining requests, all at once,
+// and may panic.
 #[tokio::test]
 async fn rules_first_and_then_the_function() {
     let rules = r#"
@@ -184,7 +187,7 @@ async fn rules_first_and_then_the_function() {
     );
 }
 
-// P48: a tool that ran although a rule forbids it, without a question, is shouted about.
+// P48: a tool that ran without asking although a rule forbids it is reported as a bypass.
 #[tokio::test]
 async fn a_tool_that_ran_past_the_rules_is_a_bypass() {
     let rules = "[[rule]]\ncommand = \"rm\"\ndo = \"deny\"\n";
@@ -201,7 +204,8 @@ async fn a_tool_that_ran_past_the_rules_is_a_bypass() {
     }
 }
 
-// The turn ends while somebody thinks: the question is withdrawn, with an event, and a late answer is told so.
+// The turn ends while a request is open: it is withdrawn with an event, and a late answer is an
+// error.
 #[tokio::test]
 async fn a_question_does_not_outlive_its_turn() {
     let mut rig = Rig::new(

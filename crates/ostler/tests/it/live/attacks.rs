@@ -1,4 +1,4 @@
-//! What a review tried against live sessions: each of these once went wrong.
+//! Attacks on live sessions found in a review: each of these once went wrong.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -80,7 +80,7 @@ fn refused_sends(events: &[Event]) -> usize {
         .count()
 }
 
-// A message after a stop is refused, also while the agent is not there.
+// A message after a stop is refused, even while the agent is not running.
 #[tokio::test]
 async fn a_message_after_a_stop_is_refused_or_an_error() {
     let mut rig = Rig::new(GONE);
@@ -102,7 +102,7 @@ async fn a_message_after_a_stop_is_refused_or_an_error() {
     );
 }
 
-// And at the start.
+// The same during startup.
 #[tokio::test]
 async fn a_message_after_a_stop_at_the_start_is_not_lost() {
     let mut rig = Rig::new(GONE).behind("#!/bin/sh\nsleep 1\nexec $FAKE \"$@\"\n");
@@ -159,7 +159,7 @@ async fn a_message_while_the_last_events_are_kept_is_an_error() {
     }
 }
 
-// A fault in a log ends the session for its readers; nobody waits for ever.
+// A panic in a log ends the session for its readers; none waits forever.
 #[tokio::test]
 async fn a_log_that_panics_leaves_no_reader_waiting() {
     let mut rig = Rig::new("read-user\ninit\ntext one\nresult one\nread-until-eof");
@@ -171,7 +171,7 @@ async fn a_log_that_panics_leaves_no_reader_waiting() {
     assert!(run.is_ok(), "Session::wait hangs for ever");
 }
 
-// The same when the runtime goes.
+// The same when the runtime is dropped.
 #[test]
 fn a_runtime_that_goes_leaves_no_reader_waiting() {
     let rig = Rig::new("read-user\ninit\nhang");
@@ -193,7 +193,7 @@ fn a_runtime_that_goes_leaves_no_reader_waiting() {
     assert!(run.is_ok(), "Session::wait hangs for ever");
 }
 
-// Nothing can be put aside: the agent is held up, let go when the reader comes along, and nothing is lost.
+// Events cannot be spilled: the agent blocks until the reader catches up, and nothing is lost.
 #[tokio::test]
 async fn without_a_place_for_old_events_the_agent_waits_for_its_reader() {
     let mut rig = Rig::new("read\ninit\nflood 20000000 2000\nresult done\nread-until-eof");
@@ -218,7 +218,7 @@ async fn without_a_place_for_old_events_the_agent_waits_for_its_reader() {
     assert!(ended, "stuck after {n} events, last {last}");
 }
 
-// A slow reader gets what the log had before it failed, and what was put aside after.
+// A slow reader gets what the log stored before it failed, and what was spilled afterwards.
 #[tokio::test]
 async fn what_a_failed_log_has_can_still_be_read() {
     let mut rig = Rig::new(
@@ -239,7 +239,7 @@ async fn what_a_failed_log_has_can_still_be_read() {
     assert_eq!(seqs.len() as u64, last);
 }
 
-// The place of a line that was never ended.
+// The offset of a last line without a newline.
 #[tokio::test]
 async fn a_last_line_without_an_end_knows_its_place() {
     let mut rig = Rig::new("read-user\ninit\ntext one\nprint-nonl {\"type\":\"odd\"}\nexit 0");
@@ -258,7 +258,7 @@ async fn a_last_line_without_an_end_knows_its_place() {
     assert_eq!(odd.raw_offset, at);
 }
 
-// What fails at the very end is told too.
+// A failure of the very last append is reported too.
 #[tokio::test]
 async fn the_last_append_that_fails_is_told() {
     let mut rig = Rig::new("read-user\ninit\ntext one\nresult one\nread-until-eof");
@@ -279,7 +279,7 @@ async fn the_last_append_that_fails_is_told() {
     );
 }
 
-// The agent dies before it got a message for its turn.
+// The agent dies before it received a message for its turn.
 #[tokio::test]
 async fn a_steered_message_that_the_agent_never_got_is_named() {
     let mut rig = Rig::new("read-user\nwait-file $DIR/go\ndie-by 9");
@@ -332,7 +332,7 @@ impl Log for Slow {
     }
 }
 
-// What the agent calls its session is known at once, however slow the log is.
+// The agent's session id is known at once, however slow the log is.
 #[tokio::test]
 async fn a_slow_log_does_not_make_an_agent_forget() {
     for slow in [0, 800] {
@@ -362,7 +362,7 @@ async fn a_slow_log_does_not_make_an_agent_forget() {
     }
 }
 
-// A change that is asked for while the agent starts is not claimed before it was told.
+// A change requested while the agent starts is not confirmed before the agent received it.
 #[tokio::test]
 async fn a_model_that_is_set_at_the_start_reaches_the_agent() {
     let mut claimed = 0;
@@ -378,7 +378,7 @@ async fn a_model_that_is_set_at_the_start_reaches_the_agent() {
             change,
             read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_)))
         );
-        // The agent writes its files as it comes to that.
+        // The agent writes its files when it gets to them.
         let written = |name: &str| std::fs::read_to_string(rig.path(name)).unwrap_or_default();
         let reached =
             || written("args").contains("other-model") || written("stdin").contains("other-model");
@@ -411,7 +411,7 @@ impl ostler::Tool for Block {
     }
 }
 
-// A tool that blocks has the agent ended; the next message goes on with all that was said.
+// A blocking tool gets the agent killed; the next message resumes with the whole conversation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_agent_without_a_memory_is_told_everything_when_it_begins_again() {
     let dir = tempfile::tempdir().unwrap();

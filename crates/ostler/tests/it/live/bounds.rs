@@ -1,4 +1,5 @@
-//! Bounds on what a session stores: a flood of any kind ends it, and its log and raw output stay small.
+//! Bounds on what a session stores: a flood of any kind ends it, and its log and raw output stay
+//! small.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -20,7 +21,7 @@ fn size(events: &[Event]) -> u64 {
         .sum()
 }
 
-/// The session ended because its log was full, in good order, and what it stored is within the bound.
+/// Checks that a full log ended the session cleanly, and that the stored size is within the bound.
 fn check(name: &str, seen: &Seen) {
     let outcome = seen.outcome();
     assert_eq!(outcome.cause, Cause::OutputLimit, "{name}: {outcome:?}");
@@ -55,7 +56,7 @@ async fn a_flood_of_any_kind_ends_the_session() {
     for (name, flood) in floods {
         let mut rig = Rig::new(format!("read\ninit\n{flood}")).grace_ms(100);
         rig.spec.limits.event_bytes = Some(LIMIT);
-        // An agent that goes on for ever must not make a broken bound hang the test.
+        // If the bound is broken, an endless agent must not hang the test.
         rig.spec.limits.wall = Some(2 * LONG);
         let log = MemoryLog::default();
         rig.host = rig.host.with_log(Arc::new(log.clone()));
@@ -69,7 +70,7 @@ async fn a_flood_of_any_kind_ends_the_session() {
     }
 }
 
-// Without a log, events that no reader took go into a file: the same bound holds for it.
+// Without a log, unread events are spilled to a file: the same bound applies to it.
 #[tokio::test]
 async fn the_bound_holds_without_a_log() {
     let mut rig = Rig::new("read\ninit\nloop forever\nflood 100000 1000\nend").grace_ms(100);
@@ -84,7 +85,7 @@ async fn the_bound_holds_without_a_log() {
     check("nobody reads", &finish(session).await);
 }
 
-// Not only processes: a model that Ostler asks itself, and events that are played.
+// Not only processes: also a model that Ostler calls itself, and played events.
 #[tokio::test]
 async fn the_bound_holds_for_agents_without_a_process() {
     let dir = tempfile::tempdir().unwrap();
@@ -108,7 +109,7 @@ async fn the_bound_holds_for_agents_without_a_process() {
     check("mock", &finish(mock.start(&host(&[]), spec).unwrap()).await);
 }
 
-/// A flood of whole lines, and what is stored of it.
+/// Runs a flood of whole lines, and returns what is stored of it.
 async fn raw(limit: Option<u64>, flood: &str) -> (Rig, Seen) {
     let mut rig = Rig::new(format!("read\ninit\n{flood}\nresult done\nread-until-eof"));
     rig.spec.limits.raw_bytes = limit;
@@ -165,7 +166,7 @@ async fn raw_output_in_one_long_line_is_bounded_too() {
     assert!(size(&rig.path("stored")) + size(&older_raw(&rig.path("stored"))) <= 100_000);
 }
 
-// Once the log is full, raw output is not stored any more either.
+// Once the log is full, raw output is no longer stored either.
 #[tokio::test]
 async fn a_full_log_stores_no_raw_output() {
     let mut rig = Rig::new("read\ninit\nloop forever\nflood 100000 1000\nend").grace_ms(300);
@@ -182,7 +183,7 @@ async fn a_full_log_stores_no_raw_output() {
     );
 }
 
-// A session that ended because of its log can be continued by another one.
+// A session that ended because its log was full can be resumed by another one.
 #[tokio::test]
 async fn what_was_stored_can_be_continued() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! An agent that works in silence and prints one document at its end: whatever comes in its place has its ending too.
+//! An agent that works silently and prints one document at its end. Anything else it prints has a
+//! defined outcome too.
 
 use ostler::event::Started;
 use ostler::{Agents, Cause, EventKind, Session};
@@ -36,7 +37,7 @@ fn started(seen: &Seen) -> Vec<&Started> {
 const DOCUMENT: &str = "print {\nprint   \"ok\": true,\nprint   \"status\": \"ok\",\nprint   \"final\": \"Hello.\",\n\
                         print   \"sessionId\": \"one\"\nprint }\n";
 
-// Its stderr is noisy when all is well: it is neither an event nor a reason to fail. S2-14
+// Its stderr is noisy even on success: it is neither an event nor a reason to fail. S2-14
 #[tokio::test]
 async fn a_document_among_noise_is_the_answer() {
     let seen = run(&format!(
@@ -118,7 +119,7 @@ async fn a_failure_in_the_document_is_the_ending_and_no_answer() {
     );
 }
 
-// The last words are kept with the blame, and only the last.
+// The end of stderr, and only the end, is stored with the blame.
 #[tokio::test]
 async fn without_a_document_the_end_of_stderr_explains_it() {
     let seen = run("stderr-flood 300000\nstderr Error: Unknown model: x/y\nexit 1").await;

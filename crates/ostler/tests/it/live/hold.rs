@@ -11,7 +11,7 @@ fn turn_ended(kind: &EventKind) -> bool {
     matches!(kind, EventKind::TurnEnded(_))
 }
 
-// S3-20, S2-23: what is sent while paused waits, in its order; the turn under way goes on.
+// S3-20, S2-23: messages sent while paused wait, in order; the turn under way continues.
 #[tokio::test]
 async fn pause_holds_messages_and_resume_delivers_them_in_order() {
     let mut rig = Rig::new("loop 3\nread-user\ninit\ntext hi\nresult hi\nend\nread-until-eof");
@@ -26,7 +26,7 @@ async fn pause_holds_messages_and_resume_delivers_them_in_order() {
         session.status().state == SessionState::Paused
     })
     .await;
-    // Requests are taken in their order: once this one is answered, the messages before it were taken and are held.
+    // Requests are processed in order: once this one is answered, the messages before it are held.
     session.interrupt().await;
     assert_eq!(
         session.status().turn,
@@ -48,15 +48,15 @@ async fn pause_holds_messages_and_resume_delivers_them_in_order() {
     assert_eq!(prompts.collect::<Vec<_>>(), ["Do it.", "two", "three"]);
 }
 
-/// Whether a process stands still.
+/// Returns true if a process is stopped.
 fn is_stopped(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')')
         .is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
 }
 
-// Everything of the agent stands still, also what left its group, and its silence is nobody's fault; then it goes on. It can be
-// ended while it stands still.
+// All the agent's processes stop, including those that left its group, and the silence does not
+// count as idle. Then they continue. A frozen agent can be ended.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_frozen_agent_stands_still_and_goes_on() {

@@ -1,4 +1,5 @@
-//! A session and its log: kept first and told afterwards, and a log that fails breaks nothing.
+//! A session and its log: events are stored before they are published, and a failing log breaks
+//! nothing.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +11,7 @@ use ostler_core::log::{AppendFuture, LogEntry};
 
 use crate::rig::{Rig, check_stream, finish};
 
-/// A log in memory that can be slow, or broken after some appends.
+/// An in-memory log that can be slow, or fail after some appends.
 #[derive(Clone, Default)]
 pub(super) struct MemoryLog(Arc<Inner>);
 
@@ -25,7 +26,7 @@ struct Inner {
 }
 
 impl MemoryLog {
-    /// A log whose raw output goes to this file.
+    /// Creates a log whose raw output goes to this file.
     pub(super) fn with_raw(raw: PathBuf) -> Self {
         Self(Arc::new(Inner {
             raw: Some(raw),
@@ -33,7 +34,7 @@ impl MemoryLog {
         }))
     }
 
-    /// The sessions that began.
+    /// Returns the sessions that were opened.
     pub(super) fn opened(&self) -> Vec<NewSession> {
         self.0.opened.lock().unwrap().clone()
     }
@@ -96,7 +97,7 @@ impl Log for MemoryLog {
     }
 }
 
-// Append first, then publish: at no moment a reader knows more than the log, however slow that is.
+// Append first, then publish: no reader is ever ahead of the log, however slow it is.
 #[tokio::test]
 async fn what_is_told_was_kept() {
     let log = MemoryLog(Arc::new(Inner {
@@ -126,7 +127,7 @@ async fn what_is_told_was_kept() {
     );
 }
 
-// A log that cannot be opened, or fails on the way, gives one notice, and the run is the same.
+// A log that cannot be opened, or fails midway, causes one notice, and the run is the same.
 #[tokio::test]
 async fn a_log_that_fails_breaks_nothing() {
     for breaks_after in [0, 1, 3] {
@@ -147,7 +148,7 @@ async fn a_log_that_fails_breaks_nothing() {
     }
 }
 
-// Each event says where in the raw output its line begins, also when the agent was started again.
+// Each event has the offset of its line in the raw output, even after the agent was restarted.
 #[tokio::test]
 async fn events_know_their_place_in_the_raw_output() {
     let dir = tempfile::tempdir().unwrap();
@@ -194,7 +195,8 @@ async fn events_know_their_place_in_the_raw_output() {
     );
 }
 
-// A message that comes when the session is just ending is refused with an event or by its sender's call; never lost.
+// A message sent while the session is ending is refused, by an event or by the call's error; it is
+// never lost.
 #[tokio::test]
 async fn a_message_at_the_end_is_not_lost() {
     for delay in 0..8 {

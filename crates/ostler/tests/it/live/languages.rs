@@ -1,4 +1,5 @@
-//! An agent that speaks two languages: when its program does not know the first, the second is tried, with the same prompt.
+//! An agent with two dialects: if its program does not know the first, the second is tried with the
+//! same prompt.
 
 use ostler::dialect::{Arg, Conversation, Exit, Launch, Probe};
 use ostler::event::Notice;
@@ -10,16 +11,16 @@ use ostler::{
 use super::per_turn::{OncePerTurn, claude};
 use crate::rig::{Rig, finish, finish_after, read_until, until};
 
-/// The flag that only a program that knows the first language has.
+/// The flag that only a program with the first dialect has.
 const MODERN: &str = "--modern";
 
-/// The fake agent's language with many turns in a process; the second one has a process for each.
+/// The fake agent's dialect with many turns per process; the fallback has one process per turn.
 struct Modern;
 
-/// The second language of an agent that cannot be started with it.
+/// The fallback dialect of an agent that cannot be started with it.
 struct Refusing;
 
-/// The first language of that agent.
+/// The first dialect of that agent.
 struct ModernOrNothing;
 
 macro_rules! same_as_claude {
@@ -96,7 +97,7 @@ impl Dialect for Refusing {
     }
 }
 
-/// A program that knows the second language only.
+/// A program that knows only the second dialect.
 const OLD: &str = r#"#!/bin/sh
 case "$*" in
     *--modern*) echo "error: unrecognized subcommand" >&2; exit 2 ;;
@@ -114,7 +115,8 @@ fn tried_another(kind: &EventKind) -> bool {
     matches!(kind, EventKind::Notice(Notice { code, .. }) if code == "other_transport")
 }
 
-// S2-15: the caller sees one session; the prompt is the second process's, and so is what the agent can do from then on.
+// S2-15: the caller sees one session; the second process gets the prompt, and its capabilities
+// apply from then on.
 #[tokio::test]
 async fn the_second_language_gets_the_prompt_and_brings_its_own_capabilities() {
     let verbs = "dump-args $DIR/args\npid-file $DIR/pid\nread-user\ndump-stdin $DIR/stdin\ninit\ntext hi\nresult hi\nexit 0";
@@ -204,7 +206,7 @@ async fn no_third_is_tried_and_no_word_is_overheard() {
         "{:?}",
         seen.outcome()
     );
-    // Who has spoken knows the language.
+    // A program that has printed a line knows the dialect.
     let speaks = "#!/bin/sh\necho hello\necho 'error: unrecognized subcommand' >&2\nexit 2\n";
     let seen = finish(start(&Modern, &Rig::new("exit 0").behind(speaks))).await;
     assert_eq!(seen.notices("other_transport").len(), 0);

@@ -1,4 +1,5 @@
-//! A session outlives the agent's process: the next message starts it again, and it goes on where it was.
+//! A session outlives the agent's process: the next message restarts it, and it continues where it
+//! was.
 
 use ostler::event::{EventKind, SessionState};
 use ostler::{
@@ -42,7 +43,7 @@ async fn two_turns(rig: &Rig) -> Seen {
 }
 
 // P42, S1-21: an agent that dies in the middle of a turn ends that turn, and the next message
-// starts it again, with its session. What was said before is not sent again: the agent has it.
+// restarts it with its session. The earlier conversation is not sent again: the agent has it.
 #[tokio::test]
 async fn a_killed_agent_is_started_again_and_goes_on() {
     let rig = twice(
@@ -78,11 +79,11 @@ async fn a_killed_agent_is_started_again_and_goes_on() {
         stdin.contains("go on") && !stdin.contains("Do it."),
         "{stdin}"
     );
-    // P49: with the permissions that its caller gave it, and no others.
+    // P49: with the permissions its caller granted, and no others.
     assert!(args.contains("--permission-mode=plan"), "{args}");
 }
 
-/// What an agent that speaks ACP says until its session is there: opened anew, or loaded.
+/// What an ACP agent prints until its session is open: created, or loaded.
 fn acp_session(opened: &str) -> String {
     let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}"#;
     format!(
@@ -90,7 +91,7 @@ fn acp_session(opened: &str) -> String {
     )
 }
 
-/// Its answer to the prompt of this number.
+/// The agent's reply to the prompt with this number.
 fn acp_turn(id: u32) -> String {
     format!(
         "read\nprint {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"stopReason\":\"end_turn\"}}}}\n"
@@ -105,8 +106,8 @@ fn start_acp(rig: &Rig) -> ostler::Session {
         .unwrap()
 }
 
-// P42: the agent runs, but has dropped its session (-32603). That turn ends, and the next message
-// resumes the session in a new process.
+// P42: the agent is running, but has dropped its session (-32603). That turn ends, and the next
+// message resumes the session in a new process.
 #[tokio::test]
 async fn a_session_that_the_agent_dropped_is_resumed() {
     let gone = r#"{"jsonrpc":"2.0","id":4,"error":{"code":-32603,"message":"Request session.send failed with message: Session not found: s"}}"#;
@@ -143,8 +144,8 @@ async fn a_session_that_the_agent_dropped_is_resumed() {
     );
 }
 
-// P56: a process loads one session, once. Twenty loads are twenty processes one after the other,
-// each with the one helper that its load started, and nothing is left of any of them.
+// P56: a process loads one session, once. Twenty loads are twenty processes in sequence, each with
+// the one helper that its load started, and none of them is left.
 #[tokio::test]
 async fn twenty_loads_leave_nothing_behind() {
     let turns: String = (3..6).map(acp_turn).collect();
@@ -180,7 +181,8 @@ async fn twenty_loads_leave_nothing_behind() {
     }
 }
 
-// P54: a resume that is cut off before the agent spoke is no bad id; the next message goes on with the same session.
+// P54: a resume that is cut off before the agent printed anything is not a bad id; the next message
+// resumes the same session.
 #[tokio::test]
 async fn a_resume_that_was_cut_off_keeps_its_session() {
     const ID: &str = "123e4567-e89b-42d3-a456-426614174000";
@@ -214,7 +216,7 @@ async fn a_resume_that_was_cut_off_keeps_its_session() {
     assert_eq!(seen.notices("fresh_start").len(), 0);
 }
 
-// An agent that goes while nobody waits for it is told about, and started again when there is work.
+// An agent that exits between turns is reported, and restarted when there is work.
 #[tokio::test]
 async fn an_agent_that_goes_between_turns_is_started_again() {
     let rig = twice(
@@ -240,7 +242,8 @@ async fn an_agent_that_goes_between_turns_is_started_again() {
     );
 }
 
-// P52: it went before it had said how its session is called; the next message starts it afresh, and that is told.
+// P52: it exited before it reported its session id; the next message starts a fresh session, and a
+// notice says so.
 #[tokio::test]
 async fn an_agent_that_never_said_its_name_begins_anew_and_says_so() {
     let rig = twice(
@@ -257,7 +260,8 @@ async fn an_agent_that_never_said_its_name_begins_anew_and_says_so() {
     assert_eq!(seen.turns()[1].text, "new");
 }
 
-// P37, P36: an interrupt that the agent ignores says so; its process is ended, and the next turn is one of its own.
+// P37, P36: an ignored interrupt is reported as such; the process is ended, and the next turn is
+// separate.
 #[tokio::test]
 async fn an_interrupt_says_whether_it_was_acknowledged() {
     let rig = twice(
@@ -284,7 +288,7 @@ async fn an_interrupt_says_whether_it_was_acknowledged() {
     assert_eq!(session.interrupt().await, Interruption::Acknowledged);
 }
 
-// A session can begin without a message, and waits for one.
+// A session can start without a message, and waits for one.
 #[tokio::test]
 async fn a_session_can_begin_without_a_message() {
     let mut rig = Rig::new("read-user\ninit\ntext hi\nresult hi\nread-until-eof");
@@ -297,7 +301,8 @@ async fn a_session_can_begin_without_a_message() {
     assert_eq!(seen.turn().text, "hi");
 }
 
-// While a turn is under way a message waits, is refused, or steers, as the caller wants it.
+// While a turn is under way a message is queued, refused, or steers the turn, as the caller
+// chooses.
 #[tokio::test]
 async fn a_message_in_a_turn_is_queued_or_refused() {
     let mut rig = Rig::new(
@@ -332,7 +337,7 @@ async fn a_message_in_a_turn_is_queued_or_refused() {
     assert_eq!(prompts.collect::<Vec<_>>(), ["Do it.", "later"]);
 }
 
-// P44: whoever answers what nobody asked is told so.
+// P44: an answer to a request that was never made is an error.
 #[tokio::test]
 async fn an_answer_to_no_question_is_an_error() {
     let rig = Rig::new("read\ninit\ntext hi\nsleep 300\nresult hi\nread-until-eof");
@@ -342,7 +347,8 @@ async fn an_answer_to_no_question_is_an_error() {
     assert!(matches!(answer, Err(RequestError::Refused(refused)) if refused.code == "unknown"));
 }
 
-// P65, S3-33, S3-40: three failures in a row, and starts are refused with the time left; other sessions of the host share that.
+// P65, S3-33, S3-40: after three failures in a row, starts are refused with the time left; other
+// sessions of the host share that.
 #[tokio::test]
 async fn a_broken_agent_is_not_started_again_and_again() {
     let rig = Rig::new("die-by 9");

@@ -1,4 +1,4 @@
-//! An agent that has a process of its own for each turn: the session is the same to its caller.
+//! An agent with one process per turn: its caller sees the same session.
 
 use ostler::dialect::{Conversation, Exit, FromConversation, Launch, Outbox, Probe, ToAgent};
 use ostler::{
@@ -8,7 +8,8 @@ use ostler::{
 
 use crate::rig::{Rig, finish_after, read_until};
 
-/// The fake agent's language, spoken by an agent whose process ends with its input after one prompt.
+/// The fake agent's dialect, spoken by an agent whose process exits when its input ends after one
+/// prompt.
 pub(super) struct OncePerTurn;
 
 pub(super) fn claude() -> &'static dyn Dialect {
@@ -48,7 +49,7 @@ impl Dialect for OncePerTurn {
     }
 }
 
-/// The same, for one whose sessions Ostler names.
+/// The same, for an agent whose session ids Ostler assigns.
 struct Named;
 
 impl Dialect for Named {
@@ -109,8 +110,8 @@ impl Conversation for Once {
     }
 }
 
-// Each message starts a process that goes on with the agent's own session; nothing of it shows but the processes. One that
-// does not go by itself after its turn is ended.
+// Each message starts a process that resumes the agent's session; only the processes show it. A
+// process that does not exit after its turn is ended.
 #[tokio::test]
 async fn each_turn_has_a_process_and_the_session_goes_on() {
     for after in ["exit 0", "hang"] {
@@ -160,7 +161,8 @@ async fn each_turn_has_a_process_and_the_session_goes_on() {
     }
 }
 
-// One that went before it had said a word goes on with the id that it was given: it may have written things down.
+// An agent that exited before printing anything is resumed with its assigned id: it may have stored
+// something.
 #[tokio::test]
 async fn a_session_that_was_named_goes_on_by_its_name() {
     let mut rig = Rig::new("dump-args $DIR/args\nread-user\nexit 3");

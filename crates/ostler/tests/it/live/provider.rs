@@ -1,4 +1,4 @@
-//! The verbs of document 001 by their names.
+//! The verbs of document 001, by name.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use ostler_testkit::fake;
 use super::kept::MemoryLog;
 use crate::rig::{Rig, claude, finish_after, host, read_until};
 
-// S1-1, S1-2, S1-5, S1-29: an agent that is not there is an environment error with what to do, and
-// no session is attempted.
+// S1-1, S1-2, S1-5, S1-29: a missing agent is an environment error with a hint, and no session is
+// attempted.
 #[tokio::test]
 async fn nothing_is_created_in_a_bad_environment() {
     let log = MemoryLog::default();
@@ -51,7 +51,7 @@ async fn nothing_is_created_in_a_bad_environment() {
     ));
 }
 
-// S1-28: create, send, and go on with the session later.
+// S1-28: create a session, send to it, and resume it later.
 #[tokio::test]
 async fn a_session_is_created_sent_to_and_resumed() {
     let mut rig = Rig::new(

@@ -8,7 +8,7 @@ use ostler::{AfterTurn, Event, ReadItem, Reader};
 use super::kept::MemoryLog;
 use crate::rig::{LONG, Rig, check_stream, read_until, until};
 
-/// Everything a reader gets, and the gaps it was told of, filled.
+/// Returns everything a reader gets, with the gaps it was notified of filled.
 async fn all(mut reader: Reader) -> (Vec<Event>, usize) {
     let (mut events, mut gaps) = (Vec::new(), 0);
     while let Some(reading) = tokio::time::timeout(LONG, reader.next())
@@ -33,8 +33,8 @@ async fn all(mut reader: Reader) -> (Vec<Event>, usize) {
     (events, gaps)
 }
 
-// P25, P26: readers that come early, late and in the middle see the same, each event once; the one that stalled fills its gap.
-// With a log and without.
+// P25, P26: readers that start early, late and in the middle see the same events, each once; the
+// one that stalled fills its gap. With a log and without.
 #[tokio::test]
 async fn every_reader_sees_every_event_once() {
     for log in [None, Some(MemoryLog::default())] {
@@ -69,9 +69,8 @@ async fn every_reader_sees_every_event_once() {
     }
 }
 
-// P26: readers on other threads subscribe again and again while events are published, each time
-// from where they were: the place between history and what is new has no gap, and nothing comes
-// twice.
+// P26: readers on other threads resubscribe repeatedly while events are published, each time from
+// their last position. There is no gap between history and new events, and no duplicate.
 #[tokio::test]
 async fn readers_that_subscribe_in_mid_flow_on_other_threads_miss_nothing() {
     let rig = Rig::new("read\ninit\nflood 4000000 1000\nresult done\nread-until-eof");
@@ -107,8 +106,8 @@ async fn readers_that_subscribe_in_mid_flow_on_other_threads_miss_nothing() {
     }
 }
 
-/// Everything that a session tells, through subscriptions of at most so many readings each; and how
-/// many there were.
+/// Returns all events of a session, read through subscriptions of at most this many reads each, and
+/// the number of subscriptions.
 async fn resubscribing(remote: &ostler::Remote, readings: usize) -> (Vec<u64>, usize) {
     let (mut seen, mut subscriptions) = (Vec::new(), 0);
     loop {
@@ -125,7 +124,7 @@ async fn resubscribing(remote: &ostler::Remote, readings: usize) -> (Vec<u64>, u
                         .fetch(from, usize::try_from(to - from + 1).unwrap().min(readings))
                         .unwrap();
                     seen.extend(page.iter().map(|event| event.seq));
-                    // The rest of the gap is for the next subscription.
+                    // The rest of the gap is left to the next subscription.
                     break;
                 }
                 None => return (seen, subscriptions),
@@ -134,7 +133,7 @@ async fn resubscribing(remote: &ostler::Remote, readings: usize) -> (Vec<u64>, u
     }
 }
 
-// P25: nobody reads, and the agent finishes all the same; what it said is there for whoever comes.
+// P25: without any reader, the agent finishes anyway; its output is available to later readers.
 #[tokio::test]
 async fn the_agent_is_not_blocked_by_a_reader() {
     let rig = Rig::new(
@@ -161,7 +160,7 @@ async fn the_agent_is_not_blocked_by_a_reader() {
     drop(idle);
 }
 
-// What a session is doing can be asked without reading it.
+// A session's status is available without reading its events.
 #[tokio::test]
 async fn the_status_says_what_goes_on() {
     let mut rig = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof");

@@ -1,4 +1,4 @@
-//! What an agent sees of the caller's environment: the basics, its own variables, and nothing else.
+//! Environment passed to an agent: the basics, its own variables, and nothing else.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use ostler_testkit::fake;
 
 use crate::rig::{PATH, Rig, claude, host};
 
-/// The environment the agent had.
+/// Returns the agent's environment.
 async fn environment(rig: &Rig) -> BTreeMap<String, String> {
     let seen = rig.run().await;
     assert_eq!(seen.outcome().cause, Cause::Completed);
@@ -81,7 +81,7 @@ async fn an_empty_host_gives_an_empty_environment() {
     );
 }
 
-// S4-16: what the spec adds comes through, and wins.
+// S4-16: variables added by the spec are passed on, and take precedence.
 #[tokio::test]
 async fn what_the_spec_adds_wins() {
     let mut rig = dumping();

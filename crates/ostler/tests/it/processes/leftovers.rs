@@ -1,4 +1,4 @@
-//! Nothing is left behind, whichever way a session ends and wherever its processes went.
+//! Nothing is left behind, however a session ends and wherever its processes went.
 
 use ostler::event::EventKind;
 use ostler::{AfterTurn, Cause};
@@ -30,7 +30,8 @@ async fn grandchildren_end_with_a_stop() {
     assert_eq!(seen.outcome().cause, Cause::Stopped);
 }
 
-// P2: the agent ends by itself and well, and leaves a daemon in its group and another in a session of its own.
+// P2: the agent exits normally, and leaves one daemon in its group and another in a separate
+// session.
 #[tokio::test]
 async fn daemons_end_when_the_agent_exits_normally() {
     let rig = answering("spawn-child $DIR/near\nspawn-setsid $DIR/far");
@@ -42,8 +43,8 @@ async fn daemons_end_when_the_agent_exits_normally() {
     assert!(!processes::alive(rig.pid("near")) && !processes::alive(rig.pid("far")));
 }
 
-// P3: the leader goes first, in the middle of its turn. One of its group has no mark in its environment: only the
-// group's number, kept from the beginning, leads to it.
+// P3: the leader dies first, in the middle of its turn. One group member has no mark in its
+// environment: only the group id, saved at the start, leads to it.
 #[tokio::test]
 async fn the_group_ends_after_its_leader_died() {
     let rig = Rig::new(
@@ -75,7 +76,7 @@ async fn a_process_that_left_the_session_is_found_by_its_mark() {
     assert!(!processes::alive(apart));
 }
 
-// P6, P68: two launchers that ignore signals stand before the agent, which ignores them too.
+// P6, P68: two launchers that ignore signals run in front of the agent, which ignores them too.
 #[tokio::test]
 async fn launchers_that_swallow_signals_hide_nothing() {
     let rig = Rig::new("ignore-sigterm\nread\ninit\npid-file $DIR/agent\ntext working\nhang")
@@ -95,7 +96,7 @@ async fn launchers_that_swallow_signals_hide_nothing() {
     assert_eq!(seen.ended().signal, Some(9));
 }
 
-// P6: a good run through a launcher is a good run.
+// P6: a successful run through a launcher is a success.
 #[tokio::test]
 async fn an_agent_behind_a_launcher_works() {
     let seen = answering("")
@@ -108,7 +109,7 @@ async fn an_agent_behind_a_launcher_works() {
     );
 }
 
-// P1: the shortest way to the end leaves nothing either.
+// P1: the shortest path to the end leaves nothing either.
 #[tokio::test]
 async fn a_kill_ends_everything_at_once() {
     let rig = Rig::new("ignore-sigterm\nread\ninit\nspawn-child\nspawn-setsid\ntext working\nhang")
@@ -129,7 +130,8 @@ async fn a_kill_ends_everything_at_once() {
     );
 }
 
-/// Starts a session whose agent stays, drops the session, and waits for its processes to go.
+/// Starts a session whose agent keeps running, drops the session, and waits for its processes to
+/// exit.
 async fn drop_while(script: &str, after_turn: AfterTurn) {
     let mut rig = Rig::new(script).grace_ms(200);
     rig.spec.after_turn = after_turn;
@@ -144,7 +146,7 @@ async fn drop_while(script: &str, after_turn: AfterTurn) {
     .await;
 }
 
-// S4-36: an agent that says nothing more is ended as well as one that talks on.
+// S4-36: a silent agent is ended just like one that keeps printing.
 #[tokio::test]
 async fn a_dropped_session_leaves_no_process() {
     drop_while(
@@ -160,7 +162,7 @@ async fn a_dropped_session_leaves_no_process() {
     drop_while("read\ninit\ntext done\nresult done\nhang", AfterTurn::Wait).await;
 }
 
-// S4-36: a remote that somebody kept does not keep the agent of a dropped session.
+// S4-36: a remote that is still held does not keep the agent of a dropped session alive.
 #[tokio::test]
 async fn a_kept_remote_does_not_keep_the_agent() {
     let rig = Rig::new("read\ninit\ntext working\nhang").grace_ms(200);
@@ -175,7 +177,7 @@ async fn a_kept_remote_does_not_keep_the_agent() {
     remote.stop(); // nobody hears it, and nothing breaks
 }
 
-// S4-36: the whole runtime goes at once, with no time for a ladder.
+// S4-36: the whole runtime is dropped at once, with no time to escalate.
 #[test]
 fn a_dropped_runtime_leaves_no_process() {
     let rig = Rig::new("ignore-sigterm\nread\ninit\nspawn-child\nspawn-setsid\ntext working\nhang");
@@ -190,7 +192,8 @@ fn a_dropped_runtime_leaves_no_process() {
     assert_nothing_left(session.id());
 }
 
-// P66: the thread that started the agent ends at once; the kernel's parent-death signal must not take the agent along.
+// P66: the thread that started the agent ends at once; the kernel's parent-death signal must not
+// kill the agent.
 #[test]
 fn the_agent_outlives_the_thread_that_started_it() {
     let rig =
@@ -207,7 +210,7 @@ fn the_agent_outlives_the_thread_that_started_it() {
         };
         scope.spawn(start).join().unwrap()
     });
-    // The signal comes when the thread is gone, which is now; the agent still has something to say.
+    // The signal is sent when the thread exits, which is now; the agent still has output to print.
     let seen = runtime.block_on(finish(session));
     assert_eq!(
         (seen.outcome().cause, seen.turn().text.as_str()),
@@ -215,7 +218,7 @@ fn the_agent_outlives_the_thread_that_started_it() {
     );
 }
 
-// P1: many sessions at a time; each takes only its own processes along.
+// P1: many concurrent sessions; each ends only its own processes.
 #[tokio::test]
 async fn one_session_ends_without_touching_another() {
     let rigs: Vec<Rig> = (0..3)

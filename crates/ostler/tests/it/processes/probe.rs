@@ -1,4 +1,4 @@
-//! Whether an agent is ready: what a probe finds, what it says to do, and that it leaves nothing behind.
+//! Agent readiness: what a probe finds, what it recommends, and that it leaves nothing behind.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use ostler_testkit::fake;
 
 use crate::rig::{PATH, claude, finish, host, install};
 
-/// A `claude` on PATH: the fake agent with the variables that make it answer as the test needs.
+/// A `claude` on PATH: the fake agent with variables that make it answer as the test needs.
 fn with_claude(dir: &Path, script: &str) -> Host {
     install(
         &dir.join("claude"),
@@ -89,7 +89,7 @@ async fn an_old_claude_is_too_old() {
     assert_eq!((version.as_str(), need.as_str()), ("1.0.9", "2.1.0"));
 }
 
-// P14: it is there and does not run; a shell is not asked either.
+// P14: it is installed and does not run; it is not handed to a shell either.
 #[tokio::test]
 async fn a_broken_claude_is_broken() {
     for script in [
@@ -106,7 +106,8 @@ async fn a_broken_claude_is_broken() {
     }
 }
 
-// S1-4: the helper program must be there before anything starts, and the ending has the name of document 001.
+// S1-4: the helper program must exist before anything starts, and the outcome has the name of
+// document 001.
 #[tokio::test]
 async fn a_missing_helper_is_named_and_one_beside_ostler_is_found() {
     let dir = tempfile::tempdir().unwrap();
@@ -142,7 +143,7 @@ async fn a_missing_helper_is_named_and_one_beside_ostler_is_found() {
     ));
 }
 
-// The preset would be void with every permission given.
+// Granting every permission would void the preset.
 #[tokio::test]
 async fn the_preset_refuses_what_would_void_it() {
     for (key, value) in [("permission_mode", "bypassPermissions"), ("tools", "Edit")] {
@@ -156,7 +157,7 @@ async fn the_preset_refuses_what_would_void_it() {
     }
 }
 
-// A program that the caller names is looked for where the caller said, and nowhere else.
+// A program named by the caller is looked up where the caller said, and nowhere else.
 #[tokio::test]
 async fn a_named_program_that_is_missing_is_not_to_be_installed() {
     let spec = Spec {
@@ -173,7 +174,7 @@ async fn a_named_program_that_is_missing_is_not_to_be_installed() {
     );
 }
 
-// An agent that needs a login is passed over; one whose login is not known is not.
+// An agent that needs a login is skipped; one whose login state is unknown is not.
 #[tokio::test]
 async fn an_agent_that_needs_a_login_is_passed_over() {
     let dir = tempfile::tempdir().unwrap();

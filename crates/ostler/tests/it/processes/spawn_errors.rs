@@ -1,4 +1,4 @@
-//! An agent that cannot be started: each reason is its own, comes quickly, and says what to do.
+//! Spawn errors: each reason is distinct, is reported quickly, and says what to do.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use ostler::Cause;
 
 use crate::rig::{LONG, PATH, Rig, Seen, host, install};
 
-/// Runs what cannot start, and checks what all such runs have in common.
+/// Runs an agent that cannot start, and checks what all such runs have in common.
 async fn fails(rig: &Rig, code: &str, cause: Cause) -> Seen {
     let began = Instant::now();
     let seen = rig.run().await;
@@ -75,7 +75,8 @@ async fn a_file_that_is_not_executable() {
     );
 }
 
-// P14: no interpreter (as with a wrong C library), and no program at all; neither is handed to a shell.
+// P14: a missing interpreter (as with a wrong C library), and a file that is not a program; neither
+// is handed to a shell.
 #[tokio::test]
 async fn a_file_that_is_no_program_for_this_machine() {
     for text in [
@@ -114,7 +115,7 @@ async fn an_environment_that_is_too_long() {
     fails(&rig, "too_long", Cause::BadRequest).await;
 }
 
-// P33: no directory to look in, and directories without the program.
+// P33: no directory to search, and directories without the program.
 #[tokio::test]
 async fn a_path_without_the_agent_names_the_places() {
     let mut rig = Rig::new("");
@@ -138,7 +139,7 @@ async fn a_path_without_the_agent_names_the_places() {
     fails(&rig, "missing", Cause::Unavailable).await;
 }
 
-// P14: a bad start does not spoil the next one.
+// P14: a failed start does not affect the next one.
 #[tokio::test]
 async fn a_good_start_after_bad_ones() {
     let mut rig = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof");

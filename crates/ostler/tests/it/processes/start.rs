@@ -1,4 +1,5 @@
-//! How an agent is started: its arguments, its directory, its descriptors, and long texts that are no arguments.
+//! How an agent is started: its arguments, its directory, its descriptors, and texts too long for
+//! arguments.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -9,14 +10,14 @@ use ostler_testkit::processes;
 
 use crate::rig::{Rig, claude, finish_after, read_until};
 
-/// Answers after it has written down what it sees.
+/// An agent that records its environment and arguments, then answers.
 fn dumping(verbs: &str) -> Rig {
     Rig::new(format!(
         "read\n{verbs}\ninit\ntext hi\nresult hi\nread-until-eof"
     ))
 }
 
-/// What the agent was asked, as it came in on stdin.
+/// Returns the prompt the agent received on stdin.
 fn prompt_on_stdin(rig: &Rig) -> String {
     let line: serde_json::Value = serde_json::from_slice(&rig.read("stdin")).unwrap();
     line["message"]["content"].as_str().unwrap().to_owned()
@@ -26,7 +27,8 @@ fn arguments(rig: &Rig) -> Vec<String> {
     serde_json::from_slice(&rig.read("args")).unwrap()
 }
 
-// P28: it is neither an argument nor a variable, where `ps` would show it and the kernel would refuse it.
+// P28: it is neither an argument nor a variable, where `ps` would show it and the kernel would
+// refuse it.
 #[tokio::test]
 async fn a_prompt_of_five_megabytes_arrives_whole_and_unseen() {
     let mut rig = dumping("dump-stdin $DIR/stdin\ndump-args $DIR/args\ndump-env $DIR/env");
@@ -50,7 +52,7 @@ async fn a_prompt_with_every_nasty_character_arrives_unchanged() {
     assert_eq!(prompt_on_stdin(&rig), rig.spec.prompt);
 }
 
-// P28: it goes through a file that only this user can read, and that goes with the session.
+// P28: it is passed in a file that only this user can read, and that is removed with the session.
 #[tokio::test]
 async fn a_system_prompt_of_a_megabyte_goes_through_a_private_file() {
     let mut rig = dumping("dump-args $DIR/args");
@@ -111,7 +113,7 @@ async fn a_value_that_looks_like_a_flag_stays_a_value() {
     );
 }
 
-// P29: one name cannot bring a second permission along; nothing is started.
+// P29: a tool name cannot smuggle in a second permission; nothing is started.
 #[tokio::test]
 async fn a_tool_name_with_a_comma_is_refused() {
     let mut rig = dumping("pid-file $DIR/started");
@@ -124,7 +126,7 @@ async fn a_tool_name_with_a_comma_is_refused() {
     assert!(!rig.path("started").exists());
 }
 
-// P32: its own pipe, closed when there is nothing more to say; never ours.
+// P32: a separate pipe, closed when there is no more input; never ours.
 #[tokio::test]
 async fn stdin_is_a_pipe_of_its_own_and_is_closed() {
     let rig = Rig::new(
@@ -148,7 +150,8 @@ async fn stdin_is_a_pipe_of_its_own_and_is_closed() {
     assert!(rig.path("eof").exists(), "stdin was not closed");
 }
 
-// S4-36: while other sessions run, with their pipes and logs open, an agent gets its three streams and nothing else.
+// S4-36: while other sessions run, with their pipes and logs open, an agent gets its three streams
+// and nothing else.
 #[tokio::test]
 async fn an_agent_inherits_no_descriptor() {
     let inherited = inheritable();
@@ -173,7 +176,8 @@ async fn an_agent_inherits_no_descriptor() {
     finish_after(read, session).await;
 }
 
-/// The descriptors of this process that every child gets: the standard ones, and what a test runner left open.
+/// Returns the descriptors of this process that every child gets: the standard ones, and those a
+/// test runner left open.
 fn inheritable() -> BTreeSet<u32> {
     let fds = std::fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
     let fds = fds.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -188,7 +192,7 @@ fn inheritable() -> BTreeSet<u32> {
     fds.filter(stays).chain(0..3).collect()
 }
 
-// P1, S4-15: a session and a group of its own, no terminal, and the directory that was asked for.
+// P1, S4-15: a separate session and group, no terminal, and the requested directory.
 #[tokio::test]
 async fn an_agent_runs_in_its_own_session_and_directory() {
     let rig = Rig::new("read\ninit\ndump-cwd $DIR/cwd\ntext hi\nhang").grace_ms(200);
@@ -212,7 +216,8 @@ async fn an_agent_runs_in_its_own_session_and_directory() {
     assert_eq!(started.cwd.as_deref(), dir.to_str());
 }
 
-// Tools that the agent would never hear of are not dropped in silence: the agent is not started, and the caller knows why.
+// Tools that the agent would never learn of are not dropped silently: the agent is not started, and
+// the caller learns why.
 #[tokio::test]
 async fn an_agent_that_takes_no_tools_is_not_started_with_them() {
     #[derive(serde::Deserialize, schemars::JsonSchema)]

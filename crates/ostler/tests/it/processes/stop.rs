@@ -1,4 +1,5 @@
-//! The ladder from "please" to SIGKILL: each step gets its time, none takes longer, and honest agents finish first.
+//! The escalation from interrupt to SIGKILL: each step gets its time, none takes longer, and
+//! well-behaved agents finish first.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +8,15 @@ use ostler::{AfterTurn, Cause, Status};
 
 use crate::rig::{Rig, finish_after, read_until};
 
-/// What a loaded machine may add to a wait. What is measured with it takes longer, so that a wrong wait does not hide in it.
+/// Time that a loaded machine may add to a wait. Measured waits are longer, so that a wrong one is
+/// not hidden by it.
 const SLACK: Duration = Duration::from_secs(5);
 
 fn is_text(kind: &EventKind) -> bool {
     matches!(kind, EventKind::Text(_))
 }
 
-// P7, S2-12: an agent that ignores everything but SIGKILL goes through the whole ladder, and no
+// P7, S2-12: an agent that ignores everything but SIGKILL goes through the whole escalation, and no
 // slower.
 #[tokio::test]
 async fn stop_takes_no_longer_than_the_ladder() {
@@ -37,7 +39,7 @@ async fn stop_takes_no_longer_than_the_ladder() {
     assert_eq!(seen.turn().text, "working");
 }
 
-// P7: an agent that goes when it is told is not killed.
+// P7: an agent that exits on request is not killed.
 #[tokio::test]
 async fn an_agent_that_heeds_sigterm_is_not_killed() {
     let rig = Rig::new("read\ninit\ntext working\nhang").grace_ms(300);
@@ -48,7 +50,7 @@ async fn an_agent_that_heeds_sigterm_is_not_killed() {
     assert_eq!(seen.ended().signal, Some(15));
 }
 
-// P7: an agent that acknowledges the interrupt ends by the end of its input, without any signal.
+// P7: an agent that acknowledges the interrupt exits at the end of its input, without any signal.
 #[tokio::test]
 async fn an_agent_that_listens_needs_no_signal() {
     let rig =
@@ -72,10 +74,11 @@ async fn an_agent_that_listens_needs_no_signal() {
     );
 }
 
-// P7, S2-2: asking often changes nothing.
+// P7, S2-2: repeated requests change nothing.
 #[tokio::test]
 async fn stop_and_kill_may_be_asked_often() {
-    // No step of the ladder is waited out; the grace is only how long the end of the process may take to be seen.
+    // No step of the escalation is waited out; the grace period only bounds how long it takes to
+    // notice the exit.
     let rig = Rig::new("read\ninit\ntext working\nhang");
     let mut session = rig.start();
     let read = read_until(&mut session, is_text).await;
@@ -92,7 +95,7 @@ async fn stop_and_kill_may_be_asked_often() {
     remote.kill();
 }
 
-// P7: stopped before the agent said a word.
+// P7: stopped before the agent printed anything.
 #[tokio::test]
 async fn stop_at_once_ends_the_session() {
     let rig = Rig::new("read\nhang").grace_ms(200);
@@ -102,9 +105,9 @@ async fn stop_at_once_ends_the_session() {
     assert_eq!(seen.outcome().cause, Cause::Stopped);
 }
 
-// P8: the agent dies in the middle of a turn; its caller hears of it, with the signal and the last
-// words. How fast is measured (`cargo xtask bench overhead`), and that nothing is waited for is the
-// machine's to prove.
+// P8: the agent dies in the middle of a turn; its caller gets the signal and the end of stderr. The
+// speed is measured (`cargo xtask bench overhead`), and the state machine's tests prove that
+// nothing is waited for.
 #[tokio::test]
 async fn a_death_in_the_middle_of_a_turn_is_told_at_once() {
     for (death, signal, code) in [
@@ -167,7 +170,8 @@ async fn a_stopped_agent_may_write_its_transcript() {
     assert_eq!(rig.text("transcript"), "written after EOF\n");
 }
 
-// P10: the turn is over when its result is there, not when the process goes; the process is ended after the grace.
+// P10: the turn ends with its result, not with the process; the process is ended after the grace
+// period.
 #[tokio::test]
 async fn a_result_ends_the_turn_although_the_process_hangs() {
     let rig =

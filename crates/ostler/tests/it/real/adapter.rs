@@ -1,6 +1,6 @@
 //! Real agents as plain models.
 
-/// Makes a test of each scene for each agent.
+/// Generates a test of each scene for each agent.
 macro_rules! scenes {
     ($($agent:ident $subject:ident: $($scene:ident)*;)*) => {
         $(mod $agent {

@@ -1,5 +1,6 @@
-//! The library with the real Codex, against the scripted model on loopback: what no row of the conformance suite proves, and
-//! takes few seconds. The rest is in `heavy/further/codex.rs`, with what is not tried at all, and why.
+//! The library with the real Codex, against the scripted model on loopback: quick tests that are
+//! not rows of the conformance suite. The rest is in `heavy/further/codex.rs`, with the list of
+//! what is not tested, and why.
 
 use ostler_testkit::scenario::CODEX;
 

@@ -1,4 +1,5 @@
-//! The library with the real Copilot CLI, a process per turn: it has no row for interrupts, because they end the process.
+//! The library with the real Copilot CLI, one process per turn: it has no row for interrupts,
+//! because they end the process.
 
 use ostler_testkit::scenario::COPILOT;
 

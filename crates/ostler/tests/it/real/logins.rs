@@ -1,4 +1,4 @@
-//! What the real agents reveal of their login, without a model call and without a network.
+//! What the real agents reveal about their login, without a model call or a network.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Every setting of an agent that no other test gives to the real program: what it does, as the model and the files show it.
+//! Every agent setting that no other test passes to the real program: its effect, as the model and
+//! the files show it.
 
 mod acp;
 mod claude;
@@ -101,7 +102,8 @@ const TRIED: &[(&str, &[(&str, &str)])] = &[
             ("transport", "model"),
             ("fs", "fs"),
             ("auth_method", "auth_method"),
-            // These two say how Ostler reads an agent that it does not know; no agent gets them.
+            // These two configure how Ostler reads an agent that it does not know; no agent gets
+            // them.
             ("counts", "what_a_configured_agent_counts_can_be_said"),
             (
                 "chunks",
@@ -124,7 +126,7 @@ const TRIED: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-/// The text of all tests and scenarios.
+/// Returns the source of all tests and scenarios.
 fn sources() -> String {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut dirs = [
@@ -178,25 +180,25 @@ fn run(subject: &'static Subject, place: &Place, task: &Task) -> Seen {
     scenario::run(&Library(subject), place, task)
 }
 
-/// A place where the model says one thing, whatever it is asked.
+/// A place where the model says one thing, whatever the prompt.
 fn talking(subject: &'static Subject) -> Place {
     Place::new(subject, Script::always("Aye."))
 }
 
-/// A place where the model calls one tool, then repeats what came of it.
+/// A place where the model calls one tool, then repeats its result.
 fn calling(subject: &'static Subject, call: Answer) -> Place {
     let script = Script::new().rule(Rule::on_tool_result().text("{tool_result}"));
     Place::new(subject, script.rule(Rule::any().with_tools().answer(call)))
 }
 
-/// The only call of the model in a run with these settings.
+/// Returns the only model call of a run with these settings.
 fn call_with(subject: &'static Subject, task: &Task) -> ostler_testkit::model::Request {
     let place = talking(subject);
     run(subject, &place, task).ended_with("completed", 0);
     place.only_call()
 }
 
-/// A directory beside the workspace, with a file in it.
+/// Creates a directory next to the workspace, with a file in it.
 fn beside(place: &Place, name: &str) -> PathBuf {
     let dir = place.aside(name);
     fs::create_dir(&dir).unwrap();
@@ -204,13 +206,13 @@ fn beside(place: &Place, name: &str) -> PathBuf {
     dir
 }
 
-/// The configuration of an MCP server that adds.
+/// Returns the configuration of an MCP server that adds numbers.
 fn adder() -> String {
     let server = json!({"command": "sh", "args": ["-c", scenario::tools::ADDER]});
     json!({"mcpServers": {"adder": server}}).to_string()
 }
 
-/// Whether anything below a directory is a file whose name ends like this.
+/// Returns true if a file below a directory has a name with this ending.
 fn has_file(dir: &Path, end: &str) -> bool {
     let Ok(entries) = fs::read_dir(dir) else {
         return false;

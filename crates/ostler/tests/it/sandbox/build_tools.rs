@@ -1,10 +1,11 @@
-//! Build and test tools in the sandbox, without network and without a policy file. A tool that is not installed proves nothing.
+//! Build and test tools in the sandbox, without network and without a policy file. A tool that is
+//! not installed is skipped.
 #![cfg(target_os = "linux")]
 use std::fs;
 
 use super::rig::Scene;
 
-/// A scene in which the tools of this machine are found.
+/// A scene with this machine's tools on PATH.
 fn scene() -> Scene {
     let mut scene = Scene::new();
     for name in ["PATH", "CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT"] {
@@ -43,14 +44,16 @@ fn write(scene: &Scene, files: &[(&str, &str)]) {
     }
 }
 
-/// Whether the machine's sandbox is whole: elsewhere only the preset `strict` holds, and this proves nothing.
+/// Returns true if the machine's sandbox has every layer. Elsewhere only the preset `strict`
+/// applies, and the test proves nothing.
 fn is_whole(scene: &Scene, test: &str) -> bool {
     let report = scene.runner().report();
     let gaps: Vec<&str> = report.gaps().map(|gap| gap.name).collect();
     gaps.iter().all(|gap| super::rig::has(&report, gap, test))
 }
 
-// Issue 14, "Commands a model may run": a dependency that was fetched before is used, and nothing is fetched.
+// Issue 14, "Commands a model may run": a dependency that was fetched before is used, and nothing
+// is fetched.
 #[tokio::test]
 async fn cargo_tests_a_crate_with_a_dependency() {
     let scene = scene();
@@ -73,7 +76,8 @@ async fn cargo_tests_a_crate_with_a_dependency() {
     passes(&scene, "cargo", &["test", "--lib"], "1 passed").await;
 }
 
-// A project below the root of its repository: cargo looks for settings in every directory above, and fails on what it cannot read.
+// A project below its repository root: cargo looks for settings in every parent directory, and
+// fails on files it cannot read.
 #[tokio::test]
 async fn settings_above_the_project_are_read_and_nothing_else_is() {
     let scene = scene();
@@ -105,7 +109,7 @@ async fn settings_above_the_project_are_read_and_nothing_else_is() {
             ),
         ],
     );
-    // Outside of a repository nothing above the workspace is read.
+    // Outside a repository, nothing above the workspace is readable.
     let done = scene.call("make", &["look"]).await.unwrap();
     assert!(done.stdout().ends_with("looked"), "{}", done.text);
     done.assert_no_secret();

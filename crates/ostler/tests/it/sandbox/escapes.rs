@@ -1,4 +1,4 @@
-//! Other processes, the network, the kernel, the environment: none of it is a command's business.
+//! Other processes, the network, the kernel, the environment: all out of a command's reach.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,12 +11,13 @@ use ostler_testkit::processes::with_argument;
 
 use super::rig::{Scene, has, installed, program};
 
-/// Somebody else's process, ended with the test.
+/// An unrelated process, ended with the test.
 struct Bystander(Child);
 
 impl Bystander {
     fn new() -> Self {
-        // Without capabilities, as an ordinary user's are: a process of root that has some is protected by that alone.
+        // Without capabilities, like an ordinary user's: a root process that has some is protected
+        // by that alone.
         let bare = [
             "--bounding-set",
             "-all",
@@ -51,7 +52,8 @@ impl Drop for Bystander {
     }
 }
 
-/// Checks that no file of the workspace has a set-id bit, and that there are at least so many files to check.
+/// Checks that no file of the workspace has a set-id bit, and that there are at least `least` files
+/// to check.
 fn assert_no_special_mode(scene: &Scene, least: usize) {
     let mut count = 0;
     for file in fs::read_dir(scene.work()).unwrap().map(Result::unwrap) {
@@ -62,7 +64,7 @@ fn assert_no_special_mode(scene: &Scene, least: usize) {
     assert!(count >= least, "only {count} files are there to check");
 }
 
-// S2-27: what the host holds for others is not to be found in their processes either.
+// S2-27: secrets the host holds cannot be found in other processes either.
 #[tokio::test]
 async fn other_processes_cannot_be_looked_into() {
     let (scene, other) = (Scene::new(), Bystander::new());
@@ -116,7 +118,7 @@ async fn other_processes_cannot_be_signalled() {
     );
 }
 
-// Network out, in all its forms.
+// Outgoing network, in all its forms.
 #[tokio::test]
 async fn nobody_can_be_reached_over_tcp_or_udp() {
     let scene = Scene::new();
@@ -177,7 +179,8 @@ async fn no_kind_of_socket_can_be_made() {
     let path = scene.work().join("socket");
     let service = UnixListener::bind(&path).unwrap();
     service.set_nonblocking(true).unwrap();
-    // Local, IP, raw, netlink, packets: each family by its number; and a pair, which reaches nobody, is fine.
+    // Local, IP, raw, netlink, packet: each family by its number. A socket pair, which reaches no
+    // other process, is fine.
     scene.attack(
         "#!/usr/bin/perl\nuse Socket;\nfor my $f (1, 2, 10, 16, 17, 38, 40) { for my $t (1, 2, 3) {\n\
          print \"LEAK $f $t\\n\" if socket(my $s, $f, $t, 0);\n} }\n\
@@ -271,7 +274,7 @@ async fn privileges_are_gone_and_do_not_come_back() {
     }
 }
 
-// A program that runs as its owner, or its group, would give root away, long after the command.
+// A set-uid or set-gid program would give root away, long after the command.
 #[tokio::test]
 async fn no_program_is_left_that_runs_as_its_owner() {
     let scene = Scene::new();
@@ -334,7 +337,7 @@ async fn secrets_of_the_host_are_not_in_the_environment() {
     }
 }
 
-// S2-28: whatever it does to its group and session, nothing of it is left.
+// S2-28: whatever a command does to its group and session, nothing of it is left.
 #[tokio::test]
 async fn what_leaves_the_session_ends_with_the_command() {
     let scene = Scene::new();
@@ -349,7 +352,7 @@ async fn what_leaves_the_session_ends_with_the_command() {
     assert_eq!(scene.left(), [0; 0]);
 }
 
-// Without a guard, and with nothing left by which to find them.
+// Without a guard, and with nothing left to find them by.
 #[tokio::test]
 async fn what_has_no_environment_ends_with_the_command() {
     let scene = Scene::new();
@@ -375,7 +378,7 @@ async fn what_has_no_environment_ends_with_the_command() {
     assert!(with_argument(&nap).is_empty(), "something is left");
 }
 
-// Whoever drops the call has the command ended, and its traces in protected files removed.
+// Dropping the call ends the command, and undoes its changes to protected files.
 #[tokio::test]
 async fn a_call_that_is_dropped_ends_the_command() {
     let scene = Scene::new();
@@ -400,7 +403,7 @@ async fn a_call_that_is_dropped_ends_the_command() {
     }
 }
 
-// A file that a program of root runs as root, made without ever having had a name.
+// A set-id file for root to run, created without ever having a name.
 #[tokio::test]
 async fn a_file_without_a_name_gets_no_set_id_bit() {
     let scene = Scene::new();
@@ -413,7 +416,7 @@ async fn a_file_without_a_name_gets_no_set_id_bit() {
     {
         return;
     }
-    // O_TMPFILE | O_WRONLY with a mode; linked into the workspace by its descriptor.
+    // O_TMPFILE | O_WRONLY with a mode; linked into the workspace through its descriptor.
     scene.attack(
         "#!/usr/bin/perl\numask 0; for my $mode (04755, 02755, 06755, 0755) {\n\
          if (sysopen(my $file, '.', 020200001, $mode)) { print \"made\\n\"; system('ln', '-L', \"/proc/$$/fd/\" . fileno($file), \"planted-$mode\") }\n} print 'end';\n",
@@ -423,7 +426,7 @@ async fn a_file_without_a_name_gets_no_set_id_bit() {
     assert_no_special_mode(&scene, 1);
 }
 
-// A pair of datagram sockets reaches every path, and a raw one is the same under another name.
+// A pair of datagram sockets could reach every path, and a raw one is the same under another name.
 #[tokio::test]
 async fn a_pair_of_sockets_reaches_no_server() {
     use std::os::unix::net::UnixDatagram;
@@ -456,7 +459,8 @@ async fn a_pair_of_sockets_reaches_no_server() {
     }
 }
 
-// What a command sends to its own group reaches neither what waits for it nor what ends with it.
+// A signal that a command sends to its own group reaches neither the process that waits for it nor
+// the one that ends with it.
 #[tokio::test]
 async fn a_command_stops_nobody_but_itself() {
     let scene = Scene::new();
@@ -479,7 +483,7 @@ async fn a_command_stops_nobody_but_itself() {
     );
 }
 
-// What Python's `multiprocessing` needs works, and nobody else sees it.
+// What Python's `multiprocessing` needs works, and is not visible to other processes.
 #[tokio::test]
 async fn shared_memory_is_private_and_works() {
     let scene = Scene::new();
@@ -505,7 +509,7 @@ async fn shared_memory_is_private_and_works() {
     );
 }
 
-// How somebody else's process is scheduled is nothing that a command can change.
+// A command cannot change how other processes are scheduled.
 #[tokio::test]
 async fn the_scheduling_of_other_processes_cannot_be_changed() {
     let (scene, other) = (Scene::new(), Bystander::new());
@@ -550,7 +554,8 @@ async fn the_scheduling_of_other_processes_cannot_be_changed() {
     assert_eq!(scheduling(), before);
 }
 
-// A program of an allowed name that lies in the workspace is the model's own; it is neither run nor does it hide the real one.
+// A program in the workspace with an allowed name belongs to the model: it is not run, and it does
+// not hide the real one.
 #[tokio::test]
 async fn a_planted_program_is_not_run() {
     let scene = Scene::new();

@@ -1,10 +1,10 @@
-//! Files: inside the workspace everything, outside nothing; protected files are as before.
+//! Files: full access inside the workspace, none outside; protected files are unchanged.
 #![cfg(target_os = "linux")]
 use std::fs;
 
 use super::rig::{Scene, has};
 
-// S2-18: the ordinary thing works.
+// S2-18: ordinary work succeeds.
 #[tokio::test]
 async fn a_command_works_in_the_workspace() {
     let scene = Scene::new();
@@ -48,7 +48,7 @@ async fn what_is_outside_cannot_be_read_or_written() {
     assert!(!done.text.contains("root:"), "{}", done.text);
 }
 
-// Owner, mode and times are no business of Landlock; a command of root could change them anywhere.
+// Landlock does not cover owner, mode and times; a command run by root could change them anywhere.
 #[tokio::test]
 async fn attributes_of_files_outside_cannot_be_changed() {
     use std::os::unix::fs::MetadataExt;
@@ -123,7 +123,7 @@ async fn git_works_in_the_workspace() {
     scene.assert_outside_unchanged();
 }
 
-/// What a repository's own settings could have git run.
+/// Programs that a repository's own settings could have git run.
 #[tokio::test]
 async fn a_repository_does_not_have_programs_run() {
     let scene = Scene::new();
@@ -211,7 +211,7 @@ async fn protected_files_are_as_before() {
     );
 }
 
-// Git, asked nicely, must not write where programs are kept either.
+// Git must not write to directories of programs either, even through its regular commands.
 #[tokio::test]
 async fn git_cannot_write_hooks_or_the_policy() {
     let scene = Scene::new();
@@ -234,7 +234,8 @@ async fn git_cannot_write_hooks_or_the_policy() {
     assert!(!scene.work().join(".ostler").exists());
 }
 
-// What git notes about branches stays; a repository that it makes stays; one that another makes does not.
+// Git's own branch data stays, and so does a repository that git creates; one created by another
+// program does not.
 #[tokio::test]
 async fn git_keeps_its_own_notes_and_nobody_else_makes_a_repository() {
     let scene = Scene::new();
@@ -278,7 +279,7 @@ async fn git_keeps_its_own_notes_and_nobody_else_makes_a_repository() {
     assert!(!scene.work().join(".git").exists());
 }
 
-// A link that one command makes is not followed for the next.
+// A link that one command creates is not followed for the next.
 #[tokio::test]
 async fn a_link_does_not_widen_what_the_next_command_may_do() {
     let scene = Scene::new().sandbox("write = [\"sub\", \"later\"]\nread = [\"sub\"]");
@@ -307,7 +308,8 @@ async fn a_link_does_not_widen_what_the_next_command_may_do() {
     }
 }
 
-// Two sessions in one workspace: what the first did to a protected file is never what the second takes for its state before.
+// Two sessions in one workspace: a change that the first made to a protected file never becomes the
+// second's baseline.
 #[tokio::test]
 async fn two_sessions_do_not_put_back_each_others_changes() {
     let scene = Scene::new();
@@ -334,7 +336,7 @@ async fn two_sessions_do_not_put_back_each_others_changes() {
     );
 }
 
-// Whatever a command does to its temporary files, they go with it.
+// Whatever a command does to its temporary files, they are removed with it.
 #[tokio::test]
 async fn temporary_files_go_with_their_command() {
     let scene = Scene::new();

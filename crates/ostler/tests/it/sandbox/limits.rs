@@ -1,4 +1,4 @@
-//! How much of the machine a command gets: time, computing, processes, open files, long files, output.
+//! Resource limits of a command: wall time, CPU time, processes, open files, file size, output.
 
 use std::fs;
 
@@ -42,7 +42,7 @@ async fn endless_computing_is_ended() {
     assert_eq!(done.json["killed_for"], "cpu_time", "{}", done.text);
 }
 
-// Disk fill: no file gets longer than allowed.
+// Disk fill: no file exceeds the allowed size.
 #[tokio::test]
 async fn a_file_does_not_get_longer_than_allowed() {
     let scene = Scene::new().sandbox("file_size_mb = 1");
@@ -82,11 +82,12 @@ async fn open_files_are_counted_and_the_limit_cannot_be_raised() {
     );
 }
 
-// Fork bomb, of a bounded size should it get through: many processes are wanted, and never more than the limit are there.
+// Fork bomb, of a bounded size should it get through: it requests many processes, and never more
+// than the limit exist.
 #[tokio::test]
 async fn a_fork_bomb_stays_small() {
     let scene = Scene::new().sandbox("processes = 30\ntimeout_seconds = 20");
-    // Each that can be started stays a while and starts two more.
+    // Each process that can be started stays a while and starts two more.
     let bomb = "sub f { my $deep = shift; for (1, 2) { my $pid = fork; if (!defined $pid) { print \"no\\n\" }\n\
                 elsif ($pid == 0) { print \"yes\\n\"; f($deep - 1) if $deep; sleep 1; exit } } }\n$| = 1; f(7); sleep 2;\n";
     if installed("perl", "a_fork_bomb_stays_small") {
@@ -100,7 +101,7 @@ async fn a_fork_bomb_stays_small() {
             done.text
         );
     }
-    // And the short one that everybody knows.
+    // And the well-known short one.
     scene
         .attack("#!/bin/sh\nf() { [ $1 -gt 0 ] && { f $(($1-1)) | f $(($1-1)) & }; wait; }\nf 9\n");
     let _ = scene.call("./attack", &[]).await;
@@ -108,7 +109,7 @@ async fn a_fork_bomb_stays_small() {
     scene.assert_outside_unchanged();
 }
 
-// Whatever a command prints, a model gets a head and a tail, and memory stays as it is.
+// Whatever a command prints, a model gets a head and a tail, and memory use stays flat.
 #[tokio::test]
 async fn a_flood_of_output_is_cut_in_the_middle() {
     let scene = Scene::new();
@@ -131,7 +132,7 @@ async fn a_flood_of_output_is_cut_in_the_middle() {
     );
 }
 
-/// The most memory this process ever had, in KiB.
+/// Returns the peak memory of this process, in KiB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status

@@ -1,4 +1,5 @@
-//! A workspace with an attack in it, a home with a secret beside it, and a policy that lets the attack run.
+//! A workspace with an attack in it, a home with a secret next to it, and a policy that lets the
+//! attack run.
 
 use std::ffi::OsString;
 use std::fs;
@@ -12,17 +13,17 @@ use ostler::{CommandRunner, Host, KilledFor, SandboxPolicy};
 use ostler_testkit::machine::{self, Need};
 use serde_json::{Value, json};
 
-/// What nobody may read.
+/// The secret that no command may read.
 pub(super) const SECRET: &str = "canary-7f3a";
 
-/// A workspace, a home and a place outside of both.
+/// A workspace, a home and a directory outside both.
 pub(super) struct Scene {
     dir: tempfile::TempDir,
     vars: Vec<(String, String)>,
     policy: String,
 }
 
-/// What a command came to.
+/// Result of a command.
 #[derive(Debug)]
 pub(super) struct Done {
     pub(super) text: String,
@@ -51,7 +52,7 @@ impl Scene {
         }
     }
 
-    /// Adds to the policy: settings of the section `[sandbox]`.
+    /// Adds settings to the `[sandbox]` section of the policy.
     pub(super) fn sandbox(mut self, settings: &str) -> Self {
         self.policy = format!("[sandbox]\n{settings}\n{}", self.policy);
         self
@@ -63,17 +64,18 @@ impl Scene {
         self
     }
 
-    /// The name of this scene's session, like no other's.
+    /// Returns the unique name of this scene's session.
     pub(super) fn session(&self) -> String {
         format!("session-{}", self.dir.path().file_name().unwrap().display())
     }
 
-    /// The processes of this scene, wherever they went.
+    /// Returns the processes of this scene, wherever they went.
     pub(super) fn left(&self) -> Vec<u32> {
         ostler_testkit::processes::marked(&format!("OSTLER_SESSION={}", self.session()))
     }
 
-    /// A time for `sleep` that no other process has: by it those are found that a command left behind.
+    /// Returns a unique duration for `sleep`, which identifies processes that a command left
+    /// behind.
     pub(super) fn nap(&self) -> String {
         use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
         format!(
@@ -118,7 +120,7 @@ impl Scene {
         })
     }
 
-    /// Runs the attack, and checks that what is outside is as before.
+    /// Runs the attack, and checks that everything outside is unchanged.
     pub(super) async fn run(&self) -> Done {
         let done = self.call("./attack", &[]).await.unwrap();
         self.assert_outside_unchanged();
@@ -152,7 +154,7 @@ impl Done {
         self.json["stdout"].as_str().unwrap()
     }
 
-    /// Fails if the secret is anywhere in what came back.
+    /// Fails if the secret appears anywhere in the result.
     pub(super) fn assert_no_secret(&self) {
         assert!(!self.text.contains(SECRET), "{}", self.text);
     }
@@ -164,7 +166,8 @@ pub(super) fn program(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Returns true if the machine enforces a layer that a test needs. Where CI is set, a missing layer fails the test.
+/// Returns true if the machine enforces a layer that a test needs. Where CI is set, a missing layer
+/// fails the test.
 pub(super) fn has(report: &Report, layer: &str, test: &str) -> bool {
     let is_there = report
         .layers
@@ -178,7 +181,8 @@ pub(super) fn has(report: &Report, layer: &str, test: &str) -> bool {
     )
 }
 
-/// Returns true if a program that a test needs is installed. Where CI is set, a missing one fails the test.
+/// Returns true if a program that a test needs is installed. Where CI is set, a missing one fails
+/// the test.
 pub(super) fn installed(name: &str, test: &str) -> bool {
     machine::can_run(test, &Need::program(name))
 }

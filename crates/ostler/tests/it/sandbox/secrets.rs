@@ -1,4 +1,4 @@
-//! Secrets: a command cannot read them, even where a policy opens all the rest of the home.
+//! Secrets: a command cannot read them, even where a policy opens the rest of the home.
 #![cfg(target_os = "linux")]
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::rig::{SECRET, Scene, has};
 
-/// Where agents and tools keep tokens: what issue 14 names, and more of its kind.
+/// Files where agents and tools store tokens: those issue 14 names, and more of the kind.
 const NAMED: &[&str] = &[
     ".claude/.credentials.json",
     ".claude.json",
@@ -81,11 +81,11 @@ async fn tokens_of_agents_and_tools_cannot_be_read() {
         return;
     }
     let home = scene.at("home");
-    let listed = ostler::tools::confine::secret_places();
+    let listed = ostler::tools::confine::secret_paths();
     let mut script = String::from("#!/bin/sh\ncat ~/readable\n");
     for place in NAMED.iter().copied().chain(listed) {
         let file = home.join(place);
-        // A place of the list may be a directory, or lie in one that was made a file.
+        // An entry of the list may be a directory, or lie below a path that was created as a file.
         let file = if file.is_dir() {
             file.join("inside")
         } else {
@@ -109,7 +109,7 @@ async fn tokens_of_agents_and_tools_cannot_be_read() {
     );
 }
 
-// Issue 14, break 9: a variable can move a secret to another place.
+// Issue 14, break 9: a variable can move a secret to another path.
 #[tokio::test]
 async fn secrets_are_followed_to_where_variables_say() {
     let moved = [
@@ -164,7 +164,7 @@ async fn secrets_are_followed_to_where_variables_say() {
     );
 }
 
-// Issue 14, break 9: as root, a file in /etc that is not for everybody is not for commands either.
+// Issue 14, break 9: even as root, commands cannot read a file in /etc that is not world-readable.
 #[tokio::test]
 async fn private_files_of_the_system_cannot_be_read() {
     let scene = Scene::new();
@@ -175,7 +175,8 @@ async fn private_files_of_the_system_cannot_be_read() {
     ) {
         return;
     }
-    // Whatever private files this system has: none of them may be opened. What everybody may read stays readable.
+    // Whatever private files this system has: none of them can be opened. World-readable files stay
+    // readable.
     scene.attack(
         "#!/bin/sh\nfind /etc -type f ! -perm -004 2>/dev/null | while read -r file; do head -c 1 \"$file\" >/dev/null 2>&1 && \
          echo \"READ $file\"; done\ncat /etc/passwd >/dev/null && echo end\n",

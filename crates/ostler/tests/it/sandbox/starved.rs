@@ -1,10 +1,11 @@
-//! A machine that is busy with nothing but the attack: all of it ends, and what it did to protected files is undone.
+//! A machine saturated by the attack: every process is ended, and changes to protected files are
+//! undone.
 
 use std::fs;
 
 use super::rig::{Scene, installed};
 
-/// Many processes that have nothing in common with the command any more, each of which computes without end and plants a hook
+/// Many processes detached from the command, each of which computes endlessly and plants a hook
 /// again and again.
 const STORM: &str = "#!/usr/bin/perl\nuse POSIX;\nmkdir '.git/hooks';\nfor (1..200) { my $pid = fork; next if $pid;\n\
     POSIX::setsid(); $0 = 'NAP'; close STDOUT; close STDERR; $SIG{TERM} = 'IGNORE';\n\
@@ -30,7 +31,7 @@ fn assert_all_is_gone(scene: &Scene) {
     );
 }
 
-// The command itself ends at once; what it started does not.
+// The command itself ends at once; the processes it started do not.
 #[tokio::test]
 async fn busy_survivors_end_with_their_command() {
     let scene = storm();
@@ -42,7 +43,7 @@ async fn busy_survivors_end_with_their_command() {
     assert_all_is_gone(&scene);
 }
 
-// The command goes on for too long, and everything is killed.
+// The command exceeds its time limit, and everything is killed.
 #[tokio::test]
 async fn busy_survivors_end_with_the_time() {
     let scene = storm();

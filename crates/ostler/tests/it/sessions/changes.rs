@@ -1,4 +1,4 @@
-//! Changes while a session lives: another model, another permission mode.
+//! Changes during a session: another model, another permission mode.
 
 use ostler::event::{Decision, EventKind};
 use ostler::{Attendance, Cause, PermissionAnswer};
@@ -24,7 +24,7 @@ pub(crate) async fn another_model(subject: &'static Subject) {
     assert_eq!(seen.notices("model_changed").len(), 1);
 }
 
-/// What was asked before is allowed afterwards; a mode that does not exist is refused.
+/// A call that needed approval before is allowed afterwards; a mode that does not exist is refused.
 pub(crate) async fn another_permission_mode(subject: &'static Subject) {
     let write = |name: &str| {
         let (tool, input) = (subject.tools.write)(name);

@@ -1,4 +1,5 @@
-//! Interrupts: in mid-text, in a command, and before the agent has said a word. The next turn is untouched.
+//! Interrupts: in mid-text, in a command, and before the agent has printed anything. The next turn
+//! is unaffected.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,15 +15,15 @@ use super::{Live, Scene, is_text};
 use crate::conformance::tells;
 use crate::rig::{LONG, Seen, until};
 
-/// A model that answers the first message so, and the second with a word. What was interrupted and what follows may reach
-/// the model as one message, so the second is looked for first.
+/// A model that answers the first message this way, and the second with a word. The interrupted
+/// message and the next may reach the model as one, so the second is matched first.
 fn first(answer: Answer) -> Script {
     Script::new()
         .rule(Rule::on_text("second").text("Two."))
         .rule(Rule::on_text("first").answer(answer))
 }
 
-/// The interrupted turn has ended as such, and the next one is a turn of its own. P36
+/// The interrupted turn has ended as such, and the next one is separate. P36
 async fn goes_on(mut live: Live, scene: &Scene) -> Seen {
     let cut = live.turn().await;
     assert_eq!(cut.outcome.cause, Cause::Interrupted, "{:?}", cut.outcome);
@@ -37,7 +38,7 @@ async fn goes_on(mut live: Live, scene: &Scene) -> Seen {
     seen
 }
 
-/// While the model speaks.
+/// While the model is streaming text.
 pub(crate) async fn in_mid_text(subject: &'static Subject) {
     let story = match subject.manner.stops_between_words {
         true => Answer::text("a long story ".repeat(20))
@@ -67,7 +68,7 @@ pub(crate) async fn in_a_command(subject: &'static Subject) {
     goes_on(live, &scene).await;
 }
 
-/// While somebody is asked: the question is withdrawn.
+/// While a permission request is open: it is withdrawn.
 pub(crate) async fn in_a_question(subject: &'static Subject) {
     let mut scene = Scene::new(
         subject,
@@ -96,7 +97,7 @@ pub(crate) async fn in_a_question(subject: &'static Subject) {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}
 
-/// While a bound tool runs: it is called off.
+/// While a bound tool runs: it is cancelled.
 pub(crate) async fn in_a_bound_tool(subject: &'static Subject) {
     let call = Answer::tool(
         format!("{}endless", subject.tools.bound),
@@ -125,7 +126,8 @@ pub(crate) async fn in_a_bound_tool(subject: &'static Subject) {
     goes_on(live, &scene).await;
 }
 
-/// A session that is stopped while somebody is asked, a bound tool runs or nothing moves ends well, and quickly.
+/// A session stopped while a permission request is open, a bound tool runs or nothing happens ends
+/// cleanly and quickly.
 pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
     let endless = Answer::tool(
@@ -152,7 +154,7 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
         live.until(|kind| matches!(kind, EventKind::ToolCall(_)))
             .await;
         if frozen && subject.program.is_none() {
-            // There is no process that could stand still, and that is said.
+            // There is no process to freeze, and the error says so.
             live.freeze();
             live.until(|kind| matches!(kind, EventKind::Refused(it) if it.request == "freeze" && it.code == "unsupported"))
                 .await;
@@ -178,7 +180,8 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
     }
 }
 
-/// A message for the turn under way goes with the interrupt or stays for the next turn, and either is told. P36
+/// A message for the turn under way is dropped with the interrupt or stays for the next turn, and
+/// either is reported. P36
 pub(crate) async fn with_a_message_under_way(subject: &'static Subject) {
     let command = subject.shell("echo running > running; sleep 60");
     let scene = Scene::new(subject, first(command), &Task::new("the first").trusting());
@@ -209,7 +212,8 @@ pub(crate) async fn with_a_message_under_way(subject: &'static Subject) {
     assert_eq!(live.end(&scene).await.turns().len(), 2);
 }
 
-/// Before the agent is there, and while it gets ready: what came of it says what happened, and the next turn is untouched. P37
+/// Before the agent is running, and while it starts: the outcome says what happened, and the next
+/// turn is unaffected. P37
 pub(crate) async fn at_once(subject: &'static Subject) {
     for after in [0, 150, 400] {
         let scene = Scene::new(
@@ -222,7 +226,7 @@ pub(crate) async fn at_once(subject: &'static Subject) {
         let said = live.interrupt().await;
         match said {
             Interruption::Acknowledged => drop(goes_on(live, &scene).await),
-            // It was quicker than we were.
+            // The turn ended before the interrupt.
             Interruption::TooLate | Interruption::NoTurn if after > 0 => {
                 assert_eq!(
                     [live.turn().await.text, live.ask("the second").await.text],

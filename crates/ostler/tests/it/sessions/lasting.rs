@@ -1,4 +1,4 @@
-//! Sessions that last: an agent that is killed is started again, and fifty turns take no more memory than ten.
+//! Long sessions: a killed agent is restarted, and fifty turns take no more memory than ten.
 
 use ostler::event::EventKind;
 use ostler::permission::{Policy, Trust};
@@ -11,8 +11,8 @@ use ostler_testkit::scenario::{Signal, Subject, Task, signal};
 use super::{Scene, started};
 use crate::rig::until;
 
-/// Killed in the middle of a turn: the turn ends as such, what it had started is gone, and the next message finds the agent
-/// again, with its memory. P42
+/// Killed in the middle of a turn: the turn ends as such, its child processes are gone, and the
+/// next message restarts the agent, with its memory. P42
 pub(crate) async fn killed_and_started_again(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_text("third").text("Three."))
@@ -50,7 +50,8 @@ pub(crate) async fn killed_and_started_again(subject: &'static Subject) {
     );
 }
 
-/// What was wanted of the agent holds for its next process too: the rules, the tools, the model that it was changed to.
+/// The agent's next process has the same configuration: the rules, the tools, the model it was
+/// switched to.
 pub(crate) async fn what_holds_after_a_restart(subject: &'static Subject) {
     let bound = format!("{}lucky", subject.tools.bound);
     let both = subject
@@ -115,7 +116,7 @@ pub(crate) async fn fifty_turns(subject: &'static Subject) {
     let (pid, mut tenth) = (live.pid(), 0);
     for turn in 2..=50 {
         assert_eq!(live.ask(&format!("turn {turn}")).await.text, "Aye.");
-        // The model's server lives in this process too, and would keep every request.
+        // The model's server lives in this process too, and would store every request.
         scene.place.server.clear_requests();
         if turn == 10 {
             tenth = rss_kib(std::process::id()).unwrap();

@@ -1,4 +1,4 @@
-//! A log in memory that knows which sessions are still under way.
+//! An in-memory log that knows which sessions are still running.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use ostler::{Event, EventKind, Log, LogEntry, LogError, NewSession, SessionRecord};
 use ostler_core::log::AppendFuture;
 
-/// A log in memory.
+/// An in-memory log.
 #[derive(Clone, Default)]
 pub(crate) struct Kept(Arc<Mutex<(Vec<NewSession>, Vec<Event>)>>);
 

@@ -1,4 +1,4 @@
-//! Sessions that are gone on with by another one: remembered, copied, unknown, elsewhere, and in use.
+//! Resumed and forked sessions: remembered, copied, unknown, from another directory, and in use.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::rig::Seen;
 
 const ID: &str = "123e4567-e89b-42d3-a456-426614174000";
 
-/// A model that can be told a word; sessions are kept in a log.
+/// A model that can remember a word; sessions are stored in a log.
 fn scene(subject: &'static Subject) -> Scene {
     let script = Script::new()
         .rule(Rule::on_text("Which").text("Pelican."))
@@ -32,7 +32,7 @@ fn scene(subject: &'static Subject) -> Scene {
 }
 
 impl Scene {
-    /// What goes on with a session, under either of its names.
+    /// Builds a spec that resumes a session, by either of its ids.
     fn going_on(&self, id: &str, message: &str) -> Spec {
         let mut spec = Spec {
             prompt: message.into(),
@@ -62,14 +62,15 @@ fn id(seen: &Seen) -> &str {
     &seen.0[0].session
 }
 
-/// A session goes on in another one, which knows what was said and has the system prompt again. S1-10
+/// A session is resumed by another one, which knows the conversation and gets the system prompt
+/// again. S1-10
 pub(crate) async fn resumed(subject: &'static Subject) {
     let scene = scene(subject);
     let first = scene.one_turn(scene.spec.clone()).await;
     let second = scene
         .one_turn(scene.going_on(id(&first), "Which word?"))
         .await;
-    // And that one in a third: a chain is followed back to its beginning.
+    // A third resumes the second: a chain is followed back to its beginning.
     let third = scene
         .one_turn(scene.going_on(id(&second), "Which word, again?"))
         .await;
@@ -116,7 +117,8 @@ pub(crate) async fn resumed(subject: &'static Subject) {
     );
 }
 
-/// A copy knows as much and is a session of its own; the first one stays as it was, and may be under way.
+/// A copy has the same memory and is a separate session; the original is unchanged, and may still
+/// be running.
 pub(crate) async fn copied(subject: &'static Subject) {
     let scene = scene(subject);
     let mut live = scene.start();
@@ -144,7 +146,7 @@ pub(crate) async fn copied(subject: &'static Subject) {
     live.end(&scene).await;
 }
 
-/// A session that is under way is not gone on with a second time; whoever has it is named.
+/// A running session cannot be resumed a second time; the error names its owner.
 pub(crate) async fn in_use_by_another(subject: &'static Subject) {
     let scene = scene(subject);
     let mut live = scene.start();
@@ -166,7 +168,7 @@ pub(crate) async fn in_use_by_another(subject: &'static Subject) {
         }
     };
     assert!(why.contains(&us) && why.contains(live.id()), "{why}");
-    // Without a log, the agent's own notes do.
+    // Without a log, the agent's own records do.
     if let Some(pid) = live.pid() {
         let spec = scene.going_on(&live.status().native_session.unwrap(), "Which word?");
         let session = agent(subject)
@@ -187,7 +189,7 @@ pub(crate) async fn in_use_by_another(subject: &'static Subject) {
     live.end(&scene).await;
 }
 
-/// The session ends at once, with this word; what it says.
+/// Checks that the session ends at once with this cause, and returns its message.
 async fn refused_as(mut live: Live, word: &str) -> String {
     let outcome = live
         .find(|kind| {
@@ -211,7 +213,7 @@ async fn refused_as(mut live: Live, word: &str) -> String {
     outcome.message
 }
 
-/// A session that is not there is a wrong request; nothing is begun afresh. P53
+/// A session that does not exist is a bad request; no new one is started. P53
 pub(crate) async fn an_unknown_session(subject: &'static Subject) {
     let scene = scene(subject);
     let live = scene.start_as(scene.going_on(ID, "Which word?"));
@@ -221,7 +223,8 @@ pub(crate) async fn an_unknown_session(subject: &'static Subject) {
     assert_eq!(scene.place.left(), []);
 }
 
-/// A session of another directory goes on, and that is told; so does one whose directory is gone. P53
+/// A session from another directory is resumed with a notice, even if that directory no longer
+/// exists. P53
 pub(crate) async fn from_another_directory(subject: &'static Subject) {
     let mut scene = scene(subject);
     let [there, here] = ["there", "here"].map(|name| scene.place.aside(name));

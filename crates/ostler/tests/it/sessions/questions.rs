@@ -1,4 +1,4 @@
-//! Whether a tool may run: asked of a person, decided by rules, and denied where nobody is.
+//! Permission requests: answered by a person, decided by rules, and denied when unattended.
 
 use ostler::event::{DecidedBy, Decision, EventKind, Permission};
 use ostler::permission::{Policy, Trust};
@@ -47,7 +47,7 @@ fn permissions(seen: &Seen) -> Vec<&Permission> {
         .collect()
 }
 
-/// The calls of tools, each with whether it came to a good end.
+/// Returns the tool calls, each with whether it succeeded.
 fn results(seen: &Seen) -> Vec<bool> {
     seen.whats()
         .filter_map(|kind| {
@@ -60,7 +60,7 @@ fn results(seen: &Seen) -> Vec<bool> {
         .collect()
 }
 
-/// The next question.
+/// Reads up to the next permission request.
 fn question(kind: &EventKind) -> Option<String> {
     match kind {
         EventKind::Permission(it) if it.decision == Decision::Asked => Some(it.id.clone()),
@@ -68,7 +68,7 @@ fn question(kind: &EventKind) -> Option<String> {
     }
 }
 
-/// Two questions are open at once, and somebody else answers them, the second first. P44
+/// Two requests are open at once, and another client answers them, the second first. P44
 pub(crate) async fn two_at_once(subject: &'static Subject) {
     let calls = ["one.txt", "two.txt"].map(subject.tools.read);
     let mut scene = scene(
@@ -102,7 +102,7 @@ pub(crate) async fn two_at_once(subject: &'static Subject) {
     assert_eq!(results(&seen), [true, true]);
 }
 
-/// Somebody is asked whether a tool may run, allows it, and it runs.
+/// A tool needs approval, is allowed, and runs.
 pub(crate) async fn asked_and_allowed(subject: &'static Subject) {
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
     let mut scene = scene(subject, rules, subject.asked("touch made"));
@@ -143,7 +143,8 @@ pub(crate) async fn asked_and_allowed(subject: &'static Subject) {
     );
 }
 
-/// Claude Code asks about the commands of one message one after the other, each when the one before has run.
+/// Claude Code asks about the commands of one message one after the other, each after the previous
+/// one has run.
 pub(crate) async fn commands_are_asked_about_one_by_one(subject: &'static Subject) {
     let both = subject
         .shell("touch one")
@@ -180,7 +181,7 @@ pub(crate) async fn commands_are_asked_about_one_by_one(subject: &'static Subjec
     assert_eq!(results(&seen), [true, true]);
 }
 
-/// What a person says when denying is what the model reads, and the turn goes on.
+/// The model reads the message given with a denial, and the turn continues.
 pub(crate) async fn denied_with_a_message(subject: &'static Subject) {
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
     let mut scene = scene(subject, rules, subject.shell("touch made"));
@@ -217,8 +218,9 @@ pub(crate) async fn denied_with_a_message(subject: &'static Subject) {
     assert!(!scene.place.work().join("made").exists());
 }
 
-/// Rules decide before anything runs, also about what the agent's own layer would allow silently; where they ask and nobody
-/// is there, it is denied. Every decision is an event. P48, P50
+/// Rules decide before anything runs, even about calls the agent's own layer would allow silently.
+/// Where they ask and the session is unattended, the call is denied. Every decision is an event.
+/// P48, P50
 pub(crate) async fn rules_decide(subject: &'static Subject) {
     let rules = r#"
         [[rule]]
@@ -253,7 +255,7 @@ pub(crate) async fn rules_decide(subject: &'static Subject) {
         decided,
         [(true, Rule), (true, Rule), (false, Rule), (false, Default)]
     );
-    // The results come in any order, each with the id of its call.
+    // The results arrive in any order, each with the id of its call.
     let results = scene.call(1).last_tool_results();
     let calls = seen.whats().filter_map(|kind| {
         if let EventKind::ToolCall(it) = kind {
@@ -273,7 +275,7 @@ pub(crate) async fn rules_decide(subject: &'static Subject) {
         told[0].contains("a line") && told[1].contains("that one is private"),
         "{told:?}"
     );
-    assert!(told[3].contains("nobody is there"), "{told:?}");
+    assert!(told[3].contains("unattended"), "{told:?}");
     assert_eq!(
         ["made", "written.txt"].map(|name| scene.place.work().join(name).exists()),
         [true, false]

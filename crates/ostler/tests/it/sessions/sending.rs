@@ -1,4 +1,4 @@
-//! Messages: remembered, held back, given to the turn under way, and too many.
+//! Messages: remembered, held back, added to the turn under way, and too many.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ pub(super) fn three() -> Script {
         .rule(Rule::on_text("first").text("One."))
 }
 
-/// Three turns are one conversation: the third call of the model holds the first two turns. S2-10.
+/// Three turns are one conversation: the third model call contains the first two turns. S2-10.
 pub(crate) async fn three_turns_remember(subject: &'static Subject) {
     let scene = Scene::new(subject, three(), &Task::new("the first"));
     let mut live = scene.start();
@@ -35,7 +35,7 @@ pub(crate) async fn three_turns_remember(subject: &'static Subject) {
     live.end(&scene).await;
 }
 
-/// What is sent while paused is delivered after that, in order.
+/// Messages sent while paused are delivered afterwards, in order.
 pub(crate) async fn pause_holds_messages(subject: &'static Subject) {
     let scene = Scene::new(subject, three(), &Task::new("the first"));
     let mut live = scene.start();
@@ -74,14 +74,14 @@ pub(crate) async fn pause_holds_messages(subject: &'static Subject) {
     );
 }
 
-/// Whether a process stands still.
+/// Returns true if a process is stopped.
 fn is_stopped(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(')')
         .is_some_and(|(_, rest)| rest.trim_start().starts_with(['T', 't']))
 }
 
-/// Freezing stops the agent and what it has started; then both go on.
+/// Freezing stops the agent and its child processes; then both continue.
 pub(crate) async fn freeze_stops_the_work(subject: &'static Subject) {
     let work = subject.shell("while [ ! -e enough ]; do echo tick >> ticks; sleep 0.05; done");
     let script = Script::new()
@@ -111,7 +111,7 @@ pub(crate) async fn freeze_stops_the_work(subject: &'static Subject) {
     live.end(&scene).await;
 }
 
-/// Each message of the caller, and each answer.
+/// Returns each message of the caller, and each answer.
 fn exchange(seen: &Seen) -> Vec<String> {
     let turns = seen.whats().filter_map(|kind| match kind {
         EventKind::TurnStarted(turn) => Some(format!(
@@ -124,7 +124,8 @@ fn exchange(seen: &Seen) -> Vec<String> {
     turns.collect()
 }
 
-/// A message for the turn under way reaches the model behind the results of its tools, in the same turn.
+/// A message for the turn under way reaches the model after the results of its tools, in the same
+/// turn.
 pub(crate) async fn steered_between_tools(subject: &'static Subject) {
     let work = subject.shell("echo running > running; while [ ! -e enough ]; do sleep 0.05; done");
     let script = Script::new()
@@ -149,8 +150,8 @@ pub(crate) async fn steered_between_tools(subject: &'static Subject) {
     );
 }
 
-/// A message that comes while the model says its last words is answered too: in the same turn, or in one that the agent
-/// begins by itself. The next message has a turn of its own.
+/// A message sent while the model is finishing is answered too: in the same turn, or in one that
+/// the agent starts by itself. The next message has a separate turn.
 pub(crate) async fn steered_in_the_last_words(subject: &'static Subject) {
     let slowly = Answer::text("this takes a while")
         .deltas(4)
@@ -182,7 +183,7 @@ pub(crate) async fn steered_in_the_last_words(subject: &'static Subject) {
     assert_eq!(told, expected);
 }
 
-/// A session that may take two messages warns, refuses the third and ends.
+/// A session limited to two messages warns, refuses the third and ends.
 pub(crate) async fn a_budget_of_turns(subject: &'static Subject) {
     let mut scene = Scene::new(subject, three(), &Task::new("the first"));
     scene.spec.limits.budget_turns = Some(2);
@@ -214,10 +215,11 @@ pub(crate) async fn a_budget_of_turns(subject: &'static Subject) {
     assert_eq!(scene.place.server.requests().len(), 2);
 }
 
-/// Tokens are counted over the turns: a warning after the second, the end with the third, which had its answer.
+/// Tokens are counted over all turns: a warning after the second, the end with the third, which
+/// still had its answer.
 pub(crate) async fn a_budget_of_tokens(subject: &'static Subject) {
     let mut scene = Scene::new(subject, three(), &Task::new("the first"));
-    // The first two answers are four fifths of it: enough for a warning.
+    // The first two answers use four fifths of the budget: enough for a warning.
     let two: u64 = subject
         .numbers
         .sum(&[Usage::of_nth(1), Usage::of_nth(2)])

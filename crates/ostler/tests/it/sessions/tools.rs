@@ -1,4 +1,5 @@
-//! Tools of the caller's: bound functions, their failures, their progress, their size, and tools that the caller runs itself.
+//! The caller's tools: bound functions, their failures, progress and size, and tools that the
+//! caller runs itself.
 
 use std::sync::{Arc, Mutex};
 
@@ -25,7 +26,7 @@ struct Add {
     b: i64,
 }
 
-/// A model that calls this tool and then repeats what it was told.
+/// A model that calls this tool and then repeats its result.
 fn calls(subject: &'static Subject, tool: &str, input: Value) -> Scene {
     let call = Answer::tool(format!("{}{tool}", subject.tools.bound), input);
     let script = Script::new()
@@ -47,7 +48,8 @@ fn results(seen: &Seen) -> Vec<&ToolResult> {
         .collect()
 }
 
-/// The function gets the model's arguments, and the model what it gives; in events the tool has its own name.
+/// The function gets the model's arguments, and the model gets its result; events use the tool's
+/// own name.
 pub(crate) async fn a_bound_tool(subject: &'static Subject) {
     let got = Arc::new(Mutex::new(Vec::new()));
     let keep = got.clone();
@@ -67,7 +69,7 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
         turn.outcome.cause == Cause::Completed && is_sum(&turn.text),
         "{turn:?}"
     );
-    // A recording has what the agent says; whoever it starts to reach the function is not in it.
+    // A recording has the agent's output; the helper it starts to reach the function is not in it.
     if !scene.place.proves_events_only() || !crate::driver::dialect(&scene).needs_bridge() {
         assert_eq!(*got.lock().unwrap(), [Add { a: 19, b: 23 }]);
     }
@@ -98,7 +100,7 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
     assert!(results(&seen)[0].ok);
 }
 
-/// An error, a panic and wrong arguments are a failed result each, and the session lives.
+/// An error, a panic and wrong arguments each give a failed result, and the session continues.
 pub(crate) async fn a_tool_that_fails_or_panics(subject: &'static Subject) {
     let cases = [
         (json!({"a": 1, "b": 0}), "there is no zero today"),
@@ -163,7 +165,7 @@ impl Tool for Patient {
     }
 }
 
-/// How far a tool is, is told before its result.
+/// A tool's progress is emitted before its result.
 pub(crate) async fn a_tool_that_says_how_far_it_is(subject: &'static Subject) {
     let mut scene = calls(subject, "patient", json!({}));
     scene.host = scene.host.with_tool(Patient);
@@ -181,8 +183,8 @@ pub(crate) async fn a_tool_that_says_how_far_it_is(subject: &'static Subject) {
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
 
-/// Ten megabytes: Claude Code puts them into a file and tells the model where, with the first 2 KB; the API agent keeps head
-/// and tail, 256 KiB together.
+/// Ten megabytes: Claude Code saves them to a file and gives the model the path and the first 2 KB;
+/// the API agent keeps head and tail, 256 KiB together.
 pub(crate) async fn ten_megabytes(subject: &'static Subject) {
     let mut scene = calls(subject, "much", json!({}));
     scene.host = scene
@@ -216,7 +218,7 @@ pub(crate) async fn ten_megabytes(subject: &'static Subject) {
     assert!(results(&seen)[0].ok);
 }
 
-/// A tool without a function: the caller sees the call and hands over what came of it, once.
+/// A tool without a function: the caller sees the call and submits its result, once.
 pub(crate) async fn a_tool_that_the_caller_runs(subject: &'static Subject) {
     for ok in [true, false] {
         let mut scene = calls(subject, "weather", json!({"town": "Ulm"}));

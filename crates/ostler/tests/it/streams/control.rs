@@ -1,4 +1,5 @@
-//! The control channel: interrupts and what becomes of them, background tasks, questions that come late, several turns.
+//! The control channel: interrupts and their outcomes, background tasks, late permission requests,
+//! several turns.
 
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ fn acknowledged(outcome: &ostler::Outcome) -> Option<bool> {
         .and_then(|detail| detail.acknowledged)
 }
 
-// P37, P38: in the middle of a tool; the agent says so, and the call gets its result.
+// P37, P38: in the middle of a tool; the agent acknowledges it, and the call gets its result.
 #[tokio::test]
 async fn an_interrupt_is_acknowledged() {
     let rig =
@@ -37,7 +38,7 @@ async fn an_interrupt_is_acknowledged() {
     );
 }
 
-// P37: before the agent is there; it is held until it can be heard, and not lost.
+// P37: before the agent is running; the interrupt is held until it can be delivered, and not lost.
 #[tokio::test]
 async fn an_interrupt_at_once_reaches_the_agent() {
     let rig = Rig::new("sleep 300\nread\ninit\nanswer-interrupt\nread-until-eof");
@@ -50,8 +51,8 @@ async fn an_interrupt_at_once_reaches_the_agent() {
     );
 }
 
-// P37: an agent that does not react was not interrupted, and the outcome says so. One that was not heard yet is not even
-// asked: it would not notice.
+// P37: an agent that does not react was not interrupted, and the outcome says so. One that has not
+// printed anything yet is not even asked: it would not notice.
 #[tokio::test]
 async fn an_interrupt_without_an_answer_is_not_acknowledged() {
     for script in [
@@ -76,7 +77,7 @@ async fn an_interrupt_without_an_answer_is_not_acknowledged() {
     }
 }
 
-// P37: it was done before the interrupt reached it.
+// P37: the turn finished before the interrupt reached the agent.
 #[tokio::test]
 async fn a_turn_that_finished_first_is_completed() {
     let rig = Rig::new("read\ninit\ntext hi\nread\nresult hi\nread-until-eof");
@@ -90,7 +91,7 @@ async fn a_turn_that_finished_first_is_completed() {
     );
 }
 
-// P36: the next turn of the same process is not touched by the interrupt of the last one.
+// P36: the next turn of the same process is not affected by the interrupt of the last one.
 #[tokio::test]
 async fn a_turn_after_an_interrupt_is_a_turn_of_its_own() {
     let mut rig = Rig::new(
@@ -114,7 +115,7 @@ async fn a_turn_after_an_interrupt_is_a_turn_of_its_own() {
     assert_eq!(causes, [Cause::Interrupted, Cause::Completed]);
 }
 
-// S3-41, S2-2: several turns over one process, each with its own answer and its own tokens.
+// S3-41, S2-2: several turns in one process, each with its own answer and its own tokens.
 #[tokio::test]
 async fn messages_wait_their_turn() {
     let mut rig = Rig::new("loop 3\nread-user\ninit\ntext hi\nresult hi\nend\nread-until-eof");
@@ -140,7 +141,7 @@ async fn messages_wait_their_turn() {
             .iter()
             .all(|turn| turn.outcome.is_success() && turn.text == "hi")
     );
-    // P21: the agent's totals grow with the session; a turn is charged its own part.
+    // P21: the agent's totals grow with the session; a turn is charged its own share.
     let outputs: Vec<_> = seen
         .turns()
         .iter()
@@ -153,7 +154,7 @@ async fn messages_wait_their_turn() {
     );
 }
 
-// S3-41: what cannot be delivered is named.
+// S3-41: a message that cannot be delivered is named.
 #[tokio::test]
 async fn a_message_that_comes_too_late_is_refused() {
     let rig = Rig::new("read\ninit\ntext hi\nhang").grace_ms(200);
@@ -169,8 +170,8 @@ async fn a_message_that_comes_too_late_is_refused() {
     assert_eq!(refused.len(), 1);
 }
 
-// P35: a result while a background task runs is not the end. A question that comes later is answered, and the agent's own
-// turn about the task belongs to the run.
+// P35: a result while a background task runs is not the end. A later permission request is
+// answered, and the agent's own turn about the task belongs to the run.
 #[tokio::test]
 async fn a_result_with_a_running_background_task_is_not_the_end() {
     let rig = Rig::new(concat!(
@@ -209,7 +210,7 @@ async fn a_result_with_a_running_background_task_is_not_the_end() {
     assert!(rig.path("eof").exists() && seen.ended().exit_code == Some(0));
 }
 
-// P35: a task that never ends does not keep a session for ever.
+// P35: a task that never ends does not keep a session alive forever.
 #[tokio::test]
 async fn a_background_task_that_never_ends_is_cut() {
     let mut rig = Rig::new("read\ninit\ntask-started b1\ntext first\nresult first\nread-until-eof");
@@ -221,7 +222,7 @@ async fn a_background_task_that_never_ends_is_cut() {
     );
 }
 
-// P46, P50: a question in the middle of a turn is answered with no, whatever it is; the agent is not left waiting.
+// P46, P50: any request in the middle of a turn is denied; the agent is not left waiting.
 #[tokio::test]
 async fn questions_are_answered_and_never_with_yes() {
     let rig = Rig::new(concat!(
@@ -243,7 +244,7 @@ async fn questions_are_answered_and_never_with_yes() {
     assert!(!stdin.contains("allow\""), "{stdin}");
 }
 
-// S3-23, S2-23: the states of a good run, in order.
+// S3-23, S2-23: the states of a successful run, in order.
 #[tokio::test]
 async fn a_good_run_goes_through_its_states() {
     let seen = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof")

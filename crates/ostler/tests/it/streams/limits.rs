@@ -1,4 +1,4 @@
-//! Limits of time: how long a turn, a silence and a start may take, and what does not count.
+//! Time limits: how long a turn, a silence and a start may take, and what does not count.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn reached(rig: &Rig, cause: Cause, limit: Duration) -> Seen {
     seen
 }
 
-// S4-8, S4-37: it talks and talks, and its time is over; what it said is kept.
+// S4-8, S4-37: the agent keeps printing until its time is up; its text so far is preserved.
 #[tokio::test]
 async fn the_wall_limit_ends_a_turn() {
     let limit = Duration::from_millis(600);
@@ -31,7 +31,7 @@ async fn the_wall_limit_ends_a_turn() {
     assert!(seen.turn().text.starts_with("more"));
 }
 
-// S4-8: an agent that heeds the interrupt is not killed; its turn still ended by the limit.
+// S4-8: an agent that obeys the interrupt is not killed; its turn still ended by the limit.
 #[tokio::test]
 async fn an_agent_that_heeds_the_limit_ends_well() {
     let limit = Duration::from_millis(400);
@@ -44,7 +44,7 @@ async fn an_agent_that_heeds_the_limit_ends_well() {
     );
 }
 
-// P39: it spoke, then fell silent; no tool runs.
+// P39: the agent printed something, then fell silent; no tool is running.
 #[tokio::test]
 async fn the_idle_limit_ends_a_silence() {
     let limit = Duration::from_millis(500);
@@ -67,7 +67,7 @@ async fn a_silent_tool_is_not_idle() {
     );
 }
 
-// P40: the silence after the tool is the model's.
+// P40: silence after the tool counts as the model's.
 #[tokio::test]
 async fn a_silence_after_a_tool_is_idle() {
     let limit = Duration::from_millis(800);
@@ -81,7 +81,7 @@ async fn a_silence_after_a_tool_is_idle() {
     );
 }
 
-// P40: lines that mean nothing to the caller still show that the agent lives.
+// P40: lines that mean nothing to the caller still show that the agent is alive.
 #[tokio::test]
 async fn a_sign_of_life_is_no_silence() {
     let mut rig = Rig::new(
@@ -91,7 +91,7 @@ async fn a_sign_of_life_is_no_silence() {
     assert_eq!(rig.run().await.outcome().cause, Cause::Completed);
 }
 
-// P39: a tool that never ends is ended with its turn, and its call gets its result.
+// P39: a tool that never ends is ended with its turn, and its call gets a result.
 #[tokio::test]
 async fn a_tool_that_never_ends_is_cut_by_the_wall_limit() {
     let limit = Duration::from_millis(600);
@@ -110,7 +110,7 @@ async fn a_tool_that_never_ends_is_cut_by_the_wall_limit() {
     );
 }
 
-// P14: an agent that starts and says nothing.
+// P14: an agent that starts and prints nothing.
 #[tokio::test]
 async fn the_startup_limit_ends_a_mute_agent() {
     let limit = Duration::from_millis(500);

@@ -1,11 +1,12 @@
-//! Lines of every sort: torn, damaged, foreign, over-long. What cannot be read is kept, and the next line is read.
+//! Lines of every sort: torn, damaged, foreign, overlong. Unreadable lines are preserved, and
+//! reading continues.
 
 use ostler::Cause;
 use ostler::event::EventKind;
 
 use crate::rig::{Rig, Seen};
 
-/// A run in which `verbs` come between the beginning and a good end.
+/// Runs an agent in which `verbs` come between the start and a successful end.
 async fn between(verbs: &str) -> Seen {
     let seen = Rig::new(format!(
         "read\ninit\n{verbs}\ntext the end\nresult the end\nread-until-eof"
@@ -24,7 +25,7 @@ async fn between(verbs: &str) -> Seen {
     seen
 }
 
-// P15: over the cap, so its head and its length are told, and the next line is read.
+// P15: over the cap, so its head and its length are reported, and the next line is read.
 #[tokio::test]
 async fn a_line_over_the_cap_is_one_event() {
     const LENGTH: u64 = 65 * 1024 * 1024;
@@ -50,7 +51,8 @@ async fn a_line_of_sixty_megabytes_is_read() {
     assert!(longest > 60 * 1024 * 1024 - 1024, "{longest}");
 }
 
-/// Lines of one turn, with characters of two, three and four bytes, escapes, and white space at the edges of words.
+/// Lines of one turn, with characters of two, three and four bytes, escapes, and white space at
+/// word boundaries.
 const TORN: &[&str] = &[
     r#"{"type":"system","subtype":"init","session_id":"s","model":"m","cwd":"/w","tools":["Bash"]}"#,
     r#"{"type":"assistant","message":{"id":"m1","content":[{"type":"thinking","thinking":" ümläut €  😀 \u00e9\n"}]}}"#,
@@ -67,7 +69,7 @@ async fn torn(verb: &str) -> Seen {
         .await
 }
 
-// P17, P24: each byte alone, uneven pieces, or all at once: the same events.
+// P17, P24: byte by byte, in uneven pieces, or all at once: the same events.
 #[tokio::test]
 async fn the_pieces_in_which_output_comes_make_no_difference() {
     let whole = torn("print").await;
@@ -86,7 +88,7 @@ async fn the_pieces_in_which_output_comes_make_no_difference() {
     }
 }
 
-// P24, S3-21: while the line comes byte by byte, the caller asks for things; nothing of the line is
+// P24, S3-21: the caller makes requests while the line arrives byte by byte; nothing of the line is
 // lost.
 #[tokio::test]
 async fn a_line_survives_whatever_else_happens_meanwhile() {
@@ -113,7 +115,7 @@ async fn a_line_survives_whatever_else_happens_meanwhile() {
     assert!(seen.unreadable().is_empty());
 }
 
-// P18: inside a string, and in a line that is no JSON at all.
+// P18: inside a string, and in a line that is not JSON at all.
 #[tokio::test]
 async fn invalid_utf8_is_shown_and_flagged() {
     let seen = between(concat!(
@@ -136,7 +138,7 @@ async fn invalid_utf8_is_shown_and_flagged() {
     );
 }
 
-// P19: nothing that shows the beginning of a line cuts a character in two.
+// P19: no preview of a line cuts a character in two.
 #[tokio::test]
 async fn a_character_at_the_edge_of_a_preview_breaks_nothing() {
     for length in [79, 80, 199, 200, 4095, 4096] {
@@ -148,7 +150,7 @@ async fn a_character_at_the_edge_of_a_preview_breaks_nothing() {
     }
 }
 
-// P20, S3-29: what is no message is kept, and blank lines are nothing.
+// P20, S3-29: lines that are not messages are preserved, and blank lines are ignored.
 #[tokio::test]
 async fn text_scalars_and_foreign_objects_do_not_end_the_run() {
     let seen = between(concat!(
@@ -182,7 +184,7 @@ async fn text_scalars_and_foreign_objects_do_not_end_the_run() {
     );
 }
 
-// P22, S3-30: at every place of the stream, also before the beginning and after the result.
+// P22, S3-30: at every position in the stream, even before the start and after the result.
 #[tokio::test]
 async fn unknown_types_survive_at_every_place() {
     let script = [
@@ -218,7 +220,7 @@ async fn unknown_types_survive_at_every_place() {
             "{place}: {notices:?}"
         );
         assert_eq!(seen.turn(), plain.turn(), "at place {place}");
-        // The state may change one line earlier: any line shows that the agent is there.
+        // The state may change one line earlier: any line shows that the agent is running.
         let without_states = |whats: Vec<EventKind>| {
             whats
                 .into_iter()
@@ -254,8 +256,8 @@ async fn a_last_line_without_a_newline_counts() {
     assert_eq!(seen.unreadable()[0].raw, "{\"type\":\"assista");
 }
 
-// S1-20, S1-26: output of another program, or a result that was cut off: each line is an event, and
-// the turn an invalid response.
+// S1-20, S1-26: output of another program, or a truncated result: each line is an event, and the
+// turn is an invalid response.
 #[tokio::test]
 async fn output_that_is_not_in_the_protocol_is_an_invalid_response() {
     for (verbs, lines) in [
@@ -286,7 +288,7 @@ async fn output_that_is_not_in_the_protocol_is_an_invalid_response() {
     }
 }
 
-// S3-22: lines may end as on Windows.
+// S3-22: lines may have Windows line endings.
 #[tokio::test]
 async fn carriage_returns_are_no_part_of_a_line() {
     let line = "{\"type\":\"assistant\",\"message\":{\"id\":\"m\",\"content\":[{\"type\":\"text\",\"text\":\"crlf\"}]}}";

@@ -1,4 +1,4 @@
-//! The mock agent: it plays given events, and keeps to the same rules as every other.
+//! The mock agent: it plays given events, and follows the same rules as every other agent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,7 +83,7 @@ async fn a_script_file_is_played() {
     );
 }
 
-// S3-17: a script that is not there, or is none, is a wrong setting.
+// S3-17: a missing or malformed script is an invalid setting.
 #[tokio::test]
 async fn a_wrong_script_is_a_wrong_setting() {
     let dir = tempfile::tempdir().unwrap();
@@ -95,7 +95,7 @@ async fn a_wrong_script_is_a_wrong_setting() {
     assert!(broken.why.contains("line 1"), "{broken}");
 }
 
-// P37, S4-8: it hangs on command, is interrupted, and runs into limits like any other.
+// P37, S4-8: it hangs on command, can be interrupted, and runs into limits like any other agent.
 #[tokio::test]
 async fn a_hanging_script_can_be_ended() {
     let hang = "{\"type\":\"text\",\"kind\":\"reply\",\"text\":\"half\",\"delta\":false,\"message\":\"m\"}\n{\"hang\":true}";

@@ -1,4 +1,5 @@
-//! The raw log: what the agent printed, byte for byte, for this user alone; and no reason to fail when it cannot be kept.
+//! The raw log: the agent's output, byte for byte, readable by this user alone. A failure to write
+//! it does not fail the run.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -6,7 +7,7 @@ use ostler::{Agents, Cause, Replay};
 
 use crate::rig::Rig;
 
-/// Prints a file of damaged, foreign and good bytes.
+/// Prints a file of damaged, foreign and valid bytes.
 fn printing(bytes: &[u8]) -> Rig {
     let rig = Rig::new("read\nfile $DIR/output\nread-until-eof");
     std::fs::write(rig.path("output"), bytes).unwrap();
@@ -37,7 +38,7 @@ async fn the_raw_log_is_what_the_agent_printed() {
     );
 }
 
-// S4-17: prompts and answers are nobody else's business.
+// S4-17: no other user may read prompts and answers.
 #[tokio::test]
 async fn the_raw_log_is_private() {
     let mut rig = printing(&output());
@@ -53,7 +54,7 @@ async fn the_raw_log_is_private() {
     );
 }
 
-// S4-47: one notice, however much is printed, and the run goes on.
+// S4-47: one notice, however much is printed, and the run continues.
 #[tokio::test]
 async fn a_raw_log_that_cannot_be_written_does_not_break_the_run() {
     for log in ["/nowhere/raw", "/dev/full", "/"] {
@@ -69,7 +70,7 @@ async fn a_raw_log_that_cannot_be_written_does_not_break_the_run() {
     }
 }
 
-// S4-17: a raw log can be read again, into the same turn.
+// S4-17: a raw log can be replayed into the same turn.
 #[tokio::test]
 async fn a_raw_log_can_be_replayed() {
     let mut rig = Rig::new(

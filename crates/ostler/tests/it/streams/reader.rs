@@ -1,4 +1,5 @@
-//! A reader that does not read: nothing is lost, nothing piles up in memory, and the agent's ending is not missed.
+//! A reader that does not read: nothing is lost, nothing piles up in memory, and the outcome is not
+//! missed.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use ostler_testkit::processes;
 
 use crate::rig::{LONG, Rig, finish, left, until};
 
-// P25: the agent is gone before its reader comes; what was still in its pipe is read.
+// P25: the agent has exited before its reader starts; what was still in its pipe is read.
 #[tokio::test]
 async fn last_words_wait_for_a_late_reader() {
     const LINES: usize = 80 * 1024 / 16;
@@ -30,14 +31,14 @@ async fn last_words_wait_for_a_late_reader() {
     assert_eq!(seen.outcome().cause, Cause::AgentDied);
 }
 
-// P25: memory stays flat while nobody reads.
+// P25: memory stays flat without a reader.
 #[tokio::test]
 async fn a_reader_that_does_not_read_costs_no_memory() {
     let rig = Rig::new("read\ninit\nflood 300000000 10000\nresult done\nread-until-eof");
     let mut session = rig.start();
     let own = std::process::id();
     let before = processes::rss_kib(own).unwrap();
-    // Another one follows until more has come than may be in memory.
+    // A second reader follows until more has arrived than fits in memory.
     let (mut other, mut seq) = (session.events(1), 0);
     while seq < 8_000 {
         match tokio::time::timeout(LONG, other.next())
@@ -52,7 +53,7 @@ async fn a_reader_that_does_not_read_costs_no_memory() {
     drop(other);
     let grown = processes::rss_kib(own).unwrap().saturating_sub(before);
     assert!(grown < 50 * 1024, "{grown} KiB wait for the reader");
-    // The caller still can end it, without having read a thing.
+    // The caller can still end it, without having read an event.
     session.remote().kill();
     let mut events = Vec::new();
     while let Some(event) = session.next().await {

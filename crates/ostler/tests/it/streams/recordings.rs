@@ -1,4 +1,5 @@
-//! Recordings of the real Claude Code, played by a process: the same events as from the file, whatever the pieces.
+//! Recordings of the real Claude Code, played by a process: the same events as from the file,
+//! however the output is split.
 
 use std::path::PathBuf;
 
@@ -33,7 +34,8 @@ fn replayed(bytes: &[u8]) -> Seen {
     Seen(events)
 }
 
-/// What the agent said and how its turns ended; what it was asked and how its process went is not in a recording.
+/// Returns the agent's output and the outcomes of its turns; prompts and the exit status are not in
+/// a recording.
 fn told(seen: &Seen) -> Vec<&EventKind> {
     let of_process = |kind: &EventKind| match kind {
         EventKind::State(_) | EventKind::Ended(_) | EventKind::TurnStarted(_) => true,
@@ -44,7 +46,7 @@ fn told(seen: &Seen) -> Vec<&EventKind> {
     seen.whats().filter(|kind| !of_process(kind)).collect()
 }
 
-/// Runs the agent until its process is gone, and ends the session then.
+/// Runs the agent until its process has exited, then ends the session.
 async fn played(rig: &Rig) -> Seen {
     let mut session = rig.start();
     let gone = |kind: &EventKind| match kind {
@@ -71,7 +73,8 @@ async fn a_process_tells_the_same_as_its_recording() {
     }
 }
 
-// P21: a message of several lines (a thought, a text, a tool call) repeats its tokens on each; the result's count.
+// P21: a message of several lines (a thought, a text, a tool call) repeats its tokens on each; only
+// the result's count.
 #[tokio::test]
 async fn the_tokens_of_a_recording_are_those_of_its_result() {
     for (name, file) in recordings()

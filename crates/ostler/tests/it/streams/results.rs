@@ -1,4 +1,4 @@
-//! The agent's many ways to end a turn: each becomes one cause. And what it says of tokens is counted once.
+//! The agent's many ways to end a turn: each maps to one cause. Tokens are counted once.
 
 use ostler::event::EventKind;
 use ostler::{Cause, Denials, Scope};
@@ -92,7 +92,7 @@ async fn each_shape_of_a_result_is_one_cause() {
             "{line}"
         );
         assert!(!seen.outcome().message.is_empty());
-        // What went wrong is no answer.
+        // An error message is not an answer.
         assert!(
             !seen.turn().text.contains("API"),
             "{line}: {}",
@@ -101,7 +101,7 @@ async fn each_shape_of_a_result_is_one_cause() {
     }
 }
 
-// P43, S4-7: a result before the death of the process is what counts, whatever the exit code.
+// P43, S4-7: a result before the process dies takes precedence, whatever the exit code.
 #[tokio::test]
 async fn a_result_counts_more_than_an_exit_code() {
     let seen = Rig::new("read\ninit\ntext hi\nresult hi\nexit 1")
@@ -113,7 +113,7 @@ async fn a_result_counts_more_than_an_exit_code() {
     );
 }
 
-// P43: denials may be tolerated; each still is in the events.
+// P43: denials may be tolerated; each is still an event.
 #[tokio::test]
 async fn denials_can_be_tolerated() {
     let line = result(
@@ -128,7 +128,7 @@ async fn denials_can_be_tolerated() {
     );
 }
 
-// S4-45: last words on stderr explain a death.
+// S4-45: the end of stderr explains a death.
 #[tokio::test]
 async fn a_death_is_blamed_on_its_last_words() {
     let rig = Rig::new("read\nstderr Invalid API key · Please run /login\nexit 1");
@@ -143,7 +143,8 @@ async fn a_death_is_blamed_on_its_last_words() {
     );
 }
 
-// P21: thinking, text and a tool call of one message each repeat its tokens; the total is the result's.
+// P21: thinking, text and a tool call of one message each repeat its tokens; the total is the
+// result's.
 #[tokio::test]
 async fn tokens_of_one_message_are_counted_once() {
     let seen = Rig::new(concat!(
@@ -171,7 +172,7 @@ async fn tokens_of_one_message_are_counted_once() {
     assert_eq!(seen.whats().filter(of_session).count(), 1);
 }
 
-// P43: text that was streamed is not told twice; the answer holds it once.
+// P43: streamed text is not emitted twice; the answer contains it once.
 #[tokio::test]
 async fn streamed_text_is_not_repeated() {
     let seen =

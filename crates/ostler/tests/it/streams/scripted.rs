@@ -1,4 +1,5 @@
-//! The scripted agent: the tool loop, the tools and the sandbox are real, only the model's words come from a file.
+//! The scripted agent: the tool loop, the tools and the sandbox are real; only the model's text
+//! comes from a file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -59,7 +60,7 @@ async fn a_directory_brings_its_own_script() {
         "[[reply]]\ntext = \"from the directory\"",
     )
     .unwrap();
-    // Issue 14, break 1: nobody has trusted it, and the library does not by itself.
+    // Issue 14, break 1: the directory is not trusted, and the library does not trust it by itself.
     let seen = finish(scripted().start(&host(&[]), asking(dir.path())).unwrap()).await;
     assert!(
         !seen.turn().text.contains("from the directory"),
@@ -216,7 +217,7 @@ async fn a_script_can_end_a_turn_with_any_cause() {
     }
 }
 
-// A call that failed before its first word is tried again, and what was said is said once.
+// A call that failed before its first word is retried, and no text is repeated.
 #[tokio::test]
 async fn an_overloaded_model_is_asked_again() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Much output: many lines, much stderr, an answer over the cap. Limits count what they should, and say so.
+//! High volume: many lines, much stderr, an answer over the cap. Limits count what they should, and
+//! are reported.
 
 use ostler::Cause;
 use ostler_testkit::fake::{self, Script};
@@ -17,7 +18,8 @@ async fn ten_thousand_lines_of_ten_kilobytes_all_come() {
     assert!(seen.unreadable().is_empty());
 }
 
-// P23: stderr is drained although nobody asked for it, before and while the agent speaks; its head and tail are kept.
+// P23: stderr is drained although it was not requested, before and while the agent prints; its head
+// and tail are preserved.
 #[tokio::test]
 async fn ten_megabytes_of_stderr_do_not_block_the_agent() {
     let rig = Rig::new(
@@ -45,7 +47,7 @@ async fn ten_megabytes_of_stderr_do_not_block_the_agent() {
     );
 }
 
-// P23: and a run with it is a good run.
+// P23: and such a run still succeeds.
 #[tokio::test]
 async fn a_noisy_agent_completes() {
     let seen = Rig::new("stderr-flood 10000000\nread\ninit\ntext hi\nresult hi\nread-until-eof")
@@ -96,7 +98,8 @@ async fn an_answer_over_the_cap_is_cut_and_marked() {
     assert_eq!(seen.outcome().cause, Cause::Completed);
 }
 
-// S4-14: the same when it comes in pieces and the agent does not repeat it; every piece still is an event.
+// S4-14: the same when it arrives in pieces and the agent does not repeat it; every piece is still
+// an event.
 #[tokio::test]
 async fn an_answer_in_pieces_over_the_cap_is_cut_and_marked() {
     let seen = Rig::new("read\ninit\nflood 15000000 10000\nresult \nread-until-eof")

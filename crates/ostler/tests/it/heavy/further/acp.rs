@@ -12,7 +12,7 @@ use ostler_testkit::scenario::{Subject, Task};
 
 use crate::sessions::{Live, Scene, started};
 
-/// Makes a test of each of these, for one agent.
+/// Generates one test per scenario for an agent.
 macro_rules! smoke_tests {
     ($subject:expr; $($name:ident)*) => {
         $(#[test] fn $name() { $crate::driver::runtime().block_on(super::$name(&$subject)); })*
@@ -26,12 +26,12 @@ fn hello() -> Script {
         .rule(Rule::on_text("PROMPT").answer(Answer::text("One two three four.").deltas(4)))
 }
 
-/// What the turn used: input, read from a cache, output.
+/// Returns the turn's usage: input tokens, cached input tokens, output tokens.
 fn used(usage: Option<&Usage>) -> [Option<u64>; 3] {
     usage.map_or([None; 3], |it| [it.input, it.cache_read, it.output])
 }
 
-/// An answer in pieces, who the agent is, and exactly what it used; two turns in one process.
+/// An answer in pieces, the agent's identity, and its exact usage; two turns in one process.
 async fn text_and_usage(subject: &'static Subject) {
     let scene = Scene::new(subject, hello(), &Task::new("PROMPT"));
     let mut live = scene.start();
@@ -43,7 +43,7 @@ async fn text_and_usage(subject: &'static Subject) {
     assert_eq!(served.len(), 2);
     for (turn, answer) in [first, second].iter().zip(served) {
         let [input, _, cached, output] = (subject.numbers.tokens)(answer);
-        // What an agent says nothing about is unknown.
+        // Values that an agent does not report are unknown.
         let cached = Some(cached).filter(|cached| *cached > 0);
         assert_eq!(
             used(turn.usage.as_ref()),
@@ -78,7 +78,7 @@ fn decisions(seen: &crate::rig::Seen) -> Vec<&Permission> {
         .collect()
 }
 
-/// A command that somebody is asked about, allowed once and denied once.
+/// A command that needs approval, allowed once and denied once.
 async fn asked_allowed_and_denied(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_tool_result().text("Done."))
@@ -157,7 +157,7 @@ async fn interrupted(subject: &'static Subject) {
     assert_eq!(started(&live.end(&scene).await).len(), 1);
 }
 
-/// A key that is rejected, as each agent says it.
+/// A rejected API key, as each agent reports it.
 async fn unauthorized(subject: &'static Subject) {
     let script = Script::new().rule(Rule::any().answer(Answer::error(
         401,
@@ -191,7 +191,7 @@ async fn one_turn(scene: &Scene, live: &mut Live) -> String {
     turn.text
 }
 
-/// Another process goes on with the session, and tells nothing of its history again.
+/// Another process resumes the session without repeating its history.
 async fn resumed(subject: &'static Subject) {
     let mut scene = Scene::new(
         subject,
@@ -225,7 +225,7 @@ async fn resumed(subject: &'static Subject) {
     );
 }
 
-/// A session that is not there.
+/// A session that does not exist.
 async fn unknown_session(subject: &'static Subject) {
     let mut scene = Scene::new(subject, hello(), &Task::new("PROMPT"));
     scene

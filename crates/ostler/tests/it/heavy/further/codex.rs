@@ -1,12 +1,15 @@
 //! The library with the real Codex, against the scripted model on loopback.
 //!
-//! Rows of the conformance suite are tried there, and what is quick in `real/codex.rs`. What is not among the other scenarios, and why:
-//! `commands_are_asked_about_one_by_one` (commands of one message run side by side, in any order), `tools_limit_what_exists`, `no_tools_at_all`, `disallowed_tools_are_gone`, `budget` and
-//! `max_turns` (no such settings), `unreachable` (the address is not a variable), `steered_in_the_last_words` (a message is
-//! taken into the same turn), `denied_with_a_message` and
-//! `what_holds_after_a_restart` (the model gets no reason), `rules_decide` (files are read by commands),
-//! `ten_megabytes` (Codex cuts results), `a_tool_that_fails_or_panics` (its wire has no mark for an error), `another_permission_mode` (other modes), `an_unknown_session`, `in_use_by_another`
-//! and `from_another_directory` (no transcripts that Ostler could look up). Tests of Codex's own (`real/codex/own.rs`) take their place.
+//! Rows of the conformance suite are tested there, and quick tests are in `real/codex.rs`.
+//! Scenarios that are left out, and why: `commands_are_asked_about_one_by_one` (commands of one
+//! message run in parallel, in any order), `tools_limit_what_exists`, `no_tools_at_all`,
+//! `disallowed_tools_are_gone`, `budget` and `max_turns` (no such settings), `unreachable` (the
+//! address is not a variable), `steered_in_the_last_words` (a message joins the same turn),
+//! `denied_with_a_message` and `what_holds_after_a_restart` (the model gets no reason),
+//! `rules_decide` (files are read by commands), `ten_megabytes` (Codex truncates results),
+//! `a_tool_that_fails_or_panics` (its protocol has no error flag), `another_permission_mode` (other
+//! modes), `an_unknown_session`, `in_use_by_another` and `from_another_directory` (no transcripts
+//! that Ostler could look up). Codex-specific tests (`real/codex/own.rs`) take their place.
 
 use ostler_testkit::scenario::{CODEX, CODEX_EXEC};
 
@@ -33,7 +36,7 @@ mod app_server {
     }
 }
 
-/// Only tasks that trust their tools: the language is chosen by the same settings.
+/// Only tasks that trust their tools: the same settings select the dialect.
 mod exec {
     use super::*;
 

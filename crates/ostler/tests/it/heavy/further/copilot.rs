@@ -1,7 +1,8 @@
-//! The library with the real Copilot CLI, against the scripted model on loopback: what is no row of the conformance suite.
+//! The library with the real Copilot CLI, against the scripted model on loopback: tests that are
+//! not rows of the conformance suite.
 //!
-//! Not tried, because Copilot has nothing of the kind: limits on money and steps (`budget`, `max_turns`), system prompts, no tools
-//! at all.
+//! Not tested, because Copilot lacks them: limits on cost and steps (`budget`, `max_turns`), system
+//! prompts, disabling all tools.
 
 use ostler_testkit::scenario::COPILOT;
 use ostler_testkit::tests_of_scenarios;

@@ -1,4 +1,5 @@
-//! The real OpenClaw over the ACP of its gateway: the gateway is a user's own, started beside Ostler.
+//! The real OpenClaw over its gateway's ACP: the gateway belongs to the user and runs separately
+//! from Ostler.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +20,8 @@ use tempfile::TempDir;
 use crate::driver::Library;
 use crate::sessions::{Scene, started};
 
-/// Every setting of `openclaw agent exec`: a configuration file is read instead of the user's own, with two models.
+/// Every setting of `openclaw agent exec`: a configuration file with two models replaces the user's
+/// own.
 #[test]
 fn settings() {
     let place = Place::new(&OPENCLAW, Script::always("Aye."));
@@ -56,7 +58,7 @@ fn settings() {
     );
 }
 
-/// `isolated`: the user's configuration does not count, so that nothing says where the model is.
+/// `isolated`: the user's configuration is ignored, so the model's address is unknown.
 #[test]
 fn isolated() {
     let place = Place::new(&OPENCLAW, Script::always("Aye."));
@@ -71,14 +73,14 @@ fn isolated() {
 
 const TOKEN: &str = "a-token-of-the-test";
 
-/// A gateway of the test's own, with a home of its own; gone when dropped.
+/// A gateway started by the test, with its own home directory; stopped on drop.
 struct Gateway {
     child: Child,
     home: TempDir,
 }
 
 impl Gateway {
-    /// Starts one that asks the model of the scene, and tells the scene's OpenClaw where it is.
+    /// Starts a gateway that uses the scene's model, and points the scene's OpenClaw to it.
     fn start(scene: &Scene) -> Self {
         let home = tempfile::tempdir().unwrap();
         // A port that was free a moment ago.
@@ -118,7 +120,7 @@ impl Gateway {
         gateway
     }
 
-    /// Whether its agent has made a file in the gateway's workspace.
+    /// Returns true if the agent has created this file in the gateway's workspace.
     fn has(&self, name: &str) -> bool {
         self.home.path().join("workspace").join(name).is_file()
     }
@@ -132,7 +134,7 @@ impl Drop for Gateway {
     }
 }
 
-/// Tells the scene's OpenClaw where its gateway is.
+/// Points the scene's OpenClaw to its gateway.
 fn reach(scene: &Scene, port: u16) {
     let remote = json!({"mode": "remote", "remote": {"url": format!("ws://127.0.0.1:{port}"), "token": TOKEN}});
     let file = scene.place.aside("home/.openclaw/openclaw.json");
@@ -141,7 +143,7 @@ fn reach(scene: &Scene, port: u16) {
 
 fn scene(script: Script) -> Scene {
     let mut scene = Scene::new(&OPENCLAW_ACP, script, &Task::new("PROMPT"));
-    // It needs as long as a browser to start.
+    // OpenClaw takes as long as a browser to start.
     scene.spec.limits.startup = Some(Duration::from_secs(180));
     scene
 }
@@ -185,8 +187,8 @@ fn results(seen: &crate::rig::Seen) -> Vec<&ToolResult> {
         .collect()
 }
 
-/// Text in pieces, a tool with its arguments and what it gave, an interrupt that the session outlives, where it works, and
-/// another process that goes on with the session.
+/// Text in pieces, a tool with its arguments and result, an interrupt that the session survives,
+/// its working directory, and another process that resumes the session.
 #[tokio::test]
 async fn through_its_gateway() {
     let mut scene = scene(script());
@@ -243,7 +245,8 @@ async fn through_its_gateway() {
     );
 }
 
-/// A key that the service rejects is no success, although the gateway ends the turn well and without a word.
+/// A rejected API key is not a success, although the gateway ends the turn normally and without a
+/// message.
 #[tokio::test]
 async fn a_rejected_key_behind_its_gateway() {
     let error = Answer::error(401, "authentication_error", "invalid x-api-key");
@@ -262,7 +265,7 @@ async fn a_rejected_key_behind_its_gateway() {
     live.end(&scene).await;
 }
 
-/// Where no gateway listens, that is said, and what to do.
+/// Without a listening gateway, the error says so and what to do.
 #[tokio::test]
 async fn no_gateway_at_all() {
     let scene = scene(script());

@@ -1,4 +1,4 @@
-//! What only Codex does, or does in its own way.
+//! Behaviour that is specific to Codex.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ fn ran(subject: &'static Subject, place: &Place, task: &Task) -> Seen {
     scenario::run(&Library(subject), place, task)
 }
 
-// Rules see the command without the shell around it; what they forbid does not run.
+// Rules see the command without the shell around it; forbidden commands do not run.
 #[test]
 fn rules_decide_on_commands_and_files() {
     let policy = "[[rule]]\ncommand = \"touch good*\"\ndo = \"allow\"\n";
@@ -58,7 +58,7 @@ fn an_unknown_session_is_a_wrong_request() {
             seen.outcome()["hint"]
                 .as_str()
                 .unwrap()
-                .contains("no such session"),
+                .contains("No such session"),
             "{}",
             seen.outcome()
         );
@@ -91,7 +91,7 @@ fn exec_goes_on_with_its_session() {
             .to_string()
             .contains("pelican")
     );
-    // It counts from the session's beginning: what the turn itself used is not known.
+    // Codex counts from the start of the session: the usage of the turn itself is unknown.
     assert_eq!(second.one("turn_ended")["usage"], Value::Null);
 }
 
@@ -137,7 +137,7 @@ fn has(schema: &Value, kind: &str, names: &[&str]) {
     }
 }
 
-/// The fields that Ostler writes and reads are those of the installed version.
+/// The installed version has the fields that Ostler writes and reads.
 #[test]
 fn the_installed_version_has_the_words() {
     let schemas = Schemas::print();
@@ -271,7 +271,7 @@ fn the_installed_version_has_the_words() {
             &["callId", "tool", "arguments"],
         ),
         ("DynamicToolCallResponse.json", &["contentItems", "success"]),
-        // What is in `_meta` no schema says: the tests of MCP tools with the real program see it.
+        // No schema describes `_meta`: the tests of MCP tools with the real program cover it.
         (
             "McpServerElicitationRequestParams.json",
             &["threadId", "serverName", "_meta"],
@@ -283,7 +283,7 @@ fn the_installed_version_has_the_words() {
     }
 }
 
-/// So are the fields of what is in them.
+/// It also has the fields of the items inside them.
 #[test]
 fn the_installed_version_has_the_words_of_items() {
     let schemas = Schemas::print();
@@ -386,7 +386,7 @@ fn the_installed_version_has_the_words_of_items() {
     has(network, "NetworkApprovalContext", &["host"]);
 }
 
-/// And the methods.
+/// It also has the methods.
 #[test]
 fn the_installed_version_has_the_methods() {
     let schemas = Schemas::print();

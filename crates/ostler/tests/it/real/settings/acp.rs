@@ -1,4 +1,4 @@
-//! Agents that speak ACP.
+//! Settings of agents that speak ACP.
 
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{COPILOT_ACP, GEMINI, OPENCODE, Place, Subject, Task};
@@ -7,7 +7,7 @@ use super::{adder, call_with, run, talking};
 
 const AGENTS: [&Subject; 3] = [&GEMINI, &OPENCODE, &COPILOT_ACP];
 
-/// `model` chooses the model.
+/// `model` selects the model.
 #[test]
 fn model() {
     for subject in AGENTS {
@@ -37,7 +37,8 @@ fn mcp_config() {
     }
 }
 
-/// `fs`: Ostler reads and writes the files of an agent that asks it to, also those that do not exist yet.
+/// `fs`: Ostler reads and writes files for an agent that requests it, including files that do not
+/// exist yet.
 #[test]
 fn fs() {
     for subject in AGENTS {
@@ -65,7 +66,7 @@ fn fs() {
     }
 }
 
-/// `auth_method` logs in before the session begins.
+/// `auth_method` logs in before the session starts.
 #[test]
 fn auth_method() {
     call_with(

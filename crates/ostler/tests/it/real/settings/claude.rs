@@ -31,7 +31,8 @@ fn effort_and_betas() {
     assert!(betas.contains(&BETA), "{betas:?}");
 }
 
-/// `fallback_model` answers when the first model is overloaded, and the turn says which one it was.
+/// `fallback_model` answers when the first model is overloaded, and the turn names the model that
+/// answered.
 #[test]
 fn fallback_model() {
     let script = Script::new()
@@ -61,8 +62,8 @@ fn fallback_model() {
     );
 }
 
-/// `agents` as JSON goes through a private file: the sub-agent is there, with its own prompt and tools. With
-/// `forward_subagent_text` its words are told, with the call that they belong to.
+/// `agents` as JSON goes through a private file: the sub-agent exists, with its own prompt and
+/// tools. With `forward_subagent_text` its text is emitted with the call it belongs to.
 #[test]
 fn agents_and_their_words() {
     let input = json!({"description": "review", "prompt": "SUBTASK", "subagent_type": "reviewer", "run_in_background": false});
@@ -130,7 +131,7 @@ fn agent() {
     );
 }
 
-/// `no_session_persistence` keeps nothing that could be resumed.
+/// `no_session_persistence` stores nothing that could be resumed.
 #[test]
 fn no_session_persistence() {
     for (kept, persistence) in [(true, "false"), (false, "true")] {
@@ -178,7 +179,7 @@ fn settings() {
     }
 }
 
-/// `setting_sources` says whether the settings of the project count.
+/// `setting_sources` selects whether the project's settings apply.
 #[test]
 fn setting_sources() {
     for (sources, flavour) in [("user", "so "), ("user,project", "so salty")] {
@@ -198,7 +199,7 @@ fn setting_sources() {
     }
 }
 
-/// `bare` leaves out the instructions of the directory.
+/// `bare` leaves out the directory's instructions.
 #[test]
 fn bare() {
     for (bare, is_read) in [("false", true), ("true", false)] {
@@ -214,7 +215,7 @@ fn bare() {
     }
 }
 
-/// `add_dir`, twice: files in each further directory may be changed, and nowhere else.
+/// `add_dir`, twice: files in each additional directory may be changed, and nowhere else.
 #[test]
 fn add_dir() {
     let write = |path: &std::path::Path| {
@@ -228,7 +229,7 @@ fn add_dir() {
             beside(&place, "third, with a comma"),
         ];
         let files = dirs.clone().map(|dir| dir.join("made.txt"));
-        // The script names the directories, which are known only now.
+        // The script names the directories, which are only known now.
         let script = Script::new()
             .rule(Rule::on_call(1).answer(write(&files[0])))
             .rule(Rule::on_call(2).answer(write(&files[1])))

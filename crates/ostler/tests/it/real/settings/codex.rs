@@ -1,4 +1,4 @@
-//! Codex, over its app-server and by `codex exec`.
+//! Settings of Codex, over its app-server and through `codex exec`.
 
 use ostler_testkit::model::{Rule, Script};
 use ostler_testkit::scenario::{CODEX, CODEX_EXEC, Place, Task};
@@ -27,7 +27,8 @@ fn effort() {
     }
 }
 
-/// `config` overrides a key of `config.toml`: without its tool for commands the model is not offered it.
+/// `config` overrides a key of `config.toml`: with the command tool disabled, the model is not
+/// offered it.
 #[test]
 fn config() {
     for subject in [&CODEX, &CODEX_EXEC] {
@@ -46,7 +47,7 @@ fn config() {
     }
 }
 
-/// `ephemeral` keeps no session.
+/// `ephemeral` stores no session.
 #[test]
 fn ephemeral() {
     for subject in [&CODEX, &CODEX_EXEC] {
@@ -85,7 +86,8 @@ fn system_prompt_of_exec() {
     );
 }
 
-/// `approval_policy`: `untrusted` asks before a command, and nobody is there to allow it; `never` asks nobody.
+/// `approval_policy`: `untrusted` asks before a command, and unattended the command is denied;
+/// `never` does not ask.
 #[test]
 fn approval_policy() {
     for (policy, asked) in [("untrusted", true), ("never", false)] {
@@ -126,7 +128,7 @@ fn mcp_config() {
     );
 }
 
-/// `add_dir` makes a further directory one that commands may write to.
+/// `add_dir` makes an additional directory writable for commands.
 #[test]
 fn add_dir() {
     for subject in [&CODEX, &CODEX_EXEC] {
@@ -136,7 +138,8 @@ fn add_dir() {
             let line = format!("touch '{}'", dir.join("made").display());
             let script = Script::new().rule(Rule::on_tool_result().text("{tool_result}"));
             let place = place.with_script(script.rule(Rule::any().answer(subject.shell(&line))));
-            // Codex lets commands write to the system's temporary directory, which the test is in.
+            // Codex lets commands write to the system's temporary directory, which contains the
+            // test.
             let task = Task::new("PROMPT")
                 .set("permission_mode", "workspace-write")
                 .set("config", "sandbox_workspace_write.exclude_slash_tmp=true")
@@ -161,8 +164,8 @@ fn add_dir() {
     }
 }
 
-/// `permission_mode`: what Codex's own sandbox makes fail is a failed call, not a denied one, if Codex reports the call: often it
-/// does not (docs/agents/codex.md).
+/// `permission_mode`: a call that fails in Codex's own sandbox is a failed call, not a denied one,
+/// if Codex reports the call. Often it does not (docs/agents/codex.md).
 #[test]
 fn permission_mode() {
     for subject in [&CODEX, &CODEX_EXEC] {
@@ -181,7 +184,7 @@ fn permission_mode() {
             );
         }
         assert!(!place.work().join("made").exists());
-        // The same call makes the file where that is allowed.
+        // The same call creates the file where that is allowed.
         run(
             subject,
             &place,

@@ -1,4 +1,4 @@
-//! The Copilot CLI, a process per turn.
+//! Settings of the Copilot CLI, one process per turn.
 
 use std::fs;
 
@@ -47,7 +47,7 @@ fn agent() {
     );
 }
 
-/// `allowed_tools` lets what fits its rule run without asking, and nothing else.
+/// `allowed_tools` lets calls that match its rule run without asking, and no others.
 #[test]
 fn allowed_tools() {
     let script = Script::new()
@@ -68,7 +68,7 @@ fn allowed_tools() {
     );
 }
 
-/// `add_dir` makes a further directory one that tools may use.
+/// `add_dir` makes an additional directory available to tools.
 #[test]
 fn add_dir() {
     for added in [true, false] {
@@ -80,7 +80,7 @@ fn add_dir() {
             .rule(Rule::on_tool_result().text("{tool_result}"))
             .rule(Rule::any().answer(view));
         let place = place.with_script(script);
-        // The system's temporary directory is open to Copilot; the test is in it.
+        // The system's temporary directory, which contains the test, is open to Copilot.
         let mut task = Task::new("PROMPT").env("TMPDIR", place.work().display().to_string());
         task.tolerate_denials = true;
         let task = if added {
@@ -98,7 +98,7 @@ fn add_dir() {
     }
 }
 
-/// `mcp_config` as JSON goes through a private file; a path is taken as it is.
+/// `mcp_config` as JSON goes through a private file; a path is passed on unchanged.
 #[test]
 fn mcp_config() {
     let place = talking(&COPILOT);
@@ -135,7 +135,7 @@ fn session_id() {
     );
 }
 
-/// `no_custom_instructions` leaves out the instructions of the directory.
+/// `no_custom_instructions` leaves out the directory's instructions.
 #[test]
 fn no_custom_instructions() {
     for (without, is_read) in [("false", true), ("true", false)] {
@@ -156,7 +156,8 @@ fn no_custom_instructions() {
     }
 }
 
-/// `no_builtin_mcps` and `max_ai_credits` are accepted; with a model of the user's own there are neither.
+/// `no_builtin_mcps` and `max_ai_credits` are accepted; neither has an effect with the user's own
+/// model.
 #[test]
 fn no_builtin_mcps_and_max_ai_credits() {
     let call = call_with(

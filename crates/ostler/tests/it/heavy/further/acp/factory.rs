@@ -1,4 +1,4 @@
-//! Agents with the settings they come with, which allow everything, or let a model decide: rules decide all the same.
+//! Agents whose default settings allow everything or let a model decide: the policy still decides.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::sessions::Scene;
 
 const RULES: &str = "[[rule]]\nkind = \"execute\"\ndo = \"deny\"\n";
 
-/// A command that a policy denies does not run, in a new session and in one that is gone on with.
+/// A command that a policy denies does not run, in a new session or a resumed one.
 async fn asks_all_the_same(subject: &'static Subject, factory: fn(&mut Scene)) {
     let script = Script::new()
         .rule(Rule::on_tool_result().text("Done."))
