@@ -1,6 +1,7 @@
-//! Runs the scripted model by hand: `cargo run -p ostler-testkit --example model-server -- script.json`.
+//! Runs the scripted model server by hand:
+//! `cargo run -p ostler-testkit --example model-server -- script.json`.
 //!
-//! Prints its base URL, then each request as one JSON line, until it is interrupted.
+//! Prints its base URL, then each request as a JSON line, until interrupted.
 
 #![expect(
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! The fake agent from the test's side: where the program is, and how a script is written.
+//! Test-side API of the fake agent: finding the program and writing scripts.
 //!
 //! ```no_run
 //! use ostler_testkit::fake;
@@ -12,26 +12,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The environment variable that names the script.
+/// Environment variable that names the script.
 pub const SCRIPT: &str = "FAKE_AGENT_SCRIPT";
-/// The environment variable that overrides what `--version` prints.
+/// Environment variable that overrides the output of `--version`.
 pub const VERSION: &str = "FAKE_AGENT_VERSION";
-/// The environment variable that, set to `0`, makes `auth status` say logged out and exit 1.
+/// Environment variable that, set to `0`, makes `auth status` report logged out and exit 1.
 pub const LOGGED_IN: &str = "FAKE_AGENT_LOGGED_IN";
 
-/// The fake agent's program, which the build put beside the running test.
+/// Returns the path of the fake agent, built beside the running test.
 ///
 /// # Panics
-/// When it has not been built; the message says how to.
+/// If it has not been built; the message says how to build it.
 #[must_use]
 pub fn program() -> PathBuf {
     built("fake-agent")
 }
 
-/// The program that runs another one on a machine without some layers of the sandbox.
+/// Returns the path of `deprived`, which runs a program without some sandbox layers.
 ///
 /// # Panics
-/// When it has not been built; the message says how to.
+/// If it has not been built; the message says how to build it.
 #[must_use]
 pub fn deprived() -> PathBuf {
     built("deprived")
@@ -40,7 +40,7 @@ pub fn deprived() -> PathBuf {
 pub(crate) fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("find the running test");
     let name = format!("{name}{}", std::env::consts::EXE_SUFFIX);
-    // A test lies in <profile>/deps, an example in <profile>/examples, a program in <profile>.
+    // A test is in <profile>/deps, an example in <profile>/examples, a program in <profile>.
     let found = test
         .ancestors()
         .skip(1)
@@ -58,7 +58,7 @@ pub(crate) fn built(name: &str) -> PathBuf {
 /// Writes a script of verb lines to a new file in `dir`.
 ///
 /// # Panics
-/// When the file cannot be written.
+/// If the file cannot be written.
 #[must_use]
 pub fn script(dir: &Path, verbs: &str) -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -70,12 +70,13 @@ pub fn script(dir: &Path, verbs: &str) -> PathBuf {
     path
 }
 
-/// Makes `<dir>/<name>` a fake agent that needs no environment variable, e.g. a `claude` to be found on PATH.
+/// Installs a fake agent as `<dir>/<name>`, for example a `claude` to be found on PATH. It needs
+/// no environment variable.
 ///
-/// It is a symbolic link, so that no test can meet it half written.
+/// It is a symbolic link, so that no test can find a partially written file.
 ///
 /// # Panics
-/// When the link or the script cannot be made.
+/// If the link or the script cannot be created.
 #[must_use]
 pub fn install_as(dir: &Path, name: &str, verbs: &str) -> PathBuf {
     let path = dir.join(name);
@@ -84,20 +85,20 @@ pub fn install_as(dir: &Path, name: &str, verbs: &str) -> PathBuf {
     path
 }
 
-/// A script under construction; [`Script::line`] takes every verb, the other methods are the frequent ones.
+/// Script builder. [`Script::line`] takes any verb; the other methods cover the common ones.
 #[derive(Debug, Clone, Default)]
 pub struct Script {
     text: String,
 }
 
 impl Script {
-    /// An empty script.
+    /// Creates an empty script.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds one line as it stands.
+    /// Adds a line verbatim.
     #[must_use]
     pub fn line(mut self, line: impl Display) -> Self {
         self.text += &format!("{line}\n");
@@ -116,7 +117,7 @@ impl Script {
         self.line("read-user")
     }
 
-    /// Reads stdin to its end.
+    /// Reads stdin until it is closed.
     #[must_use]
     pub fn read_until_eof(self) -> Self {
         self.line("read-until-eof")
@@ -128,13 +129,13 @@ impl Script {
         self.line("init")
     }
 
-    /// Prints an assistant text.
+    /// Prints an assistant text block.
     #[must_use]
     pub fn text(self, text: &str) -> Self {
         self.line(format!("text {}", escaped(text)))
     }
 
-    /// Prints a piece of a text.
+    /// Prints a text delta.
     #[must_use]
     pub fn delta(self, text: &str) -> Self {
         self.line(format!("delta {}", escaped(text)))
@@ -152,31 +153,31 @@ impl Script {
         self.line(format!("tool-result {id} {}", escaped(text)))
     }
 
-    /// Prints the end of a good turn.
+    /// Prints the result line of a successful turn.
     #[must_use]
     pub fn result(self, text: &str) -> Self {
         self.line(format!("result {}", escaped(text)))
     }
 
-    /// Sleeps.
+    /// Sleeps for this many milliseconds.
     #[must_use]
     pub fn sleep_ms(self, ms: u64) -> Self {
         self.line(format!("sleep {ms}"))
     }
 
-    /// Hangs for ever.
+    /// Hangs forever.
     #[must_use]
     pub fn hang(self) -> Self {
         self.line("hang")
     }
 
-    /// Exits.
+    /// Exits with this code.
     #[must_use]
     pub fn exit(self, code: u8) -> Self {
         self.line(format!("exit {code}"))
     }
 
-    /// The script as text.
+    /// Returns the script as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
@@ -185,7 +186,7 @@ impl Script {
     /// Writes the script to a new file in `dir`.
     ///
     /// # Panics
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     #[must_use]
     pub fn write_to(&self, dir: &Path) -> PathBuf {
         script(dir, &self.text)

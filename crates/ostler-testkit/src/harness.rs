@@ -1,7 +1,9 @@
-//! Who is on stage: the real agent, the real agent with somebody who writes down what is said, or only what was written down.
+//! Recording and replaying agents: scenarios run with the real agent, with the real agent
+//! recorded, or with a replayed recording.
 //!
-//! A scenario does not know. Whoever runs it says so for the thread ([`on`]); every [`crate::scenario::Place`] that is made
-//! meanwhile puts the fake agent in front of, or in place of, the agent's program.
+//! A scenario does not know which. The caller chooses the mode for the current thread
+//! ([`run_in`]). Every [`crate::scenario::TestEnv`] created during the run puts the fake agent in
+//! front of the agent's program, or in its place.
 
 use std::cell::RefCell;
 use std::fs;
@@ -13,38 +15,39 @@ use serde_json::json;
 
 use crate::{fake, transcript};
 
-/// Who is on stage.
+/// How the agent of a scenario is run.
 #[derive(Debug, Clone)]
 pub enum Stage {
-    /// The real agent; what it says and hears goes into this file.
+    /// Runs the real agent and records its input and output to this file.
     Recorded(PathBuf),
-    /// The fake agent, with what was written into this file.
+    /// Runs the fake agent, which replays this recording.
     Played(PathBuf),
 }
 
-/// What a scenario that came to its end has proved.
+/// What a finished scenario has verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Proof {
     /// Every check was made.
     Whole,
-    /// A recording was played: checks of the model, of tools or of the agent itself were left out.
+    /// A recording was replayed: checks of the model, of tools or of the agent itself were
+    /// skipped.
     EventsOnly,
 }
 
-/// The program to start in place of the agent.
+/// Program to start in place of the agent.
 #[derive(Debug)]
 pub(crate) struct StandIn {
     pub(crate) program: PathBuf,
-    /// Set if it plays a recording: whether a check was left out for that.
+    /// Set when replaying: whether a check was skipped because of it.
     pub(crate) played: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
 struct Set {
     stage: Stage,
-    /// Whether a check was left out because a recording is played.
+    /// Whether a check was skipped because a recording is replayed.
     left_out: Arc<AtomicBool>,
-    /// What the processes of the scenario write and count, one after the other.
+    /// Working directory of the scenario's processes: their recordings and their count.
     dir: tempfile::TempDir,
 }
 
@@ -52,11 +55,11 @@ thread_local! {
     static SET: RefCell<Option<Set>> = const { RefCell::new(None) };
 }
 
-/// Runs a scenario on a stage and returns what it has proved. A recording is stored only if the
+/// Runs a scenario in a mode and returns what it has verified. A recording is stored only if the
 /// scenario succeeds.
 ///
 /// # Panics
-/// When the stage cannot be set, or there is nothing to keep.
+/// If the mode cannot be set up, or nothing was recorded.
 pub fn on(stage: Stage, scenario: impl FnOnce()) -> Proof {
     let dir = tempfile::tempdir().expect("make a directory for the stage");
     if let Stage::Played(file) = &stage {
@@ -79,7 +82,7 @@ pub fn on(stage: Stage, scenario: impl FnOnce()) -> Proof {
         let mut parts: Vec<String> = parts.collect();
         assert!(!parts.is_empty(), "the agent was never started");
         if let [only] = &mut parts[..] {
-            // Nobody goes on with the session.
+            // A single process: no later one resumes the session.
             let lines = only.lines().filter(|line| !line.starts_with("{\"kept\":"));
             *only = lines.flat_map(|line| [line, "\n"]).collect();
         }
@@ -95,8 +98,8 @@ pub fn on(stage: Stage, scenario: impl FnOnce()) -> Proof {
     }
 }
 
-/// Returns the program to start in place of this one, in the place whose root and whose model's
-/// address are given.
+/// Returns the program to start instead of the agent, for the test environment with this root and
+/// model address.
 pub(crate) fn stand_in(
     program: Option<fn() -> PathBuf>,
     root: &Path,

@@ -1,6 +1,7 @@
-//! What Ostler's tests share: a scripted model server, a scripted fake agent, the real agents, and a look at processes.
+//! Shared test support: a scripted model server, a scripted fake agent, the real agents, and
+//! process inspection.
 //!
-//! Tests only: no crate of the product depends on it, and it knows none of them.
+//! For tests only. No product crate depends on it, and it depends on none of them.
 
 #![expect(
     clippy::disallowed_methods,

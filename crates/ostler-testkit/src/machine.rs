@@ -1,26 +1,27 @@
-//! Requirements that a test has of the machine: a layer of the sandbox, a right, a program.
+//! Requirements of a test on the machine: a sandbox layer, a privilege, a program.
 //!
-//! Where CI is set, a machine that lacks one fails the test. Elsewhere the test is skipped, and the skip is reported: on
-//! stderr, and in the file that [`SKIPPED`] names, from which `cargo xtask test` prints it.
+//! If CI is set, a missing requirement fails the test. Otherwise the test is skipped, and the skip
+//! is reported on stderr and in the file named by [`SKIPPED`], from which `cargo xtask test`
+//! prints it.
 
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::Path;
 
-/// The variable that names the file to which skipped tests are appended, one line each.
+/// Environment variable that names the file to which skipped tests are appended, one per line.
 pub const SKIPPED: &str = "OSTLER_SKIPPED_TESTS";
 
 /// Whether the machine has what a test needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Need {
-    /// It has.
+    /// The machine has it.
     Met,
-    /// It has not; the text says what is missing.
+    /// The machine lacks it; the text says what is missing.
     Missing(String),
 }
 
 impl Need {
-    /// A need that is met if the condition holds.
+    /// Creates a need that is met if the condition holds.
     #[must_use]
     pub fn of(is_met: bool, missing: impl FnOnce() -> String) -> Self {
         if is_met {
@@ -30,7 +31,7 @@ impl Need {
         }
     }
 
-    /// The need of a program in the usual directories.
+    /// Creates a need for a program in the usual directories.
     #[must_use]
     pub fn program(name: &str) -> Self {
         let is_installed = ["/usr/local/bin", "/usr/bin", "/bin"]
@@ -40,10 +41,10 @@ impl Need {
     }
 }
 
-/// Returns true if a test can run on this machine. A test that cannot is to return at once.
+/// Returns true if a test can run on this machine. A test that cannot must return at once.
 ///
 /// # Panics
-/// When the machine lacks what the test needs and CI is set: there, a test that proves nothing is a failed test.
+/// If the machine lacks what the test needs and CI is set: there, a skipped test is a failed test.
 #[must_use]
 pub fn can_run(test: &str, need: &Need) -> bool {
     decide(
@@ -63,7 +64,7 @@ fn decide(test: &str, need: &Need, ci: Option<&OsStr>, skipped: Option<&OsStr>) 
         !is_ci(ci),
         "{test} needs what this machine lacks, and CI is set: {kind}"
     );
-    // Straight to the stream: a test runner captures what the macros print of a test that passes.
+    // Directly to the stream: a test runner captures macro output of a passing test.
     let _ = writeln!(std::io::stderr(), "{line}");
     if let Some(path) = skipped {
         let file = std::fs::File::options()
@@ -76,7 +77,7 @@ fn decide(test: &str, need: &Need, ci: Option<&OsStr>, skipped: Option<&OsStr>) 
     false
 }
 
-/// Returns true for the values of CI that mean it; as `cargo xtask test` has it.
+/// Returns true for values of CI that mean "yes"; same rule as in `cargo xtask test`.
 fn is_ci(value: Option<&OsStr>) -> bool {
     value.is_some_and(|value| value == "true" || value == "1")
 }

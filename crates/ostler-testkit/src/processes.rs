@@ -1,11 +1,12 @@
-//! A look at the processes of the machine, through /proc: who is left, how big, how many files open. Linux only.
+//! Process inspection through /proc: leftover processes, memory, open files. Linux only.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Live processes whose environment contains `marker`, the caller excepted. Zombies do not count.
+/// Returns live processes whose environment contains `marker`, except the caller. Zombies do not
+/// count.
 #[must_use]
 pub fn marked(marker: &str) -> Vec<u32> {
     let has_marker = |pid: &u32| {
@@ -22,8 +23,8 @@ pub fn marked(marker: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Live processes with an argument that is exactly `argument`: for those that are in a pid namespace, whose own numbers mean nothing
-/// outside, or that have no environment.
+/// Returns live processes with an argument that is exactly `argument`. Finds processes in a pid
+/// namespace, whose own pids mean nothing outside, and those without an environment.
 #[must_use]
 pub fn with_argument(argument: &str) -> Vec<u32> {
     let has_argument = |pid: &u32| {
@@ -38,7 +39,8 @@ pub fn with_argument(argument: &str) -> Vec<u32> {
         .collect()
 }
 
-/// Live processes that descend from `pid`; those whose parent died have another ancestor by now and are not found.
+/// Returns live descendants of `pid`. Processes whose parent died have been reparented and are not
+/// found.
 #[must_use]
 pub fn descendants(pid: u32) -> Vec<u32> {
     let parents: Vec<(u32, u32)> = all()
@@ -63,60 +65,61 @@ pub fn descendants(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether the process exists and is no zombie.
+/// Returns true if the process exists and is not a zombie.
 #[must_use]
 pub fn alive(pid: u32) -> bool {
     stat(pid).is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
 }
 
-/// Whether the process has ended but nobody has waited for it.
+/// Returns true if the process has exited but has not been waited for.
 #[must_use]
 pub fn zombie(pid: u32) -> bool {
     stat(pid).is_some_and(|stat| stat.state == 'Z')
 }
 
-/// The process group.
+/// Returns the process group.
 #[must_use]
 pub fn group(pid: u32) -> Option<u32> {
     stat(pid).map(|stat| stat.group)
 }
 
-/// The session.
+/// Returns the session.
 #[must_use]
 pub fn session(pid: u32) -> Option<u32> {
     stat(pid).map(|stat| stat.session)
 }
 
-/// Memory in use now.
+/// Returns the current memory use.
 #[must_use]
 pub fn rss_kib(pid: u32) -> Option<u64> {
     status_kib(pid, "VmRSS:")
 }
 
-/// The most memory ever in use.
+/// Returns the peak memory use.
 #[must_use]
 pub fn peak_rss_kib(pid: u32) -> Option<u64> {
     status_kib(pid, "VmHWM:")
 }
 
-/// The most memory that a process ever had besides the pages of its program, which in a debug build are most of it.
+/// Returns the peak memory use without the pages of the program file, which dominate in a debug
+/// build.
 #[must_use]
 pub fn peak_allocated_kib(pid: u32) -> Option<u64> {
     Some(peak_rss_kib(pid)?.saturating_sub(status_kib(pid, "RssFile:")?))
 }
 
-/// Makes [`peak_rss_kib`] of this process start anew from what it uses now.
+/// Resets [`peak_rss_kib`] of this process to its current memory use.
 pub fn reset_own_peak() {
     fs::write("/proc/self/clear_refs", "5").expect("the peak cannot be reset");
 }
 
-/// How many files are open.
+/// Returns the number of open files.
 #[must_use]
 pub fn open_fds(pid: u32) -> Option<usize> {
     Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
 }
 
-/// Asks again every 10 ms until the condition holds; false when the time is over first.
+/// Polls every 10 ms until the condition holds; returns false on timeout.
 #[must_use]
 pub fn wait_until(timeout: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + timeout;
@@ -140,7 +143,7 @@ struct Stat {
 
 fn stat(pid: u32) -> Option<Stat> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may contain anything, also a closing parenthesis.
+    // The name in parentheses may contain anything, even a closing parenthesis.
     let mut fields = text.rsplit_once(')')?.1.split_whitespace();
     Some(Stat {
         state: fields.next()?.chars().next()?,

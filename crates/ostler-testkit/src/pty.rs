@@ -1,4 +1,4 @@
-//! A program on a terminal of its own: keys go in, and what a person would see comes out.
+//! Runs a program on a pseudo-terminal: keys go in, and the rendered screen comes out.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -15,29 +15,29 @@ use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use crate::fake;
 use crate::processes::wait_until;
 
-/// High enough that nothing a test shows scrolls away.
+/// Tall enough that nothing a test prints scrolls away.
 const ROWS: NonZeroU16 = NonZeroU16::new(100).expect("not zero");
 const COLUMNS: NonZeroU16 = NonZeroU16::new(110).expect("not zero");
 
-/// How long anything may take before a test gives up on it.
+/// Timeout for anything a test waits for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Begins the report of a process id in the output of `terminal-leader`.
+/// Starts the report of a pid in the output of `terminal-leader`.
 pub const STARTED: &str = "\u{1b}]terminal-leader;started;";
-/// Begins the report of an exit code, which is empty after a signal.
+/// Starts the report of an exit code, which is empty after a signal.
 pub const ENDED: &str = "\u{1b}]terminal-leader;ended;";
 /// Ends a report.
 pub const END_OF_REPORT: char = '\u{7}';
 
-/// What the program's terminal has shown so far.
+/// Terminal output so far.
 struct Shown {
     screen: vt100::Parser,
     /// Every byte that the program wrote.
     bytes: Vec<u8>,
-    /// Output that may be the beginning of a report.
+    /// Output that may be the start of a report.
     pending: Vec<u8>,
     pid: Option<u32>,
-    /// The exit code, which is `None` after a signal.
+    /// Exit code; the inner `None` means that a signal ended the program.
     ended: Option<Option<i32>>,
 }
 
@@ -63,7 +63,7 @@ impl Shown {
             }
             self.pending.drain(at..=value + length);
         }
-        // A report that has only begun stays until the rest of it is read.
+        // An incomplete report stays until the rest of it is read.
         let escape = self
             .pending
             .iter()
@@ -85,7 +85,7 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
     text.windows(part.len()).position(|window| window == part)
 }
 
-/// A program on a terminal.
+/// A program on a pseudo-terminal.
 pub struct Pty {
     keys: File,
     leader: Child,
@@ -93,10 +93,11 @@ pub struct Pty {
 }
 
 impl Pty {
-    /// Starts a command on a new terminal, which becomes its controlling one: Ctrl-C is a signal there.
+    /// Starts a command on a new terminal, which becomes its controlling terminal: Ctrl-C sends a
+    /// signal.
     ///
     /// # Panics
-    /// When there is no terminal to be had, or `terminal-leader` has not been built.
+    /// If no terminal can be opened, or `terminal-leader` has not been built.
     #[must_use]
     pub fn start(command: &Command) -> Self {
         let terminal = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)
@@ -153,7 +154,7 @@ impl Pty {
         let (mut output, into) = (keys.try_clone().expect("read from it too"), shown.clone());
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // When the last process on it is gone, a read fails.
+            // Reading fails once the last process on the terminal has exited.
             while let Ok(some @ 1..) = output.read(&mut buffer) {
                 into.lock()
                     .expect("nobody panics with it")
@@ -167,10 +168,10 @@ impl Pty {
         }
     }
 
-    /// Types.
+    /// Types keys.
     ///
     /// # Panics
-    /// When the terminal is gone.
+    /// If the terminal is closed.
     pub fn keys(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).expect("type");
     }
@@ -179,7 +180,7 @@ impl Pty {
         self.shown.lock().expect("nobody panics with it")
     }
 
-    /// What is on the screen, without the spaces at the ends of its lines.
+    /// Returns the screen's text, without trailing spaces.
     #[must_use]
     pub fn seen(&self) -> String {
         let text = self.shown().screen.screen().contents();
@@ -191,19 +192,19 @@ impl Pty {
             .to_owned()
     }
 
-    /// Waits for the end of the program, and returns everything that it wrote, as it was.
+    /// Waits for the program to exit and returns everything it wrote, as raw bytes.
     ///
     /// # Panics
-    /// When it does not end.
+    /// If it does not exit.
     pub fn written(&mut self) -> Vec<u8> {
         self.end();
         self.shown().bytes.clone()
     }
 
-    /// Waits until the screen is as it should be.
+    /// Waits until the screen satisfies a condition.
     ///
     /// # Panics
-    /// When it does not become so; the message shows it.
+    /// If it does not; the message shows the screen.
     pub fn until(&self, kind: &str, is_so: impl Fn(&str) -> bool) {
         assert!(
             wait_until(PATIENCE, || is_so(&self.seen())),
@@ -212,18 +213,18 @@ impl Pty {
         );
     }
 
-    /// Waits until a text has been on the screen so many times.
+    /// Waits until a text is on the screen `times` times.
     ///
     /// # Panics
-    /// When it does not come; the message shows the screen.
+    /// If it does not appear; the message shows the screen.
     pub fn until_seen(&self, text: &str, times: usize) {
         self.until(text, |seen| seen.matches(text).count() >= times);
     }
 
-    /// Whether the terminal shows what is typed, as it did at first.
+    /// Returns true if the terminal echoes what is typed, as it does by default.
     ///
     /// # Panics
-    /// When the terminal is gone.
+    /// If the terminal is closed.
     #[must_use]
     pub fn echoes(&self) -> bool {
         tcgetattr(&self.keys)
@@ -232,10 +233,10 @@ impl Pty {
             .contains(LocalModes::ECHO | LocalModes::ICANON)
     }
 
-    /// The id of the program's process.
+    /// Returns the program's pid.
     ///
     /// # Panics
-    /// When it does not start.
+    /// If it does not start.
     #[must_use]
     pub fn id(&self) -> u32 {
         assert!(
@@ -246,10 +247,10 @@ impl Pty {
         self.shown().pid.expect("it has started")
     }
 
-    /// Waits for the end of the program, and gives its exit code.
+    /// Waits for the program to exit and returns its exit code.
     ///
     /// # Panics
-    /// When it does not end; the message shows the screen.
+    /// If it does not exit; the message shows the screen.
     pub fn end(&mut self) -> Option<i32> {
         assert!(
             wait_until(PATIENCE, || self.shown().ended.is_some()),
@@ -262,7 +263,7 @@ impl Pty {
 
 impl Drop for Pty {
     fn drop(&mut self) {
-        // A test that failed leaves nothing behind: without its leader the terminal hangs up.
+        // A failed test leaves nothing behind: without its leader the terminal hangs up.
         let _ = self.leader.kill();
         let _ = self.leader.wait();
     }

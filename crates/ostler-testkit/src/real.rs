@@ -1,4 +1,4 @@
-//! The real agents: pinned, installed from npm into the build tree once, found there by tests.
+//! Real agents: pinned, installed once from npm into the build tree, and found there by tests.
 
 mod pinned;
 
@@ -13,16 +13,16 @@ pub use pinned::{
     Pinned, QWEN,
 };
 
-/// The version of Claude Code that the tests drive.
+/// The version of Claude Code that the tests use.
 pub const CLAUDE_VERSION: &str = CLAUDE.version;
 
 impl Pinned {
-    /// Installs the agent under `<target>/agents` unless it is there, and returns its program.
+    /// Installs the agent under `<target>/agents` unless it is installed, and returns its program.
     ///
-    /// Many callers at once do one download: the first installs, the others wait for it.
+    /// Concurrent callers share one download: the first installs, the others wait.
     ///
     /// # Errors
-    /// One sentence with the fix: npm is missing, npm failed, or there is no build for this machine.
+    /// One sentence with the fix: npm is missing, npm failed, or this platform has no build.
     pub fn install(&self, target: &Path) -> Result<PathBuf, String> {
         let home = self.home(target);
         if let Some(program) = self.program_in(&home) {
@@ -40,7 +40,7 @@ impl Pinned {
         if let Some(program) = self.program_in(&home) {
             return Ok(program);
         }
-        // In a directory of its own first: a killed install must not leave a half that looks whole.
+        // Installs into a temporary directory first: a killed install must not look complete.
         let fresh = tempfile::Builder::new()
             .prefix("installing-")
             .tempdir_in(&agents)
@@ -64,10 +64,10 @@ impl Pinned {
             .ok_or_else(|| format!("no program in {}", home.display()))
     }
 
-    /// The agent's program, installed before.
+    /// Returns the program of the installed agent.
     ///
     /// # Panics
-    /// When it is not installed; the message says how to.
+    /// If it is not installed; the message says how to install it.
     #[must_use]
     pub fn program(&self) -> PathBuf {
         let home = self.home(&target_dir().expect("find the build's target directory"));
@@ -81,7 +81,7 @@ impl Pinned {
         })
     }
 
-    /// Where it is installed.
+    /// Returns its installation directory.
     #[must_use]
     pub fn home(&self, target: &Path) -> PathBuf {
         target
@@ -89,14 +89,14 @@ impl Pinned {
             .join(format!("{}-{}", self.name, self.version))
     }
 
-    /// Where its program can be in the directory that npm installs into.
+    /// Returns the possible paths of its program in the npm directory.
     pub fn programs(&self) -> impl Iterator<Item = String> {
         self.programs
             .iter()
             .map(|program| format!("node_modules/{program}"))
     }
 
-    // npm installs the package of this machine only, so whichever is there is the right one.
+    // npm installs only the package for this platform, so the one that exists is the right one.
     fn program_in(&self, home: &Path) -> Option<PathBuf> {
         self.programs()
             .map(|program| home.join(program))
@@ -104,19 +104,19 @@ impl Pinned {
     }
 }
 
-/// Claude Code's program, installed before.
+/// Returns the program of the installed Claude Code.
 ///
 /// # Panics
-/// When it is not installed; the message says how to.
+/// If it is not installed; the message says how to install it.
 #[must_use]
 pub fn claude() -> PathBuf {
     CLAUDE.program()
 }
 
-/// Where npm put the Node that OpenClaw needs.
+/// Returns the directory of the Node.js that OpenClaw needs, as installed by npm.
 ///
 /// # Panics
-/// When there is no build's target directory.
+/// If the build's target directory is not found.
 #[must_use]
 pub fn openclaw_node() -> PathBuf {
     let machine = if cfg!(target_arch = "aarch64") {
@@ -130,10 +130,11 @@ pub fn openclaw_node() -> PathBuf {
         .join(format!("node_modules/node-linux-{machine}/bin"))
 }
 
-/// The environment, and nothing else, that a real agent needs to talk to a scripted model; its files are written into `home`.
+/// Returns the complete environment that a real agent needs to use a scripted model, and writes
+/// its files into `home`.
 ///
 /// # Panics
-/// When nobody knows how that agent is made to, or a file cannot be written.
+/// If `ostler-standin` does not know the agent, or a file cannot be written.
 #[must_use]
 pub fn offline_env(agent: &str, home: &Path, base_url: &str) -> Vec<(String, String)> {
     let offline = Offline::of(agent)
@@ -147,7 +148,7 @@ pub fn offline_env(agent: &str, home: &Path, base_url: &str) -> Vec<(String, Str
         .collect()
 }
 
-/// The same for Claude Code.
+/// Returns the same for Claude Code.
 ///
 /// # Panics
 /// Never: it is known.
@@ -156,7 +157,8 @@ pub fn claude_env(home: &Path, base_url: &str) -> Vec<(String, String)> {
     offline_env("claude", home, base_url)
 }
 
-/// The build's target directory: above the running program, else what `CARGO_TARGET_DIR` names.
+/// Returns the build's target directory: above the running program, or as named by
+/// `CARGO_TARGET_DIR`.
 #[must_use]
 pub fn target_dir() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
@@ -194,10 +196,10 @@ fn npm_ci(dir: &Path) -> Result<(), String> {
     ))
 }
 
-/// A program of this workspace that was built beside the tests.
+/// Returns a program of this workspace that was built beside the tests.
 ///
 /// # Panics
-/// When it was not built.
+/// If it was not built.
 #[must_use]
 pub fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the test's own program");

@@ -1,11 +1,13 @@
-//! What was said between Ostler and an agent, line by line: the file that the fake agent writes when it stands between them
-//! and plays when it stands in.
+//! Transcripts: the lines exchanged between Ostler and an agent. The fake agent writes one when it
+//! records an agent, and replays it when it stands in for one.
 //!
-//! One entry per line: `{"start":[arguments]}`, `{"in":…}` and `{"out":…}` with a line of JSON as it was (`in_text` and
-//! `out_text` hold any other line), `{"in_end":true}`, `{"told":signal}`, and at the end `{"kept":[path, beginning]}` for a session that the agent
-//! keeps in its home, `{"stderr":…}`, `{"exit":code}` or `{"signal":number}`.
-//! An entry is written before the line is handed on, so that an answer never stands before what it answers. Several processes
-//! follow each other in one file.
+//! One entry per line: `{"start":[arguments]}`, `{"in":…}` and `{"out":…}` with a line of JSON
+//! verbatim (`in_text` and `out_text` hold any other line), `{"in_end":true}`, `{"told":signal}`.
+//! At the end come `{"kept":[path, beginning]}` for a session that the agent stored in its home,
+//! `{"stderr":…}`, and `{"exit":code}` or `{"signal":number}`.
+//!
+//! An entry is written before its line is forwarded, so that a response never precedes its
+//! request. One file can contain several consecutive processes.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -13,18 +15,19 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// The longest text that is kept whole; nobody reads the middle of a longer one.
+/// Maximum length of a text that is recorded in full.
 const LONG: usize = 4096;
-/// How many of the commands that an agent offers in a long list are kept: nobody plays them.
+/// Number of commands recorded from an agent's long list of commands: replaying does not need
+/// them.
 const COMMANDS: usize = 2;
-/// How many lines of a prompt that is sent as it is are kept: whoever plays it passes over the rest.
+/// Number of recorded lines of a plain text prompt: replaying skips the rest.
 pub const PROMPT: usize = 20;
-/// The shortest name of a file that can be a session's id.
+/// Minimum length of a file name that can be a session id.
 const ID: usize = 16;
-/// How many lines of such a file are kept: enough to say whose it is.
+/// Number of recorded lines of such a file: enough to identify the session.
 const HEAD: usize = 4;
 
-/// One entry.
+/// An entry of a transcript.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Entry {
     /// A process was started.
@@ -35,20 +38,20 @@ pub enum Entry {
     InEnd,
     /// The agent wrote a line.
     Out(String),
-    /// It left a file about the session in its home: the path and how the file begins.
+    /// It stored a session file in its home: the path, and the first lines.
     Kept(String, String),
-    /// The end of what it said on stderr.
+    /// The tail of its stderr.
     Stderr(String),
     /// It exited.
     Exit(u8),
-    /// A signal was sent to it, which it may heed in its own way.
+    /// It was sent a signal, which it may handle.
     Told(i32),
-    /// A signal ended it.
+    /// A signal killed it.
     Signal(i32),
 }
 
 impl Entry {
-    /// As a line of the file, without its end.
+    /// Formats the entry as a line, without the newline.
     #[must_use]
     pub fn to_line(&self) -> String {
         match self {
@@ -64,10 +67,10 @@ impl Entry {
         }
     }
 
-    /// The entry of a line; none when it is none.
+    /// Parses a line; `None` if it is not an entry.
     #[must_use]
     pub fn parse(line: &str) -> Option<Self> {
-        // Word for word: what is parsed and written again is not what the agent said.
+        // Verbatim: JSON that is parsed and formatted again differs from what the agent wrote.
         let exact = |mark: &str| Some(line.strip_prefix(mark)?.strip_suffix('}')?.to_owned());
         if let Some(said) = exact(r#"{"in":"#) {
             return Some(Self::In(said));
@@ -95,7 +98,7 @@ impl Entry {
         })
     }
 
-    /// With every text that is too long cut short.
+    /// Truncates every text that is too long.
     #[must_use]
     pub fn shortened(self) -> Self {
         match self {
@@ -107,7 +110,7 @@ impl Entry {
 }
 
 fn said(direction: &str, line: &str) -> String {
-    // A line of JSON with a space around it would not come back as it was; as a text it does.
+    // JSON with surrounding whitespace would not round-trip; as text it does.
     let exact = serde_json::from_str::<serde::de::IgnoredAny>(line).is_ok() && line.trim() == line;
     if exact {
         format!("{{\"{direction}\":{line}}}")
@@ -132,7 +135,8 @@ fn shorter(line: String) -> String {
     }
 }
 
-/// Cuts every long text and every list of commands in a value, however deep; whether there was one.
+/// Truncates every long text and every list of commands in a value at any depth. Returns true if
+/// there was one.
 fn cut(value: &mut Value) -> bool {
     match value {
         Value::String(text) if text.len() > LONG => {
@@ -158,7 +162,7 @@ fn head(text: &str) -> String {
     text.chars().take(200).chain("… cut".chars()).collect()
 }
 
-/// What kind of message a line is: enough to tell whether a recording still fits.
+/// Returns the kind of message: enough to detect that a recording no longer matches.
 #[must_use]
 pub fn kind(line: &str) -> String {
     let Ok(value) = serde_json::from_str::<Value>(line) else {
@@ -185,10 +189,10 @@ pub fn kind(line: &str) -> String {
     parts.join("/")
 }
 
-/// The processes of a recording.
+/// Parses a recording into its processes.
 ///
 /// # Errors
-/// The number of the line that is no entry.
+/// The number of the first line that is not an entry.
 pub fn parse(text: &str) -> Result<Vec<Vec<Entry>>, String> {
     let mut processes: Vec<Vec<Entry>> = Vec::new();
     for (line, number) in text.lines().zip(1..) {
@@ -202,16 +206,16 @@ pub fn parse(text: &str) -> Result<Vec<Vec<Entry>>, String> {
     Ok(processes)
 }
 
-/// The file of process number `number` of a scenario, counted from 1.
+/// Returns the file of process number `number` of a scenario, counted from 1.
 #[must_use]
 pub fn part(dir: &Path, number: usize) -> PathBuf {
     dir.join(format!("{number}.jsonl"))
 }
 
-/// Makes the file of the next process of a scenario; its number too.
+/// Creates the file of the next process of a scenario, and returns its number too.
 ///
 /// # Errors
-/// When no file can be made.
+/// If no file can be created.
 pub fn next(dir: &Path) -> io::Result<(File, usize)> {
     for number in 1.. {
         match OpenOptions::new()
@@ -226,20 +230,20 @@ pub fn next(dir: &Path) -> io::Result<(File, usize)> {
     Err(io::Error::other("no number is free"))
 }
 
-/// Words of one place and one time, and what stands for them in a recording.
+/// Texts that depend on the machine or the run, and their placeholders in a recording.
 #[derive(Debug, Clone, Default)]
 pub struct Names(Vec<(String, &'static str)>);
 
 impl Names {
-    /// For a place with this directory and the model at this address.
+    /// Creates placeholders for an environment with this directory and model address.
     #[must_use]
     pub fn of(root: &str, model: &str) -> Self {
-        // Agents make the name of a folder from a path.
+        // Agents derive folder names from paths.
         let slug = root
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
             .collect();
-        // Agents are told where the fake agent is: it is also the bridge.
+        // Agents get the path of the fake agent, because it is also the bridge.
         let own = std::env::current_exe()
             .map(|own| own.display().to_string())
             .unwrap_or_default();
@@ -257,7 +261,7 @@ impl Names {
         )
     }
 
-    /// And for a program that is installed here, by whichever path: agents name their own files when they complain.
+    /// Adds an installed program, by any path: agents mention their own files in errors.
     #[must_use]
     pub fn and_program(mut self, program: &Path) -> Self {
         let resolved = program.canonicalize().ok();
@@ -271,7 +275,7 @@ impl Names {
         self
     }
 
-    /// And for where this program is installed, if that is where tests install agents.
+    /// Adds the directory of a program that the tests installed.
     #[must_use]
     pub fn with_program(mut self, program: &Path) -> Self {
         let program = program
@@ -285,7 +289,7 @@ impl Names {
         self
     }
 
-    /// With what stands for them.
+    /// Replaces the texts with their placeholders.
     #[must_use]
     pub fn hidden(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (word, name)| {
@@ -293,7 +297,7 @@ impl Names {
         })
     }
 
-    /// With the words of this place.
+    /// Replaces the placeholders with their texts.
     #[must_use]
     pub fn shown(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (word, name)| {
@@ -302,18 +306,18 @@ impl Names {
     }
 }
 
-/// Writes entries down.
+/// Transcript writer.
 #[derive(Debug)]
 pub struct Scribe {
     file: File,
     names: Names,
     said: String,
-    /// Lines of input that are no messages.
+    /// Number of input lines that are not messages.
     plain: usize,
 }
 
 impl Scribe {
-    /// Into this file, with names for the words of this place.
+    /// Creates a writer for this file and these placeholders.
     #[must_use]
     pub fn new(file: File, names: Names) -> Self {
         Self {
@@ -324,10 +328,10 @@ impl Scribe {
         }
     }
 
-    /// Writes one entry, at once.
+    /// Writes one entry immediately.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn note(&mut self, entry: Entry) -> io::Result<()> {
         if let Entry::Out(line) = &entry {
             self.said.push_str(line);
@@ -342,10 +346,11 @@ impl Scribe {
         self.file.write_all(format!("{line}\n").as_bytes())
     }
 
-    /// Notes the files below a home that belong to a session of which the agent spoke: those that are named by its id.
+    /// Records the files below a home that belong to a session the agent mentioned: those named
+    /// after its id.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// If the file cannot be written.
     pub fn note_kept(&mut self, home: &Path) -> io::Result<()> {
         let mut dirs = vec![home.to_owned()];
         while let Some(dir) = dirs.pop() {

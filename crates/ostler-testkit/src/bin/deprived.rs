@@ -1,7 +1,8 @@
-//! Runs a program on a machine that lacks layers of the sandbox: `deprived landlock,unshare,mount_setattr,seccomp -- program args…`.
+//! Runs a program as if the machine lacked some sandbox layers:
+//! `deprived landlock,unshare,mount_setattr,seccomp -- program args…`.
 //!
-//! The named system calls are answered as a kernel or a container's profile answers that does not have or give them. The program and
-//! everything that it starts see the same machine.
+//! The named system calls fail as they do on a kernel without them, or under a container profile
+//! that denies them. The program and all its descendants see the same restrictions.
 
 #![expect(
     clippy::print_stderr,
@@ -34,7 +35,7 @@ mod linux {
 
     type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-    /// The calls of a layer, and what they are answered with.
+    /// Returns the system calls of a layer and the error they fail with.
     fn calls(layer: &str) -> Option<(Vec<libc::c_long>, libc::c_int)> {
         Some(match layer {
             "landlock" => (
@@ -64,7 +65,7 @@ mod linux {
             return Err(usage());
         }
         let program = args.next().ok_or_else(usage)?;
-        // Without seccomp no further filter can be made: that one comes last.
+        // Once seccomp is denied, no further filter can be installed, so that layer comes last.
         let mut layers: Vec<&str> = layers.split(',').collect();
         layers.sort_by_key(|layer| *layer == "seccomp");
         for layer in layers {
@@ -79,7 +80,8 @@ mod linux {
         Err(std::process::Command::new(program).args(args).exec())
     }
 
-    /// The older call that installs a filter; other uses of it stay.
+    /// Matches `prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER)`, the older call that installs a
+    /// filter. Other uses of `prctl` stay allowed.
     fn older_way_in() -> io::Result<SeccompRule> {
         let is_filter = [(0, 22), (1, 2)].map(|(argument, value)| {
             SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)

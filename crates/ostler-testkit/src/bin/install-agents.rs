@@ -1,5 +1,5 @@
-//! Installs the real agents that the tests drive: `install-agents [--all] [target directory]`, or only names
-//! them: `install-agents --versions`. `cargo xtask agents` calls it.
+//! Installs the pinned real agents: `install-agents [--all] [target directory]`. `install-agents
+//! --versions` only lists them. Called by `cargo xtask agents`.
 
 #![expect(
     clippy::print_stdout,

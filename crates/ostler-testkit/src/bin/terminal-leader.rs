@@ -1,7 +1,9 @@
-//! Runs a program on the terminal at its stdin and stays its session leader: `terminal-leader program args…`.
+//! Runs a program on the terminal at stdin and remains its session leader:
+//! `terminal-leader program args…`.
 //!
-//! When a session leader exits, the kernel hangs the terminal up and drops output that nobody has read yet. This leader therefore
-//! reports the program's process id and its end in the terminal's own output, after everything else, and waits to be killed.
+//! When a session leader exits, the kernel hangs up the terminal and drops unread output. So this
+//! leader reports the program's pid and exit code in the terminal output, after everything else,
+//! and waits to be killed.
 
 #![expect(
     clippy::disallowed_methods,
@@ -25,7 +27,7 @@ fn report(kind: &str, value: &str) -> io::Result<()> {
 fn run() -> io::Result<()> {
     rustix::process::setsid()?;
     rustix::process::ioctl_tiocsctty(io::stdin())?;
-    // A handler, unlike an ignored signal, is not inherited by the program.
+    // Unlike an ignored signal, a handler is not inherited by the program.
     for signal in [SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGTERM] {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))?;
     }

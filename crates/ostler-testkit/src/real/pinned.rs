@@ -1,21 +1,21 @@
-//! Which real agents the tests drive: each pinned to a version, with the lock that npm installs it from.
+//! Pinned real agents: each with its version and the lock file that npm installs it from.
 
-/// A real agent.
+/// A real agent, pinned to a version.
 #[derive(Debug)]
 pub struct Pinned {
     /// Its name in Ostler.
     pub name: &'static str,
-    /// The version.
+    /// The version of the npm package.
     pub version: &'static str,
-    /// What it says its version is: mostly the same.
+    /// The version that the program reports: usually the same.
     pub calls_itself: &'static str,
-    /// What npm is to install.
+    /// The `package.json` to install.
     pub(super) package: &'static str,
-    /// Exactly that, with its checksums.
+    /// The `package-lock.json`, with checksums.
     pub(super) lock: &'static str,
-    /// Where its program can be below `node_modules`, one place per machine.
+    /// Possible paths of its program below `node_modules`, one per platform.
     pub(super) programs: &'static [&'static str],
-    /// Whether it is so big or so slow that only `--all-agents` drives it.
+    /// Whether it is so big or slow that only `--all-agents` runs it.
     pub heavy: bool,
 }
 
@@ -34,7 +34,7 @@ macro_rules! pinned {
             heavy: $heavy,
         };)*
 
-        /// All of them.
+        /// All pinned agents.
         pub const ALL: &[&Pinned] = &[$(&$id),*];
     };
 }
@@ -73,9 +73,9 @@ pinned! {
     QWEN = "qwen" "0.24.4" true ["@qwen-code/qwen-code/cli-entry.js"];
     /// goose, by the version of its npm package.
     GOOSE = "goose" "0.20.1" ("1.34.0") true ["@aaif/goose-binary-linux-x64/bin/goose"];
-    /// Claude Code behind the adapter of editors.
+    /// Claude Code behind its ACP adapter for editors.
     CLAUDE_AGENT_ACP = "claude-agent-acp" "0.99.1" true ["@agentclientprotocol/claude-agent-acp/dist/index.js"];
-    /// Codex behind the adapter of editors.
+    /// Codex behind its ACP adapter for editors.
     CODEX_ACP = "codex-acp" "2.6.0" true ["@agentclientprotocol/codex-acp/dist/index.js"];
 }
 
@@ -100,7 +100,7 @@ mod tests {
             );
             for (name, version) in wanted {
                 let locked = &lock["packages"][format!("node_modules/{name}")];
-                // npm leaves out what this machine cannot use.
+                // npm omits packages that this platform cannot use.
                 if locked.is_object() {
                     assert!(
                         version
@@ -113,7 +113,7 @@ mod tests {
             }
             let packages = lock["packages"].as_object().unwrap();
             assert!(packages.len() > 1);
-            // What comes inside another package is covered by its checksum.
+            // A bundled package is covered by the checksum of its parent.
             let own = |locked: &serde_json::Value| locked["inBundle"] != true;
             for (name, locked) in packages
                 .iter()

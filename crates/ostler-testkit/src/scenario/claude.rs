@@ -1,4 +1,4 @@
-//! Claude Code as the subject of scenarios.
+//! Claude Code as a scenario subject.
 
 use std::time::Duration;
 
@@ -35,7 +35,8 @@ pub const CLAUDE: Subject = Subject {
         model: "haiku",
         hasty: &[],
         priced: &[],
-        // It estimates tokens and refuses what it thinks is too much for the model, unless it is told otherwise.
+        // It estimates tokens and refuses prompts that it considers too long for the model, unless
+        // configured otherwise.
         roomy: (
             &[],
             Some(("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "9000000")),
@@ -55,7 +56,7 @@ pub const CLAUDE: Subject = Subject {
     },
     numbers: Numbers {
         tokens: Numbers::APART,
-        // Of claude-opus-5-5, by the table of the program.
+        // Prices of claude-opus-5-5 from the program's own table.
         price: Some([4.0, 5.0, 0.2, 20.0]),
         cost_source: "reported",
         overloaded: 529,

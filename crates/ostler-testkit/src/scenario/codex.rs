@@ -1,4 +1,4 @@
-//! Codex as the subject of scenarios: over its app-server, and by `codex exec`.
+//! Codex as a scenario subject: over its app-server, and with `codex exec`.
 
 use std::time::Duration;
 
@@ -20,18 +20,18 @@ pub const CODEX: Subject = Subject {
         command: "exec_command",
         shell,
         printed: |text| format!("{text}\n"),
-        // In its own sandbox a command may run; it is asked about when it wants out.
+        // A command may run in its own sandbox; permission is requested when it wants to leave it.
         forbidden: || ("exec_command", escalated("cat .env; touch made")),
         read: |path| ("exec_command", shell(&format!("cat {path}"))),
         write: |path| ("exec_command", shell(&format!("echo written > {path}"))),
         bound: "",
-        // It does not tell which tools it has.
+        // It does not report its tools.
         others: ["", ""],
     },
     settings: Known {
         always: &[],
         trust: TRUST,
-        // What is allowed still runs in the sandbox, which not every machine has.
+        // Allowed commands still run in the sandbox, which not every machine supports.
         asked: TRUST,
         partial: Some("include_partial"),
         streams: true,
@@ -59,18 +59,18 @@ pub const CODEX: Subject = Subject {
         network: "base_url",
         retry: "api_retry",
     },
-    // It has words of its own for a failure of the service.
+    // It has its own message for a service failure.
     manner: Manner {
         untold: &[500],
         ..Manner::PLAIN
     },
 };
 
-/// The real Codex, a process for each message.
+/// The real Codex, one process per message.
 pub const CODEX_EXEC: Subject = Subject {
     version: None,
     settings: Known {
-        // It does not tell which model it works with, unless it was told.
+        // It reports its model only if one was configured.
         always: &[("transport", "exec"), ("model", "gpt-5.5")],
         streams: false,
         system: Some("system_prompt"),

@@ -1,39 +1,41 @@
-//! The conformance suite as data: which rows there are, when a row applies to an agent, and the story that all of them tell.
+//! Conformance suite as data: the rows, when a row applies to an agent, and the event story that
+//! all agents share.
 //!
-//! The tests are made where sessions can be driven, from one list of agents (`crates/ostler/tests/it/conformance`). This is
-//! what they are held against: a row that applies runs, one that does not is listed with its reason, and whoever does the
-//! same thing tells the same kinds of event in the same order (S2-21).
+//! The tests are generated where sessions can be driven, from one list of agents
+//! (`crates/ostler/tests/it/conformance`). A row that applies runs; one that does not is listed
+//! with its reason. Agents that do the same thing emit the same kinds of event in the same order
+//! (S2-21).
 
 use serde_json::Value;
 
 use super::Subject;
 
-/// A row of the suite: something that is done with every agent that can.
+/// A row of the suite: a scenario that runs with every capable agent.
 #[derive(Debug)]
 pub struct Row {
-    /// Its name, which is the name of its test and of its recordings.
+    /// Name of the row, of its test and of its recordings.
     pub name: &'static str,
-    /// What is done, in a few words.
+    /// Short description of the scenario.
     pub about: &'static str,
-    /// When it applies.
+    /// When the row applies.
     pub applies: Applies,
-    /// What every agent tells, in the words of [`super::Seen::tale`]; where a row has several sessions, each of them.
-    /// `…` stands for words and tools that an agent has its own way with, `half a reply` for what only an agent tells that does
-    /// not wait until it is complete.
+    /// Event story shared by all agents, as produced by [`super::Observed::normalized_story`]; if
+    /// a row has several sessions, the story of each. `…` stands for text and tools that differ
+    /// between agents. `half a reply` appears only for agents that stream.
     pub story: &'static str,
-    /// What a recording of the agent proves of it.
+    /// What a recording of the agent verifies.
     pub recorded: Recorded,
 }
 
-/// What is proved of a row when a recording of the agent is played: the model is not called, and no
-/// tool runs.
+/// What is verified of a row when a recording is replayed: the model is not called, and no tool
+/// runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recorded {
-    /// All of it: every check is made.
+    /// Everything: every check is made.
     Whole,
-    /// What the events say. The rest, named here, only the agent itself proves.
+    /// Only the events. The rest, named here, is verified only by the agent itself.
     Events(&'static str),
-    /// Nothing: it is about what reaches the agent or the model. No recording is played.
+    /// Nothing: the row is about what reaches the agent or the model. There is no recording.
     Never,
 }
 
@@ -42,13 +44,13 @@ pub enum Recorded {
 pub enum Applies {
     /// To every agent.
     Always,
-    /// When the agent is a process of its own.
+    /// If the agent is a separate process.
     ToProcesses,
-    /// When the agent's capabilities, which are data, say so.
+    /// If the agent has this capability.
     When(&'static str),
 }
 
-/// The story of a session with one turn: what is between its beginning and its end, and how it ends.
+/// The story of a session with one turn: the events between start and end, and how it ends.
 macro_rules! told {
     ($middle:literal, $end:literal) => {
         concat!(
@@ -90,7 +92,7 @@ rows! {
     denied_tool, "a tool that may not run", When("tells_denials"),
         told!("call, permission denied, result denied, reply, ", "denied"),
         Events("that the model is told");
-    permission_asked, "somebody is asked, and allows it", When("ask"),
+    permission_asked, "approval is requested and granted", When("ask"),
         told!("call, permission asked, permission allowed, result ok, reply, ", "completed"),
         Events("that the tool runs");
     two_tools, "two tools in one message, one fails", When("tells_tools"),
@@ -106,9 +108,9 @@ rows! {
         "starting, turn, started, working, reply, over interrupted, idle, turn, working, reply, over completed, idle, \
          refused, stopping, ended, end completed",
         Whole;
-    resume, "gone on with, twice", When("resume"), told!("reply, ", "completed"),
+    resume, "resumed twice", When("resume"), told!("reply, ", "completed"),
         Events("what the model is sent, and the ids");
-    fork, "gone on with in a copy", When("fork"), told!("reply, ", "completed"),
+    fork, "resumed as a copy", When("fork"), told!("reply, ", "completed"),
         Events("what the model is sent");
     limits, "out of time", Always,
         "starting, turn, started, working, half a reply, over wall_limit, stopping, ended, end wall_limit",
@@ -135,10 +137,10 @@ rows! {
         Events("that its command ends with it");
 }
 
-/// The row of a name.
+/// Returns the row with this name.
 ///
 /// # Panics
-/// When there is none.
+/// If it does not exist.
 #[must_use]
 pub fn row(name: &str) -> &'static Row {
     ROWS.iter()
@@ -146,34 +148,34 @@ pub fn row(name: &str) -> &'static Row {
         .unwrap_or_else(|| panic!("the suite has no row {name:?}"))
 }
 
-/// When an agent is tried.
+/// When an agent is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
-    /// It is a part of Ostler: always.
+    /// Part of Ostler: always.
     Own,
-    /// A real program that is quickly installed and started: with the real agents.
+    /// A real program that is quick to install and start: with the real agents.
     Real,
-    /// One that is neither: only for those who ask for all agents. The page keeps its last full result.
+    /// Any other program: only with `--all-agents`. The page shows its last stored results.
     Heavy,
 }
 
-/// An agent of the suite, in one of its languages: a column of the page.
+/// An agent of the suite with one of its transports: a column of the page.
 #[derive(Debug)]
 pub struct Member {
     /// Its name in the suite, and of its folder of recordings.
     pub id: &'static str,
-    /// Who is tried.
+    /// The agent under test.
     pub subject: &'static Subject,
-    /// How it is spoken with.
+    /// Description of the transport.
     pub transport: &'static str,
-    /// When it is tried.
+    /// When it is tested.
     pub group: Group,
     /// The rows that do not apply, each with the reason.
     pub lacks: &'static [(&'static str, &'static str)],
 }
 
 impl Member {
-    /// Why a row does not apply; none: it does.
+    /// Returns why a row does not apply, or `None` if it applies.
     #[must_use]
     pub fn lack(&self, row: &str) -> Option<&'static str> {
         self.lacks
@@ -182,8 +184,9 @@ impl Member {
             .map(|(_, why)| *why)
     }
 
-    /// What is wrong with what this member lacks, held against its capabilities (as JSON): a row that applies and does not
-    /// run, one that runs and cannot, a row that nobody knows.
+    /// Compares the missing rows with the agent's capabilities (as JSON) and returns the
+    /// contradictions: an applicable row that does not run, one that runs but cannot, an unknown
+    /// row.
     #[must_use]
     pub fn faults(&self, capabilities: &Value) -> Vec<String> {
         let unknown = self

@@ -1,4 +1,4 @@
-//! GitHub Copilot CLI as the subject of scenarios.
+//! GitHub Copilot CLI as a scenario subject.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 use crate::model::Answer;
 use crate::real;
 
-/// The real Copilot CLI, with a model of the user's own.
+/// The real Copilot CLI, with the user's own model.
 pub const COPILOT: Subject = Subject {
     name: "copilot",
     version: None,
@@ -36,7 +36,7 @@ pub const COPILOT: Subject = Subject {
         model: "scripted-small",
         hasty: &[],
         priced: &[],
-        // It estimates tokens and refuses what it thinks is too much for the model.
+        // It estimates tokens and refuses prompts that it considers too long for the model.
         roomy: (&[], Some(("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "9000000"))),
         system: None,
         variables: ("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"),
@@ -61,7 +61,7 @@ pub const COPILOT: Subject = Subject {
     manner: Manner::PLAIN,
 };
 
-/// The environment, and nothing else, that the real program needs to talk to a scripted model.
+/// Returns the complete environment that the real program needs to use a scripted model.
 fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
     let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
     let pairs = [
@@ -70,7 +70,8 @@ fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
         ("COPILOT_OFFLINE", "true".to_owned()),
         ("COPILOT_PROVIDER_BASE_URL", format!("{base_url}/v1")),
         ("COPILOT_PROVIDER_TYPE", "openai".to_owned()),
-        // A long one: the program blots out what looks like its key, in the middle of its own JSON too.
+        // A long one: the program redacts anything that looks like its key, even inside its own
+        // JSON.
         (
             "COPILOT_PROVIDER_API_KEY",
             "a-key-of-the-testkit".to_owned(),

@@ -1,4 +1,5 @@
-//! How a run can end other than well: each with its own cause, its exit code and a hint, and with nothing left.
+//! Runs that do not succeed: each has its own cause, exit code and hint, and leaves nothing
+//! behind.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ fn only(driver: &dyn Driver, answer: Answer) -> Place {
     driver.place(Script::new().rule(Rule::any().answer(answer)))
 }
 
-/// The model runs a command, which says that it runs and then does so for five minutes.
+/// The model runs a command that creates a file and then sleeps for five minutes.
 fn long_tool(driver: &dyn Driver) -> Place {
     only(
         driver,
@@ -20,7 +21,7 @@ fn long_tool(driver: &dyn Driver) -> Place {
 }
 
 fn hinted(seen: &Seen, part: &str) {
-    // A setting is named as such, or as the flag that it has.
+    // A setting is named by its key, or by its flag.
     let hint = seen.outcome()["hint"]
         .as_str()
         .unwrap_or_default()
@@ -54,7 +55,7 @@ fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str,
         "{:#}",
         seen.outcome()
     );
-    // The error comes dressed up as an answer; it is none.
+    // The error arrives in the form of an answer, but is not one.
     assert_eq!((seen.answer(), seen.all("text").len()), ("", 0));
     let retried = seen
         .story()
@@ -65,7 +66,7 @@ fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str,
         "{:#?}",
         seen.story()
     );
-    // One that was told to end has no code.
+    // An agent ended by a signal has no exit code.
     let code = &seen.one("ended")["exit_code"];
     assert!(
         *code == subject.numbers.exit_codes[1] || (code.is_null() && manner.lingers),
@@ -81,7 +82,7 @@ pub fn unauthorized(driver: &dyn Driver) {
     hinted(&seen, driver.subject().words.auth);
 }
 
-/// Nobody is logged in: said at once, without a call. S4-3.
+/// Not logged in: reported at once, without a model call. S4-3.
 pub fn not_logged_in(driver: &dyn Driver) {
     let subject = driver.subject();
     let place = driver
@@ -93,14 +94,14 @@ pub fn not_logged_in(driver: &dyn Driver) {
     assert!(place.server.requests().is_empty());
 }
 
-/// The account's limit. S1-24, S4-44.
+/// The account's rate limit. S1-24, S4-44.
 pub fn rate_limited(driver: &dyn Driver) {
     let seen = fails(driver, (429, "rate_limit_error"), ("rate_limit", 5));
     seen.tells("rate_limit");
     hinted(&seen, "Wait");
 }
 
-/// The service's limit.
+/// The service is overloaded.
 pub fn overloaded(driver: &dyn Driver) {
     let status = driver.subject().numbers.overloaded;
     hinted(
@@ -109,7 +110,8 @@ pub fn overloaded(driver: &dyn Driver) {
     );
 }
 
-/// The service fails for reasons of its own. The agents try again first, at once: they are told not to wait.
+/// The service fails with an internal error. The agents retry first, without delay as configured
+/// here.
 pub fn server_error(driver: &dyn Driver) {
     hinted(
         &fails(driver, (500, "api_error"), ("server_error", 5)),
@@ -117,9 +119,9 @@ pub fn server_error(driver: &dyn Driver) {
     );
 }
 
-/// Nobody listens at the service's address.
+/// The service's address refuses connections.
 pub fn unreachable(driver: &dyn Driver) {
-    // A port that was free a moment ago, on an address that nobody else is given ports of.
+    // A port that was free a moment ago, on an address that no other process binds to.
     let subject = driver.subject();
     let place = driver
         .place(Script::new())
@@ -133,7 +135,8 @@ pub fn unreachable(driver: &dyn Driver) {
     hinted(&seen, subject.words.network);
 }
 
-/// The service breaks off in the middle, again and again: what was said is kept, and the ending has its name.
+/// The service repeatedly drops the connection in mid-answer: partial text is preserved, and the
+/// cause is specific.
 pub fn broken_off(driver: &dyn Driver) {
     let place = only(
         driver,
@@ -153,13 +156,13 @@ pub fn refused(driver: &dyn Driver) {
     run(driver, &place, &Task::new("PROMPT")).ended_with("refused", 1);
 }
 
-/// The answer is cut off at the model's limit, however often the agent asks it to go on.
+/// The answer is cut off at the model's limit, however often the agent asks it to continue.
 pub fn output_limit(driver: &dyn Driver) {
     let place = only(driver, Answer::text("and so on ").stop_reason("max_tokens"));
     run(driver, &place, &Task::new("PROMPT")).ended_with("output_limit", 6);
 }
 
-/// The money limit ends the turn after the step that passed it; what it cost is known. S3-6, S3-44.
+/// The cost limit ends the turn after the step that exceeded it; the cost is known. S3-6, S3-44.
 pub fn budget(driver: &dyn Driver) {
     let place = only(driver, driver.subject().shell("echo again"));
     let task = Task::new("PROMPT")
@@ -197,7 +200,7 @@ pub fn max_turns(driver: &dyn Driver) {
     hinted(&seen, "max_turns");
 }
 
-/// The service never answers: the turn's time limit ends it, soon after it is reached. S2-20, S4-8, S4-37.
+/// The service never answers: the turn's time limit ends it promptly. S2-20, S4-8, S4-37.
 pub fn wall_limit(driver: &dyn Driver) {
     let place = only(
         driver,
@@ -206,8 +209,8 @@ pub fn wall_limit(driver: &dyn Driver) {
             .and_text("answer")
             .hang_after(1),
     );
-    // Longer than what it may be late below, which is longer than an agent gets to heed an interrupt. A recording takes no
-    // time to come up.
+    // Longer than the tolerance below, which is longer than the time an agent gets to react to an
+    // interrupt. A recording starts at once.
     let shortest = Duration::from_secs(8);
     let limit = if place.is_played() {
         shortest
@@ -215,7 +218,7 @@ pub fn wall_limit(driver: &dyn Driver) {
         shortest.max(driver.subject().numbers.soon)
     };
     let seen = run(driver, &place, &Task::new("PROMPT").wall(limit));
-    // By the times of the events: how long the programs take to start and to end is another matter.
+    // Measured with event times: program startup and shutdown do not count.
     let took = seen
         .at("turn_ended")
         .saturating_sub(seen.at("turn_started"));
@@ -251,7 +254,7 @@ pub fn wall_limit_in_a_tool(driver: &dyn Driver) {
     assert_eq!(seen.one("tool_result")["ok"], false);
 }
 
-/// The service never answers: the limit on silence ends it. P39, P40.
+/// The service never answers: the idle limit ends the turn. P39, P40.
 pub fn idle_limit(driver: &dyn Driver) {
     let limit = driver.subject().numbers.soon;
     let seen = run(
@@ -266,9 +269,9 @@ pub fn idle_limit(driver: &dyn Driver) {
     );
 }
 
-/// A tool that is silent for longer than the limit on silence is at work, not idle. Claude Code says a word about a command
-/// after three seconds and then no more, so it has to take longer than both together; Copilot leaves a command alone that takes
-/// half a minute. P40.
+/// A tool that is silent for longer than the idle limit is working, not idle. Claude Code reports
+/// on a command once, after three seconds, so the command has to take longer than both together.
+/// Copilot moves a command to the background after half a minute. P40.
 pub fn a_silent_tool_is_not_idle(driver: &dyn Driver) {
     let limit = driver.subject().numbers.soon;
     let sleep = driver
@@ -281,7 +284,7 @@ pub fn a_silent_tool_is_not_idle(driver: &dyn Driver) {
     assert_eq!(seen.one("tool_result")["ok"], true);
 }
 
-/// Interrupted while the model is silent: the agent acknowledges it and ends in good order. P37.
+/// Interrupted while the model is silent: the agent acknowledges it and exits cleanly. P37.
 pub fn interrupted(driver: &dyn Driver) {
     let place = only(driver, Answer::hang());
     let seen = run_with(driver, &place, &Task::new("PROMPT"), &|running| {
@@ -303,7 +306,7 @@ pub fn interrupted(driver: &dyn Driver) {
     );
 }
 
-/// Interrupted before the agent has said anything: it is heard all the same. P37.
+/// Interrupted before the first output of the agent: the interrupt still takes effect. P37.
 pub fn interrupted_at_once(driver: &dyn Driver) {
     let place = only(driver, Answer::hang());
     let seen = run_with(driver, &place, &Task::new("PROMPT"), &|running| {
@@ -322,7 +325,7 @@ pub fn interrupted_at_once(driver: &dyn Driver) {
     );
 }
 
-/// Interrupted while the model speaks: what was said is kept, and the agent ends in good order.
+/// Interrupted while the model streams: partial text is preserved, and the agent exits cleanly.
 pub fn interrupted_in_mid_stream(driver: &dyn Driver) {
     let place = only(
         driver,
@@ -344,7 +347,8 @@ pub fn interrupted_in_a_tool(driver: &dyn Driver) {
         &place,
         &Task::new("PROMPT").trusting(),
         &|running| {
-            // Some tell of a command when it runs already: one that is cut off before that was never told of.
+            // Some agents report a command only once it runs: one that is cut off before that was
+            // never reported.
             in_a_tool(&place, running);
             running.interrupt();
         },
@@ -353,7 +357,7 @@ pub fn interrupted_in_a_tool(driver: &dyn Driver) {
     assert_eq!(seen.one("tool_result")["ok"], false);
 }
 
-/// Stopped by the caller: the agent, the tool, everything ends in good order.
+/// Stopped by the caller: the agent and its tool exit cleanly.
 pub fn stopped(driver: &dyn Driver) {
     let place = long_tool(driver);
     let seen = run_with(
@@ -370,8 +374,8 @@ pub fn stopped(driver: &dyn Driver) {
     assert!(driver.subject().silent || seen.one("tool_result")["ok"] == false);
 }
 
-/// The agent is killed by somebody else: said at once and by name, and the command that it ran ends with it. S2-20, S3-32,
-/// S4-45, P2, P4, P8.
+/// The agent is killed by another process: reported at once with its own cause, and the command
+/// that it ran ends with it. S2-20, S3-32, S4-45, P2, P4, P8.
 pub fn killed_from_outside(driver: &dyn Driver) {
     let place = long_tool(driver);
     let seen = run_with(
@@ -397,7 +401,7 @@ pub fn killed_from_outside(driver: &dyn Driver) {
     );
 }
 
-/// Waits until the long tool runs, and that is told where it is told at all.
+/// Waits until the long tool runs and, if the agent reports tools, until that is reported.
 fn in_a_tool(place: &Place, running: &dyn Running) {
     running.wait_for(if place.subject.silent {
         "started"

@@ -1,4 +1,5 @@
-//! The events of a run in words that are the same for every agent, and the comparison with the story of a row.
+//! Normalized event stories: a run's events in terms that are the same for every agent, compared
+//! with a row's story.
 
 use serde_json::Value;
 
@@ -6,10 +7,10 @@ use super::Seen;
 use super::conformance::row;
 
 impl Seen {
-    /// What happened, in words that leave out what agents may differ in: the names of tools, whether a text comes in pieces,
-    /// notices, that an agent with a process per turn starts again, whether it says who it is before or after it begins to
-    /// work, and in which order tools of one message are done. Tokens are told of at the end of a turn, where they are asked
-    /// for.
+    /// Returns the run's events, normalized. Leaves out what may differ between agents: tool
+    /// names, deltas, notices, restarts of an agent with one process per turn, whether `started`
+    /// comes before or after `working`, and the order of results of parallel tools. With `tokens`,
+    /// usage is included at the end of a turn.
     #[must_use]
     pub fn tale(&self, tokens: bool) -> String {
         let mut words: Vec<String> = Vec::new();
@@ -40,10 +41,10 @@ impl Seen {
         words.join(", ")
     }
 
-    /// Fails unless the run tells the story of a row, as every agent does. S2-21.
+    /// Fails unless the run matches the story of a row, as every agent does. S2-21.
     ///
     /// # Panics
-    /// When it tells another.
+    /// If it does not.
     pub fn tells(&self, name: &str) {
         let half = if self.subject.settings.streams {
             "reply, "
@@ -69,7 +70,7 @@ impl Seen {
     }
 }
 
-/// Words and tools on the way to the end of a turn, as one `…`.
+/// Replaces text and tools before the end of a turn with one `…`.
 fn its_own_way(tale: &str) -> String {
     let own = |word: &str| of_a_tool(word) || matches!(word, "reply" | "thinking");
     let mut words: Vec<&str> = tale
@@ -80,7 +81,7 @@ fn its_own_way(tale: &str) -> String {
     words.join(", ")
 }
 
-/// The story of an agent that only counts its tools.
+/// Returns the story of an agent that only counts its tools.
 fn without_tools(story: &str) -> String {
     story
         .split(", ")
@@ -95,7 +96,7 @@ fn of_a_tool(word: &str) -> bool {
         .any(|kind| word.starts_with(kind))
 }
 
-/// One event; none for what an agent may say or not.
+/// Normalizes one event; `None` for optional ones.
 fn word(event: &Value) -> Option<String> {
     let part = |place: &str| {
         event

@@ -1,9 +1,11 @@
-//! What is tried with an agent, written once and driven twice: through the library and through the program.
+//! Scenarios: behaviour of an agent, written once and run through both the library and the
+//! program.
 //!
-//! A scenario is a function that takes a [`Driver`], which knows the [`Subject`] that is tried. The two test crates bring a
-//! driver each; [`crate::shared_scenarios`] makes a test of each scenario that every agent passes, and
-//! [`crate::every_scenario`] also of those that only Claude Code is capable of, so that none can be forgotten. Events are
-//! looked at as JSON: that is what library and program have in common, and what users see.
+//! A scenario is a function that takes a [`Driver`], which knows the [`Subject`] under test. The
+//! two test crates provide a driver each. [`crate::shared_scenarios`] generates a test for each
+//! scenario that every agent passes; [`crate::every_scenario`] also for those that only Claude
+//! Code supports, so that none is forgotten. Events are compared as JSON: library and program have
+//! it in common, and it is what users see.
 
 pub mod api;
 pub mod conformance;
@@ -44,30 +46,30 @@ use crate::machine::{self, Need};
 use crate::model::Script;
 use crate::processes::marked;
 
-/// How long a condition is awaited that has no reason not to come soon. Generous: a busy machine is no failure.
+/// Timeout for conditions that should hold soon. Generous: a busy machine is not a failure.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One task, in words that the library's spec and the program's arguments both have.
+/// A task in terms that the library's spec and the program's arguments share.
 #[derive(Debug, Clone)]
 pub struct Task {
     /// The prompt.
     pub prompt: String,
-    /// Settings by key, such as `model`; a key can come several times.
+    /// Settings by key, such as `model`; a key can occur several times.
     settings: Vec<(&'static str, String)>,
     /// Whether every tool may run.
     trusting: bool,
     /// Variables added to the agent's environment.
     pub env: Vec<(&'static str, String)>,
-    /// The limit on the turn's time.
+    /// Time limit of the turn.
     pub wall: Duration,
-    /// The limit on silence.
+    /// Idle limit.
     pub idle: Duration,
-    /// Whether a denied tool call leaves the turn a success.
+    /// Whether a turn with a denied tool call can still succeed.
     pub tolerate_denials: bool,
 }
 
 impl Task {
-    /// A task with nothing but a prompt.
+    /// Creates a task with only a prompt.
     #[must_use]
     pub fn new(prompt: impl Into<String>) -> Self {
         Self {
@@ -96,14 +98,14 @@ impl Task {
             .fold(self, |task, (key, value)| task.set(key, *value))
     }
 
-    /// Lets every tool run.
+    /// Allows every tool to run.
     #[must_use]
     pub fn trusting(mut self) -> Self {
         self.trusting = true;
         self
     }
 
-    /// The settings, for an agent.
+    /// Returns the settings for an agent.
     #[must_use]
     pub fn settings_for(&self, subject: &Subject) -> Vec<(&'static str, String)> {
         let trust = subject.settings.trust.iter().filter(|_| self.trusting);
@@ -130,7 +132,7 @@ impl Task {
         self
     }
 
-    /// Limits the agent's silence.
+    /// Limits the agent's idle time.
     #[must_use]
     pub fn idle(mut self, limit: Duration) -> Self {
         self.idle = limit;
@@ -140,39 +142,39 @@ impl Task {
 
 /// A way to run a task with an agent.
 pub trait Driver {
-    /// The agent.
+    /// Returns the agent under test.
     fn subject(&self) -> &'static Subject;
 
-    /// Runs a task to its end, with `meanwhile` beside it on a thread of its own.
+    /// Runs a task to its end, with `meanwhile` on another thread.
     fn run(&self, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen;
 }
 
 impl dyn Driver + '_ {
-    /// A place for the agent in which the model follows `script`.
+    /// Creates a test environment for the agent in which the model follows `script`.
     #[must_use]
     pub fn place(&self, script: Script) -> Place {
         Place::new(self.subject(), script)
     }
 }
 
-/// A run that is under way.
+/// A run in progress.
 pub trait Running {
-    /// Waits until the run has told an event of this kind.
+    /// Waits until the run has emitted an event of this kind.
     fn wait_for(&self, kind: &str);
 
     /// Interrupts the turn, as Ctrl-C does.
     fn interrupt(&self);
 
-    /// Ends the session in good order, as SIGTERM does.
+    /// Stops the session gracefully, as SIGTERM does.
     fn stop(&self);
 }
 
-/// Runs a task; checks what must hold for every run: a valid stream, and nothing left behind.
+/// Runs a task and checks what holds for every run: a valid stream, and nothing left behind.
 pub fn run(driver: &dyn Driver, place: &Place, task: &Task) -> Seen {
     run_with(driver, place, task, &|_| ())
 }
 
-/// The same, with something else going on meanwhile.
+/// The same, with `meanwhile` running concurrently.
 pub fn run_with(
     driver: &dyn Driver,
     place: &Place,
@@ -184,7 +186,7 @@ pub fn run_with(
     seen
 }
 
-/// The same, where the model's server says things that nobody can understand.
+/// The same, for a model server that sends unreadable lines.
 pub fn run_oddly(
     driver: &dyn Driver,
     place: &Place,
@@ -213,8 +215,8 @@ pub fn run_oddly(
     seen
 }
 
-/// Fails unless loopback is the only network. `cargo xtask test` promises that (`OSTLER_TEST_NETNS=1`); without the
-/// promise it is a skip.
+/// Fails unless loopback is the only network. `cargo xtask test` guarantees that
+/// (`OSTLER_TEST_NETNS=1`); without the guarantee the test is skipped.
 pub fn network_is_loopback_only() {
     let is_promised = std::env::var_os("OSTLER_TEST_NETNS").is_some_and(|promised| promised == "1");
     let missing = || {
@@ -223,7 +225,7 @@ pub fn network_is_loopback_only() {
     if !machine::can_run("network_is_loopback_only", &Need::of(is_promised, missing)) {
         return;
     }
-    // Not /sys/class/net: a mount of sysfs shows the network namespace that it was mounted in.
+    // Not /sys/class/net: a sysfs mount shows the network namespace in which it was mounted.
     let devices =
         std::fs::read_to_string("/proc/self/net/dev").expect("read the list of network devices");
     let names: Vec<&str> = devices
@@ -233,11 +235,11 @@ pub fn network_is_loopback_only() {
     assert_eq!(names, ["lo"]);
 }
 
-/// Makes a test of each scenario that every agent passes, driven by the expression given.
+/// Generates a test for each scenario that every agent passes, run by the given driver.
 #[macro_export]
 macro_rules! shared_scenarios {
     ($driver:expr) => {
-        // Through the library, these are rows of the conformance suite.
+        // For the library, these are rows of the conformance suite.
         $crate::tests_of_scenarios! { $driver;
             words::text words::partial_messages words::thinking words::structured_output words::usage_exact
             tools::tool_allowed tools::tool_denied tools::two_tools_at_once
@@ -248,7 +250,8 @@ macro_rules! shared_scenarios {
     };
 }
 
-/// Makes a test of each scenario that every agent passes and that is no row of the conformance suite.
+/// Generates a test for each scenario that every agent passes and that is not a row of the
+/// conformance suite.
 #[macro_export]
 macro_rules! further_scenarios {
     ($driver:expr) => {
@@ -266,7 +269,7 @@ macro_rules! further_scenarios {
     };
 }
 
-/// Makes a test of each scenario, also of those that only Claude Code is capable of.
+/// Generates a test for each scenario, including those that only Claude Code supports.
 #[macro_export]
 macro_rules! every_scenario {
     ($driver:expr) => {
@@ -276,7 +279,8 @@ macro_rules! every_scenario {
     };
 }
 
-/// Makes a test of each scenario that only Claude Code is capable of and that is no row of the conformance suite.
+/// Generates a test for each scenario that only Claude Code supports and that is not a row of the
+/// conformance suite.
 #[macro_export]
 macro_rules! scenarios_of_few {
     ($driver:expr) => {
@@ -291,13 +295,13 @@ macro_rules! scenarios_of_few {
             surroundings::environment
         }
 
-        /// The tests of real agents run where nothing but loopback can be reached.
+        /// Tests of real agents run where only loopback can be reached.
         #[test]
         fn network_is_loopback_only() { $crate::scenario::network_is_loopback_only(); }
     };
 }
 
-/// Makes a test of each scenario that is named.
+/// Generates a test for each named scenario.
 #[macro_export]
 macro_rules! tests_of_scenarios {
     ($driver:expr; $($group:ident :: $name:ident $(:: $inner:ident)?)*) => {

@@ -1,36 +1,37 @@
-//! What a run showed: its events, and what must hold for the events of every run.
+//! Observed results of a run: its events, and the invariants of every event stream.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use ostler_core::event::At;
+use ostler_core::event::Timestamp;
 use serde_json::{Value, json};
 
 use super::Subject;
 use crate::model::Usage;
 
-/// What a run showed.
+/// Observed results of a run.
 #[derive(Debug)]
 pub struct Seen {
-    /// The agent.
+    /// The agent under test.
     pub subject: &'static Subject,
     /// The events, as JSON.
     pub events: Vec<Value>,
-    /// The exit code of the program; none for the library.
+    /// Exit code of the program; `None` for the library.
     pub exit: Option<i32>,
-    /// The token counts of every answer of the model's server until the end of the run; none when a recording is played.
+    /// Token counts of all answers that the model server sent during the run; empty when a
+    /// recording is replayed.
     pub served: Vec<Usage>,
 }
 
 impl Seen {
-    /// The session's name.
+    /// Returns the session's id.
     #[must_use]
     pub fn session(&self) -> &str {
         text(&self.events[0], "/session")
     }
 
-    /// The events of a kind.
+    /// Returns the events of a kind.
     #[must_use]
     pub fn all(&self, kind: &str) -> Vec<&Value> {
         self.events
@@ -39,10 +40,10 @@ impl Seen {
             .collect()
     }
 
-    /// The only event of a kind.
+    /// Returns the only event of a kind.
     ///
     /// # Panics
-    /// When there is none, or more than one.
+    /// If there is none, or more than one.
     #[must_use]
     pub fn one(&self, kind: &str) -> &Value {
         let found = self.all(kind);
@@ -55,17 +56,17 @@ impl Seen {
         found[0]
     }
 
-    /// The time of the only event of a kind, since the epoch.
+    /// Returns the time of the only event of a kind, since the epoch.
     ///
     /// # Panics
-    /// When there is none, or more than one, or its time cannot be read.
+    /// If there is none, or more than one, or its time cannot be parsed.
     #[must_use]
     pub fn at(&self, kind: &str) -> Duration {
-        let at: At = text(self.one(kind), "/at").parse().expect("a time");
+        let at: Timestamp = text(self.one(kind), "/at").parse().expect("a time");
         Duration::from_millis(u64::try_from(at.0).expect("a time after the epoch"))
     }
 
-    /// The answer of the last turn.
+    /// Returns the answer of the last turn.
     #[must_use]
     pub fn answer(&self) -> &str {
         self.all("turn_ended")
@@ -73,10 +74,10 @@ impl Seen {
             .map_or("", |turn| text(turn, "/text"))
     }
 
-    /// Who the agent says it is; one that knows more at its end says so again.
+    /// Returns the `started` event; an agent that learns more by the end emits a second one.
     ///
     /// # Panics
-    /// When it never said so, or said so again although it knows no more.
+    /// If there is none, or a second one adds nothing.
     #[must_use]
     pub fn started(&self) -> &Value {
         let found = self.all("started");
@@ -87,13 +88,13 @@ impl Seen {
         found[found.len() - 1]
     }
 
-    /// The agent's own name of the session.
+    /// Returns the agent's own id of the session.
     #[must_use]
     pub fn native(&self) -> String {
         text(self.started(), "/native_session").to_owned()
     }
 
-    /// The outcome of the session.
+    /// Returns the outcome of the session.
     #[must_use]
     pub fn outcome(&self) -> &Value {
         &self.one("ended")["outcome"]
@@ -102,7 +103,7 @@ impl Seen {
     /// Checks how the session and its last turn ended, and the program's exit code.
     ///
     /// # Panics
-    /// When it ended otherwise.
+    /// If they differ.
     pub fn ended_with(&self, cause: &str, exit: i32) {
         assert_eq!(self.outcome()["cause"], cause, "{:#}", self.outcome());
         assert_eq!(
@@ -123,19 +124,19 @@ impl Seen {
         }
     }
 
-    /// Checks that these answers of the model, numbered from 1, were counted, each once, and the cost where the agent
-    /// knows it. The last of them is the last that was served.
+    /// Checks that these model answers, numbered from 1, were counted once each, and the cost if
+    /// the agent knows it. The last of them is the last one served.
     ///
     /// # Panics
-    /// When the numbers are not those that the model's server sent.
+    /// If the numbers differ from those that the model server sent.
     pub fn used(&self, answers: RangeInclusive<u64>) {
         self.used_by_turn(&[answers]);
     }
 
-    /// The same for each turn.
+    /// Checks the same for each turn.
     ///
     /// # Panics
-    /// When the numbers are not those that the model's server sent.
+    /// If the numbers differ from those that the model server sent.
     pub fn used_by_turn(&self, turns: &[RangeInclusive<u64>]) {
         self.counted_by_turn(turns);
         let ended = self.one("ended");
@@ -156,11 +157,11 @@ impl Seen {
         }
     }
 
-    /// Checks that these answers of the model, numbered from 1, were counted, each once. The last of them is the last that
-    /// was served.
+    /// Checks that these model answers, numbered from 1, were counted once each. The last of them
+    /// is the last one served.
     ///
     /// # Panics
-    /// When the numbers are not those that the model's server sent.
+    /// If the numbers differ from those that the model server sent.
     pub fn counted(&self, answers: RangeInclusive<u64>) {
         self.counted_by_turn(&[answers]);
     }
@@ -203,7 +204,7 @@ impl Seen {
         );
     }
 
-    /// The counts of these answers, numbered from 1: as they were served, or as they were when the run was recorded.
+    /// Returns the counts of these answers, numbered from 1: as served, or as recorded.
     pub(super) fn answers(&self, numbers: RangeInclusive<u64>) -> Vec<Usage> {
         let counts = |nth: u64| {
             self.served
@@ -215,9 +216,9 @@ impl Seen {
             .collect()
     }
 
-    /// The events in a few words each; pieces of a text count as one. Tokens counted while a turn is under way are left out:
-    /// whether they come before or after a tool's result is chance. So is what is said about the sandbox, which is the
-    /// machine's.
+    /// Returns a short summary of each event; deltas of a text count as one. Omits usage during a
+    /// turn, because its order relative to tool results is random, and sandbox notices, which
+    /// depend on the machine.
     #[must_use]
     pub fn story(&self) -> Vec<String> {
         let told = |(at, event): (usize, &Value)| {
@@ -230,7 +231,8 @@ impl Seen {
         story
     }
 
-    /// Whether the usage event at this place is the last of its scope before its turn ends.
+    /// Returns true if the usage event at this index is the last of its scope before its turn
+    /// ends.
     pub(super) fn is_the_last_count(&self, at: usize) -> bool {
         let mut after = self.events[at + 1..].iter().skip_while(|event| {
             event["type"] == "usage" && event["scope"] != self.events[at]["scope"]
@@ -240,10 +242,10 @@ impl Seen {
             .is_some_and(|next| next["type"] == "turn_ended")
     }
 
-    /// Checks what must hold for every run.
+    /// Checks the invariants of every run.
     ///
     /// # Panics
-    /// When it does not.
+    /// If one does not hold.
     pub fn check(&self) {
         for (event, seq) in self.events.iter().zip(1_u64..) {
             assert_eq!(event["seq"], seq, "numbers without a gap");
@@ -275,12 +277,12 @@ impl Seen {
         self.check_tools();
     }
 
-    /// Checks that everything the agent said was understood.
+    /// Checks that everything the agent wrote was understood.
     ///
     /// # Panics
-    /// When it was not.
+    /// If it was not.
     pub fn check_understood(&self) {
-        // The version is pinned: a line that is not understood is a line that was forgotten.
+        // The version is pinned, so an unknown line is a missing case in the dialect.
         let strange =
             |event: &&Value| event["type"] == "unreadable" || event["code"] == "unknown_message";
         assert_eq!(self.events.iter().find(strange), None);
@@ -300,12 +302,12 @@ impl Seen {
     }
 }
 
-/// The tokens of a usage: input, written to the cache, read from it, output.
+/// Returns the tokens of a usage: input, cache writes, cache reads, output.
 fn tokens(usage: &Value) -> [u64; 4] {
     ["input", "cache_write", "cache_read", "output"].map(|name| usage[name].as_u64().unwrap_or(0))
 }
 
-/// One event in a few words.
+/// Summarizes one event.
 fn words(event: &Value) -> String {
     let part = |place: &str| text(event, place);
     match part("/type") {

@@ -1,4 +1,4 @@
-//! OpenClaw as the subject of scenarios.
+//! OpenClaw as a scenario subject.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 use crate::model::Answer;
 use crate::real;
 
-/// The real OpenClaw: one document at its end, on a Node of its own.
+/// The real OpenClaw: one document at the end, on its own Node.js.
 pub const OPENCLAW: Subject = Subject {
     name: "openclaw",
     version: None,
@@ -44,13 +44,13 @@ pub const OPENCLAW: Subject = Subject {
     },
     numbers: Numbers {
         tokens: Numbers::READ_APART,
-        // As its configuration says (`offline.rs` of the stand-in).
+        // From its configuration (`offline.rs` of the stand-in).
         price: Some([1.0, 1.0, 0.5, 2.0]),
         cost_source: "reported",
         overloaded: 503,
         retried: &[],
         exit_codes: [0, 1],
-        // A start takes fifteen seconds, on a busy machine a minute.
+        // It takes fifteen seconds to start, on a busy machine a minute.
         soon: Duration::from_secs(90),
         // Ten attempts, with pauses that grow to half a minute.
         persists: Duration::from_secs(540),
@@ -60,7 +60,7 @@ pub const OPENCLAW: Subject = Subject {
         network: "address",
         retry: "",
     },
-    // Of a limit only the provider's words are left.
+    // Of a rate limit it reports only the provider's message.
     manner: Manner {
         model: |name| Some(format!("stand-in/{name}")),
         tells_status: false,
@@ -84,7 +84,8 @@ pub const OPENCLAW_ACP: Subject = Subject {
     ..OPENCLAW
 };
 
-/// The environment, and nothing else, that the real program needs: its own Node is the first.
+/// Returns the complete environment that the real program needs: its own Node.js comes first in
+/// PATH.
 fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
     let mut pairs = real::offline_env("openclaw", home, base_url);
     for (_, path) in pairs.iter_mut().filter(|(name, _)| name == "PATH") {

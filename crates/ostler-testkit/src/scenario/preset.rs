@@ -1,4 +1,5 @@
-//! The preset `workspace_tools`: an agent that works on files through one program, and can do nothing else.
+//! The preset `workspace_tools`: an agent that works on files through one program and can do
+//! nothing else.
 
 use serde_json::json;
 
@@ -6,8 +7,8 @@ use super::{Driver, Place, Task, run};
 use crate::model::{Answer, ModelServer, Rule, Script};
 use crate::real;
 
-/// A command of file-tools runs, and any other is denied: the pattern holds, since permissions are
-/// not bypassed. S1-11, S1-12.
+/// A `file-tools` command runs, and any other is denied: the pattern applies because permissions
+/// are not bypassed. S1-11, S1-12.
 pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
     let bash = |line: &str| {
         Answer::tool(
@@ -15,7 +16,8 @@ pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
             json!({"command": line, "description": "for the test"}),
         )
     };
-    // The commands name the workspace by its path, which is only known once there is a place.
+    // The commands contain the path of the workspace, which is known only once the environment
+    // exists.
     let place = driver.place(Script::new());
     let work = place.work().display().to_string();
     let lines = [
@@ -92,7 +94,7 @@ pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
     );
 }
 
-/// The same place with a model that follows another script.
+/// Returns the same environment with another script for the model.
 fn with_script(mut place: Place, script: Script) -> Place {
     let server = ModelServer::start(script);
     let (old, new) = (place.server.base_url(), server.base_url());

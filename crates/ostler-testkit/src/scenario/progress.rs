@@ -1,11 +1,11 @@
-//! What a run has told so far, for those who wait for something in it.
+//! Progress of a run, for waiting on its events.
 
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::PATIENCE;
 
-/// The kinds of event that a run has told so far.
+/// The kinds of event that a run has emitted so far.
 #[derive(Debug, Default)]
 pub struct Progress {
     kinds: Mutex<BTreeSet<String>>,
@@ -13,7 +13,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// An event of this kind was told.
+    /// Records an event of this kind.
     pub fn told(&self, kind: &str) {
         self.kinds
             .lock()
@@ -22,10 +22,10 @@ impl Progress {
         self.changed.notify_all();
     }
 
-    /// Waits until an event of this kind was told.
+    /// Waits for an event of this kind.
     ///
     /// # Panics
-    /// When none comes.
+    /// If none is emitted in time.
     pub fn wait_for(&self, kind: &str) {
         let kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self

@@ -1,4 +1,4 @@
-//! Prompts: they arrive as they were written, whatever is in them and however long they are.
+//! Prompts: they arrive unchanged, whatever they contain and however long they are.
 
 use super::{Driver, Seen, Task, run};
 use crate::model::Script;
@@ -32,12 +32,12 @@ fn long() -> String {
     prompt + "the end"
 }
 
-/// No limit on length: the prompt is not an argument. P28.
+/// No length limit: the prompt is not an argument. P28.
 pub fn five_megabytes(driver: &dyn Driver) {
     arrives(driver, &long()).tells("big_prompt");
 }
 
-/// What is too long for the model is a wrong request, and said to be so.
+/// A prompt too long for the model is an invalid request, and reported as such.
 pub fn too_long_for_the_model(driver: &dyn Driver) {
     let place = driver.place(Script::new());
     let seen = run(driver, &place, &Task::new(long()));
@@ -46,7 +46,7 @@ pub fn too_long_for_the_model(driver: &dyn Driver) {
     assert!(place.server.requests().is_empty());
 }
 
-/// Nothing in a prompt means anything to anybody but the model. S4-18, S0-6.
+/// Nothing in a prompt is interpreted before the model gets it. S4-18, S0-6.
 pub fn awkward_characters(driver: &dyn Driver) {
     arrives(
         driver,
@@ -55,12 +55,12 @@ pub fn awkward_characters(driver: &dyn Driver) {
     .tells("unicode");
 }
 
-/// A prompt that looks like a flag is a prompt all the same. P29.
+/// A prompt that looks like a flag is still a prompt. P29.
 pub fn a_leading_dash(driver: &dyn Driver) {
     arrives(driver, "--version");
 }
 
-/// The system prompt is replaced, or added to, word for word. S3-1, S3-2, S3-38.
+/// The system prompt is replaced or extended verbatim. S3-1, S3-2, S3-38.
 pub fn system_prompts(driver: &dyn Driver) {
     let place = driver.place(Script::always("Aye."));
     let words = "--speak like a \"sailor\" $HOME\n- always";

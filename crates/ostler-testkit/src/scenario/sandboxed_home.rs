@@ -1,4 +1,4 @@
-//! Where a scenario happens: a home, a working directory and a model of its own.
+//! Test environment of a scenario: a home, a working directory and a model server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,22 +13,22 @@ use crate::harness::{self, StandIn};
 use crate::model::{ModelServer, Request, Script};
 use crate::processes::{alive, wait_until};
 
-/// A home, a working directory and a scripted model; all gone when dropped.
+/// A home, a working directory and a scripted model, all removed on drop.
 #[derive(Debug)]
 pub struct Place {
-    /// The model.
+    /// The model server.
     pub server: ModelServer,
-    /// Who is tried here.
+    /// The agent under test.
     pub subject: &'static Subject,
     root: PathBuf,
     host: Vec<(String, String)>,
-    /// What is started instead of the agent.
+    /// Program started instead of the agent.
     stand_in: Option<StandIn>,
     _dir: tempfile::TempDir,
 }
 
 impl Place {
-    /// A place where the model follows `script`.
+    /// Creates an environment in which the model follows `script`.
     #[must_use]
     pub fn new(subject: &'static Subject, script: Script) -> Self {
         let dir = tempfile::tempdir().expect("make a directory for the test");
@@ -59,21 +59,21 @@ impl Place {
         }
     }
 
-    /// The agent's program; none for an agent that is a part of Ostler.
+    /// Returns the agent's program; `None` for an agent that is part of Ostler.
     #[must_use]
     pub fn program(&self) -> Option<PathBuf> {
         let stand_in = self.stand_in.as_ref().map(|it| it.program.clone());
         stand_in.or_else(|| self.subject.program.map(|program| program()))
     }
 
-    /// Whether a recording of the agent is played: the model is never called, and no tool runs.
+    /// Returns true if a recording is replayed: the model is never called, and no tool runs.
     #[must_use]
     pub fn is_played(&self) -> bool {
         self.stand_in.as_ref().is_some_and(|it| it.played.is_some())
     }
 
-    /// Returns true if a recording is played, so that the checks which need the model, a tool or
-    /// the agent itself have to be left out. The row of the conformance suite says so
+    /// Returns true if a recording is replayed, so that checks of the model, of tools or of the
+    /// agent itself must be skipped. The row of the conformance suite says so
     /// ([`super::conformance::Recorded`]).
     #[must_use]
     pub fn proves_events_only(&self) -> bool {
@@ -83,7 +83,7 @@ impl Place {
             .is_some()
     }
 
-    /// Sets a variable of the environment in which Ostler runs.
+    /// Sets a variable in the environment in which Ostler runs.
     #[must_use]
     pub fn with_host(mut self, name: &str, value: &str) -> Self {
         self.host.retain(|(known, _)| known != name);
@@ -91,20 +91,20 @@ impl Place {
         self
     }
 
-    /// Removes a variable of the environment in which Ostler runs.
+    /// Removes a variable from the environment in which Ostler runs.
     #[must_use]
     pub fn without_host(mut self, name: &str) -> Self {
         self.host.retain(|(known, _)| known != name);
         self
     }
 
-    /// The environment in which Ostler runs.
+    /// Returns the environment in which Ostler runs.
     #[must_use]
     pub fn host(&self) -> &[(String, String)] {
         &self.host
     }
 
-    /// Replaces the model's script, for one that names files of the place.
+    /// Replaces the model's script, for one that names files of this environment.
     #[must_use]
     pub fn with_script(self, script: Script) -> Self {
         let asides = self.subject.manner.asides;
@@ -116,22 +116,22 @@ impl Place {
         self
     }
 
-    /// The directory that the agent works in.
+    /// Returns the agent's working directory.
     #[must_use]
     pub fn work(&self) -> PathBuf {
         self.root.join("work")
     }
 
-    /// A file that belongs to the test and not to the agent's directory.
+    /// Returns the path of a test file outside the agent's working directory.
     #[must_use]
     pub fn aside(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// The only model call there was.
+    /// Returns the only model call.
     ///
     /// # Panics
-    /// When there were none, or more.
+    /// If there was none, or more than one.
     #[must_use]
     pub fn only_call(&self) -> Request {
         let mut calls = self.server.requests();
@@ -139,10 +139,10 @@ impl Place {
         calls.remove(0)
     }
 
-    /// Waits until the model was called so many times.
+    /// Waits until the model was called `count` times.
     ///
     /// # Panics
-    /// When that does not happen.
+    /// If that does not happen.
     pub fn wait_for_calls(&self, count: usize) {
         if self.proves_events_only() {
             return;
@@ -153,10 +153,10 @@ impl Place {
         );
     }
 
-    /// Waits until a tool of the agent has made a file, and returns what is in it.
+    /// Waits until a tool of the agent has created a file, and returns its content.
     ///
     /// # Panics
-    /// When that does not happen.
+    /// If that does not happen.
     #[must_use]
     pub fn wait_for_file(&self, name: &str) -> String {
         let path = self.work().join(name);
@@ -172,10 +172,10 @@ impl Place {
         text
     }
 
-    /// The agent's own process, as soon as there is one.
+    /// Waits for the agent's process and returns its pid.
     ///
     /// # Panics
-    /// When none comes.
+    /// If it does not start.
     #[must_use]
     pub fn agent(&self) -> u32 {
         let played = self
@@ -186,7 +186,7 @@ impl Place {
         let program = played.or_else(|| self.subject.program.map(|program| program()));
         let program = program.expect("an agent with a process of its own");
         let program = program.canonicalize().expect("resolve the agent's program");
-        // A script is the first argument of what runs it that is no flag.
+        // A script is the first non-flag argument of its interpreter.
         let script = |pid: &u32| -> Option<PathBuf> {
             let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
             let mut args = line.split(|byte| *byte == 0).skip(1);
@@ -213,7 +213,8 @@ impl Place {
         found.unwrap_or_default()
     }
 
-    /// Every process that came from here: its environment, its directory or its command line names the place.
+    /// Returns every process of this environment: its variables, its directory or its command line
+    /// contains the path.
     #[must_use]
     pub fn left(&self) -> Vec<(u32, String)> {
         let own = std::process::id();
@@ -224,10 +225,10 @@ impl Place {
             .collect()
     }
 
-    /// Waits until nothing is left that came from here.
+    /// Waits until no process of this environment is left.
     ///
     /// # Panics
-    /// When something stays.
+    /// If one remains.
     pub fn wait_until_empty(&self, limit: Duration) {
         assert!(
             wait_until(limit, || self.left().is_empty()),
@@ -250,7 +251,7 @@ impl Place {
 /// Sends a signal to a process.
 ///
 /// # Panics
-/// When the process is gone.
+/// If the process does not exist.
 pub fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid)
         .ok()

@@ -1,4 +1,4 @@
-//! Sessions that go on: resumed, copied, unknown, and already in use.
+//! Continued sessions: resumed, forked, unknown, and already in use.
 
 use serde_json::json;
 
@@ -17,8 +17,8 @@ fn memory(driver: &dyn Driver) -> Place {
     )
 }
 
-/// A resumed session knows what was said before. The model is still offered the tools that the session began with, but only
-/// those of this run exist. S1-10, S1-21, S1-22.
+/// A resumed session knows the earlier messages. The model is still offered the tools that the
+/// session began with, but only those of this run exist. S1-10, S1-21, S1-22.
 pub fn resume_remembers(driver: &dyn Driver) {
     let place = memory(driver);
     let first = run(driver, &place, &Task::new("Remember the word pelican."));
@@ -49,7 +49,7 @@ pub fn resume_remembers(driver: &dyn Driver) {
     assert!(!place.work().join("made").exists());
 }
 
-/// A copy of a session knows as much, under an id of its own; the first one stays as it was.
+/// A forked session knows as much, under a new id; the original is unchanged.
 pub fn fork_is_another_session(driver: &dyn Driver) {
     let place = memory(driver);
     let first = run(
@@ -78,7 +78,7 @@ pub fn fork_is_another_session(driver: &dyn Driver) {
     assert!(knows(1, "pelican") && knows(2, "pelican") && !knows(2, "Which word?"));
 }
 
-/// A session that is not there is a wrong request, with a hint, before the model hears anything.
+/// Resuming an unknown session is an invalid request, with a hint, before any model call.
 pub fn unknown_resume_id(driver: &dyn Driver) {
     let place = driver.place(Script::new());
     let seen = run(driver, &place, &Task::new("Which word?").set("resume", ID));
@@ -90,13 +90,13 @@ pub fn unknown_resume_id(driver: &dyn Driver) {
     );
     assert!(
         hint.as_str()
-            .is_some_and(|hint| hint.contains("no such session")),
+            .is_some_and(|hint| hint.contains("No such session")),
         "{hint}"
     );
     assert!(place.server.requests().is_empty());
 }
 
-/// An id can be chosen once; the second time it is a wrong request, with a hint. S1-9.
+/// An id can be chosen once; the second time it is an invalid request, with a hint. S1-9.
 pub fn session_id_in_use(driver: &dyn Driver) {
     let place = memory(driver);
     run(

@@ -1,4 +1,5 @@
-//! Who is tried: what a scenario must know about an agent to be written once for all of them.
+//! The agent under test: everything a scenario needs to know so that it can be written once for
+//! all agents.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,156 +11,158 @@ use crate::model::{Answer, Request, Usage};
 /// A setting and its value.
 pub type Setting = (&'static str, &'static str);
 
-/// An agent, as far as scenarios have to know it.
+/// An agent under test, as far as scenarios need to know it.
 #[derive(Debug)]
 pub struct Subject {
-    /// What `--agent` takes.
+    /// Value of `--agent`.
     pub name: &'static str,
-    /// What `started` says its version is; none: not looked at.
+    /// Version that `started` reports; `None`: not checked.
     pub version: Option<&'static str>,
-    /// Its program; none for an agent that is a part of Ostler.
+    /// Its program; `None` for an agent that is part of Ostler.
     pub program: Option<fn() -> PathBuf>,
-    /// The environment in which Ostler runs, for a home and the address of the model.
+    /// Returns the environment in which Ostler runs, for a home and the model's address.
     pub host: fn(&Path, &str) -> Vec<(String, String)>,
-    /// Whether it says nothing until it is done, and only counts its tools.
+    /// Whether it reports nothing until it is done, and only counts its tools.
     pub silent: bool,
-    /// Makes a working directory ready.
+    /// Prepares a working directory.
     pub furnish: fn(&Path),
     /// Its tools.
     pub tools: Tools,
     /// Its settings.
     pub settings: Known,
-    /// Its numbers.
+    /// Its counts, prices and durations.
     pub numbers: Numbers,
-    /// Its words about what went wrong.
+    /// Expected hints.
     pub words: Words,
-    /// Its manner.
+    /// Its quirks.
     pub manner: Manner,
 }
 
 /// The tools of an agent.
 #[derive(Debug)]
 pub struct Tools {
-    /// The one that runs a command.
+    /// The tool that runs a command.
     pub command: &'static str,
-    /// Its arguments to run a line of shell.
+    /// Returns its arguments to run a shell command.
     pub shell: fn(&str) -> Value,
-    /// What the caller gets when a command has printed this. The model gets as much, after a head of the agent's own.
+    /// Returns what the caller gets when a command has printed this. The model gets the same,
+    /// after a prefix of the agent.
     pub printed: fn(&str) -> String,
-    /// A call that is denied to a task that trusts nobody: its tool, and its arguments.
+    /// Returns a call that is denied to a task without trust: the tool and its arguments.
     pub forbidden: fn() -> (&'static str, Value),
-    /// Its call to read a file.
+    /// Returns the call that reads a file.
     pub read: fn(&str) -> (&'static str, Value),
-    /// Its call to write a line into a file.
+    /// Returns the call that writes a line to a file.
     pub write: fn(&str) -> (&'static str, Value),
-    /// What its model has in front of the names of bound tools.
+    /// Prefix of bound tool names, as the model sees them.
     pub bound: &'static str,
-    /// Two others, in alphabetical order.
+    /// Two other tools, in alphabetical order.
     pub others: [&'static str; 2],
 }
 
 /// The settings of an agent.
 #[derive(Debug)]
 pub struct Known {
-    /// Those of every task: which of its languages is spoken, for an agent that has several.
+    /// For every task: selects the transport of an agent that has several.
     pub always: &'static [Setting],
-    /// Those with which every tool runs.
+    /// Lets every tool run.
     pub trust: &'static [Setting],
-    /// Those with which a command can do its work once somebody has allowed it.
+    /// Lets a command do its work once it was approved.
     pub asked: &'static [Setting],
-    /// The one that says whether text comes in pieces; none: it always does.
+    /// Key of the setting that enables deltas; `None`: they are always on.
     pub partial: Option<&'static str>,
-    /// Whether what it says is told before it is complete.
+    /// Whether text is emitted before it is complete.
     pub streams: bool,
-    /// A model that is not the usual one.
+    /// A model other than the default.
     pub model: &'static str,
-    /// Those with which a call is tried again only once.
+    /// Limits a call to one retry.
     pub hasty: &'static [Setting],
-    /// Those with which the cost is known.
+    /// Makes the cost known.
     pub priced: &'static [Setting],
-    /// Those with which a prompt of any length goes to the model, and a variable for it.
+    /// Sends a prompt of any length to the model: settings, and a variable.
     pub roomy: (&'static [Setting], Option<Setting>),
-    /// The one that tells the model something before all else; none: there is none.
+    /// Key of the system prompt setting, if there is one.
     pub system: Option<&'static str>,
-    /// The variable with the key, and the one with the model's address.
+    /// The variables for the key and for the model's address.
     pub variables: (&'static str, &'static str),
-    /// The model's answer to a schema.
+    /// Returns the model's answer to a schema.
     pub structured: fn(&Value) -> Answer,
-    /// The schema as the model gets it.
+    /// Returns the schema as the model gets it.
     pub schema: fn(&Request) -> Option<Value>,
 }
 
-/// What an agent counts, and what it takes its time for.
+/// Token counts, prices and durations of an agent.
 #[derive(Debug)]
 pub struct Numbers {
-    /// What it reports of the counts of one answer: input, written to the cache, read from it, output.
+    /// What it reports of one answer's counts: input, cache writes, cache reads, output.
     pub tokens: fn(Usage) -> [u64; 4],
-    /// What it says a million of each costs, with its usual model; none: it does not know costs.
+    /// Price of a million of each with its default model; `None`: it does not know costs.
     pub price: Option<[f64; 4]>,
-    /// Where its costs come from when nothing is set.
+    /// Source of its costs when nothing is configured.
     pub cost_source: &'static str,
-    /// The status of an overloaded service.
+    /// Status of an overloaded service.
     pub overloaded: u16,
-    /// Errors of the provider that it tries again.
+    /// Provider errors that it retries.
     pub retried: &'static [u16],
-    /// The exit codes of a good and of a failed run; an agent that is no process has one too.
+    /// Exit codes of a successful and of a failed run, also for an agent without a process.
     pub exit_codes: [i32; 2],
-    /// A limit on time that it certainly has begun to work in.
+    /// Time limit within which it has certainly started to work.
     pub soon: Duration,
-    /// How long it may try again before it says that the service fails.
+    /// How long it may retry before it reports a service failure.
     pub persists: Duration,
 }
 
-/// Parts of the hints of an agent, and its codes.
+/// Expected parts of an agent's hints, and notice codes.
 #[derive(Debug)]
 pub struct Words {
-    /// When the key is wrong.
+    /// If the key is wrong.
     pub auth: &'static str,
-    /// When nobody is reached.
+    /// If the service is unreachable.
     pub network: &'static str,
-    /// The code of the notice that a call is tried again.
+    /// Code of the retry notice.
     pub retry: &'static str,
 }
 
-/// Ways of an agent's own, which change nothing of what is promised.
+/// Quirks of an agent that do not affect any guarantee.
 #[derive(Debug)]
 pub struct Manner {
-    /// What `started` says of the model that the provider knows by this name; none: nothing.
+    /// What `started` reports for a model with this provider name, if anything.
     pub model: fn(&str) -> Option<String>,
-    /// The name that events have for a tool of its model's.
+    /// Returns the name in events of one of the model's tools.
     pub tool: fn(&'static str) -> &'static str,
-    /// Whether its model gets a prompt with something of the agent's around it.
+    /// Whether the agent adds text around the prompt.
     pub wraps_prompts: bool,
-    /// Whether the turn ends when a call is denied, so that the model never hears of it.
+    /// Whether a denied call ends the turn, so that the model never gets the denial.
     pub ends_when_denied: bool,
-    /// Whether thoughts lose the space around them.
+    /// Whether surrounding whitespace of thoughts is trimmed.
     pub trims_thoughts: bool,
-    /// What the provider says in an error of this status. Of some agents these words are all that is left of it.
+    /// Message of the provider's error with this status. Some agents report nothing else of it.
     pub provider: fn(u16) -> &'static str,
-    /// Whether the status of a provider's error is told.
+    /// Whether the status of a provider error is reported.
     pub tells_status: bool,
-    /// Those that it does not tell even so.
+    /// Statuses that are not reported even so.
     pub untold: &'static [u16],
-    /// A line of shell that prints 42 and writes it into the file `made`: some agents refuse some of them.
+    /// A shell command that prints 42 and writes it to the file `made`: some agents refuse certain
+    /// forms.
     pub sum: &'static str,
-    /// A call that fails: its tool, its arguments, and a part of what is said about it.
+    /// A call that fails: its tool, its arguments, and a part of the error.
     pub fails: fn(&Tools) -> (&'static str, Value, &'static str),
-    /// The arguments with which its tool for commands is certain to be asked about, for a line of shell.
+    /// Arguments with which its command tool always asks for permission, for a shell command.
     pub asked: fn(&Tools, &str) -> Value,
-    /// Whether the model gets what a command printed with something of the agent's around it.
+    /// Whether the agent adds text around a command's output for the model.
     pub wraps_outputs: bool,
-    /// Whether the caller is told what a command printed.
+    /// Whether the caller gets a command's output.
     pub tells_outputs: bool,
-    /// Whether it takes an interrupt only when the model's next word comes.
+    /// Whether an interrupt takes effect only with the model's next output.
     pub stops_between_words: bool,
-    /// Whether it may stay after its last word for longer than it is given, and then is told to end.
+    /// Whether it may take longer to exit than it is given, and then gets a signal.
     pub lingers: bool,
-    /// What stands in the system prompt of calls of the model that are no part of the work.
+    /// Text in the system prompt of model calls that are not part of the work.
     pub asides: &'static [&'static str],
 }
 
 impl Manner {
-    /// Nothing out of the ordinary.
+    /// No quirks.
     pub const PLAIN: Self = Self {
         model: |name| Some(name.to_owned()),
         tool: |name| name,
@@ -185,18 +188,18 @@ impl Numbers {
     pub(super) const APART: fn(Usage) -> [u64; 4] =
         |of| [of.input, of.cache_creation, of.cache_read, of.output];
 
-    /// Reports what was written to a cache as part of the input.
+    /// Reports cache writes as part of the input.
     pub(super) const READ_APART: fn(Usage) -> [u64; 4] =
         |of| [of.input + of.cache_creation, 0, of.cache_read, of.output];
 
-    /// The sum of what it reports of some answers.
+    /// Returns the sum of what it reports for some answers.
     #[must_use]
     pub fn sum(&self, answers: &[Usage]) -> [u64; 4] {
         let counts = answers.iter().map(|of| (self.tokens)(*of));
         counts.fold([0; 4], |sum, of| std::array::from_fn(|i| sum[i] + of[i]))
     }
 
-    /// What it says that many tokens cost; none: it does not say.
+    /// Returns the cost that it reports for these tokens, if any.
     #[must_use]
     pub fn cost(&self, tokens: [u64; 4]) -> Option<f64> {
         let price = self.price?;
@@ -212,32 +215,32 @@ impl Numbers {
 }
 
 impl Subject {
-    /// Whether this is what a command has printed, as the model and the caller get it.
+    /// Returns true if this is the output of a command, as the model and the caller get it.
     #[must_use]
     pub fn is_printed(&self, found: &str, text: &str) -> bool {
         found.ends_with(&(self.tools.printed)(text))
             || (self.manner.wraps_outputs && found.contains(text))
     }
 
-    /// Whether the model got this prompt.
+    /// Returns true if the model got this prompt.
     #[must_use]
     pub fn heard(&self, arrived: &str, prompt: &str) -> bool {
         arrived == prompt || (self.manner.wraps_prompts && arrived.contains(prompt))
     }
 
-    /// The model runs a line of shell.
+    /// The model runs a shell command.
     #[must_use]
     pub fn shell(&self, line: &str) -> Answer {
         Answer::tool(self.tools.command, (self.tools.shell)(line))
     }
 
-    /// The model runs a line of shell that somebody is asked about.
+    /// The model runs a shell command that requires permission.
     #[must_use]
     pub fn asked(&self, line: &str) -> Answer {
         Answer::tool(self.tools.command, (self.manner.asked)(&self.tools, line))
     }
 
-    /// The model tries what is forbidden.
+    /// The model tries a forbidden call.
     #[must_use]
     pub fn forbidden(&self) -> Answer {
         let (tool, input) = (self.tools.forbidden)();

@@ -1,4 +1,4 @@
-//! What the agent finds around it: its directory and its environment.
+//! The agent's surroundings: its directory and its environment.
 
 use super::{Driver, Place, Task, run};
 use crate::model::{Rule, Script};
@@ -11,7 +11,7 @@ fn tell(driver: &dyn Driver, command: &str) -> Place {
     )
 }
 
-/// The agent and its tools work in the directory that was given. S3-17, S4-15, S2-5, S2-24.
+/// The agent and its tools work in the given directory. S3-17, S4-15, S2-5, S2-24.
 pub fn directory(driver: &dyn Driver) {
     let place = tell(driver, "pwd");
     let seen = run(driver, &place, &Task::new("PROMPT").trusting());
@@ -31,8 +31,8 @@ pub fn directory(driver: &dyn Driver) {
     );
 }
 
-/// What is added to the environment reaches the agent's tools, and what nobody added and it does not need is not there.
-/// S3-16, S4-16, P31.
+/// Added variables reach the agent's tools; variables that were not added and are not needed do
+/// not. S3-16, S4-16, P31.
 pub fn variables(driver: &dyn Driver) {
     let place = tell(
         driver,
@@ -55,8 +55,8 @@ pub fn variables(driver: &dyn Driver) {
     );
 }
 
-/// The agent gets its own variables and those that are added, not the host's secrets, nor the marks of an agent around it.
-/// S3-16, S4-16, P31.
+/// The agent gets its own variables and the added ones, but neither the host's secrets nor the
+/// markers of an enclosing agent. S3-16, S4-16, P31.
 pub fn environment(driver: &dyn Driver) {
     // The agent is the parent of its shell.
     let place = tell(

@@ -1,4 +1,4 @@
-//! Tools: allowed, denied, missing, of an MCP server, and in the background.
+//! Tools: allowed, denied, missing, from an MCP server, and in the background.
 
 use std::fs;
 use std::time::Duration;
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use super::{Driver, Place, SECRET, Seen, Task, run};
 use crate::model::{Answer, Request, Rule, Script};
 
-/// The model calls something once, then says what came of it.
+/// The model makes one call, then reports the result.
 fn once(driver: &dyn Driver, call: Answer) -> Place {
     let script = Script::new().rule(Rule::on_text("PROMPT").answer(call));
     driver.place(script.rule(Rule::on_tool_result().text("It gave: {tool_result}")))
 }
 
-/// The model runs a line of shell once.
+/// The model runs a shell command once.
 fn shell(driver: &dyn Driver, line: &str) -> Place {
     once(driver, driver.subject().shell(line))
 }
 
-/// Arguments that are told are those of the model, and the command is among them or stands in their place.
+/// Checks that a reported call has the model's arguments, or the command in their place.
 fn is_told(call: &Value, given: &Value, line: &str) {
     if call["input"] == *given {
         return;
@@ -38,7 +38,7 @@ fn is_told(call: &Value, given: &Value, line: &str) {
     assert!(told.values().any(anywhere), "{call}");
 }
 
-/// A tool that may run does, in the working directory, and the model gets its result. S1-17, S1-18,
+/// An allowed tool runs in the working directory, and the model gets its result. S1-17, S1-18,
 /// S1-30, S2-9, S2-21.
 pub fn tool_allowed(driver: &dyn Driver) {
     let tools = &driver.subject().tools;
@@ -76,7 +76,8 @@ pub fn tool_allowed(driver: &dyn Driver) {
     assert!(is_printed(told), "{told:?}");
 }
 
-/// A call that is not allowed does nothing, and the turn says so although the agent calls it a success. S1-27.
+/// A denied call has no effect, and the turn reports it although the agent calls it a success.
+/// S1-27.
 pub fn tool_denied(driver: &dyn Driver) {
     let place = once(driver, driver.subject().forbidden());
     let seen = run(driver, &place, &Task::new("PROMPT"));
@@ -94,7 +95,7 @@ pub fn tool_denied(driver: &dyn Driver) {
         return;
     }
     let told = &place.server.requests()[1].last_tool_results()[0];
-    // Some providers have no mark for a failure: there, words say it.
+    // Some providers have no failure flag: there, the text says it.
     assert!(
         told.is_error
             || ["rejected", "declined"]
@@ -104,7 +105,7 @@ pub fn tool_denied(driver: &dyn Driver) {
     );
 }
 
-/// A caller that can live with a denial gets the answer as a success; the denial is still an event.
+/// A caller that tolerates denials gets a success; the denial is still an event.
 pub fn tool_denied_and_tolerated(driver: &dyn Driver) {
     let place = once(driver, driver.subject().forbidden());
     let task = Task {
@@ -123,7 +124,7 @@ pub fn tool_denied_and_tolerated(driver: &dyn Driver) {
     nothing_was_done(&place, &seen);
 }
 
-/// What is forbidden was neither done nor shown.
+/// Checks that the forbidden call had no effect and showed nothing.
 fn nothing_was_done(place: &Place, seen: &Seen) {
     assert!(!place.work().join("made").exists());
     assert!(
@@ -143,7 +144,8 @@ fn nothing_was_done(place: &Place, seen: &Seen) {
     );
 }
 
-/// `tools` says what exists: the model is offered nothing else, and calling something else fails. S1-11, S3-44.
+/// `tools` says which tools exist: the model is offered no others, and calling another fails.
+/// S1-11, S3-44.
 pub fn tools_limit_what_exists(driver: &dyn Driver) {
     let place = shell(driver, "touch made");
     let [first, second] = driver.subject().tools.others;
@@ -178,7 +180,7 @@ pub fn no_tools_at_all(driver: &dyn Driver) {
     assert_eq!(seen.answer(), "Just words.");
 }
 
-/// `allowed_tools` lets what fits its patterns run without asking, and nothing else. S1-11, S1-30.
+/// `allowed_tools` lets matching calls run without asking, and no others. S1-11, S1-30.
 pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
     let subject = driver.subject();
     let place = driver.place(
@@ -210,7 +212,7 @@ pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
     assert_eq!(made, ["good-one"]);
 }
 
-/// What is disallowed is not even offered.
+/// Disallowed tools are not even offered.
 pub fn disallowed_tools_are_gone(driver: &dyn Driver) {
     let place = shell(driver, "touch made");
     let command = driver.subject().tools.command;
@@ -240,7 +242,7 @@ pub fn two_tools_at_once(driver: &dyn Driver) {
     seen.tells("two_tools");
     seen.ended_with("completed", 0);
     let (calls, results) = (seen.all("tool_call"), seen.all("tool_result"));
-    // They may be told of in any order.
+    // They may be reported in any order.
     for (ok, part) in [(true, "one"), (false, part)] {
         let is_good = |call: &&&Value| call["input"].to_string().contains("echo one");
         let call = calls
@@ -266,7 +268,7 @@ pub fn two_tools_at_once(driver: &dyn Driver) {
     }
 }
 
-/// Asked over the control channel whether a tool may run, with nobody there to ask: no. P46, P50.
+/// A permission request over the control channel in an unattended session is denied. P46, P50.
 pub fn asked_with_nobody_there(driver: &dyn Driver) {
     let place = shell(driver, "touch made");
     let seen = run(
@@ -292,7 +294,7 @@ pub fn asked_with_nobody_there(driver: &dyn Driver) {
     assert!(!place.work().join("made").exists());
 }
 
-/// A sub-agent's words are not the answer, but its tokens and its calls count.
+/// A subagent's text is not the answer, but its tokens and its calls count.
 pub fn a_sub_agent_counts(driver: &dyn Driver) {
     let subject = driver.subject();
     let input = json!({"description": "count", "prompt": "SUBTASK", "subagent_type": "general-purpose", "run_in_background": false});
@@ -314,7 +316,7 @@ pub fn a_sub_agent_counts(driver: &dyn Driver) {
     assert_eq!(seen.answer(), "It is done.");
 }
 
-/// An MCP server over stdio that adds: just enough of the protocol, line by line.
+/// A stdio MCP server that adds: just enough of the protocol, line by line.
 pub const ADDER: &str = r#"while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case "$line" in
@@ -326,7 +328,8 @@ pub const ADDER: &str = r#"while read -r line; do
   [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
 done"#;
 
-/// The MCP server that is given is used; one that the directory brings along is not, with `strict_mcp`. S3-3, S3-4, S3-37.
+/// The given MCP server is used; with `strict_mcp`, one from the directory is not. S3-3, S3-4,
+/// S3-37.
 pub fn an_mcp_server_and_no_other(driver: &dyn Driver) {
     let place = driver.place(
         Script::new()
@@ -355,7 +358,8 @@ pub fn an_mcp_server_and_no_other(driver: &dyn Driver) {
     );
 }
 
-/// A task in the background outlives its turn: its end begins a turn of the agent's own, and only then it is over. P35.
+/// A background task outlives its turn: when it ends, the agent starts another turn, and only then
+/// the session ends. P35.
 pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
     let input = json!({"command": "sleep 2; echo made > made", "description": "for the test", "run_in_background": true});
     let place = driver.place(
@@ -393,7 +397,7 @@ pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
     );
 }
 
-/// A task in the background that never ends gets as long as a turn, and is then cut off with a word. P35.
+/// An endless background task gets as long as a turn, and is then cut off with a notice. P35.
 pub fn an_endless_background_task_is_cut_off(driver: &dyn Driver) {
     let input =
         json!({"command": "sleep 300", "description": "for the test", "run_in_background": true});
@@ -415,7 +419,8 @@ pub fn an_endless_background_task_is_cut_off(driver: &dyn Driver) {
     );
 }
 
-/// The tools that the model is offered. Claude Code adds one without a meaning, in place of those that it can look up.
+/// Returns the tools that the model is offered. Omits the placeholder that Claude Code adds for
+/// tools that it can look up.
 fn offered(call: &Request) -> Vec<&str> {
     let mut names = call.tool_names();
     names.retain(|name| *name != "DeferredToolPlaceholder");

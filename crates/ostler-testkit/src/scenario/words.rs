@@ -1,4 +1,4 @@
-//! What the agent says: whole and in pieces, thoughts, and answers of a given shape.
+//! Agent output: complete and streamed text, thoughts, structured answers, and usage.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ fn only(driver: &dyn Driver, answer: Answer) -> Place {
     driver.place(Script::new().rule(Rule::on_text("PROMPT").answer(answer)))
 }
 
-/// A task whose answer comes in pieces, or whole where the agent can be told to.
+/// Creates a task whose answer is streamed, or complete if the agent can be configured so.
 fn task(subject: &Subject, partial: &str) -> Task {
     subject
         .settings
@@ -18,8 +18,8 @@ fn task(subject: &Subject, partial: &str) -> Task {
         .fold(Task::new("PROMPT"), |task, key| task.set(key, partial))
 }
 
-/// An answer, whole; who the agent is, what it cost, and every event in its place. S1-6,
-/// S1-15…S1-19, S2-21, S3-34, S4-6, S4-31.
+/// A complete answer, the agent's identity, its cost, and every event in order. S1-6, S1-15…S1-19,
+/// S2-21, S3-34, S4-6, S4-31.
 pub fn text(driver: &dyn Driver) {
     let place = only(driver, Answer::text("Hello, world."));
     let subject = driver.subject();
@@ -43,7 +43,7 @@ pub fn text(driver: &dyn Driver) {
     }
     let model = (subject.manner.model)(place.only_call().model());
     assert_eq!(started["model"].as_str(), model.as_deref(), "{started}");
-    // An agent that does not tell its tools tells none.
+    // An agent that does not report its tools has an empty list.
     let told = started["tools"].as_array().expect("a list of tools");
     assert!(
         told.is_empty() || told.contains(&json!(subject.tools.command)),
@@ -66,7 +66,8 @@ pub fn text(driver: &dyn Driver) {
     );
 }
 
-/// An answer in pieces: each once, never repeated whole, together the answer. S3-25…S3-27, P21.
+/// A streamed answer: each delta once, never repeated as a whole, together the answer.
+/// S3-25…S3-27, P21.
 pub fn partial_messages(driver: &dyn Driver) {
     let place = only(driver, Answer::text("One two three four.").deltas(4));
     let seen = run(driver, &place, &task(driver.subject(), "true"));
@@ -89,7 +90,7 @@ pub fn partial_messages(driver: &dyn Driver) {
     assert_eq!(seen.answer(), "One two three four.");
 }
 
-/// Thoughts are told as thoughts and never become part of the answer, in pieces and whole.
+/// Thoughts are emitted as thoughts and never become part of the answer, streamed or complete.
 pub fn thinking(driver: &dyn Driver) {
     for partial in ["true", "false"] {
         let place = only(
@@ -119,7 +120,7 @@ pub fn thinking(driver: &dyn Driver) {
     }
 }
 
-/// A schema makes the answer data: the model is given it, and what the model gave is `structured`.
+/// A schema makes the answer data: the model gets it, and its reply becomes `structured`.
 pub fn structured_output(driver: &dyn Driver) {
     let known = &driver.subject().settings;
     let place = only(driver, (known.structured)(&json!({"answer": 42})));
@@ -139,8 +140,8 @@ pub fn structured_output(driver: &dyn Driver) {
     assert_eq!(given["properties"]["answer"]["type"], "integer");
 }
 
-/// Every token is counted once, for the turn and for the session, also over several calls of the
-/// model. S1-19, S2-19, S4-11.
+/// Every token is counted once, for the turn and for the session, also over several model calls.
+/// S1-19, S2-19, S4-11.
 pub fn usage_exact(driver: &dyn Driver) {
     let subject = driver.subject();
     let script = Script::new().rule(Rule::on_text("PROMPT").answer(subject.shell("echo counted")));
@@ -151,8 +152,8 @@ pub fn usage_exact(driver: &dyn Driver) {
     seen.used(1..=2);
 }
 
-/// The model that is asked for is the one that answers, and the one that the tokens are counted
-/// for. S3-5, S4-11, S0-8, S2-7.
+/// The requested model is the one that answers, and the one to which the tokens are attributed.
+/// S3-5, S4-11, S0-8, S2-7.
 pub fn model(driver: &dyn Driver) {
     let place = only(driver, Answer::text("Small but quick."));
     let wanted = driver.subject().settings.model;

@@ -1,4 +1,4 @@
-//! The model server as a server of chat completions, over a plain socket.
+//! The model server as a chat completions server, over a plain socket.
 
 use ostler_testkit::model::{Answer, Delivery, Framing, ModelServer, Rule, Script};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn only(answer: Answer) -> ModelServer {
     ModelServer::start(Script::new().rule(Rule::any().answer(answer)))
 }
 
-/// The body of an answer that came in one piece.
+/// Parses the body of a response that was not streamed.
 fn body(answer: &str) -> Value {
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }
@@ -92,7 +92,7 @@ fn streams_can_end_badly() {
         .rule(Rule::on_text("garbage").answer(text.clone().garbage_after(2)))
         .rule(Rule::on_text("error").answer(text.error_after(2, "server_error", "all is lost")));
     let server = ModelServer::start(script);
-    // The start of a message has a role besides its empty content.
+    // The first chunk of a message has a role besides its empty content.
     let deltas = |answer: &str| answer.matches(r#""content":""#).count() - 1;
     for (how, closes, ends_well) in [
         ("cut", true, false),

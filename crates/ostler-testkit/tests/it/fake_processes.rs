@@ -1,4 +1,5 @@
-//! The fake agent's bad manners: processes left behind, signals ignored, odd ends; and the eyes that see them.
+//! Misbehaviour of the fake agent: leftover processes, ignored signals, unusual exits; and the
+//! functions that detect them.
 
 use std::fs;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -27,7 +28,8 @@ fn pid_in(path: &Path) -> u32 {
     fs::read_to_string(path).unwrap().parse().unwrap()
 }
 
-/// A running agent and the process whose id it wrote to `$DIR/pid`; both end with the test, also a failed one.
+/// A running agent and the process whose pid it wrote to `$DIR/pid`. Both are killed when the test
+/// ends, even if it fails.
 struct Running {
     child: Child,
     marker: String,
@@ -47,7 +49,7 @@ impl Drop for Running {
     }
 }
 
-/// Starts an agent in a group of its own, with a marker, and waits for its line "ready".
+/// Starts an agent in a new process group, with a marker, and waits for its line "ready".
 fn ready(dir: &Path, verbs: &str) -> Running {
     let mut command = agent(dir, &format!("{verbs}\nprint ready\nhang"));
     let child = command
@@ -185,7 +187,7 @@ fn a_launcher_hides_the_agent_and_swallows_signals_and_exit_code() {
     assert!(alive(real[0]));
     assert_eq!(finish(child, "go\n").status.code(), Some(0));
     assert!(!alive(real[0]));
-    // The arguments behind it arrive.
+    // The arguments after it arrive.
     let output = Command::new(FAKE_AGENT)
         .args(["--launcher", "--version"])
         .output()

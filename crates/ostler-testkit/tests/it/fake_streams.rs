@@ -1,4 +1,4 @@
-//! The fake agent's streams: raw bytes, floods, long lines, what it reads and what it reports of itself.
+//! Streams of the fake agent: raw bytes, floods, long lines, its input, and its dumps.
 
 use std::fs;
 
@@ -91,7 +91,7 @@ fn it_reports_what_it_was_given() {
         fs::canonicalize(dir.path()).unwrap()
     );
     assert_eq!(read("pid"), pid.to_string());
-    // Whoever runs the tests may have left more files open for every child.
+    // The test runner may have left more files open for every child.
     let fds = read("fds");
     for standard in ["0 pipe:", "1 pipe:", "2 pipe:"] {
         assert!(fds.lines().any(|line| line.starts_with(standard)), "{fds}");

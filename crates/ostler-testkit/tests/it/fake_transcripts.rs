@@ -1,4 +1,4 @@
-//! The fake agent between Ostler and an agent, and in its place: what was said is written down and played again.
+//! Recording an agent with the fake agent, and replaying the recording.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use ostler_testkit::transcript::{self, Entry};
 
 use crate::{FAKE_AGENT, finish};
 
-/// An agent that answers each line, complains, and exits with 3.
+/// An agent that replies to each line, writes to stderr, and exits with 3.
 const ANSWERS: &str = r#"read -r line; echo "{\"type\":\"answer\",\"n\":1.50}"; read -r line; echo "plain words";
     cat > /dev/null; echo complaint >&2; exit 3"#;
 const INPUT: &str = "{\"type\":\"user\",\"text\":\"one\"}\n{\"type\":\"user\",\"text\":\"two\"}\n";
@@ -71,7 +71,7 @@ fn what_was_recorded_is_played() {
     ] {
         assert!(entries.contains(&entry), "no {entry:?} in {text}");
     }
-    // Another text of the same kind will do.
+    // Another text of the same kind is accepted.
     let again = played(&file, &INPUT.replace("one", "something else"));
     assert_eq!(
         (utf8(&again.stdout), utf8(&again.stderr)),
@@ -109,7 +109,7 @@ fn another_kind_of_input_is_said_loudly() {
     }
 }
 
-/// What the scribe writes when the agent says that it is ready.
+/// The recorded entry when the agent is ready.
 const READY: &str = "{\"out_text\":\"ready\"}";
 
 #[test]

@@ -1,4 +1,4 @@
-//! The model server as a server of Google's Gemini API, over a plain socket.
+//! The model server as a Gemini API server, over a plain socket.
 
 use ostler_testkit::model::{Answer, ModelServer, Rule, Script};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ fn ask(server: &ModelServer, text: &str, verb: &str) -> (String, bool) {
     )
 }
 
-/// The body of an answer that came in one piece.
+/// Parses the body of a response that was not streamed.
 fn body(answer: &str) -> Value {
     serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap()
 }

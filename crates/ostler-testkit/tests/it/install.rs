@@ -1,4 +1,5 @@
-//! Installing real agents, with a stand-in for npm: once, whole or not at all, and failures that say the fix.
+//! Installation of real agents, with a fake npm: once, completely or not at all, and failures with
+//! a fix.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use ostler_testkit::real;
 
-/// An `npm` that takes its time and installs what every agent needs, whichever is asked for.
+/// A slow fake `npm` that installs the files of every agent, whichever is requested.
 fn installs() -> String {
     let programs = light().flat_map(|agent| agent.programs());
     let made = programs.map(|file| format!("mkdir -p \"$(dirname '{file}')\"; echo > '{file}'\n"));
@@ -39,7 +40,8 @@ fn start(dir: &Path) -> Child {
 
 fn stand_in_for_npm(dir: &Path, script: &str) {
     fs::create_dir_all(dir.join("bin")).unwrap();
-    // Written by another process: a file this one writes cannot be started while a sibling test forks.
+    // Written by another process: a file this process writes cannot be executed while a sibling
+    // test forks.
     let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod +x \"$2\"";
     let mut command = Command::new("sh");
     command

@@ -1,4 +1,5 @@
-//! The testkit tested: every verb of the fake agent, the model server over a socket, and the real agents against it.
+//! Tests of the testkit: every verb of the fake agent, the model server over a socket, and real
+//! agents against it.
 
 #![expect(
     clippy::disallowed_methods,
@@ -25,7 +26,7 @@ use serde_json::Value;
 
 const FAKE_AGENT: &str = env!("CARGO_BIN_EXE_fake-agent");
 
-/// A fake agent about to play `verbs`; `$DIR` in them is the directory.
+/// Returns a command that plays `verbs`, in which `$DIR` is the directory.
 fn agent(dir: &Path, verbs: &str) -> Command {
     let script = fake::script(dir, &verbs.replace("$DIR", &dir.display().to_string()));
     let mut command = Command::new(FAKE_AGENT);
@@ -37,14 +38,14 @@ fn agent(dir: &Path, verbs: &str) -> Command {
     command
 }
 
-/// Plays `verbs` with `input` on stdin, which is closed after it.
+/// Plays `verbs` with `input` on stdin, which is then closed.
 fn play(verbs: &str, input: &str) -> Output {
     let dir = tempfile::tempdir().unwrap();
     finish(agent(dir.path(), verbs).spawn().unwrap(), input)
 }
 
 fn finish(mut child: Child, input: &str) -> Output {
-    // A script that reads nothing may be gone before the input is.
+    // A script that reads nothing may exit before the input is written.
     let _gone = child.stdin.take().unwrap().write_all(input.as_bytes());
     child.wait_with_output().unwrap()
 }
@@ -68,7 +69,7 @@ fn json_lines(output: &Output) -> Vec<Value> {
         .collect()
 }
 
-/// `type` and `subtype` (or the content block's or stream event's type) of each line.
+/// Returns `type` and `subtype` (or the type of the content block or stream event) of each line.
 fn kinds(lines: &[Value]) -> Vec<String> {
     let kind = |line: &Value| {
         let detail = [

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use ostler_testkit::model::{Answer, ModelServer, Rule, Script};
 use serde_json::{Value, json};
 
-/// What came back on a connection of its own, and whether the peer closed it (and not our patience).
+/// Returns the response on a new connection, and whether the peer closed it (rather than our
+/// timeout).
 pub(crate) fn exchange(server: &ModelServer, head: &str, body: &str) -> (String, bool) {
     let mut socket = TcpStream::connect(server.address()).unwrap();
     socket
@@ -77,7 +78,7 @@ fn a_cut_drops_the_connection_and_a_hang_keeps_it() {
     let (hung, closed) = ask(&server, "hang", true);
     assert!(!closed && deltas(&hung) == 2, "{hung}");
     assert_eq!(ask(&server, "silent", true), (String::new(), false));
-    // Claude falls back to a whole message after a cut stream: that is cut as well.
+    // Claude falls back to a non-streamed message after a dropped stream: that is dropped as well.
     let (whole, closed) = ask(&server, "cut", false);
     assert!(
         closed && whole.contains("\"id\"") && !whole.contains("\"usage\""),

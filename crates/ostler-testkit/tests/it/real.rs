@@ -1,4 +1,4 @@
-//! The real Claude Code against the model server: what the server says is what Claude understands.
+//! The real Claude Code against the model server: Claude understands the server's responses.
 
 mod gemini;
 
@@ -10,7 +10,7 @@ use ostler_testkit::model::{Answer, ModelServer, Rule, Script};
 use ostler_testkit::real;
 use serde_json::{Value, json};
 
-/// What one run of Claude left: its lines and its exit code.
+/// The lines and the exit code of one Claude run.
 struct Run {
     lines: Vec<Value>,
     code: Option<i32>,
@@ -80,7 +80,7 @@ fn text_and_thinking() {
         .iter()
         .filter(|l| l["event"]["delta"]["type"] == "thinking_delta");
     assert_eq!(deltas.count(), 2);
-    // No side requests: Claude asks for the one answer and nothing else.
+    // No side requests: Claude makes only this one.
     assert_eq!(server.all_requests().len(), 1);
 }
 

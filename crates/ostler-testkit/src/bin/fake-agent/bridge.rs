@@ -1,11 +1,12 @@
-//! The bridge to the caller's tools, for tests of the library: it passes lines on between an agent and a session's socket.
+//! Bridge to the caller's tools for library tests: forwards lines between an agent and a session's
+//! socket.
 
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-/// Passes everything on until either side has ended.
+/// Forwards lines in both directions until either side closes.
 pub(crate) fn run(socket: &str) -> ExitCode {
     match pass_on(socket) {
         Ok(()) => ExitCode::SUCCESS,

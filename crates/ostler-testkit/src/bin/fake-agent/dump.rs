@@ -1,4 +1,4 @@
-//! Writes what this process sees of itself to a file, for the test to read.
+//! Dumps this process's arguments, environment and open files to a file for the test to read.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use crate::verb::Dump;
 
-/// What only the player knows.
+/// Facts that only the player knows.
 pub(crate) struct Facts<'a> {
     pub(crate) args: &'a [String],
     pub(crate) stdin: &'a [u8],
 }
 
-/// Writes the file whole: a test that waits for it to appear never reads a half.
+/// Writes the file atomically, so that a test waiting for it never reads a partial one.
 pub(crate) fn write(kind: Dump, path: &Path, facts: &Facts<'_>) -> std::io::Result<()> {
     let content = match kind {
         Dump::Env => environment(),
@@ -26,7 +26,8 @@ pub(crate) fn write(kind: Dump, path: &Path, facts: &Facts<'_>) -> std::io::Resu
     write_whole(path, &content)
 }
 
-/// Writes beside the path and renames. Two fake agents may write the same file, and have the same number in their namespaces.
+/// Writes a temporary file beside the path and renames it. The name is random: two fake agents may
+/// write the same file and have the same pid in their namespaces.
 pub(crate) fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
     use std::hash::{BuildHasher, RandomState};
     let beside = PathBuf::from(format!(
@@ -38,7 +39,7 @@ pub(crate) fn write_whole(path: &Path, content: &[u8]) -> std::io::Result<()> {
     fs::rename(&beside, path)
 }
 
-// As `env -0` prints it: NAME=VALUE, each ended by NUL.
+// Same format as `env -0`: NAME=VALUE, each terminated by NUL.
 fn environment() -> Vec<u8> {
     let mut text = Vec::new();
     for (name, value) in std::env::vars_os() {
@@ -55,7 +56,7 @@ fn open_files() -> std::io::Result<String> {
     let mut text = String::new();
     for entry in fs::read_dir("/proc/self/fd")? {
         let entry = entry?;
-        // The descriptor that reads the directory shows up too, and points at it.
+        // The descriptor that reads the directory is listed too; it points at the directory.
         let target = fs::read_link(entry.path()).unwrap_or_default();
         let is_own = target.to_string_lossy().ends_with("/fd");
         if !is_own {

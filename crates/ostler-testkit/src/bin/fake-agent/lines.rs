@@ -1,24 +1,25 @@
-//! The lines of Claude Code's stream-json output, with defaults a reader finds sensible (see the recordings).
+//! Lines of Claude Code's stream-json output, with realistic defaults (see the recordings).
 
 use serde_json::{Value, json};
 
-/// Used when the command line names no session.
+/// Session id used when the command line names none.
 const DEFAULT_SESSION: &str = "00000000-0000-4000-8000-00000000fa4e";
 const MODEL: &str = "claude-opus-5-5";
 
-/// Makes lines; knows the session and numbers messages.
+/// Line builder: knows the session id and numbers the messages.
 pub(crate) struct Lines {
     pub(crate) session: String,
     uuids: u64,
     messages: u64,
-    /// A partial message has been started and not finished.
+    /// Whether a partial message has been started and not finished.
     streaming: bool,
     last_tool_use: Option<String>,
     turns: u64,
 }
 
 impl Lines {
-    /// For the session named by `--session-id` or `--resume`, with `=` or as the next argument.
+    /// Creates a builder for the session in `--session-id` or `--resume`, given with `=` or as the
+    /// next argument.
     pub(crate) fn new(args: &[String]) -> Self {
         let value = |(index, arg): (usize, &String)| {
             let flag = ["--session-id", "--resume"]
@@ -72,7 +73,7 @@ impl Lines {
         self.assistant(&json!({"type": "thinking", "thinking": text, "signature": "c2lnbmVk"}))
     }
 
-    /// A piece of text; the first one opens a partial message.
+    /// A text delta; the first one opens a partial message.
     pub(crate) fn delta(&mut self, text: &str) -> String {
         let mut lines = String::new();
         if !self.streaming {
@@ -95,7 +96,7 @@ impl Lines {
     }
 
     pub(crate) fn tool_result(&mut self, id: &str, text: &str) -> String {
-        // What follows a tool result is a new message of the model.
+        // A tool result is followed by a new model message.
         self.messages += 1;
         let block =
             json!({"tool_use_id": id, "type": "tool_result", "content": text, "is_error": false});
@@ -112,7 +113,8 @@ impl Lines {
         }))
     }
 
-    /// With subtype `success` it is an API error, as Claude reports it; with any other the text is in `errors`.
+    /// A failed result. With subtype `success` it is an API error, as Claude reports it; with any
+    /// other subtype the text is in `errors`.
     pub(crate) fn result_error(&mut self, subtype: &str, text: &str) -> String {
         let end = if subtype == "success" {
             json!({"result": text, "terminal_reason": "api_error", "api_error_status": 500})
@@ -126,7 +128,7 @@ impl Lines {
         ))
     }
 
-    /// What Claude prints when an interrupt reached it.
+    /// The lines that Claude prints after an interrupt.
     pub(crate) fn interrupted(&mut self, request_id: &str) -> String {
         let mut lines = control_success(request_id, &json!({"still_queued": []}));
         let block = json!({"type": "text", "text": "[Request interrupted by user]"});
@@ -157,7 +159,7 @@ impl Lines {
         }))
     }
 
-    /// Asks for permission; about the last tool call, if there was one.
+    /// A permission request, about the last tool call if there was one.
     pub(crate) fn can_use_tool(&mut self, id: &str, tool: &str, input: &Value) -> String {
         let tool_use_id = self
             .last_tool_use
@@ -212,7 +214,7 @@ impl Lines {
     }
 }
 
-/// The answer to a control request of the driver.
+/// Response to a control request from Ostler.
 pub(crate) fn control_success(request_id: &str, answer: &Value) -> String {
     let response = json!({"subtype": "success", "request_id": request_id, "response": answer});
     finished(&json!({"type": "control_response", "response": response}))

@@ -1,7 +1,8 @@
-//! A fake agent, scripted by a file: it stands in for `claude` and misbehaves on purpose.
+//! Scripted fake agent: stands in for `claude` and misbehaves on demand.
 //!
-//! `FAKE_AGENT_SCRIPT` names the script; without it, the script is the file `<argv 0>.script`. The verbs are listed
-//! in `verb.rs`. With a file `<argv 0>.mode` it stands in for a real agent (`stand_in.rs`). `--version`, `auth status` and `--launcher` as the first arguments are answered without a script.
+//! `FAKE_AGENT_SCRIPT` names the script; the default is `<argv 0>.script`. The verbs are listed in
+//! `verb.rs`. If `<argv 0>.mode` exists, it stands in for a real agent (`stand_in.rs`).
+//! `--version`, `auth status` and `--launcher` as first arguments work without a script.
 
 #![expect(
     clippy::disallowed_methods,
@@ -23,7 +24,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The script is wrong, or missing: a fault of the test, not of the program under test.
+/// Exit code for a wrong or missing script: a bug in the test, not in the program under test.
 const BAD_SCRIPT: u8 = 64;
 
 fn main() -> ExitCode {
@@ -79,13 +80,14 @@ fn play_script(args: &[String]) -> ExitCode {
     }
 }
 
-// `<argv 0>.script` lets a test put a fake `claude` on PATH of a program that filters the environment.
+// `<argv 0>.script` lets a test put a fake `claude` on the PATH of a program that filters the
+// environment.
 fn script_path(program: &str) -> PathBuf {
     if let Some(path) = env::var_os("FAKE_AGENT_SCRIPT") {
         return path.into();
     }
     let beside = |program: &Path| PathBuf::from(format!("{}.script", program.display()));
-    // A program started by its path is in no directory of PATH, and stays as it is.
+    // A program started by its path is not looked up in PATH and stays as it is.
     let path = env::var_os("PATH").unwrap_or_default();
     let places = env::split_paths(&path).map(|dir| beside(&dir.join(program)));
     places

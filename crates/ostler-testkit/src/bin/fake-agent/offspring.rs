@@ -1,4 +1,4 @@
-//! Processes the fake agent leaves behind, the launcher it can hide behind, and how it takes signals.
+//! Processes that the fake agent leaves behind, its launcher mode, and its signal handling.
 
 use std::io::{Error, Read, Result, Write};
 use std::os::unix::process::CommandExt;
@@ -13,16 +13,17 @@ use rustix::process::{Signal, getpid, kill_process, setsid};
 use crate::dump::write_whole;
 use crate::verb::Offspring;
 
-/// First argument: start the rest as a child, swallow signals and the exit code, as npm's shims do.
+/// First argument: run the rest as a child and swallow signals and the exit code, as npm's shims
+/// do.
 pub(crate) const LAUNCHER: &str = "--launcher";
-/// First argument: start a sleeper and exit, so that it is nobody's child.
+/// First argument: start a sleeper and exit, so that the sleeper is orphaned.
 pub(crate) const ORPHAN: &str = "--leave-orphan";
 /// First argument: leave the session, report, sleep.
 pub(crate) const SLEEPER: &str = "--sleep-apart";
 
 const LONG: Duration = Duration::from_secs(1000);
 
-/// Starts a process that outlives the script; its pid is written to the file, if one is given.
+/// Starts a process that outlives the script and writes its pid to the file, if one is given.
 pub(crate) fn spawn(kind: Offspring, pid_file: Option<&Path>) -> Result<()> {
     match kind {
         Offspring::Child => sleep_beside(Stdio::null(), pid_file),
@@ -36,25 +37,27 @@ pub(crate) fn spawn(kind: Offspring, pid_file: Option<&Path>) -> Result<()> {
     }
 }
 
-/// From now on SIGTERM and SIGINT do nothing.
+/// Makes SIGTERM and SIGINT do nothing from now on.
 pub(crate) fn ignore_termination() -> Result<()> {
     for signal in [Signal::TERM, Signal::INT] {
-        // A handler instead of SIG_IGN: children must not inherit the deafness.
+        // A handler instead of SIG_IGN: children must not inherit it.
         signal_hook::flag::register(signal.as_raw(), Arc::new(AtomicBool::new(false)))?;
     }
     Ok(())
 }
 
-/// Ends this process by a signal.
+/// Kills this process with a signal.
 pub(crate) fn die_by(signal: i32) -> Result<()> {
     let signal = Signal::from_named_raw(signal).ok_or_else(|| Error::other("no such signal"))?;
     kill_process(getpid(), signal)?;
-    // The signal may take a moment, or stop us instead of killing; the script must not go on either way.
+    // The signal may take a moment, or stop the process instead of killing it. The script must not
+    // continue either way.
     std::thread::sleep(LONG);
     Ok(())
 }
 
-/// The part of a launcher: the child has our streams, we are deaf, and all went well whatever happened.
+/// Runs as a launcher: the child gets our streams, signals are ignored, and the exit code is
+/// always 0.
 pub(crate) fn launch() -> ExitCode {
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_default();
@@ -67,7 +70,7 @@ pub(crate) fn launch() -> ExitCode {
     started.map_or(ExitCode::FAILURE, |_| ExitCode::SUCCESS)
 }
 
-/// The middle process of a double fork.
+/// Runs as the middle process of a double fork.
 pub(crate) fn leave_orphan(pid_file: &[&str]) -> ExitCode {
     let mut command = match std::env::current_exe() {
         Ok(program) => Command::new(program),
@@ -78,7 +81,7 @@ pub(crate) fn leave_orphan(pid_file: &[&str]) -> ExitCode {
         .args(pid_file)
         .stdout(Stdio::piped())
         .spawn();
-    // Its first byte says that it has left the session: from then on the script may rely on it.
+    // The first byte means that it has left the session; from then on the script may rely on it.
     let ready = started
         .ok()
         .and_then(|child| child.stdout)
@@ -90,7 +93,7 @@ pub(crate) fn leave_orphan(pid_file: &[&str]) -> ExitCode {
     }
 }
 
-/// The last process of a double fork: a session of its own, nobody's child.
+/// Runs as the last process of a double fork: orphaned, in its own session.
 pub(crate) fn sleep_apart(pid_file: &[&str]) -> ExitCode {
     let ready = setsid().map_err(Error::from).and_then(|_| {
         if let Some(path) = pid_file.first() {

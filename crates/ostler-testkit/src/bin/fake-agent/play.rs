@@ -1,4 +1,4 @@
-//! Performs a script: reads stdin, writes lines, sleeps, starts children, ends.
+//! Script player: reads stdin, writes lines, sleeps, starts children, exits.
 
 use std::io::{BufRead, BufReader, Read, Stdin, Write};
 use std::process::ExitCode;
@@ -12,12 +12,12 @@ use crate::lines::{Lines, control_success};
 use crate::offspring;
 use crate::verb::Verb;
 
-/// Big writes of a flood: the point is to be faster than the reader.
+/// Size of a flood's writes: large, to be faster than the reader.
 const WRITE_SIZE: usize = 64 * 1024;
-/// Somebody closed our stdout, or a file of the script cannot be used.
+/// Exit code when stdout is closed or a file of the script cannot be used.
 const IO_FAILED: u8 = 74;
 
-/// Why the script does not go on.
+/// Reason to stop the script.
 enum Stop {
     Exit(u8),
     Io(std::io::Error),
@@ -42,7 +42,7 @@ pub(crate) fn play(verbs: &[Verb], args: &[String]) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(Stop::Exit(code)) => ExitCode::from(code),
         Err(Stop::Io(error)) => {
-            // Not eprintln: it panics when stderr is gone as well.
+            // Not `eprintln!`, which panics if stderr is closed too.
             let _gone = writeln!(std::io::stderr(), "fake-agent: {error}");
             ExitCode::from(IO_FAILED)
         }
@@ -51,7 +51,7 @@ pub(crate) fn play(verbs: &[Verb], args: &[String]) -> ExitCode {
 
 struct Player<'a> {
     stdin: BufReader<Stdin>,
-    /// Everything read so far.
+    /// All input read so far.
     read: Vec<u8>,
     lines: Lines,
     args: &'a [String],
@@ -94,7 +94,8 @@ impl Player<'_> {
                 write_out(self.lines.interrupted(&request))?;
             }
             Verb::Sleep(ms) => thread::sleep(Duration::from_millis(*ms)),
-            // The test says when to go on: unlike a sleep, this is as long as it has to be.
+            // The test decides when to continue: unlike a sleep, this takes exactly as long as it
+            // must.
             Verb::WaitFile(path) => {
                 while !path.exists() {
                     thread::sleep(Duration::from_millis(5));
@@ -127,7 +128,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    // The verbs that only write.
+    // Verbs that only write.
     fn speak(&mut self, verb: &Verb) -> Result<(), Stop> {
         match verb {
             Verb::Print(text) => write_out(format!("{}\n", self.filled(text)))?,
@@ -180,7 +181,7 @@ impl Player<'_> {
             Verb::TaskStarted(id) => self.lines.task_started(id),
             Verb::TaskDone(id) => self.lines.task_done(id),
             Verb::ControlRequest { id, tool, input } => self.lines.can_use_tool(id, tool, input),
-            // Every other verb was performed before it came here.
+            // Every other verb was handled before.
             _ => String::new(),
         }
     }
@@ -189,14 +190,14 @@ impl Player<'_> {
         text.replace("$SESSION", &self.lines.session)
     }
 
-    // A text line of `size` bytes with its newline; never shorter than an empty one.
+    // A text line of `size` bytes including its newline; never shorter than an empty one.
     fn padded_text(&mut self, size: usize) -> String {
         let empty = self.lines.text("");
         let padding = "x".repeat(size.saturating_sub(empty.len()));
         self.lines.text(&padding)
     }
 
-    // Claude ends, well, when its stdin closes; so does every verb that waits for a line.
+    // Claude exits with success when its stdin closes; so does every verb that waits for a line.
     fn read_line(&mut self) -> Result<Vec<u8>, Stop> {
         let mut line = Vec::new();
         if self.stdin.read_until(b'\n', &mut line)? == 0 {
@@ -225,7 +226,8 @@ impl Player<'_> {
         }
     }
 
-    // The request id of the next control request of that subtype; an empty subtype is any.
+    // Returns the request id of the next control request with that subtype; an empty subtype
+    // matches any.
     fn read_control(&mut self, subtype: &str) -> Result<String, Stop> {
         loop {
             let message = self.read_message()?;
@@ -247,7 +249,8 @@ impl Player<'_> {
 
 fn write_out(bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
     let mut stdout = std::io::stdout().lock();
-    // A line-buffered stdout would hold back a text without newline and split big writes at newlines.
+    // A line-buffered stdout would hold back text without a newline and split big writes at
+    // newlines.
     stdout.write_all(bytes.as_ref())?;
     stdout.flush()
 }
@@ -259,7 +262,7 @@ fn repeat(out: &mut impl Write, line: &[u8], total: usize) -> std::io::Result<()
         out.write_all(&block)?;
         written += block.len();
     }
-    // Whole lines only, and at least the total asked for.
+    // Whole lines only, and at least the requested total.
     out.write_all(&line.repeat((total - written).div_ceil(line.len())))?;
     out.flush()
 }

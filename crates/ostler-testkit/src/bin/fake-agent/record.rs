@@ -1,4 +1,5 @@
-//! Stands between Ostler and a real agent, and writes down what both say. The streams go through untouched, signals too.
+//! Recorder: runs a real agent behind Ostler and records both directions. Streams and signals pass
+//! through unchanged.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,24 +16,25 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::offspring;
 
-/// As much of stderr as is kept.
+/// Maximum length of the recorded stderr, in bytes, counted from the end.
 const TAIL: usize = 2000;
-/// How long the rest of the output is waited for once the agent is gone: what it started may hold the pipe for ever.
+/// How long to wait for remaining output after the agent exited: its children may hold the pipe
+/// open forever.
 const REST: Duration = Duration::from_secs(2);
 
-/// What reaches the agent through us; nobody can pass on a SIGKILL.
+/// Signals forwarded to the agent; SIGKILL cannot be forwarded.
 const PASSED_ON: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
 
 type Shared = Arc<Mutex<Scribe>>;
 
-/// What to run, and where the agent keeps its sessions.
+/// The program to run, and the home where the agent stores its sessions.
 pub(crate) struct Recorded<'a> {
     pub(crate) program: &'a Path,
     pub(crate) args: &'a [String],
     pub(crate) home: Option<&'a Path>,
 }
 
-/// Runs the program, and writes down what is said, with these names.
+/// Runs the program and records its input and output, with placeholders substituted.
 pub(crate) fn record(file: File, names: Names, kind: &Recorded<'_>) -> std::io::Result<ExitCode> {
     let scribe: Shared = Arc::new(Mutex::new(Scribe::new(file, names)));
     note(&scribe, Entry::Start(kind.args.to_vec()))?;
@@ -46,7 +48,7 @@ pub(crate) fn record(file: File, names: Names, kind: &Recorded<'_>) -> std::io::
     pass_on_signals(&child, &scribe)?;
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let heard = scribe.clone();
-    // It ends with the process: nobody can wait for the reader of a stdin that stays open.
+    // Ends with the process: joining the reader of an open stdin would block.
     thread::spawn(move || input.map(|input| listen(input, &heard)));
     let said = scribe.clone();
     let speaking = thread::spawn(move || output.map(|output| speak(output, &said)));
@@ -87,7 +89,7 @@ fn end_like(status: ExitStatus, scribe: &Shared) -> std::io::Result<ExitCode> {
             .iter()
             .any(|passed_on| passed_on.as_raw() == number)
         {
-            // Ours by now: sent to ourselves, it would only be passed on.
+            // We handle this signal by now: sent to ourselves, it would only be forwarded.
             signal_hook::low_level::emulate_default_handler(number)?;
         }
         offspring::die_by(number)?;
@@ -100,7 +102,7 @@ fn end_like(status: ExitStatus, scribe: &Shared) -> std::io::Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// From Ostler to the agent.
+/// Forwards Ostler's input to the agent.
 fn listen(mut input: impl Write, scribe: &Shared) -> std::io::Result<()> {
     each_line(std::io::stdin(), |line| {
         note(scribe, Entry::In(text(line)))?;
@@ -110,7 +112,7 @@ fn listen(mut input: impl Write, scribe: &Shared) -> std::io::Result<()> {
     note(scribe, Entry::InEnd)
 }
 
-/// From the agent to Ostler.
+/// Forwards the agent's output to Ostler.
 fn speak(output: impl Read, scribe: &Shared) -> std::io::Result<()> {
     each_line(output, |line| {
         note(scribe, Entry::Out(text(line)))?;
@@ -120,7 +122,7 @@ fn speak(output: impl Read, scribe: &Shared) -> std::io::Result<()> {
     })
 }
 
-/// Hands stderr on; its tail.
+/// Forwards stderr and returns its tail.
 fn complain(mut errors: impl Read) -> String {
     let mut tail = Vec::new();
     let mut piece = [0; 4096];
@@ -159,7 +161,7 @@ fn pass_on_signals(child: &Child, scribe: &Shared) -> std::io::Result<()> {
         thread::spawn(move || {
             while ours.read_exact(&mut [0]).is_ok() {
                 let _full = note(&scribe, Entry::Told(signal.as_raw()));
-                // A child that is gone has no use for it.
+                // If the child has exited, there is nothing to signal.
                 let _gone = child.map(|child| kill_process(child, signal));
             }
         });

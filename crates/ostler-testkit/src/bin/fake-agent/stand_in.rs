@@ -1,4 +1,4 @@
-//! What the fake agent does when it stands in for a real one: `<argv 0>.mode` says whether it writes down or plays.
+//! Stand-in mode: `<argv 0>.mode` says whether to record a real agent or to replay its transcript.
 //!
 //! By hand: `fake-agent record FILE -- program arguments…`, and `fake-agent play FILE`.
 
@@ -16,16 +16,17 @@ use serde_json::Value;
 use crate::offspring;
 use crate::record::{self, Recorded};
 
-/// The transcript does not fit: a fault of the test, or a change of what Ostler says.
+/// Exit code if the transcript does not match: a bug in the test, or Ostler sends something else
+/// now.
 const MISFIT: u8 = 65;
 
-/// The file that says what to do, where there is one.
+/// Returns the mode file, if it exists.
 pub(crate) fn mode(program: &str) -> Option<PathBuf> {
     let file = PathBuf::from(format!("{program}.mode"));
     file.is_file().then_some(file)
 }
 
-/// Does what the file says.
+/// Runs in the mode that the file specifies.
 pub(crate) fn act(mode: &Path, args: &[String]) -> ExitCode {
     ended(follow(mode, args))
 }
@@ -45,7 +46,7 @@ pub(crate) fn record_by_hand(file: &str, command: &[&str]) -> ExitCode {
     ended(recorded.map_err(|error| error.to_string()))
 }
 
-/// `play FILE`: the first process of the file.
+/// `play FILE`: replays the first process of the file.
 pub(crate) fn play_by_hand(file: &str) -> ExitCode {
     ended(play(Path::new(file), 1, &Names::default()))
 }
@@ -88,7 +89,7 @@ fn follow(mode: &Path, args: &[String]) -> Result<ExitCode, String> {
     }
 }
 
-/// Plays process number `number` of a transcript, counted from 1.
+/// Replays process number `number` of a transcript, counted from 1.
 fn play(file: &Path, number: usize, names: &Names) -> Result<ExitCode, String> {
     let text =
         std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
@@ -101,7 +102,7 @@ fn play(file: &Path, number: usize, names: &Names) -> Result<ExitCode, String> {
         ));
     }
     let process = processes.swap_remove(number - 1);
-    // Somebody may look for the session while this process is still there.
+    // The session file may be looked up while this process is still running.
     for entry in &process {
         if let Entry::Kept(path, text) = entry {
             keep(Path::new(&names.shown(path)), &names.shown(text))?;
@@ -129,30 +130,30 @@ fn play(file: &Path, number: usize, names: &Names) -> Result<ExitCode, String> {
             Entry::Told(_) => told.wait(),
             Entry::Signal(signal) => {
                 if told.is_awaited {
-                    // It has come, and is ours by now.
+                    // It has arrived, and our handler caught it.
                     signal_hook::low_level::emulate_default_handler(signal)
                         .map_err(|error| error.to_string())?;
                 }
-                // Whoever sent it then sends it now.
+                // The sender of the recorded signal sends it again now.
                 thread::sleep(Duration::from_secs(60));
                 offspring::die_by(signal).map_err(|error| error.to_string())?;
             }
         }
     }
-    // It was killed before it could say how it ended.
+    // It was killed before it could report how it ended.
     loop {
         thread::park();
     }
 }
 
-/// The signal that an agent was told to end with, and did so in its own way.
+/// Signals that ask the agent to exit and that it handles itself.
 struct Told {
     is_awaited: bool,
     comes: UnixStream,
 }
 
 impl Told {
-    /// Ready for what comes in this process.
+    /// Registers handlers for the signals that this process will receive.
     fn awaited(process: &[Entry]) -> std::io::Result<Self> {
         let (comes, theirs) = UnixStream::pair()?;
         comes.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -171,7 +172,7 @@ impl Told {
         Ok(Self { is_awaited, comes })
     }
 
-    /// Waits for one: whoever sent it then sends it now.
+    /// Waits for a signal: the sender of the recorded one sends it again now.
     fn wait(&mut self) {
         let _none = self.comes.read_exact(&mut [0]);
     }
@@ -209,7 +210,7 @@ fn expect(input: &mut impl BufRead, recorded: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Waits until the input is closed; nothing more may come but the rest of a prompt of which the beginning was kept.
+/// Waits until the input is closed. Only the rest of a truncated prompt may still arrive.
 fn drain(input: &mut impl Read, is_cut: bool) -> Result<(), String> {
     let mut rest = String::new();
     input

@@ -1,8 +1,8 @@
-//! The language of scripts: one verb per line, `#` starts a comment line, `loop … end` repeats.
+//! Script language: one verb per line, `#` starts a comment line, `loop … end` repeats.
 //!
-//! In the text of `text`, `delta`, `result`, `result-error`, `tool-result` and `stderr`, `\n`, `\t` and `\\` are
-//! escapes; `print`, `print-nonl` and `chunks` take their text as it stands. In all of them `$SESSION` is the
-//! session id.
+//! In the text of `text`, `delta`, `result`, `result-error`, `tool-result` and `stderr`, `\n`,
+//! `\t` and `\\` are escapes; `print`, `print-nonl` and `chunks` take their text verbatim. In all
+//! of them `$SESSION` is the session id.
 
 use std::path::PathBuf;
 
@@ -83,7 +83,7 @@ pub(crate) enum Verb {
     },
 }
 
-/// What kind of process is left running.
+/// Kind of process that is left running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offspring {
     Child,
@@ -92,7 +92,7 @@ pub(crate) enum Offspring {
     HoldingStdout,
 }
 
-/// What is written to a file for the test to read.
+/// Kind of information to write to a file for the test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dump {
     Env,
@@ -103,9 +103,9 @@ pub(crate) enum Dump {
     Pid,
 }
 
-/// Reads a script; the error names the line.
+/// Parses a script; an error names the line.
 pub(crate) fn parse(text: &str) -> Result<Vec<Verb>, String> {
-    // The verbs of the open loops; the first entry is the script itself.
+    // Verbs of the open loops; the first entry is the script itself.
     let mut open: Vec<(Option<usize>, Vec<Verb>)> = vec![(Some(1), Vec::new())];
     for (number, line) in text.lines().enumerate() {
         let line = line.trim_start();
@@ -175,7 +175,7 @@ fn parse_verb(verb: &str, mut words: Words<'_>) -> Result<Verb, String> {
     })
 }
 
-// The verbs that print one line of the agent's protocol.
+// Verbs that print one line of the agent's protocol.
 fn parse_line_verb(verb: &str, mut words: Words<'_>) -> Result<Verb, String> {
     Ok(match verb {
         "init" => Verb::Init,
@@ -207,7 +207,7 @@ fn parse_line_verb(verb: &str, mut words: Words<'_>) -> Result<Verb, String> {
     })
 }
 
-// The verbs that start a process or write a file about this one.
+// Verbs that start a process or write a file about this one.
 fn parse_process_verb(verb: &str, mut words: Words<'_>) -> Result<Verb, String> {
     let spawn = |kind, words: &mut Words<'_>| Verb::Spawn {
         kind,
@@ -232,7 +232,7 @@ fn parse_process_verb(verb: &str, mut words: Words<'_>) -> Result<Verb, String> 
     })
 }
 
-/// The rest of a line, taken word by word.
+/// The rest of a line, consumed word by word.
 struct Words<'a> {
     rest: &'a str,
 }
@@ -287,7 +287,7 @@ impl<'a> Words<'a> {
         text
     }
 
-    // A path runs to the end of the line: it may contain spaces.
+    // A path extends to the end of the line: it may contain spaces.
     fn path(&mut self) -> Result<PathBuf, String> {
         let path = self.rest();
         if path.is_empty() {

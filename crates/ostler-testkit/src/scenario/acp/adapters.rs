@@ -1,4 +1,4 @@
-//! Claude Code and Codex behind the adapters of editors, as the subjects of scenarios.
+//! Claude Code and Codex behind their ACP adapters for editors, as scenario subjects.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ pub const CLAUDE_AGENT_ACP: Subject = Subject {
     settings: Known {
         trust: &[("permission_mode", "bypassPermissions")],
         model: "haiku",
-        // It estimates tokens and refuses what it thinks is too much for the model, unless it is told otherwise.
+        // It estimates tokens and refuses prompts that it considers too long for the model, unless
+        // configured otherwise.
         roomy: (
             &[],
             Some(("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "9000000")),
@@ -34,7 +35,7 @@ pub const CLAUDE_AGENT_ACP: Subject = Subject {
         price: CLAUDE.numbers.price,
         cost_source: "reported",
         overloaded: 529,
-        // It tries again without a word.
+        // It retries silently.
         retried: &[],
         soon: Duration::from_secs(15),
         ..NUMBERS
@@ -43,7 +44,7 @@ pub const CLAUDE_AGENT_ACP: Subject = Subject {
         auth: "claude auth login",
         ..WORDS
     },
-    // It tells the name of its choice, and not which model that is.
+    // It reports the name of its choice, not the model behind it.
     manner: Manner {
         model: |_| Some("default".to_owned()),
         ..Manner::PLAIN
@@ -62,7 +63,7 @@ pub const CODEX_ACP: Subject = Subject {
         command: "exec_command",
         shell: exec,
         printed: |text| format!("{text}\n"),
-        // In its own sandbox a command may run; it is asked about when it wants out.
+        // A command may run in its own sandbox; permission is requested when it wants to leave it.
         forbidden: || ("exec_command", escalated("cat .env; touch made")),
         read: |path| ("exec_command", exec(&format!("cat {path}"))),
         write: |path| ("exec_command", exec(&format!("echo written > {path}"))),
@@ -87,7 +88,7 @@ pub const CODEX_ACP: Subject = Subject {
     manner: Manner {
         ends_when_denied: true,
         asked: |_, line| escalated(line),
-        // Of a rejected key it says only that.
+        // It reports only the status of a rejected key.
         tells_status: false,
         wraps_outputs: true,
         ..Manner::PLAIN

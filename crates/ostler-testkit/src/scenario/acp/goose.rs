@@ -1,4 +1,4 @@
-//! goose as the subject of scenarios.
+//! goose as a scenario subject.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::scenario::subject::{Known, Manner, Numbers, Subject, Tools, Words};
 /// The real goose.
 pub const GOOSE: Subject = Subject {
     name: "goose",
-    // It does not tell it.
+    // It does not report its version.
     version: None,
     program: Some(|| real::GOOSE.program()),
     host: |home, url| real::offline_env("goose", home, url),
@@ -30,12 +30,12 @@ pub const GOOSE: Subject = Subject {
     settings: Known {
         trust: &[("permission_mode", "auto")],
         model: "",
-        // It counts tokens, and sums up what it thinks is too much for the model.
+        // It counts tokens, and summarizes what it considers too long for the model.
         roomy: (&[], Some(("GOOSE_CONTEXT_LIMIT", "9000000"))),
         variables: ("OPENAI_API_KEY", "OPENAI_HOST"),
         ..KNOWN
     },
-    // It says nothing about caches.
+    // It does not report cache tokens.
     numbers: Numbers {
         tokens: |of| {
             [
@@ -55,11 +55,11 @@ pub const GOOSE: Subject = Subject {
     },
     manner: Manner {
         wraps_prompts: true,
-        // That of a rejected key is told.
+        // The status of a rejected key is reported.
         tells_status: false,
         stops_between_words: true,
         lingers: true,
-        // Words about several calls of tools together, which nothing switches off.
+        // Summaries of several tool calls, which cannot be disabled.
         asides: &["Summarize this sequence of tool calls"],
         ..Manner::PLAIN
     },

@@ -1,4 +1,4 @@
-//! Agents that speak ACP as the subjects of scenarios.
+//! ACP agents as scenario subjects.
 
 mod adapters;
 mod goose;
@@ -45,7 +45,7 @@ pub const GEMINI: Subject = Subject {
         variables: ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
         ..KNOWN
     },
-    // It tries again without a word, says nothing about caches and leaves thoughts out.
+    // It retries silently, does not report cache tokens, and omits thoughts.
     numbers: Numbers {
         tokens: |of| {
             [
@@ -64,9 +64,9 @@ pub const GEMINI: Subject = Subject {
     },
     manner: Manner {
         trims_thoughts: true,
-        // What looks like command substitution is blocked.
+        // It blocks anything that looks like command substitution.
         sum: "expr 40 + 2 | tee made",
-        // A command that fails is told like any other.
+        // It reports a failed command like any other.
         fails: |_| ("read_file", json!({"file_path": "missing"}), "not found"),
         wraps_outputs: true,
         tells_outputs: false,
@@ -142,7 +142,7 @@ pub const COPILOT_ACP: Subject = Subject {
         always: &[("transport", "acp")],
         trust: &[("permission_mode", "allow-tools")],
         model: "scripted-small",
-        // It estimates tokens and refuses what it thinks is too much for the model.
+        // It estimates tokens and refuses prompts that it considers too long for the model.
         roomy: (&[], Some(("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "9000000"))),
         variables: ("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"),
         ..KNOWN

@@ -1,4 +1,4 @@
-//! Qwen Code as the subject of scenarios.
+//! Qwen Code as a scenario subject.
 
 use std::time::Duration;
 
@@ -37,7 +37,8 @@ pub const QWEN: Subject = Subject {
         variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
         ..KNOWN
     },
-    // It tries a limited model again six times, with pauses that grow; the ten times after that are switched off.
+    // It retries a rate-limited model six times with growing pauses; the ten retries after that
+    // are disabled.
     numbers: Numbers {
         soon: Duration::from_secs(15),
         retried: &[],

@@ -1,4 +1,4 @@
-//! Tool calls in every shape that servers stream them in, and calls that are wrong. P63.
+//! Tool calls in every shape that servers stream them in, and malformed calls. P63.
 
 use std::fs;
 
@@ -15,7 +15,8 @@ pub(super) fn two_files() -> Answer {
         .and_tool("write_file", file("two.txt", "drei ü 🐎\n"))
 }
 
-/// Both files are written, and each call has its own result, also in what the model gets.
+/// Checks that both files are written and that each call has its own result, also in the next
+/// model request.
 fn both_are_written(driver: &dyn Driver, answer: Answer) -> Seen {
     let place = answers(driver, [answer, Answer::text("Done.")]);
     let seen = completes(driver, &place, &Task::new("PROMPT"));
@@ -58,7 +59,7 @@ fn both_are_written(driver: &dyn Driver, answer: Answer) -> Seen {
     seen
 }
 
-/// Two calls without arguments both run.
+/// Checks that two calls without arguments both run.
 fn both_list(driver: &dyn Driver, shape: Shape) {
     let both = Answer::tool("list_files", json!({}))
         .and_tool("list_files", json!({}))
@@ -86,47 +87,47 @@ macro_rules! shapes {
 }
 
 shapes! {
-    /// As OpenAI does it.
+    /// As OpenAI streams them.
     usual Usual;
-    /// No id: one is made up.
+    /// No id: one is generated.
     without_id WithoutId;
-    /// No index: a piece belongs to the call before it.
+    /// No index: a piece belongs to the previous call.
     without_index WithoutIndex;
     /// Neither: each piece is a call.
     without_id_and_index WithoutIdAndIndex;
-    /// Every call has index 0: the id tells them apart.
+    /// Every call has index 0: only the ids differ.
     colliding_index CollidingIndex;
-    /// Each call at once.
+    /// Each call in one piece.
     one_piece OnePiece;
-    /// All calls at once.
+    /// All calls in one chunk.
     one_chunk OneChunk;
-    /// The calls come with the finish reason.
+    /// The calls arrive with the finish reason.
     with_the_end WithTheEnd;
     /// One character at a time.
     many_pieces ManyPieces;
-    /// The pieces take turns.
+    /// The pieces of both calls alternate.
     interleaved Interleaved;
     /// The id in every piece.
     id_repeated IdRepeated;
-    /// The name in every piece: it is not put together from them.
+    /// The name in every piece: it must not be concatenated.
     name_repeated NameRepeated;
-    /// Id and name are empty after the first piece: they do not overwrite anything.
+    /// Id and name are empty after the first piece: they must not overwrite anything.
     blanked_afterwards BlankedAfterwards;
-    /// An object instead of a string.
+    /// The arguments as an object instead of a string.
     object_arguments ObjectArguments;
 }
 
-/// Arguments that are the empty string are no arguments.
+/// Arguments that are the empty string mean no arguments.
 pub fn empty_arguments(driver: &dyn Driver) {
     both_list(driver, Shape::EmptyArguments);
 }
 
-/// Arguments that are not there are no arguments.
+/// Absent arguments mean no arguments.
 pub fn no_arguments(driver: &dyn Driver) {
     both_list(driver, Shape::NoArguments);
 }
 
-/// The calls count, not the reason: `stop`, with and without a stream.
+/// The calls count, not the finish reason: `stop`, with and without a stream.
 pub fn calls_although_it_stopped(driver: &dyn Driver) {
     both_are_written(driver, two_files().stop_reason("stop"));
     both_are_written(
@@ -137,7 +138,7 @@ pub fn calls_although_it_stopped(driver: &dyn Driver) {
     );
 }
 
-/// A reason that promises calls where there are none: the words are the answer.
+/// A finish reason that promises calls although there are none: the text is the answer.
 pub fn no_calls_although_it_says_so(driver: &dyn Driver) {
     let place = answers(
         driver,
@@ -149,7 +150,7 @@ pub fn no_calls_although_it_says_so(driver: &dyn Driver) {
     );
 }
 
-/// A reason that nobody knows is no reason to fail.
+/// An unknown finish reason is not a failure.
 pub fn unknown_reason(driver: &dyn Driver) {
     let place = answers(
         driver,
@@ -164,7 +165,7 @@ pub fn unknown_reason(driver: &dyn Driver) {
     );
 }
 
-/// The first call is wrong; the model is told what is wrong and does better.
+/// The first call is wrong; the model gets the error and corrects the call.
 fn mended(driver: &dyn Driver, wrong: Answer, code: &str) {
     let better = Answer::tool("write_file", json!({"path": "made", "content": "42\n"}));
     let place = answers(driver, [wrong, better, Answer::text("Done.")]);
@@ -199,7 +200,7 @@ pub fn unknown_tool_is_mended(driver: &dyn Driver) {
     );
 }
 
-/// Arguments that the tool does not take.
+/// Arguments that the tool does not accept.
 pub fn bad_arguments_are_mended(driver: &dyn Driver) {
     mended(
         driver,
@@ -218,7 +219,7 @@ pub fn bad_arguments_are_mended(driver: &dyn Driver) {
     );
 }
 
-/// Arguments that are no JSON, such as the beginning of some.
+/// Arguments that are not valid JSON, such as truncated ones.
 pub fn torn_arguments_are_mended(driver: &dyn Driver) {
     let torn = Answer::tool("write_file", json!(r#"{"path": "made", "cont"#));
     mended(driver, torn.clone(), "bad_arguments");

@@ -1,4 +1,4 @@
-//! The window of the model: watched before it overflows, and never silently.
+//! The model's context window: handled before it overflows, and never silently.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use super::{answers, completes};
 use crate::model::{Answer, Rule, Script, Usage};
 use crate::scenario::{Driver, Place, Seen, Task, run};
 
-/// A file of about a thousand tokens, and a model that reads it again and again before it is done.
+/// A file of about a thousand tokens, and a model that reads it `times` times before it answers.
 fn reader(driver: &dyn Driver, times: u32) -> Place {
     let read = |time: u64| {
         let usage = Usage {
@@ -45,7 +45,8 @@ fn notices(seen: &Seen) -> Vec<&str> {
         .collect()
 }
 
-/// Old results are shortened before the window is full; the latest stay whole, and it is said.
+/// Old results are truncated before the window is full; the latest stay complete, and a notice is
+/// emitted.
 pub fn results_are_shortened(driver: &dyn Driver) {
     let place = reader(driver, 6);
     let seen = completes(
@@ -73,7 +74,8 @@ pub fn results_are_shortened(driver: &dyn Driver) {
     );
 }
 
-/// When that is not enough, old messages are summarised: by the model, with a word about it, and the task goes on.
+/// If that is not enough, the model summarizes old messages, with a notice, and the task
+/// continues.
 pub fn messages_are_summarised(driver: &dyn Driver) {
     let place = reader(driver, 6);
     let seen = completes(
@@ -114,7 +116,8 @@ pub fn messages_are_summarised(driver: &dyn Driver) {
     seen.counted(1..=calls.len() as u64);
 }
 
-/// The window is not known, and the server says that it is full: room is made, and the call made again.
+/// The window is unknown, and the server reports an overflow: the context is compacted and the
+/// call retried.
 pub fn the_server_says_too_long(driver: &dyn Driver) {
     let full = Answer::error(
         400,
@@ -147,7 +150,7 @@ pub fn the_server_says_too_long(driver: &dyn Driver) {
     assert_eq!(seen.answer(), "Done.");
 }
 
-/// A prompt that no room can be made for is a wrong request.
+/// A prompt too long even for an empty context is an invalid request.
 pub fn a_prompt_too_long_for_anything(driver: &dyn Driver) {
     let full = Answer::error(
         400,

@@ -1,4 +1,4 @@
-//! Errors of the server, each with its cause.
+//! Server errors, each with its cause.
 
 use serde_json::json;
 
@@ -24,7 +24,7 @@ fn fails(driver: &dyn Driver, answer: Answer, (cause, exit): (&str, i32)) -> (Pl
     (place, seen)
 }
 
-/// The key is good, but not for this.
+/// The key is valid, but lacks permission.
 pub fn forbidden(driver: &dyn Driver) {
     let answer = Answer::error(403, "permission_error", "Your key may not use this model.");
     let (_, seen) = fails(driver, answer, ("auth", 4));
@@ -52,7 +52,7 @@ pub fn no_such_model(driver: &dyn Driver) {
     );
 }
 
-/// Something in front of the server fails, in HTML.
+/// A proxy in front of the server fails with an HTML page.
 pub fn a_page_of_a_proxy(driver: &dyn Driver) {
     let page = Answer::error(502, "", "")
         .body("<html><h1>Bad Gateway</h1></html>")
@@ -73,7 +73,8 @@ pub fn a_page_of_a_proxy(driver: &dyn Driver) {
     );
 }
 
-/// The stream begins well and then says that it failed: what was said is kept, the cause is the server's.
+/// The stream starts well and then reports an error: partial text is preserved, and the cause is
+/// the server's.
 pub fn an_error_in_the_stream(driver: &dyn Driver) {
     let answer = Answer::text("never to be finished").deltas(4).error_after(
         2,
@@ -90,14 +91,14 @@ pub fn an_error_in_the_stream(driver: &dyn Driver) {
     assert_eq!(place.server.requests().len(), 1);
 }
 
-/// The same before a word was said.
+/// The same before any text was sent.
 pub fn an_error_before_the_first_word(driver: &dyn Driver) {
     let answer = Answer::text("never").error_after(0, "rate_limit_error", "too much");
     let (_, seen) = fails(driver, answer, ("rate_limit", 5));
     assert_eq!(seen.all("text").len(), 0);
 }
 
-/// A line that is no JSON: kept as it came, and the answer is none.
+/// A line that is not JSON: recorded verbatim, and there is no answer.
 pub fn garbage_in_the_stream(driver: &dyn Driver) {
     let answer = Answer::text("never to be finished")
         .deltas(4)
@@ -110,7 +111,7 @@ pub fn garbage_in_the_stream(driver: &dyn Driver) {
     assert!(seen.answer().starts_with("never to"), "{:?}", seen.answer());
 }
 
-/// A stream that ends without an end.
+/// A stream without a final event.
 pub fn no_answer_at_all(driver: &dyn Driver) {
     let answer = Answer::error(200, "", "")
         .body("")
@@ -118,7 +119,7 @@ pub fn no_answer_at_all(driver: &dyn Driver) {
     fails(driver, answer, ("protocol", 1));
 }
 
-/// A page of somebody else, with a good status: the address of a website, say.
+/// An unrelated page with a success status, for example because the address is a website.
 pub fn a_page_instead_of_an_answer(driver: &dyn Driver) {
     let page = Answer::error(200, "", "")
         .body("<html>Log in</html>")
@@ -141,7 +142,7 @@ pub fn no_tls(driver: &dyn Driver) {
     );
 }
 
-/// An answer that ends at the limit that was set is told apart from one that is whole.
+/// An answer cut off at the configured limit is distinguished from a complete one.
 pub fn a_message_about_the_limit(driver: &dyn Driver) {
     let place = only(driver, Answer::text("and so on").stop_reason("length"));
     let seen = run(driver, &place, &task().set("max_tokens", "3"));
@@ -149,7 +150,7 @@ pub fn a_message_about_the_limit(driver: &dyn Driver) {
     assert_eq!(seen.answer(), "and so on");
 }
 
-/// A model that says nothing has said so.
+/// An empty answer is an answer.
 pub fn an_empty_answer(driver: &dyn Driver) {
     let seen = completes(driver, &only(driver, Answer::default()), &task());
     assert_eq!(seen.answer(), "");

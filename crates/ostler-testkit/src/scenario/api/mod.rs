@@ -1,4 +1,4 @@
-//! What only an agent over a model's API can be tried with: the server's odd ways, and a tool loop of Ostler's own.
+//! Scenarios for agents over a model's API only: server quirks, and Ostler's own tool loop.
 
 pub mod calls;
 pub mod context;
@@ -12,12 +12,12 @@ pub mod workspace;
 use super::{Driver, Place, Seen, Task, run};
 use crate::model::{Answer, Rule, Script};
 
-/// Everything is answered alike.
+/// Creates a test environment in which every call gets the same answer.
 fn only(driver: &dyn Driver, answer: Answer) -> Place {
     driver.place(Script::new().rule(Rule::any().answer(answer)))
 }
 
-/// The answers, one per call of the model, in order.
+/// Creates a test environment with one answer per model call, in order.
 fn answers(driver: &dyn Driver, answers: impl IntoIterator<Item = Answer>) -> Place {
     let rules = answers
         .into_iter()
@@ -25,14 +25,14 @@ fn answers(driver: &dyn Driver, answers: impl IntoIterator<Item = Answer>) -> Pl
     driver.place(rules.fold(Script::new(), Script::rule))
 }
 
-/// A task that is done, and nothing else about it.
+/// Runs a task and checks that it completes.
 fn completes(driver: &dyn Driver, place: &Place, task: &Task) -> Seen {
     let seen = run(driver, place, task);
     seen.ended_with("completed", 0);
     seen
 }
 
-/// Makes a test of each scenario of an agent over a model's API, driven by the expression given.
+/// Generates a test for each scenario of an agent over a model's API, run by the given driver.
 #[macro_export]
 macro_rules! api_scenarios {
     ($driver:expr) => {

@@ -1,4 +1,4 @@
-//! Calls that are tried again, and those that are not.
+//! Calls that are retried, and calls that are not.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ fn retries(seen: &Seen) -> usize {
         .count()
 }
 
-/// The server fails once: the call is made again, with a word about it, and nothing is told twice.
+/// The server fails once: the call is retried, with a notice, and nothing is emitted twice.
 pub fn tried_again_and_told_once(driver: &dyn Driver) {
     let place = answers(
         driver,
@@ -62,7 +62,7 @@ pub fn tried_again_and_told_once(driver: &dyn Driver) {
     );
 }
 
-/// The connection is cut before the first word: nothing was told, so it can be tried again.
+/// The connection drops before any text was emitted, so the call can be retried.
 pub fn cut_before_the_first_word(driver: &dyn Driver) {
     let place = answers(
         driver,
@@ -76,7 +76,7 @@ pub fn cut_before_the_first_word(driver: &dyn Driver) {
     seen.used(2..=2);
 }
 
-/// After a word it is not: the caller has it already.
+/// Not after the first text: the caller already has it.
 pub fn not_after_a_word(driver: &dyn Driver) {
     let cut = Answer::text("never to be finished").deltas(4).cut_after(1);
     let place = answers(driver, [cut, Answer::text("At last.")]);
@@ -88,7 +88,7 @@ pub fn not_after_a_word(driver: &dyn Driver) {
     );
 }
 
-/// As often as the setting says.
+/// As often as the setting allows.
 pub fn as_often_as_allowed(driver: &dyn Driver) {
     for allowed in [0_usize, 2] {
         let place = only(driver, busy());
@@ -105,7 +105,7 @@ pub fn as_often_as_allowed(driver: &dyn Driver) {
     }
 }
 
-/// When the server says how long to wait, that long is waited.
+/// The delay requested by the server is respected.
 pub fn when_the_server_says(driver: &dyn Driver) {
     let wait = Answer::error(429, "requests", "slow down").header("retry-after", "2");
     let place = answers(driver, [wait, Answer::text("At last.")]);
@@ -119,7 +119,7 @@ pub fn when_the_server_says(driver: &dyn Driver) {
     assert_eq!(retries(&seen), 1);
 }
 
-/// An empty account does not fill up by waiting.
+/// An exhausted quota is not retried.
 pub fn not_without_quota(driver: &dyn Driver) {
     let empty =
         Answer::error(429, "insufficient_quota", "You have no credit.").code("insufficient_quota");
@@ -129,7 +129,7 @@ pub fn not_without_quota(driver: &dyn Driver) {
     assert_eq!(place.server.requests().len(), 1);
 }
 
-/// When the limit ends is a part of the outcome, whichever header says it.
+/// The reset time of a limit is part of the outcome, whichever header contains it.
 pub fn reset_headers(driver: &dyn Driver) {
     for (name, value) in [
         ("retry-after", "90"),
@@ -154,7 +154,7 @@ pub fn reset_headers(driver: &dyn Driver) {
     }
 }
 
-/// A wait that is longer than the turn may take is ended by the turn's limit, or not begun.
+/// A delay longer than the turn's remaining time is cut short by the turn's limit, or not started.
 pub fn not_beyond_the_time_limit(driver: &dyn Driver) {
     let place = only(
         driver,

@@ -1,4 +1,4 @@
-//! The key: it goes to the server and nowhere else.
+//! The API key: sent to the server and nowhere else.
 
 use super::{answers, completes, only};
 use crate::model::Answer;
@@ -12,7 +12,7 @@ fn nowhere(seen: &Seen) {
     assert!(found.is_none(), "{found:#?}");
 }
 
-/// Neither in an event of a good run nor of a failed one. S2-30.
+/// Appears in no event, neither of a successful run nor of a failed one. S2-30.
 pub fn the_key_is_nowhere(driver: &dyn Driver) {
     let place = only(driver, Answer::text("Hello."));
     let seen = completes(driver, &place, &Task::new("PROMPT"));
@@ -32,7 +32,7 @@ pub fn the_key_is_nowhere(driver: &dyn Driver) {
     nowhere(&seen);
 }
 
-/// A server that repeats the key in its error does not get it into an event. S2-30.
+/// A server that echoes the key in its error does not get it into an event. S2-30.
 pub fn an_echoed_key_is_nowhere(driver: &dyn Driver) {
     let message = format!("Incorrect API key provided: {KEY}.");
     let place = only(
@@ -44,8 +44,9 @@ pub fn an_echoed_key_is_nowhere(driver: &dyn Driver) {
     nowhere(&seen);
 }
 
-/// A command that the model runs does not have it in its environment, nor in that of its parents; not even when it came with
-/// the variables of the run, of which the command gets the others. What Ostler sets itself stays. S3-16, P31.
+/// A command that the model runs does not have the key in its environment, nor do its parents.
+/// This holds even if the key came with the run's variables, of which the command gets the others.
+/// Variables that Ostler sets itself stay. S3-16, P31.
 pub fn commands_do_not_get_the_key(driver: &dyn Driver) {
     let given = |task: Task| {
         task.env("FLAVOUR", "sweet")

@@ -1,4 +1,4 @@
-//! How the server is spoken to, and the odd ways in which servers speak.
+//! Requests to the server, and unusual responses from servers.
 
 use serde_json::json;
 
@@ -13,7 +13,7 @@ fn call_of(driver: &dyn Driver, task: &Task) -> Request {
     place.only_call()
 }
 
-/// The key, headers of the caller, the organization and the project. S2-19.
+/// The key, the caller's headers, the organization and the project. S2-19.
 pub fn headers(driver: &dyn Driver) {
     let task = Task::new("PROMPT")
         .set("header", "X-Title: Ostler's tests")
@@ -44,7 +44,7 @@ pub fn headers(driver: &dyn Driver) {
     assert!(call.wants_stream() && call.wants_usage());
 }
 
-/// The key can be in a variable of another name.
+/// The key can be in a variable with another name.
 pub fn a_key_of_another_name(driver: &dyn Driver) {
     let place = only(driver, Answer::text("Hello.")).with_host("ROUTER_KEY", "another-key");
     completes(
@@ -58,14 +58,15 @@ pub fn a_key_of_another_name(driver: &dyn Driver) {
     );
 }
 
-/// A server of one's own needs no key.
+/// A self-hosted server needs no key.
 pub fn no_key(driver: &dyn Driver) {
     let place = only(driver, Answer::text("Hello.")).without_host("OPENAI_API_KEY");
     completes(driver, &place, &Task::new("PROMPT"));
     assert_eq!(place.only_call().header("authorization"), None);
 }
 
-/// The setting wins over the variable; a slash at its end makes no difference, and a prefix is kept.
+/// The setting overrides the variable. A trailing slash makes no difference, and a path prefix is
+/// preserved.
 pub fn a_base_url(driver: &dyn Driver) {
     let place =
         only(driver, Answer::text("Hello.")).with_host("OPENAI_BASE_URL", "http://127.86.75.30:9");
@@ -77,7 +78,8 @@ pub fn a_base_url(driver: &dyn Driver) {
     }
 }
 
-/// Without a model, the only one that the server has is asked; with several, the caller has to say which.
+/// Without a configured model, the server's only model is used; if it has several, the caller must
+/// choose.
 pub fn the_only_model(driver: &dyn Driver) {
     let script = |models: &[&str]| {
         models
@@ -115,7 +117,7 @@ pub fn the_only_model(driver: &dyn Driver) {
     assert!(place.server.requests().is_empty());
 }
 
-/// Settings that are fields of the request, and fields that have no setting.
+/// Settings that become request fields, and fields without a setting.
 pub fn fields_of_a_request(driver: &dyn Driver) {
     let plain = call_of(driver, &Task::new("PROMPT")).body;
     for absent in [
@@ -158,7 +160,7 @@ pub fn fields_of_a_request(driver: &dyn Driver) {
     );
 }
 
-/// A server that cannot stream is understood.
+/// A server that cannot stream is supported.
 pub fn never_streams(driver: &dyn Driver) {
     let answer = Answer::thinking("Hm.")
         .and_text("Forty-two.")
@@ -176,7 +178,7 @@ pub fn never_streams(driver: &dyn Driver) {
     );
 }
 
-/// Also when it calls tools.
+/// The same with tool calls.
 pub fn never_streams_with_tools(driver: &dyn Driver) {
     let place = answers(
         driver,
@@ -210,22 +212,22 @@ fn framed(driver: &dyn Driver, framing: Framing) {
     assert_eq!((texts.len(), texts.concat().as_str()), (5, text));
 }
 
-/// Comments between the events, as gateways send them to keep a connection.
+/// Comments between events, which gateways send as keep-alives.
 pub fn comments(driver: &dyn Driver) {
     framed(driver, Framing::Comments);
 }
 
-/// Lines that end as on Windows.
+/// Windows line endings.
 pub fn carriage_returns(driver: &dyn Driver) {
     framed(driver, Framing::CrLf);
 }
 
-/// Bytes that arrive in pieces, cut in the middle of a character.
+/// Chunks that split a character in the middle.
 pub fn torn_bytes(driver: &dyn Driver) {
     framed(driver, Framing::Torn);
 }
 
-/// No `[DONE]` at the end: the finish reason was end enough.
+/// No `[DONE]` at the end: the finish reason is sufficient.
 pub fn without_done(driver: &dyn Driver) {
     framed(driver, Framing::WithoutDone);
 }
@@ -248,17 +250,17 @@ fn thoughts(driver: &dyn Driver, reasoning: Reasoning) {
     );
 }
 
-/// Thinking in the field `reasoning`.
+/// Reasoning in the field `reasoning`.
 pub fn reasoning_of_another_name(driver: &dyn Driver) {
     thoughts(driver, Reasoning::Plain);
 }
 
-/// Thinking in both fields is told once.
+/// Reasoning in both fields is emitted once.
 pub fn reasoning_twice(driver: &dyn Driver) {
     thoughts(driver, Reasoning::Both);
 }
 
-/// An answer that is not what the schema says goes back, at most twice; then it is a failure. P64.
+/// An answer that violates the schema is sent back at most twice; then the turn fails. P64.
 pub fn a_schema_that_is_not_kept(driver: &dyn Driver) {
     let schema = r#"{"type":"object","properties":{"answer":{"type":"integer"}},"required":["answer"],"additionalProperties":false}"#;
     let task = Task::new("PROMPT").set("json_schema", schema);

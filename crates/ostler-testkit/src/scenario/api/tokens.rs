@@ -1,4 +1,5 @@
-//! Tokens and cost: exactly what the server counted, wherever it says it, and unknown where it does not.
+//! Tokens and cost: exactly the server's counts, wherever it reports them, and unknown if it does
+//! not.
 
 use serde_json::{Value, json};
 
@@ -6,7 +7,7 @@ use super::{answers, completes, only};
 use crate::model::{Answer, Delivery, Tokens, Usage};
 use crate::scenario::{Driver, Seen, Task};
 
-/// A call, then an answer, both counted in a way of the server's.
+/// Runs a tool call and an answer, both with usage reported in the given style.
 fn counted(driver: &dyn Driver, tokens: Tokens) -> Seen {
     let call = Answer::tool("list_files", json!({})).manner(tokens);
     let place = answers(
@@ -29,12 +30,12 @@ fn exact(seen: &Seen, calls: u64) {
     );
 }
 
-/// In a chunk of their own, as OpenAI does it.
+/// In a separate chunk, as OpenAI does.
 pub fn in_a_chunk_of_their_own(driver: &dyn Driver) {
     exact(&counted(driver, Tokens::AsAsked), 2);
 }
 
-/// In every chunk: each answer is counted once all the same.
+/// In every chunk: each answer is still counted once.
 pub fn in_every_chunk(driver: &dyn Driver) {
     exact(&counted(driver, Tokens::InEveryChunk), 2);
 }
@@ -44,7 +45,7 @@ pub fn in_the_last_choice(driver: &dyn Driver) {
     exact(&counted(driver, Tokens::InTheLastChoice), 2);
 }
 
-/// Nowhere: then they are unknown, and not nought.
+/// Nowhere: the counts are unknown, not zero.
 pub fn never(driver: &dyn Driver) {
     let seen = counted(driver, Tokens::Never);
     let usage = &seen.one("ended")["usage"];
@@ -53,13 +54,13 @@ pub fn never(driver: &dyn Driver) {
     }
 }
 
-/// In a message that comes whole.
+/// In a response that is not streamed.
 pub fn whole(driver: &dyn Driver) {
     let place = only(driver, Answer::text("Hello.").manner(Delivery::AlwaysWhole));
     exact(&completes(driver, &place, &Task::new("PROMPT")), 1);
 }
 
-/// A server that refuses the question is not asked it.
+/// Usage is not requested from a server that rejects the option.
 pub fn not_asked_for(driver: &dyn Driver) {
     let place = only(driver, Answer::text("Hello."));
     let seen = completes(
@@ -71,7 +72,7 @@ pub fn not_asked_for(driver: &dyn Driver) {
     assert_eq!(seen.one("ended")["usage"]["input"], Value::Null);
 }
 
-/// With a price the cost is computed, to the last digit, and said to be an estimate; without one it is unknown.
+/// With a price the cost is computed exactly and marked as an estimate; without one it is unknown.
 pub fn a_price_makes_a_cost(driver: &dyn Driver) {
     let usage = Usage {
         input: 1_000_000,

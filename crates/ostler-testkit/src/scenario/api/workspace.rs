@@ -1,4 +1,4 @@
-//! The tools of Ostler's own, as the model uses them.
+//! Ostler's built-in tools, as used by the model.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use super::{answers, completes};
 use crate::model::Answer;
 use crate::scenario::{Driver, Seen, Task, run};
 
-/// Calls, one per answer, and then a word.
+/// One call per answer, then a final text.
 fn one_by_one(calls: &[(&str, Value)]) -> Vec<Answer> {
     let calls = calls
         .iter()
@@ -24,7 +24,7 @@ fn outputs(seen: &Seen) -> Vec<&str> {
         .collect()
 }
 
-/// Each tool once, and what it leaves behind.
+/// Each tool once, and its effects.
 pub fn every_tool(driver: &dyn Driver) {
     let calls = [
         ("make_directory", json!({"path": "src"})),
@@ -83,7 +83,7 @@ pub fn every_tool(driver: &dyn Driver) {
     );
 }
 
-/// Calls of one message that change something run in their order.
+/// Modifying calls of one message run in order.
 pub fn in_order(driver: &dyn Driver) {
     let both = Answer::tool("write_file", json!({"path": "a.txt", "content": "first\n"}))
         .and_tool(
@@ -168,7 +168,7 @@ pub fn commands_are_denied(driver: &dyn Driver) {
     assert!(!place.work().join("made").exists());
 }
 
-/// A command that fails is a result, with its code and what it said.
+/// A failing command produces a result with its exit code and output.
 pub fn a_failing_command(driver: &dyn Driver) {
     let place = answers(
         driver,
@@ -191,7 +191,7 @@ pub fn a_failing_command(driver: &dyn Driver) {
     );
 }
 
-/// A file that is not there is a result, and no failure of the run.
+/// A missing file produces a result, not a failed run.
 pub fn a_missing_file(driver: &dyn Driver) {
     let place = answers(
         driver,

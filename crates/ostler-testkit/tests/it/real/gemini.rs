@@ -1,4 +1,5 @@
-//! The real Gemini CLI against the model server: thoughts, a tool, words in pieces and token counts are understood.
+//! The real Gemini CLI against the model server: it understands thoughts, a tool call, streamed
+//! text and token counts.
 
 use std::process::{Command, Stdio};
 
