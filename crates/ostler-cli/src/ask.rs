@@ -11,7 +11,7 @@ mod terminal;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 
-use ostler::clip::plain;
+use ostler::clip::sanitize;
 use ostler::event::{Decision, Permission};
 use ostler::hooks::ASK_PERSON;
 use ostler::{Attendance, Event, EventKind, PermissionAnswer, Remote};
@@ -349,7 +349,7 @@ fn edited(keys: &str) -> String {
             c => text.push(c),
         }
     }
-    plain(&text)
+    sanitize(&text)
 }
 
 /// Parses an answer; `None` if the line is not one.

@@ -20,7 +20,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use ostler::event::At;
+use ostler::event::Timestamp;
 use ostler::{BridgeProgram, GuardProgram, Host};
 
 /// First argument that runs this program as the guard of an agent.
@@ -165,11 +165,11 @@ fn absolute(name: &str) -> Option<PathBuf> {
 }
 
 /// Returns the current time, for "3 min ago".
-pub(crate) fn now() -> At {
+pub(crate) fn now() -> Timestamp {
     let since = std::time::SystemTime::now()
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap_or_default();
-    At(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
 /// Returns true in a continuous-integration job.

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anstream::AutoStream;
-use ostler::clip::plain;
+use ostler::clip::sanitize;
 use ostler::event::Notice;
 use ostler::{Event, Outcome};
 
@@ -356,9 +356,9 @@ pub(crate) fn eprint_line(line: &str) {
 pub(crate) fn print_fault(fault: &Fault) {
     let Outcome { message, hint, .. } = fault.outcome();
     let bad = style::BAD.bold();
-    eprint_line(&format!("{bad}error:{bad:#} {}", plain(&message)));
+    eprint_line(&format!("{bad}error:{bad:#} {}", sanitize(&message)));
     if let Some(hint) = hint {
-        eprint_line(&format!("  hint: {}", plain(&hint)));
+        eprint_line(&format!("  hint: {}", sanitize(&hint)));
     }
 }
 

@@ -20,10 +20,10 @@ pub struct Config {
     pub cooldown: Duration,
     /// How long a probe blocks other starts. A probe that takes longer is either busy with real
     /// work or lost.
-    pub patience: Duration,
+    pub probe_timeout: Duration,
     /// Maximum time it stays open, even if the service reported a later time: a limit may be lifted
     /// early, or have been misread.
-    pub longest: Duration,
+    pub max_open: Duration,
 }
 
 impl Default for Config {
@@ -31,8 +31,8 @@ impl Default for Config {
         Self {
             failures: 3,
             cooldown: Duration::from_secs(30),
-            patience: Duration::from_secs(120),
-            longest: Duration::from_secs(24 * 60 * 60),
+            probe_timeout: Duration::from_secs(120),
+            max_open: Duration::from_secs(24 * 60 * 60),
         }
     }
 }
@@ -45,7 +45,7 @@ pub enum Weight {
     /// The agent or its service may be broken: [`Config::failures`] in a row open the breaker.
     Failure,
     /// The next start would fail the same way: opens the breaker at once.
-    AtOnce,
+    Immediate,
     /// Opens the breaker at once if the reset time is known; otherwise counts as a failure.
     Limit,
     /// Has no effect: the task failed, or the caller ended it.
@@ -58,7 +58,7 @@ impl Weight {
     pub fn of(cause: Cause) -> Self {
         match cause {
             Cause::Completed => Self::Success,
-            Cause::Auth => Self::AtOnce,
+            Cause::Auth => Self::Immediate,
             Cause::RateLimit => Self::Limit,
             Cause::Overloaded
             | Cause::ServerError
@@ -85,7 +85,7 @@ impl Weight {
 /// Permit for an admitted start. Pass it to [`Breaker::record`] with the result, or to
 /// [`Breaker::release`] if there is no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Pass {
+pub struct Permit {
     number: u64,
     /// Whether this start is the probe.
     pub is_probe: bool,
@@ -93,20 +93,20 @@ pub struct Pass {
 
 /// Rejection of a start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
+pub struct Rejection {
     /// Time until the next start is admitted, as far as it is known now.
-    pub left: Duration,
+    pub retry_after: Duration,
     /// Cause of the last failure.
-    pub because: Cause,
+    pub cause: Cause,
     /// Number of consecutive failures.
     pub failures: u32,
     /// Whether a probe is in progress; its result may end the rejection sooner.
-    pub is_probed: bool,
+    pub is_probing: bool,
 }
 
 /// Result of a turn, as reported to the breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Report {
+pub struct TurnReport {
     /// Why the turn ended.
     pub cause: Cause,
     /// When the service said it would accept requests again.
@@ -127,7 +127,7 @@ pub struct Breaker {
     state: State,
     failures: u32,
     last: Cause,
-    passes: u64,
+    permits: u64,
 }
 
 impl Breaker {
@@ -139,7 +139,7 @@ impl Breaker {
             state: State::Closed,
             failures: 0,
             last: Cause::Completed,
-            passes: 0,
+            permits: 0,
         }
     }
 
@@ -147,62 +147,62 @@ impl Breaker {
     ///
     /// # Errors
     /// Returns the reason for the rejection and the time until the next admission.
-    pub fn admit(&mut self, now: Duration) -> Result<Pass, Refused> {
+    pub fn admit(&mut self, now: Duration) -> Result<Permit, Rejection> {
         let is_probe = match self.state {
             State::Closed => false,
             State::Open { until } | State::HalfOpen { until, .. } if now < until => {
-                let is_probed = matches!(self.state, State::HalfOpen { .. });
-                let (because, failures) = (self.last, self.failures);
-                return Err(Refused {
-                    left: until.saturating_sub(now),
-                    because,
+                let is_probing = matches!(self.state, State::HalfOpen { .. });
+                let (cause, failures) = (self.last, self.failures);
+                return Err(Rejection {
+                    retry_after: until.saturating_sub(now),
+                    cause,
                     failures,
-                    is_probed,
+                    is_probing,
                 });
             }
             State::Open { .. } | State::HalfOpen { .. } => true,
         };
-        self.passes += 1;
-        let pass = Pass {
-            number: self.passes,
+        self.permits += 1;
+        let permit = Permit {
+            number: self.permits,
             is_probe,
         };
         if is_probe {
             self.state = State::HalfOpen {
-                probe: pass.number,
-                until: now.saturating_add(self.config.patience),
+                probe: permit.number,
+                until: now.saturating_add(self.config.probe_timeout),
             };
         }
-        Ok(pass)
+        Ok(permit)
     }
 
     /// Records how a turn of an admitted start ended.
     ///
     /// A success always counts. A failure counts if the breaker is closed or if the probe failed.
     /// Otherwise it is a late report from an earlier start, and does not extend the open period.
-    pub fn record(&mut self, now: Duration, pass: Pass, report: Report) {
+    pub fn record(&mut self, now: Duration, permit: Permit, report: TurnReport) {
         let weight = Weight::of(report.cause);
         match weight {
             Weight::Success => {
                 self.state = State::Closed;
                 self.failures = 0;
             }
-            Weight::Neutral => self.give_back(pass),
-            Weight::Failure | Weight::AtOnce | Weight::Limit => {
+            Weight::Neutral => self.release(permit),
+            Weight::Failure | Weight::Immediate | Weight::Limit => {
                 self.failures = self.failures.saturating_add(1);
                 self.last = report.cause;
                 let reset = report.reset.filter(|reset| *reset > now);
                 let at_once =
-                    weight == Weight::AtOnce || (weight == Weight::Limit && reset.is_some());
+                    weight == Weight::Immediate || (weight == Weight::Limit && reset.is_some());
                 let opens = match self.state {
                     State::Closed => at_once || self.failures >= self.config.failures,
-                    State::HalfOpen { probe, .. } => probe == pass.number,
+                    State::HalfOpen { probe, .. } => probe == permit.number,
                     State::Open { .. } => false,
                 };
                 if opens {
                     let until = reset.unwrap_or(now.saturating_add(self.config.cooldown));
                     self.state = State::Open {
-                        until: until.min(now.saturating_add(self.config.longest)),
+                        until: until.min(now.saturating_add(self.config.max_open)),
                     };
                 }
             }
@@ -210,8 +210,8 @@ impl Breaker {
     }
 
     /// Releases a permit without a result. If it was the probe, the next start becomes the probe.
-    pub fn give_back(&mut self, pass: Pass) {
-        if matches!(self.state, State::HalfOpen { probe, .. } if probe == pass.number) {
+    pub fn release(&mut self, permit: Permit) {
+        if matches!(self.state, State::HalfOpen { probe, .. } if probe == permit.number) {
             self.state = State::Open {
                 until: Duration::ZERO,
             };
@@ -238,7 +238,7 @@ mod tests {
         Reset(Cause, u64),
         /// The most recently admitted start ends with this cause.
         Newest(Cause),
-        Pass,
+        Admit,
         Probe,
         Refuse(u64),
     }
@@ -246,14 +246,14 @@ mod tests {
     use Cause::{
         Auth, Completed, Interrupted, Network, Overloaded, RateLimit, Refused as No, Stopped,
     };
-    use Do::{Early, Newest, Pass, Probe, Refuse, Reset};
+    use Do::{Admit, Early, Newest, Probe, Refuse, Reset};
 
     /// Histories, with times in seconds. One that starts later than 0 is preceded by three
     /// failures, which open the breaker at 2.
     const HISTORIES: &[(&str, &[(u64, Do)])] = &[
         (
             "two failures do not open",
-            &[(0, Early(Network)), (1, Early(Network)), (1, Pass)],
+            &[(0, Early(Network)), (1, Early(Network)), (1, Admit)],
         ),
         (
             "three failures open for the cooldown, then one probe is admitted",
@@ -266,7 +266,12 @@ mod tests {
         ),
         (
             "a successful probe closes",
-            &[(32, Probe), (33, Newest(Completed)), (33, Pass), (33, Pass)],
+            &[
+                (32, Probe),
+                (33, Newest(Completed)),
+                (33, Admit),
+                (33, Admit),
+            ],
         ),
         (
             "a failed probe reopens for the same time",
@@ -306,7 +311,7 @@ mod tests {
         ),
         (
             "a late success closes",
-            &[(20, Early(Completed)), (20, Pass)],
+            &[(20, Early(Completed)), (20, Admit)],
         ),
         (
             "an authentication error opens at once",
@@ -328,18 +333,18 @@ mod tests {
         ),
         (
             "a limit without a reset time is a failure",
-            &[(0, Early(Completed)), (1, Early(RateLimit)), (1, Pass)],
+            &[(0, Early(Completed)), (1, Early(RateLimit)), (1, Admit)],
         ),
         (
             "a reset time in the past is ignored",
-            &[(0, Early(Completed)), (9, Reset(RateLimit, 9)), (9, Pass)],
+            &[(0, Early(Completed)), (9, Reset(RateLimit, 9)), (9, Admit)],
         ),
         (
             "an overload opens after three, until its reset time",
             &[
                 (0, Early(Completed)),
                 (1, Reset(Overloaded, 9)),
-                (1, Pass),
+                (1, Admit),
                 (1, Reset(Overloaded, 9)),
                 (1, Reset(Overloaded, 9)),
                 (1, Refuse(8)),
@@ -362,7 +367,7 @@ mod tests {
                 (0, Early(Network)),
                 (0, Early(Completed)),
                 (0, Early(Network)),
-                (0, Pass),
+                (0, Admit),
             ],
         ),
         (
@@ -393,17 +398,18 @@ mod tests {
             let mut newest = early;
             let before: &[(u64, Do)] = if steps[0].0 == 0 { &[] } else { &opened };
             for (at, step) in before.iter().chain(*steps) {
-                let mut record =
-                    |pass, cause, reset| breaker.record(s(*at), pass, Report { cause, reset });
+                let mut record = |permit, cause, reset| {
+                    breaker.record(s(*at), permit, TurnReport { cause, reset })
+                };
                 match *step {
                     Early(cause) => record(early, cause, None),
                     Newest(cause) => record(newest, cause, None),
                     Reset(cause, reset) => record(early, cause, Some(s(reset))),
                     Refuse(left) => {
-                        let refused = breaker.admit(s(*at)).expect_err(name);
-                        assert_eq!(refused.left, s(left), "{name}: at {at}");
+                        let rejection = breaker.admit(s(*at)).expect_err(name);
+                        assert_eq!(rejection.retry_after, s(left), "{name}: at {at}");
                     }
-                    Pass | Probe => {
+                    Admit | Probe => {
                         newest = breaker
                             .admit(s(*at))
                             .unwrap_or_else(|e| panic!("{name}: at {at}: {e:?}"));
@@ -417,19 +423,19 @@ mod tests {
     #[test]
     fn a_rejection_has_cause_and_time() {
         let mut breaker = Breaker::new(Config::default());
-        let pass = breaker.admit(s(0)).unwrap();
+        let permit = breaker.admit(s(0)).unwrap();
         for cause in [Cause::Network, Cause::ServerError, Cause::Overloaded] {
-            breaker.record(s(5), pass, Report { cause, reset: None });
+            breaker.record(s(5), permit, TurnReport { cause, reset: None });
         }
-        let refused = Refused {
-            left: s(27),
-            because: Cause::Overloaded,
+        let rejection = Rejection {
+            retry_after: s(27),
+            cause: Cause::Overloaded,
             failures: 3,
-            is_probed: false,
+            is_probing: false,
         };
-        assert_eq!(breaker.admit(s(8)), Err(refused));
+        assert_eq!(breaker.admit(s(8)), Err(rejection));
         let _ = breaker.admit(s(35)).unwrap();
-        assert!(breaker.admit(s(35)).unwrap_err().is_probed);
+        assert!(breaker.admit(s(35)).unwrap_err().is_probing);
     }
 
     // The table in the docs must match the code for every cause.
@@ -451,7 +457,7 @@ mod tests {
             let said = match Weight::of(cause) {
                 Weight::Success => "closes",
                 Weight::Failure => "counts",
-                Weight::AtOnce => "opens at once",
+                Weight::Immediate => "opens at once",
                 Weight::Limit => "opens at once until the limit resets",
                 Weight::Neutral => "has no effect",
             };
@@ -462,10 +468,10 @@ mod tests {
         }
     }
 
-    fn any_report() -> impl Strategy<Value = Report> {
+    fn any_report() -> impl Strategy<Value = TurnReport> {
         let reset = prop_oneof![Just(None), (0u64..9_000_000).prop_map(|at| Some(s(at)))];
         (proptest::sample::select(&Cause::ALL[..]), reset)
-            .prop_map(|(cause, reset)| Report { cause, reset })
+            .prop_map(|(cause, reset)| TurnReport { cause, reset })
     }
 
     proptest! {
@@ -480,27 +486,27 @@ mod tests {
             for (seconds, which, report, kind) in steps {
                 now += s(seconds);
                 if kind < 2 {
-                    let Ok(pass) = breaker.admit(now) else { continue };
-                    if pass.is_probe {
-                        prop_assert!(probe.is_none_or(|(_, since)| now >= since + config.patience), "two probes");
-                        probe = Some((pass, now));
+                    let Ok(permit) = breaker.admit(now) else { continue };
+                    if permit.is_probe {
+                        prop_assert!(probe.is_none_or(|(_, since)| now >= since + config.probe_timeout), "two probes");
+                        probe = Some((permit, now));
                     } else {
                         probe = None; // closed: nothing to probe
                     }
-                    open.push(pass);
+                    open.push(permit);
                 } else if !open.is_empty() {
-                    let pass = open.swap_remove(which % open.len());
+                    let permit = open.swap_remove(which % open.len());
                     let success = report.cause == Cause::Completed && kind == 2;
-                    if kind == 2 { breaker.record(now, pass, report) } else { breaker.give_back(pass) }
+                    if kind == 2 { breaker.record(now, permit, report) } else { breaker.release(permit) }
                     if success {
-                        prop_assert!((0..3).all(|_| breaker.admit(now).is_ok_and(|pass| !pass.is_probe)));
+                        prop_assert!((0..3).all(|_| breaker.admit(now).is_ok_and(|permit| !permit.is_probe)));
                     }
-                    if success || probe.is_some_and(|(it, _)| it == pass) {
+                    if success || probe.is_some_and(|(it, _)| it == permit) {
                         probe = None;
                     }
                 }
             }
-            prop_assert!(breaker.admit(now + config.longest).is_ok(), "rejected forever: {:?}", breaker);
+            prop_assert!(breaker.admit(now + config.max_open).is_ok(), "rejected forever: {:?}", breaker);
         }
     }
 }

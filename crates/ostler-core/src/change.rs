@@ -335,7 +335,7 @@ mod tests {
         let paths = paths.iter().map(|path| (*path).to_owned()).collect();
         let wants = ToolUse {
             paths,
-            ..ToolUse::of(tool, ToolKind::Edit)
+            ..ToolUse::new(tool, ToolKind::Edit)
         };
         of_input(&wants, &RawJson::of(input))
     }
@@ -449,7 +449,7 @@ mod tests {
         let all = vec![replace("a", "", "1\n2\n"), moved, gone];
         assert_eq!(edits("apply_patch", &[], &json!({"patchText": text})), all);
         // For an unknown tool only a patch counts as a change; for a reading tool nothing does.
-        let of = |kind, input: Value| of_input(&ToolUse::of("x", kind), &RawJson::of(&input));
+        let of = |kind, input: Value| of_input(&ToolUse::new("x", kind), &RawJson::of(&input));
         assert_eq!(of(ToolKind::Other, json!({"input": text})), all);
         assert_eq!(
             of(ToolKind::Other, json!({"path": "a", "content": "x"})),
@@ -476,7 +476,7 @@ mod tests {
         };
         let wants = ToolUse {
             paths: vec!["a".into()],
-            ..ToolUse::of("edit", ToolKind::Edit)
+            ..ToolUse::new("edit", ToolKind::Edit)
         };
         let input = json!({"path": "a", "content": "2\n"});
         let blocks = json!([{"type": "content", "content": {"type": "text", "text": "x"}},

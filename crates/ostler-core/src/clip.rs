@@ -117,7 +117,7 @@ impl HeadTail {
             bytes.extend(format!("\n[… {} bytes left out …]\n", self.total - kept).bytes());
         }
         bytes.extend(&self.tail);
-        plain(&String::from_utf8_lossy(&bytes)).trim().to_owned()
+        sanitize(&String::from_utf8_lossy(&bytes)).trim().to_owned()
     }
 }
 
@@ -127,7 +127,7 @@ impl HeadTail {
 ///
 /// For text that arrives in pieces, use [`Sanitizer`].
 #[must_use]
-pub fn plain(text: &str) -> String {
+pub fn sanitize(text: &str) -> String {
     Sanitizer::default().push(text)
 }
 
@@ -292,27 +292,27 @@ mod tests {
     #[test]
     fn escape_sequences_are_removed() {
         assert_eq!(
-            plain("\u{1b}[31mred\u{1b}[0m\u{7}\ttab\nline"),
+            sanitize("\u{1b}[31mred\u{1b}[0m\u{7}\ttab\nline"),
             "red\ttab\nline"
         );
         assert_eq!(
-            plain("\u{1b}]0;title\u{7}after \u{1b}]8;;x\u{1b}\\link"),
+            sanitize("\u{1b}]0;title\u{7}after \u{1b}]8;;x\u{1b}\\link"),
             "after link"
         );
-        assert_eq!(plain("end\u{1b}"), "end");
+        assert_eq!(sanitize("end\u{1b}"), "end");
     }
 
     #[test]
     fn deceptive_characters_are_escaped() {
         assert_eq!(
-            plain("a\u{202e}b\u{2066}\u{200f}\u{61c}"),
+            sanitize("a\u{202e}b\u{2066}\u{200f}\u{61c}"),
             "a\\u{202e}b\\u{2066}\\u{200f}\\u{61c}"
         );
         assert_eq!(
-            plain("\u{2028}\u{200b}\u{feff}\u{e0041}"),
+            sanitize("\u{2028}\u{200b}\u{feff}\u{e0041}"),
             "\\u{2028}\\u{200b}\\u{feff}\\u{e0041}"
         );
-        assert_eq!(plain("a\u{9b}2J\u{9d}0;t\u{9c}\u{7f}\rb"), "a2J0;tb");
+        assert_eq!(sanitize("a\u{9b}2J\u{9d}0;t\u{9c}\u{7f}\rb"), "a2J0;tb");
     }
 
     // Joiners used to be dropped: a family emoji fell apart, and Persian words ran together.
@@ -325,18 +325,18 @@ mod tests {
             "क्\u{200d}ष",
             "ന്\u{200d} x",
         ] {
-            assert_eq!(plain(text), text);
+            assert_eq!(sanitize(text), text);
         }
-        assert_eq!(plain("a\u{200d}b é\u{200c}"), "a\\u{200d}b é\\u{200c}");
-        assert_eq!(plain("👩\u{200d}\u{200d}💻"), "👩\u{200d}\\u{200d}💻");
-        assert_eq!(plain("می\u{202e}\u{200c}"), "می\\u{202e}\\u{200c}");
+        assert_eq!(sanitize("a\u{200d}b é\u{200c}"), "a\\u{200d}b é\\u{200c}");
+        assert_eq!(sanitize("👩\u{200d}\u{200d}💻"), "👩\u{200d}\\u{200d}💻");
+        assert_eq!(sanitize("می\u{202e}\u{200c}"), "می\\u{202e}\\u{200c}");
     }
 
     // P19: `ESC [ 3` and `1m` in two pieces used to leave `1m` on the screen.
     #[test]
     fn a_sequence_may_be_split_anywhere() {
         let text = "a\u{1b}[31mred\u{1b}[0m\u{1b}]0;t\u{7}b\u{1b}]8;;x\u{1b}\\link\u{1b}(Bc👩\u{200d}💻\u{200d}\u{200d}\u{202e}d";
-        let whole = plain(text);
+        let whole = sanitize(text);
         assert_eq!(whole, "aredblinkc👩\u{200d}💻\u{200d}\\u{200d}\\u{202e}d");
         for (cut, _) in text.char_indices() {
             let mut sanitizer = Sanitizer::default();
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_malformed_sequence_ends_at_other_text() {
-        assert_eq!(plain("a\u{1b}[3\nb\u{1b}éc\u{1b}[\u{1b}[1md"), "a\nbécd");
+        assert_eq!(sanitize("a\u{1b}[3\nb\u{1b}éc\u{1b}[\u{1b}[1md"), "a\nbécd");
     }
 
     proptest! {

@@ -98,7 +98,7 @@ pub trait Dialect: Send + Sync {
 
     /// Describes what a call of one of the agent's tools would do, in the terms of the policy.
     fn tool_use(&self, tool: &str, _input: &RawJson) -> ToolUse {
-        ToolUse::of(tool, ToolKind::Other)
+        ToolUse::new(tool, ToolKind::Other)
     }
 }
 
@@ -399,16 +399,16 @@ pub enum FromConversation {
     Background(usize),
     /// Ask for permission to run a tool. The reply is one [`ToAgent::Verdict`], unless the request
     /// is withdrawn.
-    Ask(PermissionRequest),
+    AskPermission(PermissionRequest),
     /// Withdraw a permission request.
-    Withdraw(String),
+    WithdrawPermission(String),
     /// Run one of the caller's tools. The reply is one [`ToAgent::ToolDone`], unless the job is
     /// cancelled.
-    Tool(ToolJob),
+    RunTool(ToolJob),
     /// Cancel a tool job: its result is no longer needed.
     CancelTool(String),
     /// Read or write a file of the workspace. The reply is one [`ToAgent::FileDone`].
-    File(FileJob),
+    AccessFile(FileJob),
     /// Write a line to a bridge ([`Conversation::on_bridge_line`]).
     WriteBridge {
         /// The bridge.

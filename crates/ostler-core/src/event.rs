@@ -22,7 +22,7 @@ pub struct Event {
     /// Sequence number within the session: 1, 2, 3 … without a gap.
     pub seq: u64,
     /// When it was observed: RFC 3339, UTC, milliseconds.
-    pub at: At,
+    pub at: Timestamp,
     /// Ostler's id of the session.
     #[schemars(with = "String")]
     pub session: Arc<str>,
@@ -36,12 +36,12 @@ pub struct Event {
 /// A point in time: milliseconds since the Unix epoch, shown as RFC 3339 in UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", extend("format" = "date-time"))]
-pub struct At(
+pub struct Timestamp(
     /// Milliseconds since the Unix epoch.
     pub i64,
 );
 
-impl At {
+impl Timestamp {
     /// The time of an event in a recording without times: the Unix epoch.
     pub const UNKNOWN: Self = Self(0);
 
@@ -60,7 +60,7 @@ impl At {
     }
 }
 
-impl std::fmt::Display for At {
+impl std::fmt::Display for Timestamp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let stamp =
             jiff::Timestamp::from_millisecond(self.0).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
@@ -68,7 +68,7 @@ impl std::fmt::Display for At {
     }
 }
 
-impl std::str::FromStr for At {
+impl std::str::FromStr for Timestamp {
     type Err = String;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
@@ -78,13 +78,13 @@ impl std::str::FromStr for At {
     }
 }
 
-impl Serialize for At {
+impl Serialize for Timestamp {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl<'de> Deserialize<'de> for At {
+impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         text.parse().map_err(serde::de::Error::custom)
@@ -118,11 +118,11 @@ macro_rules! kinds {
             /// Fails if the text is not JSON, has no known `type`, or lacks a field of its kind.
             pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
                 #[derive(Deserialize)]
-                struct Kind<'a> {
+                struct KindTag<'a> {
                     #[serde(borrow)]
                     r#type: std::borrow::Cow<'a, str>,
                 }
-                match &*serde_json::from_str::<Kind<'_>>(text)?.r#type {
+                match &*serde_json::from_str::<KindTag<'_>>(text)?.r#type {
                     $($name => serde_json::from_str(text).map(Self::$kind),)*
                     other => Err(serde::de::Error::unknown_variant(other, Self::NAMES)),
                 }
@@ -483,7 +483,7 @@ impl Event {
         #[derive(Deserialize)]
         struct Envelope {
             seq: u64,
-            at: At,
+            at: Timestamp,
             session: Arc<str>,
             turn: u32,
         }

@@ -6,12 +6,12 @@
 mod html;
 mod markdown;
 
-use crate::clip::plain;
-use crate::event::{At, Event, EventKind, Level, Text, TextKind, ToolCall, ToolResult};
+use crate::clip::sanitize;
+use crate::event::{Event, EventKind, Level, Text, TextKind, Timestamp, ToolCall, ToolResult};
 use crate::log::SessionRecord;
 use crate::outcome::Outcome;
 use crate::usage::Usage;
-use crate::{brief, event};
+use crate::{display, event};
 
 /// Format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,7 @@ enum Block<'a> {
     /// Start of a turn, with the caller's message.
     Turn {
         number: u32,
-        at: At,
+        at: Timestamp,
         prompt: Option<String>,
     },
     Reply(String),
@@ -130,7 +130,7 @@ impl Export {
 
     /// Returns the beginning of the document.
     #[must_use]
-    pub fn head(&self, session: &SessionRecord, began_at: At) -> String {
+    pub fn head(&self, session: &SessionRecord, began_at: Timestamp) -> String {
         let version = session
             .agent_version
             .as_deref()
@@ -151,7 +151,7 @@ impl Export {
         let title = format!(
             "{} session {}",
             one_line(&session.agent),
-            one_line(brief::short_id(&session.session))
+            one_line(display::short_id(&session.session))
         );
         self.write(&Block::Head(Head { title, facts }))
     }
@@ -166,7 +166,7 @@ impl Export {
             EventKind::Text(text) if text.parent.is_none() => self.text(text),
             EventKind::TurnStarted(turn) => {
                 self.has_replied = false;
-                let prompt = turn.prompt.as_deref().map(plain);
+                let prompt = turn.prompt.as_deref().map(sanitize);
                 self.then_block(&Block::Turn {
                     number: event.turn,
                     at: event.at,
@@ -212,13 +212,13 @@ impl Export {
                 ..
             }) => {
                 self.has_replied = true;
-                self.write(&Block::Reply(plain(&text)))
+                self.write(&Block::Reply(sanitize(&text)))
             }
             Some(OpenMessage {
                 kind: TextKind::Thinking,
                 text,
                 ..
-            }) => self.write(&Block::Thinking(plain(&text))),
+            }) => self.write(&Block::Thinking(sanitize(&text))),
             None => String::new(),
         }
     }
@@ -258,7 +258,7 @@ impl Export {
             .or(call.as_ref().map(|call| &*call.name))
             .unwrap_or("tool");
         let input = call.as_ref().map(CallInput::of).unwrap_or_default();
-        let result = Some((CallStatus::of(result), plain(&result.output)));
+        let result = Some((CallStatus::of(result), sanitize(&result.output)));
         self.then_block(&Block::Tool {
             name: one_line(name),
             input,
@@ -270,7 +270,7 @@ impl Export {
         let mut text = self.unfinished_calls();
         text += &self.end_message();
         if !self.has_replied && !turn.text.trim().is_empty() {
-            text += &self.write(&Block::Reply(plain(&turn.text)));
+            text += &self.write(&Block::Reply(sanitize(&turn.text)));
         }
         text + &self.write(&Block::TurnEnded(summary(
             &turn.outcome,
@@ -296,7 +296,7 @@ impl Export {
 
 /// Returns a value on one line.
 fn one_line(text: &str) -> String {
-    plain(text).replace(['\n', '\t'], " ")
+    sanitize(text).replace(['\n', '\t'], " ")
 }
 
 impl CallInput {
@@ -304,7 +304,7 @@ impl CallInput {
         let Ok(serde_json::Value::Object(map)) = serde_json::from_str(call.input.get()) else {
             return Self {
                 subject: String::new(),
-                text: plain(call.input.get()),
+                text: sanitize(call.input.get()),
             };
         };
         let named = ["command", "path", "file_path", "pattern"]
@@ -315,9 +315,9 @@ impl CallInput {
             .unwrap_or_default();
         let only_command = map.len() == 1 && map.contains_key("command") && !subject.is_empty();
         let text = if only_command {
-            plain(subject)
+            sanitize(subject)
         } else {
-            plain(&format!("{:#}", serde_json::Value::from(map.clone())))
+            sanitize(&format!("{:#}", serde_json::Value::from(map.clone())))
         };
         Self {
             subject: one_line(subject).chars().take(SUBJECT).collect(),
@@ -333,7 +333,7 @@ fn summary(outcome: &Outcome, usage: Option<&Usage>) -> String {
         parts.extend(
             usage
                 .cost_usd
-                .map(|cost| brief::cost(cost, usage.cost_source)),
+                .map(|cost| display::cost(cost, usage.cost_source)),
         );
     }
     if !outcome.is_success() {

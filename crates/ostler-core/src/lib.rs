@@ -15,7 +15,7 @@ pub mod clip;
 pub mod outcome;
 pub mod breaker;
 pub mod usage;
-pub mod brief;
+pub mod display;
 pub mod event;
 pub mod log;
 pub mod export;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use crate::event::{At, Event};
+use crate::event::{Event, Timestamp};
 
 /// Description of a session when it starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct NewSession {
     /// The agent's working directory.
     pub dir: PathBuf,
     /// When it started.
-    pub at: At,
+    pub at: Timestamp,
     /// Ostler's id of the session it continues, if that is known.
     pub continues: Option<String>,
     /// Id of the process that drives the session: this one.

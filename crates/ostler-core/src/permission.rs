@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::command::is_same_option;
 pub use self::file::PolicyError;
-pub use self::policy::{Policy, Rule, Ruled, Ruling, Trust};
+pub use self::policy::{Policy, PolicyAction, PolicyDecision, Rule, Trust};
 pub use self::preset::Preset;
 use crate::raw_json::RawJson;
 
@@ -95,7 +95,7 @@ pub enum Command {
 impl ToolUse {
     /// Creates a tool use of which only the name and the kind are known.
     #[must_use]
-    pub fn of(tool: &str, kind: ToolKind) -> Self {
+    pub fn new(tool: &str, kind: ToolKind) -> Self {
         Self {
             tool: tool.to_owned(),
             kind,
@@ -106,7 +106,7 @@ impl ToolUse {
 }
 
 /// Denial reason for the model and the caller in an unattended session.
-pub const NOBODY: &str = "Denied: this session is unattended, so no one can approve the request. \
+pub const UNATTENDED_DENIAL: &str = "Denied: this session is unattended, so no one can approve the request. \
     The tool must be allowed beforehand: by a rule (policy.toml, --permissions), or by the \
     agent's own settings (allowed_tools, permission_mode).";
 
@@ -122,12 +122,12 @@ pub struct PermissionRequest {
     /// What the agent wants to do.
     pub wants: ToolUse,
     /// Who decides if no rule does.
-    pub otherwise: Otherwise,
+    pub fallback: Fallback,
 }
 
 /// Who decides on a request if no rule does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Otherwise {
+pub enum Fallback {
     /// The agent's own permission settings, as if Ostler had not been asked.
     Agent,
     /// A person.

@@ -15,7 +15,7 @@ pub struct RawJson(Box<RawValue>);
 impl RawJson {
     /// Copies a value that a parser has already validated.
     #[must_use]
-    pub fn keep(value: &RawValue) -> Self {
+    pub fn from_raw(value: &RawValue) -> Self {
         Self::on_one_line(value.to_owned())
     }
 
@@ -113,7 +113,7 @@ mod tests {
             wanted
         );
         assert_eq!(
-            same(&RawJson::keep(serde_json::from_str(pretty).unwrap())),
+            same(&RawJson::from_raw(serde_json::from_str(pretty).unwrap())),
             wanted
         );
         let holder = std::collections::BTreeMap::from([(

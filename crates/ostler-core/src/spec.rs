@@ -347,7 +347,7 @@ impl Default for Limits {
 
 /// Format of a setting's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// Non-empty text of at most this many characters.
     Text(usize),
     /// One word without spaces that does not start with a dash.
@@ -422,7 +422,7 @@ impl SpecError {
     }
 }
 
-impl Kind {
+impl ValueKind {
     /// Validates the values of a key.
     ///
     /// # Errors
@@ -516,34 +516,34 @@ mod tests {
     #[test]
     fn kinds_accept_and_reject() {
         let long = "x".repeat(11);
-        let table: &[(Kind, &[&str], &[&str])] = &[
+        let table: &[(ValueKind, &[&str], &[&str])] = &[
             (
-                Kind::Text(10),
+                ValueKind::Text(10),
                 &["a", "0123456789", "--x"],
                 &["", &long, "a\0b"],
             ),
             (
-                Kind::Word,
+                ValueKind::Word,
                 &["opus", "claude-opus-5-5"],
                 &["", "two words", "-x", "a\nb"],
             ),
-            (Kind::Switch, &["true", "false"], &["", "yes", "TRUE"]),
-            (Kind::Count, &["1", "20"], &["0", "-1", "1.5", "", "x"]),
+            (ValueKind::Switch, &["true", "false"], &["", "yes", "TRUE"]),
+            (ValueKind::Count, &["1", "20"], &["0", "-1", "1.5", "", "x"]),
             (
-                Kind::Amount,
+                ValueKind::Amount,
                 &["0.5", "10", "1e-7"],
                 &["0", "-1", "NaN", "inf", ""],
             ),
-            (Kind::OneOf(&["low", "high"]), &["low"], &["Low", ""]),
-            (Kind::List, &["Bash(git *)"], &["", " "]),
-            (Kind::ListOrNone, &["Bash", ""], &[" "]),
+            (ValueKind::OneOf(&["low", "high"]), &["low"], &["Low", ""]),
+            (ValueKind::List, &["Bash(git *)"], &["", " "]),
+            (ValueKind::ListOrNone, &["Bash", ""], &[" "]),
             (
-                Kind::Object,
+                ValueKind::Object,
                 &["{}", " {\"a\":1}"],
                 &["[]", "{", "\"x\"", ""],
             ),
             (
-                Kind::Uuid,
+                ValueKind::Uuid,
                 &["123e4567-e89b-42d3-a456-426614174000"],
                 &["123", "123e4567e89b42d3a456426614174000", "--version"],
             ),
@@ -569,11 +569,15 @@ mod tests {
     #[test]
     fn two_values_are_rejected_where_one_is_expected() {
         assert!(
-            Kind::Word
+            ValueKind::Word
                 .check("model", &["a".into(), "b".into()])
                 .is_err()
         );
-        assert!(Kind::List.check("tools", &["a".into(), "b".into()]).is_ok());
+        assert!(
+            ValueKind::List
+                .check("tools", &["a".into(), "b".into()])
+                .is_ok()
+        );
     }
 
     #[test]

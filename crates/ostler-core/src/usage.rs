@@ -72,7 +72,7 @@ impl Usage {
 
     /// Creates a usage of one turn on one model, with unknown cost.
     #[must_use]
-    pub fn of(model: Option<String>, tokens: Tokens) -> Self {
+    pub fn for_turn(model: Option<String>, tokens: Tokens) -> Self {
         Self {
             model,
             input: Some(tokens.input),
@@ -272,24 +272,24 @@ mod tests {
 
     #[test]
     fn an_unknown_part_makes_the_cost_a_lower_bound() {
-        let mut unknown = Usage::of(None, tokens(1, 2));
-        unknown.add(&Usage::of(None, tokens(1, 2)));
+        let mut unknown = Usage::for_turn(None, tokens(1, 2));
+        unknown.add(&Usage::for_turn(None, tokens(1, 2)));
         assert_eq!(
             (unknown.cost_usd, unknown.cost_source),
             (None, CostSource::Unknown)
         );
         let mut sum = Usage::unknown(Scope::Session);
-        sum.add(&Usage::of(Some("m".into()), tokens(1, 2)).reported(0.5));
+        sum.add(&Usage::for_turn(Some("m".into()), tokens(1, 2)).reported(0.5));
         assert_eq!(
             (sum.cost_usd, sum.cost_source),
             (Some(0.5), CostSource::Reported)
         );
-        sum.add(&Usage::of(Some("m".into()), tokens(1, 2)));
+        sum.add(&Usage::for_turn(Some("m".into()), tokens(1, 2)));
         assert_eq!(
             (sum.cost_usd, sum.cost_source),
             (Some(0.5), CostSource::Partial)
         );
-        sum.add(&Usage::of(Some("m".into()), tokens(1, 2)).estimated(0.25));
+        sum.add(&Usage::for_turn(Some("m".into()), tokens(1, 2)).estimated(0.25));
         assert_eq!(
             (sum.cost_usd, sum.cost_source),
             (Some(0.75), CostSource::Partial)
@@ -303,8 +303,8 @@ mod tests {
     #[test]
     fn a_sum_over_several_models_has_no_model() {
         let mut sum = Usage::unknown(Scope::Turn);
-        sum.add(&Usage::of(Some("a".into()), tokens(1, 1)));
-        sum.add(&Usage::of(Some("b".into()), tokens(1, 1)));
+        sum.add(&Usage::for_turn(Some("a".into()), tokens(1, 1)));
+        sum.add(&Usage::for_turn(Some("b".into()), tokens(1, 1)));
         assert_eq!(sum.model, None);
         assert_eq!(sum.total(), Some(4));
     }

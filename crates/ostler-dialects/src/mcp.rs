@@ -308,7 +308,7 @@ impl ToolServer {
         let id = message
             .id
             .filter(|id| id.get() != "null")
-            .map(RawJson::keep);
+            .map(RawJson::from_raw);
         let payload = match message.method.or_empty() {
             "initialize" => RpcPayload::Result(initialize_result(message)),
             "ping" => RpcPayload::Result(empty_object()),
@@ -379,16 +379,18 @@ impl ToolServer {
             job.to_owned(),
             PendingCall {
                 client,
-                rpc: RawJson::keep(id),
+                rpc: RawJson::from_raw(id),
                 token,
                 reports: 0,
             },
         );
-        out.push(FromConversation::Tool(ToolJob {
+        out.push(FromConversation::RunTool(ToolJob {
             id: job.to_owned(),
             call: self.call_key.and_then(meta_text),
             name,
-            input: params.arguments.map_or_else(empty_object, RawJson::keep),
+            input: params
+                .arguments
+                .map_or_else(empty_object, RawJson::from_raw),
         }));
         None
     }

@@ -1,14 +1,14 @@
 //! Tables of agent settings: each key with its allowed values, checked in one place.
 
 use ostler_core::dialect::Setting;
-use ostler_core::spec::{Kind, Settings, SpecError};
+use ostler_core::spec::{Settings, SpecError, ValueKind};
 
 /// One setting of an agent. `P` describes how the agent receives it.
 pub(crate) struct Row<P: 'static> {
     /// The key.
     pub(crate) key: &'static str,
     /// The kind of value.
-    pub(crate) kind: Kind,
+    pub(crate) kind: ValueKind,
     /// Help text.
     pub(crate) help: &'static str,
     /// Additional check of a value, if its kind alone does not suffice.
@@ -24,8 +24,8 @@ pub(crate) type Rule = fn(&str) -> Result<(), String>;
 
 /// Returns the table's rows for the documentation and `--set`.
 pub(crate) fn list<P>(table: &[Row<P>]) -> Vec<Setting> {
-    let words = |kind: Kind| {
-        if let Kind::OneOf(words) = kind {
+    let words = |kind: ValueKind| {
+        if let ValueKind::OneOf(words) = kind {
             words
         } else {
             &[]
@@ -117,7 +117,7 @@ mod tests {
     const TABLE: &[Row<()>] = &[
         Row {
             key: "model",
-            kind: Kind::Word,
+            kind: ValueKind::Word,
             help: "",
             rule: None,
             secret: false,
@@ -125,7 +125,7 @@ mod tests {
         },
         Row {
             key: "password",
-            kind: Kind::Count,
+            kind: ValueKind::Count,
             help: "",
             rule: None,
             secret: true,
@@ -133,7 +133,7 @@ mod tests {
         },
         Row {
             key: "max_turns",
-            kind: Kind::Count,
+            kind: ValueKind::Count,
             help: "",
             rule: Some(|v| {
                 if v == "13" {

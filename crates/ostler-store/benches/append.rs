@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use ostler_core::event::{At, Event, Text, TextKind};
+use ostler_core::event::{Event, Text, TextKind, Timestamp};
 use ostler_store::{Log, LogEntry, NewSession, Store};
 
 const BATCHES: [usize; 3] = [1, 16, 256];
@@ -103,7 +103,7 @@ fn entry(session: &str, seq: usize) -> LogEntry {
     };
     let event = Event {
         seq: seq as u64,
-        at: At(1_767_225_600_000),
+        at: Timestamp(1_767_225_600_000),
         session: session.into(),
         turn: 1,
         kind: text.into(),
@@ -120,7 +120,7 @@ fn store(dir: &Path, id: &str, batches: &[Vec<LogEntry>]) {
         session: id.to_owned(),
         agent: "one".into(),
         dir: "/work".into(),
-        at: At(1_767_225_600_000),
+        at: Timestamp(1_767_225_600_000),
         continues: None,
         pid: std::process::id(),
     };

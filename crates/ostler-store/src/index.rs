@@ -2,8 +2,8 @@
 //! queries read.
 
 use ostler_core::event::{
-    At, DecidedBy, Decision, Ended, Event, EventKind, Origin, Permission, SessionState, Started,
-    TurnEnded, TurnStarted,
+    DecidedBy, Decision, Ended, Event, EventKind, Origin, Permission, SessionState, Started,
+    Timestamp, TurnEnded, TurnStarted,
 };
 use ostler_core::log::{LogEntry, NewSession};
 use ostler_core::usage::{CostSource, Scope, Usage};
@@ -212,7 +212,7 @@ fn reconcile_model_usage(
     .map(drop)
 }
 
-fn on_permission(db: &Connection, key: i64, at: At, permission: &Permission) -> Result<()> {
+fn on_permission(db: &Connection, key: i64, at: Timestamp, permission: &Permission) -> Result<()> {
     let (decision, asked, answered) = match permission.decision {
         Decision::Asked => ("asked", Some(at.0), None),
         Decision::Allowed => ("allowed", None, Some(at.0)),
@@ -233,7 +233,7 @@ fn on_permission(db: &Connection, key: i64, at: At, permission: &Permission) -> 
     .map(drop)
 }
 
-fn on_unknown_message(db: &Connection, key: i64, at: At, kind: &str) -> Result<()> {
+fn on_unknown_message(db: &Connection, key: i64, at: Timestamp, kind: &str) -> Result<()> {
     let head: String = kind.chars().take(KIND_HEAD).collect();
     let update = "UPDATE unknown_messages SET count = count + 1, last_at = ?3
         WHERE session = ?1 AND kind = ?2";
@@ -250,7 +250,7 @@ fn on_unknown_message(db: &Connection, key: i64, at: At, kind: &str) -> Result<(
     Ok(())
 }
 
-fn on_ended(db: &Connection, key: i64, at: At, end: &Ended) -> Result<()> {
+fn on_ended(db: &Connection, key: i64, at: Timestamp, end: &Ended) -> Result<()> {
     db.prepare_cached(
         "UPDATE sessions SET ended_at = ?2, cause = ?3, state = 'ended' WHERE key = ?1",
     )?

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, UNIX_EPOCH};
 
-use ostler_core::event::At;
+use ostler_core::event::Timestamp;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
 use crate::error::StoreError;
@@ -17,7 +17,7 @@ type Result<T, E = rusqlite::Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PruneLimits {
     /// Removes sessions whose last event is older than this.
-    pub older_than: Option<At>,
+    pub older_than: Option<Timestamp>,
     /// Removes the oldest sessions until events and raw output together are at most this large.
     pub larger_than_bytes: Option<u64>,
 }
@@ -176,7 +176,7 @@ fn free_pages(db: &Connection) -> Result<()> {
 
 /// Removes raw output without a session: the process died before the session's first event, or
 /// during pruning.
-pub(crate) fn sweep(db: &Connection, store_dir: &StoreDir, older_than: At) -> Result<()> {
+pub(crate) fn sweep(db: &Connection, store_dir: &StoreDir, older_than: Timestamp) -> Result<()> {
     let mut query = db.prepare("SELECT session FROM sessions")?;
     let known: HashSet<String> = query
         .query_map([], |row| row.get(0))?

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ostler_core::event::{At, Event, Unreadable};
+use ostler_core::event::{Event, Timestamp, Unreadable};
 use ostler_core::log::{PAGE_BYTES, SessionRecord};
 use ostler_core::outcome::{Cause, Status};
 use ostler_core::usage::CostSource;
@@ -49,9 +49,9 @@ pub struct SessionRow {
     /// The model, as reported by the agent.
     pub model: Option<String>,
     /// When it began.
-    pub began_at: At,
+    pub began_at: Timestamp,
     /// When it ended.
-    pub ended_at: Option<At>,
+    pub ended_at: Option<Timestamp>,
     /// Whether it is running, and how it ended otherwise.
     pub status: SessionStatus,
     /// Whether the agent started and reported itself.
@@ -101,7 +101,7 @@ pub struct UnknownMessages {
     /// Number of sessions with such a message.
     pub sessions: u64,
     /// Time of the latest message.
-    pub last_at: At,
+    pub last_at: Timestamp,
 }
 
 /// Status of a session.
@@ -171,8 +171,8 @@ fn row(row: &Row<'_>) -> Result<SessionRow> {
         native_session: row.get(3)?,
         dir: dir(row.get_ref(4)?),
         model: row.get(5)?,
-        began_at: At(row.get(6)?),
-        ended_at: row.get::<_, Option<i64>>(7)?.map(At),
+        began_at: Timestamp(row.get(6)?),
+        ended_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
         status: status(cause.as_deref(), row.get(15)?, row.get(16)?),
         started: row.get(17)?,
         turns: row.get(9)?,
@@ -330,7 +330,7 @@ pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> 
                 let seq = unsigned(row.get(0)?);
                 Event {
                     seq,
-                    at: At(row.get(1)?),
+                    at: Timestamp(row.get(1)?),
                     session: session.into(),
                     turn: row.get(2)?,
                     kind: kind.into(),
@@ -342,7 +342,7 @@ pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> 
 }
 
 /// Returns the kinds of unknown messages in sessions since then, the most frequent first.
-pub(crate) fn unknown_messages(db: &Connection, since: At) -> Result<Vec<UnknownMessages>> {
+pub(crate) fn unknown_messages(db: &Connection, since: Timestamp) -> Result<Vec<UnknownMessages>> {
     let sql = "SELECT agent, agent_version, kind, sum(count), count(*), max(last_at)
         FROM sessions JOIN unknown_messages ON unknown_messages.session = key WHERE began_at >= ?1
         GROUP BY agent, agent_version, kind ORDER BY sum(count) DESC, agent, agent_version, kind LIMIT ?2";
@@ -354,7 +354,7 @@ pub(crate) fn unknown_messages(db: &Connection, since: At) -> Result<Vec<Unknown
             kind: row.get(2)?,
             count: unsigned(row.get(3)?),
             sessions: unsigned(row.get(4)?),
-            last_at: At(row.get(5)?),
+            last_at: Timestamp(row.get(5)?),
         })
     })?;
     rows.collect()

@@ -1,6 +1,6 @@
 //! Full-text search in prompts, replies and the arguments of tool calls.
 
-use ostler_core::event::{At, Event, EventKind};
+use ostler_core::event::{Event, EventKind, Timestamp};
 use rusqlite::{Connection, Result, params};
 
 use crate::index::dir_value;
@@ -17,7 +17,7 @@ pub struct SearchHit {
     /// The turn of the first match.
     pub turn: u32,
     /// Time of the event.
-    pub at: At,
+    pub at: Timestamp,
     /// Whose text it is.
     pub speaker: Speaker,
     /// The first match with its context.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use ostler_core::event::{At, Event};
+use ostler_core::event::{Event, Timestamp};
 use ostler_core::log::{AppendFuture, Log, LogEntry, LogError, NewSession, SessionRecord};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -99,7 +99,7 @@ impl Store {
     ///
     /// # Errors
     /// If the database cannot be read.
-    pub fn unknown_messages(&self, since: At) -> Result<Vec<UnknownMessages>, StoreError> {
+    pub fn unknown_messages(&self, since: Timestamp) -> Result<Vec<UnknownMessages>, StoreError> {
         self.query(|db| rows::unknown_messages(db, since))
     }
 

@@ -1,6 +1,6 @@
 //! Sums of tokens and costs over turns, by agent, model, day or directory.
 
-use ostler_core::event::At;
+use ostler_core::event::Timestamp;
 use ostler_core::usage::{Scope, Usage};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Result, Row};
@@ -25,7 +25,7 @@ pub enum UsageKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UsageQuery {
     /// Only turns that started at or after this time.
-    pub since: Option<At>,
+    pub since: Option<Timestamp>,
     /// What to group by.
     pub by: UsageKey,
 }

@@ -374,7 +374,7 @@ impl Commands {
             Some(first) if first != command => " (command is one word; its arguments go into args)",
             _ => "",
         };
-        let display = ostler_core::clip::plain(command);
+        let display = ostler_core::clip::sanitize(command);
         let names = self
             .names()
             .chain(self.builders.iter().map(String::as_str))

@@ -335,7 +335,7 @@ fn retry_delay(delay: Duration, failed: &Failed) -> Option<Duration> {
     let at = failed
         .resets_at
         .as_deref()
-        .and_then(|at| at.parse::<ostler_core::event::At>().ok());
+        .and_then(|at| at.parse::<ostler_core::event::Timestamp>().ok());
     let Some(at) = at else { return Some(delay) };
     let wait = Duration::from_millis(u64::try_from(at.0 - clock::wall().0).unwrap_or(0));
     (wait <= MAX_RETRY_DELAY).then(|| delay.max(wait))

@@ -6,8 +6,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ostler_core::breaker::{self, Breaker, Config, Refused, Report};
-use ostler_core::event::At;
+use ostler_core::breaker::{self, Breaker, Config, Rejection, TurnReport};
+use ostler_core::event::Timestamp;
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, keys};
 
@@ -43,13 +43,13 @@ struct Key {
 #[derive(Debug, Clone, Copy)]
 struct Moment {
     monotonic: Duration,
-    wall: At,
+    wall: Timestamp,
 }
 
 /// Permission to start a session. It records how each turn ends. If dropped before any did, the
 /// start does not count.
 #[derive(Debug)]
-struct Permit(Option<(Arc<Shared>, Key, breaker::Pass)>);
+struct Permit(Option<(Arc<Shared>, Key, breaker::Permit)>);
 
 impl Default for Breakers {
     fn default() -> Self {
@@ -126,7 +126,7 @@ impl Permit {
             breaker.record(
                 now.monotonic,
                 *pass,
-                Report {
+                TurnReport {
                     cause: outcome.cause,
                     reset,
                 },
@@ -140,7 +140,7 @@ impl Drop for Permit {
         if let Some((shared, key, pass)) = &self.0
             && let Some(breaker) = shared.lock().get_mut(key)
         {
-            breaker.give_back(*pass);
+            breaker.release(*pass);
         }
     }
 }
@@ -190,17 +190,17 @@ impl SessionBreaker {
 }
 
 /// Parses a reset time as agents write it: RFC 3339, or seconds since the epoch.
-fn parse_reset(text: &str) -> Option<At> {
+fn parse_reset(text: &str) -> Option<Timestamp> {
     let seconds = || {
         text.parse::<i64>()
             .ok()
             .and_then(|seconds| seconds.checked_mul(1000))
-            .map(At)
+            .map(Timestamp)
     };
     text.parse().ok().or_else(seconds)
 }
 
-fn outcome(key: &Key, refused: &Refused, wall: At) -> Outcome {
+fn outcome(key: &Key, refused: &Rejection, wall: Timestamp) -> Outcome {
     let model = key
         .model
         .as_ref()
@@ -211,8 +211,8 @@ fn outcome(key: &Key, refused: &Refused, wall: At) -> Outcome {
     } else {
         format!("{} failures", refused.failures)
     };
-    let (agent, last, left) = (&key.agent, refused.because, display(refused.left));
-    let until = match refused.is_probed {
+    let (agent, last, left) = (&key.agent, refused.cause, display(refused.retry_after));
+    let until = match refused.is_probing {
         true => format!(
             "a trial start is in progress, and others are refused until it ends, for at most {left}"
         ),
@@ -228,12 +228,12 @@ fn outcome(key: &Key, refused: &Refused, wall: At) -> Outcome {
              A different model is tried immediately."
         }
     };
-    let left = i64::try_from(refused.left.as_millis()).unwrap_or(i64::MAX);
+    let left = i64::try_from(refused.retry_after.as_millis()).unwrap_or(i64::MAX);
     Outcome::new(Cause::Unavailable, message)
         .hint(hint)
         .with(|detail| {
             detail.spawn = Some(BREAKER_OPEN.to_owned());
-            detail.resets_at = Some(At(wall.0.saturating_add(left)).to_string());
+            detail.resets_at = Some(Timestamp(wall.0.saturating_add(left)).to_string());
         })
 }
 
@@ -292,7 +292,7 @@ mod tests {
     fn at(seconds: u64) -> Moment {
         Moment {
             monotonic: Duration::from_secs(seconds),
-            wall: At(1_800_000_000_000 + i64::try_from(seconds).unwrap() * 1000),
+            wall: Timestamp(1_800_000_000_000 + i64::try_from(seconds).unwrap() * 1000),
         }
     }
 

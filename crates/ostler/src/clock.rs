@@ -8,7 +8,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use ostler_core::event::At;
+use ostler_core::event::Timestamp;
 use tokio::time::Instant;
 
 /// Measures the time since the start of a session. It follows tokio's clock, which tests can
@@ -31,9 +31,9 @@ impl SessionClock {
 }
 
 /// Returns the wall-clock time.
-pub(crate) fn wall() -> At {
+pub(crate) fn wall() -> Timestamp {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    At(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

@@ -1,7 +1,7 @@
 //! Replay: turns a recording of an agent's output into events, without starting anything.
 
 use ostler_core::dialect::{Dialect, Exit};
-use ostler_core::event::{At, Event};
+use ostler_core::event::{Event, Timestamp};
 use ostler_core::lines::Lines;
 use ostler_core::machine::{Input, Machine};
 use ostler_core::spec::{AfterTurn, Limits, Spec};
@@ -10,7 +10,7 @@ use crate::session::engine::Engine;
 
 /// Replays a recording: push bytes, take the events, and finish.
 ///
-/// A recording contains no times, so every event has the timestamp [`At::UNKNOWN`].
+/// A recording contains no times, so every event has the timestamp [`Timestamp::UNKNOWN`].
 pub struct Replay {
     engine: Engine,
     lines: Lines,
@@ -77,7 +77,7 @@ impl Replay {
         let events = self.engine.events.take().into_iter();
         events
             .map(|event| Event {
-                at: At::UNKNOWN,
+                at: Timestamp::UNKNOWN,
                 ..event
             })
             .collect()

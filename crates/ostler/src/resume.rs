@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use ostler_core::dialect::Version;
 use ostler_core::dialect::transcript::{Head, ResumeDelay, Transcripts};
-use ostler_core::event::{At, Level, Notice};
+use ostler_core::event::{Level, Notice, Timestamp};
 use ostler_core::log::SessionRecord;
 use ostler_core::outcome::{Cause, Outcome};
 
@@ -160,7 +160,7 @@ pub(crate) fn root(roots: &[&str], env: &BTreeMap<OsString, OsString>) -> Option
 
 /// Returns how long to wait before a session can be resumed, for an agent that loses a session
 /// resumed in the minute of its creation. P57
-pub(crate) fn delay(rule: &ResumeDelay, root: &Path, id: &str, now: At) -> Option<Duration> {
+pub(crate) fn delay(rule: &ResumeDelay, root: &Path, id: &str, now: Timestamp) -> Option<Duration> {
     let stamp = now.to_string();
     let file = (rule.file)(id, stamp.get(..MINUTE.len())?)?;
     let mut folders = std::fs::read_dir(root.join(rule.folder)).ok()?.flatten();

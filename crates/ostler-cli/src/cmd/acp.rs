@@ -17,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use ostler::Attendance;
-use ostler::clip::plain;
+use ostler::clip::sanitize;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
@@ -49,7 +49,7 @@ pub(crate) async fn run(mut args: AcpArgs) -> Result<Code, Fault> {
     let config = config::load(args.start.config, &project)?;
     config::ignored_warnings(&config, &project)
         .iter()
-        .for_each(|remark| output::eprint_line(&plain(remark)));
+        .for_each(|remark| output::eprint_line(&sanitize(remark)));
     let SessionStorage { host, store } = store::prepare_storage(&mut args.start, &here, &config)?;
     let chosen = spec::choose(&config, &args.start, (&host, false)).await?;
     let dialect = spec::likely_dialect(&args.start, &config, &chosen);

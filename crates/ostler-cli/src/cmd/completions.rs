@@ -196,7 +196,7 @@ fn session_ids() -> ArgValueCandidates {
             .unwrap_or_default();
         let candidate = |row: &ostler_store::SessionRow| {
             let task = one_line(row.prompt.as_deref().unwrap_or_default().trim_start(), 50);
-            CompletionCandidate::new(ostler::brief::short_id(&row.session))
+            CompletionCandidate::new(ostler::display::short_id(&row.session))
                 .help(Some(format!("{}: {task}", one_line(&row.agent, 20)).into()))
         };
         rows.iter().map(candidate).collect()

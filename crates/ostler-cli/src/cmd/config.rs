@@ -1,6 +1,6 @@
 //! `ostler config show|path|example`: shows the configuration.
 
-use ostler::clip::plain;
+use ostler::clip::sanitize;
 use ostler::config::{Field, Key, Origin, Row};
 use ostler::trust::{FileKind, REMEDY, Standing};
 use serde_json::{Value, json};
@@ -78,10 +78,10 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
     };
     let (keys, values, dim) = (width(|row| &row.key), width(|row| &row.value), style::DIM);
     for row in &rows {
-        let (key, value) = (plain(&row.key), plain(&row.value).replace('\n', " "));
+        let (key, value) = (sanitize(&row.key), sanitize(&row.value).replace('\n', " "));
         print_line(&format!(
             "{key:keys$}  {value:values$}  {dim}{}{dim:#}",
-            plain(&row.from.to_string())
+            sanitize(&row.from.to_string())
         ));
     }
     let warn = style::WARN;
@@ -90,10 +90,10 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
             "{}: {} is ignored: {}",
             ignored.entry.from, ignored.entry.key, ignored.why
         );
-        eprint_line(&format!("{warn}!{warn:#} {}", plain(&line)));
+        eprint_line(&format!("{warn}!{warn:#} {}", sanitize(&line)));
     }
     if let Some(file) = project.file(FileKind::Config) {
-        let path = plain(&file.root.join(&file.name).to_string_lossy());
+        let path = sanitize(&file.root.join(&file.name).to_string_lossy());
         let remedy = if file.is_trusted() { "" } else { REMEDY };
         eprint_line(format!("{path} is {}. {remedy}", file.standing.as_str()).trim_end());
     }
@@ -152,7 +152,7 @@ fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
         };
         print_line(&format!(
             "{}  {dim}{}, {state}{dim:#}",
-            plain(&location.file.to_string_lossy()),
+            sanitize(&location.file.to_string_lossy()),
             location.whose
         ));
     }

@@ -9,7 +9,7 @@ mod report;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler::clip::plain;
+use ostler::clip::sanitize;
 use ostler::config::Config;
 use ostler::{Agent, ChoiceReason, Host, Probed, Spec, keys};
 use serde::Serialize;
@@ -59,7 +59,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
     let config = config::load(args.config, &project)?;
     config::ignored_warnings(&config, &project)
         .iter()
-        .for_each(|remark| eprint_line(&plain(remark)));
+        .for_each(|remark| eprint_line(&sanitize(remark)));
     if let Some(agent) = &args.conformance {
         return conformance::run(&config, agent, args.json).await;
     }

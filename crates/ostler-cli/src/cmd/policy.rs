@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use ostler::RawJson;
-use ostler::clip::plain;
-use ostler::permission::{Ruled, Ruling, ToolUse};
+use ostler::clip::sanitize;
+use ostler::permission::{PolicyAction, PolicyDecision, ToolUse};
 use ostler::trust::FileKind;
 use serde_json::json;
 
@@ -53,13 +53,13 @@ fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
     let policy = loaded.policy.unwrap_or_default();
     let ruling = policy.decide(&wants, &dir.to_string_lossy());
     if args.here.json {
-        let message = if let Ruled::Deny(message) = &ruling.ruled {
+        let message = if let PolicyAction::Deny(message) = &ruling.action {
             Some(message)
         } else {
             None
         };
         let report = json!({
-            "ruled": ruling.ruled.as_str(), "rule": ruling.rule, "message": message,
+            "ruled": ruling.action.as_str(), "rule": ruling.rule, "message": message,
             "tool": wants.tool, "kind": wants.kind, "remarks": loaded.remarks,
         });
         print_line(&format!("{report:#}"));
@@ -67,20 +67,20 @@ fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
         loaded
             .remarks
             .iter()
-            .for_each(|remark| eprint_line(&plain(remark)));
+            .for_each(|remark| eprint_line(&sanitize(remark)));
         print_line(&sentence(&ruling, &wants, policy.is_empty()));
     }
-    Ok(match ruling.ruled {
-        Ruled::Allow => exit::OK,
-        Ruled::Deny(_) => exit::of(ostler::Cause::Denied),
-        Ruled::Ask | Ruled::Undecided => exit::FAILED,
+    Ok(match ruling.action {
+        PolicyAction::Allow => exit::OK,
+        PolicyAction::Deny(_) => exit::of(ostler::Cause::Denied),
+        PolicyAction::Ask | PolicyAction::Undecided => exit::FAILED,
     })
 }
 
-fn sentence(ruling: &Ruling, wants: &ToolUse, is_empty: bool) -> String {
-    let paint = paint(ruling.ruled.as_str());
-    let why = match (&ruling.ruled, &ruling.rule) {
-        (Ruled::Deny(message), Some(rule)) => format!("{rule}: {message}"),
+fn sentence(ruling: &PolicyDecision, wants: &ToolUse, is_empty: bool) -> String {
+    let paint = paint(ruling.action.as_str());
+    let why = match (&ruling.action, &ruling.rule) {
+        (PolicyAction::Deny(message), Some(rule)) => format!("{rule}: {message}"),
         (_, Some(rule)) => rule.clone(),
         (_, None) if is_empty => {
             "no policy: use `--permissions` or `--policy`, or create a policy.toml".to_owned()
@@ -90,9 +90,9 @@ fn sentence(ruling: &Ruling, wants: &ToolUse, is_empty: bool) -> String {
     let kind = format!("{} ({})", wants.tool, wants.kind.as_str());
     format!(
         "{paint}{}{paint:#}  {}  {}",
-        ruling.ruled.as_str(),
-        plain(&kind),
-        plain(&why)
+        ruling.action.as_str(),
+        sanitize(&kind),
+        sanitize(&why)
     )
 }
 
@@ -124,7 +124,7 @@ fn show(args: &PolicyShowArgs) -> Result<Code, Fault> {
         let paint = paint(rule.as_str());
         let message = rule
             .message()
-            .map(|message| format!(": {}", plain(message)))
+            .map(|message| format!(": {}", sanitize(message)))
             .unwrap_or_default();
         print_line(&format!(
             "{paint}{:<5}{paint:#} {rule}{message}",
@@ -137,11 +137,11 @@ fn show(args: &PolicyShowArgs) -> Result<Code, Fault> {
     loaded
         .remarks
         .iter()
-        .for_each(|remark| eprint_line(&plain(remark)));
+        .for_each(|remark| eprint_line(&sanitize(remark)));
     if let Some(file) = file {
         eprint_line(&format!(
             "{} is {}.",
-            plain(&file.root.join(&file.name).to_string_lossy()),
+            sanitize(&file.root.join(&file.name).to_string_lossy()),
             file.standing.as_str()
         ));
     }

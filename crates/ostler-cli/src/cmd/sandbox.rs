@@ -27,7 +27,7 @@ mod linux {
     use std::path::Path;
     use std::process::ExitCode;
 
-    use ostler::clip::plain;
+    use ostler::clip::sanitize;
     use ostler::sandbox_check::{self, AttemptOutcome, Checked, Verdict};
     use ostler::trust::{Decided, FileKind, REMEDY, Standing};
 
@@ -146,7 +146,7 @@ mod linux {
             for (label, clauses) in &lists {
                 clauses
                     .iter()
-                    .for_each(|clause| print_line(&format!("  {label}: {}", plain(clause))));
+                    .for_each(|clause| print_line(&format!("  {label}: {}", sanitize(clause))));
             }
             if lists.iter().all(|(_, clauses)| clauses.is_empty()) {
                 print_line("  requests nothing beyond your own policy");
@@ -191,7 +191,7 @@ mod linux {
                 Verdict::Broken => "BROKEN",
                 Verdict::Untried => "not tried",
             };
-            let detail: String = plain(&attempt.detail).chars().take(60).collect();
+            let detail: String = sanitize(&attempt.detail).chars().take(60).collect();
             let row = format!(
                 "{:<width$}  {result:<9} {dim}{:<15} {detail}{dim:#}",
                 attempt.what, attempt.layer
@@ -200,7 +200,7 @@ mod linux {
         }
         if let Some(refused) = &checked.refused {
             let warn = style::WARN;
-            print_line(&format!("\n{warn}By default {}{warn:#}", plain(refused)));
+            print_line(&format!("\n{warn}By default {}{warn:#}", sanitize(refused)));
         }
     }
 

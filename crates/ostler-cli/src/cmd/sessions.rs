@@ -7,8 +7,8 @@ mod search;
 use std::io;
 use std::path::Path;
 
-use ostler::event::At;
-use ostler::{Event, EventKind, brief};
+use ostler::event::Timestamp;
+use ostler::{Event, EventKind, display};
 use ostler_store::{Filter, Log, PruneLimits, SessionRow, SessionStatus, Store};
 use serde_json::{Value, json};
 
@@ -98,7 +98,7 @@ fn stored_dir(dir: &Path) -> Result<std::path::PathBuf, Fault> {
 
 /// Returns the display name of a session: its agent and short id.
 fn display_name(row: &SessionRow) -> String {
-    format!("{}-{}", row.agent, brief::short_id(&row.session))
+    format!("{}-{}", row.agent, display::short_id(&row.session))
 }
 
 fn as_json(row: &SessionRow) -> Value {
@@ -147,14 +147,16 @@ fn table(rows: &[SessionRow]) {
     output::table(heads.map(|head| (head, Align::Left)), &cells);
 }
 
-fn cells(row: &SessionRow, now: At, home: Option<&Path>) -> [String; 8] {
+fn cells(row: &SessionRow, now: Timestamp, home: Option<&Path>) -> [String; 8] {
     [
-        name(brief::short_id(&row.session)),
+        name(display::short_id(&row.session)),
         name(&row.agent),
         ago(now, row.began_at),
         row.turns.to_string(),
-        row.cost_usd
-            .map_or_else(|| "–".to_owned(), |cost| brief::cost(cost, row.cost_source)),
+        row.cost_usd.map_or_else(
+            || "–".to_owned(),
+            |cost| display::cost(cost, row.cost_source),
+        ),
         row.status.as_str().to_owned(),
         one_line(&relative_to_home(&row.dir, home), 40),
         one_line(row.prompt.as_deref().unwrap_or("").trim_start(), 50),
@@ -162,14 +164,16 @@ fn cells(row: &SessionRow, now: At, home: Option<&Path>) -> [String; 8] {
 }
 
 /// Returns the time this long ago.
-pub(crate) fn before(age: std::time::Duration) -> At {
-    At(environment::now()
-        .0
-        .saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)))
+pub(crate) fn before(age: std::time::Duration) -> Timestamp {
+    Timestamp(
+        environment::now()
+            .0
+            .saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)),
+    )
 }
 
 /// Formats how long ago a time was, or its date if it was long ago.
-fn ago(now: At, then: At) -> String {
+fn ago(now: Timestamp, then: Timestamp) -> String {
     let seconds = (now.0 - then.0) / 1000;
     match seconds {
         ..5 => "just now".to_owned(), // also if the clock was set back
@@ -273,7 +277,9 @@ fn head(row: &SessionRow) {
         ),
         (
             "continues",
-            row.continues.as_deref().map(|id| name(brief::short_id(id))),
+            row.continues
+                .as_deref()
+                .map(|id| name(display::short_id(id))),
         ),
     ];
     let dim = style::DIM;
@@ -349,7 +355,11 @@ mod tests {
             (172_800, "2 days ago"),
             (2_592_000, "1970-01-01"),
         ] {
-            assert_eq!(ago(At(seconds * second), At(0)), want, "{seconds}");
+            assert_eq!(
+                ago(Timestamp(seconds * second), Timestamp(0)),
+                want,
+                "{seconds}"
+            );
         }
         let home = Some(Path::new("/home/u"));
         for (dir, want) in [

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ostler::brief;
+use ostler::display;
 use ostler_store::{UsageGroup, UsageKey, UsageQuery};
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ fn cells(name: String, group: &UsageGroup) -> [String; 8] {
         count(usage.total()),
         usage.cost_usd.map_or_else(
             || "–".to_owned(),
-            |cost| brief::cost(cost, usage.cost_source),
+            |cost| display::cost(cost, usage.cost_source),
         ),
     ]
 }

@@ -9,9 +9,11 @@ mod ending;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use ostler::clip::{Sanitizer, plain};
-use ostler::event::{At, Decision, Level, Notice, SessionState, Started, TextKind, ToolResult};
-use ostler::{Cause, Event, EventKind, Outcome, Scope, Usage, brief};
+use ostler::clip::{Sanitizer, sanitize};
+use ostler::event::{
+    Decision, Level, Notice, SessionState, Started, TextKind, Timestamp, ToolResult,
+};
+use ostler::{Cause, Event, EventKind, Outcome, Scope, Usage, display};
 
 use super::loop_progress::{LoopNotice, LoopProgress};
 use super::markdown::Markdown;
@@ -44,8 +46,8 @@ pub(super) struct Human {
     line: OpenLine,
     /// Whether text arrived since the last tick.
     is_writing: bool,
-    first: Option<At>,
-    now: At,
+    first: Option<Timestamp>,
+    now: Timestamp,
     started: Option<Started>,
     wrote_answer: bool,
     /// Usage of the session so far.
@@ -68,7 +70,7 @@ pub(super) struct Human {
 #[derive(Default)]
 struct Turns {
     count: u32,
-    since: Option<At>,
+    since: Option<Timestamp>,
     /// Outcome of the last turn, which the end of the session does not repeat.
     last: Option<Outcome>,
 }
@@ -123,7 +125,7 @@ impl Human {
             line: OpenLine::Nothing,
             is_writing: false,
             first: None,
-            now: At(0),
+            now: Timestamp(0),
             started: None,
             wrote_answer: false,
             usage: None,
@@ -222,7 +224,7 @@ impl Human {
     /// Writes a message to stderr, after a lead of two columns and before the end of a style. Wraps
     /// on a terminal.
     fn message(&mut self, (lead, end): (&str, &str), message: &str) -> io::Result<()> {
-        let message = plain(message);
+        let message = sanitize(message);
         let message = if self.thinking.is_some() {
             wrap(&message, 2, columns())
         } else {
@@ -281,7 +283,7 @@ impl Human {
         if std::mem::take(&mut self.wrote_answer) {
             writeln!(self.out)?; // separates turns
         }
-        for line in plain(prompt).lines() {
+        for line in sanitize(prompt).lines() {
             writeln!(self.out, "{DIM}›{DIM:#} {line}")?;
         }
         Ok(())
@@ -443,7 +445,7 @@ pub(crate) fn usage_summary(usage: &Usage) -> String {
     parts.extend(
         usage
             .cost_usd
-            .map(|cost| brief::cost(cost, usage.cost_source)),
+            .map(|cost| display::cost(cost, usage.cost_source)),
     );
     parts.join(" · ")
 }
@@ -534,7 +536,7 @@ mod tests {
             human
                 .event(&Event {
                     seq,
-                    at: At(1 + second * 1000),
+                    at: Timestamp(1 + second * 1000),
                     session: "s".into(),
                     turn: 1,
                     kind,
@@ -595,7 +597,7 @@ mod tests {
             human
                 .event(&Event {
                     seq,
-                    at: At(1),
+                    at: Timestamp(1),
                     session: "s".into(),
                     turn: 1,
                     kind: kind.into(),

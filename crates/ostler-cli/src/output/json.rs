@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ostler::event::{At, Level, Started, TurnEnded};
+use ostler::event::{Level, Started, Timestamp, TurnEnded};
 use ostler::{Event, EventKind, Outcome, RawJson, Usage};
 use serde::Serialize;
 
@@ -26,8 +26,8 @@ struct Report<'a> {
     errors: &'a [String],
     warnings: &'a [String],
     /// Times are null in the replay of a recording that has none.
-    started_at: Option<At>,
-    ended_at: Option<At>,
+    started_at: Option<Timestamp>,
+    ended_at: Option<Timestamp>,
     duration_ms: Option<i64>,
     exit_code: Option<i32>,
     signal: Option<i32>,
@@ -37,7 +37,7 @@ struct Report<'a> {
 pub(super) struct Json<W> {
     out: W,
     err: Box<dyn Write + Send>,
-    first: Option<At>,
+    first: Option<Timestamp>,
     started: Option<Started>,
     turn: Option<TurnEnded>,
     tool_calls: usize,
@@ -64,8 +64,8 @@ impl<W: Write> Json<W> {
 }
 
 /// Returns a time if it was recorded.
-fn known(at: At) -> Option<At> {
-    Some(at).filter(|at| *at != At::UNKNOWN)
+fn known(at: Timestamp) -> Option<Timestamp> {
+    Some(at).filter(|at| *at != Timestamp::UNKNOWN)
 }
 
 impl<W: Write + Send> Output for Json<W> {

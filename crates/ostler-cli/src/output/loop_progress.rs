@@ -1,7 +1,7 @@
 //! Display of a loop: iterations, the check of the result, and how to resume.
 
 use ostler::event::Notice;
-use ostler::{Cause, Outcome, RawJson, brief};
+use ostler::{Cause, Outcome, RawJson, display};
 
 use super::style::{BAD, DIM, GOOD};
 use super::value::one_line;
@@ -58,7 +58,7 @@ impl LoopProgress {
 
     /// Returns the command line that resumes this session.
     pub(super) fn resume_line(&self, session: &str, outcome: &Outcome) -> Option<String> {
-        let session = brief::short_id(session);
+        let session = display::short_id(session);
         let resume = self.resume.as_ref().filter(|_| is_safe_to_type(session))?;
         let approval = outcome.cause == Cause::NeedsInput
             && outcome

@@ -1,7 +1,7 @@
 //! Filter in front of a terminal: passes text, line breaks, tabs and Ostler's own colours, and
 //! escapes everything else.
 //!
-//! Foreign text is sanitized where it is shown ([`ostler::clip::plain`], `one_line`, `visible`).
+//! Foreign text is sanitized where it is shown ([`ostler::clip::sanitize`], `one_line`, `visible`).
 //! This filter is the last line of defence: text that was missed there cannot move the cursor,
 //! write to the clipboard or reverse a line. Characters are escaped as in JSON (`\u202e`), so that
 //! JSON output stays valid and keeps its meaning.

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ostler::clip::plain;
+use ostler::clip::sanitize;
 use ostler::event::Level;
 use ostler::{Cause, Event, EventKind};
 
@@ -47,7 +47,7 @@ impl Output for Text {
             EventKind::TurnEnded(turn) if !turn.text.is_empty() => {
                 let text = turn.text.trim_end();
                 if self.on_screen {
-                    writeln!(self.out, "{}", plain(text))?;
+                    writeln!(self.out, "{}", sanitize(text))?;
                 } else {
                     writeln!(self.out, "{text}")?;
                 }
@@ -60,10 +60,10 @@ impl Output for Text {
                     self.err,
                     "{}: {}",
                     ended.outcome.cause,
-                    plain(&ended.outcome.message)
+                    sanitize(&ended.outcome.message)
                 )?;
                 if let Some(hint) = &ended.outcome.hint {
-                    writeln!(self.err, "  hint: {}", plain(hint))?;
+                    writeln!(self.err, "  hint: {}", sanitize(hint))?;
                 }
                 let waits = ended.outcome.cause == Cause::NeedsInput;
                 let resume = self

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use ostler::agent_loop::AWAITING_APPROVAL;
 use ostler::change::{self, ChangeKind};
-use ostler::event::{At, ToolCall, ToolResult};
+use ostler::event::{Timestamp, ToolCall, ToolResult};
 use ostler::permission::{ToolKind, ToolUse};
 use ostler::{Agents, Dialect};
 
@@ -56,7 +56,7 @@ impl Dialects {
 
     fn tool_use(&self, agent: &str, call: &ToolCall) -> ToolUse {
         let found = self.0.get(agent).or_else(|| self.0.get(""));
-        let unknown = || ToolUse::of(&call.name, ToolKind::Other);
+        let unknown = || ToolUse::new(&call.name, ToolKind::Other);
         found.map_or_else(unknown, |dialect| dialect.tool_use(&call.name, &call.input))
     }
 }
@@ -85,7 +85,7 @@ pub(super) struct Tools {
 struct Running {
     call: ToolCall,
     wants: ToolUse,
-    since: At,
+    since: Timestamp,
     /// Text of the files that it may change, read before it ran.
     before: BTreeMap<String, String>,
 }
@@ -146,7 +146,7 @@ impl Tools {
     }
 
     /// Records a call and describes it for the status line.
-    pub(super) fn called(&mut self, call: &ToolCall, at: At) -> String {
+    pub(super) fn called(&mut self, call: &ToolCall, at: Timestamp) -> String {
         let wants = self.dialects.tool_use(&self.agent, call);
         let looks = self.is_live && wants.kind == ToolKind::Edit;
         let files = wants.paths.iter().filter(|_| looks);
@@ -164,7 +164,7 @@ impl Tools {
     }
 
     /// Records a result and returns the lines to show.
-    pub(super) fn ended(&mut self, result: &ToolResult, now: At) -> Vec<String> {
+    pub(super) fn ended(&mut self, result: &ToolResult, now: Timestamp) -> Vec<String> {
         let at = self
             .running
             .iter()
@@ -193,7 +193,7 @@ impl Tools {
     fn head(
         &self,
         running: Option<&Running>,
-        (result, now): (&ToolResult, At),
+        (result, now): (&ToolResult, Timestamp),
         diffs: &[(String, Diff)],
     ) -> String {
         let tool = name(result.name.as_deref().unwrap_or("tool"));
@@ -487,10 +487,14 @@ mod tests {
     ) -> String {
         let mut tools = tools(Detail::Usual, dir);
         tools.begin(agent);
-        tools.called(&call(tool, input), At(1));
+        tools.called(&call(tool, input), Timestamp(1));
         meanwhile();
-        anstream::adapter::strip_str(&tools.ended(&result(tool, ok, output), At(6)).join("\n"))
-            .to_string()
+        anstream::adapter::strip_str(
+            &tools
+                .ended(&result(tool, ok, output), Timestamp(6))
+                .join("\n"),
+        )
+        .to_string()
     }
 
     #[test]
@@ -675,10 +679,10 @@ mod tests {
         ] {
             let mut tools = tools(detail, dir.path());
             tools.begin("claude");
-            tools.called(&write, At(1));
+            tools.called(&write, Timestamp(1));
             assert_eq!(
                 tools
-                    .ended(&result("Write", true, "Done.\nYes."), At(1))
+                    .ended(&result("Write", true, "Done.\nYes."), Timestamp(1))
                     .len(),
                 lines,
                 "{detail:?}"

@@ -1,7 +1,7 @@
 //! Sanitizing of foreign values for a single line: no escape sequences, no line breaks, limited
 //! length, and no invisible characters.
 
-use ostler::clip::{is_harmless_joiner, plain};
+use ostler::clip::{is_harmless_joiner, sanitize};
 
 /// Maximum length of a name or id.
 pub(super) const MAX_NAME: usize = 64;
@@ -13,7 +13,7 @@ pub(crate) fn one_line(text: &str, width: usize) -> String {
         .char_indices()
         .nth(width.saturating_mul(8))
         .map_or(text.len(), |(at, _)| at);
-    let text = plain(&text[..end]).replace(['\n', '\t'], " ");
+    let text = sanitize(&text[..end]).replace(['\n', '\t'], " ");
     let (shown, left) = escaped(&text, width, is_visible_after);
     if left == 0 {
         shown

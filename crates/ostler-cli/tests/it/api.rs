@@ -1,4 +1,4 @@
-//! The program with Ostler's own agent over a model's API, against the scripted model on loopback.
+//! Ostler's own agent over a model API, against the scripted model on loopback.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -16,7 +16,7 @@ use crate::rig::tokens_shown;
 shared_scenarios!(Program(&OPENAI_API));
 api_scenarios!(Program(&OPENAI_API));
 
-/// The model thinks, says something, reads a file, and says what is in it.
+/// Sets up a model that thinks, writes text, reads a file, and reports its content.
 fn hello() -> Place {
     let first = Answer::thinking("Hm.")
         .and_text("Let me see.")
@@ -31,7 +31,7 @@ fn hello() -> Place {
     place
 }
 
-/// A run of `hello` in some form; the last argument is the prompt.
+/// Runs `hello` with the given output flags; the last argument is the prompt.
 fn shown(place: &Place, form: &[&str]) -> Output {
     let ran = output(
         ostler(place)
@@ -50,7 +50,7 @@ fn parsed(output: &Output) -> Vec<Value> {
         .collect()
 }
 
-/// What the model's one call of a tool came to, in a fresh project without any policy.
+/// Returns the result of the model's single tool call, in a fresh project without a policy.
 fn called(tool: &str, input: Value, files: &[(&str, &str)]) -> Value {
     let place = Place::new(
         &OPENAI_API,
@@ -76,7 +76,7 @@ fn called(tool: &str, input: Value, files: &[(&str, &str)]) -> Value {
         .unwrap()
 }
 
-/// The tools that a project is built with need no policy file.
+/// Common build tools need no policy file.
 #[test]
 fn a_fresh_project_is_built_without_a_policy() {
     let makefile = ("Makefile", "test:\n\t@echo the tests pass\n");
@@ -100,7 +100,7 @@ fn a_fresh_project_is_built_without_a_policy() {
     );
 }
 
-/// A file that other programs act on is not written where nobody can be asked.
+/// In an unattended run, files that other programs execute are not written.
 #[test]
 fn a_file_that_other_programs_act_on_needs_a_person() {
     let result = called(
@@ -121,7 +121,7 @@ fn a_file_that_other_programs_act_on_needs_a_person() {
     assert_eq!(result["ok"], true, "{result}");
 }
 
-/// `--output text` is the answer and nothing else.
+/// `--output text` prints the answer and nothing else.
 #[test]
 fn text_is_only_the_answer() {
     let ran = shown(&hello(), &["--output", "text"]);
@@ -131,7 +131,7 @@ fn text_is_only_the_answer() {
     );
 }
 
-/// `--output json` is one object with everything that a program wants to know.
+/// `--output json` prints one object with everything a program needs.
 #[test]
 fn json_is_one_object() {
     let place = hello();
@@ -178,7 +178,7 @@ fn human_in_a_pipe_is_plain() {
     }
 }
 
-/// A failure in words: why, and what to do, on stderr; nothing on stdout.
+/// A failure is explained on stderr with what to do; stdout stays empty.
 #[test]
 fn a_failure_says_what_to_do() {
     let error = Answer::error(401, "invalid_request_error", "Incorrect API key provided.")
@@ -195,7 +195,7 @@ fn a_failure_says_what_to_do() {
     );
 }
 
-/// What is set wrongly is said before anything is sent.
+/// Invalid settings are reported before anything is sent.
 #[test]
 fn wrong_settings_are_refused() {
     let place = hello();
@@ -216,10 +216,10 @@ fn wrong_settings_are_refused() {
         assert_eq!(ran.status.code(), Some(2), "{setting}: {err}");
         assert!(err.contains(part), "{setting}: {err}");
     }
-    assert!(place.server.every_request().is_empty());
+    assert!(place.server.all_requests().is_empty());
 }
 
-/// What came from the model, kept and replayed, tells the same story with the same answer and the same tokens.
+/// A raw log of the model's output replays to the same events, answer and tokens.
 #[test]
 fn a_raw_log_replays_to_the_same_story() {
     let place = hello();
@@ -260,7 +260,7 @@ fn a_raw_log_replays_to_the_same_story() {
     );
 }
 
-/// The key is in no output, no log, no argument and no environment of a child, whatever happens.
+/// The key never appears in any output, log, argument or child environment.
 #[test]
 fn the_key_shows_nowhere() {
     let look = OPENAI_API
@@ -298,7 +298,7 @@ fn the_key_shows_nowhere() {
     }
 }
 
-/// `doctor` knows whether there is a key and a server, and asks the server for its models.
+/// `doctor` detects whether a key and a server are available, and asks the server for its models.
 #[test]
 fn doctor_knows_whether_it_is_ready() {
     let doctor = |place: &Place| {
@@ -318,7 +318,7 @@ fn doctor_knows_whether_it_is_ready() {
     assert!(
         place
             .server
-            .every_request()
+            .all_requests()
             .iter()
             .any(|request| request.path == "/v1/models")
     );
@@ -331,7 +331,7 @@ fn doctor_knows_whether_it_is_ready() {
     assert!(away.to_string().contains("OPENAI_API_KEY"), "{away:#}");
 }
 
-/// Where no other agent is installed and there is a key, the program uses it by itself.
+/// If no other agent is installed and a key is set, the program uses it by default.
 #[test]
 fn a_key_makes_it_the_default() {
     let ran = output(ostler(&hello()).args(["run", "--output", "json", "PROMPT"]));
@@ -343,7 +343,7 @@ fn a_key_makes_it_the_default() {
     );
 }
 
-/// The second Ctrl-C kills, without waiting for a command that does not react.
+/// The second Ctrl-C kills, without waiting for an unresponsive command.
 #[test]
 fn a_second_interrupt_kills() {
     let stubborn =
@@ -362,7 +362,7 @@ fn a_second_interrupt_kills() {
     signal(child.id(), Signal::INT);
     let mut err = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    // It may well be over before there is a reason for a second one.
+    // The run may end before a second interrupt is needed.
     while !line.contains("Ctrl-C again kills") {
         line.clear();
         if err.read_line(&mut line).unwrap() == 0 {
@@ -383,7 +383,7 @@ fn a_second_interrupt_kills() {
     assert_eq!(place.left(), []);
 }
 
-/// The program is killed outright: a command that it ran, even one that hid, is gone three seconds later. P5, P67.
+/// After SIGKILL to the program, even a hidden command is gone within three seconds. P5, P67.
 #[test]
 fn killed_outright_it_leaves_nothing() {
     let hide = "(setsid sleep 300 > /dev/null 2>&1 &)";
@@ -402,7 +402,7 @@ fn killed_outright_it_leaves_nothing() {
     place.wait_until_empty(Duration::from_secs(3));
 }
 
-/// Nobody reads any more (`ostler run … | head -1`): the run is ended, and that is no error.
+/// If the reader goes away (`ostler run … | head -1`), the run ends without an error.
 #[test]
 fn a_reader_that_leaves_ends_the_run() {
     let busy = OPENAI_API.shell("echo running > running; sleep 300");

@@ -1,4 +1,5 @@
-//! What a person sees of an agent's work: diffs, the end of failed commands, rendered Markdown, the end line.
+//! Human output of an agent's work: diffs, the tail of failed commands, rendered Markdown, the end
+//! line.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +9,8 @@ use ostler_testkit::pty::Pty;
 
 use crate::rig::{Rig, finish};
 
-/// A workspace with a file to edit, and an agent that edits it, writes two others, fails at a command, and says so.
+/// Creates files to edit, and returns a script that edits one, writes two others, fails a command
+/// and reports it.
 fn work(rig: &Rig) -> String {
     let dir = rig.dir().canonicalize().unwrap();
     rig.file("a.rs", "one\ntwo\nthree\n");
@@ -40,7 +42,7 @@ fn on_terminal(rig: &Rig, verb: &str, args: &[&str]) -> Command {
     command
 }
 
-/// The screen, without times and ids.
+/// Replaces times and ids on the screen with placeholders.
 fn steady(seen: &str) -> String {
     let mut steady = String::new();
     for line in seen.lines() {
@@ -157,7 +159,7 @@ fn detail_is_for_the_person_to_choose() {
     );
 }
 
-// A pipe gets the answer as the model wrote it.
+// A pipe gets the answer exactly as the model wrote it.
 #[test]
 fn a_pipe_gets_markdown_as_it_is() {
     let rig = Rig::new();
@@ -176,7 +178,7 @@ fn a_pipe_gets_markdown_as_it_is() {
     assert!(done.stderr.contains("  -two\n  +2\n"), "{}", done.stderr);
 }
 
-// What a real agent printed.
+// The recording of a real agent.
 #[test]
 fn a_recording_shows_diffs() {
     let rig = Rig::new();

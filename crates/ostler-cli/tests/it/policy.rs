@@ -79,7 +79,7 @@ fn presets_and_a_dangerous_command() {
     }
     let done = policy(&rig, &["test", "Bash", RM]);
     assert!(
-        done.code == Some(1) && done.stdout.contains("there is no policy"),
+        done.code == Some(1) && done.stdout.contains("no policy: "),
         "{}",
         done.stdout
     );
@@ -124,7 +124,7 @@ fn layers_come_in_their_order() {
     }
     let done = policy(&Rig::new(), &["show"]);
     assert!(
-        done.stdout.contains("no rules") && done.code == Some(0),
+        done.stdout.contains("No rules") && done.code == Some(0),
         "{}",
         done.stdout
     );
@@ -202,12 +202,12 @@ fn what_is_wrong_is_named_with_what_to_do() {
         (
             &good,
             &["show", "--policy", "nowhere.toml"],
-            &["there is no file nowhere.toml"],
+            &["--policy nowhere.toml: file not found"],
         ),
         (
             &good,
             &["show", "--dir", "nowhere"],
-            &["nowhere cannot be used"],
+            &["cannot use ", "nowhere: "],
         ),
         (
             &good,
@@ -217,7 +217,10 @@ fn what_is_wrong_is_named_with_what_to_do() {
         (
             &good,
             &["test", "Bash", "rm -rf /"],
-            &["are not JSON", "hint: such as: ostler policy test Bash"],
+            &[
+                "are not valid JSON",
+                "hint: for example: ostler policy test Bash",
+            ],
         ),
         (
             &good,
@@ -244,7 +247,7 @@ fn a_rule_that_never_decides_is_told() {
     assert_eq!(done.stdout.lines().count(), 2, "{}", done.stdout);
     assert!(
         done.stderr
-            .contains("(\"git push\") never decides: rule 1 of"),
+            .contains("(\"git push\") never applies: rule 1 of"),
         "{}",
         done.stderr
     );
@@ -317,7 +320,7 @@ fn the_settings_of_an_untrusted_workspace_are_left_out() {
             "{args:?}: {passed}"
         );
         assert_eq!(
-            done.stderr.contains(".mcp.json) are left out"),
+            done.stderr.contains(".mcp.json) are ignored"),
             left_out,
             "{args:?}: {}",
             done.stderr

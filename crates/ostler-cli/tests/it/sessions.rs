@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler_core::event::{
-    At, Ended, Event, EventKind, Origin, Started, Text, TextKind, TurnEnded, TurnStarted,
+    Ended, Event, EventKind, Origin, Started, Text, TextKind, Timestamp, TurnEnded, TurnStarted,
 };
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{Scope, Usage};
@@ -89,7 +89,7 @@ fn story(prompt: &str, ends: bool) -> Vec<EventKind> {
 
 /// Keeps a session that began so many minutes ago.
 fn keep(store: &Store, session: &str, minutes: i64, story: Vec<EventKind>) {
-    let at = At(now() - minutes * 60_000);
+    let at = Timestamp(now() - minutes * 60_000);
     let agent = if session.starts_with('b') {
         "scripted"
     } else {
@@ -154,7 +154,7 @@ fn an_empty_store_and_an_unknown_id() {
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""));
     assert!(
         done.stderr.contains("no session abcd")
-            && done.stderr.contains("`ostler sessions --all` lists them"),
+            && done.stderr.contains("run `ostler sessions --all`"),
         "{}",
         done.stderr
     );
@@ -354,7 +354,7 @@ fn a_session_is_shown_again() {
     );
     let done = run(&rig, &["show", "bbbb"]);
     assert!(
-        done.stderr.contains("no end: it is abandoned"),
+        done.stderr.contains("the session is incomplete: abandoned"),
         "{}",
         done.stderr
     );
@@ -362,7 +362,7 @@ fn a_session_is_shown_again() {
     assert_eq!(done.code, Some(2));
     assert!(
         done.stderr.contains("aaaa2222-new, aaaa1111-old")
-            && done.stderr.contains("more of the id"),
+            && done.stderr.contains("a longer prefix"),
         "{}",
         done.stderr
     );
@@ -391,7 +391,7 @@ fn what_the_user_said_is_shown_in_every_turn() {
             );
         }
     }
-    let (mut turn, at) = (0, At(now()));
+    let (mut turn, at) = (0, Timestamp(now()));
     let store = Store::open(&rig.path("state")).unwrap();
     keep(&store, "eeee6666", 0, Vec::new());
     let entries = (1..).zip(all).map(|(seq, kind)| {
@@ -424,7 +424,7 @@ fn old_sessions_go_when_they_are_told_to() {
         (Some(0), "aaaa1111-old\n")
     );
     assert!(
-        done.stderr.starts_with("1 session would go, "),
+        done.stderr.starts_with("Would remove 1 session, "),
         "{}",
         done.stderr
     );
@@ -436,7 +436,7 @@ fn old_sessions_go_when_they_are_told_to() {
     assert_eq!(report(&["--json"])["sessions"].as_array().unwrap().len(), 2);
     let done = run(&rig, &["prune", "--larger-than", "0"]);
     assert!(
-        done.stderr.starts_with("2 sessions gone, "),
+        done.stderr.starts_with("Removed 2 sessions, "),
         "{}",
         done.stderr
     );
@@ -450,7 +450,7 @@ fn continue_takes_the_latest_that_can_be_gone_on_with() {
     let run = |args: &[&str]| finish(&mut rig.ostler(&[&["run"], args].concat()));
     let none = run(&["--continue", "hello"]);
     assert!(
-        none.code == Some(2) && none.stderr.contains("no earlier session"),
+        none.code == Some(2) && none.stderr.contains("no session to resume"),
         "{}",
         none.stderr
     );
@@ -595,7 +595,7 @@ fn a_failed_start_is_listed_on_request() {
     let list = |args: &[&str]| finish(rig.ostler(&["sessions"]).args(args));
     let done = list(&[]);
     assert!(
-        done.stdout.is_empty() && done.stderr.contains("hint: --all"),
+        done.stdout.is_empty() && done.stderr.contains("hint: use `--all`"),
         "{}",
         done.stderr
     );
@@ -752,7 +752,8 @@ fn sessions_are_found_by_what_was_said() {
     let none = run(&rig, &["search", "no such thing"]);
     assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""));
     assert!(
-        none.stderr.contains("No sessions contain \"no such thing\"."),
+        none.stderr
+            .contains("No sessions contain \"no such thing\"."),
         "{}",
         none.stderr
     );
@@ -812,7 +813,7 @@ fn a_session_is_removed_when_that_is_confirmed_and_it_is_not_running() {
         session: "cccc4444-live".into(),
         agent: "mock".into(),
         dir: "/nowhere".into(),
-        at: At(now()),
+        at: Timestamp(now()),
         continues: None,
         pid: std::process::id(),
     };
@@ -829,7 +830,7 @@ fn a_session_is_removed_when_that_is_confirmed_and_it_is_not_running() {
     };
     let done = run(&rig, &["rm", "bbbb"]);
     assert!(
-        done.code == Some(2) && done.stderr.contains("hint: --yes"),
+        done.code == Some(2) && done.stderr.contains("hint: use `--yes`"),
         "{}",
         done.stderr
     );
@@ -973,7 +974,7 @@ fn usage_is_summed_up() {
     assert!(
         usage(&["--since", "1s", "--by", "model"])
             .stderr
-            .contains("No turn began")
+            .contains("No turns began")
     );
     assert_eq!(usage(&["--since", "soon"]).code, Some(2));
 }

@@ -5,8 +5,8 @@ use std::process::Command;
 use std::sync::Arc;
 
 use ostler_core::event::{
-    At, DecidedBy, Decision, Ended, Event, EventKind, Level, Notice, Origin, Permission, Refused,
-    Started, Text, TextKind, ToolCall, ToolResult, TurnEnded, TurnStarted, Unreadable,
+    DecidedBy, Decision, Ended, Event, EventKind, Level, Notice, Origin, Permission, Refused,
+    Started, Text, TextKind, Timestamp, ToolCall, ToolResult, TurnEnded, TurnStarted, Unreadable,
 };
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw_json::RawJson;
@@ -177,7 +177,7 @@ fn filled() -> Rig {
             session: session.into(),
             agent: HOSTILE.into(),
             dir,
-            at: At(1),
+            at: Timestamp(1),
             continues: Some(HOSTILE.into()),
             pid: u32::MAX,
         };
@@ -186,7 +186,7 @@ fn filled() -> Rig {
         story.truncate(if ends { 17 } else { 15 });
         let event = |(seq, kind)| Event {
             seq,
-            at: At(1),
+            at: Timestamp(1),
             session: session.into(),
             turn: 1,
             kind,

@@ -23,7 +23,7 @@ pub struct Transcripts {
     /// directory.
     pub read_head: fn(&str) -> Option<Head>,
     /// How the agent records which sessions are open, if it does.
-    pub open: Option<OpenNotes>,
+    pub open: Option<OpenMarkers>,
     /// Whether the agent can resume a session of another directory.
     pub resumes_anywhere: bool,
 }
@@ -39,19 +39,19 @@ pub struct Head {
 
 /// Marker files of an agent's running processes, one for each.
 #[derive(Debug, Clone, Copy)]
-pub struct OpenNotes {
+pub struct OpenMarkers {
     /// Directory of the marker files, below the root.
     pub folder: &'static str,
     /// Suffix of a marker file's name.
     pub suffix: &'static str,
     /// Parses a marker file.
-    pub read: fn(&str) -> Option<Holder>,
+    pub read: fn(&str) -> Option<SessionHolder>,
 }
 
 /// A process that has a session open. A marker file outlives a killed process, and its pid may be
 /// reused, so only pid and start time together identify the process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Holder {
+pub struct SessionHolder {
     /// Process id.
     pub pid: u32,
     /// Start time in the system's own unit: field 22 of `/proc/<pid>/stat` on Linux.

@@ -34,7 +34,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::event::{At, Level, Notice, Text, TextKind, ToolResult, Unreadable};
+    use crate::event::{Level, Notice, Text, TextKind, Timestamp, ToolResult, Unreadable};
 
     #[test]
     fn large_texts_count_wherever_they_are() {
@@ -75,7 +75,7 @@ mod tests {
         for kind in kinds {
             let event = Event {
                 seq: 1,
-                at: At(0),
+                at: Timestamp(0),
                 session: Arc::from("s"),
                 turn: 1,
                 kind,

@@ -34,7 +34,7 @@ fn story() -> Vec<EventKind> {
     let input = serde_json::from_value(serde_json::json!({ "command": HOSTILE })).unwrap();
     let open = serde_json::from_value(serde_json::json!({ "path": "a" })).unwrap();
     let usage = Some(
-        Usage::of(
+        Usage::for_turn(
             None,
             Tokens {
                 input: 3,
@@ -103,13 +103,13 @@ fn story() -> Vec<EventKind> {
 
 fn exported(format: ExportFormat) -> String {
     let mut export = Export::new(format);
-    let mut out = export.head(&record(), At(0));
+    let mut out = export.head(&record(), Timestamp(0));
     let mut turn = 0;
     for (seq, kind) in (1..).zip(story()) {
         turn += u32::from(matches!(kind, EventKind::TurnStarted(_)));
         out += &export.event(&Event {
             seq,
-            at: At(1_000),
+            at: Timestamp(1_000),
             session: "s".into(),
             turn,
             kind,

@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn tokens(input: u64) -> Usage {
-        Usage::of(
+        Usage::for_turn(
             Some("m".into()),
             Tokens {
                 input,

@@ -8,7 +8,8 @@ use super::{Effect, Machine, PermissionAnswer};
 use crate::dialect::ToAgent;
 use crate::event::{DecidedBy, Decision, EventKind, Level, Notice, Permission};
 use crate::permission::{
-    NOBODY, Otherwise, PermissionRequest, Policy, Ruled, Ruling, ToolUse, Verdict,
+    Fallback, PermissionRequest, Policy, PolicyAction, PolicyDecision, ToolUse, UNATTENDED_DENIAL,
+    Verdict,
 };
 use crate::spec::Attendance;
 
@@ -41,11 +42,11 @@ impl Permissions {
         }
     }
 
-    fn rule(&self, wants: &ToolUse) -> Ruling {
+    fn rule(&self, wants: &ToolUse) -> PolicyDecision {
         match &self.policy {
             Some(policy) => policy.decide(wants, &self.workspace),
-            None => Ruling {
-                ruled: Ruled::Undecided,
+            None => PolicyDecision {
+                action: PolicyAction::Undecided,
                 rule: None,
             },
         }
@@ -53,15 +54,16 @@ impl Permissions {
 
     /// Like [`Self::rule`], but also applies grants for the rest of the session. A grant answers a
     /// request, and overrides no rule.
-    fn rule_or_grant(&self, ask: &PermissionRequest) -> Ruling {
+    fn rule_or_grant(&self, ask: &PermissionRequest) -> PolicyDecision {
         let ruling = self.rule(&ask.wants);
         let open = matches!(
-            (&ruling.ruled, ask.otherwise),
-            (Ruled::Ask | Ruled::Undecided, _) | (Ruled::Allow, Otherwise::PersonAlways)
+            (&ruling.action, ask.fallback),
+            (PolicyAction::Ask | PolicyAction::Undecided, _)
+                | (PolicyAction::Allow, Fallback::PersonAlways)
         );
         if open && self.granted.iter().any(|granted| covers(granted, ask)) {
-            return Ruling {
-                ruled: Ruled::Allow,
+            return PolicyDecision {
+                action: PolicyAction::Allow,
                 rule: None,
             };
         }
@@ -70,8 +72,10 @@ impl Permissions {
 
     /// Records a tool call. If the policy does not allow it, a decision must precede its result.
     pub(super) fn on_tool_called(&mut self, call: String, wants: &ToolUse) {
-        if matches!(self.rule(wants).ruled, Ruled::Deny(_) | Ruled::Ask)
-            && !self.decided.contains(&call)
+        if matches!(
+            self.rule(wants).action,
+            PolicyAction::Deny(_) | PolicyAction::Ask
+        ) && !self.decided.contains(&call)
         {
             self.undecided_calls.insert(call);
         }
@@ -138,23 +142,22 @@ impl Machine {
         fx: &mut Vec<Effect>,
     ) {
         let id = self.event_id(&ask);
-        let Ruling { ruled, rule } = self.permissions.rule_or_grant(&ask);
+        let PolicyDecision { action, rule } = self.permissions.rule_or_grant(&ask);
         // A grant has no rule: it comes from a person, and answers every request.
         let is_rule = rule.is_some();
-        let is_ask = match (&ruled, ask.otherwise) {
-            (Ruled::Ask, _) | (Ruled::Undecided, Otherwise::Person | Otherwise::PersonAlways) => {
-                true
-            }
-            (Ruled::Allow, Otherwise::PersonAlways) => is_rule,
+        let is_ask = match (&action, ask.fallback) {
+            (PolicyAction::Ask, _)
+            | (PolicyAction::Undecided, Fallback::Person | Fallback::PersonAlways) => true,
+            (PolicyAction::Allow, Fallback::PersonAlways) => is_rule,
             _ => false,
         };
-        let (verdict, message, by) = match ruled {
-            Ruled::Allow if !is_ask => (
+        let (verdict, message, by) = match action {
+            PolicyAction::Allow if !is_ask => (
                 Verdict::Allow,
                 rule.clone(),
                 rule.map_or(DecidedBy::Person, |_| DecidedBy::Rule),
             ),
-            Ruled::Deny(why) => {
+            PolicyAction::Deny(why) => {
                 let message = rule.map_or_else(|| why.clone(), |rule| format!("{why} ({rule})"));
                 (Verdict::Deny(why), Some(message), DecidedBy::Rule)
             }
@@ -167,8 +170,8 @@ impl Machine {
                 return self.permissions.open.push((id, ask));
             }
             _ if is_ask => (
-                Verdict::Deny(NOBODY.to_owned()),
-                Some(NOBODY.to_owned()),
+                Verdict::Deny(UNATTENDED_DENIAL.to_owned()),
+                Some(UNATTENDED_DENIAL.to_owned()),
                 DecidedBy::Default,
             ),
             _ => {

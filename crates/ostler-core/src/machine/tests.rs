@@ -143,7 +143,7 @@ fn result(id: &str) -> EventKind {
 }
 
 fn used(model: &str, input: u64) -> EventKind {
-    Usage::of(
+    Usage::for_turn(
         Some(model.into()),
         Tokens {
             input,
@@ -764,7 +764,7 @@ fn a_long_answer_is_truncated_with_a_marker_and_a_notice() {
 
 #[test]
 fn the_budget_warns_at_eighty_percent_and_ends_the_turn_at_the_limit() {
-    let spend = |usd: f64| EventKind::from(Usage::of(None, Tokens::default()).reported(usd));
+    let spend = |usd: f64| EventKind::from(Usage::for_turn(None, Tokens::default()).reported(usd));
     let mut rig = Rig::working();
     rig.machine.limits.budget_usd = Some(1.0);
     rig.give(Input::Event(spend(0.5)));

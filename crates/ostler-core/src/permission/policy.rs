@@ -9,7 +9,7 @@ use super::command::{self, Prefix, Segment};
 use super::path::{Glob, PathInfo};
 use super::pattern::matches_wildcard;
 use super::{Command, ToolKind, ToolUse};
-use crate::clip::plain;
+use crate::clip::sanitize;
 
 /// Maximum number of rules in one file, and of earlier rules that [`Policy::lint`] compares each
 /// rule with.
@@ -29,16 +29,16 @@ pub struct Policy {
 
 /// Decision of a policy on one tool use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ruling {
+pub struct PolicyDecision {
     /// What to do.
-    pub ruled: Ruled,
+    pub action: PolicyAction,
     /// The rule that decided, as text for a person.
     pub rule: Option<String>,
 }
 
 /// What a policy says about a tool use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ruled {
+pub enum PolicyAction {
     /// It may run.
     Allow,
     /// It may not run, with the reason for the model.
@@ -49,7 +49,7 @@ pub enum Ruled {
     Undecided,
 }
 
-impl Ruled {
+impl PolicyAction {
     /// Returns the name, as in `do` of a rule.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
@@ -219,14 +219,14 @@ impl Policy {
     ///
     /// Paths are compared as text; symbolic links are not resolved.
     #[must_use]
-    pub fn decide(&self, wants: &ToolUse, workspace: &str) -> Ruling {
+    pub fn decide(&self, wants: &ToolUse, workspace: &str) -> PolicyDecision {
         match self.decider(wants, workspace) {
-            Some(rule) => Ruling {
-                ruled: rule.ruled(),
+            Some(rule) => PolicyDecision {
+                action: rule.decision(),
                 rule: Some(rule.to_string()),
             },
-            None => Ruling {
-                ruled: Ruled::Undecided,
+            None => PolicyDecision {
+                action: PolicyAction::Undecided,
                 rule: None,
             },
         }
@@ -304,11 +304,11 @@ impl<'a> AnalyzedUse<'a> {
 
 impl Rule {
     /// Returns the decision on a matching tool use.
-    fn ruled(&self) -> Ruled {
+    fn decision(&self) -> PolicyAction {
         match self.action {
-            RuleAction::Allow => Ruled::Allow,
-            RuleAction::Ask => Ruled::Ask,
-            RuleAction::Deny => Ruled::Deny(
+            RuleAction::Allow => PolicyAction::Allow,
+            RuleAction::Ask => PolicyAction::Ask,
+            RuleAction::Deny => PolicyAction::Deny(
                 self.message
                     .clone()
                     .unwrap_or_else(|| format!("Not allowed by {self}.")),
@@ -319,7 +319,7 @@ impl Rule {
     /// Returns the value of `do`.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
-        self.ruled().as_str()
+        self.decision().as_str()
     }
 
     /// Returns the denial reason for the model that replaces the default.
@@ -436,7 +436,7 @@ impl fmt::Display for Rule {
             self.source,
             words.join(" ")
         );
-        f.write_str(&plain(&all).replace('\n', " "))
+        f.write_str(&sanitize(&all).replace('\n', " "))
     }
 }
 

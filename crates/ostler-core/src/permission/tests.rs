@@ -15,7 +15,7 @@ fn policy(text: &str) -> Policy {
 fn shell(line: &str) -> ToolUse {
     ToolUse {
         command: Some(Command::Shell(line.to_owned())),
-        ..ToolUse::of("Shell", ToolKind::Execute)
+        ..ToolUse::new("Shell", ToolKind::Execute)
     }
 }
 
@@ -23,19 +23,19 @@ fn words(words: &[&str]) -> ToolUse {
     let words = words.iter().map(|&word| word.to_owned()).collect();
     ToolUse {
         command: Some(Command::Words(words)),
-        ..ToolUse::of("Shell", ToolKind::Execute)
+        ..ToolUse::new("Shell", ToolKind::Execute)
     }
 }
 
 fn edit(paths: &[&str]) -> ToolUse {
     ToolUse {
         paths: paths.iter().map(|&path| path.to_owned()).collect(),
-        ..ToolUse::of("Edit", ToolKind::Edit)
+        ..ToolUse::new("Edit", ToolKind::Edit)
     }
 }
 
 fn decision(policy: &Policy, wants: &ToolUse) -> &'static str {
-    policy.decide(wants, WORKSPACE).ruled.as_str()
+    policy.decide(wants, WORKSPACE).action.as_str()
 }
 
 #[test]
@@ -442,8 +442,11 @@ fn paths_are_normalized_as_text() {
         assert_eq!(decision(&deny, &wants) == "deny", denies, "deny {paths:?}");
     }
     // Without an absolute workspace, nothing is known to be inside.
-    assert_eq!(allow.decide(&edit(&["src/a"]), "").ruled, Ruled::Undecided);
-    assert_eq!(deny.decide(&edit(&["src/a"]), "").ruled.as_str(), "deny");
+    assert_eq!(
+        allow.decide(&edit(&["src/a"]), "").action,
+        PolicyAction::Undecided
+    );
+    assert_eq!(deny.decide(&edit(&["src/a"]), "").action.as_str(), "deny");
 }
 
 #[test]
@@ -516,8 +519,8 @@ fn leading_stars_match_outside_only_to_deny() {
     assert_eq!(
         hidden
             .decide(&edit(&["/home/.trees/a/src/b"]), "/home/.trees/a")
-            .ruled,
-        Ruled::Undecided
+            .action,
+        PolicyAction::Undecided
     );
 }
 
@@ -533,7 +536,7 @@ fn all_conditions_hold_and_the_first_rule_decides() {
         ..edit(&["a/b"])
     };
     let ruling = rules.decide(&write, WORKSPACE);
-    assert_eq!(ruling.ruled, Ruled::Deny("not there".into()));
+    assert_eq!(ruling.action, PolicyAction::Deny("not there".into()));
     assert_eq!(
         ruling.rule.as_deref(),
         Some("rule 1 of policy.toml (edit Write* \"a/**\")")
@@ -558,7 +561,7 @@ fn all_conditions_hold_and_the_first_rule_decides() {
         "ask"
     );
     let silent = policy("[[rule]]\ncommand = \"git push\"\nkind = \"execute\"\ndo = \"deny\"");
-    let Ruled::Deny(message) = silent.decide(&shell("git push"), WORKSPACE).ruled else {
+    let PolicyAction::Deny(message) = silent.decide(&shell("git push"), WORKSPACE).action else {
         panic!()
     };
     assert_eq!(
@@ -573,8 +576,8 @@ fn all_conditions_hold_and_the_first_rule_decides() {
     );
     assert_eq!(
         Policy::default().decide(&shell("x"), WORKSPACE),
-        Ruling {
-            ruled: Ruled::Undecided,
+        PolicyDecision {
+            action: PolicyAction::Undecided,
             rule: None
         }
     );
@@ -622,9 +625,9 @@ fn a_workspace_policy_can_only_restrict() {
 fn presets_decide_typical_tool_uses() {
     let read = |path: &str| ToolUse {
         paths: vec![path.into()],
-        ..ToolUse::of("Read", ToolKind::Read)
+        ..ToolUse::new("Read", ToolKind::Read)
     };
-    let of = |kind| ToolUse::of("x", kind);
+    let of = |kind| ToolUse::new("x", kind);
     let table = [
         (read("src/a.rs"), ["allow", "allow", "allow", "allow"]),
         (of(ToolKind::Read), ["allow", "allow", "allow", "allow"]),
@@ -897,7 +900,7 @@ proptest! {
     fn decide_never_panics(wants in any_use(), workspace in "[a-z/.]{0,8}") {
         static PRESETS: LazyLock<[Policy; 4]> = LazyLock::new(|| Preset::ALL.map(Policy::preset));
         for preset in &*PRESETS {
-            prop_assert_ne!(preset.decide(&wants, &workspace).ruled, Ruled::Undecided);
+            prop_assert_ne!(preset.decide(&wants, &workspace).action, PolicyAction::Undecided);
         }
         let _ = policy("[[rule]]\ncommand = \"a b -c\"\npath = \"a/**\"\ndo = \"deny\"").decide(&wants, &workspace);
     }
@@ -938,18 +941,18 @@ proptest! {
 #[test]
 fn only_the_named_tools_may_run() {
     let only = Policy::only(["calculator", "weather"], "Say it instead.");
-    let named = ToolUse::of("calculator", ToolKind::Other);
+    let named = ToolUse::new("calculator", ToolKind::Other);
     assert_eq!(decision(&only, &named), "allow");
     for wants in [
         shell("ls"),
         words(&["ls"]),
         edit(&["/w/project/a"]),
-        ToolUse::of("calculator2", ToolKind::Other),
+        ToolUse::new("calculator2", ToolKind::Other),
     ] {
         let ruling = only.decide(&wants, WORKSPACE);
         assert_eq!(
-            ruling.ruled,
-            Ruled::Deny("Say it instead.".into()),
+            ruling.action,
+            PolicyAction::Deny("Say it instead.".into()),
             "{wants:?}"
         );
         assert!(
@@ -960,11 +963,11 @@ fn only_the_named_tools_may_run() {
     }
     // One of the agent's own tools with the name of a caller's tool: its kind is known.
     assert_eq!(
-        decision(&only, &ToolUse::of("calculator", ToolKind::Edit)),
+        decision(&only, &ToolUse::new("calculator", ToolKind::Edit)),
         "deny"
     );
     let none = Policy::only([], "Say it instead.");
-    for wants in [named, shell("ls"), ToolUse::of("", ToolKind::Read)] {
+    for wants in [named, shell("ls"), ToolUse::new("", ToolKind::Read)] {
         assert_eq!(decision(&none, &wants), "deny", "{wants:?}");
     }
     assert_eq!(only.lint(), [""; 0]);

@@ -18,7 +18,7 @@ use ostler_core::usage::{Scope, Tokens, Usage as Spent};
 /// Returns one full example of every kind.
 #[expect(clippy::too_many_lines, reason = "a flat table")]
 fn examples() -> Vec<EventKind> {
-    let usage = Spent::of(
+    let usage = Spent::for_turn(
         Some("claude-opus-5-5".into()),
         Tokens {
             input: 100,
@@ -141,7 +141,7 @@ fn examples() -> Vec<EventKind> {
 fn event(kind: EventKind) -> Event {
     Event {
         seq: 7,
-        at: At(1_794_775_123_456),
+        at: Timestamp(1_794_775_123_456),
         session: "0191c0de-0000-4000-8000-000000000001".into(),
         turn: 1,
         kind,
@@ -206,13 +206,13 @@ fn unknown_fields_are_ignored_and_unknown_kinds_are_named() {
 
 #[test]
 fn times_are_rfc_3339_in_utc_with_milliseconds() {
-    assert_eq!(At(0).to_string(), "1970-01-01T00:00:00.000Z");
+    assert_eq!(Timestamp(0).to_string(), "1970-01-01T00:00:00.000Z");
     assert_eq!(
-        At(1_794_775_123_456).to_string(),
+        Timestamp(1_794_775_123_456).to_string(),
         "2026-11-15T20:38:43.456Z"
     );
     assert_eq!(
         "2026-11-15T20:38:43.456Z".parse(),
-        Ok(At(1_794_775_123_456))
+        Ok(Timestamp(1_794_775_123_456))
     );
 }

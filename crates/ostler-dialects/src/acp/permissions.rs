@@ -5,7 +5,7 @@
 
 use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
 use ostler_core::event::{DecidedBy, Decision, Permission};
-use ostler_core::permission::{UNATTENDED_DENIAL, Fallback, PermissionRequest, Verdict};
+use ostler_core::permission::{Fallback, PermissionRequest, UNATTENDED_DENIAL, Verdict};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
 

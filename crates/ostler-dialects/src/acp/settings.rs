@@ -1,6 +1,6 @@
 //! Settings shared by all agents that speak ACP.
 
-use ostler_core::spec::{ValueKind, Settings, Spec, SpecError, keys};
+use ostler_core::spec::{Settings, Spec, SpecError, ValueKind, keys};
 
 use super::profile::AgentProfile;
 use super::quirks::{CountScope, Quirks};

@@ -83,7 +83,7 @@ fn on_block(
                 .insert(id.clone(), name.clone())
                 .is_none()
             {
-                let input = block.input.map_or_else(RawJson::null, RawJson::keep);
+                let input = block.input.map_or_else(RawJson::null, RawJson::from_raw);
                 out.event(ToolCall {
                     id,
                     name,

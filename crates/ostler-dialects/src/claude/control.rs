@@ -262,7 +262,7 @@ pub(super) fn on_cancel(
         return;
     };
     if conversation.permissions.withdraw(id) {
-        out.push(FromConversation::Withdraw(id.to_owned()));
+        out.push(FromConversation::WithdrawPermission(id.to_owned()));
     } else if conversation.server.cancel(id) {
         out.push(FromConversation::CancelTool(id.to_owned()));
     }

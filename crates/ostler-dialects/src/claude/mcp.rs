@@ -119,7 +119,7 @@ impl Server {
     /// Describes what a tool call would do.
     pub(super) fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
         match self.caller_name(tool) {
-            Some(name) => ToolUse::of(name, ToolKind::Other),
+            Some(name) => ToolUse::new(name, ToolKind::Other),
             None => tool_use::tool_use(tool, input),
         }
     }

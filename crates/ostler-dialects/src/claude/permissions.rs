@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::{DecidedBy, Decision, Permission};
-use ostler_core::permission::{NOBODY, Otherwise, PermissionRequest, Verdict};
+use ostler_core::permission::{Fallback, PermissionRequest, UNATTENDED_DENIAL, Verdict};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{self, Spec};
 use serde::Serialize;
@@ -96,7 +96,7 @@ pub(super) fn can_use_tool(
         request.input,
     );
     if !conversation.permissions.attended {
-        return refuse(conversation, (id, &call), NOBODY, out);
+        return refuse(conversation, (id, &call), UNATTENDED_DENIAL, out);
     }
     let Some(call) = call.well_formed() else {
         return refuse(conversation, (id, &call), MALFORMED, out);
@@ -162,7 +162,7 @@ fn call(
         source,
         id,
         tool: tool.to_owned(),
-        input: input.map_or_else(RawJson::null, RawJson::keep),
+        input: input.map_or_else(RawJson::null, RawJson::from_raw),
     }
 }
 
@@ -173,14 +173,14 @@ impl PendingCall {
 }
 
 fn ask(conversation: &mut ClaudeConversation, id: &str, call: PendingCall, out: &mut Outbox) {
-    out.push(FromConversation::Ask(PermissionRequest {
+    out.push(FromConversation::AskPermission(PermissionRequest {
         id: id.to_owned(),
         call: call.id.clone(),
         input: Some(call.input.clone()),
         wants: conversation.server.tool_use(&call.tool, &call.input),
-        otherwise: match call.source {
-            PermissionSource::Hook => Otherwise::Agent,
-            PermissionSource::CanUseTool => Otherwise::Person,
+        fallback: match call.source {
+            PermissionSource::Hook => Fallback::Agent,
+            PermissionSource::CanUseTool => Fallback::Person,
         },
     }));
     conversation.permissions.open.insert(id.to_owned(), call);
@@ -262,7 +262,7 @@ fn answer(id: &str, call: &PendingCall, verdict: &Verdict, out: &mut Outbox) {
         (Verdict::Undecided, PermissionSource::Hook) => {
             return control::reply(id, &HookReply { output: None }, out);
         }
-        (Verdict::Undecided, PermissionSource::CanUseTool) => ("deny", Some(NOBODY)),
+        (Verdict::Undecided, PermissionSource::CanUseTool) => ("deny", Some(UNATTENDED_DENIAL)),
     };
     match call.source {
         PermissionSource::CanUseTool => {

@@ -30,7 +30,7 @@ pub(super) fn on_line(
     let structured = line
         .structured_output
         .filter(|raw| raw.get() != "null")
-        .map(RawJson::keep);
+        .map(RawJson::from_raw);
     if conversation.wants_structured && structured.is_none() && outcome.is_success() {
         // Claude Code reminds the model once, then reports a success without the structured answer.
         out.notice(

@@ -1,6 +1,6 @@
 //! Settings of Claude Code, as one flat table.
 
-use ostler_core::spec::{Kind, keys};
+use ostler_core::spec::{ValueKind, keys};
 
 use crate::settings::Row;
 
@@ -57,35 +57,35 @@ macro_rules! rows {
 
 /// The table. Arguments are passed in this order.
 pub(super) const TABLE: &[Row<Pass>] = rows! {
-    keys::MODEL, Kind::Word, None, Pass::Value("--model"), "Model to use: an alias such as opus or sonnet, or a full name.";
-    "fallback_model", Kind::Word, None, Pass::Value("--fallback-model"), "Fallback model if the first one is overloaded. Separate several with commas to try them in order.";
-    "effort", Kind::OneOf(EFFORTS), None, Pass::Value("--effort"), "Reasoning effort: low, medium, high, xhigh or max.";
-    keys::SYSTEM_PROMPT, Kind::Text(PROMPT), None, Pass::File("--system-prompt-file="), "Replace the system prompt. Has no effect on resumed sessions.";
-    keys::APPEND_SYSTEM_PROMPT, Kind::Text(PROMPT), None, Pass::File("--append-system-prompt-file="), "Append text to the system prompt. Has no effect on resumed sessions.";
-    keys::TOOLS, Kind::ListOrNone, Some(one_tool), Pass::Each("--tools"), "Enable only these built-in tools, one per value. An empty value disables all of them.";
-    keys::ALLOWED_TOOLS, Kind::List, Some(one_tool), Pass::Each("--allowed-tools"), "Allow a tool without a prompt, one rule per value, such as Edit or Bash(git log *).";
-    keys::DISALLOWED_TOOLS, Kind::List, Some(one_tool), Pass::Each("--disallowed-tools"), "Deny a tool, one rule per value.";
-    keys::PERMISSION_MODE, Kind::OneOf(MODES), None, Pass::Value("--permission-mode"), "Permission mode. bypassPermissions allows everything, regardless of allowed_tools.";
-    "permission_prompt", Kind::OneOf(&["none", "host", "stdio"]), None, Pass::Prompts, "Handler of permission prompts: none (deny), host (Claude Code's default) or stdio (over the control channel).";
-    keys::WORKSPACE_TOOLS, Kind::OneOf(&["file-tools"]), None, Pass::Preset, "Preset for workspace access. With file-tools, the agent can run only the program file-tools, which is confined to the workspace.";
-    keys::ADD_DIR, Kind::List, None, Pass::Each("--add-dir"), "Allow tools to access another directory. Repeatable.";
-    keys::MCP_CONFIG, Kind::List, Some(json_or_path), Pass::Json("--mcp-config="), "MCP servers: a file or JSON. Repeatable.";
-    keys::STRICT_MCP, Kind::Switch, None, Pass::Switch("--strict-mcp-config"), "Use only the MCP servers from mcp_config.";
-    keys::JSON_SCHEMA, Kind::Object, None, Pass::Value("--json-schema"), "JSON schema for a structured answer.";
-    keys::MAX_TURNS, Kind::Count, None, Pass::Value("--max-turns"), "Maximum number of steps per message.";
-    keys::MAX_BUDGET_USD, Kind::Amount, None, Pass::Value("--max-budget-usd"), "Maximum cost in US dollars.";
-    "agents", Kind::Object, None, Pass::Json("--agents="), "Custom sub-agents, as a JSON object.";
-    "agent", Kind::Word, Some(agent_name), Pass::Value("--agent"), "Agent for the session, either built-in or defined in agents.";
-    keys::SESSION_ID, Kind::Uuid, None, Pass::Value("--session-id"), "Id for a new session, as a UUID.";
-    keys::RESUME, Kind::Text(500), None, Pass::Value("--resume"), "Id or title of the session to resume.";
-    keys::FORK, Kind::Switch, None, Pass::Switch("--fork-session"), "Resume a copy of the session and leave the original unchanged.";
-    "no_session_persistence", Kind::Switch, None, Pass::Switch("--no-session-persistence"), "Do not save the session to disk. It cannot be resumed later.";
-    "settings", Kind::Text(PROMPT), Some(json_or_path), Pass::Json("--settings="), "Additional Claude Code settings: a file or JSON.";
-    "setting_sources", Kind::Text(100), Some(sources), Pass::Value("--setting-sources"), "Comma-separated list of settings files to load: user, project, local.";
-    "betas", Kind::List, Some(plain_word), Pass::Each("--betas"), "Beta header for API requests. Repeatable.";
-    "bare", Kind::Switch, None, Pass::Switch("--bare"), "Minimal mode: no hooks, plugins, memory or CLAUDE.md, and authentication only by API key.";
-    "forward_subagent_text", Kind::Switch, None, Pass::Switch("--forward-subagent-text"), "Include text and thinking of sub-agents.";
-    keys::INCLUDE_PARTIAL, Kind::Switch, None, Pass::SwitchOff("--include-partial-messages"), "Stream text as it is generated (default: true).";
+    keys::MODEL, ValueKind::Word, None, Pass::Value("--model"), "Model to use: an alias such as opus or sonnet, or a full name.";
+    "fallback_model", ValueKind::Word, None, Pass::Value("--fallback-model"), "Fallback model if the first one is overloaded. Separate several with commas to try them in order.";
+    "effort", ValueKind::OneOf(EFFORTS), None, Pass::Value("--effort"), "Reasoning effort: low, medium, high, xhigh or max.";
+    keys::SYSTEM_PROMPT, ValueKind::Text(PROMPT), None, Pass::File("--system-prompt-file="), "Replace the system prompt. Has no effect on resumed sessions.";
+    keys::APPEND_SYSTEM_PROMPT, ValueKind::Text(PROMPT), None, Pass::File("--append-system-prompt-file="), "Append text to the system prompt. Has no effect on resumed sessions.";
+    keys::TOOLS, ValueKind::ListOrNone, Some(one_tool), Pass::Each("--tools"), "Enable only these built-in tools, one per value. An empty value disables all of them.";
+    keys::ALLOWED_TOOLS, ValueKind::List, Some(one_tool), Pass::Each("--allowed-tools"), "Allow a tool without a prompt, one rule per value, such as Edit or Bash(git log *).";
+    keys::DISALLOWED_TOOLS, ValueKind::List, Some(one_tool), Pass::Each("--disallowed-tools"), "Deny a tool, one rule per value.";
+    keys::PERMISSION_MODE, ValueKind::OneOf(MODES), None, Pass::Value("--permission-mode"), "Permission mode. bypassPermissions allows everything, regardless of allowed_tools.";
+    "permission_prompt", ValueKind::OneOf(&["none", "host", "stdio"]), None, Pass::Prompts, "Handler of permission prompts: none (deny), host (Claude Code's default) or stdio (over the control channel).";
+    keys::WORKSPACE_TOOLS, ValueKind::OneOf(&["file-tools"]), None, Pass::Preset, "Preset for workspace access. With file-tools, the agent can run only the program file-tools, which is confined to the workspace.";
+    keys::ADD_DIR, ValueKind::List, None, Pass::Each("--add-dir"), "Allow tools to access another directory. Repeatable.";
+    keys::MCP_CONFIG, ValueKind::List, Some(json_or_path), Pass::Json("--mcp-config="), "MCP servers: a file or JSON. Repeatable.";
+    keys::STRICT_MCP, ValueKind::Switch, None, Pass::Switch("--strict-mcp-config"), "Use only the MCP servers from mcp_config.";
+    keys::JSON_SCHEMA, ValueKind::Object, None, Pass::Value("--json-schema"), "JSON schema for a structured answer.";
+    keys::MAX_TURNS, ValueKind::Count, None, Pass::Value("--max-turns"), "Maximum number of steps per message.";
+    keys::MAX_BUDGET_USD, ValueKind::Amount, None, Pass::Value("--max-budget-usd"), "Maximum cost in US dollars.";
+    "agents", ValueKind::Object, None, Pass::Json("--agents="), "Custom sub-agents, as a JSON object.";
+    "agent", ValueKind::Word, Some(agent_name), Pass::Value("--agent"), "Agent for the session, either built-in or defined in agents.";
+    keys::SESSION_ID, ValueKind::Uuid, None, Pass::Value("--session-id"), "Id for a new session, as a UUID.";
+    keys::RESUME, ValueKind::Text(500), None, Pass::Value("--resume"), "Id or title of the session to resume.";
+    keys::FORK, ValueKind::Switch, None, Pass::Switch("--fork-session"), "Resume a copy of the session and leave the original unchanged.";
+    "no_session_persistence", ValueKind::Switch, None, Pass::Switch("--no-session-persistence"), "Do not save the session to disk. It cannot be resumed later.";
+    "settings", ValueKind::Text(PROMPT), Some(json_or_path), Pass::Json("--settings="), "Additional Claude Code settings: a file or JSON.";
+    "setting_sources", ValueKind::Text(100), Some(sources), Pass::Value("--setting-sources"), "Comma-separated list of settings files to load: user, project, local.";
+    "betas", ValueKind::List, Some(plain_word), Pass::Each("--betas"), "Beta header for API requests. Repeatable.";
+    "bare", ValueKind::Switch, None, Pass::Switch("--bare"), "Minimal mode: no hooks, plugins, memory or CLAUDE.md, and authentication only by API key.";
+    "forward_subagent_text", ValueKind::Switch, None, Pass::Switch("--forward-subagent-text"), "Include text and thinking of sub-agents.";
+    keys::INCLUDE_PARTIAL, ValueKind::Switch, None, Pass::SwitchOff("--include-partial-messages"), "Stream text as it is generated (default: true).";
 };
 
 /// Checks that a value is a single tool or rule. The program splits a value at commas and spaces
@@ -141,7 +141,7 @@ pub(super) fn is_json(value: &str) -> bool {
 }
 
 fn json_or_path(value: &str) -> Result<(), String> {
-    if is_json(value) && Kind::Object.check("", &[value.to_owned()]).is_err() {
+    if is_json(value) && ValueKind::Object.check("", &[value.to_owned()]).is_err() {
         return Err("expected a file path or a JSON object".into());
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! `system` and `rate_limit_event` lines: identity, status and background tasks of the agent.
 
 use ostler_core::dialect::{FromConversation, Outbox};
-use ostler_core::event::{At, DecidedBy, Decision, Level, Permission, Started};
+use ostler_core::event::{DecidedBy, Decision, Level, Permission, Started, Timestamp};
 
 use super::conversation::{ClaudeConversation, unknown};
 use super::wire::ClaudeLine;
@@ -165,7 +165,7 @@ pub(super) fn rate_limit(
     let resets = info
         .resets_at
         .amount()
-        .map(|seconds| At((seconds * 1000.0) as i64).to_string());
+        .map(|seconds| Timestamp((seconds * 1000.0) as i64).to_string());
     if status == "rejected" {
         conversation.resets_at = resets.clone();
     }

@@ -112,11 +112,11 @@ pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
     } else {
         ToolKind::Other
     });
-    let mut wants = ToolUse::of(tool, kind);
+    let mut wants = ToolUse::new(tool, kind);
     let mut room = String::new();
     let given: Table<'_, Scalar<'_>> = surrogates::read(input.get(), &mut room);
     if SUB_AGENTS.contains(&tool) && given.has(ISOLATION) {
-        return ToolUse::of(tool, ToolKind::Other);
+        return ToolUse::new(tool, ToolKind::Other);
     }
     match kind {
         ToolKind::Execute if !SKILLS.contains(&tool) => {

@@ -20,7 +20,7 @@
 //!   one file.
 
 use ostler_core::dialect::Version;
-use ostler_core::dialect::transcript::{Head, Holder, OpenNotes, Transcripts};
+use ostler_core::dialect::transcript::{Head, OpenMarkers, SessionHolder, Transcripts};
 use serde::Deserialize;
 
 /// Layout of Claude Code's session files.
@@ -31,7 +31,7 @@ pub(super) const TRANSCRIPTS: Transcripts = Transcripts {
     file: |id| format!("{id}.jsonl"),
     is_id,
     read_head,
-    open: Some(OpenNotes {
+    open: Some(OpenMarkers {
         folder: "sessions",
         suffix: ".json",
         read: read_note,
@@ -92,7 +92,7 @@ fn read_head(line: &str) -> Option<Head> {
     })
 }
 
-fn read_note(text: &str) -> Option<Holder> {
+fn read_note(text: &str) -> Option<SessionHolder> {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Note {
@@ -101,7 +101,7 @@ fn read_note(text: &str) -> Option<Holder> {
         session_id: String,
     }
     let note: Note = serde_json::from_str(text).ok()?;
-    Some(Holder {
+    Some(SessionHolder {
         pid: note.pid,
         start: note.proc_start,
         id: note.session_id,
@@ -222,7 +222,7 @@ mod tests {
             r#"{"pid":28904,"sessionId":"s","cwd":"/w","procStart":"2271533","version":"2.1.325"}"#;
         assert_eq!(
             read_note(note),
-            Some(Holder {
+            Some(SessionHolder {
                 pid: 28904,
                 start: "2271533".into(),
                 id: "s".into()

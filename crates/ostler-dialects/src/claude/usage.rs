@@ -74,7 +74,7 @@ impl UsageTracker {
     /// Emits the usage of the current turn so far for a model.
     pub(super) fn emit_live(&self, model: Option<&str>, out: &mut Outbox) {
         if let Some(messages) = self.live.get(model.unwrap_or_default()) {
-            out.event(Usage::of(model.map(str::to_owned), messages.total()));
+            out.event(Usage::for_turn(model.map(str::to_owned), messages.total()));
         }
     }
 
@@ -88,7 +88,7 @@ impl UsageTracker {
             .filter(|(_, tokens)| !tokens.is_zero())
             .map(|(model, tokens)| {
                 let cut_short = open.iter().any(|(_, of)| *of == model);
-                let usage = Usage::of(Some(model).filter(|it| !it.is_empty()), tokens);
+                let usage = Usage::for_turn(Some(model).filter(|it| !it.is_empty()), tokens);
                 Usage {
                     output: usage.output.filter(|_| !cut_short),
                     ..usage
@@ -123,7 +123,7 @@ impl UsageTracker {
         if let Some(models) = turn.or(grown).filter(|models| !models.is_empty()) {
             return models
                 .into_iter()
-                .map(|(model, (tokens, cost))| Usage::of(Some(model), tokens).reported(cost))
+                .map(|(model, (tokens, cost))| Usage::for_turn(Some(model), tokens).reported(cost))
                 .collect();
         }
         let main = line
@@ -131,7 +131,7 @@ impl UsageTracker {
             .map()
             .map(main_loop)
             .filter(|tokens| !tokens.is_zero());
-        match main.map(|tokens| Usage::of(self.model.clone(), tokens)) {
+        match main.map(|tokens| Usage::for_turn(self.model.clone(), tokens)) {
             Some(usage) => {
                 vec![cost.map_or_else(|| usage.clone(), |cost| usage.clone().reported(cost))]
             }

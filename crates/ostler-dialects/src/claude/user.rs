@@ -98,7 +98,7 @@ fn read_output(content: &RawValue) -> (String, Option<RawJson>) {
     match parsed {
         Content::Text(text) => (text.into_owned(), None),
         Content::None if content.get() == "null" => (String::new(), None),
-        Content::None => (String::new(), Some(RawJson::keep(content))),
+        Content::None => (String::new(), Some(RawJson::from_raw(content))),
         Content::Blocks(blocks) => {
             let texts: Vec<&str> = blocks
                 .iter()
@@ -113,7 +113,7 @@ fn read_output(content: &RawValue) -> (String, Option<RawJson>) {
             let only_text = texts.len() == blocks.len();
             (
                 texts.join("\n"),
-                (!only_text).then(|| RawJson::keep(content)),
+                (!only_text).then(|| RawJson::from_raw(content)),
             )
         }
     }

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
 use ostler_core::event::{DecidedBy, Decision, Level, Permission};
-use ostler_core::permission::{UNATTENDED_DENIAL, Fallback, PermissionRequest, ToolKind, ToolUse, Verdict};
+use ostler_core::permission::{
+    Fallback, PermissionRequest, ToolKind, ToolUse, UNATTENDED_DENIAL, Verdict,
+};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::Spec;
 use serde::Serialize;
@@ -275,7 +277,9 @@ impl AskContext<'_> {
             .meta
             .map()
             .filter(|meta| meta.codex_approval_kind.text() == Some("mcp_tool_call"))?;
-        let input = meta.tool_params.map_or_else(RawJson::null, RawJson::from_raw);
+        let input = meta
+            .tool_params
+            .map_or_else(RawJson::null, RawJson::from_raw);
         let server = params.server_name.or_empty();
         let all = self
             .calls()
@@ -367,7 +371,9 @@ impl AskContext<'_> {
                 out,
             );
         }
-        let input = params.arguments.map_or_else(RawJson::null, RawJson::from_raw);
+        let input = params
+            .arguments
+            .map_or_else(RawJson::null, RawJson::from_raw);
         let call = params.call_id.owned();
         let order = ToolJob {
             id: id.to_owned(),

@@ -1,6 +1,6 @@
 //! Settings of Codex, and alternatives for settings that it lacks.
 
-use ostler_core::spec::{ValueKind, Settings, SpecError, keys};
+use ostler_core::spec::{Settings, SpecError, ValueKind, keys};
 
 use crate::settings::{self, Row};
 

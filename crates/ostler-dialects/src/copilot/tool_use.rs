@@ -45,7 +45,7 @@ pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
         .find(|(_, names)| names.contains(&tool))
         .map(|(kind, _)| *kind);
     let kind = known.unwrap_or(ToolKind::Other);
-    let mut wants = ToolUse::of(tool, kind);
+    let mut wants = ToolUse::new(tool, kind);
     let mut room = String::new();
     let given: Table<'_, Scalar<'_>> = surrogates::read(input.get(), &mut room);
     match kind {

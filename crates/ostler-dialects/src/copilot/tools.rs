@@ -45,7 +45,7 @@ fn call(
         .insert(id.clone(), name.clone())
         .is_none()
     {
-        let input = arguments.map_or_else(RawJson::null, RawJson::keep);
+        let input = arguments.map_or_else(RawJson::null, RawJson::from_raw);
         out.event(ToolCall {
             id,
             name,

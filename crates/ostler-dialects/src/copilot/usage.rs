@@ -42,7 +42,7 @@ impl UsageTracker {
         sum.reasoning = call.reasoning.count().map_or(sum.reasoning, |more| {
             Some(sum.reasoning.unwrap_or(0) + more)
         });
-        out.event(Usage::of(model, *sum));
+        out.event(Usage::for_turn(model, *sum));
         true
     }
 
@@ -50,7 +50,7 @@ impl UsageTracker {
     pub(super) fn total(&self) -> Vec<Usage> {
         self.models
             .iter()
-            .map(|(model, tokens)| Usage::of(model.clone(), *tokens))
+            .map(|(model, tokens)| Usage::for_turn(model.clone(), *tokens))
             .collect()
     }
 }

@@ -11,7 +11,7 @@ use ostler_core::dialect::{
 };
 use ostler_core::event::{EventKind, TurnEnded};
 use ostler_core::raw_json::RawJson;
-use ostler_core::spec::{Kind, Spec, SpecError, keys};
+use ostler_core::spec::{Spec, SpecError, ValueKind, keys};
 
 use crate::settings::{Row, check, list};
 
@@ -22,7 +22,7 @@ pub struct Mock;
 const TABLE: &[Row<()>] = &[
     Row {
         key: "script",
-        kind: Kind::Text(4096),
+        kind: ValueKind::Text(4096),
         help: "Script to play: a file of events, one JSON object per line.",
         rule: None,
         secret: false,
@@ -30,7 +30,7 @@ const TABLE: &[Row<()>] = &[
     },
     Row {
         key: keys::MODEL,
-        kind: Kind::Word,
+        kind: ValueKind::Word,
         help: "Model name to report.",
         rule: None,
         secret: false,

@@ -33,7 +33,7 @@ pub(crate) use tool_use::tool_use;
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Inherits, Launch, Probe, Setting};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
-use ostler_core::spec::{Kind, Spec, SpecError, keys};
+use ostler_core::spec::{Spec, SpecError, ValueKind, keys};
 
 use crate::settings::{Row, check, list};
 
@@ -55,32 +55,32 @@ macro_rules! rows {
 
 /// Settings of the server.
 const SERVER_SETTINGS: [Row<()>; 4] = rows! {
-    "base_url", Kind::Word, Some(url), "Base URL of the server, without /chat/completions (default: OPENAI_BASE_URL, or OpenAI's server).";
-    "api_key_env", Kind::Word, Some(variable), "Environment variable with the API key (default: OPENAI_API_KEY).";
-    "organization", Kind::Word, None, "Organization to bill (default: OPENAI_ORG_ID).";
-    "project", Kind::Word, None, "Project to bill (default: OPENAI_PROJECT_ID).";
+    "base_url", ValueKind::Word, Some(url), "Base URL of the server, without /chat/completions (default: OPENAI_BASE_URL, or OpenAI's server).";
+    "api_key_env", ValueKind::Word, Some(variable), "Environment variable with the API key (default: OPENAI_API_KEY).";
+    "organization", ValueKind::Word, None, "Organization to bill (default: OPENAI_ORG_ID).";
+    "project", ValueKind::Word, None, "Project to bill (default: OPENAI_PROJECT_ID).";
 };
 
 /// Settings of the conversation.
 const CONVERSATION_SETTINGS: [Row<()>; 18] = rows! {
-    "retries", Kind::OneOf(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]), None, "Maximum number of retries for a call that failed before its first output (default: 3, or 0 for a script).";
-    keys::MODEL, Kind::Word, None, "Model to use (default: OPENAI_MODEL, or the server's only model).";
-    keys::SYSTEM_PROMPT, Kind::Text(PROMPT), None, "Replace the system prompt, which describes the workspace, the tools and the limits.";
-    keys::APPEND_SYSTEM_PROMPT, Kind::Text(PROMPT), None, "Append text to the system prompt.";
-    keys::TOOLS, Kind::ListOrNone, None, "Enable only these tools, one per value. An empty value disables all of them.";
-    keys::DISALLOWED_TOOLS, Kind::List, None, "Disable a tool, one per value.";
-    keys::JSON_SCHEMA, Kind::Object, Some(structured::check_schema), "JSON schema for the answer. Ostler validates it and asks the model to correct it at most twice.";
-    keys::MAX_TURNS, Kind::Count, None, "Maximum number of model answers per turn (default: 100).";
-    keys::MAX_BUDGET_USD, Kind::Amount, None, "Maximum cost in US dollars. Needs a price: built in for OpenAI's models, otherwise set with price.";
-    "price", Kind::Word, Some(price), "Price in US dollars per million tokens: input/output or input/cached/output.";
-    "max_tokens", Kind::Count, None, "Maximum number of output tokens per answer.";
-    "temperature", Kind::Word, Some(number), "Sampling temperature, from 0 to 2.";
-    "reasoning_effort", Kind::Word, None, "Reasoning effort, as named by the server: low, medium, high, …";
-    "context_window", Kind::Count, None, "Context window of the model in tokens. Before it is full, old tool results are shortened and old messages summarized.";
-    "stream_usage", Kind::Switch, None, "Request token counts in the stream (default: true). Set to false for servers that reject the option.";
-    keys::RESUME, Kind::Word, None, "Id of the session to resume, from Ostler's session log.";
-    keys::FORK, Kind::Switch, None, "Resume a copy of the session and leave the original unchanged.";
-    "extra_body", Kind::Object, None, "Additional fields for each request, as a JSON object. They override Ostler's.";
+    "retries", ValueKind::OneOf(&["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10"]), None, "Maximum number of retries for a call that failed before its first output (default: 3, or 0 for a script).";
+    keys::MODEL, ValueKind::Word, None, "Model to use (default: OPENAI_MODEL, or the server's only model).";
+    keys::SYSTEM_PROMPT, ValueKind::Text(PROMPT), None, "Replace the system prompt, which describes the workspace, the tools and the limits.";
+    keys::APPEND_SYSTEM_PROMPT, ValueKind::Text(PROMPT), None, "Append text to the system prompt.";
+    keys::TOOLS, ValueKind::ListOrNone, None, "Enable only these tools, one per value. An empty value disables all of them.";
+    keys::DISALLOWED_TOOLS, ValueKind::List, None, "Disable a tool, one per value.";
+    keys::JSON_SCHEMA, ValueKind::Object, Some(structured::check_schema), "JSON schema for the answer. Ostler validates it and asks the model to correct it at most twice.";
+    keys::MAX_TURNS, ValueKind::Count, None, "Maximum number of model answers per turn (default: 100).";
+    keys::MAX_BUDGET_USD, ValueKind::Amount, None, "Maximum cost in US dollars. Needs a price: built in for OpenAI's models, otherwise set with price.";
+    "price", ValueKind::Word, Some(price), "Price in US dollars per million tokens: input/output or input/cached/output.";
+    "max_tokens", ValueKind::Count, None, "Maximum number of output tokens per answer.";
+    "temperature", ValueKind::Word, Some(number), "Sampling temperature, from 0 to 2.";
+    "reasoning_effort", ValueKind::Word, None, "Reasoning effort, as named by the server: low, medium, high, …";
+    "context_window", ValueKind::Count, None, "Context window of the model in tokens. Before it is full, old tool results are shortened and old messages summarized.";
+    "stream_usage", ValueKind::Switch, None, "Request token counts in the stream (default: true). Set to false for servers that reject the option.";
+    keys::RESUME, ValueKind::Word, None, "Id of the session to resume, from Ostler's session log.";
+    keys::FORK, ValueKind::Switch, None, "Resume a copy of the session and leave the original unchanged.";
+    "extra_body", ValueKind::Object, None, "Additional fields for each request, as a JSON object. They override Ostler's.";
 };
 
 /// Capabilities of every agent with this conversation.
@@ -159,7 +159,7 @@ fn extra() -> impl IntoIterator<Item = Row<()>> {
     // The value may be an API key.
     let header = Row {
         key: "header",
-        kind: Kind::List,
+        kind: ValueKind::List,
         rule: Some(header),
         help,
         secret: true,

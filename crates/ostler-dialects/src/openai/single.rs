@@ -172,7 +172,7 @@ impl ReplyParser {
             .clone()
             .unwrap_or_else(|| reply.requested_model.clone());
         let usage = reply.usage.map(|reported| {
-            let usage = Usage::of(Some(model.clone()), reported.tokens);
+            let usage = Usage::for_turn(Some(model.clone()), reported.tokens);
             let listed = || {
                 Price::listed(&model)
                     .filter(|_| official)

@@ -32,7 +32,7 @@ pub(crate) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
         .iter()
         .find(|(name, _)| *name == tool)
         .map_or(ToolKind::Other, |(_, kind)| *kind);
-    let mut wants = ToolUse::of(tool, kind);
+    let mut wants = ToolUse::new(tool, kind);
     // All values of a repeated key: the tool rejects repetitions, but no rule should miss one.
     let table: Table<'_, Content<'_, Scalar<'_>>> =
         serde_json::from_str(input.get()).unwrap_or_default();

@@ -138,7 +138,7 @@ impl TurnUsage {
         self.models
             .iter()
             .map(|part| {
-                let usage = Usage::of(Some(part.model.clone()), part.tokens);
+                let usage = Usage::for_turn(Some(part.model.clone()), part.tokens);
                 match (part.cost, part.cost.known()) {
                     (_, None) => usage,
                     // The sum lacks the cost of answers without counts.

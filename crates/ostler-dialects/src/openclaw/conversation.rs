@@ -244,7 +244,7 @@ fn usage(document: &Document<'_>) -> Option<Usage> {
         .cost_usd
         .amount()
         .or_else(|| tokens.cost.map()?.total.amount());
-    let usage = Usage::of(full_model(document), sum);
+    let usage = Usage::for_turn(full_model(document), sum);
     Some(match cost {
         Some(cost) => usage.reported(cost),
         None => usage,

@@ -1,6 +1,6 @@
 //! Settings of OpenClaw, as one flat table.
 
-use ostler_core::spec::{Kind, keys};
+use ostler_core::spec::{ValueKind, keys};
 
 use crate::settings::Row;
 
@@ -36,12 +36,12 @@ macro_rules! rows {
 
 /// The table. Arguments are passed in this order.
 pub(super) const TABLE: &[Row<Pass>] = rows! {
-    TRANSPORT, Kind::OneOf(&["exec", ACP]), Pass::Ours, "Protocol between Ostler and the agent: exec (one process per turn, one document at the end) or acp (default: exec). acp needs a running gateway (openclaw gateway run).";
-    keys::MODEL, Kind::Word, Pass::Each("--model"), "Model to use, as provider/model.";
-    FALLBACK, Kind::List, Pass::Each("--fallback"), "Fallback model if the first one fails. Repeatable.";
-    "thinking", Kind::Word, Pass::Each("--thinking"), "Reasoning effort of the model.";
-    "timeout", Kind::Count, Pass::Each("--timeout"), "OpenClaw's own time limit for a turn, in seconds.";
-    CONFIG, Kind::Text(4096), Pass::Each("--config"), "OpenClaw configuration file.";
-    ISOLATED, Kind::Switch, Pass::Switch("--isolated"), "Ignore the user's configuration and state.";
-    "state_dir", Kind::Text(4096), Pass::Each("--state-dir"), "Directory for OpenClaw's state.";
+    TRANSPORT, ValueKind::OneOf(&["exec", ACP]), Pass::Ours, "Protocol between Ostler and the agent: exec (one process per turn, one document at the end) or acp (default: exec). acp needs a running gateway (openclaw gateway run).";
+    keys::MODEL, ValueKind::Word, Pass::Each("--model"), "Model to use, as provider/model.";
+    FALLBACK, ValueKind::List, Pass::Each("--fallback"), "Fallback model if the first one fails. Repeatable.";
+    "thinking", ValueKind::Word, Pass::Each("--thinking"), "Reasoning effort of the model.";
+    "timeout", ValueKind::Count, Pass::Each("--timeout"), "OpenClaw's own time limit for a turn, in seconds.";
+    CONFIG, ValueKind::Text(4096), Pass::Each("--config"), "OpenClaw configuration file.";
+    ISOLATED, ValueKind::Switch, Pass::Switch("--isolated"), "Ignore the user's configuration and state.";
+    "state_dir", ValueKind::Text(4096), Pass::Each("--state-dir"), "Directory for OpenClaw's state.";
 };

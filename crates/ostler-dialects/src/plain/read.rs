@@ -250,7 +250,7 @@ fn arguments(written: &RawValue) -> RawJson {
     let object = tolerant::object(text.trim()).filter(|(length, _)| *length == text.trim().len());
     object
         .and_then(|(_, object)| RawJson::parse(&object).ok())
-        .unwrap_or_else(|| RawJson::keep(written))
+        .unwrap_or_else(|| RawJson::from_raw(written))
 }
 
 fn empty() -> RawJson {

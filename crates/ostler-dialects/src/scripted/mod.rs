@@ -6,7 +6,7 @@
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
-use ostler_core::spec::{Kind, Spec, SpecError};
+use ostler_core::spec::{Spec, SpecError, ValueKind};
 
 use crate::openai;
 use crate::settings::{Row, list};
@@ -19,7 +19,7 @@ const NAME: &str = "scripted";
 
 const NO_SCRIPTED_REPLY: Row<()> = Row {
     key: "script",
-    kind: Kind::Text(4096),
+    kind: ValueKind::Text(4096),
     help: "File with the model's answers (default: .ostler/script.toml in the directory, or a \
         demonstration).",
     rule: None,

@@ -6,7 +6,7 @@
 use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
-use ostler_core::spec::{Kind, Spec, SpecError, keys};
+use ostler_core::spec::{Spec, SpecError, ValueKind, keys};
 
 use crate::openai;
 use crate::settings::{Row, list};
@@ -41,12 +41,12 @@ macro_rules! rows {
 }
 
 const OWN: [Row<()>; 6] = rows! {
-    "mode", Kind::OneOf(&["auto", "plan", "approve"]), "Autonomy of the loop: auto (everything allowed), plan (read only) or approve (a person approves every change).";
-    "max_tool_calls", Kind::Count, "Maximum number of tool calls per turn.";
-    "max_input_tokens", Kind::Count, "Maximum number of input tokens per turn, over all model calls.";
-    "max_output_tokens", Kind::Count, "Maximum number of output tokens per turn, over all model calls.";
-    "max_errors", Kind::Count, "Number of consecutive failed steps before the loop gives up (default: 3).";
-    "tool_timeout", Kind::Count, "Timeout for a tool call, in seconds.";
+    "mode", ValueKind::OneOf(&["auto", "plan", "approve"]), "Autonomy of the loop: auto (everything allowed), plan (read only) or approve (a person approves every change).";
+    "max_tool_calls", ValueKind::Count, "Maximum number of tool calls per turn.";
+    "max_input_tokens", ValueKind::Count, "Maximum number of input tokens per turn, over all model calls.";
+    "max_output_tokens", ValueKind::Count, "Maximum number of output tokens per turn, over all model calls.";
+    "max_errors", ValueKind::Count, "Number of consecutive failed steps before the loop gives up (default: 3).";
+    "tool_timeout", ValueKind::Count, "Timeout for a tool call, in seconds.";
 };
 
 fn table() -> Vec<Row<()>> {

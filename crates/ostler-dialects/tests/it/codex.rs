@@ -713,9 +713,9 @@ fn sub_agent_denial_does_not_affect_main_thread_calls() {
                 &mut out,
             );
             let all: Vec<FromConversation> = out.drain().collect();
-            let is_asked = all
-                .iter()
-                .any(|out| matches!(out, FromConversation::AskPermission(ask) if ask.call.is_none()));
+            let is_asked = all.iter().any(
+                |out| matches!(out, FromConversation::AskPermission(ask) if ask.call.is_none()),
+            );
             let is_reported = all.iter().any(|out| {
                 matches!(
                     out,

@@ -2,7 +2,7 @@
 
 use ostler_core::dialect::{Change, Conversation, FromConversation, Outbox, ToAgent};
 use ostler_core::event::{Decision, EventKind};
-use ostler_core::permission::{Otherwise, Policy, ToolKind, Verdict};
+use ostler_core::permission::{Fallback, Policy, ToolKind, Verdict};
 use ostler_core::spec::{Attendance, Spec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -132,12 +132,12 @@ fn verdicts_are_matched_to_their_requests() {
     let conversation = &mut *conversation;
     for (id, call) in [("q1", "t1"), ("q2", "t2"), ("q3", "t3")] {
         let outs = feed(conversation, &can_use_tool(id, call, "ls"));
-        let [FromConversation::Ask(ask)] = &outs[..] else {
+        let [FromConversation::AskPermission(ask)] = &outs[..] else {
             panic!("{outs:?}")
         };
         assert_eq!(
-            (ask.id.as_str(), ask.call.as_deref(), ask.otherwise),
-            (id, Some(call), Otherwise::Person)
+            (ask.id.as_str(), ask.call.as_deref(), ask.fallback),
+            (id, Some(call), Fallback::Person)
         );
         assert_eq!(
             (ask.wants.kind, ask.input.as_ref().unwrap().get()),
@@ -167,7 +167,7 @@ fn verdicts_are_matched_to_their_requests() {
     let cancel = json!({"type": "control_cancel_request", "request_id": "q3"});
     assert_eq!(
         feed(conversation, &cancel),
-        [FromConversation::Withdraw("q3".into())]
+        [FromConversation::WithdrawPermission("q3".into())]
     );
     assert_eq!(feed(conversation, &cancel), [], "once");
     assert_eq!(
@@ -187,7 +187,7 @@ fn hook_decides_first_and_its_decision_is_reused() {
     let conversation = &mut *conversation;
     let outs = feed(conversation, &hook("h1", "t1", "ls"));
     assert!(
-        matches!(&outs[..], [FromConversation::Ask(ask)] if ask.otherwise == Otherwise::Agent && ask.call.as_deref() == Some("t1"))
+        matches!(&outs[..], [FromConversation::AskPermission(ask)] if ask.fallback == Fallback::Agent && ask.call.as_deref() == Some("t1"))
     );
     assert_eq!(
         verdict(conversation, "h1", Verdict::Allow),
@@ -202,7 +202,7 @@ fn hook_decides_first_and_its_decision_is_reused() {
     assert!(
         matches!(
             &feed(conversation, &can_use_tool("q2", "t1", "rm -r /"))[..],
-            [FromConversation::Ask(_)]
+            [FromConversation::AskPermission(_)]
         ),
         "another input is another request"
     );
@@ -223,7 +223,7 @@ fn hook_decides_first_and_its_decision_is_reused() {
         [success("h3", &json!({}))]
     );
     assert!(
-        matches!(&feed(conversation, &can_use_tool("q3", "t3", "ls"))[..], [FromConversation::Ask(ask)] if ask.otherwise == Otherwise::Person)
+        matches!(&feed(conversation, &can_use_tool("q3", "t3", "ls"))[..], [FromConversation::AskPermission(ask)] if ask.fallback == Fallback::Person)
     );
     let other = json!({"type": "control_request", "request_id": "h4", "request": {"subtype": "hook_callback", "callback_id": "not-ours", "input": {}}});
     assert_eq!(
@@ -288,7 +288,7 @@ fn requests_of_sub_agents_are_handled() {
     line["request"]["agent_id"] = "a1".into();
     assert!(matches!(
         &feed(&mut *conversation, &line)[..],
-        [FromConversation::Ask(_)]
+        [FromConversation::AskPermission(_)]
     ));
     feed(
         &mut *conversation,
@@ -541,7 +541,7 @@ proptest! {
             let outs = feed(&mut *conversation, line);
             prop_assert!(!yes(&writes(&outs)), "{}", line);
             for out in outs {
-                if let FromConversation::Ask(ask) = out {
+                if let FromConversation::AskPermission(ask) = out {
                     prop_assert!(!yes(&verdict(&mut *conversation, &ask.id, Verdict::Deny("no".into()))));
                 }
             }

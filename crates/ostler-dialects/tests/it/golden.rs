@@ -24,18 +24,18 @@ pub(crate) fn written(out: &FromConversation) -> String {
             "usage": result.usage.iter().map(value).collect::<Vec<_>>(),
         })
         .to_string(),
-        FromConversation::Ask(ask) => {
-            json!({"out": "ask", "id": ask.id, "call": ask.call, "wants": format!("{:?}", ask.wants), "otherwise": format!("{:?}", ask.otherwise)})
+        FromConversation::AskPermission(ask) => {
+            json!({"out": "ask", "id": ask.id, "call": ask.call, "wants": format!("{:?}", ask.wants), "otherwise": format!("{:?}", ask.fallback)})
                 .to_string()
         }
-        FromConversation::Withdraw(id) => json!({"out": "withdraw", "id": id}).to_string(),
-        FromConversation::Tool(order) => {
+        FromConversation::WithdrawPermission(id) => json!({"out": "withdraw", "id": id}).to_string(),
+        FromConversation::RunTool(order) => {
             json!({"out": "tool", "id": order.id, "call": order.call, "name": order.name, "input": value(&order.input)})
                 .to_string()
         }
         FromConversation::CancelTool(id) => json!({"out": "tool_off", "id": id}).to_string(),
         FromConversation::Changed { id, error } => json!({"out": "changed", "id": id, "error": error}).to_string(),
-        FromConversation::File(order) => json!({"out": "file", "order": format!("{order:?}")}).to_string(),
+        FromConversation::AccessFile(order) => json!({"out": "file", "order": format!("{order:?}")}).to_string(),
         FromConversation::WriteBridge { to, line } => {
             json!({"out": "write_aside", "to": to, "text": String::from_utf8_lossy(line)}).to_string()
         }

@@ -128,7 +128,9 @@ fn verdict(ask: &PermissionRequest) -> Verdict {
 /// Returns what the host sends in a scenario in reaction to an output of the conversation.
 fn reaction(name: &str, out: &FromConversation, turns: usize) -> Vec<ToAgent> {
     match out {
-        FromConversation::AskPermission(_) | FromConversation::RunTool(_) if name.ends_with("cancelled") => {
+        FromConversation::AskPermission(_) | FromConversation::RunTool(_)
+            if name.ends_with("cancelled") =>
+        {
             Vec::new()
         }
         FromConversation::AskPermission(ask) => vec![ToAgent::Verdict {

@@ -1,6 +1,6 @@
 //! Databases of other formats: older ones always open, newer ones are refused with a clear message.
 
-use ostler_core::event::At;
+use ostler_core::event::Timestamp;
 use ostler_core::outcome::Cause;
 use ostler_store::{Filter, Log, SessionStatus, Store, StoreError, UsageKey, UsageQuery};
 
@@ -38,7 +38,7 @@ fn the_first_format_always_opens() {
     );
     assert_eq!(
         (row.began_at, row.native_session.as_deref()),
-        (At(1_767_225_600_000), Some("n-1"))
+        (Timestamp(1_767_225_600_000), Some("n-1"))
     );
     assert_eq!(store.read(&row.session, 1, 99).unwrap().len(), 5);
     // The other session was interrupted: it counts as abandoned, and accepts further events.
@@ -50,7 +50,7 @@ fn the_first_format_always_opens() {
     append(&store, texts(&interrupted.session, 2, 3)).unwrap();
     assert_eq!(store.read(&interrupted.session, 1, 99).unwrap().len(), 4);
     assert_eq!(
-        store.unknown_messages(At(0)).unwrap(),
+        store.unknown_messages(Timestamp(0)).unwrap(),
         [],
         "migration 3 counts only later messages"
     );
@@ -91,7 +91,7 @@ fn earlier_formats_can_be_read_without_migration() {
             5,
             "{version}"
         );
-        assert_eq!(store.unknown_messages(At(0)).unwrap(), []);
+        assert_eq!(store.unknown_messages(Timestamp(0)).unwrap(), []);
         assert_eq!(
             store.search("done", &Filter::default()).unwrap().len(),
             1,

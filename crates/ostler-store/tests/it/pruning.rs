@@ -1,6 +1,6 @@
 //! Pruning: by age and by size, but never a running session.
 
-use ostler_core::event::At;
+use ostler_core::event::Timestamp;
 use ostler_core::log::older_raw;
 use ostler_store::{Filter, Log, PruneLimits, Pruned, Store, StoreError};
 
@@ -36,7 +36,7 @@ fn filled_store(dir: &std::path::Path) -> Store {
 #[test]
 fn sessions_are_removed_by_age_and_by_size_oldest_first() {
     let old = |at| PruneLimits {
-        older_than: Some(At(at)),
+        older_than: Some(Timestamp(at)),
         ..PruneLimits::default()
     };
     let large = |bytes| PruneLimits {
@@ -132,7 +132,7 @@ fn pruning_shrinks_the_file_and_a_live_session_continues() {
     let pruned = store
         .prune(
             &PruneLimits {
-                older_than: Some(At(2_000_000)),
+                older_than: Some(Timestamp(2_000_000)),
                 ..PruneLimits::default()
             },
             false,
@@ -147,7 +147,7 @@ fn pruning_shrinks_the_file_and_a_live_session_continues() {
     store
         .prune(
             &PruneLimits {
-                older_than: Some(At(i64::MAX / 2_000_000)),
+                older_than: Some(Timestamp(i64::MAX / 2_000_000)),
                 ..PruneLimits::default()
             },
             false,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
 use ostler_core::event::{
-    At, Ended, Event, EventKind, Origin, Started, Text, TextKind, TurnEnded, TurnStarted,
+    Ended, Event, EventKind, Origin, Started, Text, TextKind, Timestamp, TurnEnded, TurnStarted,
 };
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{Tokens, Usage};
@@ -38,14 +38,14 @@ pub(crate) fn new_session(session: &str, at: i64) -> NewSession {
         session: session.into(),
         agent: "one".into(),
         dir: "/work".into(),
-        at: At(at),
+        at: Timestamp(at),
         continues: None,
         pid: std::process::id(),
     }
 }
 
 pub(crate) fn entry(session: &str, seq: u64, kind: impl Into<EventKind>) -> LogEntry {
-    let at = At(1_000_000 + i64::try_from(seq).unwrap());
+    let at = Timestamp(1_000_000 + i64::try_from(seq).unwrap());
     LogEntry {
         event: Event {
             seq,
@@ -89,7 +89,7 @@ pub(crate) fn whole_session(session: &str, prompt: &str, words: &str) -> Vec<Log
         tools: Vec::new(),
     };
     let outcome = Outcome::new(Cause::Completed, "done");
-    let usage = Usage::of(
+    let usage = Usage::for_turn(
         Some("m".into()),
         Tokens {
             input: 3,
@@ -138,7 +138,7 @@ pub(crate) fn store_whole(store: &Store, session: &str, at: i64) {
     let mut entries = whole_session(session, "a task", "words");
     entries
         .iter_mut()
-        .for_each(|entry| entry.event.at = At(at + 1));
+        .for_each(|entry| entry.event.at = Timestamp(at + 1));
     append(store, entries).unwrap();
 }
 

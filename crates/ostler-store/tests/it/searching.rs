@@ -1,6 +1,6 @@
 //! Full-text search of sessions.
 
-use ostler_core::event::{At, ToolCall};
+use ostler_core::event::{Timestamp, ToolCall};
 use ostler_core::raw_json::RawJson;
 use ostler_store::{Filter, Log, Speaker, Store};
 
@@ -96,6 +96,6 @@ fn prompts_replies_and_commands_are_searched_newest_session_first() {
     let first = &store.search("quote", &all).unwrap()[0];
     assert_eq!(
         (first.turn, first.at, first.speaker.as_str()),
-        (1, At(1_000_002), "user")
+        (1, Timestamp(1_000_002), "user")
     );
 }

@@ -1,6 +1,8 @@
 //! Storing and querying: appended events are stored in order and found again; errors are reported.
 
-use ostler_core::event::{At, DecidedBy, Decision, EventKind, Permission, SessionState, State};
+use ostler_core::event::{
+    DecidedBy, Decision, EventKind, Permission, SessionState, State, Timestamp,
+};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::CostSource;
 use ostler_store::{Filter, Log, SessionStatus, Store, StoreError};
@@ -61,8 +63,8 @@ fn a_session_is_described_by_its_events() {
         (row.status, row.began_at, row.ended_at),
         (
             SessionStatus::Ended(Cause::Completed),
-            At(7),
-            Some(At(1_000_005))
+            Timestamp(7),
+            Some(Timestamp(1_000_005))
         )
     );
     assert_eq!(
@@ -505,7 +507,10 @@ fn unknown_messages_are_counted() {
         append(&store, entries).unwrap();
     }
     let counted = |since: i64| -> Vec<(String, String, u64, u64)> {
-        let rows = store.unknown_messages(At(since)).unwrap().into_iter();
+        let rows = store
+            .unknown_messages(Timestamp(since))
+            .unwrap()
+            .into_iter();
         rows.map(|row| {
             (
                 row.agent_version.unwrap(),
@@ -533,7 +538,10 @@ fn unknown_messages_are_counted() {
         ]
     );
     assert_eq!(counted(30), [row("2.0.0", "a", 1, 1)]);
-    assert_eq!(store.unknown_messages(At(0)).unwrap()[0].agent, "one");
+    assert_eq!(
+        store.unknown_messages(Timestamp(0)).unwrap()[0].agent,
+        "one"
+    );
     // The number of kinds is limited, the number of messages of a known kind is not.
     store.open(&new_session("flood", 40)).unwrap();
     let made_up = (1..=300).map(|seq| {
@@ -547,7 +555,7 @@ fn unknown_messages_are_counted() {
         )
     });
     append(&store, made_up.collect()).unwrap();
-    let rows = store.unknown_messages(At(40)).unwrap();
+    let rows = store.unknown_messages(Timestamp(40)).unwrap();
     assert!(
         rows.len() == 100 && rows.iter().all(|row| row.kind.len() <= 200),
         "{}",
@@ -560,5 +568,8 @@ fn unknown_messages_are_counted() {
             .collect(),
     )
     .unwrap();
-    assert_eq!(store.unknown_messages(At(40)).unwrap()[0].count, 1001);
+    assert_eq!(
+        store.unknown_messages(Timestamp(40)).unwrap()[0].count,
+        1001
+    );
 }

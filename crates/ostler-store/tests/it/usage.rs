@@ -1,6 +1,6 @@
 //! Tokens and costs: of one session with unknown parts, and summed up over many.
 
-use ostler_core::event::{At, Ended, EventKind, Origin, Started, TurnEnded, TurnStarted};
+use ostler_core::event::{Ended, EventKind, Origin, Started, Timestamp, TurnEnded, TurnStarted};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::usage::{CostSource, Scope, Tokens, Usage};
 use ostler_store::{Log, LogEntry, Store, UsageKey, UsageQuery};
@@ -10,7 +10,7 @@ use crate::rig::{append, entry, new_session};
 const DAY: i64 = 86_400_000;
 
 fn tokens(model: &str, input: u64, output: u64) -> Usage {
-    Usage::of(
+    Usage::for_turn(
         Some(model.into()),
         Tokens {
             input,
@@ -34,7 +34,7 @@ impl SessionBuilder {
 
     fn push(&mut self, at: i64, kind: impl Into<EventKind>) {
         let mut entry = entry(self.0, self.1.len() as u64 + 1, kind);
-        (entry.event.at, entry.event.turn) = (At(at), self.2);
+        (entry.event.at, entry.event.turn) = (Timestamp(at), self.2);
         self.1.push(entry);
     }
 
@@ -245,12 +245,12 @@ fn usage_is_summed_by_agent_model_day_and_directory() {
         );
         assert_eq!(total.usage.cost_source, Partial);
     }
-    let late = report(UsageKey::Agent, Some(At(3 * DAY + 1)));
+    let late = report(UsageKey::Agent, Some(Timestamp(3 * DAY + 1)));
     assert_eq!(
         (late.groups.len(), late.total.turns, late.total.usage.input),
         (1, 2, Some(20_000))
     );
-    let none = report(UsageKey::Agent, Some(At(9 * DAY)));
+    let none = report(UsageKey::Agent, Some(Timestamp(9 * DAY)));
     assert_eq!(
         (
             none.groups.len(),

@@ -53,7 +53,7 @@ pub(super) fn check(
             candidates.truncate(MAX_CANDIDATES);
         }
         if candidates.len() > MAX_CANDIDATES {
-            let start = ostler_core::clip::plain(&arg.chars().take(40).collect::<String>());
+            let start = ostler_core::clip::sanitize(&arg.chars().take(40).collect::<String>());
             let message =
                 format!("the argument that begins with {start:?} could be read as too many paths");
             return Err(ToolError::new(Code::DeniedByPolicy, message));

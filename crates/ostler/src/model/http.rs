@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use ostler_core::event::At;
+use ostler_core::event::Timestamp;
 use ostler_core::spec::{Spec, SpecError, keys};
 use ostler_dialects::openai::runner_protocol::{Failed, FailedKind};
 use ostler_dialects::openai::sse::{SseItem, SseParser};
@@ -377,10 +377,10 @@ fn resets_at(headers: &HeaderMap, status: StatusCode) -> Option<String> {
         .or_else(|| spent("tokens"))
         .and_then(in_millis);
     #[expect(clippy::cast_possible_truncation, reason = "it is at most 10^12")]
-    let at = wait.map(|ms| At(clock::wall().0 + ms as i64).to_string());
+    let at = wait.map(|ms| Timestamp(clock::wall().0 + ms as i64).to_string());
     at.or_else(|| {
         text("retry-after")
-            .and_then(At::from_http_date)
+            .and_then(Timestamp::from_http_date)
             .map(|at| at.to_string())
     })
 }

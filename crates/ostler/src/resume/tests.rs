@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use ostler_core::dialect::transcript::{Holder, OpenNotes};
+use ostler_core::dialect::transcript::{OpenMarkers, SessionHolder};
 
 use super::*;
 
@@ -23,7 +23,7 @@ const TRANSCRIPTS: Transcripts = Transcripts {
             version: Version::find(version),
         })
     },
-    open: Some(OpenNotes {
+    open: Some(OpenMarkers {
         folder: "open",
         suffix: ".note",
         read: note,
@@ -31,11 +31,11 @@ const TRANSCRIPTS: Transcripts = Transcripts {
     resumes_anywhere: false,
 };
 
-fn note(text: &str) -> Option<Holder> {
+fn note(text: &str) -> Option<SessionHolder> {
     let [pid, start, id] = text.split(' ').collect::<Vec<_>>()[..] else {
         return None;
     };
-    Some(Holder {
+    Some(SessionHolder {
         pid: pid.parse().ok()?,
         start: start.into(),
         id: id.into(),
@@ -145,7 +145,7 @@ fn each_problem_has_its_own_error() {
                 id: id(),
                 root: unknown.root.join("sessions"),
             },
-            "no such session".to_owned(),
+            "No such session".to_owned(),
         ),
         (
             &elsewhere,

@@ -1,7 +1,7 @@
 //! Attempts that rules stop and not the system: a repository that grants itself rights, file tools on git's own files, commands in
 //! other spellings.
 
-use ostler_core::permission::{self, Ruled, ToolKind, ToolUse, Trust};
+use ostler_core::permission::{self, PolicyAction, ToolKind, ToolUse, Trust};
 use ostler_tools::{SandboxPolicy, ToolError, WorkspacePolicy};
 
 use super::{Finding, Verdict};
@@ -172,9 +172,9 @@ fn spellings() -> Finding {
         Err(error) => return finding(Verdict::Untried, error.to_string()),
     };
     let is_denied = |line: &&&str| {
-        let mut wants = ToolUse::of("Bash", ToolKind::Execute);
+        let mut wants = ToolUse::new("Bash", ToolKind::Execute);
         wants.command = Some(permission::Command::Shell((**line).to_owned()));
-        matches!(policy.decide(&wants, "/w").ruled, Ruled::Deny(_))
+        matches!(policy.decide(&wants, "/w").action, PolicyAction::Deny(_))
     };
     match SPELLINGS.iter().find(|line| !is_denied(line)) {
         None => finding(Verdict::Held, format!("{} spellings", SPELLINGS.len())),

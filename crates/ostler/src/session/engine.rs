@@ -195,7 +195,7 @@ impl Engine {
                     self.actions.push(Action::Terminate);
                     continue;
                 }
-                FromConversation::Tool(job) => {
+                FromConversation::RunTool(job) => {
                     self.actions.push(Action::RunTool(job));
                     continue;
                 }
@@ -203,7 +203,7 @@ impl Engine {
                     self.actions.push(Action::CancelTool(id));
                     continue;
                 }
-                FromConversation::File(job) => {
+                FromConversation::AccessFile(job) => {
                     self.actions.push(Action::AccessFile(job));
                     continue;
                 }
@@ -224,8 +224,8 @@ impl Engine {
                 FromConversation::TurnStarted => Input::TurnStarted,
                 FromConversation::TurnEnded(result) => Input::TurnEnded(result),
                 FromConversation::Background(running) => Input::Background(running),
-                FromConversation::Ask(request) => Input::PermissionRequested(request),
-                FromConversation::Withdraw(id) => Input::PermissionWithdrawn(id),
+                FromConversation::AskPermission(request) => Input::PermissionRequested(request),
+                FromConversation::WithdrawPermission(id) => Input::PermissionWithdrawn(id),
                 FromConversation::Changed { id, error } => Input::Changed(id, error),
                 FromConversation::EndProcess => Input::EndProcess,
             };

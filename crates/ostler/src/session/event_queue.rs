@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ostler_core::event::{At, Event, EventKind};
+use ostler_core::event::{Event, EventKind, Timestamp};
 use ostler_core::log::LogEntry;
 
 use crate::clock;
@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 2 * 1024 * 1024;
 struct Stamper {
     session: Arc<str>,
     seq: u64,
-    last: At,
+    last: Timestamp,
 }
 
 impl Stamper {
@@ -24,7 +24,7 @@ impl Stamper {
         Self {
             session,
             seq: 0,
-            last: At(0),
+            last: Timestamp(0),
         }
     }
 

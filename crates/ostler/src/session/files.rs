@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use ostler_core::dialect::{FileAccess, FileError, FileJob};
-use ostler_core::permission::{Policy, Ruled, ToolKind, ToolUse};
+use ostler_core::permission::{Policy, PolicyAction, ToolKind, ToolUse};
 use ostler_core::spec::{Sandbox, Spec, keys};
 use ostler_tools::{Code, Span, ToolError, Workspace};
 use tokio::sync::Mutex;
@@ -124,15 +124,15 @@ impl Access {
         };
         let tool_use = ToolUse {
             paths: vec![job.path.clone()],
-            ..ToolUse::of(tool, kind)
+            ..ToolUse::new(tool, kind)
         };
         // Where a rule asks, the agent has asked before it came here.
         match policy
             .decide(&tool_use, &self.dir.display().to_string())
-            .ruled
+            .action
         {
-            Ruled::Deny(why) => Err(ToolError::new(Code::DeniedByPolicy, why)),
-            Ruled::Allow | Ruled::Ask | Ruled::Undecided => Ok(()),
+            PolicyAction::Deny(why) => Err(ToolError::new(Code::DeniedByPolicy, why)),
+            PolicyAction::Allow | PolicyAction::Ask | PolicyAction::Undecided => Ok(()),
         }
     }
 

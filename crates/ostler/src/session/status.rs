@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ostler_core::event::{At, Decision, EventKind, Permission, SessionState};
+use ostler_core::event::{Decision, EventKind, Permission, SessionState, Timestamp};
 use ostler_core::log::LogEntry;
 use ostler_core::usage::{Scope, Usage};
 
@@ -25,7 +25,7 @@ pub struct SessionStatus {
     /// Tokens and cost so far.
     pub usage: Option<Usage>,
     /// When the agent last produced output.
-    pub last_activity: Option<At>,
+    pub last_activity: Option<Timestamp>,
     /// Permission requests that wait for an answer.
     pub pending: Vec<Permission>,
 }
@@ -77,7 +77,7 @@ impl Shared {
         Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
     }
 
-    pub(super) fn set_last_activity(&self, at: At) {
+    pub(super) fn set_last_activity(&self, at: Timestamp) {
         self.last_activity.store(at.0, Ordering::Relaxed);
     }
 
@@ -89,7 +89,7 @@ impl Shared {
             .clone();
         status.pid = self.pid();
         status.last_activity =
-            Some(At(self.last_activity.load(Ordering::Relaxed))).filter(|at| at.0 != 0);
+            Some(Timestamp(self.last_activity.load(Ordering::Relaxed))).filter(|at| at.0 != 0);
         status
     }
 

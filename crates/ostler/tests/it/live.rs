@@ -1,13 +1,13 @@
 //! Multi-turn sessions: their readers, their lifecycle, and the requests they accept.
 
-mod asks;
 mod attacks;
 mod bounds;
 mod documents;
-mod hold;
-mod kept;
-mod languages;
-mod life;
+mod fallback;
+mod log;
+mod pause;
 mod per_turn;
+mod permissions;
 mod provider;
 mod readers;
+mod restart;

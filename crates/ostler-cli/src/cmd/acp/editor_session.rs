@@ -519,7 +519,7 @@ impl EditorSession {
                 output::eprint_line(&format!(
                     "{}: {}",
                     self.id,
-                    ostler::clip::plain(&notice.message)
+                    ostler::clip::sanitize(&notice.message)
                 ));
             }
             EventKind::Ended(ended) => self.end(ended.outcome.clone()),

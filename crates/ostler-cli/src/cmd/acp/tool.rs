@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     fn of(tool: &str, kind: ToolKind, paths: &[&str], input: &Value) -> ToolCallView {
-        let mut wants = ToolUse::of(tool, kind);
+        let mut wants = ToolUse::new(tool, kind);
         wants.paths = paths.iter().map(|path| (*path).to_owned()).collect();
         if let Some(command) = input["command"].as_str() {
             wants.command = Some(Command::Shell(command.to_owned()));

@@ -275,7 +275,7 @@ fn chunk(text: &str, message: Option<&String>, parent: Option<&String>) -> Chunk
 #[cfg(test)]
 mod tests {
     use ostler::Agents;
-    use ostler::event::At;
+    use ostler::event::Timestamp;
     use serde_json::{Value, json};
 
     use super::*;
@@ -292,7 +292,7 @@ mod tests {
         let kind = EventKind::from_json(&kind.to_string()).unwrap();
         let event = Event {
             seq: 1,
-            at: At(0),
+            at: Timestamp(0),
             session: "s".into(),
             turn: 1,
             kind,

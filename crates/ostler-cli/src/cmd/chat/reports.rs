@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ostler::{Agent, SessionStatus, Usage, brief};
+use ostler::{Agent, SessionStatus, Usage, display};
 use ostler_store::{Filter, SessionRow, Store};
 
 use crate::output::style::DIM;
@@ -105,7 +105,7 @@ fn row(row: &SessionRow) -> String {
         .map_or_else(String::new, |prompt| one_line(prompt, 60));
     format!(
         "  {} {DIM}{} · {turns}{DIM:#} {prompt}",
-        name(brief::short_id(&row.session)),
+        name(display::short_id(&row.session)),
         name(&row.agent)
     )
 }

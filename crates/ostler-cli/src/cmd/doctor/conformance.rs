@@ -7,7 +7,7 @@ mod trial;
 use std::collections::BTreeMap;
 
 use ostler::Probed;
-use ostler::clip::plain;
+use ostler::clip::sanitize;
 use ostler::config::Config;
 use serde::Serialize;
 
@@ -190,7 +190,7 @@ fn announce(agent: &str, version: Option<&str>, tested: Option<&str>) {
         .unwrap_or_default();
     print_line(&format!(
         "{agent} {}{tested}\n",
-        plain(version.unwrap_or_default())
+        sanitize(version.unwrap_or_default())
     ));
 }
 
@@ -201,7 +201,7 @@ fn show(finding: &Finding) {
         _ => ("–", style::DIM),
     };
     let detail = match (&finding.problem, finding.result) {
-        (Some(problem), _) => plain(problem),
+        (Some(problem), _) => sanitize(problem),
         (None, "not_applicable") => "not supported by this agent".into(),
         _ => "".into(),
     };
@@ -212,7 +212,7 @@ fn conclude(report: &Report) {
     if !report.drift.is_empty() {
         print_line("\nUnknown messages:");
         for (message, times) in &report.drift {
-            print_line(&format!("  {times} × {}", plain(message)));
+            print_line(&format!("  {times} × {}", sanitize(message)));
         }
     }
     let (good, bad) = (style::GOOD, style::BAD);

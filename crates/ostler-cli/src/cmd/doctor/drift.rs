@@ -1,7 +1,7 @@
 //! Drift of an agent from what this release was tested with: a newer version, and unknown messages.
 
 use ostler::dialect::Version;
-use ostler::event::At;
+use ostler::event::Timestamp;
 use ostler_store::{Store, UnknownMessages};
 use serde::Serialize;
 
@@ -49,7 +49,7 @@ impl Unknown {
 /// empty: it is not what `doctor` checks.
 pub(super) fn unknown_messages() -> Vec<UnknownMessages> {
     let store = environment::state_dir().and_then(|dir| Store::open_to_read(&dir).ok());
-    let since = At(environment::now().0 - RECENT);
+    let since = Timestamp(environment::now().0 - RECENT);
     store
         .and_then(|store| store.unknown_messages(since).ok())
         .unwrap_or_default()

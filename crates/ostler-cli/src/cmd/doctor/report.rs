@@ -1,6 +1,6 @@
 //! Report for people: one line per installed agent, or all details of one agent.
 
-use ostler::clip::plain;
+use ostler::clip::sanitize;
 
 use super::drift;
 use super::finding::{Finding, State};
@@ -68,7 +68,7 @@ pub(super) fn overview(findings: &[Finding], choice: &RunChoice, width: usize) -
             .then(|| real().find_map(|f| f.hint.as_deref()))
             .flatten()
     {
-        lines.extend(wrap_lines(&plain(hint), width, 0));
+        lines.extend(wrap_lines(&sanitize(hint), width, 0));
     }
     lines.extend(wrap_lines(
         "Run `ostler doctor AGENT` for details and how to install or log in.",
@@ -87,8 +87,8 @@ fn row(f: &Finding, names: usize) -> String {
     };
     let mut notes: Vec<String> = Vec::new();
     match f.state {
-        State::Ready => notes.extend(f.login.as_deref().map(plain)),
-        State::Broken => notes.extend(f.problem.as_deref().map(plain)),
+        State::Ready => notes.extend(f.login.as_deref().map(sanitize)),
+        State::Broken => notes.extend(f.problem.as_deref().map(sanitize)),
         State::TooOld => notes.extend(
             f.minimum_version
                 .as_ref()
@@ -102,7 +102,10 @@ fn row(f: &Finding, names: usize) -> String {
     if !f.unknown_messages.is_empty() {
         notes.push("sends unknown messages".to_owned());
     }
-    let (state, version) = (f.state.label(), plain(f.version.as_deref().unwrap_or("")));
+    let (state, version) = (
+        f.state.label(),
+        sanitize(f.version.as_deref().unwrap_or("")),
+    );
     let line = format!(
         "{paint}{mark}{paint:#} {:names$}  {state:<13}  {version:<9}  {}",
         f.agent,
@@ -127,7 +130,7 @@ fn conclusion(findings: &[Finding], choice: &RunChoice) -> String {
             let by = choice
                 .configured_by
                 .as_deref()
-                .map(plain)
+                .map(sanitize)
                 .unwrap_or_default();
             format!("`ostler run` uses {agent}, configured by {by}{problem}.")
         }
@@ -205,7 +208,7 @@ pub(super) fn details(f: &Finding, width: usize) -> Vec<String> {
         .filter_map(|(name, value)| Some((name, value?)));
     let newer_than = f.tested_version.as_deref().filter(|_| f.newer_than_tested);
     for (name, value) in rows.chain(drift::lines(newer_than, &f.unknown_messages)) {
-        let mut parts = indented(&plain(&value), 11, width).into_iter();
+        let mut parts = indented(&sanitize(&value), 11, width).into_iter();
         let first = parts.next().unwrap_or_default();
         let dim = style::DIM;
         lines.push(format!("  {dim}{name:<7}{dim:#}  {}", first.trim_start()));
@@ -216,7 +219,7 @@ pub(super) fn details(f: &Finding, width: usize) -> Vec<String> {
 
 /// Wraps a text into indented lines.
 fn indented(text: &str, indent: usize, width: usize) -> Vec<String> {
-    let lines = wrap_lines(&plain(text), width.saturating_sub(indent), 0);
+    let lines = wrap_lines(&sanitize(text), width.saturating_sub(indent), 0);
     lines
         .into_iter()
         .map(|line| format!("{:indent$}{line}", ""))

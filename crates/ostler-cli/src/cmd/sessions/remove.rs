@@ -1,7 +1,7 @@
 //! `ostler sessions rm`: removes sessions after a confirmation.
 
 use ostler::Attendance;
-use ostler::brief::short_id;
+use ostler::display::short_id;
 use ostler_store::{SessionRow, SessionStatus, Store, StoreError};
 use serde_json::json;
 

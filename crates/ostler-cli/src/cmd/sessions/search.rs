@@ -1,6 +1,6 @@
 //! `ostler sessions search`: finds sessions by their prompts, answers and tool calls.
 
-use ostler::brief;
+use ostler::display;
 use ostler_store::{SearchHit, Speaker, Store};
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ fn cells(hit: &SearchHit) -> [String; 6] {
         Speaker::Tool => "tool".to_owned(),
     };
     [
-        name(brief::short_id(&hit.session.session)),
+        name(display::short_id(&hit.session.session)),
         name(&hit.session.agent),
         ago(environment::now(), hit.at),
         hit.turn.to_string(),

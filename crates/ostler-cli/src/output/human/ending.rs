@@ -3,9 +3,9 @@
 use std::io;
 use std::time::Duration;
 
-use ostler::clip::plain;
-use ostler::event::{At, Ended, TextKind, TurnEnded};
-use ostler::{Cause, Outcome, Status as Ending, Usage, brief};
+use ostler::clip::sanitize;
+use ostler::event::{Ended, TextKind, Timestamp, TurnEnded};
+use ostler::{Cause, Outcome, Status as Ending, Usage, display};
 
 use super::super::style::{BAD, DIM, GOOD, WARN};
 use super::super::value::{is_safe_to_type, name};
@@ -80,7 +80,7 @@ impl Human {
     fn resumable(&self, id: &str) -> Option<String> {
         let started = self.started.as_ref()?;
         if self.is_stored {
-            Some(brief::short_id(id).to_owned())
+            Some(display::short_id(id).to_owned())
         } else {
             started.native_session.clone()
         }
@@ -163,7 +163,7 @@ impl Human {
     }
 
     /// Notifies the user that work ended.
-    fn notify_ended(&mut self, outcome: &Outcome, since: Option<At>) {
+    fn notify_ended(&mut self, outcome: &Outcome, since: Option<Timestamp>) {
         let took = since
             .and_then(|since| self.now.since(since))
             .and_then(|took| u64::try_from(took).ok());
@@ -181,7 +181,7 @@ impl Human {
         &mut self,
         outcome: &Outcome,
         usage: Option<&Usage>,
-        (since, more): (Option<At>, Option<String>),
+        (since, more): (Option<Timestamp>, Option<String>),
     ) -> io::Result<()> {
         let (mark, paint) = match outcome.status {
             Ending::Success => ("✓", GOOD),
@@ -219,7 +219,7 @@ impl Human {
             .into_iter()
             .rev()
         {
-            self.stderr_line(&format!("  {DIM}│ {}{DIM:#}", plain(line)))?;
+            self.stderr_line(&format!("  {DIM}│ {}{DIM:#}", sanitize(line)))?;
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::live::{all_capabilities, waiting, with_rules};
 use super::*;
 use crate::dialect::Capabilities;
-use crate::permission::{Otherwise, PermissionRequest, Policy, ToolKind, ToolUse, Trust, Verdict};
+use crate::permission::{Fallback, PermissionRequest, Policy, ToolKind, ToolUse, Trust, Verdict};
 use crate::spec::Attendance;
 
 #[test]
@@ -48,14 +48,14 @@ fn a_grant_does_not_override_a_rule() {
     let ask = |id: &str, path: &str| {
         let wants = ToolUse {
             paths: vec![path.into()],
-            ..ToolUse::of("Edit", ToolKind::Edit)
+            ..ToolUse::new("Edit", ToolKind::Edit)
         };
         Input::PermissionRequested(PermissionRequest {
             id: id.into(),
             call: Some(format!("c{id}")),
             input: None,
             wants,
-            otherwise: Otherwise::Agent,
+            fallback: Fallback::Agent,
         })
     };
     rig.give(ask("0", "/w/.env"));
@@ -103,7 +103,7 @@ fn a_turn_that_ends_with_its_process_counts_towards_the_budget() {
         },
     );
     for n in 0..5 {
-        let usage = Usage::of(
+        let usage = Usage::for_turn(
             Some("m".into()),
             Tokens {
                 input: 1000,
@@ -218,7 +218,7 @@ fn decided_requests_are_forgotten_eventually() {
         let id = format!("toolu_01ABCDEFGHIJKLMNOPQR{n:08}");
         rig.give(Input::ToolCalled(
             id.clone(),
-            ToolUse::of("Bash", ToolKind::Execute),
+            ToolUse::new("Bash", ToolKind::Execute),
         ))
         .give(Input::Event(call(&id)));
         if n % 2 == 0 {

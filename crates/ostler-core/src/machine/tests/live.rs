@@ -4,7 +4,7 @@
 use super::*;
 use crate::dialect::{Capabilities, Change};
 use crate::event::Refused;
-use crate::permission::{Otherwise, PermissionRequest, Policy, ToolKind, ToolUse, Trust, Verdict};
+use crate::permission::{Fallback, PermissionRequest, Policy, ToolKind, ToolUse, Trust, Verdict};
 use crate::spec::Attendance;
 
 pub(super) fn all_capabilities() -> Capabilities {
@@ -70,14 +70,14 @@ fn notices(rig: &Rig, code: &str) -> usize {
         .count()
 }
 
-fn ask(id: &str, tool: &str, otherwise: Otherwise) -> Input {
-    let wants = ToolUse::of(tool, ToolKind::Execute);
+fn ask(id: &str, tool: &str, fallback: Fallback) -> Input {
+    let wants = ToolUse::new(tool, ToolKind::Execute);
     Input::PermissionRequested(PermissionRequest {
         id: id.into(),
         call: Some(format!("call-{id}")),
         input: None,
         wants,
-        otherwise,
+        fallback,
     })
 }
 
@@ -166,11 +166,11 @@ fn requests_are_decided_by_rules_then_people_and_otherwise_denied() {
             Some(policy.clone()),
             attendance,
         );
-        rig.give(ask("1", "Good", Otherwise::Person))
-            .give(ask("2", "Bad", Otherwise::Agent));
-        rig.give(ask("3", "Other", Otherwise::Agent))
-            .give(ask("4", "Ask", Otherwise::Agent));
-        rig.give(ask("5", "Other", Otherwise::Person));
+        rig.give(ask("1", "Good", Fallback::Person))
+            .give(ask("2", "Bad", Fallback::Agent));
+        rig.give(ask("3", "Other", Fallback::Agent))
+            .give(ask("4", "Ask", Fallback::Agent));
+        rig.give(ask("5", "Other", Fallback::Person));
         let decided: Vec<_> = verdicts(&rig)
             .into_iter()
             .map(|(id, verdict)| (id, verdict.clone()))
@@ -196,7 +196,7 @@ fn requests_are_decided_by_rules_then_people_and_otherwise_denied() {
             "call-4".into(),
             PermissionAnswer::AllowAlways,
         ))
-        .give(ask("6", "Ask", Otherwise::Agent));
+        .give(ask("6", "Ask", Fallback::Agent));
         rig.give(Input::PermissionAnswered(
             "call-4".into(),
             PermissionAnswer::Allow,
@@ -237,15 +237,18 @@ fn an_allowing_rule_does_not_answer_a_request_for_a_person() {
             Some(policy.clone()),
             attendance,
         );
-        rig.give(ask("1", "Good", Otherwise::PersonAlways))
-            .give(ask("2", "Bad", Otherwise::PersonAlways));
+        rig.give(ask("1", "Good", Fallback::PersonAlways)).give(ask(
+            "2",
+            "Bad",
+            Fallback::PersonAlways,
+        ));
         if attendance == Attendance::Attended {
             assert_eq!(verdicts(&rig), [("2", &Verdict::Deny("no".into()))]);
             rig.give(Input::PermissionAnswered(
                 "call-1".into(),
                 PermissionAnswer::AllowAlways,
             ))
-            .give(ask("3", "Good", Otherwise::PersonAlways));
+            .give(ask("3", "Good", Fallback::PersonAlways));
             assert_eq!(
                 verdicts(&rig)[1..],
                 [("1", &Verdict::Allow), ("3", &Verdict::Allow)]
@@ -274,27 +277,27 @@ fn a_grant_covers_the_same_action_only() {
     let edit = |id: &str, path: &str| {
         let wants = ToolUse {
             paths: vec![path.into()],
-            ..ToolUse::of("Edit", ToolKind::Edit)
+            ..ToolUse::new("Edit", ToolKind::Edit)
         };
         Input::PermissionRequested(PermissionRequest {
             id: id.into(),
             call: None,
             input: None,
             wants,
-            otherwise: Otherwise::Person,
+            fallback: Fallback::Person,
         })
     };
     let other = |id: &str, input: &str| {
         let (input, wants) = (
             RawJson::parse(input).ok(),
-            ToolUse::of("Fetch", ToolKind::Network),
+            ToolUse::new("Fetch", ToolKind::Network),
         );
         Input::PermissionRequested(PermissionRequest {
             id: id.into(),
             call: None,
             input,
             wants,
-            otherwise: Otherwise::Person,
+            fallback: Fallback::Person,
         })
     };
     rig.give(edit("1", "a.txt")).give(Input::PermissionAnswered(
@@ -341,7 +344,7 @@ fn a_request_can_wait_for_an_hour() {
         None,
         Attendance::Attended,
     );
-    rig.give(ask("1", "Bash", Otherwise::Person)).wait(3600 * S);
+    rig.give(ask("1", "Bash", Fallback::Person)).wait(3600 * S);
     assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.give(Input::PermissionAnswered(
         "call-1".into(),

@@ -157,7 +157,7 @@ fn a_final_usage_report_replaces_earlier_ones_and_is_final() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
     let account = || {
-        let usage = Usage::of(
+        let usage = Usage::for_turn(
             Some("a".into()),
             Tokens {
                 input: 50,

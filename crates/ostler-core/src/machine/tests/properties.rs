@@ -42,14 +42,14 @@ fn any_input() -> impl Strategy<Value = Input> {
 }
 
 fn asked(id: &str) -> Input {
-    let wants = crate::permission::ToolUse::of("t", crate::permission::ToolKind::Other);
-    let otherwise = crate::permission::Otherwise::Person;
+    let wants = crate::permission::ToolUse::new("t", crate::permission::ToolKind::Other);
+    let fallback = crate::permission::Fallback::Person;
     Input::PermissionRequested(crate::permission::PermissionRequest {
         id: id.into(),
         call: None,
         input: None,
         wants,
-        otherwise,
+        fallback,
     })
 }
 

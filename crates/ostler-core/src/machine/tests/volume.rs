@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::event::Unreadable;
-use crate::permission::{Otherwise, PermissionRequest, ToolKind, ToolUse};
+use crate::permission::{Fallback, PermissionRequest, ToolKind, ToolUse};
 use crate::spec::Attendance;
 
 const LIMIT: u64 = 20_000;
@@ -89,7 +89,7 @@ fn floods() -> Vec<(&'static str, Flood)> {
         ("identification", |_| Input::Event(started())),
         ("questions", |n| {
             let (wants, input) = (
-                ToolUse::of("t", ToolKind::Other),
+                ToolUse::new("t", ToolKind::Other),
                 Some(RawJson::string(&"i".repeat(400))),
             );
             Input::PermissionRequested(PermissionRequest {
@@ -97,7 +97,7 @@ fn floods() -> Vec<(&'static str, Flood)> {
                 call: None,
                 input,
                 wants,
-                otherwise: Otherwise::Person,
+                fallback: Fallback::Person,
             })
         }),
     ]
@@ -226,7 +226,7 @@ fn the_last_result_of_a_flood_has_no_text() {
         rig.give(Input::Event(text(&"t".repeat(500))));
     }
     let usage: Vec<Usage> = (0..5000)
-        .map(|n| Usage::of(Some(n.to_string()), Tokens::default()))
+        .map(|n| Usage::for_turn(Some(n.to_string()), Tokens::default()))
         .collect();
     let (text, structured) = (
         Some("a".repeat(1_000_000)),

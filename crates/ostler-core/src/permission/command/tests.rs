@@ -12,9 +12,9 @@ fn policy(action: &str, commands: &[&str]) -> Policy {
 fn decide(policy: &Policy, command: Command) -> &'static str {
     let wants = ToolUse {
         command: Some(command),
-        ..ToolUse::of("Shell", ToolKind::Execute)
+        ..ToolUse::new("Shell", ToolKind::Execute)
     };
-    policy.decide(&wants, "/w").ruled.as_str()
+    policy.decide(&wants, "/w").action.as_str()
 }
 
 fn shell(policy: &Policy, line: &str) -> &'static str {

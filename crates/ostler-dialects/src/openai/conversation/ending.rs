@@ -137,14 +137,14 @@ impl ModelConversation {
             }
             Phase::Deciding(UndecidedCalls { calls, open }) => {
                 open.into_iter()
-                    .for_each(|id| out.push(FromConversation::Withdraw(id)));
+                    .for_each(|id| out.push(FromConversation::WithdrawPermission(id)));
                 self.cancel(calls, out);
             }
             Phase::Working(calls) => {
                 self.turn
                     .approvals
                     .drain()
-                    .for_each(|(id, _)| out.push(FromConversation::Withdraw(id)));
+                    .for_each(|(id, _)| out.push(FromConversation::WithdrawPermission(id)));
                 self.cancel(calls, out);
             }
             Phase::Hooked(_) | Phase::Verifying(..) => self.cancel(Vec::new(), out),

@@ -2,7 +2,7 @@
 
 use ostler_core::dialect::{Change, FromConversation, Outbox};
 use ostler_core::event::Level;
-use ostler_core::spec::{Kind, keys};
+use ostler_core::spec::{ValueKind, keys};
 
 use super::{ModelConversation, Phase};
 use crate::openai::history::Message;
@@ -58,7 +58,7 @@ impl ModelConversation {
     pub(super) fn change(&mut self, id: u64, change: Change, out: &mut Outbox) {
         let error = match change {
             Change::Model(model) if self.config.set_model => {
-                let wrong = Kind::Word
+                let wrong = ValueKind::Word
                     .check(keys::MODEL, std::slice::from_ref(&model))
                     .err();
                 if wrong.is_none() {

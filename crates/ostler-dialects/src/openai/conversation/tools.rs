@@ -3,7 +3,7 @@
 use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::{DecidedBy, Decision, Permission, ToolResult};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::permission::{NOBODY, Otherwise, PermissionRequest, Verdict};
+use ostler_core::permission::{Fallback, PermissionRequest, UNATTENDED_DENIAL, Verdict};
 
 use super::agent_loop::{Next, tool_call_event};
 use super::{ModelConversation, Phase, send_command};
@@ -78,18 +78,18 @@ impl ModelConversation {
             let Ok(input) = call.input() else { continue };
             let wants = tool_use(&call.name, &input);
             let person = self.config.attended && self.needs_approval(call);
-            let otherwise = if person {
-                Otherwise::Person
+            let fallback = if person {
+                Fallback::Person
             } else {
-                Otherwise::Agent
+                Fallback::Agent
             };
             let (id, input) = (call.id.clone(), Some(input));
-            out.push(FromConversation::Ask(PermissionRequest {
+            out.push(FromConversation::AskPermission(PermissionRequest {
                 call: Some(id.clone()),
                 id,
                 input,
                 wants,
-                otherwise,
+                fallback,
             }));
             open.push(call.id.clone());
         }
@@ -109,7 +109,7 @@ impl ModelConversation {
         open.remove(at);
         // No rule allows the call, or a rule requires a person and the session is unattended.
         let waits = verdict == Verdict::Undecided
-            || matches!(&verdict, Verdict::Deny(why) if why == NOBODY);
+            || matches!(&verdict, Verdict::Deny(why) if why == UNATTENDED_DENIAL);
         let waiting = calls.iter().find(|call| waits && call.id == id).cloned();
         let all = open.is_empty().then(|| std::mem::take(calls));
         let waiting = waiting.filter(|call| self.needs_approval(call));
@@ -144,14 +144,13 @@ impl ModelConversation {
         // The files that would actually change, with symlinks resolved.
         wants.paths.clone_from(&approval.paths);
         let ask = format!("{}:approval", call.id);
-        let (call, input, otherwise) =
-            (Some(call.id.clone()), Some(input), Otherwise::PersonAlways);
-        out.push(FromConversation::Ask(PermissionRequest {
+        let (call, input, fallback) = (Some(call.id.clone()), Some(input), Fallback::PersonAlways);
+        out.push(FromConversation::AskPermission(PermissionRequest {
             call,
             id: ask.clone(),
             input,
             wants,
-            otherwise,
+            fallback,
         }));
         self.turn.approvals.insert(ask, approval);
     }
@@ -169,7 +168,7 @@ impl ModelConversation {
         let Ok(input) = call.input() else { return };
         let (refused, approved) = match verdict {
             Verdict::Allow => (None, approval.paths),
-            Verdict::Deny(why) if why != NOBODY && !why.is_empty() => {
+            Verdict::Deny(why) if why != UNATTENDED_DENIAL && !why.is_empty() => {
                 (Some(format!("denied: {why}")), Vec::new())
             }
             _ => (Some(approval.output), Vec::new()),

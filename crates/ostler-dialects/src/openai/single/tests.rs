@@ -130,7 +130,7 @@ fn usage() -> Usage {
         output: 25,
         reasoning: Some(4),
     };
-    Usage::of(Some("the-model".into()), tokens)
+    Usage::for_turn(Some("the-model".into()), tokens)
 }
 
 #[test]

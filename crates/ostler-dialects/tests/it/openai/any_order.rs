@@ -120,7 +120,7 @@ impl Scenario {
             self.harness
                 .outs
                 .iter()
-                .any(|out| matches!(out, FromConversation::Withdraw(w) if w == id))
+                .any(|out| matches!(out, FromConversation::WithdrawPermission(w) if w == id))
         };
         let ids = self
             .harness

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ostler_core::dialect::{Conversation, Dialect, FromConversation, Outbox, ToAgent, TurnResult};
 use ostler_core::event::{
-    At, Event, EventKind, Level, Notice, Origin, ToolResult, TurnEnded, TurnStarted,
+    Event, EventKind, Level, Notice, Origin, Timestamp, ToolResult, TurnEnded, TurnStarted,
 };
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{PermissionRequest, Verdict};
@@ -89,7 +89,7 @@ impl Harness {
         let line = |(n, kind): (usize, &EventKind)| {
             let event = Event {
                 seq: n as u64 + 1,
-                at: At(0),
+                at: Timestamp(0),
                 session: "s".into(),
                 turn: 1,
                 kind: kind.clone(),
@@ -210,7 +210,7 @@ impl Harness {
         self.outs
             .iter()
             .filter_map(|out| {
-                if let FromConversation::Ask(ask) = out {
+                if let FromConversation::AskPermission(ask) = out {
                     Some(ask)
                 } else {
                     None

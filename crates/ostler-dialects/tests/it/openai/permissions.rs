@@ -4,7 +4,7 @@
 use ostler_core::dialect::{Dialect, FromConversation};
 use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
-use ostler_core::permission::{Otherwise, ToolKind, Verdict};
+use ostler_core::permission::{Fallback, ToolKind, Verdict};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec};
 use ostler_dialects::openai::OpenAi;
@@ -43,7 +43,7 @@ fn permission_is_requested_for_all_calls_before_any_runs() {
     );
     assert!(
         asks.iter()
-            .all(|a| a.otherwise == Otherwise::Agent && a.call.as_ref() == Some(&a.id))
+            .all(|a| a.fallback == Fallback::Agent && a.call.as_ref() == Some(&a.id))
     );
     assert_eq!(
         (&*asks[1].wants.paths, asks[1].input.as_ref().unwrap().get()),
@@ -154,7 +154,7 @@ fn interrupt_withdraws_pending_requests() {
     let withdrawn: Vec<_> = harness
         .outs
         .iter()
-        .filter(|out| matches!(out, FromConversation::Withdraw(id) if id == "2"))
+        .filter(|out| matches!(out, FromConversation::WithdrawPermission(id) if id == "2"))
         .collect();
     assert_eq!(
         (withdrawn.len(), harness.commands().last().unwrap()),
@@ -231,8 +231,8 @@ fn approval_names_the_real_file_whatever_the_policy_allows() {
         .cloned()
         .unwrap();
     assert_eq!(
-        (ask.otherwise, &ask.wants.paths[..]),
-        (Otherwise::PersonAlways, &["AGENTS.md".to_owned()][..])
+        (ask.fallback, &ask.wants.paths[..]),
+        (Fallback::PersonAlways, &["AGENTS.md".to_owned()][..])
     );
     assert_eq!(
         (ask.call.as_deref(), ask.wants.kind),
@@ -254,7 +254,7 @@ fn approval_names_the_real_file_whatever_the_policy_allows() {
 fn unapproved_file_change_is_refused_with_a_hint() {
     for (verdict, refusal) in [
         (
-            Verdict::Deny(ostler_core::permission::NOBODY.to_owned()),
+            Verdict::Deny(ostler_core::permission::UNATTENDED_DENIAL.to_owned()),
             "how to allow it",
         ),
         (Verdict::Undecided, "how to allow it"),

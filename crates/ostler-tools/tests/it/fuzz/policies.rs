@@ -1,7 +1,7 @@
 //! Policy files: parsing never panics, errors are readable, examples hold, and a workspace's file
 //! never widens.
 
-use ostler_core::permission::{Command, Policy, Ruled, ToolKind, ToolUse, Trust};
+use ostler_core::permission::{Command, Policy, PolicyAction, ToolKind, ToolUse, Trust};
 
 use super::harness::{campaign, files};
 use super::random::Random;
@@ -123,11 +123,11 @@ fn readable(message: &str) -> Result<(), String> {
 fn uses() -> Vec<ToolUse> {
     let shell = |line: &str| ToolUse {
         command: Some(Command::Shell(line.into())),
-        ..ToolUse::of("Bash", ToolKind::Execute)
+        ..ToolUse::new("Bash", ToolKind::Execute)
     };
     let file = |kind, path: &str| ToolUse {
         paths: vec![path.into()],
-        ..ToolUse::of("File", kind)
+        ..ToolUse::new("File", kind)
     };
     let mut uses: Vec<ToolUse> = [
         "git status",
@@ -143,7 +143,7 @@ fn uses() -> Vec<ToolUse> {
         ["src/a.rs", "../x", "/etc/hosts", ".env", ""].map(|path| file(ToolKind::Edit, path)),
     );
     uses.extend(["secrets/a", "~/.ssh/id"].map(|path| file(ToolKind::Read, path)));
-    uses.extend(ToolKind::ALL.map(|kind| ToolUse::of("mcp__github__x", kind)));
+    uses.extend(ToolKind::ALL.map(|kind| ToolUse::new("mcp__github__x", kind)));
     uses
 }
 
@@ -160,11 +160,14 @@ fn permissions(text: &str) -> Result<(), String> {
     };
     for wants in uses() {
         let ruling = user_policy.decide(&wants, "/workspace");
-        if ruling.ruled != user_policy.decide(&wants, "/workspace").ruled {
+        if ruling.action != user_policy.decide(&wants, "/workspace").action {
             return Err(format!("two decisions for {wants:?}"));
         }
         if let Ok(project) = &project
-            && matches!(project.decide(&wants, "/workspace").ruled, Ruled::Allow)
+            && matches!(
+                project.decide(&wants, "/workspace").action,
+                PolicyAction::Allow
+            )
         {
             return Err(format!("a project allows {wants:?}"));
         }
@@ -212,10 +215,12 @@ fn examples(text: &str, policy: &Policy) -> Result<(), String> {
             let command = Some(Command::Shell(line.into()));
             let wants = ToolUse {
                 command,
-                ..ToolUse::of("example", ToolKind::Execute)
+                ..ToolUse::new("example", ToolKind::Execute)
             };
-            let ruled = policy.decide(&wants, "/workspace").ruled;
-            if ruled.as_str() != action && !(action == "deny" && matches!(ruled, Ruled::Deny(_))) {
+            let ruled = policy.decide(&wants, "/workspace").action;
+            if ruled.as_str() != action
+                && !(action == "deny" && matches!(ruled, PolicyAction::Deny(_)))
+            {
                 return Err(format!(
                     "the example {line:?} of a rule with {action:?} is decided as {ruled:?}"
                 ));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::time::{Duration, Instant};
 
-use ostler_core::permission::{Command, Policy, Ruled, ToolKind, ToolUse, Trust};
+use ostler_core::permission::{Command, Policy, PolicyAction, ToolKind, ToolUse, Trust};
 
 use super::harness::{campaign, seeds};
 use super::random::Random;
@@ -294,20 +294,20 @@ impl Rules {
     }
 
     fn denies(&self, command: Command) -> bool {
-        matches!(decide(&self.denies, command), Ruled::Deny(_))
+        matches!(decide(&self.denies, command), PolicyAction::Deny(_))
     }
 
     fn allows(&self, command: Command) -> bool {
-        matches!(decide(&self.allows, command), Ruled::Allow)
+        matches!(decide(&self.allows, command), PolicyAction::Allow)
     }
 }
 
-fn decide(policy: &Policy, command: Command) -> Ruled {
+fn decide(policy: &Policy, command: Command) -> PolicyAction {
     let wants = ToolUse {
         command: Some(command),
-        ..ToolUse::of("Bash", ToolKind::Execute)
+        ..ToolUse::new("Bash", ToolKind::Execute)
     };
-    policy.decide(&wants, "/workspace").ruled
+    policy.decide(&wants, "/workspace").action
 }
 
 fn check(input: &Input, rules: &Rules, recorder: &ShellRecorder) -> Result<(), String> {
