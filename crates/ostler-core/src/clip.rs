@@ -63,10 +63,10 @@ impl Capped {
     #[must_use]
     pub fn into_text(mut self) -> String {
         if self.truncated() {
-            let (kept, total) = (self.text.len(), self.total);
+            let (stored, total) = (self.text.len(), self.total);
             let marker =
-                format!("\n[OUTPUT TRUNCATED: the first {kept} of {total} bytes are kept]");
-            // exactly one marker, instead of doubling the buffer
+                format!("\n[OUTPUT TRUNCATED: the first {stored} of {total} bytes are kept]");
+            // Exactly one marker, instead of doubling the buffer.
             self.text.reserve_exact(marker.len());
             self.text.push_str(&marker);
         }
@@ -111,10 +111,10 @@ impl HeadTail {
     /// removed, so it is safe to print.
     #[must_use]
     pub fn text(&self) -> String {
-        let kept = (self.head.len() + self.tail.len()) as u64;
+        let stored = (self.head.len() + self.tail.len()) as u64;
         let mut bytes = self.head.clone();
-        if self.total > kept {
-            bytes.extend(format!("\n[… {} bytes left out …]\n", self.total - kept).bytes());
+        if self.total > stored {
+            bytes.extend(format!("\n[… {} bytes left out …]\n", self.total - stored).bytes());
         }
         bytes.extend(&self.tail);
         sanitize(&String::from_utf8_lossy(&bytes)).trim().to_owned()
@@ -376,8 +376,8 @@ mod tests {
             let truncated = c.truncated();
             let text = c.into_text();
             if truncated {
-                let kept = text.split("\n[OUTPUT TRUNCATED").next().unwrap_or_default();
-                prop_assert!(all.starts_with(kept) && kept.len() <= cap);
+                let head = text.split("\n[OUTPUT TRUNCATED").next().unwrap_or_default();
+                prop_assert!(all.starts_with(head) && head.len() <= cap);
             } else {
                 prop_assert_eq!(text, all);
             }

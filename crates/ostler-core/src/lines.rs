@@ -91,7 +91,7 @@ impl Lines {
             let began = self.began;
             if self.carry.is_empty() && self.over.is_none() && piece.len() <= self.cap {
                 self.began += end as u64 + 1;
-                // common case: the whole line is in this chunk, without a copy
+                // Common case: the whole line is in this chunk, without a copy.
                 each(line(piece), began);
             } else {
                 self.hold(piece);

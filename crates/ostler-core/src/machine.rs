@@ -211,8 +211,8 @@ impl Machine {
         }
     }
 
-    /// Sets the permission policy and the directory it applies to. `attendance` says whether a person
-    /// answers permission requests.
+    /// Sets the permission policy and the directory it applies to. `attendance` says whether a
+    /// person answers permission requests.
     #[must_use]
     pub fn with_policy(
         mut self,

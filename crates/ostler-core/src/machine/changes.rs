@@ -44,7 +44,7 @@ impl Machine {
             return self.refuse((change.request(), "ending"), "the session is ending", fx);
         }
         if self.starting || self.frozen_since.is_some() {
-            // its arguments are fixed already, and it receives nothing yet
+            // Its arguments are fixed already, and it receives nothing yet.
             return self.changes.held.push(change);
         }
         if self.spawned_at.is_none() {

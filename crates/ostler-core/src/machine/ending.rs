@@ -90,7 +90,7 @@ impl Machine {
                 .take()
                 .unwrap_or_else(|| Outcome::new(Cause::Stopped, message));
             if self.turns > 0 {
-                // the process only sleeps: same states as with a process
+                // The process only sleeps: same states as with a process.
                 self.set_state(SessionState::Stopping, fx);
             }
             self.end(outcome, &Exit::default(), fx);
@@ -324,7 +324,7 @@ impl Machine {
             }
             return self.enter_sleep(now, fx);
         } else if self.waits_for_background() && exit.code == Some(0) {
-            // its work was done, so the exit is not a failure
+            // Its work was done, so the exit is not a failure.
             self.report_background_cut("were still running when it exited", fx);
         } else if self.escalation.is_none() {
             self.last_outcome = Some(turn::agent_died(exit)); // it was not asked to exit
