@@ -53,7 +53,7 @@ pub(crate) struct SessionSetup {
     pub(crate) dialect: &'static dyn Dialect,
     pub(crate) host: Host,
     /// Prepares the child each time the agent is started, or returns the outcome of a failed start.
-    pub(crate) launch: Launch,
+    pub(crate) launch: LaunchFn,
     pub(crate) install_hint: Option<&'static str>,
     pub(crate) id: Arc<str>,
     /// The agent's working directory.
@@ -65,12 +65,12 @@ pub(crate) struct SessionSetup {
 }
 
 /// Prepares a child that speaks the given dialect.
-pub(crate) type Launch =
+pub(crate) type LaunchFn =
     Box<dyn FnMut(&'static dyn Dialect, &Spec) -> Result<LaunchedChild, Outcome> + Send>;
 
 /// A child that is ready to be started, with notices for the caller.
 pub(crate) struct LaunchedChild {
-    pub(crate) body: Body,
+    pub(crate) source: ChildSource,
     pub(crate) notices: Vec<Notice>,
     /// The agent version that wrote the resumed session.
     pub(crate) written_by: Option<Version>,
@@ -79,7 +79,7 @@ pub(crate) struct LaunchedChild {
 impl From<Child> for LaunchedChild {
     fn from(child: Child) -> Self {
         Self {
-            body: Body::InProcess(child),
+            source: ChildSource::InProcess(child),
             notices: Vec::new(),
             written_by: None,
         }
@@ -87,7 +87,7 @@ impl From<Child> for LaunchedChild {
 }
 
 /// What runs the agent.
-pub(crate) enum Body {
+pub(crate) enum ChildSource {
     /// A prepared process, and an optional delay before it is started.
     Process(Box<PreparedCommand>, Option<Duration>),
     /// A task inside this process.

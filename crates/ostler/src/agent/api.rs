@@ -25,7 +25,7 @@ use crate::model::{Http, Model, Script, Scripted, account};
 use crate::probe::Probed;
 use crate::process::SpawnError;
 use crate::session::tool_results::Submissions;
-use crate::session::{Launch, Session, SessionSetup};
+use crate::session::{LaunchFn, Session, SessionSetup};
 use crate::tool::Tool;
 use crate::toolbox::Toolbox;
 use crate::trust::{Decided, FileKind};
@@ -348,7 +348,7 @@ impl Agent for ApiAgent {
         let (model, notice) = self.model(host, &spec)?;
         let root = directory(&spec);
         let submissions = Arc::<Submissions>::default();
-        let launch: Launch = if let Err(why) = check_directory(&root) {
+        let launch: LaunchFn = if let Err(why) = check_directory(&root) {
             let outcome = SpawnError::BadDirectory {
                 path: root.clone(),
                 why,

@@ -19,7 +19,7 @@ use crate::host::{Host, Lookup};
 use crate::probe::{self, Probed};
 use crate::process::PreparedCommand;
 use crate::resume::{self, ResumeCheck, ResumeProblem, ResumeRequest};
-use crate::session::{Body, LaunchedChild, Session, SessionSetup};
+use crate::session::{ChildSource, LaunchedChild, Session, SessionSetup};
 
 /// An agent that runs as a child process and speaks any dialect.
 pub struct ProcessAgent(&'static dyn Dialect);
@@ -189,9 +189,9 @@ impl Launcher {
         } = checked;
         let delay = self.resume_delay(dialect, spec, &launch.inherits);
         notices.extend(delay.map(|(id, delay)| resume::delay_notice(id, delay)));
-        let body = Body::Process(Box::new(prepared), delay.map(|(_, delay)| delay));
+        let source = ChildSource::Process(Box::new(prepared), delay.map(|(_, delay)| delay));
         Ok(LaunchedChild {
-            body,
+            source,
             notices,
             written_by,
         })

@@ -10,7 +10,7 @@ use super::Driver;
 use crate::process::Child;
 use crate::resume;
 use crate::session::child::{ChildState, RunningChild, StartingChild};
-use crate::session::{Body, LaunchedChild, SessionSetup};
+use crate::session::{ChildSource, LaunchedChild, SessionSetup};
 
 /// Maximum number of events per page when the history is loaded.
 const PAGE: usize = 1000;
@@ -51,7 +51,7 @@ impl Driver {
         }
         match launched {
             Ok(LaunchedChild {
-                body,
+                source,
                 notices,
                 written_by,
             }) => {
@@ -59,13 +59,13 @@ impl Driver {
                 for notice in notices {
                     self.engine.handle(Input::Notice(notice));
                 }
-                match body {
-                    Body::Process(prepared, delay) => {
+                match source {
+                    ChildSource::Process(prepared, delay) => {
                         let timeout = self.setup.spec.limits.startup;
                         let starting = StartingChild::new(*prepared, delay, timeout);
                         self.child = ChildState::Starting(starting);
                     }
-                    Body::InProcess(child) => self.on_spawned(child),
+                    ChildSource::InProcess(child) => self.on_spawned(child),
                 }
             }
             Err(outcome) => self.on_spawn_failed(outcome),

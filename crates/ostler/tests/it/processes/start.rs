@@ -37,7 +37,7 @@ async fn a_prompt_of_five_megabytes_arrives_whole_and_unseen() {
     assert_eq!(rig.run().await.outcome().cause, Cause::Completed);
     assert!(
         prompt_on_stdin(&rig) == rig.spec.prompt,
-        "the prompt was changed on its way"
+        "the prompt was changed in transit"
     );
     assert!(!rig.text("args").contains("secret") && !rig.text("env").contains("secret"));
 }
@@ -74,7 +74,7 @@ async fn a_system_prompt_of_a_megabyte_goes_through_a_private_file() {
     );
     assert!(
         std::fs::read_to_string(path).unwrap() == long,
-        "the system prompt was changed on its way"
+        "the system prompt was changed in transit"
     );
     session.remote().stop();
     finish_after(read, session).await;
@@ -128,7 +128,7 @@ async fn a_tool_name_with_a_comma_is_refused() {
 
 // P32: a separate pipe, closed when there is no more input; never ours.
 #[tokio::test]
-async fn stdin_is_a_pipe_of_its_own_and_is_closed() {
+async fn stdin_is_a_separate_pipe_and_is_closed() {
     let rig = Rig::new(
         "read\ninit\nreport-fds $DIR/fds\ntext hi\nresult hi\nread-until-eof\npid-file $DIR/eof",
     );
@@ -208,7 +208,7 @@ async fn an_agent_runs_in_its_own_session_and_directory() {
     let dir = std::fs::canonicalize(rig.spec.dir.as_ref().unwrap()).unwrap();
     assert_eq!(rig.text("cwd"), dir.to_str().unwrap());
     let Some(EventKind::Started(started)) = seen
-        .whats()
+        .kinds()
         .find(|kind| matches!(kind, EventKind::Started(_)))
     else {
         panic!()
@@ -225,7 +225,7 @@ async fn an_agent_that_takes_no_tools_is_not_started_with_them() {
     let agent = ostler::Agents::builtin().get("openclaw").unwrap();
     assert!(
         !agent.capabilities().tools,
-        "this is about one that takes none"
+        "the test needs an agent without tool support"
     );
     let spec = || ostler::Spec {
         prompt: "hello".into(),
@@ -240,7 +240,9 @@ async fn an_agent_that_takes_no_tools_is_not_started_with_them() {
         }));
     let error = agent.start(&bound, spec()).unwrap_err().to_string();
     assert!(
-        error.contains("add") && error.contains("takes no tools") && error.contains("another"),
+        error.contains("add")
+            && error.contains("does not support tools")
+            && error.contains("another"),
         "{error}"
     );
     assert!(agent.start(&host, spec()).is_ok());

@@ -4,13 +4,13 @@ use std::fs;
 
 use ostler::permission::{Policy, Trust};
 use ostler_testkit::model::{Answer, Rule, Script};
-use ostler_testkit::scenario::{self, CODEX, CODEX_EXEC, Place, Seen, Subject, Task};
+use ostler_testkit::scenario::{self, CODEX, CODEX_EXEC, Observed, Subject, Task, TestEnv};
 use serde_json::Value;
 
 use crate::driver::{Library, agent, host, runtime, spec};
 use crate::rig::finish;
 
-fn ran(subject: &'static Subject, place: &Place, task: &Task) -> Seen {
+fn ran(subject: &'static Subject, place: &TestEnv, task: &Task) -> Observed {
     scenario::run(&Library(subject), place, task)
 }
 
@@ -19,7 +19,7 @@ fn ran(subject: &'static Subject, place: &Place, task: &Task) -> Seen {
 fn rules_decide_on_commands_and_files() {
     let policy = "[[rule]]\ncommand = \"touch good*\"\ndo = \"allow\"\n";
     let patch = "*** Begin Patch\n*** Add File: patched\n+x\n*** End Patch\n";
-    let place = Place::new(
+    let place = TestEnv::new(
         &CODEX,
         Script::new()
             .rule(Rule::on_call(1).answer(CODEX.shell("touch good-one")))
@@ -47,7 +47,7 @@ fn rules_decide_on_commands_and_files() {
 fn an_unknown_session_is_a_wrong_request() {
     const ID: &str = "123e4567-e89b-42d3-a456-426614174000";
     for subject in [&CODEX, &CODEX_EXEC] {
-        let place = Place::new(subject, Script::new());
+        let place = TestEnv::new(subject, Script::new());
         let seen = ran(
             subject,
             &place,
@@ -67,11 +67,11 @@ fn an_unknown_session_is_a_wrong_request() {
 }
 
 #[test]
-fn exec_goes_on_with_its_session() {
+fn exec_resumes_its_session() {
     let script = Script::new()
         .rule(Rule::on_text("Remember").text("I will."))
         .rule(Rule::on_text("Which").text("Pelican."));
-    let place = Place::new(&CODEX_EXEC, script);
+    let place = TestEnv::new(&CODEX_EXEC, script);
     let first = ran(
         &CODEX_EXEC,
         &place,
@@ -139,7 +139,7 @@ fn has(schema: &Value, kind: &str, names: &[&str]) {
 
 /// The installed version has the fields that Ostler writes and reads.
 #[test]
-fn the_installed_version_has_the_words() {
+fn installed_version_has_the_fields() {
     let schemas = Schemas::print();
     let fields: &[(&str, &[&str])] = &[
         (
@@ -285,10 +285,10 @@ fn the_installed_version_has_the_words() {
 
 /// It also has the fields of the items inside them.
 #[test]
-fn the_installed_version_has_the_words_of_items() {
+fn installed_version_has_the_item_fields() {
     let schemas = Schemas::print();
-    let told = schemas.read("v2/TurnCompletedNotification.json");
-    let items = told["definitions"]["ThreadItem"]["oneOf"]
+    let schema = schemas.read("v2/TurnCompletedNotification.json");
+    let items = schema["definitions"]["ThreadItem"]["oneOf"]
         .as_array()
         .unwrap();
     let fields: &[(&str, &[&str])] = &[
@@ -357,10 +357,10 @@ fn the_installed_version_has_the_words_of_items() {
         ("DynamicToolCallOutputContentItem", &["text"]),
     ];
     for (name, names) in fields {
-        has(&told["definitions"][name], name, names);
+        has(&schema["definitions"][name], name, names);
     }
     assert!(
-        told["definitions"]["CodexErrorInfo"]
+        schema["definitions"]["CodexErrorInfo"]
             .to_string()
             .contains("\"httpStatusCode\"")
     );
@@ -388,7 +388,7 @@ fn the_installed_version_has_the_words_of_items() {
 
 /// It also has the methods.
 #[test]
-fn the_installed_version_has_the_methods() {
+fn installed_version_has_the_methods() {
     let schemas = Schemas::print();
     let methods: &[(&str, &[&str])] = &[
         (
