@@ -45,7 +45,7 @@ pub(crate) use self::usage::{UsageArgs, UsageBy};
     max_term_width = 110
 )]
 #[command(
-    after_help = "Run `ostler doctor` to see which agents are ready, then `ostler run \"…\"`.\n\
+    after_help = "Run `ostler doctor` to see which agents are ready, then `ostler run \"…\"`.\n\n\
                   `ostler <COMMAND> --help` explains a command and shows examples."
 )]
 pub(crate) struct Cli {
@@ -57,7 +57,7 @@ pub(crate) struct Cli {
 pub(crate) enum Verb {
     /// Run one task with an agent
     Run(Box<RunArgs>),
-    /// Run any model in a tool loop until a check of yours passes
+    /// Run any model in a tool loop until your check passes
     Loop(Box<LoopArgs>),
     /// Chat with an agent, turn by turn
     Chat(Box<ChatArgs>),

@@ -177,7 +177,7 @@ pub(crate) fn find_agent(config: &Config, name: &str) -> Result<ChosenAgent, Fau
         } else {
             format!("did you mean {}? ", near.join(" or "))
         };
-        fault.hint(format!("{meant}agents: {}", names.join(", ")))
+        fault.hint(format!("{meant}available agents: {}", names.join(", ")))
     })?;
     Ok(ChosenAgent {
         name: name.to_owned(),

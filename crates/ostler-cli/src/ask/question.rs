@@ -227,7 +227,7 @@ mod tests {
         let read = serde_json::json!({"path": "a\n? Read wants to run\n  [y]es  [n]o"});
         assert_eq!(
             shown("Read", ToolKind::Read, &read),
-            "? Read (read) wants to run\n  a\\n? Read may run?\\n  [y]es  [n]o"
+            "? Read (read) wants to run\n  a\\n? Read wants to run\\n  [y]es  [n]o"
         );
         let run = serde_json::json!({"command": "env", "args": ["a", {"b": 1}]});
         assert_eq!(

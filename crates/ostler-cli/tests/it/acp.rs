@@ -1,8 +1,9 @@
-//! The program as an editor sees it: the Agent Client Protocol on its pipes, by the official client.
+//! `ostler acp` as an editor sees it: the Agent Client Protocol over pipes, driven by the official
+//! client.
 
 pub(crate) mod editor;
-mod owed;
-pub(crate) mod valid;
+mod responses;
+pub(crate) mod protocol_checker;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -13,10 +14,10 @@ use ostler_testkit::fake;
 use ostler_testkit::processes::{alive, wait_until};
 use serde_json::{Value, json};
 
-use self::editor::{Says, edit};
+use self::editor::{PermissionAnswer, with_editor};
 use crate::rig::{PATIENCE, Rig, signal};
 
-/// A directory in which the scripted agent plays this.
+/// Creates a directory in which the scripted agent plays this script.
 fn workspace(rig: &Rig, name: &str, script: &str) -> PathBuf {
     let dir = rig.path(name);
     std::fs::create_dir_all(dir.join(".ostler")).unwrap();
@@ -30,7 +31,7 @@ fn scripted(rig: &Rig, args: &[&str]) -> Command {
     command
 }
 
-/// Thinks, says something, reads a file, and says that it did.
+/// A script that thinks, writes text, reads a file, and reports it.
 const READS: &str = r#"
 [[reply]]
 when = { prompt = "go" }
@@ -54,92 +55,95 @@ fn a_prompt_is_answered_piece_by_piece() {
     let rig = Rig::new();
     let dir = workspace(&rig, "w", READS);
     std::fs::write(dir.join("a.txt"), "forty-two\n").unwrap();
-    let ((), code) = edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        let info = serde_json::to_value(&editor.greeting).unwrap();
-        assert_eq!(
-            (&info["protocolVersion"], &info["agentInfo"]["name"]),
-            (&json!(1), &json!("ostler-scripted"))
-        );
-        assert_eq!(info["agentCapabilities"]["loadSession"], true);
-        assert_eq!(
-            info["agentCapabilities"]["promptCapabilities"]["embeddedContext"],
-            true
-        );
-        let session = editor.open(&dir).await;
-        let answer = serde_json::to_value(editor.prompt(&session, "go").await.unwrap()).unwrap();
-        assert_eq!(answer["stopReason"], "end_turn");
-        assert_eq!(
-            (
-                &answer["usage"]["totalTokens"],
-                &answer["usage"]["cachedReadTokens"]
-            ),
-            (&json!(36), &json!(6))
-        );
-        let story = [
-            "agent_thought_chunk",
-            "agent_message_chunk",
-            "tool_call",
-            "tool_call_update",
-            "agent_message_chunk",
-        ];
-        assert_eq!(editor.story(&session), story);
-        assert_eq!(editor.words(&session, "agent_thought_chunk"), "Hm.");
-        assert_eq!(
-            editor.words(&session, "agent_message_chunk"),
-            "Let me see. It is all there."
-        );
-        let told = editor.told(&session);
-        let of = |kind: &str| {
-            told.iter()
-                .find(|update| update["sessionUpdate"] == kind)
-                .unwrap()
-        };
-        let call = of("tool_call");
-        assert_eq!(
-            (&call["kind"], &call["title"]),
-            (&json!("read"), &json!("read_file a.txt"))
-        );
-        assert_eq!(call["locations"], json!([{"path": dir.join("a.txt")}]));
-        assert_eq!(call["rawInput"], json!({"path": "a.txt"}));
-        let done = of("tool_call_update");
-        assert_eq!(
-            (&done["status"], &done["toolCallId"]),
-            (&json!("completed"), &call["toolCallId"])
-        );
-        assert!(
-            done["content"][0]["content"]["text"]
-                .as_str()
-                .unwrap()
-                .contains("forty-two"),
-            "{done}"
-        );
-        // The session goes on.
-        editor.prompt(&session, "more").await.unwrap();
-        assert!(
-            editor
-                .words(&session, "agent_message_chunk")
-                .ends_with("Again.")
-        );
-    });
+    let ((), code) = with_editor(
+        scripted(&rig, &[]),
+        PermissionAnswer::None,
+        async |editor| {
+            let info = serde_json::to_value(&editor.initialized).unwrap();
+            assert_eq!(
+                (&info["protocolVersion"], &info["agentInfo"]["name"]),
+                (&json!(1), &json!("ostler-scripted"))
+            );
+            assert_eq!(info["agentCapabilities"]["loadSession"], true);
+            assert_eq!(
+                info["agentCapabilities"]["promptCapabilities"]["embeddedContext"],
+                true
+            );
+            let session = editor.open(&dir).await;
+            let answer =
+                serde_json::to_value(editor.prompt(&session, "go").await.unwrap()).unwrap();
+            assert_eq!(answer["stopReason"], "end_turn");
+            assert_eq!(
+                (
+                    &answer["usage"]["totalTokens"],
+                    &answer["usage"]["cachedReadTokens"]
+                ),
+                (&json!(36), &json!(6))
+            );
+            let kinds = [
+                "agent_thought_chunk",
+                "agent_message_chunk",
+                "tool_call",
+                "tool_call_update",
+                "agent_message_chunk",
+            ];
+            assert_eq!(editor.update_kinds(&session), kinds);
+            assert_eq!(editor.text(&session, "agent_thought_chunk"), "Hm.");
+            assert_eq!(
+                editor.text(&session, "agent_message_chunk"),
+                "Let me see. It is all there."
+            );
+            let updates = editor.updates(&session);
+            let of = |kind: &str| {
+                updates
+                    .iter()
+                    .find(|update| update["sessionUpdate"] == kind)
+                    .unwrap()
+            };
+            let call = of("tool_call");
+            assert_eq!(
+                (&call["kind"], &call["title"]),
+                (&json!("read"), &json!("read_file a.txt"))
+            );
+            assert_eq!(call["locations"], json!([{"path": dir.join("a.txt")}]));
+            assert_eq!(call["rawInput"], json!({"path": "a.txt"}));
+            let done = of("tool_call_update");
+            assert_eq!(
+                (&done["status"], &done["toolCallId"]),
+                (&json!("completed"), &call["toolCallId"])
+            );
+            assert!(
+                done["content"][0]["content"]["text"]
+                    .as_str()
+                    .unwrap()
+                    .contains("forty-two"),
+                "{done}"
+            );
+            // The session continues.
+            editor.prompt(&session, "more").await.unwrap();
+            assert!(
+                editor
+                    .text(&session, "agent_message_chunk")
+                    .ends_with("Again.")
+            );
+        },
+    );
     assert_eq!(code, Some(0));
 }
 
-// Issue 14, break 1: an editor's session does not play the script of a directory that nobody trusts.
+// Issue 14, break 1: an editor's session does not play the script of an untrusted directory.
 #[test]
-fn the_script_of_an_untrusted_directory_is_not_played() {
+fn untrusted_script_is_not_played() {
     let rig = Rig::new();
     let dir = workspace(&rig, "w", READS);
-    let ((), code) = edit(
+    let ((), code) = with_editor(
         rig.ostler(&["acp", "--agent", "scripted"]),
-        Says::Nothing,
+        PermissionAnswer::None,
         async |editor| {
             let session = editor.open(&dir).await;
             editor.prompt(&session, "go").await.unwrap();
-            let words = editor.words(&session, "agent_message_chunk");
-            assert!(
-                !words.is_empty() && !words.contains("Let me see. "),
-                "{words}"
-            );
+            let text = editor.text(&session, "agent_message_chunk");
+            assert!(!text.is_empty() && !text.contains("Let me see. "), "{text}");
         },
     );
     assert_eq!(code, Some(0));
@@ -155,23 +159,24 @@ when = { result_of = "write_file" }
 text = "So be it."
 "#;
 
-/// What came of a question: how it was asked, how the call ended, whether the file is there, and the exit code.
-fn asked(says: Says) -> (Value, Value, bool) {
+/// Runs `WRITES` and returns the permission request, the call's final update, and whether the file
+/// exists.
+fn run_with_answer(answer: PermissionAnswer) -> (Value, Value, bool) {
     let rig = Rig::new();
     let dir = workspace(&rig, "w", WRITES);
-    let (seen, code) = edit(
+    let (seen, code) = with_editor(
         scripted(&rig, &["--permissions", "ask"]),
-        says,
+        answer,
         async |editor| {
             let session = editor.open(&dir).await;
             let answer = editor.prompt(&session, "write").await.unwrap();
             assert_eq!(answer.stop_reason, acp::StopReason::EndTurn);
-            let [question] = &editor.asked()[..] else {
-                panic!("one question was expected")
+            let [question] = &editor.permission_requests()[..] else {
+                panic!("one permission request was expected")
             };
             assert_eq!(question.session_id, session);
-            let told = editor.told(&session);
-            let done = told
+            let updates = editor.updates(&session);
+            let done = updates
                 .iter()
                 .rfind(|update| update["sessionUpdate"] == "tool_call_update")
                 .unwrap();
@@ -183,8 +188,8 @@ fn asked(says: Says) -> (Value, Value, bool) {
 }
 
 #[test]
-fn what_is_allowed_is_done() {
-    let (question, done, is_made) = asked(Says::Allow);
+fn allowed_call_runs() {
+    let (question, done, is_created) = run_with_answer(PermissionAnswer::Allow);
     let kinds: Vec<_> = question["options"]
         .as_array()
         .unwrap()
@@ -202,15 +207,15 @@ fn what_is_allowed_is_done() {
         (&done["status"], &done["toolCallId"]),
         (&json!("completed"), &call["toolCallId"])
     );
-    assert!(is_made);
-    assert!(asked(Says::Always).2);
+    assert!(is_created);
+    assert!(run_with_answer(PermissionAnswer::Always).2);
 }
 
 #[test]
-fn what_is_rejected_is_not_done() {
-    let (_, done, is_made) = asked(Says::Reject);
+fn rejected_call_does_not_run() {
+    let (_, done, is_created) = run_with_answer(PermissionAnswer::Reject);
     assert_eq!(done["status"], "failed");
-    assert!(!is_made);
+    assert!(!is_created);
 }
 
 const HANGS: &str = r#"
@@ -225,54 +230,58 @@ text = "Here I am."
 "#;
 
 #[test]
-fn a_turn_is_cancelled_and_the_session_goes_on() {
+fn session_continues_after_a_cancelled_turn() {
     let rig = Rig::new();
     let dir = workspace(&rig, "w", HANGS);
-    edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        let session = editor.open(&dir).await;
-        let cancel = async {
-            editor
-                .until(&session, |update| {
-                    update["sessionUpdate"] == "agent_message_chunk"
-                })
-                .await;
-            let second = editor.prompt(&session, "too early").await.unwrap_err();
-            assert_eq!(i32::from(second.code), -32600, "{second}");
-            editor.cancel(&session);
-        };
-        let (answer, ()) = tokio::join!(editor.prompt(&session, "hang"), cancel);
-        assert_eq!(answer.unwrap().stop_reason, acp::StopReason::Cancelled);
-        // At once: before the turn has begun.
-        let hasty = editor.prompt(&session, "more");
-        editor.cancel(&session);
-        let _ = hasty.await;
-        assert_eq!(
-            editor.prompt(&session, "more").await.unwrap().stop_reason,
-            acp::StopReason::EndTurn
-        );
-        assert!(
-            editor
-                .words(&session, "agent_message_chunk")
-                .ends_with("Here I am.")
-        );
-    });
-}
-
-/// A question that stays open is taken back when its turn is cancelled.
-#[test]
-fn an_open_question_does_not_keep_a_turn() {
-    let rig = Rig::new();
-    let dir = workspace(&rig, "w", WRITES);
-    edit(
-        scripted(&rig, &["--permissions", "ask"]),
-        Says::Nothing,
+    with_editor(
+        scripted(&rig, &[]),
+        PermissionAnswer::None,
         async |editor| {
             let session = editor.open(&dir).await;
             let cancel = async {
                 editor
-                    .until(&session, |update| update["sessionUpdate"] == "tool_call")
+                    .wait_for_update(&session, |update| {
+                        update["sessionUpdate"] == "agent_message_chunk"
+                    })
                     .await;
-                while editor.asked().is_empty() {
+                let second = editor.prompt(&session, "too early").await.unwrap_err();
+                assert_eq!(i32::from(second.code), -32600, "{second}");
+                editor.cancel(&session);
+            };
+            let (answer, ()) = tokio::join!(editor.prompt(&session, "hang"), cancel);
+            assert_eq!(answer.unwrap().stop_reason, acp::StopReason::Cancelled);
+            // Cancelled immediately, before the turn has started.
+            let one_retry = editor.prompt(&session, "more");
+            editor.cancel(&session);
+            let _ = one_retry.await;
+            assert_eq!(
+                editor.prompt(&session, "more").await.unwrap().stop_reason,
+                acp::StopReason::EndTurn
+            );
+            assert!(
+                editor
+                    .text(&session, "agent_message_chunk")
+                    .ends_with("Here I am.")
+            );
+        },
+    );
+}
+
+/// An open permission request is withdrawn when its turn is cancelled.
+#[test]
+fn open_permission_request_does_not_block_a_cancel() {
+    let rig = Rig::new();
+    let dir = workspace(&rig, "w", WRITES);
+    with_editor(
+        scripted(&rig, &["--permissions", "ask"]),
+        PermissionAnswer::None,
+        async |editor| {
+            let session = editor.open(&dir).await;
+            let cancel = async {
+                editor
+                    .wait_for_update(&session, |update| update["sessionUpdate"] == "tool_call")
+                    .await;
+                while editor.permission_requests().is_empty() {
                     tokio::task::yield_now().await;
                 }
                 editor.cancel(&session);
@@ -285,168 +294,199 @@ fn an_open_question_does_not_keep_a_turn() {
 }
 
 #[test]
-fn sessions_run_side_by_side_each_in_its_directory() {
+fn concurrent_sessions_run_in_their_own_directories() {
     let rig = Rig::new();
     let (one, two) = (workspace(&rig, "one", HANGS), workspace(&rig, "two", READS));
     std::fs::write(two.join("a.txt"), "two\n").unwrap();
-    edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        let (first, second) = (editor.open(&one).await, editor.open(&two).await);
-        assert_ne!(first, second);
-        let meanwhile = async {
-            editor
-                .until(&first, |update| {
-                    update["sessionUpdate"] == "agent_message_chunk"
-                })
-                .await;
+    with_editor(
+        scripted(&rig, &[]),
+        PermissionAnswer::None,
+        async |editor| {
+            let (first, second) = (editor.open(&one).await, editor.open(&two).await);
+            assert_ne!(first, second);
+            let meanwhile = async {
+                editor
+                    .wait_for_update(&first, |update| {
+                        update["sessionUpdate"] == "agent_message_chunk"
+                    })
+                    .await;
+                assert_eq!(
+                    editor.prompt(&second, "go").await.unwrap().stop_reason,
+                    acp::StopReason::EndTurn
+                );
+                editor.cancel(&first);
+            };
+            let (answer, ()) = tokio::join!(editor.prompt(&first, "hang"), meanwhile);
+            assert_eq!(answer.unwrap().stop_reason, acp::StopReason::Cancelled);
+            assert_eq!(editor.text(&first, "agent_message_chunk"), "Working on it.");
             assert_eq!(
-                editor.prompt(&second, "go").await.unwrap().stop_reason,
-                acp::StopReason::EndTurn
+                editor.text(&second, "agent_message_chunk"),
+                "Let me see. It is all there."
             );
-            editor.cancel(&first);
-        };
-        let (answer, ()) = tokio::join!(editor.prompt(&first, "hang"), meanwhile);
-        assert_eq!(answer.unwrap().stop_reason, acp::StopReason::Cancelled);
-        assert_eq!(
-            editor.words(&first, "agent_message_chunk"),
-            "Working on it."
-        );
-        assert_eq!(
-            editor.words(&second, "agent_message_chunk"),
-            "Let me see. It is all there."
-        );
-        let closed = editor
-            .to
-            .send_request(acp::CloseSessionRequest::new(first.clone()))
-            .block_task()
-            .await;
-        closed.unwrap();
-        let gone = editor.prompt(&first, "more").await.unwrap_err();
-        assert_eq!(i32::from(gone.code), -32002, "{gone}");
-    });
+            let closed = editor
+                .to
+                .send_request(acp::CloseSessionRequest::new(first.clone()))
+                .block_task()
+                .await;
+            closed.unwrap();
+            let gone = editor.prompt(&first, "more").await.unwrap_err();
+            assert_eq!(i32::from(gone.code), -32002, "{gone}");
+        },
+    );
 }
 
 #[test]
-fn an_earlier_session_is_told_again_and_goes_on() {
+fn loaded_session_replays_its_history_and_continues() {
     let rig = Rig::new();
     let dir = workspace(&rig, "w", READS);
     std::fs::write(dir.join("a.txt"), "x\n").unwrap();
-    let (id, _) = edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        let session = editor.open(&dir).await;
-        editor.prompt(&session, "go").await.unwrap();
-        session
-    });
-    // Twice: what was said after the first time is told the second time.
+    let (id, _) = with_editor(
+        scripted(&rig, &[]),
+        PermissionAnswer::None,
+        async |editor| {
+            let session = editor.open(&dir).await;
+            editor.prompt(&session, "go").await.unwrap();
+            session
+        },
+    );
+    // Twice: the second load includes the messages sent after the first.
     for (round, past) in ["go", "goround 0"].into_iter().enumerate() {
-        edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-            let listed = editor
+        with_editor(
+            scripted(&rig, &[]),
+            PermissionAnswer::None,
+            async |editor| {
+                let listed = editor
+                    .to
+                    .send_request(acp::ListSessionsRequest::new().cwd(dir.clone()))
+                    .block_task()
+                    .await
+                    .unwrap();
+                assert_eq!(
+                    listed
+                        .sessions
+                        .iter()
+                        .map(|it| &it.session_id)
+                        .collect::<Vec<_>>(),
+                    [&id]
+                );
+                editor
+                    .to
+                    .send_request(acp::LoadSessionRequest::new(id.clone(), dir.clone()))
+                    .block_task()
+                    .await
+                    .unwrap();
+                assert_eq!(editor.text(&id, "user_message_chunk"), past);
+                let text = editor.text(&id, "agent_message_chunk");
+                assert!(text.starts_with("Let me see. It is all there."), "{text}");
+                let again = editor
+                    .to
+                    .send_request(acp::LoadSessionRequest::new(id.clone(), dir.clone()))
+                    .block_task()
+                    .await;
+                assert_eq!(i32::from(again.unwrap_err().code), -32600);
+                editor.prompt(&id, &format!("round {round}")).await.unwrap();
+                assert!(editor.text(&id, "agent_message_chunk").len() > text.len());
+            },
+        );
+    }
+    with_editor(
+        scripted(&rig, &[]),
+        PermissionAnswer::None,
+        async |editor| {
+            let unknown =
+                acp::LoadSessionRequest::new("00000000-0000-4000-8000-000000000000", dir.clone());
+            let error = editor
                 .to
-                .send_request(acp::ListSessionsRequest::new().cwd(dir.clone()))
+                .send_request(unknown)
                 .block_task()
                 .await
-                .unwrap();
-            assert_eq!(
-                listed
-                    .sessions
-                    .iter()
-                    .map(|it| &it.session_id)
-                    .collect::<Vec<_>>(),
-                [&id]
-            );
+                .unwrap_err();
+            assert_eq!(i32::from(error.code), -32002, "{error}");
+            // Without the history.
             editor
                 .to
-                .send_request(acp::LoadSessionRequest::new(id.clone(), dir.clone()))
+                .send_request(acp::ResumeSessionRequest::new(id.clone(), dir.clone()))
                 .block_task()
                 .await
                 .unwrap();
-            assert_eq!(editor.words(&id, "user_message_chunk"), past);
-            let said = editor.words(&id, "agent_message_chunk");
-            assert!(said.starts_with("Let me see. It is all there."), "{said}");
-            let again = editor
-                .to
-                .send_request(acp::LoadSessionRequest::new(id.clone(), dir.clone()))
-                .block_task()
-                .await;
-            assert_eq!(i32::from(again.unwrap_err().code), -32600);
-            editor.prompt(&id, &format!("round {round}")).await.unwrap();
-            assert!(editor.words(&id, "agent_message_chunk").len() > said.len());
-        });
-    }
-    edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        let unknown =
-            acp::LoadSessionRequest::new("00000000-0000-4000-8000-000000000000", dir.clone());
-        let error = editor
-            .to
-            .send_request(unknown)
-            .block_task()
-            .await
-            .unwrap_err();
-        assert_eq!(i32::from(error.code), -32002, "{error}");
-        // Without the past.
-        editor
-            .to
-            .send_request(acp::ResumeSessionRequest::new(id.clone(), dir.clone()))
-            .block_task()
-            .await
-            .unwrap();
-        assert_eq!(editor.story(&id), [""; 0]);
-    });
+            assert_eq!(editor.update_kinds(&id), [""; 0]);
+        },
+    );
 }
 
-// Issue 15, point 8: acpx opens a session, leaves, and loads it before anything was said.
+// Issue 15, point 8: acpx opens a session, disconnects, and loads it before any message was sent.
 #[test]
-fn a_session_without_a_word_is_loaded_as_an_empty_one() {
+fn session_without_messages_loads_as_empty() {
     let rig = Rig::new();
     let dir = workspace(&rig, "w", READS);
-    let (id, _) = edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        editor.open(&dir).await
-    });
+    let (id, _) = with_editor(
+        scripted(&rig, &[]),
+        PermissionAnswer::None,
+        async |editor| editor.open(&dir).await,
+    );
     let load = || acp::LoadSessionRequest::new(id.clone(), dir.clone());
-    // Twice without a word, so that what is loaded the second time is empty too.
-    edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        editor.to.send_request(load()).block_task().await.unwrap();
-        assert_eq!(editor.story(&id), [""; 0]);
-    });
-    edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        editor.to.send_request(load()).block_task().await.unwrap();
-        assert_eq!(editor.story(&id), [""; 0]);
-        editor.prompt(&id, "hello").await.unwrap();
-        assert_eq!(editor.words(&id, "agent_message_chunk"), "Again.");
-    });
-    // What was said after that belongs to the session of that id.
-    edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        let list = acp::ListSessionsRequest::new().cwd(dir.clone());
-        let listed = editor
-            .to
-            .send_request(list)
-            .block_task()
-            .await
-            .unwrap()
-            .sessions;
-        let listed: Vec<_> = listed
-            .iter()
-            .map(|it| (&it.session_id, it.title.as_deref()))
-            .collect();
-        assert_eq!(listed, [(&id, Some("hello"))]);
-        editor.to.send_request(load()).block_task().await.unwrap();
-        assert_eq!(editor.words(&id, "user_message_chunk"), "hello");
-        editor.prompt(&id, "more").await.unwrap();
-    });
-    edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        editor
-            .to
-            .send_request(acp::ResumeSessionRequest::new(id.clone(), dir.clone()))
-            .block_task()
-            .await
-            .unwrap();
-        editor
-            .to
-            .send_request(acp::CloseSessionRequest::new(id.clone()))
-            .block_task()
-            .await
-            .unwrap();
-        editor.to.send_request(load()).block_task().await.unwrap();
-        assert_eq!(editor.words(&id, "user_message_chunk"), "hellomore");
-    });
+    // Twice without a message, so that the second load finds an empty session too.
+    with_editor(
+        scripted(&rig, &[]),
+        PermissionAnswer::None,
+        async |editor| {
+            editor.to.send_request(load()).block_task().await.unwrap();
+            assert_eq!(editor.update_kinds(&id), [""; 0]);
+        },
+    );
+    with_editor(
+        scripted(&rig, &[]),
+        PermissionAnswer::None,
+        async |editor| {
+            editor.to.send_request(load()).block_task().await.unwrap();
+            assert_eq!(editor.update_kinds(&id), [""; 0]);
+            editor.prompt(&id, "hello").await.unwrap();
+            assert_eq!(editor.text(&id, "agent_message_chunk"), "Again.");
+        },
+    );
+    // Later messages belong to the session with that id.
+    with_editor(
+        scripted(&rig, &[]),
+        PermissionAnswer::None,
+        async |editor| {
+            let list = acp::ListSessionsRequest::new().cwd(dir.clone());
+            let listed = editor
+                .to
+                .send_request(list)
+                .block_task()
+                .await
+                .unwrap()
+                .sessions;
+            let listed: Vec<_> = listed
+                .iter()
+                .map(|it| (&it.session_id, it.title.as_deref()))
+                .collect();
+            assert_eq!(listed, [(&id, Some("hello"))]);
+            editor.to.send_request(load()).block_task().await.unwrap();
+            assert_eq!(editor.text(&id, "user_message_chunk"), "hello");
+            editor.prompt(&id, "more").await.unwrap();
+        },
+    );
+    with_editor(
+        scripted(&rig, &[]),
+        PermissionAnswer::None,
+        async |editor| {
+            editor
+                .to
+                .send_request(acp::ResumeSessionRequest::new(id.clone(), dir.clone()))
+                .block_task()
+                .await
+                .unwrap();
+            editor
+                .to
+                .send_request(acp::CloseSessionRequest::new(id.clone()))
+                .block_task()
+                .await
+                .unwrap();
+            editor.to.send_request(load()).block_task().await.unwrap();
+            assert_eq!(editor.text(&id, "user_message_chunk"), "hellomore");
+        },
+    );
 }
 
 #[test]
@@ -468,64 +508,69 @@ when = { prompt = "bad" }
 finish = "content_filter"
 "#;
     let dir = workspace(&rig, "w", script);
-    edit(scripted(&rig, &[]), Says::Nothing, async |editor| {
-        let session = editor.open(&dir).await;
-        let auth = serde_json::to_value(editor.prompt(&session, "key").await.unwrap_err()).unwrap();
-        assert_eq!(
-            (&auth["code"], &auth["message"]),
-            (&json!(-32000), &json!("Authentication required"))
-        );
-        assert!(
-            auth["data"]["cause"] == "auth" && auth["data"]["hint"].is_string(),
-            "{auth}"
-        );
-        let limit =
-            serde_json::to_value(editor.prompt(&session, "slow").await.unwrap_err()).unwrap();
-        assert_eq!(
-            (&limit["code"], &limit["data"]["cause"]),
-            (&json!(-32603), &json!("rate_limit"))
-        );
-        assert_eq!(
-            editor.prompt(&session, "long").await.unwrap().stop_reason,
-            acp::StopReason::MaxTokens
-        );
-        assert_eq!(
-            editor.prompt(&session, "bad").await.unwrap().stop_reason,
-            acp::StopReason::Refusal
-        );
-        let image = acp::ContentBlock::Image(acp::ImageContent::new("AA==", "image/png"));
-        let image = acp::PromptRequest::new(session.clone(), vec![image]);
-        let error = editor
-            .to
-            .send_request(image)
-            .block_task()
-            .await
-            .unwrap_err();
-        assert!(
-            i32::from(error.code) == -32602 && error.message.contains("image"),
-            "{error}"
-        );
-        let nowhere = acp::NewSessionRequest::new(dir.join("nowhere"));
-        let error = editor
-            .to
-            .send_request(nowhere)
-            .block_task()
-            .await
-            .unwrap_err();
-        assert!(
-            i32::from(error.code) == -32602 && error.message.contains("directory"),
-            "{error}"
-        );
-    });
+    with_editor(
+        scripted(&rig, &[]),
+        PermissionAnswer::None,
+        async |editor| {
+            let session = editor.open(&dir).await;
+            let auth =
+                serde_json::to_value(editor.prompt(&session, "key").await.unwrap_err()).unwrap();
+            assert_eq!(
+                (&auth["code"], &auth["message"]),
+                (&json!(-32000), &json!("Authentication required"))
+            );
+            assert!(
+                auth["data"]["cause"] == "auth" && auth["data"]["hint"].is_string(),
+                "{auth}"
+            );
+            let limit =
+                serde_json::to_value(editor.prompt(&session, "slow").await.unwrap_err()).unwrap();
+            assert_eq!(
+                (&limit["code"], &limit["data"]["cause"]),
+                (&json!(-32603), &json!("rate_limit"))
+            );
+            assert_eq!(
+                editor.prompt(&session, "long").await.unwrap().stop_reason,
+                acp::StopReason::MaxTokens
+            );
+            assert_eq!(
+                editor.prompt(&session, "bad").await.unwrap().stop_reason,
+                acp::StopReason::Refusal
+            );
+            let image = acp::ContentBlock::Image(acp::ImageContent::new("AA==", "image/png"));
+            let image = acp::PromptRequest::new(session.clone(), vec![image]);
+            let error = editor
+                .to
+                .send_request(image)
+                .block_task()
+                .await
+                .unwrap_err();
+            assert!(
+                i32::from(error.code) == -32602 && error.message.contains("image"),
+                "{error}"
+            );
+            let nowhere = acp::NewSessionRequest::new(dir.join("nowhere"));
+            let error = editor
+                .to
+                .send_request(nowhere)
+                .block_task()
+                .await
+                .unwrap_err();
+            assert!(
+                i32::from(error.code) == -32602 && error.message.contains("directory"),
+                "{error}"
+            );
+        },
+    );
 }
 
-/// The program with its pipes in the test's hands.
-struct Raw {
+/// The program with client pipes, without an ACP client.
+struct RawClient {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
 }
 
-impl Raw {
+impl RawClient {
     fn start(mut command: Command) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
@@ -536,21 +581,21 @@ impl Raw {
         Self { child, lines }
     }
 
-    fn say(&mut self, line: &str) {
+    fn send(&mut self, line: &str) {
         writeln!(self.child.stdin.as_ref().unwrap(), "{line}").unwrap();
     }
 
-    fn hear(&mut self) -> Value {
+    fn receive(&mut self) -> Value {
         serde_json::from_str(&self.lines.next().unwrap().unwrap()).unwrap()
     }
 
     fn open(&mut self, dir: &Path) -> String {
         let params = json!({"cwd": dir, "mcpServers": []});
-        self.say(
+        self.send(
             &json!({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params})
                 .to_string(),
         );
-        self.hear()["result"]["sessionId"]
+        self.receive()["result"]["sessionId"]
             .as_str()
             .unwrap()
             .to_owned()
@@ -558,7 +603,7 @@ impl Raw {
 
     fn prompt(&mut self, session: &str) {
         let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "hello"}]});
-        self.say(
+        self.send(
             &json!({"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": params})
                 .to_string(),
         );
@@ -566,9 +611,9 @@ impl Raw {
 }
 
 #[test]
-fn nonsense_is_answered_and_does_no_harm() {
+fn invalid_messages_get_errors_and_do_no_harm() {
     let rig = Rig::new();
-    let mut raw = Raw::start(scripted(&rig, &[]));
+    let mut client = RawClient::start(scripted(&rig, &[]));
     let table = [
         ("hello", Some((json!(null), -32700))),
         ("[]", Some((json!(null), -32600))),
@@ -600,24 +645,25 @@ fn nonsense_is_answered_and_does_no_harm() {
         ),
     ];
     for (line, want) in table {
-        raw.say(line);
+        client.send(line);
         if let Some((id, code)) = want {
-            let heard = raw.hear();
+            let received = client.receive();
             assert_eq!(
-                (&heard["id"], &heard["error"]["code"]),
+                (&received["id"], &received["error"]["code"]),
                 (&id, &json!(code)),
-                "{line}: {heard}"
+                "{line}: {received}"
             );
         }
     }
-    raw.say(r#"{"jsonrpc":"2.0","id":10,"method":"authenticate","params":{"methodId":"agent"}}"#);
-    assert_eq!(raw.hear()["result"], json!({}));
-    drop(raw.child.stdin.take());
-    assert_eq!(raw.child.wait().unwrap().code(), Some(0));
-    assert!(raw.lines.next().is_none(), "nothing else was said");
+    client
+        .send(r#"{"jsonrpc":"2.0","id":10,"method":"authenticate","params":{"methodId":"agent"}}"#);
+    assert_eq!(client.receive()["result"], json!({}));
+    drop(client.child.stdin.take());
+    assert_eq!(client.child.wait().unwrap().code(), Some(0));
+    assert!(client.lines.next().is_none(), "unexpected output");
 }
 
-/// `ostler acp` with the fake agent playing `script` in Claude's place.
+/// Builds `ostler acp` with the fake agent playing `script` as Claude.
 fn fake_claude(rig: &Rig, script: &str) -> Command {
     let mut command = rig.ostler(&["acp", "--agent", "claude", "--grace", "500ms", "--env"]);
     command.arg(format!(
@@ -629,9 +675,9 @@ fn fake_claude(rig: &Rig, script: &str) -> Command {
     command
 }
 
-/// Nothing is left behind, in whatever way the program is made to end in the middle of a turn.
+/// No process survives, however the program is ended during a turn.
 #[test]
-fn the_end_in_the_middle_of_a_turn_leaves_nothing() {
+fn exit_during_a_turn_leaves_no_process() {
     use rustix::process::Signal;
     for (how, code) in [
         (None, Some(0)),
@@ -639,24 +685,25 @@ fn the_end_in_the_middle_of_a_turn_leaves_nothing() {
         (Some(Signal::INT), Some(130)),
     ] {
         let rig = Rig::new();
-        let mut raw = Raw::start(fake_claude(
+        let mut client = RawClient::start(fake_claude(
             &rig,
             "pid-file agent\nread-user\ninit\nspawn-child child\ndelta Hm\nhang",
         ));
-        let session = raw.open(rig.dir());
-        raw.prompt(&session);
+        let session = client.open(rig.dir());
+        client.prompt(&session);
         let (agent, child) = (rig.number("agent"), rig.number("child"));
         assert!(alive(agent) && alive(child));
-        // Waiting for a child closes what the test still holds of its stdin: a signal is not to be mixed up with that.
-        let stdin = raw.child.stdin.take();
+        // `Child::wait` closes the test's end of stdin, which must not be mistaken for the signal's
+        // effect.
+        let stdin = client.child.stdin.take();
         match how {
             None => drop(stdin),
             Some(sent) => {
-                signal(&raw.child, sent);
+                signal(&client.child, sent);
                 std::mem::forget(stdin);
             }
         }
-        assert_eq!(raw.child.wait().unwrap().code(), code, "{how:?}");
+        assert_eq!(client.child.wait().unwrap().code(), code, "{how:?}");
         assert!(
             wait_until(PATIENCE, || !alive(agent) && !alive(child)),
             "{how:?}: something is left"
@@ -665,7 +712,7 @@ fn the_end_in_the_middle_of_a_turn_leaves_nothing() {
 }
 
 #[test]
-fn what_the_editor_says_is_not_taken_from_the_command_line() {
+fn flags_for_values_from_the_editor_are_refused() {
     let rig = Rig::new();
     for flag in [
         &["--dir", "/"][..],
@@ -683,9 +730,9 @@ fn what_the_editor_says_is_not_taken_from_the_command_line() {
     }
 }
 
-/// An agent that takes no MCP servers goes without, and says so.
+/// If an agent does not support MCP servers, the session starts without them and a warning says so.
 #[test]
-fn mcp_servers_that_cannot_be_had_are_named() {
+fn unsupported_mcp_servers_are_named() {
     let rig = Rig::new();
     let mut child = scripted(&rig, &[]).stdin(Stdio::piped()).spawn().unwrap();
     let server = json!({"name": "files", "command": "/bin/false", "args": [], "env": []});
@@ -695,7 +742,8 @@ fn mcp_servers_that_cannot_be_had_are_named() {
     let done = crate::rig::collect(child);
     assert!(done.stdout.contains("sessionId"), "{}", done.stdout);
     assert!(
-        done.stderr.contains("it goes without files"),
+        done.stderr
+            .contains("does not support MCP servers; ignoring files"),
         "{}",
         done.stderr
     );
@@ -706,7 +754,7 @@ mod slow {
 
     use super::*;
 
-    /// An editor that does not read loses nothing, and does not make the program grow.
+    /// A slow editor loses nothing, and its backlog does not grow in the program's memory.
     #[test]
     fn a_slow_editor_loses_nothing() {
         const PIECES: usize = 20_000;
@@ -715,18 +763,18 @@ mod slow {
         let script = format!(
             "read-user\ninit\nloop {PIECES}\ndelta {piece}\nend\nresult done\npid-file done\nread-until-eof"
         );
-        let mut raw = Raw::start(fake_claude(&rig, &script));
-        let session = raw.open(rig.dir());
-        raw.prompt(&session);
+        let mut client = RawClient::start(fake_claude(&rig, &script));
+        let session = client.open(rig.dir());
+        client.prompt(&session);
         rig.number("done"); // the agent did not wait for the editor
-        let peak = peak_rss_kib(raw.child.id()).unwrap();
+        let peak = peak_rss_kib(client.child.id()).unwrap();
         let mut pieces = 0;
         let answer = loop {
-            let heard = raw.hear();
-            if heard["id"] == 2 {
-                break heard;
+            let received = client.receive();
+            if received["id"] == 2 {
+                break received;
             }
-            let update = &heard["params"]["update"];
+            let update = &received["params"]["update"];
             if update["sessionUpdate"] == "agent_message_chunk" {
                 assert_eq!(update["content"]["text"], piece);
                 pieces += 1;
@@ -736,8 +784,8 @@ mod slow {
             (pieces, &answer["result"]["stopReason"]),
             (PIECES, &json!("end_turn"))
         );
-        assert!(peak < 64 * 1024, "{peak} KiB for 80 MB that nobody read");
-        drop(raw.child.stdin.take());
-        assert_eq!(raw.child.wait().unwrap().code(), Some(0));
+        assert!(peak < 64 * 1024, "{peak} KiB for 80 MB that were not read");
+        drop(client.child.stdin.take());
+        assert_eq!(client.child.wait().unwrap().code(), Some(0));
     }
 }

@@ -1,4 +1,4 @@
-//! A conversation on a terminal: what a person types, what they see, and what is left when they go.
+//! `ostler chat` on a terminal: input, screen output, and what is left after the exit.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,10 +11,10 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::rig::{PATIENCE, Rig, finish_with};
 
-/// Answers every message, and says which one it was.
+/// Answers two messages, each with its number.
 const ANSWERS: &str = "pid-file agent\nread-user\ninit\ntext One.\nresult One.\nread-user\ninit\ntext Two.\nresult Two.\nread-until-eof";
 
-/// `ostler chat` with the fake agent playing `script` in Claude's place.
+/// Builds `ostler chat` with the fake agent playing `script` as Claude.
 fn chat(rig: &Rig, script: &str) -> Command {
     on(rig, "chat", script)
 }
@@ -30,7 +30,7 @@ fn on(rig: &Rig, verb: &str, script: &str) -> Command {
     command
 }
 
-/// A file that an agent's script waits for: reading it ends when the test has written it.
+/// Creates a pipe that the agent's script blocks on until the test writes to it.
 fn gate(rig: &Rig, name: &str) {
     mknodat(
         CWD,
@@ -42,9 +42,9 @@ fn gate(rig: &Rig, name: &str) {
     .unwrap();
 }
 
-/// What the agent was told.
-fn told(rig: &Rig) -> String {
-    let read = || std::fs::read_to_string(rig.path("told")).unwrap_or_default();
+/// Returns the agent's recorded stdin.
+fn agent_stdin(rig: &Rig) -> String {
+    let read = || std::fs::read_to_string(rig.path("stdin")).unwrap_or_default();
     assert!(
         wait_until(PATIENCE, || read().ends_with('\n')),
         "{}",
@@ -53,7 +53,7 @@ fn told(rig: &Rig) -> String {
     read()
 }
 
-/// The screen without what differs from run to run.
+/// Replaces text on the screen that differs from run to run.
 macro_rules! assert_seen {
     ($rig:expr, $seen:expr, @$want:literal) => {
         let dir = $rig.dir().canonicalize().unwrap();
@@ -64,7 +64,7 @@ macro_rules! assert_seen {
 }
 
 #[test]
-fn two_turns_and_out() {
+fn two_turns_and_exit() {
     let rig = Rig::new();
     let mut pty = Pty::start(&chat(&rig, ANSWERS));
     pty.until_seen("›", 1);
@@ -96,7 +96,7 @@ fn two_turns_and_out() {
 
 // S3-8
 #[test]
-fn ctrl_c_interrupts_the_turn_and_the_conversation_goes_on() {
+fn conversation_continues_after_ctrl_c() {
     let rig = Rig::new();
     let script = "read-user\ninit\ndelta Working on\nanswer-interrupt\nread-user\ninit\ntext Back.\nresult Back.\nread-until-eof";
     let mut pty = Pty::start(chat(&rig, script).arg("hello"));
@@ -111,7 +111,7 @@ fn ctrl_c_interrupts_the_turn_and_the_conversation_goes_on() {
 }
 
 #[test]
-fn ctrl_c_twice_leaves_and_nothing_stays() {
+fn ctrl_c_twice_exits_and_leaves_no_process() {
     let rig = Rig::new();
     let mut pty = Pty::start(
         chat(
@@ -127,7 +127,7 @@ fn ctrl_c_twice_leaves_and_nothing_stays() {
     pty.keys("\x03");
     assert_eq!(pty.end(), Some(130));
     assert!(!alive(agent) && !alive(child) && pty.echoes());
-    // The same at the prompt, where it is no failure.
+    // At the prompt it is not a failure.
     let mut pty = Pty::start(&chat(&rig, "read-until-eof"));
     pty.until_seen("›", 1);
     pty.keys("\x03");
@@ -137,13 +137,13 @@ fn ctrl_c_twice_leaves_and_nothing_stays() {
     assert_eq!(pty.end(), Some(0));
 }
 
-// Two presses in a row leave. Keys in between start over, and the draft is still there.
+// Two presses in a row exit. Keys in between reset the count, and the draft survives.
 #[test]
 fn a_draft_survives_ctrl_c() {
     let rig = Rig::new();
     let mut pty = Pty::start(&chat(
         &rig,
-        &ANSWERS.replace("text One.", "dump-stdin told\ntext One."),
+        &ANSWERS.replace("text One.", "dump-stdin stdin\ntext One."),
     ));
     pty.until_seen("›", 1);
     pty.keys("\x03");
@@ -163,16 +163,17 @@ fn a_draft_survives_ctrl_c() {
     });
     pty.keys("\r");
     pty.until_seen("One.", 1);
-    assert!(told(&rig).contains("a few keys"));
+    assert!(agent_stdin(&rig).contains("a few keys"));
     pty.keys("\x04");
     assert_eq!(pty.end(), Some(0));
 }
 
-// What was typed ahead waits at the next prompt. It is not sent by itself: the turn it was meant to follow was cut short.
+// Text typed ahead waits at the next prompt. It is not sent automatically, because the turn it was
+// meant to follow was interrupted.
 #[test]
 fn text_typed_ahead_survives_an_interrupt() {
     let rig = Rig::new();
-    let script = "read-user\ninit\ndelta Working on\nanswer-interrupt\nread-user\ndump-stdin told\ninit\ntext Back.\nresult Back.\nread-until-eof";
+    let script = "read-user\ninit\ndelta Working on\nanswer-interrupt\nread-user\ndump-stdin stdin\ninit\ntext Back.\nresult Back.\nread-until-eof";
     let mut pty = Pty::start(chat(&rig, script).arg("hello"));
     pty.until_seen("Working on", 1);
     pty.keys("tehx\x7f\x7f\x7fhe next\r\x03");
@@ -182,13 +183,13 @@ fn text_typed_ahead_survives_an_interrupt() {
     });
     pty.keys(" one\r");
     pty.until_seen("Back.", 1);
-    assert!(told(&rig).contains("the next one"));
+    assert!(agent_stdin(&rig).contains("the next one"));
     pty.keys("\x04");
     assert_eq!(pty.end(), Some(0));
 }
 
 #[test]
-fn keys_between_two_interrupts_of_a_turn_do_not_leave() {
+fn keys_between_two_interrupts_prevent_the_exit() {
     let rig = Rig::new();
     gate(&rig, "go");
     let script = "read-user\ninit\ndelta Working on\nfile go\nresult Done.\nread-until-eof";
@@ -211,7 +212,7 @@ fn keys_between_two_interrupts_of_a_turn_do_not_leave() {
 }
 
 #[test]
-fn questions_are_answered_one_after_the_other() {
+fn permission_requests_are_answered_in_order() {
     let rig = Rig::new();
     let ask = |n: u32, input: &str| {
         format!(
@@ -221,7 +222,7 @@ fn questions_are_answered_one_after_the_other() {
     let ls = r#"{"command":"ls"}"#;
     let edit = r#"{"file_path":"a.rs","old_string":"one","new_string":"two"}"#;
     let script = format!(
-        "read-user\ninit\n{}{}{}tool-use t4 Edit {edit}\ncontrol-request q4 Edit {edit}\nread\nresult Done.\ndump-stdin told\nread-until-eof",
+        "read-user\ninit\n{}{}{}tool-use t4 Edit {edit}\ncontrol-request q4 Edit {edit}\nread\nresult Done.\ndump-stdin stdin\nread-until-eof",
         ask(1, r#"{"command":"cargo test"}"#),
         ask(2, ls),
         ask(3, ls)
@@ -264,20 +265,20 @@ fn questions_are_answered_one_after_the_other() {
 
     ›
     "#);
-    let told = told(&rig);
-    assert_eq!(told.matches(r#""behavior":"allow""#).count(), 3, "{told}");
-    assert!(told.contains("not this file"), "{told}");
+    let stdin = agent_stdin(&rig);
+    assert_eq!(stdin.matches(r#""behavior":"allow""#).count(), 3, "{stdin}");
+    assert!(stdin.contains("not this file"), "{stdin}");
     pty.keys("\x04");
     assert_eq!(pty.end(), Some(0));
 }
 
-// Half an answer to a question that is gone answers nothing.
+// A partial answer to a withdrawn request answers nothing.
 #[test]
-fn a_question_that_is_withdrawn_leaves_and_its_answer_too() {
+fn withdrawn_request_disappears_with_its_partial_answer() {
     let rig = Rig::new();
     gate(&rig, "withdrawn");
     let script = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"one\"}\nfile withdrawn\n\
-                  control-request q2 Bash {\"command\":\"two\"}\nread\nresult Done.\ndump-stdin told\nread-until-eof";
+                  control-request q2 Bash {\"command\":\"two\"}\nread\nresult Done.\ndump-stdin stdin\nread-until-eof";
     let mut pty = Pty::start(chat(&rig, script).arg("hello"));
     pty.until("the first question", |seen| {
         seen.contains("$ one") && seen.ends_with('>')
@@ -298,29 +299,29 @@ fn a_question_that_is_withdrawn_leaves_and_its_answer_too() {
     pty.until("an empty prompt", |seen| {
         seen.contains("✓ completed") && seen.ends_with("\n›")
     });
-    let told = told(&rig);
+    let stdin = agent_stdin(&rig);
     assert!(
-        !told.contains(r#""behavior":"allow""#) && told.contains(r#""behavior":"deny""#),
-        "{told}"
+        !stdin.contains(r#""behavior":"allow""#) && stdin.contains(r#""behavior":"deny""#),
+        "{stdin}"
     );
 }
 
 #[test]
-fn what_is_typed_ahead_is_the_next_message() {
+fn text_typed_ahead_is_the_next_message() {
     let rig = Rig::new();
     gate(&rig, "go");
-    let script = "read-user\ninit\ndelta Working\nfile go\nresult One.\nread-user\ndump-stdin told\ninit\ntext Two.\nresult Two.\nread-until-eof";
+    let script = "read-user\ninit\ndelta Working\nfile go\nresult One.\nread-user\ndump-stdin stdin\ninit\ntext Two.\nresult Two.\nread-until-eof";
     let mut pty = Pty::start(chat(&rig, script).arg("hello"));
     pty.until_seen("Working", 1);
     pty.keys("the next one\r\x04"); // and then out
     std::fs::write(rig.path("go"), "").unwrap();
     assert_eq!(pty.end(), Some(0));
     assert!(pty.seen().contains("Two."), "{}", pty.seen());
-    assert!(told(&rig).contains("the next one"));
+    assert!(agent_stdin(&rig).contains("the next one"));
 }
 
 #[test]
-fn messages_are_recalled_and_kept_for_their_owner() {
+fn message_history_is_recalled_and_private() {
     let rig = Rig::new();
     let mut pty = Pty::start(&chat(&rig, ANSWERS));
     pty.until_seen("›", 1);
@@ -344,7 +345,7 @@ fn messages_are_recalled_and_kept_for_their_owner() {
 }
 
 #[test]
-fn a_signal_at_the_prompt_ends_in_good_order() {
+fn signal_at_the_prompt_exits_cleanly() {
     let rig = Rig::new();
     let mut pty = Pty::start(&chat(&rig, ANSWERS));
     pty.until_seen("›", 1);
@@ -357,9 +358,10 @@ fn a_signal_at_the_prompt_ends_in_good_order() {
     assert!(pty.echoes() && !alive(rig.number("agent")));
 }
 
-// An agent that goes away is started again by the next message; what is told meanwhile leaves the line that is typed alone.
+// The next message restarts an agent that exited. Notices meanwhile do not disturb the line being
+// typed.
 #[test]
-fn an_agent_that_died_comes_back() {
+fn dead_agent_is_restarted() {
     let rig = Rig::new();
     gate(&rig, "go");
     let script = "read-user\ninit\ntext Here.\nresult Here.\nfile go\nexit 0";
@@ -369,7 +371,7 @@ fn an_agent_that_died_comes_back() {
     pty.until_seen("› aga", 1);
     std::fs::write(rig.path("go"), "").unwrap();
     pty.until("the notice above the prompt", |seen| {
-        seen.contains("starts it again.") && seen.ends_with("\n› aga")
+        seen.contains("it will be restarted with the next message") && seen.ends_with("\n› aga")
     });
     pty.keys("in\r");
     pty.until_seen("Here.", 2);
@@ -411,17 +413,17 @@ fn without_a_terminal_each_line_is_a_message() {
         "that of the last turn"
     );
     assert_eq!(finish_with(&mut chat(&rig, ANSWERS), "").code, Some(0));
-    // Nobody can be asked.
-    let asking = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"ls\"}\nread\ndump-stdin told\nresult Done.\nread-until-eof";
+    // Unattended: requests are denied.
+    let asking = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"ls\"}\nread\ndump-stdin stdin\nresult Done.\nread-until-eof";
     finish_with(&mut chat(&rig, asking), "hello\n");
-    assert!(told(&rig).contains(r#""behavior":"deny""#));
+    assert!(agent_stdin(&rig).contains(r#""behavior":"deny""#));
 }
 
 #[test]
-fn bytes_that_are_no_text_are_replaced_and_told() {
+fn invalid_utf8_is_replaced_and_reported() {
     let rig = Rig::new();
     let done = finish_with(
-        &mut chat(&rig, &ANSWERS.replace("read-until-eof", "dump-stdin told")),
+        &mut chat(&rig, &ANSWERS.replace("read-until-eof", "dump-stdin stdin")),
         b"caf\xe9\nmore\n",
     );
     assert_eq!(
@@ -431,16 +433,16 @@ fn bytes_that_are_no_text_are_replaced_and_told() {
         done.stderr
     );
     assert_eq!(
-        done.stderr.matches("is UTF-8 text").count(),
+        done.stderr.matches("is not valid UTF-8").count(),
         1,
         "{}",
         done.stderr
     );
-    assert!(told(&rig).contains("caf\u{fffd}"));
+    assert!(agent_stdin(&rig).contains("caf\u{fffd}"));
 }
 
 #[test]
-fn nothing_is_kept_that_must_not_be() {
+fn no_store_leaves_no_file() {
     let rig = Rig::new();
     let mut pty = Pty::start(chat(&rig, ANSWERS).arg("--no-store"));
     pty.until_seen("›", 1);
@@ -453,7 +455,7 @@ fn nothing_is_kept_that_must_not_be() {
 }
 
 #[test]
-fn a_question_is_shown_again_after_a_stop() {
+fn permission_request_is_redrawn_after_a_stop() {
     let rig = Rig::new();
     let script = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"ls\"}\nread\nresult Done.\nread-until-eof";
     for verb in ["chat", "run"] {
@@ -474,7 +476,7 @@ fn a_question_is_shown_again_after_a_stop() {
 }
 
 #[test]
-fn nothing_hides_in_a_question() {
+fn permission_request_hides_nothing() {
     let rig = Rig::new();
     let input = r#"{"file_path":"a\u202eb","content":"one\u001b]0;touch x\u0007two"}"#;
     let script = format!(
@@ -491,7 +493,7 @@ fn nothing_hides_in_a_question() {
     pty.until_seen("✓ completed", 1);
 }
 
-// `ostler run` asks whoever is there, too.
+// `ostler run` asks on a terminal, too.
 #[test]
 fn a_run_on_a_terminal_asks() {
     let rig = Rig::new();
@@ -513,20 +515,20 @@ fn a_run_on_a_terminal_asks() {
 }
 
 #[test]
-fn another_session_is_gone_on_with() {
+fn resume_switches_to_another_session() {
     let rig = Rig::new();
     assert_eq!(
         finish_with(&mut chat(&rig, ANSWERS), "the first one\n").code,
         Some(0)
     );
-    // What the agent itself would have kept.
+    // The file that the real agent would have stored.
     std::fs::create_dir_all(rig.path(".claude/projects/here")).unwrap();
     rig.file(
         ".claude/projects/here/00000000-0000-4000-8000-00000000fa4e.jsonl",
         "{}\n",
     );
     let script = format!("dump-args args\n{ANSWERS}");
-    // One that is not there leaves everything as it is.
+    // An unknown session changes nothing.
     let mut pty = Pty::start(&chat(&rig, ANSWERS));
     pty.until_seen("›", 1);
     pty.keys("/resume 00000000-0000-4000-8000-000000000000\r");
@@ -554,7 +556,7 @@ fn another_session_is_gone_on_with() {
     pty.until_seen("resuming", 1);
     pty.until_seen("›", 3);
     pty.keys("hello\r");
-    // Every turn of it has its last line and its end line.
+    // Each of its turns ends with its last line and its end line.
     pty.until_seen("One.\n✓ completed", 1);
     pty.until_seen("›", 4);
     pty.keys("more\r");
@@ -569,9 +571,9 @@ fn another_session_is_gone_on_with() {
     assert_eq!(pty.end(), Some(0));
 }
 
-// Text that no session has for an id is refused at once; the agent is not even asked.
+// An id that no session can have is refused immediately, without asking the agent.
 #[test]
-fn an_unknown_id_is_refused_before_anything_is_left() {
+fn unknown_id_is_refused_before_leaving_the_session() {
     for store in [&[][..], &["--no-store"]] {
         let rig = Rig::new();
         let mut pty = Pty::start(chat(&rig, ANSWERS).args(store));
@@ -589,9 +591,10 @@ fn an_unknown_id_is_refused_before_anything_is_left() {
     }
 }
 
-/// An agent that lives and has no session is as good as one that ended: what works is not left for it.
+/// An agent that runs but has no session counts as ended: the working session is not abandoned for
+/// it.
 #[test]
-fn a_session_whose_handshake_fails_is_not_gone_on_with() {
+fn session_whose_handshake_fails_is_not_resumed() {
     let rig = Rig::new();
     let recording = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../fixtures/conformance/opencode/text.jsonl");
@@ -626,14 +629,14 @@ fn a_session_whose_handshake_fails_is_not_gone_on_with() {
     assert_eq!(pty.end(), Some(0));
 }
 
-// A session that was begun without Ostler: only the agent can say that it exists.
+// A session started without Ostler: only the agent knows whether it exists.
 #[test]
-fn a_session_that_only_the_agent_knows_is_resumed() {
+fn session_known_only_to_the_agent_is_resumed() {
     let rig = Rig::new();
     let recordings =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/conformance/opencode");
     let all = std::fs::read_to_string(recordings.join("resume.jsonl")).unwrap();
-    // The second process of the recording resumes the session of the first one.
+    // The second process of the recording resumes the first one's session.
     let second = all.split("{\"start\"").nth(2).unwrap();
     let second = rig.file("second.jsonl", &format!("{{\"start\"{second}"));
     let id = resumed_session(&all);
@@ -672,7 +675,7 @@ fn a_session_that_only_the_agent_knows_is_resumed() {
     assert_eq!(pty.end(), Some(0));
 }
 
-/// The session that a recording resumes.
+/// Returns the id of the session that a recording resumes.
 fn resumed_session(recording: &str) -> String {
     let line = recording
         .lines()

@@ -1,11 +1,11 @@
-//! `ostler doctor --conformance` with programs that are not what they should be.
+//! `ostler doctor --conformance` with programs that do not behave as expected.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use ostler_testkit::fake;
-use ostler_testkit::real::{self, Pinned};
+use ostler_testkit::real::{self, PinnedAgent};
 use serde_json::Value;
 
 use crate::driver::{output, utf8};
@@ -26,44 +26,42 @@ fn doctor(program: Option<&str>, agent: &str) -> (Option<i32>, String) {
 }
 
 #[test]
-fn an_agent_that_says_nothing_fails_every_check() {
+fn silent_agent_fails_every_check() {
     let script = "#!/bin/sh\nif [ \"$1\" = --version ]; then echo 2.1.999; fi\n";
-    let (code, said) = doctor(Some(script), "claude");
-    assert_eq!(code, Some(1), "{said}");
+    let (code, output) = doctor(Some(script), "claude");
+    assert_eq!(code, Some(1), "{output}");
     assert!(
-        said.starts_with("claude 2.1.999 (this release was tested with 2.1.325)"),
-        "{said}"
+        output.starts_with("claude 2.1.999 (this release was tested with 2.1.325)"),
+        "{output}"
     );
     assert_eq!(
-        (said.matches('✗').count(), said.matches('✓').count()),
+        (output.matches('✗').count(), output.matches('✓').count()),
         (9, 0),
-        "{said}"
+        "{output}"
     );
-    assert!(
-        said.contains("9 checks failed"),
-        "{said}"
-    );
+    assert!(output.contains("9 checks failed"), "{output}");
 }
 
 #[test]
-fn an_agent_that_is_not_there_or_cannot_be_tried_is_named() {
-    let (code, said) = doctor(None, "claude");
-    assert_eq!(code, Some(3), "{said}");
+fn missing_or_untestable_agent_is_named() {
+    let (code, output) = doctor(None, "claude");
+    assert_eq!(code, Some(3), "{output}");
     assert!(
-        said.contains("claude is not installed") && said.contains("hint: claude CLI not found"),
-        "{said}"
+        output.contains("claude is not installed") && output.contains("hint: claude CLI not found"),
+        "{output}"
     );
-    let (code, said) = doctor(None, "mock");
-    assert_eq!(code, Some(2), "{said}");
+    let (code, output) = doctor(None, "mock");
+    assert_eq!(code, Some(2), "{output}");
     assert!(
-        said.contains("mock cannot be tried") && said.contains("claude, codex"),
-        "{said}"
+        output.contains("mock cannot be tested") && output.contains("claude, codex"),
+        "{output}"
     );
-    let (code, said) = doctor(None, "nobody");
-    assert_eq!(code, Some(2), "{said}");
+    let (code, output) = doctor(None, "nobody");
+    assert_eq!(code, Some(2), "{output}");
 }
 
-/// A rig whose user configured this, with a program that says its version, notes how it is started, and then nothing.
+/// Creates a rig with this configuration and a program that prints its version, records how it is
+/// started, and stays silent.
 fn configured(toml: &str, program: &str) -> Rig {
     let rig = Rig::new();
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
@@ -79,9 +77,10 @@ fn configured(toml: &str, program: &str) -> Rig {
     rig
 }
 
-/// What is installed elsewhere is tried there. Arguments and variables could lead it to another model, and are not used.
+/// The configured command is tested. Configured arguments and variables could select another model,
+/// so they are not used.
 #[test]
-fn a_configured_command_is_what_is_tried() {
+fn configured_command_is_tested() {
     let rig = configured(
         "[agents.claude]\ncommand = \"PROGRAM\"\nargs = [\"--debug-to-stderr\"]\nmodel = \"opus\"\n\
          env = { MARK = \"marked\", TOKEN = \"${NOT_SET}\", ANTHROPIC_BASE_URL = \"http://elsewhere\" }\n\
@@ -97,24 +96,26 @@ fn a_configured_command_is_what_is_tried() {
             done.stdout
         );
         assert!(
-            done.stdout.contains("\nconfigured but not used: env, args\n"),
+            done.stdout
+                .contains("\nconfigured but not used: env, args\n"),
             "{}",
             done.stdout
         );
         let noted = std::fs::read_to_string(rig.path("noted")).unwrap();
-        let told: Vec<&str> = noted.lines().last().unwrap().split('|').collect();
+        let fields: Vec<&str> = noted.lines().last().unwrap().split('|').collect();
         assert!(
-            !told[0].contains(args) && !told[0].contains("opus"),
+            !fields[0].contains(args) && !fields[0].contains("opus"),
             "{noted}"
         );
-        assert_eq!((told[1], told[2]), ("", ""), "{noted}");
-        assert!(told[3].starts_with("http://127.0.0.1:"), "{noted}");
+        assert_eq!((fields[1], fields[2]), ("", ""), "{noted}");
+        assert!(fields[3].starts_with("http://127.0.0.1:"), "{noted}");
     }
 }
 
-/// Whoever answers in place of the scripted model may do everything: the first such answer is the last.
+/// A server other than the scripted model could do anything, so the check stops at its first
+/// answer.
 #[test]
-fn an_agent_that_somebody_else_answers_is_tried_once() {
+fn check_stops_if_another_server_answers() {
     let rig = configured("[agents.mine]\nacp = [\"PROGRAM\"]\n", "opencode");
     let play = |row: &str| {
         let recording = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -138,7 +139,7 @@ fn an_agent_that_somebody_else_answers_is_tried_once() {
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert!(
         done.stdout
-            .contains("✗ text        the agent did not talk to the scripted model: "),
+            .contains("✗ text        the agent answered without a request to the scripted model"),
         "{}",
         done.stdout
     );
@@ -160,9 +161,9 @@ fn an_agent_that_somebody_else_answers_is_tried_once() {
     );
 }
 
-/// A gateway asks a model of the user's.
+/// A gateway would send requests to the user's model.
 #[test]
-fn an_agent_behind_a_gateway_is_not_tried() {
+fn agent_behind_a_gateway_is_not_tested() {
     for (name, toml) in [
         (
             "openclaw",
@@ -175,7 +176,7 @@ fn an_agent_behind_a_gateway_is_not_tried() {
         assert_eq!(done.code, Some(2), "{} {}", done.stdout, done.stderr);
         assert!(
             done.stderr
-                .contains("model that a gateway asks cannot be scripted"),
+                .contains("the gateway's model cannot be scripted"),
             "{}",
             done.stderr
         );
@@ -183,9 +184,9 @@ fn an_agent_behind_a_gateway_is_not_tried() {
     }
 }
 
-/// An agent that only a file knows is tried when its program is one that can be led to the stand-in.
+/// A configured agent is tested if its program can be redirected to the stand-in.
 #[test]
-fn a_configured_agent_is_tried_when_its_program_is_known() {
+fn configured_agent_is_tested_if_its_program_is_known() {
     let rig = configured("[agents.mine]\nacp = [\"PROGRAM\", \"--acp\"]\n", "gemini");
     let done = finish(&mut rig.ostler(&["doctor", "--conformance", "mine"]));
     assert_eq!(done.code, Some(1), "{}", done.stderr);
@@ -203,20 +204,20 @@ fn a_configured_agent_is_tried_when_its_program_is_known() {
     let done = finish(&mut rig.ostler(&["doctor", "--conformance", "mine"]));
     assert_eq!(done.code, Some(2), "{}", done.stdout);
     assert!(
-        done.stderr.contains("mine cannot be tried") && done.stderr.contains("my-agent"),
+        done.stderr.contains("mine cannot be tested") && done.stderr.contains("my-agent"),
         "{}",
         done.stderr
     );
 }
 
-/// The report about a real agent that is on PATH, in a home that knows nothing of it.
-fn report(agent: &Pinned) -> Value {
+/// Returns the report for a real agent on PATH, in an empty home directory.
+fn report(agent: &PinnedAgent) -> Value {
     let home = tempfile::tempdir().unwrap();
     let bin = home.path().join("bin");
     std::fs::create_dir(&bin).unwrap();
     std::os::unix::fs::symlink(agent.program(), bin.join(agent.name)).unwrap();
     let mut path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    // Some need a newer Node than others, and one of them brings it along.
+    // Some need a newer Node than others, and one of them bundles it.
     if agent.heavy {
         path = format!("{}:{path}", real::openclaw_node().display());
     }
@@ -232,21 +233,22 @@ fn report(agent: &Pinned) -> Value {
     report
 }
 
-/// Fails unless a real agent is as Ostler expects it in so many ways, and is the version that the probe says was tested.
-pub(crate) fn conforms(agent: &Pinned, ways: usize) {
+/// Fails unless a real agent passes this number of checks and is the version that the probe lists
+/// as tested.
+pub(crate) fn conforms(agent: &PinnedAgent, ways: usize) {
     let report = report(agent);
     assert_eq!(
         (&report["conforms"], report["version"].as_str()),
-        (&Value::Bool(true), Some(agent.calls_itself))
+        (&Value::Bool(true), Some(agent.reported_version))
     );
     assert_eq!(
-        report["tested_version"], agent.calls_itself,
+        report["tested_version"], agent.reported_version,
         "the probe names the version that these tests drive"
     );
     assert_eq!(
         report["drift"],
         serde_json::json!({}),
-        "messages of the tested version that nobody knows"
+        "unknown messages from the tested version"
     );
     let passed = report["checks"]
         .as_array()

@@ -1,4 +1,4 @@
-//! `ostler doctor`: a report that fits a screen, and everything about one agent.
+//! `ostler doctor`: an overview that fits a screen, and full details for one agent.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::rig::{Rig, finish};
 
-/// Copilot without a login, as 1.0.102 answers.
+/// Copilot without a login, as 1.0.102 responds.
 const COPILOT: &str = r#"#!/bin/sh
 case "$1" in
 --version) echo "GitHub Copilot CLI 1.0.102." ;;
@@ -21,7 +21,7 @@ case "$1" in
 esac
 "#;
 
-/// opencode without credentials, as 1.18.33 answers.
+/// opencode without credentials, as 1.18.33 responds.
 const OPENCODE: &str = r#"#!/bin/sh
 case "$1" in
 --version) echo 1.18.33 ;;
@@ -31,7 +31,7 @@ esac
 
 const GOOSE: &str = "#!/bin/sh\necho 1.34.0\n";
 
-/// Claude Code, as the fake agent plays it with these variables.
+/// Returns a script that runs the fake agent as Claude Code with these variables.
 fn claude(vars: &str) -> String {
     format!(
         "#!/bin/sh\n{vars} exec {} \"$@\"\n",
@@ -48,7 +48,7 @@ fn install(rig: &Rig, programs: &[(&str, &str)]) {
     }
 }
 
-/// `ostler doctor` where nothing is on PATH but these programs.
+/// Builds `ostler doctor` with only these programs on PATH.
 fn doctor(rig: &Rig, args: &[&str]) -> Command {
     let mut command = rig.ostler(&["doctor"]);
     command.args(args).env("PATH", rig.path("bin"));
@@ -85,22 +85,22 @@ fn the_report_fits_a_screen() {
     assert_snapshot!(done.stdout, @r"
     ✓ claude    ready          2.1.325    api_key
     ✗ copilot   needs login    1.0.102
-        Run `copilot login`, set COPILOT_GITHUB_TOKEN, or name a model of your own
-        with COPILOT_PROVIDER_BASE_URL.
+        Run `copilot login`, set COPILOT_GITHUB_TOKEN, or set
+        COPILOT_PROVIDER_BASE_URL to use a custom provider.
     ? opencode  unknown login  1.18.33
     ? goose     unknown login  1.34.0
     not installed: codex, gemini, openclaw, qwen, claude-agent-acp, codex-acp
     not configured: openai-api
 
-    `ostler run` uses claude: the first that can be used. `--agent NAME` chooses
+    `ostler run` uses claude, the first usable agent. Use `--agent NAME` to choose
     another.
-    `ostler doctor AGENT` shows details, and how to install or log in.
+    Run `ostler doctor AGENT` for details and how to install or log in.
     ");
 }
 
-/// The longest report there is: everything is installed, and nothing is logged in.
+/// The longest possible report: everything is installed, and nothing is logged in.
 #[test]
-fn the_longest_report_fits_a_screen_too() {
+fn longest_report_fits_a_screen() {
     let rig = Rig::new();
     let out = claude("FAKE_AGENT_LOGGED_IN=0");
     let codex =
@@ -138,12 +138,12 @@ fn the_longest_report_fits_a_screen_too() {
     }
     assert!(
         done.stdout
-            .contains("`ostler run` uses gemini: the first that can be used, if it is logged in.")
+            .contains("`ostler run` uses gemini, the first usable agent if it is logged in.")
     );
 }
 
 #[test]
-fn a_login_that_is_missing_or_unknown_is_not_ready() {
+fn missing_or_unknown_login_is_not_ready() {
     let rig = Rig::new();
     install(&rig, &[("copilot", COPILOT), ("opencode", OPENCODE)]);
     let found = report(&rig, &[]);
@@ -178,7 +178,7 @@ fn a_login_that_is_missing_or_unknown_is_not_ready() {
 }
 
 #[test]
-fn the_agent_that_a_run_uses_comes_with_the_reason() {
+fn default_agent_is_shown_with_the_reason() {
     let rig = Rig::new();
     let last = |command: &mut Command| {
         let text = finish(command)
@@ -187,7 +187,7 @@ fn the_agent_that_a_run_uses_comes_with_the_reason() {
         text.split("\n\n")
             .last()
             .unwrap()
-            .split("\n`ostler doctor")
+            .split("\nRun `ostler doctor")
             .next()
             .unwrap()
             .replace('\n', " ")
@@ -204,7 +204,7 @@ fn the_agent_that_a_run_uses_comes_with_the_reason() {
         chosen(&mut doctor(&rig, &[])),
         pair("scripted", "none_usable")
     );
-    assert!(last(&mut doctor(&rig, &[])).starts_with("No agent is ready for work."));
+    assert!(last(&mut doctor(&rig, &[])).starts_with("No agent is ready."));
     install(&rig, &[("copilot", COPILOT)]);
     assert_eq!(
         chosen(&mut doctor(&rig, &[])),
@@ -212,7 +212,7 @@ fn the_agent_that_a_run_uses_comes_with_the_reason() {
     );
     assert_eq!(
         last(&mut doctor(&rig, &[])),
-        "`ostler run` uses copilot: no other is installed; it is not logged in."
+        "`ostler run` uses copilot, the only installed agent; it is not logged in."
     );
     install(&rig, &[("goose", GOOSE)]);
     assert_eq!(
@@ -222,13 +222,13 @@ fn the_agent_that_a_run_uses_comes_with_the_reason() {
     let named = |command: &mut Command| last(command.env("OSTLER_AGENT", "claude"));
     assert_eq!(
         named(&mut doctor(&rig, &[])),
-        "`ostler run` uses claude: $OSTLER_AGENT names it; it is not installed."
+        "`ostler run` uses claude, configured by $OSTLER_AGENT; it is not installed."
     );
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
     rig.file(".config/ostler/ostler.toml", "agent = \"goose\"\n");
     assert_eq!(
         last(&mut doctor(&rig, &[])),
-        "`ostler run` uses goose: DIR/.config/ostler/ostler.toml:1 names it."
+        "`ostler run` uses goose, configured by DIR/.config/ostler/ostler.toml:1."
     );
     assert_eq!(chosen(&mut doctor(&rig, &[])), pair("goose", "configured"));
 }
@@ -249,10 +249,10 @@ fn one_agent_is_shown_in_full() {
     assert_snapshot!(text, @r"
     copilot: needs login
       version  1.0.102; 1.0.0 or newer is required; tested with 1.0.102
-      where    DIR/bin/copilot
+      path     DIR/bin/copilot
       problem  not logged in: a login or an API key is required
-      do       Run `copilot login`, set COPILOT_GITHUB_TOKEN, or name a model of
-               your own with COPILOT_PROVIDER_BASE_URL.
+      fix      Run `copilot login`, set COPILOT_GITHUB_TOKEN, or set
+               COPILOT_PROVIDER_BASE_URL to use a custom provider.
       models   auto
       docs     docs/agents/copilot.md
     ");
@@ -280,7 +280,7 @@ fn one_agent_is_shown_in_full() {
     );
 }
 
-/// On a terminal, the agents that are being probed are named until all have answered.
+/// On a terminal, agents being probed are listed until all have responded.
 #[test]
 fn progress_is_shown_while_agents_are_probed() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! The help of every verb: each flag under its heading, wrapped once, at the width of the terminal.
+//! Help texts: each flag under its heading, wrapped once, at the terminal's width.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 
 use crate::rig::{Rig, finish};
 
-/// Every verb with a help of its own.
+/// Every verb that has a help text.
 const VERBS: &[&[&str]] = &[
     &[],
     &["run"],
@@ -51,7 +51,7 @@ fn help_fits_the_terminal() {
     for verb in VERBS {
         for columns in [80, 100] {
             let text = help(verb, columns);
-            // Clap does not wrap the line of the usage.
+            // Clap does not wrap the usage line.
             let lines = text.lines().filter(|line| !line.starts_with("Usage:"));
             let long: Vec<&str> = lines
                 .filter(|line| line.trim_end().chars().count() > columns)
@@ -61,7 +61,7 @@ fn help_fits_the_terminal() {
     }
 }
 
-/// A line that ends early, and is followed by one that goes on, was wrapped twice.
+/// A short line followed by a continuation was wrapped twice.
 #[test]
 fn help_is_wrapped_once() {
     for verb in VERBS {
@@ -86,7 +86,7 @@ fn help_is_wrapped_once() {
     }
 }
 
-/// The flags under each heading.
+/// Returns the flags under each heading.
 fn headings(verb: &[&str]) -> String {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     for line in help(verb, 100).lines() {
@@ -148,34 +148,32 @@ fn each_flag_is_under_its_heading() {
 }
 
 #[test]
-fn the_help_of_a_small_verb_as_people_see_it() {
+fn help_of_a_small_verb() {
     assert_snapshot!(help(&["doctor"], 80), @r"
-    Show which agents are installed and ready, and what to do about those that are
-    not
+    Show which agents are installed and ready to use
 
     Usage: ostler doctor [OPTIONS] [AGENT]
 
     Arguments:
-      [AGENT]  Show everything about this agent only
+      [AGENT]  Show details about this agent only
 
     Options:
           --json                    Print JSON
-          --conformance <AGENT>     Try this agent, as it is installed here, against
-                                    a scripted model on this machine: no account, no
-                                    internet, no cost
-          --workspace-tools <NAME>  Check for this program too, as `ostler run
-                                    --workspace-tools` needs it [possible values:
+          --conformance <AGENT>     Test an installed agent against a local scripted
+                                    model: no account, network or cost
+          --workspace-tools <NAME>  Also check for the program that `ostler run
+                                    --workspace-tools` needs [possible values:
                                     file-tools]
-          --no-config               Leave out every ostler.toml, your own and the
-                                    project's; docs/configuration.md
+          --no-config               Ignore all ostler.toml files; see
+                                    docs/configuration.md
       -h, --help                    Print help
       -V, --version                 Print version
 
     States:
-      ready            installed, and logged in
-      needs login      installed, and not logged in
-      unknown login    installed; the login cannot be known without a model call
-      broken, too old  installed, and does not work as it is
+      ready            installed and logged in
+      needs login      installed, but not logged in
+      unknown login    installed; checking the login would need a model call
+      broken, too old  installed, but not usable
 
     Examples:
       ostler doctor
@@ -183,6 +181,6 @@ fn the_help_of_a_small_verb_as_people_see_it() {
       ostler doctor --json
       ostler doctor --conformance codex
 
-    Exit codes: 0 an agent can be used (with AGENT: that one), 3 none.
+    Exit codes: 0 an agent is usable (with AGENT: that agent), 3 none is.
     ");
 }

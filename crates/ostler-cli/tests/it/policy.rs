@@ -1,4 +1,4 @@
-//! The permission policy through the whole program: its layers, its errors, and which rule decides.
+//! The permission policy end to end: layers, errors, and which rule decides.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ fn policy(rig: &Rig, args: &[&str]) -> Finished {
     finish(rig.ostler(&["policy"]).args(args))
 }
 
-/// A rig with the user's own policy and the workspace's.
+/// Creates a rig with a user policy and a workspace policy.
 fn rig(own: Option<&str>, project: Option<&str>) -> Rig {
     let rig = Rig::new();
     for (dir, text) in [(".config/ostler", own), (".ostler", project)] {
@@ -23,7 +23,7 @@ fn rig(own: Option<&str>, project: Option<&str>) -> Rig {
 }
 
 #[test]
-fn test_says_which_rule_decides() {
+fn test_reports_the_deciding_rule() {
     let own =
         "[[rule]]\ntool = \"Bash\"\ndo = \"deny\"\nmessage = \"no shell\"\nexamples = [\"Bash\"]\n";
     let rig = rig(Some(own), None);
@@ -63,7 +63,7 @@ fn test_says_which_rule_decides() {
     );
 }
 
-// A dangerous command is not let through by any preset but the one that lets everything through.
+// Only the preset that allows everything allows a dangerous command.
 #[test]
 fn presets_and_a_dangerous_command() {
     let rig = Rig::new();
@@ -86,7 +86,7 @@ fn presets_and_a_dangerous_command() {
 }
 
 #[test]
-fn layers_come_in_their_order() {
+fn layers_apply_in_order() {
     let rule = |tool: &str| format!("[[rule]]\ntool = \"{tool}\"\ndo = \"deny\"\n");
     let rig = rig(Some(&rule("B")), Some(&rule("C")));
     let file = rig.file("mine.toml", &rule("A"));
@@ -107,7 +107,7 @@ fn layers_come_in_their_order() {
         .collect();
     assert_eq!(rules[..3], ["A", "B", "C"]);
     assert_eq!(rules.last().unwrap(), "*");
-    // A directory for settings that is named takes the place of the usual ones.
+    // An explicit configuration directory replaces the default ones.
     std::fs::create_dir(rig.path("settings")).unwrap();
     rig.file("settings/policy.toml", &rule("D"));
     for (name, dir) in [
@@ -131,7 +131,7 @@ fn layers_come_in_their_order() {
 }
 
 #[test]
-fn a_project_that_tries_to_widen() {
+fn project_cannot_widen_the_policy() {
     let project =
         "[[rule]]\ntool = \"*\"\ndo = \"allow\"\n[[rule]]\ntool = \"Web\"\ndo = \"ask\"\n";
     let args = ["test", "Web", "--permissions", "read-only"];
@@ -143,7 +143,7 @@ fn a_project_that_tries_to_widen() {
         &[&args[..], &["--trust-project"]].concat(),
     );
     assert_eq!(done.code, Some(0), "{}", done.stdout);
-    // The user's own file names the projects that are trusted, by where they really are.
+    // The user's file lists trusted projects by their canonical paths.
     let rig = rig(Some(""), Some(project));
     let real = rig.dir().canonicalize().unwrap();
     for (trusted, code) in [
@@ -169,7 +169,7 @@ fn a_project_that_tries_to_widen() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_what_to_do() {
+fn errors_say_what_to_do() {
     let bad = rig(
         Some("[[rule]]\ntool = \"*\"\nwhen = \"now\"\ndo = \"ask\"\n"),
         None,
@@ -186,7 +186,7 @@ fn what_is_wrong_is_named_with_what_to_do() {
             &["show"][..],
             &[
                 "policy.toml:3: unknown field `when`",
-                "hint: docs/permissions.md",
+                "hint: see docs/permissions.md",
             ][..],
         ),
         (
@@ -238,9 +238,9 @@ fn what_is_wrong_is_named_with_what_to_do() {
     }
 }
 
-// P45: a question that is never put, since an earlier rule allows, is told.
+// P45: an `ask` rule that never applies, because an earlier rule allows, is reported.
 #[test]
-fn a_rule_that_never_decides_is_told() {
+fn rule_that_never_applies_is_reported() {
     let own =
         "[[rule]]\ntool = \"*\"\ndo = \"allow\"\n[[rule]]\ncommand = \"git push\"\ndo = \"ask\"\n";
     let done = policy(&rig(Some(own), None), &["show"]);
@@ -254,7 +254,7 @@ fn a_rule_that_never_decides_is_told() {
 }
 
 #[test]
-fn the_page_is_true() {
+fn documented_examples_are_valid() {
     let page = include_str!("../../../../docs/permissions.md");
     let block = page
         .split("```toml\n")
@@ -285,9 +285,10 @@ fn the_page_is_true() {
     );
 }
 
-// Under a policy a workspace's own settings of the agent are left out, unless it is trusted: they start programs that no rule sees.
+// Under a policy, an untrusted workspace's own agent settings are ignored: they can start programs
+// that no rule sees.
 #[test]
-fn the_settings_of_an_untrusted_workspace_are_left_out() {
+fn untrusted_workspace_settings_are_ignored() {
     let script = |rig: &Rig| {
         format!(
             "read\ninit\ndump-args {}\nresult hi\nread-until-eof",

@@ -1,4 +1,5 @@
-//! `ostler replay`: the agent is recognized from the file, times are those that were recorded, and other files are refused.
+//! `ostler replay`: detects the agent from the file, uses the recorded times, and refuses other
+//! files.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ fn replay(rig: &Rig, file: &Path, args: &[&str]) -> Finished {
 }
 
 #[test]
-fn the_agent_is_recognized() {
+fn agent_is_detected() {
     let rig = Rig::new();
     for (file, agent) in [
         ("claude/hello/stdout.jsonl", "claude"),
@@ -34,7 +35,7 @@ fn the_agent_is_recognized() {
             (Some(0), Some(agent)),
             "{file}"
         );
-        // From a pipe too.
+        // From a pipe, too.
         let bytes = std::fs::read(fixture(file)).unwrap();
         let piped = finish_with(&mut rig.ostler(&["replay", "-", "--json"]), &bytes);
         assert_eq!(
@@ -114,16 +115,16 @@ fn events_are_replayed_with_their_times() {
         (&report["duration_ms"], &report["started_at"]),
         (&12_300.into(), &"2026-11-17T08:00:00.000Z".into())
     );
-    // A recording that was cut off.
+    // A truncated recording.
     let file = rig.file("cut.jsonl", &(lines[..4].join("\n") + "\n"));
     let cut = replay(&rig, &file, &[]);
     assert!(
-        cut.code == Some(1) && cut.stderr.contains("the recording has no end"),
+        cut.code == Some(1) && cut.stderr.contains("the recording is incomplete"),
         "{:?}: {}",
         cut.code,
         cut.stderr
     );
-    // A line that is none is named with its number.
+    // An invalid line is reported with its number.
     let file = rig.file("broken.jsonl", &(lines[0].clone() + "\nhello\n"));
     let broken = replay(&rig, &file, &["--output", "text"]);
     assert!(
@@ -147,8 +148,7 @@ fn a_file_that_is_not_a_recording_is_refused() {
         let done = replay(&rig, file, &[]);
         assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""));
         assert!(
-            done.stderr
-                .contains("is not a recording of a known agent"),
+            done.stderr.contains("is not a recording of a known agent"),
             "{}",
             done.stderr
         );
@@ -182,9 +182,9 @@ fn a_file_that_is_not_a_recording_is_refused() {
     );
 }
 
-/// A recording that begins in the middle of a session is read when its agent is named.
+/// A recording that starts in the middle of a session can be read if its agent is named.
 #[test]
-fn the_rest_of_a_recording_is_read() {
+fn partial_recording_can_be_replayed() {
     let rig = Rig::new();
     let text = std::fs::read_to_string(fixture("codex/hello/stdout.jsonl")).unwrap();
     let rest: Vec<&str> = text.lines().skip(1).collect();

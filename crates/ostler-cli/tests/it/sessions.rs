@@ -1,4 +1,4 @@
-//! `ostler sessions`: an empty store, a list, one session again, and pruning.
+//! `ostler sessions`: an empty store, listing, showing, searching, exporting, removing and pruning.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use serde_json::Value;
 
 use crate::rig::{Finished, Rig, finish};
 
-/// Prompt, directory, names and ids with something in them that a terminal would obey.
+/// Text with escape sequences that a terminal would interpret, for prompts, directories, names and
+/// ids.
 const HOSTILE: &str = "say\u{1b}[2J hel\u{202e}lo\nfake line";
 
 fn run(rig: &Rig, args: &[&str]) -> Finished {
@@ -24,7 +25,7 @@ fn run(rig: &Rig, args: &[&str]) -> Finished {
     )
 }
 
-/// `ostler run` with an agent that only ends its turn.
+/// Builds `ostler run` with an agent that ends its turn immediately.
 fn mock(rig: &Rig) -> std::process::Command {
     let end = r#"{"type":"turn_ended","outcome":{"status":"success","cause":"completed","message":"ok"},"text":"x"}"#;
     let script = format!("script={}", rig.file("script.jsonl", end).display());
@@ -38,7 +39,7 @@ fn now() -> i64 {
     i64::try_from(since.as_millis()).unwrap()
 }
 
-/// What happens in a session, up to its end.
+/// Returns the events of a session, optionally with its end.
 fn story(prompt: &str, ends: bool) -> Vec<EventKind> {
     let outcome = Outcome::new(Cause::Completed, "done");
     let usage = Some(Usage::unknown(Scope::Session).reported(0.25));
@@ -87,7 +88,7 @@ fn story(prompt: &str, ends: bool) -> Vec<EventKind> {
     all
 }
 
-/// Keeps a session that began so many minutes ago.
+/// Stores a session that started this many minutes ago.
 fn keep(store: &Store, session: &str, minutes: i64, story: Vec<EventKind>) {
     let at = Timestamp(now() - minutes * 60_000);
     let agent = if session.starts_with('b') {
@@ -119,7 +120,7 @@ fn keep(store: &Store, session: &str, minutes: i64, story: Vec<EventKind>) {
             raw_offset: 0,
         })
         .collect();
-    // Dropping the store waits for it.
+    // Dropping the store waits for pending writes.
     drop(store.append(Arc::new(entries)));
 }
 
@@ -200,7 +201,7 @@ fn the_state_directory_is_where_the_environment_says() {
 }
 
 #[test]
-fn a_relative_home_is_no_home() {
+fn relative_home_is_ignored() {
     let rig = Rig::new();
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
     rig.file(".config/ostler/policy.toml", "no policy");
@@ -212,7 +213,7 @@ fn a_relative_home_is_no_home() {
 }
 
 #[test]
-fn nothing_is_made_for_a_session_that_is_not_to_be_kept() {
+fn no_store_creates_no_file() {
     let rig = Rig::new();
     let done = finish(mock(&rig).arg("--no-store"));
     assert_eq!(
@@ -223,9 +224,9 @@ fn nothing_is_made_for_a_session_that_is_not_to_be_kept() {
     );
 }
 
-// A lock that cannot be taken stands for a state directory that cannot be written.
+// A lock that cannot be taken simulates a read-only state directory.
 #[test]
-fn what_cannot_be_written_can_be_read() {
+fn read_only_store_can_be_read() {
     let rig = filled();
     let want = run(&rig, &[]);
     std::fs::remove_file(rig.path("state/setup.lock")).unwrap();
@@ -311,7 +312,7 @@ fn the_list_is_newest_first_and_harmless() {
 }
 
 #[test]
-fn a_session_is_shown_again() {
+fn stored_session_is_shown() {
     let rig = filled();
     let done = run(&rig, &["show", "aaaa2222"]);
     assert_eq!(
@@ -369,7 +370,7 @@ fn a_session_is_shown_again() {
 }
 
 #[test]
-fn what_the_user_said_is_shown_in_every_turn() {
+fn user_messages_are_shown_in_every_turn() {
     let rig = Rig::new();
     let mut all = story("first", false);
     for prompt in ["second\nwith another line", "third"] {
@@ -415,7 +416,7 @@ fn what_the_user_said_is_shown_in_every_turn() {
 }
 
 #[test]
-fn old_sessions_go_when_they_are_told_to() {
+fn prune_removes_old_sessions() {
     let rig = filled();
     assert_eq!(run(&rig, &["prune"]).code, Some(2), "a limit is needed");
     let done = run(&rig, &["prune", "--older-than", "30d", "--dry-run"]);
@@ -443,9 +444,9 @@ fn old_sessions_go_when_they_are_told_to() {
     assert_eq!(report(&["--json"])["sessions"], serde_json::json!([]));
 }
 
-// A run that never got as far as an agent's session is passed over: the one before it is gone on with.
+// A run that never got an agent's session is skipped: the one before it is resumed.
 #[test]
-fn continue_takes_the_latest_that_can_be_gone_on_with() {
+fn continue_takes_the_latest_resumable_session() {
     let rig = Rig::new();
     let run = |args: &[&str]| finish(&mut rig.ostler(&[&["run"], args].concat()));
     let none = run(&["--continue", "hello"]);
@@ -472,7 +473,7 @@ fn continue_takes_the_latest_that_can_be_gone_on_with() {
         serde_json::from_str(&finish(rig.ostler(&["sessions", "--json"]).args(args)).stdout)
             .unwrap()
     };
-    // What never had a turn is not listed by default.
+    // Sessions without a turn are not listed by default.
     assert_eq!(list(&[])["sessions"].as_array().unwrap().len(), 2);
     let list = list(&["--all"]);
     let rows = list["sessions"].as_array().unwrap();
@@ -484,8 +485,8 @@ fn continue_takes_the_latest_that_can_be_gone_on_with() {
     assert_eq!(rows[0]["continues"], rows[2]["session"], "{list}");
 }
 
-// P49: what an earlier run was allowed is not stored, and does not come back: a session that is
-// resumed with nobody there has the permissions of whoever resumes it.
+// P49: permissions granted to an earlier run are not stored: an unattended resumed session has the
+// permissions of the caller that resumes it.
 #[test]
 fn a_resumed_session_has_the_permissions_of_its_caller() {
     let rig = Rig::new();
@@ -498,7 +499,7 @@ fn a_resumed_session_has_the_permissions_of_its_caller() {
     };
     let (first, args) = run(&["--permission-mode", "bypassPermissions"]);
     assert!(args.contains("bypassPermissions"), "{args}");
-    // What the agent itself would have stored.
+    // The file that the real agent would have stored.
     std::fs::create_dir_all(rig.path(".claude/projects/here")).unwrap();
     rig.file(
         ".claude/projects/here/00000000-0000-4000-8000-00000000fa4e.jsonl",
@@ -517,7 +518,7 @@ fn a_resumed_session_has_the_permissions_of_its_caller() {
     );
 }
 
-// A model that streams fills the bound of its session, and not the disk.
+// A streaming model fills its session's limit, not the disk.
 #[test]
 fn a_flood_is_stored_up_to_the_limit_and_can_be_shown() {
     let rig = Rig::new();
@@ -551,7 +552,7 @@ fn a_flood_is_stored_up_to_the_limit_and_can_be_shown() {
     let raw: u64 = files("state/raw").map(size).sum();
     let rest: u64 = files("state").filter(|path| path.is_file()).map(size).sum();
     assert!(raw <= 100_000, "{raw}");
-    // The end of the turn repeats the answer; the database and its log have the events once each.
+    // The end of the turn repeats the answer; the database and its log store each event once.
     assert!(rest < 3_000_000, "{rest}");
     let id = done.events()[0]["session"].as_str().unwrap().to_owned();
     let shown = run(&rig, &["show", &id, "--output", "events"]);
@@ -568,7 +569,7 @@ fn a_flood_is_stored_up_to_the_limit_and_can_be_shown() {
 }
 
 #[test]
-fn a_size_that_is_none_is_refused_with_an_example() {
+fn invalid_size_is_refused_with_an_example() {
     let rig = Rig::new();
     for flag in ["--max-log-size", "--max-raw-size"] {
         let done = finish(&mut rig.ostler(&["run", flag, "many", "hi"]));
@@ -606,7 +607,7 @@ fn a_failed_start_is_listed_on_request() {
     );
 }
 
-/// The id behind `session ` in the last line.
+/// Returns the id after `session ` in the last line.
 fn printed(done: &Finished) -> String {
     let line = done
         .stderr
@@ -622,9 +623,9 @@ fn printed(done: &Finished) -> String {
         .to_owned()
 }
 
-// Listed, printed by run and chat, taken by show and --resume: one id.
+// The same id is listed, printed by run and chat, and accepted by show and --resume.
 #[test]
-fn one_id_is_printed_listed_and_taken() {
+fn same_id_is_printed_listed_and_accepted() {
     const NATIVE: &str = "00000000-0000-4000-8000-00000000fa4e";
     let rig = Rig::new();
     let done = finish(&mut rig.fake_run("read\ninit\ntext Hi.\nresult Hi.", &["the first"]));
@@ -655,7 +656,7 @@ fn one_id_is_printed_listed_and_taken() {
             shown.stderr
         );
     }
-    // What the agent itself would have stored.
+    // The file that the real agent would have stored.
     std::fs::create_dir_all(rig.path(".claude/projects/here")).unwrap();
     rig.file(&format!(".claude/projects/here/{NATIVE}.jsonl"), "{}\n");
     let script = ostler_testkit::fake::script(
@@ -663,7 +664,7 @@ fn one_id_is_printed_listed_and_taken() {
         "dump-args args\nread\ninit\ntext Again.\nresult Again.",
     );
     for given in [&id[..], &id[..5], NATIVE, &NATIVE[..9]] {
-        // The agent is that of the session, although another one is configured.
+        // The session's agent is used, although another one is configured.
         let mut again = rig.ostler(&["run", "--resume", given, "--env"]);
         again.arg(format!(
             "{}={}",
@@ -690,7 +691,7 @@ fn one_id_is_printed_listed_and_taken() {
         );
         std::fs::remove_file(rig.path("args")).unwrap();
     }
-    // What is not stored is known to the agent alone.
+    // A session that is not stored is known only to the agent.
     let done =
         finish(&mut rig.fake_run("read\ninit\ntext Hi.\nresult Hi.", &["--no-store", "hello"]));
     assert_eq!(printed(&done), NATIVE);
@@ -703,7 +704,7 @@ fn one_id_is_printed_listed_and_taken() {
 }
 
 #[test]
-fn an_ambiguous_id_lists_what_it_can_mean() {
+fn ambiguous_id_lists_the_candidates() {
     let rig = filled();
     for args in [
         &["sessions", "show", "a"][..],
@@ -721,7 +722,7 @@ fn an_ambiguous_id_lists_what_it_can_mean() {
 }
 
 #[test]
-fn sessions_are_found_by_what_was_said() {
+fn sessions_are_found_by_their_text() {
     let rig = filled();
     let done = run(&rig, &["search", "AN OLD"]);
     assert_eq!(done.code, Some(0));
@@ -806,7 +807,7 @@ fn a_session_is_exported() {
 }
 
 #[test]
-fn a_session_is_removed_when_that_is_confirmed_and_it_is_not_running() {
+fn removal_needs_confirmation_and_a_session_that_is_not_running() {
     let rig = filled();
     let store = Store::open(&rig.path("state")).unwrap();
     let opening = NewSession {
@@ -834,7 +835,7 @@ fn a_session_is_removed_when_that_is_confirmed_and_it_is_not_running() {
         "{}",
         done.stderr
     );
-    // All or none: the second of them is running.
+    // All or nothing: the second session is running.
     let done = run(&rig, &["rm", "--yes", "bbbb", "cccc"]);
     assert_eq!(done.code, Some(2));
     let process = format!("is running in process {}", std::process::id());
@@ -875,7 +876,7 @@ fn a_session_is_removed_when_that_is_confirmed_and_it_is_not_running() {
 }
 
 #[test]
-fn a_cost_of_which_a_part_is_unknown_is_a_lower_bound() {
+fn partly_unknown_cost_is_a_lower_bound() {
     let rig = Rig::new();
     let outcome = Outcome::new(Cause::Completed, "done");
     let usage = Some(Usage::unknown(Scope::Session).partial(0.012));

@@ -1,14 +1,15 @@
-//! A workspace's own files through the whole program: what they get untrusted, trusted, and never.
+//! Workspace files end to end: what they get untrusted, what trusted, and what never.
 
 use ostler_testkit::pty::Pty;
 use serde_json::Value;
 
 use crate::rig::{Finished, Rig, finish};
 
-/// The user's own sandbox policy: `bash` may run, so that only the workspace's requests decide what it can do.
+/// The user's sandbox policy: `bash` may run, so only the workspace's requests decide what it can
+/// do.
 const BASH: &str = "[[command]]\nname = \"bash\"\n";
 
-/// A home with a workspace `work` in it that holds these files.
+/// Creates a home directory with a workspace `work` that contains these files.
 fn home(files: &[(&str, &str)]) -> Rig {
     let rig = Rig::new();
     for dir in [".config/ostler", "work/.ostler", "other"] {
@@ -23,19 +24,19 @@ fn home(files: &[(&str, &str)]) -> Rig {
     rig
 }
 
-/// Has the model run `bash attack.sh` in the workspace, by a script of the user's own.
+/// Has the model run `bash attack.sh` in the workspace, through a user script.
 fn attack(rig: &Rig, attack: &str, args: &[&str]) -> Finished {
     rig.file("work/attack.sh", attack);
     let call = "{ tool = \"run_command\", input = { command = \"bash\", args = [\"attack.sh\"] } }";
     play(rig, call, args)
 }
 
-/// Has the model make one call, by a script of the user's own.
+/// Has the model make one call, through a user script.
 fn play(rig: &Rig, call: &str, args: &[&str]) -> Finished {
     played(rig, call, args, &[])
 }
 
-/// The same with variables of the environment.
+/// Like `play`, with environment variables.
 fn played(rig: &Rig, call: &str, args: &[&str], env: &[(&str, &str)]) -> Finished {
     let script = format!(
         "[[reply]]\nwhen = {{ prompt = \"go\" }}\ncalls = [{call}]\n[[reply]]\nrepeat = true\ntext = \"done\"\n"
@@ -57,7 +58,7 @@ fn played(rig: &Rig, call: &str, args: &[&str], env: &[(&str, &str)]) -> Finishe
     )
 }
 
-/// The output of the one tool call.
+/// Returns the output of the only tool call.
 fn result(done: &Finished) -> String {
     let events = done.events();
     let result = events.iter().find(|event| event["type"] == "tool_result");
@@ -65,7 +66,7 @@ fn result(done: &Finished) -> String {
     result["output"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The messages of the warnings among the events.
+/// Returns the messages of all warnings.
 fn warnings(done: &Finished) -> String {
     let events = done.events();
     let warnings = events
@@ -76,12 +77,12 @@ fn warnings(done: &Finished) -> String {
         .collect()
 }
 
-/// A workspace's sandbox file with these lines in `[sandbox]`, which also asks for `bash`.
+/// Returns a workspace's sandbox file with these lines in `[sandbox]`, which also requests `bash`.
 fn sandbox(lines: &str) -> String {
     format!("[sandbox]\n{lines}\n{BASH}")
 }
 
-// Issue 14, break 1: nothing that an untrusted workspace asks for has an effect, and all of it is named.
+// Issue 14, break 1: requests of an untrusted workspace have no effect, and each of them is named.
 #[test]
 fn an_untrusted_sandbox_file_opens_nothing() {
     let cases = [
@@ -158,7 +159,7 @@ fn an_untrusted_workspace_opens_no_secret_file() {
     assert!(warnings(&done).contains(".env"), "{}", warnings(&done));
 }
 
-/// A script that writes `~/.bashrc` with no model at all.
+/// A script that writes `~/.bashrc` without any model.
 const SCRIPT: &str = "[[reply]]\nwhen = { prompt = \"summarise\" }\n\
     calls = [{ tool = \"run_command\", input = { command = \"bash\", args = [\"attack.sh\"] } }]\n\
     [[reply]]\nrepeat = true\ntext = \"played by the workspace\"\n";
@@ -204,7 +205,7 @@ fn an_untrusted_script_is_not_played() {
     }
 }
 
-/// `ostler trust` with these arguments.
+/// Runs `ostler trust` with these arguments.
 fn trust(rig: &Rig, args: &[&str]) -> Finished {
     finish(rig.ostler(&["trust"]).args(args))
 }
@@ -214,7 +215,8 @@ fn trusted(rig: &Rig) {
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
 }
 
-// What can be granted has its effect once the content is trusted, for good or for one run; and that is reported.
+// Grantable requests take effect once the content is trusted, permanently or for one run, and are
+// reported.
 #[test]
 fn a_trusted_sandbox_file_gets_what_can_be_granted() {
     let cases = [
@@ -272,7 +274,7 @@ fn a_trusted_sandbox_file_gets_what_can_be_granted() {
 
 // Issue 14, break 1: never grantable from a workspace, trusted or not.
 #[test]
-fn some_things_no_workspace_is_granted() {
+fn some_requests_are_never_granted() {
     let cases = [
         (
             "write = [\"~/.bashrc\"]",
@@ -420,7 +422,8 @@ fn a_trusted_script_is_played_until_it_changes() {
     );
 }
 
-// Trust is in one directory and one content: not in a copy, not in a directory that moved, not after a change.
+// Trust covers one directory with one content: not a copy, not a moved directory, not changed
+// files.
 #[test]
 fn trust_is_about_one_directory_and_one_content() {
     let text = sandbox("");
@@ -428,14 +431,14 @@ fn trust_is_about_one_directory_and_one_content() {
     trusted(&rig);
     let granted = |rig: &Rig| result(&attack(rig, "echo it-worked", &[])).contains("it-worked");
     assert!(granted(&rig));
-    // Changed, and changed back.
+    // Changed, and reverted.
     rig.file("work/.ostler/sandbox.toml", &format!("{text}# more\n"));
     assert!(!granted(&rig));
     let listed = trust(&rig, &["--list"]);
     assert!(listed.stdout.contains("changed"), "{}", listed.stdout);
     rig.file("work/.ostler/sandbox.toml", &text);
     assert!(granted(&rig));
-    // The same content elsewhere; then in its place.
+    // The same content elsewhere, then moved back into place.
     std::fs::rename(rig.path("work"), rig.path("moved")).unwrap();
     std::fs::create_dir_all(rig.path("work/.ostler")).unwrap();
     std::os::unix::fs::symlink(
@@ -453,10 +456,7 @@ fn trust_is_about_one_directory_and_one_content() {
     );
     std::fs::remove_dir_all(rig.path("work")).unwrap();
     std::os::unix::fs::symlink(rig.path("moved"), rig.path("work")).unwrap();
-    assert!(
-        !granted(&rig),
-        "a link leads to a directory that nobody trusts"
-    );
+    assert!(!granted(&rig), "a link leads to an untrusted directory");
     std::fs::remove_file(rig.path("work")).unwrap();
     std::fs::rename(rig.path("moved"), rig.path("work")).unwrap();
     assert!(granted(&rig));
@@ -466,7 +466,8 @@ fn trust_is_about_one_directory_and_one_content() {
     assert_eq!(trust(&rig, &["work", "--revoke"]).code, Some(1));
 }
 
-// The configuration of a directory above holds in a sub-directory: what is granted there is revoked there.
+// A parent directory's configuration applies in a subdirectory, so trust granted there can be
+// revoked there.
 #[test]
 fn revoking_in_a_sub_directory_revokes_the_configuration_above() {
     let rig = home(&[("work/ostler.toml", "agent = \"mock\"\n")]);
@@ -534,7 +535,7 @@ fn every_form_of_output_shows_what_was_left_out() {
     let named = [
         "commands may use the network",
         "the command bash may run",
-        "rules that allow",
+        "allow rules (1) are ignored",
         "agents.claude.command",
     ];
     for form in ["human", "text", "json"] {
@@ -558,7 +559,7 @@ fn every_form_of_output_shows_what_was_left_out() {
 }
 
 #[test]
-fn trust_shows_what_the_files_ask_for_and_asks() {
+fn trust_shows_requests_and_asks() {
     let text = "[sandbox]\nwrite = [\"~/a\\u001b[2J\\u202eb\", \"~/.bashrc\"]\n";
     let rig = home(&[
         ("work/.ostler/sandbox.toml", text),
@@ -582,7 +583,7 @@ fn trust_shows_what_the_files_ask_for_and_asks() {
         "commands may write ~/a\\u{1b}[2J\\u{202e}b",
         "never granted: commands may write ~/.bashrc",
         "Bash",
-        "agents.claude.command is ",
+        "agents.claude.command = ",
         "plays its replies",
         "untrusted",
     ] {
@@ -602,21 +603,21 @@ fn trust_shows_what_the_files_ask_for_and_asks() {
     );
     trusted(&rig);
     assert_eq!(trust(&rig, &["work", "--json"]).code, Some(0));
-    let memory = rig.path(".local/state/ostler/trusted.json");
-    let mode = std::os::unix::fs::PermissionsExt::mode(&memory.metadata().unwrap().permissions());
+    let store = rig.path(".local/state/ostler/trusted.json");
+    let mode = std::os::unix::fs::PermissionsExt::mode(&store.metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     let listed: Value = serde_json::from_str(&trust(&rig, &["--list", "--json"]).stdout).unwrap();
     assert_eq!(
         listed["projects"][0]["files"][0]["trust"], "trusted",
         "{listed:#}"
     );
-    // A memory that somebody else could have written is none.
-    std::fs::set_permissions(&memory, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    // A trust store that another user could have written is ignored.
+    std::fs::set_permissions(&store, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     assert_eq!(trust(&rig, &["work", "--json"]).code, Some(1));
-    // A directory without such files needs no trust; one that does not exist is a mistake.
+    // A directory without such files needs no trust; a missing one is an error.
     assert_eq!(trust(&rig, &["other"]).code, Some(0));
     assert_eq!(trust(&rig, &["nowhere"]).code, Some(2));
-    // What a workspace could write is not believed.
+    // A trust store that the workspace could write is refused.
     let done = finish(
         rig.ostler(&["trust", "work", "--yes"])
             .env("OSTLER_STATE_DIR", rig.path("work/state")),
@@ -628,9 +629,9 @@ fn trust_shows_what_the_files_ask_for_and_asks() {
     );
 }
 
-// As direnv does: asked once, remembered; no is no, and asks again; a change asks again.
+// Like direnv: a yes is remembered, a no asks again next time, and a change asks again.
 #[test]
-fn a_terminal_is_asked() {
+fn trust_is_asked_on_a_terminal() {
     let script = |text: &str| format!("[[reply]]\nrepeat = true\ntext = \"{text}\"\n");
     let rig = home(&[(
         "work/.ostler/script.toml",
@@ -671,7 +672,7 @@ fn a_terminal_is_asked() {
 }
 
 #[test]
-fn every_view_names_the_same_standing() {
+fn every_view_reports_the_same_trust() {
     let rig = home(&[
         ("work/.ostler/sandbox.toml", BASH),
         (
@@ -713,7 +714,7 @@ fn every_view_names_the_same_standing() {
     assert_eq!(standings(), ["changed"; 4]);
 }
 
-// The same holds for every verb that starts a session.
+// The same applies to every verb that starts a session.
 #[test]
 fn no_verb_takes_a_command_from_an_untrusted_workspace() {
     let rig = home(&[

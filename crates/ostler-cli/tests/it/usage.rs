@@ -1,10 +1,10 @@
-//! Wrong usage is named, with what to do; nothing is started.
+//! Usage errors: they name the problem and the fix, and nothing is started.
 
 use insta::assert_snapshot;
 
 use crate::rig::{Rig, finish, finish_with};
 
-/// Exit code and stderr of a call that should fail early.
+/// Returns the exit code and stderr of a call that must fail early.
 fn refused(args: &[&str]) -> String {
     let rig = Rig::new();
     let done = finish(&mut rig.ostler(args));
@@ -18,7 +18,7 @@ fn an_unknown_agent() {
     assert_snapshot!(refused(&["run", "--agent", "nobody", "hi"]), @r#"
     exit 2
     error: unknown agent "nobody"
-      hint: agents: claude, codex, copilot, gemini, opencode, openclaw, qwen, goose, claude-agent-acp, codex-acp, openai-api, scripted, mock
+      hint: available agents: claude, codex, copilot, gemini, opencode, openclaw, qwen, goose, claude-agent-acp, codex-acp, openai-api, scripted, mock
     "#);
 }
 
@@ -33,7 +33,7 @@ fn no_task() {
 
 // S3-17, S4-43
 #[test]
-fn a_bad_value_names_key_value_and_what_is_allowed() {
+fn bad_value_names_key_value_and_allowed_values() {
     assert_snapshot!(refused(&["run", "--agent", "claude", "--permission-mode", "ask", "hi"]), @r#"
     exit 2
     error: permission_mode = "ask": expected one of: acceptEdits, auto, bypassPermissions, manual, dontAsk, plan, default
@@ -55,7 +55,7 @@ fn an_unknown_setting_suggests_the_nearest() {
     );
 }
 
-// P29: an id that looks like a flag is an id, or an error; never a flag.
+// P29: an id that looks like a flag is treated as an id or an error, never as a flag.
 #[test]
 fn a_session_id_that_looks_like_a_flag() {
     let text = refused(&[
@@ -99,12 +99,12 @@ fn a_bad_time_and_a_bad_variable() {
         "OSTLER_SESSION=x",
         "hi",
     ]);
-    assert!(text.contains("Ostler's own"), "{text}");
+    assert!(text.contains("are reserved"), "{text}");
 }
 
-// A limit that no clock can hold is wrong usage, not a crash.
+// A limit beyond the clock's range is a usage error, not a crash.
 #[test]
-fn a_time_beyond_all_times() {
+fn out_of_range_time_is_refused() {
     for time in ["1e19", "1e300h", "99999999h"] {
         let text = refused(&["run", "--agent", "claude", "--timeout", time, "hi"]);
         assert!(
@@ -135,7 +135,7 @@ fn an_unknown_flag_says_what_to_type_instead() {
     assert!(text.contains("'--resume'"), "{text}");
 }
 
-// S1-3, S4-2, P33: a missing agent is named with what to do, as events too.
+// S1-3, S4-2, P33: a missing agent is named with what to do, also in the events.
 #[test]
 fn a_missing_agent() {
     let rig = Rig::new();
@@ -154,7 +154,7 @@ fn a_missing_agent() {
 }
 
 #[test]
-fn a_directory_that_is_not_there() {
+fn missing_directory() {
     let rig = Rig::new();
     let done = finish(&mut rig.fake_run(
         "init\nresult x",
@@ -169,7 +169,7 @@ fn a_directory_that_is_not_there() {
 }
 
 #[test]
-fn help_teaches_and_version_is_told() {
+fn help_and_version() {
     let rig = Rig::new();
     let help = finish(&mut rig.ostler(&["run", "--help"]));
     assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
@@ -206,7 +206,7 @@ fn manual_pages() {
 }
 
 #[test]
-fn the_task_comes_from_the_line_from_stdin_from_both_or_from_a_file() {
+fn task_comes_from_arguments_stdin_both_or_a_file() {
     let rig = Rig::new();
     rig.file("task.md", "from a file");
     let script = "read\ndump-stdin seen\ninit\nresult done\nread-until-eof";
@@ -227,9 +227,9 @@ fn the_task_comes_from_the_line_from_stdin_from_both_or_from_a_file() {
     assert!(sent(&["--prompt-file", "task.md"], "").contains("\"from a file\""));
 }
 
-// P32: a pipe on stdin that nobody closes is not waited for when the task is there.
+// P32: an open pipe on stdin is not read when the task is given.
 #[test]
-fn an_open_stdin_is_not_waited_for() {
+fn open_stdin_does_not_block() {
     let rig = Rig::new();
     let mut command = rig.fake_run(
         "read\ninit\nresult done\nread-until-eof",
@@ -244,7 +244,7 @@ fn an_open_stdin_is_not_waited_for() {
 
 // S4-1…S4-4
 #[test]
-fn doctor_says_what_is_there_and_what_to_do() {
+fn doctor_reports_agents_and_what_to_do() {
     use ostler_testkit::fake;
     let rig = Rig::new();
     let none = finish(&mut rig.ostler(&["doctor"]));
@@ -259,7 +259,8 @@ fn doctor_says_what_is_there_and_what_to_do() {
     std::fs::create_dir(&bin).unwrap();
     std::os::unix::fs::symlink(fake::program(), bin.join("claude")).unwrap();
     let doctor = |vars: &[(&str, &str)]| {
-        // The probe gets Claude's own variables only; the fake's are passed as such for this test.
+        // The probe gets only Claude's own variables; the fake agent's are passed explicitly in
+        // this test.
         let wrapper = format!(
             "#!/bin/sh\n{}exec {} \"$@\"\n",
             vars.iter()
@@ -300,10 +301,9 @@ fn doctor_says_what_is_there_and_what_to_do() {
     assert_eq!((broken.0, broken.1.as_str()), (Some(3), "broken"));
 }
 
-// S3-30: what an agent said that this Ostler does not know, and a version that it was not tested
-// with, are told to whoever looks.
+// S3-30: doctor reports unknown agent messages and untested agent versions.
 #[test]
-fn doctor_tells_how_far_an_agent_has_moved_on() {
+fn doctor_reports_agent_drift() {
     use ostler_testkit::fake;
     let rig = Rig::new();
     let verbs = "read-user\ninit\nprint {\"type\":\"brand_new\"}\nprint {\"type\":\"brand_new\",\"x\":1}\ntext hi\nresult hi\nexit 0";
@@ -359,7 +359,7 @@ fn doctor_tells_how_far_an_agent_has_moved_on() {
             && human.contains("type \"brand_new\": 2 times in 1 session, by "),
         "{human}"
     );
-    // Without a store nothing is known, nothing is made, and nothing is wrong.
+    // Without a store nothing is known, nothing is created, and nothing fails.
     std::fs::remove_dir_all(rig.path(".local")).unwrap();
     let report: serde_json::Value = serde_json::from_str(&doctor(&["doctor", "--json"])).unwrap();
     assert_eq!(
@@ -367,7 +367,7 @@ fn doctor_tells_how_far_an_agent_has_moved_on() {
         serde_json::json!([])
     );
     assert!(!rig.path(".local").exists());
-    // Nor with one that is none.
+    // The same with an invalid store.
     std::fs::create_dir_all(rig.path(".local/state/ostler")).unwrap();
     std::fs::write(rig.path(".local/state/ostler/sessions.db"), "no database").unwrap();
     let report: serde_json::Value = serde_json::from_str(&doctor(&["doctor", "--json"])).unwrap();

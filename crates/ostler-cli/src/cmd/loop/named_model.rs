@@ -37,17 +37,17 @@ impl ModelAdapter for NamedModel {
         self.wrap(self.model.bind_tools(tools))
     }
 
-    fn counts_at_the_end(&self) -> bool {
-        self.model.counts_at_the_end()
+    fn reports_usage_late(&self) -> bool {
+        self.model.reports_usage_late()
     }
 
-    fn counts(&self) -> bool {
-        self.model.counts()
+    fn reports_usage(&self) -> bool {
+        self.model.reports_usage()
     }
 
-    fn counting_each_reply(&self) -> Option<Arc<dyn ModelAdapter>> {
+    fn with_usage_per_reply(&self) -> Option<Arc<dyn ModelAdapter>> {
         self.model
-            .counting_each_reply()
+            .with_usage_per_reply()
             .map(|model| self.wrap(model))
     }
 }

@@ -185,7 +185,7 @@ mod tests {
             "output",
             "json",
             "resume",
-            "go_on",
+            "continue_latest",
             "fork",
             "no_store",
             "raw_log",
