@@ -488,7 +488,8 @@ mod tests {
                 if kind < 2 {
                     let Ok(permit) = breaker.admit(now) else { continue };
                     if permit.is_probe {
-                        prop_assert!(probe.is_none_or(|(_, since)| now >= since + config.probe_timeout), "two probes");
+                        let has_timed_out = |(_, since)| now >= since + config.probe_timeout;
+                        prop_assert!(probe.is_none_or(has_timed_out), "two probes");
                         probe = Some((permit, now));
                     } else {
                         probe = None; // closed: nothing to probe
@@ -497,16 +498,23 @@ mod tests {
                 } else if !open.is_empty() {
                     let permit = open.swap_remove(which % open.len());
                     let success = report.cause == Cause::Completed && kind == 2;
-                    if kind == 2 { breaker.record(now, permit, report) } else { breaker.release(permit) }
+                    if kind == 2 {
+                        breaker.record(now, permit, report)
+                    } else {
+                        breaker.release(permit)
+                    }
                     if success {
-                        prop_assert!((0..3).all(|_| breaker.admit(now).is_ok_and(|permit| !permit.is_probe)));
+                        let mut is_closed =
+                            |_| breaker.admit(now).is_ok_and(|permit| !permit.is_probe);
+                        prop_assert!((0..3).all(&mut is_closed));
                     }
                     if success || probe.is_some_and(|(it, _)| it == permit) {
                         probe = None;
                     }
                 }
             }
-            prop_assert!(breaker.admit(now + config.max_open).is_ok(), "rejected forever: {:?}", breaker);
+            let later = breaker.admit(now + config.max_open);
+            prop_assert!(later.is_ok(), "rejected forever: {:?}", breaker);
         }
     }
 }

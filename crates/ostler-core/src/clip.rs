@@ -355,7 +355,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn head_and_tail_match_the_stream(pieces in proptest::collection::vec("[a-z]{0,9}", 0..20), half in 1usize..12) {
+        fn head_and_tail_match_the_stream(
+            pieces in proptest::collection::vec("[a-z]{0,9}", 0..20), half in 1usize..12,
+        ) {
             let mut h = HeadTail::new(half);
             for p in &pieces { h.push(p.as_bytes()); }
             let all = pieces.concat();
@@ -369,7 +371,9 @@ mod tests {
         }
 
         #[test]
-        fn capped_never_exceeds_its_cap(pieces in proptest::collection::vec(".{0,9}", 0..20), cap in 0usize..40) {
+        fn capped_never_exceeds_its_cap(
+            pieces in proptest::collection::vec(".{0,9}", 0..20), cap in 0usize..40,
+        ) {
             let mut c = Capped::new(cap);
             for p in &pieces { c.push(p); }
             let all = pieces.concat();

@@ -61,8 +61,8 @@ pub trait Dialect: Send + Sync {
     }
 
     /// Whether Ostler must assign the session id up front ([`crate::spec::keys::SESSION_ID`]),
-    /// because this agent reports its own too late (or never) for an interrupted turn to be resumed.
-    /// Given an id that it knows, such an agent resumes that session.
+    /// because this agent reports its own too late (or never) for an interrupted turn to be
+    /// resumed. Given an id that it knows, such an agent resumes that session.
     fn needs_session_id(&self) -> bool {
         false
     }

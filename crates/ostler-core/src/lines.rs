@@ -292,7 +292,12 @@ mod tests {
         // P17, P24: any split yields the same lines.
         #[test]
         fn any_split_yields_the_same_lines(
-            bytes in proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'\r'), Just(0xffu8), Just(0xc3u8), Just(0xa9u8), any::<u8>()], 0..200),
+            bytes in proptest::collection::vec(
+                prop_oneof![
+                    Just(b'\n'), Just(b'\r'), Just(0xffu8), Just(0xc3u8), Just(0xa9u8), any::<u8>()
+                ],
+                0..200,
+            ),
             cuts in proptest::collection::vec(0usize..200, 0..10),
             cap in 1usize..50,
         ) {
@@ -304,7 +309,8 @@ mod tests {
             prop_assert_eq!(split(cap, &chunks), whole);
             let (mut lines, mut places) = (Lines::with_cap(cap), Vec::new());
             chunks.iter().for_each(|chunk| lines.push_with_offset(chunk, |_, at| places.push(at)));
-            let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n').map(|(at, _)| at as u64 + 1);
+            let ends = bytes.iter().enumerate().filter(|(_, b)| **b == b'\n');
+            let ends = ends.map(|(at, _)| at as u64 + 1);
             let begins: Vec<u64> = std::iter::once(0).chain(ends).take(places.len()).collect();
             prop_assert_eq!(places, begins);
         }

@@ -311,7 +311,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn difference_of_cumulative_counters_is_what_was_added(a in 0u64..1 << 40, b in 0u64..1 << 40) {
+        fn cumulative_counters_differ_by_what_was_added(
+            a in 0u64..1 << 40, b in 0u64..1 << 40,
+        ) {
             let first = tokens(a, b);
             let second = first.plus(&tokens(b, a));
             prop_assert_eq!(second.since(&first), tokens(b, a));

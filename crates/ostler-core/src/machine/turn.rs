@@ -174,9 +174,7 @@ impl Turn {
     /// Returns what is due now.
     pub(super) fn due(&self, now: Duration, limits: &Limits, may_be_silent: bool) -> Option<Due> {
         match &self.pending {
-            Some(pending) => {
-                let (Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) =
-                    pending;
+            Some(Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) => {
                 (*until <= now).then(|| Due::NoAnswer(interrupted(false)))
             }
             None if self.wall(limits).is_some_and(|d| d <= now) => {

@@ -923,7 +923,10 @@ proptest! {
     }
 
     #[test]
-    fn then_preserves_the_order(left in proptest::collection::vec(0..3usize, 0..5), right in proptest::collection::vec(0..3usize, 0..5)) {
+    fn then_preserves_the_order(
+        left in proptest::collection::vec(0..3usize, 0..5),
+        right in proptest::collection::vec(0..3usize, 0..5),
+    ) {
         let read = |list: &[usize]| {
             let rule = |at: &usize| format!("[[rule]]\ntool = \"*\"\ndo = \"{}\"\n", ["allow", "deny", "ask"][*at]);
             policy(&list.iter().map(rule).collect::<String>())

@@ -34,8 +34,13 @@ fn run(rig: &mut Rig, until: Duration) {
 }
 
 fn heartbeats(rig: &Rig) -> usize {
-    let is_heartbeat = |kind: &&EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "still_working");
-    rig.events().into_iter().filter(is_heartbeat).count()
+    let notices = rig.events().into_iter().filter_map(|kind| match kind {
+        EventKind::Notice(notice) => Some(notice),
+        _ => None,
+    });
+    notices
+        .filter(|notice| notice.code == "still_working")
+        .count()
 }
 
 // P39: its silence is normal: the idle limit does not end it, but the time limit does.

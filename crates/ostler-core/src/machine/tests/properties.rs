@@ -178,7 +178,8 @@ proptest! {
         rig.give(Input::Background(1));
         for (begins, seconds) in steps {
             rig.wait(Duration::from_secs(seconds));
-            rig.give(if begins { Input::TurnStarted } else { Input::TurnEnded(over(Cause::Completed)) });
+            let ended = Input::TurnEnded(over(Cause::Completed));
+            rig.give(if begins { Input::TurnStarted } else { ended });
         }
         rig.now = rig.now.max(61 * 60 * S);
         for _ in 0..4 {

@@ -505,7 +505,9 @@ proptest! {
 
     // A cluster means the same as its letters, one by one and in any order.
     #[test]
-    fn splitting_a_cluster_never_hides_a_denied_command(letters in "[a-z]{1,4}", more in flags(), at in 0..4usize) {
+    fn splitting_a_cluster_never_hides_a_denied_command(
+        letters in "[a-z]{1,4}", more in flags(), at in 0..4usize,
+    ) {
         let rule = policy("deny", &[&format!("frob -{letters}")]);
         let mut split: Vec<String> = letters.chars().rev().map(|letter| format!("-{letter}")).collect();
         for option in more {
