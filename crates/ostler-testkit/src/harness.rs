@@ -17,18 +17,18 @@ use crate::{fake, transcript};
 
 /// How the agent of a scenario is run.
 #[derive(Debug, Clone)]
-pub enum Stage {
+pub enum AgentMode {
     /// Runs the real agent and records its input and output to this file.
-    Recorded(PathBuf),
+    Record(PathBuf),
     /// Runs the fake agent, which replays this recording.
-    Played(PathBuf),
+    Replay(PathBuf),
 }
 
 /// What a finished scenario has verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Proof {
+pub enum Coverage {
     /// Every check was made.
-    Whole,
+    Full,
     /// A recording was replayed: checks of the model, of tools or of the agent itself were
     /// skipped.
     EventsOnly,
@@ -43,16 +43,16 @@ pub(crate) struct StandIn {
 }
 
 #[derive(Debug)]
-struct Set {
-    stage: Stage,
+struct Setup {
+    mode: AgentMode,
     /// Whether a check was skipped because a recording is replayed.
-    left_out: Arc<AtomicBool>,
+    skipped_checks: Arc<AtomicBool>,
     /// Working directory of the scenario's processes: their recordings and their count.
     dir: tempfile::TempDir,
 }
 
 thread_local! {
-    static SET: RefCell<Option<Set>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Setup>> = const { RefCell::new(None) };
 }
 
 /// Runs a scenario in a mode and returns what it has verified. A recording is stored only if the
@@ -60,23 +60,23 @@ thread_local! {
 ///
 /// # Panics
 /// If the mode cannot be set up, or nothing was recorded.
-pub fn on(stage: Stage, scenario: impl FnOnce()) -> Proof {
-    let dir = tempfile::tempdir().expect("make a directory for the stage");
-    if let Stage::Played(file) = &stage {
+pub fn run_in(mode: AgentMode, scenario: impl FnOnce()) -> Coverage {
+    let dir = tempfile::tempdir().expect("create the harness directory");
+    if let AgentMode::Replay(file) = &mode {
         assert!(
             file.is_file(),
             "no {}: record it with OSTLER_RECORD=1 (CONTRIBUTING.md)",
             file.display()
         );
     }
-    SET.set(Some(Set {
-        stage,
-        left_out: Arc::default(),
+    CURRENT.set(Some(Setup {
+        mode,
+        skipped_checks: Arc::default(),
         dir,
     }));
     scenario();
-    let set = SET.take().expect("the stage is there to the end");
-    if let Stage::Recorded(file) = set.stage {
+    let set = CURRENT.take().expect("the mode is set until the end");
+    if let AgentMode::Record(file) = set.mode {
         let parts = (1..)
             .map_while(|number| fs::read_to_string(transcript::part(set.dir.path(), number)).ok());
         let mut parts: Vec<String> = parts.collect();
@@ -87,14 +87,14 @@ pub fn on(stage: Stage, scenario: impl FnOnce()) -> Proof {
             *only = lines.flat_map(|line| [line, "\n"]).collect();
         }
         let text = parts.concat();
-        fs::create_dir_all(file.parent().expect("a recording is in a folder"))
-            .expect("make the folder");
-        fs::write(&file, text).expect("keep the recording");
+        fs::create_dir_all(file.parent().expect("a recording has a parent directory"))
+            .expect("create the directory");
+        fs::write(&file, text).expect("store the recording");
     }
-    if set.left_out.load(Ordering::Relaxed) {
-        Proof::EventsOnly
+    if set.skipped_checks.load(Ordering::Relaxed) {
+        Coverage::EventsOnly
     } else {
-        Proof::Whole
+        Coverage::Full
     }
 }
 
@@ -106,28 +106,29 @@ pub(crate) fn stand_in(
     model: &str,
 ) -> Option<StandIn> {
     let program = program?;
-    SET.with_borrow(|set| {
-        let Set {
-            stage,
-            left_out,
+    CURRENT.with_borrow(|set| {
+        let Setup {
+            mode,
+            skipped_checks,
             dir,
         } = set.as_ref()?;
         let bin = root.join("stand-in");
-        fs::create_dir(&bin).expect("make a directory for the stand-in");
+        fs::create_dir(&bin).expect("create the stand-in's directory");
         let link = bin.join("agent");
         let dir = dir.path();
-        let mode = match stage {
-            Stage::Recorded(_) => {
+        let mode_file = match mode {
+            AgentMode::Record(_) => {
                 json!({"record": dir, "program": program(), "root": root, "model": model})
             }
-            Stage::Played(file) => json!({"play": file, "dir": dir, "root": root, "model": model}),
+            AgentMode::Replay(file) => {
+                json!({"play": file, "dir": dir, "root": root, "model": model})
+            }
         };
-        fs::write(bin.join("agent.mode"), mode.to_string())
-            .expect("write what the stand-in is to do");
+        fs::write(bin.join("agent.mode"), mode_file.to_string()).expect("write the mode file");
         std::os::unix::fs::symlink(fake::program(), &link).expect("link the fake agent");
         Some(StandIn {
             program: link,
-            played: matches!(stage, Stage::Played(_)).then(|| left_out.clone()),
+            played: matches!(mode, AgentMode::Replay(_)).then(|| skipped_checks.clone()),
         })
     })
 }

@@ -56,13 +56,13 @@ pub fn can_run(test: &str, need: &Need) -> bool {
 }
 
 fn decide(test: &str, need: &Need, ci: Option<&OsStr>, skipped: Option<&OsStr>) -> bool {
-    let Need::Missing(kind) = need else {
+    let Need::Missing(what) = need else {
         return true;
     };
-    let line = format!("skipped: {test}: {kind}");
+    let line = format!("skipped: {test}: {what}");
     assert!(
         !is_ci(ci),
-        "{test} needs what this machine lacks, and CI is set: {kind}"
+        "{test} cannot be skipped because CI is set: {what}"
     );
     // Directly to the stream: a test runner captures macro output of a passing test.
     let _ = writeln!(std::io::stderr(), "{line}");
@@ -72,7 +72,7 @@ fn decide(test: &str, need: &Need, ci: Option<&OsStr>, skipped: Option<&OsStr>) 
             .create(true)
             .open(path);
         file.and_then(|mut file| writeln!(file, "{line}"))
-            .expect("the list of skipped tests cannot be written");
+            .expect("write the list of skipped tests");
     }
     false
 }

@@ -110,7 +110,7 @@ pub fn peak_allocated_kib(pid: u32) -> Option<u64> {
 
 /// Resets [`peak_rss_kib`] of this process to its current memory use.
 pub fn reset_own_peak() {
-    fs::write("/proc/self/clear_refs", "5").expect("the peak cannot be reset");
+    fs::write("/proc/self/clear_refs", "5").expect("reset the peak");
 }
 
 /// Returns the number of open files.

@@ -20,7 +20,7 @@ const ROWS: NonZeroU16 = NonZeroU16::new(100).expect("not zero");
 const COLUMNS: NonZeroU16 = NonZeroU16::new(110).expect("not zero");
 
 /// Timeout for anything a test waits for.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Starts the report of a pid in the output of `terminal-leader`.
 pub const STARTED: &str = "\u{1b}]terminal-leader;started;";
@@ -151,13 +151,13 @@ impl Pty {
         };
         let shown = Arc::new(Mutex::new(shown));
         let keys = File::from(terminal);
-        let (mut output, into) = (keys.try_clone().expect("read from it too"), shown.clone());
+        let (mut output, into) = (keys.try_clone().expect("clone the terminal"), shown.clone());
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             // Reading fails once the last process on the terminal has exited.
             while let Ok(some @ 1..) = output.read(&mut buffer) {
                 into.lock()
-                    .expect("nobody panics with it")
+                    .expect("the lock is not poisoned")
                     .read(&buffer[..some]);
             }
         });
@@ -177,7 +177,7 @@ impl Pty {
     }
 
     fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().expect("nobody panics with it")
+        self.shown.lock().expect("the lock is not poisoned")
     }
 
     /// Returns the screen's text, without trailing spaces.
@@ -205,10 +205,10 @@ impl Pty {
     ///
     /// # Panics
     /// If it does not; the message shows the screen.
-    pub fn until(&self, kind: &str, is_so: impl Fn(&str) -> bool) {
+    pub fn until(&self, expected: &str, condition: impl Fn(&str) -> bool) {
         assert!(
-            wait_until(PATIENCE, || is_so(&self.seen())),
-            "{kind} was not seen:\n{}",
+            wait_until(TIMEOUT, || condition(&self.seen())),
+            "{expected} did not appear:\n{}",
             self.seen()
         );
     }
@@ -228,7 +228,7 @@ impl Pty {
     #[must_use]
     pub fn echoes(&self) -> bool {
         tcgetattr(&self.keys)
-            .expect("ask the terminal")
+            .expect("read the terminal's mode")
             .local_modes
             .contains(LocalModes::ECHO | LocalModes::ICANON)
     }
@@ -240,11 +240,11 @@ impl Pty {
     #[must_use]
     pub fn id(&self) -> u32 {
         assert!(
-            wait_until(PATIENCE, || self.shown().pid.is_some()),
+            wait_until(TIMEOUT, || self.shown().pid.is_some()),
             "not started:\n{}",
             self.seen()
         );
-        self.shown().pid.expect("it has started")
+        self.shown().pid.expect("the program has started")
     }
 
     /// Waits for the program to exit and returns its exit code.
@@ -253,7 +253,7 @@ impl Pty {
     /// If it does not exit; the message shows the screen.
     pub fn end(&mut self) -> Option<i32> {
         assert!(
-            wait_until(PATIENCE, || self.shown().ended.is_some()),
+            wait_until(TIMEOUT, || self.shown().ended.is_some()),
             "still there:\n{}",
             self.seen()
         );

@@ -10,13 +10,13 @@ use ostler_standin::Offline;
 
 pub use pinned::{
     ALL, CLAUDE, CLAUDE_AGENT_ACP, CODEX, CODEX_ACP, COPILOT, GEMINI, GOOSE, OPENCLAW, OPENCODE,
-    Pinned, QWEN,
+    PinnedAgent, QWEN,
 };
 
 /// The version of Claude Code that the tests use.
 pub const CLAUDE_VERSION: &str = CLAUDE.version;
 
-impl Pinned {
+impl PinnedAgent {
     /// Installs the agent under `<target>/agents` unless it is installed, and returns its program.
     ///
     /// Concurrent callers share one download: the first installs, the others wait.
@@ -32,9 +32,9 @@ impl Pinned {
         let failed = |kind: &str, error: std::io::Error| {
             format!("cannot {kind} in {}: {error}", agents.display())
         };
-        fs::create_dir_all(&agents).map_err(|error| failed("make the directory", error))?;
+        fs::create_dir_all(&agents).map_err(|error| failed("create the directory", error))?;
         let lock = File::create(agents.join("install.lock"))
-            .map_err(|error| failed("make a lock", error))?;
+            .map_err(|error| failed("create a lock", error))?;
         lock.lock()
             .map_err(|error| failed("take the lock", error))?;
         if let Some(program) = self.program_in(&home) {
@@ -44,7 +44,7 @@ impl Pinned {
         let fresh = tempfile::Builder::new()
             .prefix("installing-")
             .tempdir_in(&agents)
-            .map_err(|error| failed("make a directory", error))?;
+            .map_err(|error| failed("create a directory", error))?;
         fs::write(fresh.path().join("package.json"), self.package)
             .map_err(|error| failed("write", error))?;
         fs::write(fresh.path().join("package-lock.json"), self.lock)
@@ -53,7 +53,7 @@ impl Pinned {
         if self.program_in(fresh.path()).is_none() {
             let (os, arch, name) = (std::env::consts::OS, std::env::consts::ARCH, self.name);
             return Err(format!(
-                "npm installed no {name} for {os} on {arch}; run the other tests without it"
+                "npm has no {name} for {os} on {arch}; run the other tests without it"
             ));
         }
         if home.exists() {
@@ -61,7 +61,7 @@ impl Pinned {
         }
         fs::rename(fresh.keep(), &home).map_err(|error| failed("move the install", error))?;
         self.program_in(&home)
-            .ok_or_else(|| format!("no program in {}", home.display()))
+            .ok_or_else(|| format!("npm installed no program in {}", home.display()))
     }
 
     /// Returns the program of the installed agent.
@@ -74,7 +74,7 @@ impl Pinned {
         self.program_in(&home).unwrap_or_else(|| {
             let more = if self.heavy { " --all" } else { "" };
             panic!(
-                "no {} in {}; install it: cargo xtask agents{more}",
+                "{} is not installed in {}; run: cargo xtask agents{more}",
                 self.name,
                 home.display()
             )
@@ -180,9 +180,15 @@ fn npm_ci(dir: &Path) -> Result<(), String> {
         "--no-fund",
         "--loglevel=error",
     ]);
-    let output = command.current_dir(dir).stdin(Stdio::null()).output().map_err(|error| {
-        format!("npm does not start ({error}); install Node.js with npm, then run: cargo xtask agents")
-    })?;
+    let output = command
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| {
+            format!(
+                "cannot start npm ({error}); install Node.js with npm, then run: cargo xtask agents"
+            )
+        })?;
     if output.status.success() {
         return Ok(());
     }
@@ -202,7 +208,7 @@ fn npm_ci(dir: &Path) -> Result<(), String> {
 /// If it was not built.
 #[must_use]
 pub fn built(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("the test's own program");
+    let test = std::env::current_exe().expect("find the running test");
     let dir = test
         .parent()
         .and_then(std::path::Path::parent)
@@ -210,7 +216,7 @@ pub fn built(name: &str) -> PathBuf {
     let program = dir.join(name);
     assert!(
         program.is_file(),
-        "{} is not there: cargo build --workspace",
+        "{} is not built; run: cargo build --workspace",
         program.display()
     );
     program

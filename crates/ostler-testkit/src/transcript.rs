@@ -29,7 +29,7 @@ const HEAD: usize = 4;
 
 /// An entry of a transcript.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Entry {
+pub enum TranscriptEntry {
     /// A process was started.
     Start(Vec<String>),
     /// Ostler wrote a line.
@@ -39,30 +39,30 @@ pub enum Entry {
     /// The agent wrote a line.
     Out(String),
     /// It stored a session file in its home: the path, and the first lines.
-    Kept(String, String),
+    SessionFile(String, String),
     /// The tail of its stderr.
     Stderr(String),
     /// It exited.
     Exit(u8),
     /// It was sent a signal, which it may handle.
-    Told(i32),
+    SignalSent(i32),
     /// A signal killed it.
     Signal(i32),
 }
 
-impl Entry {
+impl TranscriptEntry {
     /// Formats the entry as a line, without the newline.
     #[must_use]
     pub fn to_line(&self) -> String {
         match self {
             Self::Start(args) => json!({"start": args}).to_string(),
-            Self::In(line) => said("in", line),
+            Self::In(line) => line_entry("in", line),
             Self::InEnd => json!({"in_end": true}).to_string(),
-            Self::Out(line) => said("out", line),
-            Self::Kept(path, text) => json!({"kept": [path, text]}).to_string(),
+            Self::Out(line) => line_entry("out", line),
+            Self::SessionFile(path, text) => json!({"kept": [path, text]}).to_string(),
             Self::Stderr(text) => json!({"stderr": text}).to_string(),
             Self::Exit(code) => json!({"exit": code}).to_string(),
-            Self::Told(number) => json!({"told": number}).to_string(),
+            Self::SignalSent(number) => json!({"told": number}).to_string(),
             Self::Signal(number) => json!({"signal": number}).to_string(),
         }
     }
@@ -72,11 +72,11 @@ impl Entry {
     pub fn parse(line: &str) -> Option<Self> {
         // Verbatim: JSON that is parsed and formatted again differs from what the agent wrote.
         let exact = |mark: &str| Some(line.strip_prefix(mark)?.strip_suffix('}')?.to_owned());
-        if let Some(said) = exact(r#"{"in":"#) {
-            return Some(Self::In(said));
+        if let Some(line) = exact(r#"{"in":"#) {
+            return Some(Self::In(line));
         }
-        if let Some(said) = exact(r#"{"out":"#) {
-            return Some(Self::Out(said));
+        if let Some(line) = exact(r#"{"out":"#) {
+            return Some(Self::Out(line));
         }
         let value: Value = serde_json::from_str(line).ok()?;
         let (name, value) = value.as_object()?.iter().next()?;
@@ -88,11 +88,11 @@ impl Entry {
             "out_text" => Self::Out(text()?),
             "kept" => {
                 let [path, text]: [String; 2] = serde_json::from_value(value.clone()).ok()?;
-                Self::Kept(path, text)
+                Self::SessionFile(path, text)
             }
             "stderr" => Self::Stderr(text()?),
             "exit" => Self::Exit(u8::try_from(value.as_u64()?).ok()?),
-            "told" => Self::Told(i32::try_from(value.as_i64()?).ok()?),
+            "told" => Self::SignalSent(i32::try_from(value.as_i64()?).ok()?),
             "signal" => Self::Signal(i32::try_from(value.as_i64()?).ok()?),
             _ => return None,
         })
@@ -100,16 +100,16 @@ impl Entry {
 
     /// Truncates every text that is too long.
     #[must_use]
-    pub fn shortened(self) -> Self {
+    pub fn truncated(self) -> Self {
         match self {
-            Self::In(line) => Self::In(shorter(line)),
-            Self::Out(line) => Self::Out(shorter(line)),
+            Self::In(line) => Self::In(truncate_line(line)),
+            Self::Out(line) => Self::Out(truncate_line(line)),
             other => other,
         }
     }
 }
 
-fn said(direction: &str, line: &str) -> String {
+fn line_entry(direction: &str, line: &str) -> String {
     // JSON with surrounding whitespace would not round-trip; as text it does.
     let exact = serde_json::from_str::<serde::de::IgnoredAny>(line).is_ok() && line.trim() == line;
     if exact {
@@ -119,13 +119,13 @@ fn said(direction: &str, line: &str) -> String {
     }
 }
 
-fn shorter(line: String) -> String {
+fn truncate_line(line: String) -> String {
     if line.len() <= LONG {
         return line;
     }
     match serde_json::from_str::<Value>(&line) {
         Ok(mut value) => {
-            if cut(&mut value) {
+            if truncate(&mut value) {
                 value.to_string()
             } else {
                 line
@@ -137,13 +137,13 @@ fn shorter(line: String) -> String {
 
 /// Truncates every long text and every list of commands in a value at any depth. Returns true if
 /// there was one.
-fn cut(value: &mut Value) -> bool {
+fn truncate(value: &mut Value) -> bool {
     match value {
         Value::String(text) if text.len() > LONG => {
             *text = head(text);
             true
         }
-        Value::Array(items) => items.iter_mut().map(cut).filter(|cut| *cut).count() > 0,
+        Value::Array(items) => items.iter_mut().map(truncate).filter(|cut| *cut).count() > 0,
         Value::Object(fields) => {
             let commands = fields
                 .get_mut("availableCommands")
@@ -152,7 +152,7 @@ fn cut(value: &mut Value) -> bool {
                 .filter(|all| all.len() > COMMANDS)
                 .map(|all| all.truncate(COMMANDS))
                 .is_some();
-            fields.values_mut().map(cut).filter(|cut| *cut).count() > 0 || long
+            fields.values_mut().map(truncate).filter(|cut| *cut).count() > 0 || long
         }
         _ => false,
     }
@@ -168,14 +168,14 @@ pub fn kind(line: &str) -> String {
     let Ok(value) = serde_json::from_str::<Value>(line) else {
         return "text".to_owned();
     };
-    let names = [
+    let placeholders = [
         "/method",
         "/type",
         "/subtype",
         "/request/subtype",
         "/response/subtype",
     ];
-    let mut parts: Vec<&str> = names
+    let mut parts: Vec<&str> = placeholders
         .iter()
         .filter_map(|name| value.pointer(name)?.as_str())
         .collect();
@@ -193,13 +193,13 @@ pub fn kind(line: &str) -> String {
 ///
 /// # Errors
 /// The number of the first line that is not an entry.
-pub fn parse(text: &str) -> Result<Vec<Vec<Entry>>, String> {
-    let mut processes: Vec<Vec<Entry>> = Vec::new();
+pub fn parse(text: &str) -> Result<Vec<Vec<TranscriptEntry>>, String> {
+    let mut processes: Vec<Vec<TranscriptEntry>> = Vec::new();
     for (line, number) in text.lines().zip(1..) {
-        let entry = Entry::parse(line)
-            .ok_or_else(|| format!("line {number} is no entry of a transcript"))?;
+        let entry = TranscriptEntry::parse(line)
+            .ok_or_else(|| format!("line {number} is not a transcript entry"))?;
         match (&entry, processes.last_mut()) {
-            (Entry::Start(_), _) | (_, None) => processes.push(vec![entry]),
+            (TranscriptEntry::Start(_), _) | (_, None) => processes.push(vec![entry]),
             (_, Some(process)) => process.push(entry),
         }
     }
@@ -227,14 +227,14 @@ pub fn next(dir: &Path) -> io::Result<(File, usize)> {
             made => return Ok((made?, number)),
         }
     }
-    Err(io::Error::other("no number is free"))
+    Err(io::Error::other("no free number"))
 }
 
 /// Texts that depend on the machine or the run, and their placeholders in a recording.
 #[derive(Debug, Clone, Default)]
-pub struct Names(Vec<(String, &'static str)>);
+pub struct Placeholders(Vec<(String, &'static str)>);
 
-impl Names {
+impl Placeholders {
     /// Creates placeholders for an environment with this directory and model address.
     #[must_use]
     pub fn of(root: &str, model: &str) -> Self {
@@ -244,14 +244,14 @@ impl Names {
             .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
             .collect();
         // Agents get the path of the fake agent, because it is also the bridge.
-        let own = std::env::current_exe()
-            .map(|own| own.display().to_string())
+        let fake_agent = std::env::current_exe()
+            .map(|fake_agent| fake_agent.display().to_string())
             .unwrap_or_default();
         let words = [
             (root.to_owned(), "$ROOT"),
             (slug, "$SLUG"),
             (model.to_owned(), "$MODEL"),
-            (own, "$FAKE"),
+            (fake_agent, "$FAKE"),
         ];
         Self(
             words
@@ -263,7 +263,7 @@ impl Names {
 
     /// Adds an installed program, by any path: agents mention their own files in errors.
     #[must_use]
-    pub fn and_program(mut self, program: &Path) -> Self {
+    pub fn with_program_dir(mut self, program: &Path) -> Self {
         let resolved = program.canonicalize().ok();
         for dir in [Some(program), resolved.as_deref()]
             .into_iter()
@@ -277,7 +277,7 @@ impl Names {
 
     /// Adds the directory of a program that the tests installed.
     #[must_use]
-    pub fn with_program(mut self, program: &Path) -> Self {
+    pub fn with_agents_dir(mut self, program: &Path) -> Self {
         let program = program
             .canonicalize()
             .unwrap_or_else(|_| program.to_owned());
@@ -291,7 +291,7 @@ impl Names {
 
     /// Replaces the texts with their placeholders.
     #[must_use]
-    pub fn hidden(&self, text: &str) -> String {
+    pub fn redacted(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (word, name)| {
             text.replace(word, name)
         })
@@ -299,7 +299,7 @@ impl Names {
 
     /// Replaces the placeholders with their texts.
     #[must_use]
-    pub fn shown(&self, text: &str) -> String {
+    pub fn expanded(&self, text: &str) -> String {
         self.0.iter().fold(text.to_owned(), |text, (word, name)| {
             text.replace(name, word)
         })
@@ -308,22 +308,22 @@ impl Names {
 
 /// Transcript writer.
 #[derive(Debug)]
-pub struct Scribe {
+pub struct TranscriptWriter {
     file: File,
-    names: Names,
-    said: String,
+    placeholders: Placeholders,
+    output: String,
     /// Number of input lines that are not messages.
     plain: usize,
 }
 
-impl Scribe {
+impl TranscriptWriter {
     /// Creates a writer for this file and these placeholders.
     #[must_use]
-    pub fn new(file: File, names: Names) -> Self {
+    pub fn new(file: File, placeholders: Placeholders) -> Self {
         Self {
             file,
-            names,
-            said: String::new(),
+            placeholders,
+            output: String::new(),
             plain: 0,
         }
     }
@@ -332,17 +332,17 @@ impl Scribe {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn note(&mut self, entry: Entry) -> io::Result<()> {
-        if let Entry::Out(line) = &entry {
-            self.said.push_str(line);
+    pub fn write(&mut self, entry: TranscriptEntry) -> io::Result<()> {
+        if let TranscriptEntry::Out(line) = &entry {
+            self.output.push_str(line);
         }
-        if matches!(&entry, Entry::In(line) if kind(line) == "text") {
+        if matches!(&entry, TranscriptEntry::In(line) if kind(line) == "text") {
             self.plain += 1;
             if self.plain > PROMPT {
                 return Ok(());
             }
         }
-        let line = self.names.hidden(&entry.shortened().to_line());
+        let line = self.placeholders.redacted(&entry.truncated().to_line());
         self.file.write_all(format!("{line}\n").as_bytes())
     }
 
@@ -351,7 +351,7 @@ impl Scribe {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub fn note_kept(&mut self, home: &Path) -> io::Result<()> {
+    pub fn write_session_files(&mut self, home: &Path) -> io::Result<()> {
         let mut dirs = vec![home.to_owned()];
         while let Some(dir) = dirs.pop() {
             for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
@@ -362,13 +362,16 @@ impl Scribe {
                     .unwrap_or_default();
                 if entry.file_type()?.is_dir() {
                     dirs.push(path);
-                } else if id.len() >= ID && self.said.contains(id) {
+                } else if id.len() >= ID && self.output.contains(id) {
                     let text = fs::read_to_string(&path).unwrap_or_default();
                     let lines = text
                         .lines()
                         .take(HEAD)
-                        .map(|line| shorter(line.to_owned()) + "\n");
-                    self.note(Entry::Kept(path.display().to_string(), lines.collect()))?;
+                        .map(|line| truncate_line(line.to_owned()) + "\n");
+                    self.write(TranscriptEntry::SessionFile(
+                        path.display().to_string(),
+                        lines.collect(),
+                    ))?;
                 }
             }
         }
@@ -383,27 +386,27 @@ mod tests {
     #[test]
     fn entries_come_back_as_they_were() {
         let entries = [
-            Entry::Start(vec!["-p".into(), "a \"b\"".into()]),
-            Entry::In(r#"{"b":1, "a":[1.50]}"#.into()),
-            Entry::Out("no JSON\tat all".into()),
-            Entry::Out(r#" {"spaces":"around"} "#.into()),
-            Entry::Out("\"}\"".into()),
-            Entry::InEnd,
-            Entry::Kept("$ROOT/home/x".into(), "{}\n".into()),
-            Entry::Stderr("oh\nno".into()),
-            Entry::Told(15),
-            Entry::Exit(3),
-            Entry::Signal(9),
+            TranscriptEntry::Start(vec!["-p".into(), "a \"b\"".into()]),
+            TranscriptEntry::In(r#"{"b":1, "a":[1.50]}"#.into()),
+            TranscriptEntry::Out("no JSON\tat all".into()),
+            TranscriptEntry::Out(r#" {"spaces":"around"} "#.into()),
+            TranscriptEntry::Out("\"}\"".into()),
+            TranscriptEntry::InEnd,
+            TranscriptEntry::SessionFile("$ROOT/home/x".into(), "{}\n".into()),
+            TranscriptEntry::Stderr("oh\nno".into()),
+            TranscriptEntry::SignalSent(15),
+            TranscriptEntry::Exit(3),
+            TranscriptEntry::Signal(9),
         ];
         for entry in entries {
-            assert_eq!(Entry::parse(&entry.to_line()), Some(entry));
+            assert_eq!(TranscriptEntry::parse(&entry.to_line()), Some(entry));
         }
-        assert_eq!(Entry::parse("{}"), None);
-        assert_eq!(Entry::parse("hello"), None);
+        assert_eq!(TranscriptEntry::parse("{}"), None);
+        assert_eq!(TranscriptEntry::parse("hello"), None);
     }
 
     #[test]
-    fn kinds_tell_messages_apart() {
+    fn kinds_distinguish_messages() {
         let kinds = [
             (
                 r#"{"jsonrpc":"2.0","id":1,"method":"session/new","params":{}}"#,
@@ -423,59 +426,65 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_and_long_lines_of_short_ones_are_not() {
+    fn long_texts_are_truncated_but_long_lines_of_short_texts_are_not() {
         let long = json!({"type": "user", "text": "ä".repeat(LONG)}).to_string();
-        let Entry::In(cut) = Entry::In(long).shortened() else {
-            panic!("it was an In")
+        let TranscriptEntry::In(cut) = TranscriptEntry::In(long).truncated() else {
+            panic!("not an In entry")
         };
         assert!(cut.len() < 600 && kind(&cut) == "user", "{cut}");
         let many = json!({"names": vec!["a short one"; 1000]}).to_string();
-        assert_eq!(Entry::Out(many.clone()).shortened(), Entry::Out(many));
+        assert_eq!(
+            TranscriptEntry::Out(many.clone()).truncated(),
+            TranscriptEntry::Out(many)
+        );
     }
 
     #[test]
-    fn a_recording_does_not_tell_where_the_program_is() {
+    fn recording_hides_the_program_path() {
         let dir = tempfile::tempdir().expect("make a directory");
         let (real, link) = (dir.path().join("real"), dir.path().join("link"));
         fs::create_dir(&real).expect("make a directory");
         fs::write(real.join("agent"), "").expect("write a file");
         std::os::unix::fs::symlink(&real, &link).expect("make a link");
-        let names = Names::default().and_program(&link.join("agent"));
-        let said = format!(
+        let placeholders = Placeholders::default().with_program_dir(&link.join("agent"));
+        let line = format!(
             "{} {}",
             real.join("a.js").display(),
             link.join("b.js").display()
         );
-        assert_eq!(names.hidden(&said), "$PROGRAM/a.js $PROGRAM/b.js");
+        assert_eq!(placeholders.redacted(&line), "$PROGRAM/a.js $PROGRAM/b.js");
     }
 
     #[test]
-    fn of_a_long_list_of_commands_two_are_kept() {
+    fn long_command_list_is_truncated_to_two() {
         let commands =
             |count: usize| vec![json!({"name": "plan", "description": "x".repeat(900)}); count];
         let line = |count: usize| {
             json!({"params": {"update": {"availableCommands": commands(count)}}}).to_string()
         };
-        assert_eq!(Entry::Out(line(9)).shortened(), Entry::Out(line(2)));
         assert_eq!(
-            Entry::Out(line(3)).shortened(),
-            Entry::Out(line(3)),
+            TranscriptEntry::Out(line(9)).truncated(),
+            TranscriptEntry::Out(line(2))
+        );
+        assert_eq!(
+            TranscriptEntry::Out(line(3)).truncated(),
+            TranscriptEntry::Out(line(3)),
             "a short line stays as it is"
         );
     }
 
     #[test]
-    fn of_a_long_plain_prompt_the_beginning_is_kept() {
+    fn long_plain_prompt_is_truncated() {
         let dir = tempfile::tempdir().expect("make a directory");
         let (file, number) = next(dir.path()).expect("make a file");
-        let mut scribe = Scribe::new(file, Names::default());
-        let entries = (0..1000).map(|number| Entry::In(format!("line {number}")));
+        let mut writer = TranscriptWriter::new(file, Placeholders::default());
+        let entries = (0..1000).map(|number| TranscriptEntry::In(format!("line {number}")));
         entries
-            .chain([Entry::InEnd])
-            .for_each(|entry| scribe.note(entry).expect("write it down"));
-        let kept = fs::read_to_string(part(dir.path(), number)).expect("read it");
+            .chain([TranscriptEntry::InEnd])
+            .for_each(|entry| writer.write(entry).expect("write it down"));
+        let recording = fs::read_to_string(part(dir.path(), number)).expect("read it");
         assert_eq!(
-            (kept.lines().count(), kept.lines().last()),
+            (recording.lines().count(), recording.lines().last()),
             (PROMPT + 1, Some("{\"in_end\":true}"))
         );
     }
@@ -487,7 +496,7 @@ mod tests {
         assert_eq!(processes.iter().map(Vec::len).collect::<Vec<_>>(), [2, 2]);
         assert_eq!(
             parse("{\"start\":[]}\nwhat\n"),
-            Err("line 2 is no entry of a transcript".to_owned())
+            Err("line 2 is not a transcript entry".to_owned())
         );
     }
 }

@@ -7,7 +7,7 @@
 #![expect(
     clippy::print_stderr,
     clippy::disallowed_methods,
-    reason = "a tool of the tests, which becomes another program"
+    reason = "a test tool that execs another program"
 )]
 
 use std::process::ExitCode;
@@ -70,10 +70,10 @@ mod linux {
         layers.sort_by_key(|layer| *layer == "seccomp");
         for layer in layers {
             let (calls, errno) =
-                calls(layer).ok_or_else(|| io::Error::other(format!("no layer {layer:?}")))?;
+                calls(layer).ok_or_else(|| io::Error::other(format!("unknown layer {layer:?}")))?;
             let mut rules: Rules = calls.into_iter().map(|call| (call, Vec::new())).collect();
             if layer == "seccomp" {
-                rules.insert(libc::SYS_prctl, vec![older_way_in()?]);
+                rules.insert(libc::SYS_prctl, vec![prctl_set_filter()?]);
             }
             deny(rules, errno)?;
         }
@@ -82,7 +82,7 @@ mod linux {
 
     /// Matches `prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER)`, the older call that installs a
     /// filter. Other uses of `prctl` stay allowed.
-    fn older_way_in() -> io::Result<SeccompRule> {
+    fn prctl_set_filter() -> io::Result<SeccompRule> {
         let is_filter = [(0, 22), (1, 2)].map(|(argument, value)| {
             SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value)
         });

@@ -4,7 +4,7 @@
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a program to use by hand and from xtask"
+    reason = "a command-line tool, run by hand and from xtask"
 )]
 
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     let (flags, named): (Vec<_>, Vec<_>) =
         std::env::args_os().skip(1).partition(|arg| arg == "--all");
     let Some(target) = named.first().map(PathBuf::from).or_else(real::target_dir) else {
-        eprintln!("no target directory found; name it: install-agents <target directory>");
+        eprintln!("no target directory found; pass it: install-agents <target directory>");
         return ExitCode::FAILURE;
     };
     for agent in real::ALL

@@ -2,13 +2,13 @@
 
 /// A real agent, pinned to a version.
 #[derive(Debug)]
-pub struct Pinned {
+pub struct PinnedAgent {
     /// Its name in Ostler.
     pub name: &'static str,
     /// The version of the npm package.
     pub version: &'static str,
     /// The version that the program reports: usually the same.
-    pub calls_itself: &'static str,
+    pub reported_version: &'static str,
     /// The `package.json` to install.
     pub(super) package: &'static str,
     /// The `package-lock.json`, with checksums.
@@ -20,14 +20,18 @@ pub struct Pinned {
 }
 
 macro_rules! pinned {
-    (@itself $version:literal) => { $version };
-    (@itself $version:literal $itself:literal) => { $itself };
-    ($($(#[$doc:meta])* $id:ident = $name:literal $version:literal $(($itself:literal))? $heavy:literal [$($program:literal),* $(,)?];)*) => {
+    (@reported $version:literal) => { $version };
+    (@reported $version:literal $reported:literal) => { $reported };
+    ($(
+        $(#[$doc:meta])*
+        $id:ident = $name:literal $version:literal $(($reported:literal))? $heavy:literal
+            [$($program:literal),* $(,)?];
+    )*) => {
         $($(#[$doc])*
-        pub const $id: Pinned = Pinned {
+        pub const $id: PinnedAgent = PinnedAgent {
             name: $name,
             version: $version,
-            calls_itself: pinned!(@itself $version $($itself)?),
+            reported_version: pinned!(@reported $version $($reported)?),
             package: include_str!(concat!("../../agents/", $name, "/package.json")),
             lock: include_str!(concat!("../../agents/", $name, "/package-lock.json")),
             programs: &[$($program),*],
@@ -35,7 +39,7 @@ macro_rules! pinned {
         };)*
 
         /// All pinned agents.
-        pub const ALL: &[&Pinned] = &[$(&$id),*];
+        pub const ALL: &[&PinnedAgent] = &[$(&$id),*];
     };
 }
 
@@ -74,7 +78,9 @@ pinned! {
     /// goose, by the version of its npm package.
     GOOSE = "goose" "0.20.1" ("1.34.0") true ["@aaif/goose-binary-linux-x64/bin/goose"];
     /// Claude Code behind its ACP adapter for editors.
-    CLAUDE_AGENT_ACP = "claude-agent-acp" "0.99.1" true ["@agentclientprotocol/claude-agent-acp/dist/index.js"];
+    CLAUDE_AGENT_ACP = "claude-agent-acp" "0.99.1" true [
+        "@agentclientprotocol/claude-agent-acp/dist/index.js",
+    ];
     /// Codex behind its ACP adapter for editors.
     CODEX_ACP = "codex-acp" "2.6.0" true ["@agentclientprotocol/codex-acp/dist/index.js"];
 }

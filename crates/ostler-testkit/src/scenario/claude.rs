@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
+use super::subject::{ExpectedHints, Numbers, Quirks, Subject, SubjectSettings, Tools};
 use crate::model::Answer;
 use crate::real;
 
@@ -15,7 +15,7 @@ pub const CLAUDE: Subject = Subject {
     program: Some(real::claude),
     host: real::claude_env,
     silent: false,
-    furnish: |_| (),
+    prepare_workdir: |_| (),
     tools: Tools {
         command: "Bash",
         shell: bash,
@@ -26,18 +26,18 @@ pub const CLAUDE: Subject = Subject {
         bound: "mcp__ostler__",
         others: ["Edit", "Read"],
     },
-    settings: Known {
+    settings: SubjectSettings {
         always: &[],
         trust: &[("permission_mode", "bypassPermissions")],
-        asked: &[],
+        after_approval: &[],
         partial: Some("include_partial"),
         streams: true,
         model: "haiku",
-        hasty: &[],
+        one_retry: &[],
         priced: &[],
         // It estimates tokens and refuses prompts that it considers too long for the model, unless
         // configured otherwise.
-        roomy: (
+        long_prompts: (
             &[],
             Some(("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "9000000")),
         ),
@@ -63,14 +63,14 @@ pub const CLAUDE: Subject = Subject {
         retried: &[401, 429, 500, 529],
         exit_codes: [0, 1],
         soon: Duration::from_secs(4),
-        persists: super::PATIENCE.saturating_mul(2),
+        retries_for: super::PATIENCE.saturating_mul(2),
     },
-    words: Words {
+    hints: ExpectedHints {
         auth: "claude auth login",
         network: "ANTHROPIC_BASE_URL",
         retry: "api_retry",
     },
-    manner: Manner::PLAIN,
+    quirks: Quirks::PLAIN,
 };
 
 fn bash(line: &str) -> Value {

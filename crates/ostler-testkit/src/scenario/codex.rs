@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Manner, Numbers, Setting, Subject, Tools, Words};
+use super::subject::{ExpectedHints, Numbers, Quirks, Setting, Subject, SubjectSettings, Tools};
 use crate::model::Answer;
 use crate::real;
 
@@ -15,7 +15,7 @@ pub const CODEX: Subject = Subject {
     program: Some(|| real::CODEX.program()),
     host: |home, base_url| real::offline_env("codex", home, base_url),
     silent: false,
-    furnish: |_| (),
+    prepare_workdir: |_| (),
     tools: Tools {
         command: "exec_command",
         shell,
@@ -28,17 +28,17 @@ pub const CODEX: Subject = Subject {
         // It does not report its tools.
         others: ["", ""],
     },
-    settings: Known {
+    settings: SubjectSettings {
         always: &[],
         trust: TRUST,
         // Allowed commands still run in the sandbox, which not every machine supports.
-        asked: TRUST,
+        after_approval: TRUST,
         partial: Some("include_partial"),
         streams: true,
         model: "scripted-small",
-        hasty: &[],
+        one_retry: &[],
         priced: &[],
-        roomy: (&[("config", "model_context_window=9000000")], None),
+        long_prompts: (&[("config", "model_context_window=9000000")], None),
         system: Some("append_system_prompt"),
         variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
         structured: |value| Answer::text(value.to_string()),
@@ -52,24 +52,24 @@ pub const CODEX: Subject = Subject {
         retried: &[401, 429, 500, 503],
         exit_codes: [0, 0],
         soon: Duration::from_secs(4),
-        persists: super::PATIENCE.saturating_mul(2),
+        retries_for: super::PATIENCE.saturating_mul(2),
     },
-    words: Words {
+    hints: ExpectedHints {
         auth: "codex login",
         network: "base_url",
         retry: "api_retry",
     },
     // It has its own message for a service failure.
-    manner: Manner {
-        untold: &[500],
-        ..Manner::PLAIN
+    quirks: Quirks {
+        unreported_statuses: &[500],
+        ..Quirks::PLAIN
     },
 };
 
 /// The real Codex, one process per message.
 pub const CODEX_EXEC: Subject = Subject {
     version: None,
-    settings: Known {
+    settings: SubjectSettings {
         // It reports its model only if one was configured.
         always: &[("transport", "exec"), ("model", "gpt-5.5")],
         streams: false,

@@ -21,20 +21,20 @@ pub struct Row {
     pub applies: Applies,
     /// Event story shared by all agents, as produced by [`super::Observed::normalized_story`]; if
     /// a row has several sessions, the story of each. `…` stands for text and tools that differ
-    /// between agents. `half a reply` appears only for agents that stream.
+    /// between agents. `partial reply` appears only for agents that stream.
     pub story: &'static str,
     /// What a recording of the agent verifies.
-    pub recorded: Recorded,
+    pub recorded: ReplayCoverage,
 }
 
 /// What is verified of a row when a recording is replayed: the model is not called, and no tool
 /// runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Recorded {
+pub enum ReplayCoverage {
     /// Everything: every check is made.
-    Whole,
+    Full,
     /// Only the events. The rest, named here, is verified only by the agent itself.
-    Events(&'static str),
+    EventsOnly(&'static str),
     /// Nothing: the row is about what reaches the agent or the model. There is no recording.
     Never,
 }
@@ -51,7 +51,7 @@ pub enum Applies {
 }
 
 /// The story of a session with one turn: the events between start and end, and how it ends.
-macro_rules! told {
+macro_rules! story {
     ($middle:literal, $end:literal) => {
         concat!(
             "starting, turn, started, working, ",
@@ -78,63 +78,63 @@ macro_rules! rows {
 }
 
 use Applies::{Always, ToProcesses, When};
-use Recorded::{Events, Never, Whole};
+use ReplayCoverage::{EventsOnly, Full, Never};
 
 rows! {
-    text, "an answer, whole", Always, told!("reply, ", "completed"),
-        Events("version, model, exit code, and that the prompt arrives");
-    deltas, "an answer as it is written", When("stream_text"), told!("reply, ", "completed"),
-        Whole;
-    thinking, "thoughts apart from the answer", When("thinking"), told!("thinking, reply, ", "completed"),
-        Whole;
-    tool, "a tool that may run", When("tells_tools"), told!("call, result ok, reply, ", "completed"),
-        Events("that the tool runs and the model gets its result");
-    denied_tool, "a tool that may not run", When("tells_denials"),
-        told!("call, permission denied, result denied, reply, ", "denied"),
-        Events("that the model is told");
+    text, "a complete answer", Always, story!("reply, ", "completed"),
+        EventsOnly("version, model, exit code, and that the prompt arrives");
+    deltas, "a streamed answer", When("stream_text"), story!("reply, ", "completed"),
+        Full;
+    thinking, "thinking, separate from the answer", When("thinking"), story!("thinking, reply, ", "completed"),
+        Full;
+    tool, "an allowed tool", When("tells_tools"), story!("call, result ok, reply, ", "completed"),
+        EventsOnly("that the tool runs and the model gets its result");
+    denied_tool, "a denied tool", When("tells_denials"),
+        story!("call, permission denied, result denied, reply, ", "denied"),
+        EventsOnly("that the model gets the denial");
     permission_asked, "approval is requested and granted", When("ask"),
-        told!("call, permission asked, permission allowed, result ok, reply, ", "completed"),
-        Events("that the tool runs");
+        story!("call, permission asked, permission allowed, result ok, reply, ", "completed"),
+        EventsOnly("that the tool runs");
     two_tools, "two tools in one message, one fails", When("tells_tools"),
-        told!("call, call, result failed, result ok, reply, ", "completed"),
-        Whole;
-    structured_output, "an answer by a schema", When("structured"), told!("…, ", "completed"),
-        Events("that the model gets the schema");
-    auth_error, "the key is rejected", Always, told!("", "auth"),
-        Whole;
-    rate_limit, "the account's limit is reached", Always, told!("", "rate_limit"),
-        Whole;
-    interrupt, "interrupted while it speaks, then the next turn, then when there is nothing to interrupt", When("interrupt"),
+        story!("call, call, result failed, result ok, reply, ", "completed"),
+        Full;
+    structured_output, "an answer that follows a schema", When("structured"), story!("…, ", "completed"),
+        EventsOnly("that the model gets the schema");
+    auth_error, "the key is rejected", Always, story!("", "auth"),
+        Full;
+    rate_limit, "the account's rate limit is reached", Always, story!("", "rate_limit"),
+        Full;
+    interrupt, "interrupted in mid-answer, then another turn, then an interrupt without a turn", When("interrupt"),
         "starting, turn, started, working, reply, over interrupted, idle, turn, working, reply, over completed, idle, \
          refused, stopping, ended, end completed",
-        Whole;
-    resume, "resumed twice", When("resume"), told!("reply, ", "completed"),
-        Events("what the model is sent, and the ids");
-    fork, "resumed as a copy", When("fork"), told!("reply, ", "completed"),
-        Events("what the model is sent");
-    limits, "out of time", Always,
-        "starting, turn, started, working, half a reply, over wall_limit, stopping, ended, end wall_limit",
-        Whole;
-    died, "killed from outside, in a tool", ToProcesses,
+        Full;
+    resume, "resumed twice", When("resume"), story!("reply, ", "completed"),
+        EventsOnly("what the model is sent, and the ids");
+    fork, "resumed as a copy", When("fork"), story!("reply, ", "completed"),
+        EventsOnly("what the model is sent");
+    limits, "the time limit is reached", Always,
+        "starting, turn, started, working, partial reply, over wall_limit, stopping, ended, end wall_limit",
+        Full;
+    died, "killed by another process while a tool runs", ToProcesses,
         "starting, turn, started, working, call, result failed, over agent_died, ended, end agent_died",
-        Events("that its command ends with it");
-    bound_tool, "a function of the caller's", When("tools"), told!("call, result ok, reply, ", "completed"),
-        Events("that the function is offered and the model gets its result");
-    usage_exact, "every token once", When("tells_usage"),
-        told!("call, result ok, reply, usage turn, usage session, ", "completed"),
-        Whole;
-    cwd, "its directory", Always, told!("call, result ok, reply, ", "completed"),
-        Events("that its tools work there");
-    env, "its variables, and none of the host's secrets", Always,
-        told!("call, result ok, reply, ", "completed"),
+        EventsOnly("that its command ends with it");
+    bound_tool, "a tool provided by the caller", When("tools"), story!("call, result ok, reply, ", "completed"),
+        EventsOnly("that the tool is offered and the model gets its result");
+    usage_exact, "every token counted once", When("tells_usage"),
+        story!("call, result ok, reply, usage turn, usage session, ", "completed"),
+        Full;
+    cwd, "its working directory", Always, story!("call, result ok, reply, ", "completed"),
+        EventsOnly("that its tools run there");
+    env, "its variables, without the host's secrets", Always,
+        story!("call, result ok, reply, ", "completed"),
         Never;
-    big_prompt, "a prompt of five megabytes", When("long_prompts"), told!("reply, ", "completed"),
+    big_prompt, "a prompt of five megabytes", When("long_prompts"), story!("reply, ", "completed"),
         Never;
-    unicode, "every awkward character arrives", Always, told!("reply, ", "completed"),
+    unicode, "special characters arrive unchanged", Always, story!("reply, ", "completed"),
         Never;
-    nothing_left_behind, "stopped in a tool, and nothing is left", Always,
+    nothing_left_behind, "stopped while a tool runs, leaving no process", Always,
         "starting, turn, started, working, call, stopping, result failed, over stopped, ended, end stopped",
-        Events("that its command ends with it");
+        EventsOnly("that its command ends with it");
 }
 
 /// Returns the row with this name.
@@ -145,7 +145,7 @@ rows! {
 pub fn row(name: &str) -> &'static Row {
     ROWS.iter()
         .find(|row| row.name == name)
-        .unwrap_or_else(|| panic!("the suite has no row {name:?}"))
+        .unwrap_or_else(|| panic!("unknown row {name:?}"))
 }
 
 /// When an agent is tested.
@@ -193,7 +193,7 @@ impl Member {
             .lacks
             .iter()
             .filter(|(name, _)| !ROWS.iter().any(|row| row.name == *name));
-        let unknown = unknown.map(|(name, _)| format!("{}: there is no row {name}", self.id));
+        let unknown = unknown.map(|(name, _)| format!("{}: unknown row {name}", self.id));
         unknown
             .chain(ROWS.iter().filter_map(|row| self.fault(row, capabilities)))
             .collect()
@@ -205,15 +205,18 @@ impl Member {
             Always => (true, "it applies to every agent".to_owned()),
             ToProcesses => (
                 self.subject.program.is_some(),
-                "it is about processes".to_owned(),
+                "it applies to processes only".to_owned(),
             ),
             When(name) => match capabilities[name].as_bool() {
                 Some(can) => (can, format!("the capability {name} is {can}")),
-                None => return Some(format!("{}: no capability is called {name}", row.name)),
+                None => return Some(format!("{}: unknown capability {name}", row.name)),
             },
         };
         if lacks == Some("") {
-            return Some(format!("{}: why no {}?", self.id, row.name));
+            return Some(format!(
+                "{}: {} is left out without a reason",
+                self.id, row.name
+            ));
         }
         let wrong = match (applies, lacks) {
             (true, Some(_)) => "is left out",
@@ -255,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_agent_lacks_has_a_cause() {
+    fn missing_rows_match_capabilities() {
         let mut able = able();
         assert_eq!(member(&CLAUDE, &[]).faults(&able), [""; 0]);
         let faults = |subject, lacks, able: &Value| member(subject, lacks).faults(able).join("; ");
@@ -267,14 +270,17 @@ mod tests {
             faults(&CLAUDE, &[("text", "mute")], &able),
             "it: text is left out, but it applies to every agent"
         );
-        assert_eq!(faults(&CLAUDE, &[("fork", "")], &able), "it: why no fork?");
+        assert_eq!(
+            faults(&CLAUDE, &[("fork", "")], &able),
+            "it: fork is left out without a reason"
+        );
         assert_eq!(
             faults(&CLAUDE, &[("flying", "no wings")], &able),
-            "it: there is no row flying"
+            "it: unknown row flying"
         );
         assert_eq!(
             faults(&OPENAI_API, &[], &able),
-            "it: died runs, but it is about processes"
+            "it: died runs, but it applies to processes only"
         );
         able["fork"] = json!(false);
         assert_eq!(
@@ -283,9 +289,6 @@ mod tests {
         );
         assert_eq!(faults(&CLAUDE, &[("fork", "it cannot")], &able), "");
         able["fork"] = Value::Null;
-        assert_eq!(
-            faults(&CLAUDE, &[], &able),
-            "fork: no capability is called fork"
-        );
+        assert_eq!(faults(&CLAUDE, &[], &able), "fork: unknown capability fork");
     }
 }

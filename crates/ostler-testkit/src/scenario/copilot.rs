@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
+use super::subject::{ExpectedHints, Numbers, Quirks, Subject, SubjectSettings, Tools};
 use crate::model::Answer;
 use crate::real;
 
@@ -16,7 +16,7 @@ pub const COPILOT: Subject = Subject {
     program: Some(|| real::COPILOT.program()),
     host,
     silent: false,
-    furnish: |_| (),
+    prepare_workdir: |_| (),
     tools: Tools {
         command: "bash",
         shell: bash,
@@ -27,17 +27,17 @@ pub const COPILOT: Subject = Subject {
         bound: "ostler-",
         others: ["glob", "view"],
     },
-    settings: Known {
+    settings: SubjectSettings {
         always: &[("transport", "jsonl")],
         trust: &[("permission_mode", "allow-tools")],
-        asked: &[],
+        after_approval: &[],
         partial: None,
         streams: true,
         model: "scripted-small",
-        hasty: &[],
+        one_retry: &[],
         priced: &[],
         // It estimates tokens and refuses prompts that it considers too long for the model.
-        roomy: (&[], Some(("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "9000000"))),
+        long_prompts: (&[], Some(("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "9000000"))),
         system: None,
         variables: ("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"),
         structured: |value| Answer::text(value.to_string()),
@@ -51,14 +51,14 @@ pub const COPILOT: Subject = Subject {
         retried: &[401, 429, 503],
         exit_codes: [0, 1],
         soon: Duration::from_secs(15),
-        persists: super::PATIENCE.saturating_mul(2),
+        retries_for: super::PATIENCE.saturating_mul(2),
     },
-    words: Words {
+    hints: ExpectedHints {
         auth: "COPILOT_PROVIDER_API_KEY",
         network: "COPILOT_PROVIDER_BASE_URL",
         retry: "model_call_failed",
     },
-    manner: Manner::PLAIN,
+    quirks: Quirks::PLAIN,
 };
 
 /// Returns the complete environment that the real program needs to use a scripted model.

@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{Driver, Place, Running, Seen, Signal, Task, run, run_with, signal};
+use super::{Driver, Observed, Running, Signal, Task, TestEnv, run, run_with, signal};
 use crate::model::{Answer, Rule, Script};
 
-fn only(driver: &dyn Driver, answer: Answer) -> Place {
-    driver.place(Script::new().rule(Rule::any().answer(answer)))
+fn only(driver: &dyn Driver, answer: Answer) -> TestEnv {
+    driver.test_env(Script::new().rule(Rule::any().answer(answer)))
 }
 
 /// The model runs a command that creates a file and then sleeps for five minutes.
-fn long_tool(driver: &dyn Driver) -> Place {
+fn long_tool(driver: &dyn Driver) -> TestEnv {
     only(
         driver,
         driver.subject().shell("echo running > running; sleep 300"),
     )
 }
 
-fn hinted(seen: &Seen, part: &str) {
+fn hinted(seen: &Observed, part: &str) {
     // A setting is named by its key, or by its flag.
     let hint = seen.outcome()["hint"]
         .as_str()
@@ -34,24 +34,24 @@ fn hinted(seen: &Seen, part: &str) {
     );
 }
 
-fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str, i32)) -> Seen {
-    let manner = &driver.subject().manner;
-    let place = only(
+fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str, i32)) -> Observed {
+    let quirks = &driver.subject().quirks;
+    let env = only(
         driver,
-        Answer::error(status, kind, (manner.provider)(status)).header("retry-after", "0"),
+        Answer::error(status, kind, (quirks.provider)(status)).header("retry-after", "0"),
     );
     let subject = driver.subject();
-    let patience = subject.numbers.persists;
+    let patience = subject.numbers.retries_for;
     let task = Task::new("PROMPT")
-        .with(subject.settings.hasty)
+        .with(subject.settings.one_retry)
         .wall(patience)
         .idle(patience);
-    let seen = run(driver, &place, &task);
+    let seen = run(driver, &env, &task);
     seen.ended_with(cause, exit);
-    let told = &seen.outcome()["detail"]["http_status"];
-    let is_untold = !manner.tells_status || manner.untold.contains(&status);
+    let reported = &seen.outcome()["detail"]["http_status"];
+    let is_unreported = !quirks.reports_status || quirks.unreported_statuses.contains(&status);
     assert!(
-        *told == status || (told.is_null() && is_untold),
+        *reported == status || (reported.is_null() && is_unreported),
         "{:#}",
         seen.outcome()
     );
@@ -59,7 +59,7 @@ fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str,
     assert_eq!((seen.answer(), seen.all("text").len()), ("", 0));
     let retried = seen
         .story()
-        .contains(&format!("notice {}", subject.words.retry));
+        .contains(&format!("notice {}", subject.hints.retry));
     assert_eq!(
         retried,
         subject.numbers.retried.contains(&status),
@@ -69,7 +69,7 @@ fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str,
     // An agent ended by a signal has no exit code.
     let code = &seen.one("ended")["exit_code"];
     assert!(
-        *code == subject.numbers.exit_codes[1] || (code.is_null() && manner.lingers),
+        *code == subject.numbers.exit_codes[1] || (code.is_null() && quirks.lingers),
         "{code}"
     );
     seen
@@ -78,26 +78,26 @@ fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str,
 /// The key is rejected. S1-23, P43, S4-43.
 pub fn unauthorized(driver: &dyn Driver) {
     let seen = fails(driver, (401, "authentication_error"), ("auth", 4));
-    seen.tells("auth_error");
-    hinted(&seen, driver.subject().words.auth);
+    seen.assert_story("auth_error");
+    hinted(&seen, driver.subject().hints.auth);
 }
 
 /// Not logged in: reported at once, without a model call. S4-3.
 pub fn not_logged_in(driver: &dyn Driver) {
     let subject = driver.subject();
-    let place = driver
-        .place(Script::new())
+    let env = driver
+        .test_env(Script::new())
         .without_host(subject.settings.variables.0);
-    let seen = run(driver, &place, &Task::new("PROMPT"));
+    let seen = run(driver, &env, &Task::new("PROMPT"));
     seen.ended_with("auth", 4);
-    hinted(&seen, subject.words.auth);
-    assert!(place.server.requests().is_empty());
+    hinted(&seen, subject.hints.auth);
+    assert!(env.server.requests().is_empty());
 }
 
 /// The account's rate limit. S1-24, S4-44.
 pub fn rate_limited(driver: &dyn Driver) {
     let seen = fails(driver, (429, "rate_limit_error"), ("rate_limit", 5));
-    seen.tells("rate_limit");
+    seen.assert_story("rate_limit");
     hinted(&seen, "Wait");
 }
 
@@ -123,55 +123,55 @@ pub fn server_error(driver: &dyn Driver) {
 pub fn unreachable(driver: &dyn Driver) {
     // A port that was free a moment ago, on an address that no other process binds to.
     let subject = driver.subject();
-    let place = driver
-        .place(Script::new())
+    let env = driver
+        .test_env(Script::new())
         .with_host(subject.settings.variables.1, "http://127.86.75.30:9");
     let seen = run(
         driver,
-        &place,
-        &Task::new("PROMPT").with(subject.settings.hasty),
+        &env,
+        &Task::new("PROMPT").with(subject.settings.one_retry),
     );
     seen.ended_with("network", 1);
-    hinted(&seen, subject.words.network);
+    hinted(&seen, subject.hints.network);
 }
 
 /// The service repeatedly drops the connection in mid-answer: partial text is preserved, and the
 /// cause is specific.
 pub fn broken_off(driver: &dyn Driver) {
-    let place = only(
+    let env = only(
         driver,
         Answer::text("never to be finished").deltas(4).cut_after(2),
     );
-    let seen = run(driver, &place, &Task::new("PROMPT"));
+    let seen = run(driver, &env, &Task::new("PROMPT"));
     seen.ended_with("network", 1);
     assert!(seen.answer().starts_with("never to"), "{:?}", seen.answer());
 }
 
 /// The model refuses.
 pub fn refused(driver: &dyn Driver) {
-    let place = only(
+    let env = only(
         driver,
         Answer::text("I cannot help with that.").stop_reason("refusal"),
     );
-    run(driver, &place, &Task::new("PROMPT")).ended_with("refused", 1);
+    run(driver, &env, &Task::new("PROMPT")).ended_with("refused", 1);
 }
 
 /// The answer is cut off at the model's limit, however often the agent asks it to continue.
 pub fn output_limit(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("and so on ").stop_reason("max_tokens"));
-    run(driver, &place, &Task::new("PROMPT")).ended_with("output_limit", 6);
+    let env = only(driver, Answer::text("and so on ").stop_reason("max_tokens"));
+    run(driver, &env, &Task::new("PROMPT")).ended_with("output_limit", 6);
 }
 
 /// The cost limit ends the turn after the step that exceeded it; the cost is known. S3-6, S3-44.
 pub fn budget(driver: &dyn Driver) {
-    let place = only(driver, driver.subject().shell("echo again"));
+    let env = only(driver, driver.subject().shell("echo again"));
     let task = Task::new("PROMPT")
         .trusting()
         .set("max_budget_usd", "0.0001")
         .with(driver.subject().settings.priced);
-    let seen = run(driver, &place, &task);
+    let seen = run(driver, &env, &task);
     seen.ended_with("budget", 6);
-    seen.counted(1..=place.server.served().len() as u64);
+    seen.counted(1..=env.server.served().len() as u64);
     assert!(
         seen.one("ended")["usage"]["cost_usd"]
             .as_f64()
@@ -189,10 +189,10 @@ pub fn budget(driver: &dyn Driver) {
 
 /// The limit on steps.
 pub fn max_turns(driver: &dyn Driver) {
-    let place = only(driver, driver.subject().shell("echo again"));
+    let env = only(driver, driver.subject().shell("echo again"));
     let seen = run(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").trusting().set("max_turns", "2"),
     );
     seen.ended_with("turn_limit", 6);
@@ -202,7 +202,7 @@ pub fn max_turns(driver: &dyn Driver) {
 
 /// The service never answers: the turn's time limit ends it promptly. S2-20, S4-8, S4-37.
 pub fn wall_limit(driver: &dyn Driver) {
-    let place = only(
+    let env = only(
         driver,
         Answer::text("half an ")
             .deltas(1)
@@ -212,12 +212,12 @@ pub fn wall_limit(driver: &dyn Driver) {
     // Longer than the tolerance below, which is longer than the time an agent gets to react to an
     // interrupt. A recording starts at once.
     let shortest = Duration::from_secs(8);
-    let limit = if place.is_played() {
+    let limit = if env.is_replayed() {
         shortest
     } else {
         shortest.max(driver.subject().numbers.soon)
     };
-    let seen = run(driver, &place, &Task::new("PROMPT").wall(limit));
+    let seen = run(driver, &env, &Task::new("PROMPT").wall(limit));
     // Measured with event times: program startup and shutdown do not count.
     let took = seen
         .at("turn_ended")
@@ -227,19 +227,19 @@ pub fn wall_limit(driver: &dyn Driver) {
         took + rounding >= limit && took < limit + limit * 3 / 4,
         "{took:?}"
     );
-    seen.tells("limits");
+    seen.assert_story("limits");
     seen.ended_with("wall_limit", 6);
-    let told = (
+    let reported = (
         &seen.outcome()["status"],
         &seen.outcome()["detail"]["limit_ms"],
     );
-    assert_eq!(told, (&json!("timeout"), &json!(limit.as_millis())));
-    let told = if driver.subject().settings.streams {
+    assert_eq!(reported, (&json!("timeout"), &json!(limit.as_millis())));
+    let expected = if driver.subject().settings.streams {
         "half an "
     } else {
         ""
     };
-    assert_eq!(seen.answer(), told, "what was said is kept");
+    assert_eq!(seen.answer(), expected, "partial text is preserved");
 }
 
 /// The time limit counts while a tool runs, and ends the tool with the turn. S4-8.
@@ -278,17 +278,17 @@ pub fn a_silent_tool_is_not_idle(driver: &dyn Driver) {
         .subject()
         .shell(&format!("sleep {}", limit.as_secs() + 5));
     let script = Script::new().rule(Rule::on_text("PROMPT").answer(sleep));
-    let place = driver.place(script.rule(Rule::any().text("It took its time.")));
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting().idle(limit));
+    let env = driver.test_env(script.rule(Rule::any().text("It took its time.")));
+    let seen = run(driver, &env, &Task::new("PROMPT").trusting().idle(limit));
     seen.ended_with("completed", 0);
     assert_eq!(seen.one("tool_result")["ok"], true);
 }
 
 /// Interrupted while the model is silent: the agent acknowledges it and exits cleanly. P37.
 pub fn interrupted(driver: &dyn Driver) {
-    let place = only(driver, Answer::hang());
-    let seen = run_with(driver, &place, &Task::new("PROMPT"), &|running| {
-        place.wait_for_calls(1);
+    let env = only(driver, Answer::hang());
+    let seen = run_with(driver, &env, &Task::new("PROMPT"), &|running| {
+        env.wait_for_calls(1);
         running.interrupt();
     });
     seen.ended_with("interrupted", 130);
@@ -308,10 +308,10 @@ pub fn interrupted(driver: &dyn Driver) {
 
 /// Interrupted before the first output of the agent: the interrupt still takes effect. P37.
 pub fn interrupted_at_once(driver: &dyn Driver) {
-    let place = only(driver, Answer::hang());
-    let seen = run_with(driver, &place, &Task::new("PROMPT"), &|running| {
-        match place.subject.program {
-            Some(_) => drop(place.agent()),
+    let env = only(driver, Answer::hang());
+    let seen = run_with(driver, &env, &Task::new("PROMPT"), &|running| {
+        match env.subject.program {
+            Some(_) => drop(env.agent()),
             None => running.wait_for("turn_started"),
         }
         running.interrupt();
@@ -327,49 +327,39 @@ pub fn interrupted_at_once(driver: &dyn Driver) {
 
 /// Interrupted while the model streams: partial text is preserved, and the agent exits cleanly.
 pub fn interrupted_in_mid_stream(driver: &dyn Driver) {
-    let place = only(
+    let env = only(
         driver,
         Answer::text("half an answer").deltas(2).hang_after(1),
     );
-    let seen = run_with(driver, &place, &Task::new("PROMPT"), &|running| {
+    let seen = run_with(driver, &env, &Task::new("PROMPT"), &|running| {
         running.wait_for("text");
         running.interrupt();
     });
     seen.ended_with("interrupted", 130);
-    assert_eq!(seen.answer(), "half an", "what was said is kept");
+    assert_eq!(seen.answer(), "half an", "partial text is preserved");
 }
 
 /// Interrupted while a tool runs: the tool ends too, and its call gets a result. P38.
 pub fn interrupted_in_a_tool(driver: &dyn Driver) {
-    let place = long_tool(driver);
-    let seen = run_with(
-        driver,
-        &place,
-        &Task::new("PROMPT").trusting(),
-        &|running| {
-            // Some agents report a command only once it runs: one that is cut off before that was
-            // never reported.
-            in_a_tool(&place, running);
-            running.interrupt();
-        },
-    );
+    let env = long_tool(driver);
+    let seen = run_with(driver, &env, &Task::new("PROMPT").trusting(), &|running| {
+        // Some agents report a command only once it runs: one that is cut off before that was
+        // never reported.
+        in_a_tool(&env, running);
+        running.interrupt();
+    });
     seen.ended_with("interrupted", 130);
     assert_eq!(seen.one("tool_result")["ok"], false);
 }
 
 /// Stopped by the caller: the agent and its tool exit cleanly.
 pub fn stopped(driver: &dyn Driver) {
-    let place = long_tool(driver);
-    let seen = run_with(
-        driver,
-        &place,
-        &Task::new("PROMPT").trusting(),
-        &|running| {
-            in_a_tool(&place, running);
-            running.stop();
-        },
-    );
-    seen.tells("nothing_left_behind");
+    let env = long_tool(driver);
+    let seen = run_with(driver, &env, &Task::new("PROMPT").trusting(), &|running| {
+        in_a_tool(&env, running);
+        running.stop();
+    });
+    seen.assert_story("nothing_left_behind");
     seen.ended_with("stopped", 143);
     assert!(driver.subject().silent || seen.one("tool_result")["ok"] == false);
 }
@@ -377,17 +367,12 @@ pub fn stopped(driver: &dyn Driver) {
 /// The agent is killed by another process: reported at once with its own cause, and the command
 /// that it ran ends with it. S2-20, S3-32, S4-45, P2, P4, P8.
 pub fn killed_from_outside(driver: &dyn Driver) {
-    let place = long_tool(driver);
-    let seen = run_with(
-        driver,
-        &place,
-        &Task::new("PROMPT").trusting(),
-        &|running| {
-            in_a_tool(&place, running);
-            signal(place.agent(), Signal::KILL);
-        },
-    );
-    seen.tells("died");
+    let env = long_tool(driver);
+    let seen = run_with(driver, &env, &Task::new("PROMPT").trusting(), &|running| {
+        in_a_tool(&env, running);
+        signal(env.agent(), Signal::KILL);
+    });
+    seen.assert_story("died");
     seen.ended_with("agent_died", 1);
     assert_eq!(
         (
@@ -402,11 +387,11 @@ pub fn killed_from_outside(driver: &dyn Driver) {
 }
 
 /// Waits until the long tool runs and, if the agent reports tools, until that is reported.
-fn in_a_tool(place: &Place, running: &dyn Running) {
-    running.wait_for(if place.subject.silent {
+fn in_a_tool(env: &TestEnv, running: &dyn Running) {
+    running.wait_for(if env.subject.silent {
         "started"
     } else {
         "tool_call"
     });
-    let _ = place.wait_for_file("running");
+    let _ = env.wait_for_file("running");
 }

@@ -3,16 +3,16 @@
 
 use serde_json::Value;
 
-use super::Seen;
+use super::Observed;
 use super::conformance::row;
 
-impl Seen {
+impl Observed {
     /// Returns the run's events, normalized. Leaves out what may differ between agents: tool
     /// names, deltas, notices, restarts of an agent with one process per turn, whether `started`
     /// comes before or after `working`, and the order of results of parallel tools. With `tokens`,
     /// usage is included at the end of a turn.
     #[must_use]
-    pub fn tale(&self, tokens: bool) -> String {
+    pub fn normalized_story(&self, tokens: bool) -> String {
         let mut words: Vec<String> = Vec::new();
         for (at, event) in self.events.iter().enumerate() {
             let usage = event["type"] == "usage";
@@ -33,7 +33,7 @@ impl Seen {
         {
             words.swap(at, at + 1);
         }
-        for tools in words.chunk_by_mut(|a, b| of_a_tool(a) && of_a_tool(b)) {
+        for tools in words.chunk_by_mut(|a, b| is_tool_step(a) && is_tool_step(b)) {
             if tools.iter().filter(|word| *word == "call").count() > 1 {
                 tools.sort();
             }
@@ -45,35 +45,35 @@ impl Seen {
     ///
     /// # Panics
     /// If it does not.
-    pub fn tells(&self, name: &str) {
+    pub fn assert_story(&self, name: &str) {
         let half = if self.subject.settings.streams {
             "reply, "
         } else {
             ""
         };
-        let mut story = row(name).story.replace("half a reply, ", half);
-        if self.subject.manner.ends_when_denied {
+        let mut story = row(name).story.replace("partial reply, ", half);
+        if self.subject.quirks.ends_when_denied {
             story = story.replace("result denied, reply,", "result denied,");
         }
-        let tale = self.tale(story.contains("usage"));
-        let tale = if story.contains('…') {
-            its_own_way(&tale)
+        let normalized_story = self.normalized_story(story.contains("usage"));
+        let normalized_story = if story.contains('…') {
+            collapse_output(&normalized_story)
         } else {
-            tale
+            normalized_story
         };
         let story = if self.subject.silent {
             without_tools(&story)
         } else {
             story
         };
-        assert_eq!(tale, story, "{name}: {:#?}", self.story());
+        assert_eq!(normalized_story, story, "{name}: {:#?}", self.story());
     }
 }
 
 /// Replaces text and tools before the end of a turn with one `…`.
-fn its_own_way(tale: &str) -> String {
-    let own = |word: &str| of_a_tool(word) || matches!(word, "reply" | "thinking");
-    let mut words: Vec<&str> = tale
+fn collapse_output(normalized_story: &str) -> String {
+    let own = |word: &str| is_tool_step(word) || matches!(word, "reply" | "thinking");
+    let mut words: Vec<&str> = normalized_story
         .split(", ")
         .map(|word| if own(word) { "…" } else { word })
         .collect();
@@ -85,12 +85,12 @@ fn its_own_way(tale: &str) -> String {
 fn without_tools(story: &str) -> String {
     story
         .split(", ")
-        .filter(|word| !of_a_tool(word))
+        .filter(|word| !is_tool_step(word))
         .collect::<Vec<_>>()
         .join(", ")
 }
 
-fn of_a_tool(word: &str) -> bool {
+fn is_tool_step(word: &str) -> bool {
     ["call", "permission", "result"]
         .iter()
         .any(|kind| word.starts_with(kind))
@@ -98,9 +98,9 @@ fn of_a_tool(word: &str) -> bool {
 
 /// Normalizes one event; `None` for optional ones.
 fn word(event: &Value) -> Option<String> {
-    let part = |place: &str| {
+    let part = |pointer: &str| {
         event
-            .pointer(place)
+            .pointer(pointer)
             .and_then(Value::as_str)
             .unwrap_or_default()
     };
@@ -132,47 +132,50 @@ mod tests {
     use crate::scenario::CLAUDE;
     use serde_json::json;
 
-    fn tale(events: Value) -> String {
+    fn normalized_story(events: Value) -> String {
         let Value::Array(events) = events else {
             panic!("a list")
         };
-        Seen {
+        Observed {
             subject: &CLAUDE,
             events,
             exit: None,
             served: Vec::new(),
         }
-        .tale(false)
+        .normalized_story(false)
     }
 
     #[test]
-    fn pieces_notices_and_a_second_start_do_not_count() {
+    fn deltas_notices_and_restarts_are_ignored() {
         let piece = json!({"type": "text", "kind": "reply", "delta": true});
         let started = json!({"type": "started"});
         let notice = json!({"type": "notice", "code": "x"});
         let turn = json!({"type": "turn_started", "origin": "caller"});
         assert_eq!(
-            tale(json!([started, turn, piece, notice, piece, started, turn])),
+            normalized_story(json!([started, turn, piece, notice, piece, started, turn])),
             "started, turn, reply, turn"
         );
     }
 
     #[test]
-    fn tools_of_one_message_are_done_in_any_order_but_one_tool_is_not() {
+    fn parallel_tools_finish_in_any_order() {
         let call = json!({"type": "tool_call"});
         let result = |ok: bool| json!({"type": "tool_result", "ok": ok});
         let story = "call, call, result failed, result ok";
         assert_eq!(
-            tale(json!([call, call, result(true), result(false)])),
+            normalized_story(json!([call, call, result(true), result(false)])),
             story
         );
         assert_eq!(
-            tale(json!([call, result(false), call, result(true)])),
+            normalized_story(json!([call, result(false), call, result(true)])),
             story
         );
-        assert_eq!(tale(json!([result(true), call])), "result ok, call");
+        assert_eq!(
+            normalized_story(json!([result(true), call])),
+            "result ok, call"
+        );
         let own = "started, call, result ok, reply, over completed";
-        assert_eq!(its_own_way(own), "started, …, over completed");
+        assert_eq!(collapse_output(own), "started, …, over completed");
         assert_eq!(without_tools(own), "started, reply, over completed");
     }
 }

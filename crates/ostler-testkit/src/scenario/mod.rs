@@ -14,7 +14,7 @@ pub mod prompts;
 pub mod sessions;
 pub mod surroundings;
 pub mod tools;
-pub mod words;
+pub mod output;
 
 mod acp;
 mod claude;
@@ -22,7 +22,7 @@ mod codex;
 mod copilot;
 mod openai_api;
 mod openclaw;
-mod sandboxed_home;
+mod test_env;
 mod progress;
 pub mod preset;
 mod observed;
@@ -35,12 +35,12 @@ pub use acp::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT_ACP, GEMINI, GOOSE, OPENCODE,
 pub use claude::CLAUDE;
 pub use codex::{CODEX, CODEX_EXEC};
 pub use copilot::COPILOT;
-pub use observed::Seen;
+pub use observed::Observed;
 pub use openai_api::{KEY, OPENAI_API, SECRET};
 pub use openclaw::{OPENCLAW, OPENCLAW_ACP};
 pub use progress::Progress;
-pub use sandboxed_home::{Place, Signal, signal};
-pub use subject::{Known, Manner, Numbers, Setting, Subject, Tools, Words};
+pub use subject::{ExpectedHints, Numbers, Quirks, Setting, Subject, SubjectSettings, Tools};
+pub use test_env::{Signal, TestEnv, signal};
 
 use crate::machine::{self, Need};
 use crate::model::Script;
@@ -146,14 +146,19 @@ pub trait Driver {
     fn subject(&self) -> &'static Subject;
 
     /// Runs a task to its end, with `meanwhile` on another thread.
-    fn run(&self, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen;
+    fn run(
+        &self,
+        env: &TestEnv,
+        task: &Task,
+        meanwhile: &(dyn Fn(&dyn Running) + Sync),
+    ) -> Observed;
 }
 
 impl dyn Driver + '_ {
     /// Creates a test environment for the agent in which the model follows `script`.
     #[must_use]
-    pub fn place(&self, script: Script) -> Place {
-        Place::new(self.subject(), script)
+    pub fn test_env(&self, script: Script) -> TestEnv {
+        TestEnv::new(self.subject(), script)
     }
 }
 
@@ -170,48 +175,44 @@ pub trait Running {
 }
 
 /// Runs a task and checks what holds for every run: a valid stream, and nothing left behind.
-pub fn run(driver: &dyn Driver, place: &Place, task: &Task) -> Seen {
-    run_with(driver, place, task, &|_| ())
+pub fn run(driver: &dyn Driver, env: &TestEnv, task: &Task) -> Observed {
+    run_with(driver, env, task, &|_| ())
 }
 
 /// The same, with `meanwhile` running concurrently.
 pub fn run_with(
     driver: &dyn Driver,
-    place: &Place,
+    env: &TestEnv,
     task: &Task,
     meanwhile: &(dyn Fn(&dyn Running) + Sync),
-) -> Seen {
-    let seen = run_oddly(driver, place, task, meanwhile);
+) -> Observed {
+    let seen = run_with_unreadable_lines(driver, env, task, meanwhile);
     seen.check_understood();
     seen
 }
 
 /// The same, for a model server that sends unreadable lines.
-pub fn run_oddly(
+pub fn run_with_unreadable_lines(
     driver: &dyn Driver,
-    place: &Place,
+    env: &TestEnv,
     task: &Task,
     meanwhile: &(dyn Fn(&dyn Running) + Sync),
-) -> Seen {
-    let seen = driver.run(place, task, meanwhile);
+) -> Observed {
+    let seen = driver.run(env, task, meanwhile);
     seen.check();
     assert_eq!(
         marked(&format!("OSTLER_SESSION={}", seen.session())),
         [0; 0],
         "processes of the session are left"
     );
-    assert_eq!(
-        place.left(),
-        [],
-        "processes that came from the run are left"
-    );
-    let unmatched: Vec<String> = place
+    assert_eq!(env.leftovers(), [], "processes of the run are left");
+    let unmatched: Vec<String> = env
         .server
         .unmatched()
         .iter()
         .map(|request| request.body.to_string())
         .collect();
-    assert_eq!(unmatched, [""; 0], "calls that the script did not foresee");
+    assert_eq!(unmatched, [""; 0], "calls without a rule in the script");
     seen
 }
 
@@ -220,7 +221,8 @@ pub fn run_oddly(
 pub fn network_is_loopback_only() {
     let is_promised = std::env::var_os("OSTLER_TEST_NETNS").is_some_and(|promised| promised == "1");
     let missing = || {
-        "it does not run in a network namespace (cargo xtask test --step real makes one)".to_owned()
+        "it does not run in a network namespace (cargo xtask test --step real creates one)"
+            .to_owned()
     };
     if !machine::can_run("network_is_loopback_only", &Need::of(is_promised, missing)) {
         return;
@@ -241,7 +243,8 @@ macro_rules! shared_scenarios {
     ($driver:expr) => {
         // For the library, these are rows of the conformance suite.
         $crate::tests_of_scenarios! { $driver;
-            words::text words::partial_messages words::thinking words::structured_output words::usage_exact
+            output::text output::partial_messages output::thinking
+            output::structured_output output::usage_exact
             tools::tool_allowed tools::tool_denied tools::two_tools_at_once
             endings::unauthorized endings::rate_limited endings::wall_limit endings::stopped
             prompts::five_megabytes prompts::awkward_characters surroundings::directory
@@ -256,7 +259,7 @@ macro_rules! shared_scenarios {
 macro_rules! further_scenarios {
     ($driver:expr) => {
         $crate::tests_of_scenarios! { $driver;
-            words::model
+            output::model
             tools::tool_denied_and_tolerated tools::tools_limit_what_exists
             tools::no_tools_at_all tools::disallowed_tools_are_gone
             endings::overloaded endings::unreachable endings::broken_off
@@ -274,21 +277,24 @@ macro_rules! further_scenarios {
 macro_rules! every_scenario {
     ($driver:expr) => {
         $crate::shared_scenarios!($driver);
-        $crate::tests_of_scenarios! { $driver; endings::killed_from_outside surroundings::variables }
-        $crate::scenarios_of_few!($driver);
+        $crate::tests_of_scenarios! { $driver;
+            endings::killed_from_outside surroundings::variables
+        }
+        $crate::claude_only_scenarios!($driver);
     };
 }
 
 /// Generates a test for each scenario that only Claude Code supports and that is not a row of the
 /// conformance suite.
 #[macro_export]
-macro_rules! scenarios_of_few {
+macro_rules! claude_only_scenarios {
     ($driver:expr) => {
         $crate::tests_of_scenarios! { $driver;
-            tools::allowed_tools_allow_nothing_else tools::asked_with_nobody_there
-            tools::a_sub_agent_counts tools::an_mcp_server_and_no_other tools::a_background_task_is_waited_for
-            tools::an_endless_background_task_is_cut_off
-            sessions::resume_remembers sessions::fork_is_another_session sessions::unknown_resume_id sessions::session_id_in_use
+            tools::allowed_tools_allow_nothing_else tools::unattended_permission_request_is_denied
+            tools::a_sub_agent_counts tools::an_mcp_server_and_no_other
+            tools::a_background_task_is_waited_for tools::an_endless_background_task_is_cut_off
+            sessions::resume_remembers sessions::fork_is_another_session
+            sessions::unknown_resume_id sessions::session_id_in_use
             endings::not_logged_in endings::server_error
             prompts::too_long_for_the_model
             preset::file_tools_and_nothing_else
@@ -297,7 +303,9 @@ macro_rules! scenarios_of_few {
 
         /// Tests of real agents run where only loopback can be reached.
         #[test]
-        fn network_is_loopback_only() { $crate::scenario::network_is_loopback_only(); }
+        fn network_is_loopback_only() {
+            $crate::scenario::network_is_loopback_only();
+        }
     };
 }
 

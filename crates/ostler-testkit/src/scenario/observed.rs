@@ -12,7 +12,7 @@ use crate::model::Usage;
 
 /// Observed results of a run.
 #[derive(Debug)]
-pub struct Seen {
+pub struct Observed {
     /// The agent under test.
     pub subject: &'static Subject,
     /// The events, as JSON.
@@ -24,7 +24,7 @@ pub struct Seen {
     pub served: Vec<Usage>,
 }
 
-impl Seen {
+impl Observed {
     /// Returns the session's id.
     #[must_use]
     pub fn session(&self) -> &str {
@@ -119,7 +119,7 @@ impl Seen {
             assert_ne!(
                 text(self.outcome(), "/message"),
                 "",
-                "a failure says what happened"
+                "a failure has a message"
             );
         }
     }
@@ -145,13 +145,13 @@ impl Seen {
             "{ended}"
         );
         for event in self.all("turn_ended").into_iter().chain([ended]) {
-            let (told, wanted) = (
+            let (reported, wanted) = (
                 event["usage"]["cost_usd"].as_f64(),
                 self.subject.numbers.cost(tokens(&event["usage"])),
             );
-            let is_exact = match (told, wanted) {
-                (Some(told), Some(wanted)) => (told - wanted).abs() < 1e-9,
-                (told, wanted) => told.is_none() && wanted.is_none(),
+            let is_exact = match (reported, wanted) {
+                (Some(reported), Some(wanted)) => (reported - wanted).abs() < 1e-9,
+                (reported, wanted) => reported.is_none() && wanted.is_none(),
             };
             assert!(is_exact, "a cost of {wanted:?} in {event}");
         }
@@ -181,12 +181,12 @@ impl Seen {
             .iter()
             .map(|answers| self.subject.numbers.sum(&self.answers(answers.clone())))
             .collect();
-        let told: Vec<[u64; 4]> = self
+        let reported: Vec<[u64; 4]> = self
             .all("turn_ended")
             .iter()
             .map(|turn| tokens(&turn["usage"]))
             .collect();
-        assert_eq!(told, wanted, "tokens of each turn");
+        assert_eq!(reported, wanted, "tokens of each turn");
         let wanted = self.subject.numbers.sum(&served);
         assert_eq!(
             tokens(&self.one("ended")["usage"]),
@@ -221,12 +221,17 @@ impl Seen {
     /// depend on the machine.
     #[must_use]
     pub fn story(&self) -> Vec<String> {
-        let told = |(at, event): (usize, &Value)| {
+        let summarize = |(at, event): (usize, &Value)| {
             let chance = event["type"] == "usage" && !self.is_the_last_count(at);
             let machine = text(event, "/code").starts_with("sandbox_");
             (!chance && !machine).then(|| words(event))
         };
-        let mut story: Vec<String> = self.events.iter().enumerate().filter_map(told).collect();
+        let mut story: Vec<String> = self
+            .events
+            .iter()
+            .enumerate()
+            .filter_map(summarize)
+            .collect();
         story.dedup_by(|b, a| a == b && a.ends_with('…'));
         story
     }
@@ -248,7 +253,7 @@ impl Seen {
     /// If one does not hold.
     pub fn check(&self) {
         for (event, seq) in self.events.iter().zip(1_u64..) {
-            assert_eq!(event["seq"], seq, "numbers without a gap");
+            assert_eq!(event["seq"], seq, "sequence numbers without a gap");
             assert_eq!(event["session"], self.session());
         }
         let story = self.story();
@@ -266,7 +271,7 @@ impl Seen {
             match text(event, "/type") {
                 "turn_started" => assert!(
                     !std::mem::replace(&mut open, true),
-                    "a turn within a turn: {story:#?}"
+                    "nested turns: {story:#?}"
                 ),
                 "turn_ended" => {
                     assert!(std::mem::take(&mut open), "a turn ended twice: {story:#?}")
@@ -309,7 +314,7 @@ fn tokens(usage: &Value) -> [u64; 4] {
 
 /// Summarizes one event.
 fn words(event: &Value) -> String {
-    let part = |place: &str| text(event, place);
+    let part = |pointer: &str| text(event, pointer);
     match part("/type") {
         "state" => format!("is {}", part("/to")),
         "turn_started" => format!("turn of the {}", part("/origin")),
@@ -332,9 +337,9 @@ fn words(event: &Value) -> String {
     }
 }
 
-fn text<'a>(value: &'a Value, place: &str) -> &'a str {
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value
-        .pointer(place)
+        .pointer(pointer)
         .and_then(Value::as_str)
         .unwrap_or_default()
 }

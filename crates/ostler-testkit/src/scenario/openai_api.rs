@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
+use super::subject::{ExpectedHints, Numbers, Quirks, Subject, SubjectSettings, Tools};
 use crate::model::Answer;
 
 /// The agent's API key, for tests that check where it must not appear.
@@ -22,7 +22,7 @@ pub const OPENAI_API: Subject = Subject {
     program: None,
     host,
     silent: false,
-    furnish,
+    prepare_workdir,
     tools: Tools {
         command: "run_command",
         shell: |line| json!({"command": "sh", "args": ["-c", line]}),
@@ -33,16 +33,16 @@ pub const OPENAI_API: Subject = Subject {
         bound: "",
         others: ["edit_file", "read_file"],
     },
-    settings: Known {
+    settings: SubjectSettings {
         always: &[],
         trust: &[],
-        asked: &[],
+        after_approval: &[],
         partial: None,
         streams: true,
         model: "scripted-small",
-        hasty: &[("retries", "1")],
+        one_retry: &[("retries", "1")],
         priced: &[("price", "2.5/1.25/10")],
-        roomy: (&[("context_window", "9000000")], None),
+        long_prompts: (&[("context_window", "9000000")], None),
         system: Some("append_system_prompt"),
         variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
         structured: |value| Answer::text(value.to_string()),
@@ -61,18 +61,18 @@ pub const OPENAI_API: Subject = Subject {
         retried: &[429, 503],
         exit_codes: [0, 0],
         soon: Duration::from_secs(2),
-        persists: super::PATIENCE.saturating_mul(2),
+        retries_for: super::PATIENCE.saturating_mul(2),
     },
-    words: Words {
+    hints: ExpectedHints {
         auth: "OPENAI_API_KEY",
         network: "OPENAI_BASE_URL",
         retry: "retrying",
     },
-    manner: Manner::PLAIN,
+    quirks: Quirks::PLAIN,
 };
 
 fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
-    fs::create_dir_all(home.join(".config/ostler")).expect("make a directory");
+    fs::create_dir_all(home.join(".config/ostler")).expect("create a directory");
     fs::write(home.join(".config/ostler/sandbox.toml"), POLICY).expect("write a policy");
     let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
     let pairs = [
@@ -86,7 +86,7 @@ fn host(home: &Path, base_url: &str) -> Vec<(String, String)> {
 }
 
 /// Writes a secret that the model must not see.
-fn furnish(work: &Path) {
+fn prepare_workdir(work: &Path) {
     fs::write(work.join(".env"), format!("PASSWORD={SECRET}\n")).expect("write a secret");
 }
 

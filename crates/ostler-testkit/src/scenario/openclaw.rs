@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
+use super::subject::{ExpectedHints, Numbers, Quirks, Subject, SubjectSettings, Tools};
 use crate::model::Answer;
 use crate::real;
 
@@ -16,7 +16,7 @@ pub const OPENCLAW: Subject = Subject {
     program: Some(|| real::OPENCLAW.program()),
     host,
     silent: true,
-    furnish: |_| (),
+    prepare_workdir: |_| (),
     tools: Tools {
         command: "exec",
         shell,
@@ -27,16 +27,16 @@ pub const OPENCLAW: Subject = Subject {
         bound: "",
         others: ["read", "write"],
     },
-    settings: Known {
+    settings: SubjectSettings {
         always: &[("transport", "exec")],
         trust: &[],
-        asked: &[],
+        after_approval: &[],
         streams: false,
         partial: None,
         model: "stand-in/scripted-small",
-        hasty: &[],
+        one_retry: &[],
         priced: &[],
-        roomy: (&[], None),
+        long_prompts: (&[], None),
         system: None,
         variables: ("", ""),
         structured: |value| Answer::text(value.to_string()),
@@ -53,33 +53,33 @@ pub const OPENCLAW: Subject = Subject {
         // It takes fifteen seconds to start, on a busy machine a minute.
         soon: Duration::from_secs(90),
         // Ten attempts, with pauses that grow to half a minute.
-        persists: Duration::from_secs(540),
+        retries_for: Duration::from_secs(540),
     },
-    words: Words {
+    hints: ExpectedHints {
         auth: "openclaw configure",
         network: "address",
         retry: "",
     },
     // Of a rate limit it reports only the provider's message.
-    manner: Manner {
+    quirks: Quirks {
         model: |name| Some(format!("stand-in/{name}")),
-        tells_status: false,
-        ..Manner::PLAIN
+        reports_status: false,
+        ..Quirks::PLAIN
     },
 };
 
 /// The same over the ACP of its gateway, which has to run.
 pub const OPENCLAW_ACP: Subject = Subject {
     silent: false,
-    settings: Known {
+    settings: SubjectSettings {
         always: &[("transport", "acp")],
         streams: true,
         ..OPENCLAW.settings
     },
-    manner: Manner {
+    quirks: Quirks {
         model: |_| None,
         tool: |_| "execute",
-        ..OPENCLAW.manner
+        ..OPENCLAW.quirks
     },
     ..OPENCLAW
 };

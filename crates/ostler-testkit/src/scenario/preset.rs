@@ -3,7 +3,7 @@
 
 use serde_json::json;
 
-use super::{Driver, Place, Task, run};
+use super::{Driver, Task, TestEnv, run};
 use crate::model::{Answer, ModelServer, Rule, Script};
 use crate::real;
 
@@ -18,8 +18,8 @@ pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
     };
     // The commands contain the path of the workspace, which is known only once the environment
     // exists.
-    let place = driver.place(Script::new());
-    let work = place.work().display().to_string();
+    let env = driver.test_env(Script::new());
+    let work = env.work().display().to_string();
     let lines = [
         format!("file-tools {work} read note.txt"),
         "touch made && cat note.txt".to_owned(),
@@ -33,13 +33,13 @@ pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
         .iter()
         .zip(1..)
         .map(|(line, nth)| Rule::on_call(nth).answer(bash(line)));
-    let place = with_script(
-        place,
+    let env = with_script(
+        env,
         calls
             .fold(Script::new(), Script::rule)
             .rule(Rule::any().text("done")),
     );
-    let path = place
+    let path = env
         .host()
         .iter()
         .find(|(name, _)| name == "PATH")
@@ -51,13 +51,13 @@ pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
         .expect("a program is in a directory")
         .display()
         .to_string();
-    let place = place.with_host("PATH", &format!("{path}:{dir}"));
-    std::fs::write(place.work().join("note.txt"), "the note of the workspace\n")
+    let env = env.with_host("PATH", &format!("{path}:{dir}"));
+    std::fs::write(env.work().join("note.txt"), "the note of the workspace\n")
         .expect("write a file");
-    std::fs::create_dir_all(place.work().join(".git/hooks")).expect("make a directory");
+    std::fs::create_dir_all(env.work().join(".git/hooks")).expect("create a directory");
     let mut task = Task::new("PROMPT").set("workspace_tools", "file-tools");
     task.tolerate_denials = true;
-    let seen = run(driver, &place, &task);
+    let seen = run(driver, &env, &task);
     seen.ended_with("completed", 0);
     let results = seen.all("tool_result");
     assert_eq!(results.len(), lines.len());
@@ -74,12 +74,12 @@ pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
             "{denied:#}"
         );
     }
-    assert!(!place.work().join("made").exists(), "nothing else ran");
+    assert!(!env.work().join("made").exists(), "nothing else ran");
     assert!(
-        !place.work().join(".git/hooks/x").exists(),
+        !env.work().join(".git/hooks/x").exists(),
         "no hook was written"
     );
-    let calls = place.server.requests();
+    let calls = env.server.requests();
     let offered = calls[0].tool_names();
     assert!(
         offered.contains(&"Bash")
@@ -90,17 +90,17 @@ pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
     );
     assert!(
         calls[0].system_text().contains("file-tools"),
-        "the model is told how"
+        "the model gets the instructions"
     );
 }
 
 /// Returns the same environment with another script for the model.
-fn with_script(mut place: Place, script: Script) -> Place {
+fn with_script(mut env: TestEnv, script: Script) -> TestEnv {
     let server = ModelServer::start(script);
-    let (old, new) = (place.server.base_url(), server.base_url());
-    for (name, value) in place.host().to_vec() {
-        place = place.with_host(&name, &value.replace(&old, &new));
+    let (old, new) = (env.server.base_url(), server.base_url());
+    for (name, value) in env.host().to_vec() {
+        env = env.with_host(&name, &value.replace(&old, &new));
     }
-    place.server = server;
-    place
+    env.server = server;
+    env
 }

@@ -14,7 +14,7 @@ pub struct Progress {
 
 impl Progress {
     /// Records an event of this kind.
-    pub fn told(&self, kind: &str) {
+    pub fn record(&self, kind: &str) {
         self.kinds
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -32,6 +32,9 @@ impl Progress {
             .changed
             .wait_timeout_while(kinds, PATIENCE, |kinds| !kinds.contains(kind));
         let (kinds, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        assert!(kinds.contains(kind), "no {kind} was told, only {kinds:?}");
+        assert!(
+            kinds.contains(kind),
+            "no {kind} was emitted, only {kinds:?}"
+        );
     }
 }

@@ -1,19 +1,19 @@
 //! Prompts: they arrive unchanged, whatever they contain and however long they are.
 
-use super::{Driver, Seen, Task, run};
+use super::{Driver, Observed, Task, run};
 use crate::model::Script;
 
-fn arrives(driver: &dyn Driver, prompt: &str) -> Seen {
-    let (settings, variable) = driver.subject().settings.roomy;
-    let place = driver.place(Script::always("Read."));
-    let place = variable
+fn arrives(driver: &dyn Driver, prompt: &str) -> Observed {
+    let (settings, variable) = driver.subject().settings.long_prompts;
+    let env = driver.test_env(Script::always("Read."));
+    let env = variable
         .iter()
-        .fold(place, |place, (name, value)| place.with_host(name, value));
-    let seen = run(driver, &place, &Task::new(prompt).with(settings));
+        .fold(env, |env, (name, value)| env.with_host(name, value));
+    let seen = run(driver, &env, &Task::new(prompt).with(settings));
     seen.ended_with("completed", 0);
-    let arrived = place.only_call().last_user_text();
+    let arrived = env.only_call().last_user_text();
     assert!(
-        driver.subject().heard(&arrived, prompt),
+        driver.subject().prompt_arrived(&arrived, prompt),
         "{} bytes were sent, {} arrived",
         prompt.len(),
         arrived.len()
@@ -34,16 +34,16 @@ fn long() -> String {
 
 /// No length limit: the prompt is not an argument. P28.
 pub fn five_megabytes(driver: &dyn Driver) {
-    arrives(driver, &long()).tells("big_prompt");
+    arrives(driver, &long()).assert_story("big_prompt");
 }
 
 /// A prompt too long for the model is an invalid request, and reported as such.
 pub fn too_long_for_the_model(driver: &dyn Driver) {
-    let place = driver.place(Script::new());
-    let seen = run(driver, &place, &Task::new(long()));
+    let env = driver.test_env(Script::new());
+    let seen = run(driver, &env, &Task::new(long()));
     seen.ended_with("bad_request", 2);
     assert_eq!(seen.outcome()["message"], "Prompt is too long");
-    assert!(place.server.requests().is_empty());
+    assert!(env.server.requests().is_empty());
 }
 
 /// Nothing in a prompt is interpreted before the model gets it. S4-18, S0-6.
@@ -52,7 +52,7 @@ pub fn awkward_characters(driver: &dyn Driver) {
         driver,
         "'single' \"double\" `touch made` $(touch made) $HOME ${PATH} \\n \\\\ !! %s {} <b>&amp;</b>\n\n\ttab\r\nthen\u{7f}\u{1b}[31m ümläut 中文 🐎👩‍🚀\u{2028}end; rm -rf / # --version",
     )
-    .tells("unicode");
+    .assert_story("unicode");
 }
 
 /// A prompt that looks like a flag is still a prompt. P29.
@@ -62,21 +62,21 @@ pub fn a_leading_dash(driver: &dyn Driver) {
 
 /// The system prompt is replaced or extended verbatim. S3-1, S3-2, S3-38.
 pub fn system_prompts(driver: &dyn Driver) {
-    let place = driver.place(Script::always("Aye."));
+    let env = driver.test_env(Script::always("Aye."));
     let words = "--speak like a \"sailor\" $HOME\n- always";
     run(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").set("append_system_prompt", words),
     )
     .ended_with("completed", 0);
     run(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").set("system_prompt", words),
     )
     .ended_with("completed", 0);
-    let systems: Vec<String> = place
+    let systems: Vec<String> = env
         .server
         .requests()
         .iter()
@@ -88,6 +88,6 @@ pub fn system_prompts(driver: &dyn Driver) {
     );
     assert!(
         systems[0].len() > systems[1].len(),
-        "one is added, the other replaces"
+        "one appends, the other replaces"
     );
 }

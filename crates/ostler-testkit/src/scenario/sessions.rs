@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Driver, TestEnv, Task, run};
+use super::{Driver, Task, TestEnv, run};
 use crate::model::{Rule, Script};
 
 const ID: &str = "123e4567-e89b-42d3-a456-426614174000";

@@ -25,17 +25,17 @@ pub struct Subject {
     /// Whether it reports nothing until it is done, and only counts its tools.
     pub silent: bool,
     /// Prepares a working directory.
-    pub furnish: fn(&Path),
+    pub prepare_workdir: fn(&Path),
     /// Its tools.
     pub tools: Tools,
     /// Its settings.
-    pub settings: Known,
+    pub settings: SubjectSettings,
     /// Its counts, prices and durations.
     pub numbers: Numbers,
     /// Expected hints.
-    pub words: Words,
+    pub hints: ExpectedHints,
     /// Its quirks.
-    pub manner: Manner,
+    pub quirks: Quirks,
 }
 
 /// The tools of an agent.
@@ -62,13 +62,13 @@ pub struct Tools {
 
 /// The settings of an agent.
 #[derive(Debug)]
-pub struct Known {
+pub struct SubjectSettings {
     /// For every task: selects the transport of an agent that has several.
     pub always: &'static [Setting],
     /// Lets every tool run.
     pub trust: &'static [Setting],
     /// Lets a command do its work once it was approved.
-    pub asked: &'static [Setting],
+    pub after_approval: &'static [Setting],
     /// Key of the setting that enables deltas; `None`: they are always on.
     pub partial: Option<&'static str>,
     /// Whether text is emitted before it is complete.
@@ -76,11 +76,11 @@ pub struct Known {
     /// A model other than the default.
     pub model: &'static str,
     /// Limits a call to one retry.
-    pub hasty: &'static [Setting],
+    pub one_retry: &'static [Setting],
     /// Makes the cost known.
     pub priced: &'static [Setting],
     /// Sends a prompt of any length to the model: settings, and a variable.
-    pub roomy: (&'static [Setting], Option<Setting>),
+    pub long_prompts: (&'static [Setting], Option<Setting>),
     /// Key of the system prompt setting, if there is one.
     pub system: Option<&'static str>,
     /// The variables for the key and for the model's address.
@@ -109,12 +109,12 @@ pub struct Numbers {
     /// Time limit within which it has certainly started to work.
     pub soon: Duration,
     /// How long it may retry before it reports a service failure.
-    pub persists: Duration,
+    pub retries_for: Duration,
 }
 
 /// Expected parts of an agent's hints, and notice codes.
 #[derive(Debug)]
-pub struct Words {
+pub struct ExpectedHints {
     /// If the key is wrong.
     pub auth: &'static str,
     /// If the service is unreachable.
@@ -125,7 +125,7 @@ pub struct Words {
 
 /// Quirks of an agent that do not affect any guarantee.
 #[derive(Debug)]
-pub struct Manner {
+pub struct Quirks {
     /// What `started` reports for a model with this provider name, if anything.
     pub model: fn(&str) -> Option<String>,
     /// Returns the name in events of one of the model's tools.
@@ -139,29 +139,29 @@ pub struct Manner {
     /// Message of the provider's error with this status. Some agents report nothing else of it.
     pub provider: fn(u16) -> &'static str,
     /// Whether the status of a provider error is reported.
-    pub tells_status: bool,
+    pub reports_status: bool,
     /// Statuses that are not reported even so.
-    pub untold: &'static [u16],
+    pub unreported_statuses: &'static [u16],
     /// A shell command that prints 42 and writes it to the file `made`: some agents refuse certain
     /// forms.
     pub sum: &'static str,
     /// A call that fails: its tool, its arguments, and a part of the error.
     pub fails: fn(&Tools) -> (&'static str, Value, &'static str),
     /// Arguments with which its command tool always asks for permission, for a shell command.
-    pub asked: fn(&Tools, &str) -> Value,
+    pub requiring_permission: fn(&Tools, &str) -> Value,
     /// Whether the agent adds text around a command's output for the model.
     pub wraps_outputs: bool,
     /// Whether the caller gets a command's output.
-    pub tells_outputs: bool,
+    pub reports_outputs: bool,
     /// Whether an interrupt takes effect only with the model's next output.
-    pub stops_between_words: bool,
+    pub stops_at_next_output: bool,
     /// Whether it may take longer to exit than it is given, and then gets a signal.
     pub lingers: bool,
     /// Text in the system prompt of model calls that are not part of the work.
-    pub asides: &'static [&'static str],
+    pub side_requests: &'static [&'static str],
 }
 
-impl Manner {
+impl Quirks {
     /// No quirks.
     pub const PLAIN: Self = Self {
         model: |name| Some(name.to_owned()),
@@ -170,16 +170,16 @@ impl Manner {
         ends_when_denied: false,
         trims_thoughts: false,
         provider: |_| "the provider's words",
-        tells_status: true,
-        untold: &[],
+        reports_status: true,
+        unreported_statuses: &[],
         sum: "echo $((40 + 2)) | tee made",
         fails: |tools| (tools.command, (tools.shell)("echo two >&2; exit 3"), "two"),
-        asked: |tools, line| (tools.shell)(line),
+        requiring_permission: |tools, line| (tools.shell)(line),
         wraps_outputs: false,
-        tells_outputs: true,
-        stops_between_words: false,
+        reports_outputs: true,
+        stops_at_next_output: false,
         lingers: false,
-        asides: &[],
+        side_requests: &[],
     };
 }
 
@@ -219,13 +219,13 @@ impl Subject {
     #[must_use]
     pub fn is_printed(&self, found: &str, text: &str) -> bool {
         found.ends_with(&(self.tools.printed)(text))
-            || (self.manner.wraps_outputs && found.contains(text))
+            || (self.quirks.wraps_outputs && found.contains(text))
     }
 
     /// Returns true if the model got this prompt.
     #[must_use]
-    pub fn heard(&self, arrived: &str, prompt: &str) -> bool {
-        arrived == prompt || (self.manner.wraps_prompts && arrived.contains(prompt))
+    pub fn prompt_arrived(&self, arrived: &str, prompt: &str) -> bool {
+        arrived == prompt || (self.quirks.wraps_prompts && arrived.contains(prompt))
     }
 
     /// The model runs a shell command.
@@ -236,8 +236,11 @@ impl Subject {
 
     /// The model runs a shell command that requires permission.
     #[must_use]
-    pub fn asked(&self, line: &str) -> Answer {
-        Answer::tool(self.tools.command, (self.manner.asked)(&self.tools, line))
+    pub fn shell_with_permission(&self, line: &str) -> Answer {
+        Answer::tool(
+            self.tools.command,
+            (self.quirks.requiring_permission)(&self.tools, line),
+        )
     }
 
     /// The model tries a forbidden call.

@@ -1,10 +1,10 @@
 //! The agent's surroundings: its directory and its environment.
 
-use super::{Driver, Place, Task, run};
+use super::{Driver, Task, TestEnv, run};
 use crate::model::{Rule, Script};
 
-fn tell(driver: &dyn Driver, command: &str) -> Place {
-    driver.place(
+fn run_command(driver: &dyn Driver, command: &str) -> TestEnv {
+    driver.test_env(
         Script::new()
             .rule(Rule::on_text("PROMPT").answer(driver.subject().shell(command)))
             .rule(Rule::on_tool_result().text("{tool_result}")),
@@ -13,13 +13,13 @@ fn tell(driver: &dyn Driver, command: &str) -> Place {
 
 /// The agent and its tools work in the given directory. S3-17, S4-15, S2-5, S2-24.
 pub fn directory(driver: &dyn Driver) {
-    let place = tell(driver, "pwd");
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting());
-    seen.tells("cwd");
+    let env = run_command(driver, "pwd");
+    let seen = run(driver, &env, &Task::new("PROMPT").trusting());
+    seen.assert_story("cwd");
     seen.ended_with("completed", 0);
-    let work = place.work();
+    let work = env.work();
     assert_eq!(seen.started()["cwd"].as_str(), work.to_str());
-    if place.proves_events_only() {
+    if env.skips_live_checks() {
         return;
     }
     assert!(
@@ -34,7 +34,7 @@ pub fn directory(driver: &dyn Driver) {
 /// Added variables reach the agent's tools; variables that were not added and are not needed do
 /// not. S3-16, S4-16, P31.
 pub fn variables(driver: &dyn Driver) {
-    let place = tell(
+    let env = run_command(
         driver,
         "echo \"$FLAVOUR, $OSTLER_SESSION, ${DEPLOY_PASSWORD:-nothing}\"",
     )
@@ -42,10 +42,10 @@ pub fn variables(driver: &dyn Driver) {
     .with_host("OSTLER_SESSION", "of-an-outer-ostler");
     let seen = run(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").trusting().env("FLAVOUR", "süß & $HOME"),
     );
-    seen.tells("env");
+    seen.assert_story("env");
     seen.ended_with("completed", 0);
     let wanted = format!("süß & $HOME, {}, nothing", seen.session());
     assert!(
@@ -59,7 +59,7 @@ pub fn variables(driver: &dyn Driver) {
 /// markers of an enclosing agent. S3-16, S4-16, P31.
 pub fn environment(driver: &dyn Driver) {
     // The agent is the parent of its shell.
-    let place = tell(
+    let env = run_command(
         driver,
         "tr '\\0' '\\n' < /proc/$PPID/environ; echo \"the tool sees $FLAVOUR\"",
     )
@@ -70,14 +70,14 @@ pub fn environment(driver: &dyn Driver) {
     .with_host("OSTLER_SESSION", "of-an-outer-ostler");
     let seen = run(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").trusting().env("FLAVOUR", "süß & $HOME"),
     );
     seen.ended_with("completed", 0);
     let environment: Vec<&str> = seen.answer().lines().collect();
-    let own = format!("OSTLER_SESSION={}", seen.session());
+    let session_variable = format!("OSTLER_SESSION={}", seen.session());
     for present in [
-        own.as_str(),
+        session_variable.as_str(),
         "FLAVOUR=süß & $HOME",
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS=4321",
         "the tool sees süß & $HOME",
@@ -99,8 +99,8 @@ pub fn environment(driver: &dyn Driver) {
         );
     }
     assert_eq!(
-        place.server.requests()[0].body["max_tokens"],
+        env.server.requests()[0].body["max_tokens"],
         4321,
-        "the agent heeds its own variables"
+        "the agent uses its own variables"
     );
 }

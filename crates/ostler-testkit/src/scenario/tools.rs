@@ -5,55 +5,57 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Driver, Place, SECRET, Seen, Task, run};
+use super::{Driver, Observed, SECRET, Task, TestEnv, run};
 use crate::model::{Answer, Request, Rule, Script};
 
 /// The model makes one call, then reports the result.
-fn once(driver: &dyn Driver, call: Answer) -> Place {
+fn once(driver: &dyn Driver, call: Answer) -> TestEnv {
     let script = Script::new().rule(Rule::on_text("PROMPT").answer(call));
-    driver.place(script.rule(Rule::on_tool_result().text("It gave: {tool_result}")))
+    driver.test_env(script.rule(Rule::on_tool_result().text("It gave: {tool_result}")))
 }
 
 /// The model runs a shell command once.
-fn shell(driver: &dyn Driver, line: &str) -> Place {
+fn shell(driver: &dyn Driver, line: &str) -> TestEnv {
     once(driver, driver.subject().shell(line))
 }
 
 /// Checks that a reported call has the model's arguments, or the command in their place.
-fn is_told(call: &Value, given: &Value, line: &str) {
+fn assert_call_reported(call: &Value, given: &Value, line: &str) {
     if call["input"] == *given {
         return;
     }
-    let (told, given) = (
+    let (reported, given) = (
         call["input"].as_object().expect("arguments"),
         given.as_object().expect("arguments"),
     );
-    let wrong = given
-        .iter()
-        .find(|(key, value)| told.get(*key).is_some_and(|told| told != *value));
+    let wrong = given.iter().find(|(key, value)| {
+        reported
+            .get(*key)
+            .is_some_and(|reported| reported != *value)
+    });
     assert_eq!(wrong, None, "{call}");
     let holds = |value: &Value| value.as_str().is_some_and(|text| text.starts_with(line));
     let anywhere =
         |value: &Value| holds(value) || value.as_array().is_some_and(|list| list.iter().any(holds));
-    assert!(told.values().any(anywhere), "{call}");
+    assert!(reported.values().any(anywhere), "{call}");
 }
 
 /// An allowed tool runs in the working directory, and the model gets its result. S1-17, S1-18,
 /// S1-30, S2-9, S2-21.
 pub fn tool_allowed(driver: &dyn Driver) {
     let tools = &driver.subject().tools;
-    let line = driver.subject().manner.sum;
-    let place = shell(driver, line);
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting());
-    seen.tells("tool");
+    let line = driver.subject().quirks.sum;
+    let env = shell(driver, line);
+    let seen = run(driver, &env, &Task::new("PROMPT").trusting());
+    seen.assert_story("tool");
     seen.ended_with("completed", 0);
-    is_told(seen.one("tool_call"), &(tools.shell)(line), line);
+    assert_call_reported(seen.one("tool_call"), &(tools.shell)(line), line);
     let is_printed = |text: &str| driver.subject().is_printed(text, "42");
     let output = seen.one("tool_result")["output"]
         .as_str()
         .unwrap_or_default();
     assert!(
-        is_printed(output) || (output.is_empty() && !driver.subject().manner.tells_outputs),
+        is_printed(output) || (output.is_empty() && !driver.subject().quirks.reports_outputs),
         "{output:?}"
     );
     assert!(
@@ -63,56 +65,54 @@ pub fn tool_allowed(driver: &dyn Driver) {
         "{:?}",
         seen.answer()
     );
-    if place.proves_events_only() {
+    if env.skips_live_checks() {
         return;
     }
     assert_eq!(
-        fs::read_to_string(place.work().join("made"))
-            .ok()
-            .as_deref(),
+        fs::read_to_string(env.work().join("made")).ok().as_deref(),
         Some("42\n")
     );
-    let told = &place.server.requests()[1].last_tool_results()[0].text;
-    assert!(is_printed(told), "{told:?}");
+    let reported = &env.server.requests()[1].last_tool_results()[0].text;
+    assert!(is_printed(reported), "{reported:?}");
 }
 
 /// A denied call has no effect, and the turn reports it although the agent calls it a success.
 /// S1-27.
 pub fn tool_denied(driver: &dyn Driver) {
-    let place = once(driver, driver.subject().forbidden());
-    let seen = run(driver, &place, &Task::new("PROMPT"));
-    seen.tells("denied_tool");
+    let env = once(driver, driver.subject().forbidden());
+    let seen = run(driver, &env, &Task::new("PROMPT"));
+    seen.assert_story("denied_tool");
     seen.ended_with("denied", 7);
     let (tool, _) = (driver.subject().tools.forbidden)();
-    let manner = &driver.subject().manner;
+    let quirks = &driver.subject().quirks;
     assert_eq!(
         seen.outcome()["detail"]["denied_tools"],
-        json!([(manner.tool)(tool)])
+        json!([(quirks.tool)(tool)])
     );
     assert_eq!(seen.one("permission")["id"], seen.one("tool_call")["id"]);
-    nothing_was_done(&place, &seen);
-    if place.proves_events_only() || manner.ends_when_denied {
+    nothing_was_done(&env, &seen);
+    if env.skips_live_checks() || quirks.ends_when_denied {
         return;
     }
-    let told = &place.server.requests()[1].last_tool_results()[0];
+    let reported = &env.server.requests()[1].last_tool_results()[0];
     // Some providers have no failure flag: there, the text says it.
     assert!(
-        told.is_error
+        reported.is_error
             || ["rejected", "declined"]
                 .iter()
-                .any(|word| told.text.contains(word)),
-        "the model is told: {told:?}"
+                .any(|word| reported.text.contains(word)),
+        "the model is notified: {reported:?}"
     );
 }
 
 /// A caller that tolerates denials gets a success; the denial is still an event.
 pub fn tool_denied_and_tolerated(driver: &dyn Driver) {
-    let place = once(driver, driver.subject().forbidden());
+    let env = once(driver, driver.subject().forbidden());
     let task = Task {
         tolerate_denials: true,
         ..Task::new("PROMPT")
     };
-    let seen = run(driver, &place, &task);
+    let seen = run(driver, &env, &task);
     seen.ended_with("completed", 0);
     assert_eq!(
         (
@@ -121,12 +121,12 @@ pub fn tool_denied_and_tolerated(driver: &dyn Driver) {
         ),
         (&json!(true), &json!(false))
     );
-    nothing_was_done(&place, &seen);
+    nothing_was_done(&env, &seen);
 }
 
 /// Checks that the forbidden call had no effect and showed nothing.
-fn nothing_was_done(place: &Place, seen: &Seen) {
-    assert!(!place.work().join("made").exists());
+fn nothing_was_done(env: &TestEnv, seen: &Observed) {
+    assert!(!env.work().join("made").exists());
     assert!(
         !seen
             .events
@@ -136,8 +136,7 @@ fn nothing_was_done(place: &Place, seen: &Seen) {
         seen.events
     );
     assert!(
-        !place
-            .server
+        !env.server
             .requests()
             .iter()
             .any(|call| call.body.to_string().contains(SECRET))
@@ -147,43 +146,43 @@ fn nothing_was_done(place: &Place, seen: &Seen) {
 /// `tools` says which tools exist: the model is offered no others, and calling another fails.
 /// S1-11, S3-44.
 pub fn tools_limit_what_exists(driver: &dyn Driver) {
-    let place = shell(driver, "touch made");
+    let env = shell(driver, "touch made");
     let [first, second] = driver.subject().tools.others;
     let seen = run(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT")
             .trusting()
             .set("tools", second)
             .set("tools", first),
     );
     seen.ended_with("completed", 0);
-    assert_eq!(offered(&place.server.requests()[0]), [first, second]);
-    let mut told: Vec<&str> = seen.one("started")["tools"]
+    assert_eq!(offered(&env.server.requests()[0]), [first, second]);
+    let mut reported: Vec<&str> = seen.one("started")["tools"]
         .as_array()
         .into_iter()
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    told.sort_unstable();
-    assert_eq!(told, [first, second]);
+    reported.sort_unstable();
+    assert_eq!(reported, [first, second]);
     assert_eq!(seen.one("tool_result")["ok"], false);
-    assert!(!place.work().join("made").exists());
+    assert!(!env.work().join("made").exists());
 }
 
 /// No tools at all: the agent is a pipe from a prompt to an answer. S0-5.
 pub fn no_tools_at_all(driver: &dyn Driver) {
-    let place = driver.place(Script::always("Just words."));
-    let seen = run(driver, &place, &Task::new("PROMPT").set("tools", ""));
+    let env = driver.test_env(Script::always("Just words."));
+    let seen = run(driver, &env, &Task::new("PROMPT").set("tools", ""));
     seen.ended_with("completed", 0);
-    assert_eq!(offered(&place.only_call()), [""; 0]);
+    assert_eq!(offered(&env.only_call()), [""; 0]);
     assert_eq!(seen.answer(), "Just words.");
 }
 
 /// `allowed_tools` lets matching calls run without asking, and no others. S1-11, S1-30.
 pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
     let subject = driver.subject();
-    let place = driver.place(
+    let env = driver.test_env(
         Script::new()
             .rule(Rule::on_call(1).answer(subject.shell("touch good-one")))
             .rule(Rule::on_call(2).answer(subject.shell("touch bad-one")))
@@ -192,7 +191,7 @@ pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
     );
     let seen = run(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").set("allowed_tools", "Bash(touch good-*)"),
     );
     seen.ended_with("denied", 7);
@@ -203,7 +202,7 @@ pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
         .map(|result| &result["ok"])
         .collect();
     assert_eq!(ok, [true, false, false]);
-    let mut made: Vec<String> = fs::read_dir(place.work())
+    let mut made: Vec<String> = fs::read_dir(env.work())
         .expect("read the working directory")
         .flatten()
         .filter_map(|entry| entry.file_name().into_string().ok())
@@ -214,32 +213,32 @@ pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
 
 /// Disallowed tools are not even offered.
 pub fn disallowed_tools_are_gone(driver: &dyn Driver) {
-    let place = shell(driver, "touch made");
+    let env = shell(driver, "touch made");
     let command = driver.subject().tools.command;
     let seen = run(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT")
             .trusting()
             .set("disallowed_tools", command),
     );
-    assert!(!offered(&place.server.requests()[0]).contains(&command));
-    assert!(!place.work().join("made").exists(), "{:#?}", seen.story());
+    assert!(!offered(&env.server.requests()[0]).contains(&command));
+    assert!(!env.work().join("made").exists(), "{:#?}", seen.story());
     assert_eq!(seen.one("tool_result")["ok"], false);
 }
 
 /// Two calls in one message are two calls, each with its own result. P21.
 pub fn two_tools_at_once(driver: &dyn Driver) {
     let tools = &driver.subject().tools;
-    let (tool, input, part) = (driver.subject().manner.fails)(tools);
+    let (tool, input, part) = (driver.subject().quirks.fails)(tools);
     let both = driver.subject().shell("echo one").and_tool(tool, input);
-    let place = driver.place(
+    let env = driver.test_env(
         Script::new()
             .rule(Rule::on_text("PROMPT").answer(both))
             .rule(Rule::on_tool_result().text("Both ran.")),
     );
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting());
-    seen.tells("two_tools");
+    let seen = run(driver, &env, &Task::new("PROMPT").trusting());
+    seen.assert_story("two_tools");
     seen.ended_with("completed", 0);
     let (calls, results) = (seen.all("tool_call"), seen.all("tool_result"));
     // They may be reported in any order.
@@ -248,7 +247,7 @@ pub fn two_tools_at_once(driver: &dyn Driver) {
         let call = calls
             .iter()
             .find(|call| is_good(call) == ok)
-            .expect("each call is told");
+            .expect("each call is reported");
         let result = results
             .iter()
             .find(|result| result["id"] == call["id"])
@@ -258,22 +257,22 @@ pub fn two_tools_at_once(driver: &dyn Driver) {
             (&json!(ok), &json!(false)),
             "{result}"
         );
-        let told = !ok || driver.subject().manner.tells_outputs;
+        let is_reported = !ok || driver.subject().quirks.reports_outputs;
         assert!(
             result["output"]
                 .as_str()
-                .is_some_and(|output| output.contains(part) || !told),
+                .is_some_and(|output| output.contains(part) || !is_reported),
             "{result}"
         );
     }
 }
 
 /// A permission request over the control channel in an unattended session is denied. P46, P50.
-pub fn asked_with_nobody_there(driver: &dyn Driver) {
-    let place = shell(driver, "touch made");
+pub fn unattended_permission_request_is_denied(driver: &dyn Driver) {
+    let env = shell(driver, "touch made");
     let seen = run(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").set("permission_prompt", "stdio"),
     );
     seen.ended_with("denied", 7);
@@ -291,21 +290,21 @@ pub fn asked_with_nobody_there(driver: &dyn Driver) {
         (&seen.one("tool_call")["id"], &json!("touch made"))
     );
     assert_eq!(seen.one("tool_result")["denied"], true);
-    assert!(!place.work().join("made").exists());
+    assert!(!env.work().join("made").exists());
 }
 
 /// A subagent's text is not the answer, but its tokens and its calls count.
 pub fn a_sub_agent_counts(driver: &dyn Driver) {
     let subject = driver.subject();
     let input = json!({"description": "count", "prompt": "SUBTASK", "subagent_type": "general-purpose", "run_in_background": false});
-    let place = driver.place(
+    let env = driver.test_env(
         Script::new()
             .rule(Rule::on_text("SUBTASK").answer(subject.shell("echo counted")))
             .rule(Rule::on_text("PROMPT").answer(Answer::tool("Agent", input)))
             .rule(Rule::on_call(3).text("I counted."))
             .rule(Rule::on_call(4).text("It is done.")),
     );
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting());
+    let seen = run(driver, &env, &Task::new("PROMPT").trusting());
     seen.ended_with("completed", 0);
     seen.used(1..=4);
     let calls = seen.all("tool_call");
@@ -331,7 +330,7 @@ done"#;
 /// The given MCP server is used; with `strict_mcp`, one from the directory is not. S3-3, S3-4,
 /// S3-37.
 pub fn an_mcp_server_and_no_other(driver: &dyn Driver) {
-    let place = driver.place(
+    let env = driver.test_env(
         Script::new()
             .rule(
                 Rule::on_text("PROMPT")
@@ -342,16 +341,16 @@ pub fn an_mcp_server_and_no_other(driver: &dyn Driver) {
     let server = |name: &str| {
         json!({"mcpServers": {name: {"command": "sh", "args": ["-c", ADDER]}}}).to_string()
     };
-    fs::write(place.work().join(".mcp.json"), server("stranger"))
+    fs::write(env.work().join(".mcp.json"), server("stranger"))
         .expect("write a project's own servers");
     let task = Task::new("PROMPT")
         .trusting()
         .set("mcp_config", server("adder"))
         .set("strict_mcp", "true");
-    let seen = run(driver, &place, &task);
+    let seen = run(driver, &env, &task);
     seen.ended_with("completed", 0);
     assert_eq!(seen.answer(), "the sum is 42");
-    let call = place.server.requests()[0].body.to_string();
+    let call = env.server.requests()[0].body.to_string();
     assert!(
         call.contains("mcp__adder__add") && !call.contains("stranger"),
         "{call}"
@@ -362,16 +361,16 @@ pub fn an_mcp_server_and_no_other(driver: &dyn Driver) {
 /// the session ends. P35.
 pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
     let input = json!({"command": "sleep 2; echo made > made", "description": "for the test", "run_in_background": true});
-    let place = driver.place(
+    let env = driver.test_env(
         Script::new()
             .rule(Rule::on_call(1).answer(Answer::tool("Bash", input)))
             .rule(Rule::on_call(2).text("It is under way."))
             .rule(Rule::any().text("It is done.")),
     );
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting());
+    let seen = run(driver, &env, &Task::new("PROMPT").trusting());
     seen.ended_with("completed", 0);
     seen.used_by_turn(&[1..=2, 3..=3]);
-    assert!(place.work().join("made").exists(), "the task was cut off");
+    assert!(env.work().join("made").exists(), "the task was cut off");
     let origins: Vec<&Value> = seen
         .all("turn_started")
         .iter()
@@ -390,10 +389,10 @@ pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
         )
     );
     assert!(
-        place.server.requests()[2]
+        env.server.requests()[2]
             .news()
             .contains("task-notification"),
-        "the model is told"
+        "the model is notified"
     );
 }
 
@@ -401,14 +400,14 @@ pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
 pub fn an_endless_background_task_is_cut_off(driver: &dyn Driver) {
     let input =
         json!({"command": "sleep 300", "description": "for the test", "run_in_background": true});
-    let place = driver.place(
+    let env = driver.test_env(
         Script::new()
             .rule(Rule::on_text("PROMPT").answer(Answer::tool("Bash", input)))
             .rule(Rule::on_tool_result().text("It is under way.")),
     );
     let seen = run(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").trusting().wall(Duration::from_secs(5)),
     );
     seen.ended_with("completed", 0);

@@ -34,7 +34,7 @@ fn chats_stream_or_come_whole_and_are_recorded() {
     );
     assert!(
         !streamed.contains("usage"),
-        "nobody asked for it: {streamed}"
+        "usage was not requested: {streamed}"
     );
     let whole = body(&ask(&server, "ho", false).0);
     assert_eq!(whole["choices"][0]["message"]["content"], "Hello you");
@@ -56,7 +56,7 @@ fn chats_stream_or_come_whole_and_are_recorded() {
 }
 
 #[test]
-fn errors_are_the_providers_or_somebody_elses() {
+fn errors_come_from_provider_or_proxy() {
     let error = Answer::error(429, "requests", "slow down")
         .code("rate_limit_exceeded")
         .header("retry-after", "7");
@@ -114,7 +114,7 @@ fn streams_can_end_badly() {
 }
 
 #[test]
-fn lines_are_framed_as_the_manner_says() {
+fn lines_are_framed_in_the_given_style() {
     let framed = |framing: Framing| ask(&only(Answer::text("grün").manner(framing)), "x", true).0;
     assert!(framed(Framing::Comments).contains(": still here\n\ndata: [DONE]\n\n"));
     assert!(framed(Framing::CrLf).contains("data: [DONE]\r\n\r\n"));

@@ -187,15 +187,15 @@ fn version_and_login_need_no_script() {
 }
 
 #[test]
-fn a_wrong_script_says_where() {
+fn script_errors_name_the_line() {
     for (script, complaint) in [
         ("init\nnonsense x", "line 2: unknown verb"),
-        ("loop 2\ninit", "a loop has no end"),
-        ("sleep soon", "line 1: soon is no number"),
-        ("tool-use t Bash {", "bad JSON"),
-        ("bytes 0", "no hex"),
+        ("loop 2\ninit", "loop without end"),
+        ("sleep soon", "line 1: soon is not a number"),
+        ("tool-use t Bash {", "invalid JSON"),
+        ("bytes 0", "invalid hex"),
         ("end", "line 1: unknown verb"),
-        ("pid-file", "a path is missing"),
+        ("pid-file", "missing path"),
     ] {
         let output = play(script, "");
         let stderr = String::from_utf8_lossy(&output.stderr);

@@ -146,7 +146,7 @@ fn sigterm_and_sigint_can_be_ignored() {
 }
 
 #[test]
-fn it_exits_as_told_or_dies_by_a_signal() {
+fn exits_with_the_given_code_or_signal() {
     assert_eq!(crate::play("exit 7\nprint no", "").status.code(), Some(7));
     let output = crate::play("print yes\ndie-by 6\nprint no", "");
     assert_eq!(

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ostler_testkit::processes::wait_until;
 use ostler_testkit::scenario::{Signal, signal};
-use ostler_testkit::transcript::{self, Entry};
+use ostler_testkit::transcript::{self, TranscriptEntry};
 
 use crate::{FAKE_AGENT, finish};
 
@@ -17,7 +17,7 @@ const ANSWERS: &str = r#"read -r line; echo "{\"type\":\"answer\",\"n\":1.50}"; 
 const INPUT: &str = "{\"type\":\"user\",\"text\":\"one\"}\n{\"type\":\"user\",\"text\":\"two\"}\n";
 
 fn recorded(dir: &Path, script: &str, input: &str) -> (PathBuf, Output) {
-    let file = dir.join("said.jsonl");
+    let file = dir.join("transcript.jsonl");
     let mut command = Command::new(FAKE_AGENT);
     command
         .arg("record")
@@ -45,13 +45,13 @@ fn utf8(bytes: &[u8]) -> &str {
 }
 
 #[test]
-fn what_was_recorded_is_played() {
+fn recording_is_replayed() {
     let dir = tempfile::tempdir().unwrap();
     let (file, output) = recorded(dir.path(), ANSWERS, INPUT);
-    let said = "{\"type\":\"answer\",\"n\":1.50}\nplain words\n";
+    let expected = "{\"type\":\"answer\",\"n\":1.50}\nplain words\n";
     assert_eq!(
         (utf8(&output.stdout), utf8(&output.stderr)),
-        (said, "complaint\n")
+        (expected, "complaint\n")
     );
     assert_eq!(output.status.code(), Some(3));
     let text = std::fs::read_to_string(&file).unwrap();
@@ -59,15 +59,15 @@ fn what_was_recorded_is_played() {
     assert_eq!(
         entries
             .iter()
-            .filter(|entry| matches!(entry, Entry::In(_)))
+            .filter(|entry| matches!(entry, TranscriptEntry::In(_)))
             .count(),
         2,
         "{text}"
     );
     for entry in [
-        Entry::InEnd,
-        Entry::Stderr("complaint\n".into()),
-        Entry::Exit(3),
+        TranscriptEntry::InEnd,
+        TranscriptEntry::Stderr("complaint\n".into()),
+        TranscriptEntry::Exit(3),
     ] {
         assert!(entries.contains(&entry), "no {entry:?} in {text}");
     }
@@ -75,27 +75,27 @@ fn what_was_recorded_is_played() {
     let again = played(&file, &INPUT.replace("one", "something else"));
     assert_eq!(
         (utf8(&again.stdout), utf8(&again.stderr)),
-        (said, "complaint\n")
+        (expected, "complaint\n")
     );
     assert_eq!(again.status.code(), Some(3));
 }
 
 #[test]
-fn another_kind_of_input_is_said_loudly() {
+fn unexpected_input_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let (file, _) = recorded(dir.path(), ANSWERS, INPUT);
     let cases = [
         (
             "{\"method\":\"session/new\",\"id\":1}\n",
-            "has user here, not session/new",
+            "expected user as recorded, got session/new",
         ),
         (
             "{\"type\":\"user\"}\n",
-            "the input ended; the recording goes on with user",
+            "the input ended; the recording continues with user",
         ),
         (
             &format!("{INPUT}{{\"type\":\"control_request\"}}\n"),
-            "nothing more here, not control_request",
+            "expected end of input as recorded, got control_request",
         ),
     ];
     for (input, why) in cases {
@@ -113,12 +113,12 @@ fn another_kind_of_input_is_said_loudly() {
 const READY: &str = "{\"out_text\":\"ready\"}";
 
 #[test]
-fn a_signal_reaches_the_agent_and_its_end_is_ours() {
+fn signals_are_forwarded_and_exit_status_is_returned() {
     for (end, number) in [("kill -9 $$", 9), ("trap - TERM; kill -TERM $$", 15)] {
         let dir = tempfile::tempdir().unwrap();
         let script =
-            format!("trap 'echo told; {end}' TERM; echo ready; while :; do sleep 0.05; done");
-        let file = dir.path().join("said.jsonl");
+            format!("trap 'echo signaled; {end}' TERM; echo ready; while :; do sleep 0.05; done");
+        let file = dir.path().join("transcript.jsonl");
         let mut command = Command::new(FAKE_AGENT);
         command
             .arg("record")
@@ -131,7 +131,7 @@ fn a_signal_reaches_the_agent_and_its_end_is_ours() {
         let output = child.wait_with_output().unwrap();
         assert_eq!(
             (output.status.signal(), utf8(&output.stdout)),
-            (Some(number), "ready\ntold\n")
+            (Some(number), "ready\nsignaled\n")
         );
         assert!(
             recorded().contains(&format!("{{\"signal\":{number}}}")),

@@ -17,7 +17,7 @@ fn installs() -> String {
     )
 }
 
-fn light() -> impl Iterator<Item = &'static real::Pinned> {
+fn light() -> impl Iterator<Item = &'static real::PinnedAgent> {
     real::ALL.iter().copied().filter(|agent| !agent.heavy)
 }
 
@@ -89,7 +89,7 @@ fn ten_first_uses_at_once_do_one_download() {
 fn a_failure_is_one_line_with_the_fix_and_leaves_nothing() {
     for (script, reason) in [
         ("echo 'npm error code ENOTFOUND' >&2; exit 1", "ENOTFOUND"),
-        ("mkdir -p node_modules", "installed no claude for"),
+        ("mkdir -p node_modules", "npm has no claude for"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         stand_in_for_npm(dir.path(), script);

@@ -89,7 +89,7 @@ fn a_cut_drops_the_connection_and_a_hang_keeps_it() {
 }
 
 #[test]
-fn delays_are_kept() {
+fn delays_are_respected() {
     let slow = Answer::text("abc")
         .deltas(3)
         .delta_delay(Duration::from_millis(40));
@@ -130,7 +130,7 @@ fn other_paths_are_harmless_and_recorded() {
 }
 
 #[test]
-fn a_call_without_a_rule_is_refused_and_kept() {
+fn a_call_without_a_rule_is_refused_and_recorded() {
     let server = ModelServer::start(Script::new().rule(Rule::on_text("x").once().text("one")));
     assert!(ask(&server, "x", true).0.starts_with("HTTP/1.1 200 "));
     let (refused, _) = ask(&server, "x", true);

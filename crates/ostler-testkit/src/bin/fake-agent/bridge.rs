@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 /// Forwards lines in both directions until either side closes.
 pub(crate) fn run(socket: &str) -> ExitCode {
-    match pass_on(socket) {
+    match forward(socket) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("fake-agent: the bridge to {socket}: {error}");
@@ -17,7 +17,7 @@ pub(crate) fn run(socket: &str) -> ExitCode {
     }
 }
 
-fn pass_on(socket: &str) -> io::Result<()> {
+fn forward(socket: &str) -> io::Result<()> {
     let mut session = UnixStream::connect(socket)?;
     let mut there = session.try_clone()?;
     std::thread::spawn(move || {

@@ -8,7 +8,7 @@
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "it plays an agent, so it is outside the doors of the product and talks on its standard streams"
+    reason = "it plays an agent: it is not part of the product and uses its standard streams"
 )]
 
 mod bridge;

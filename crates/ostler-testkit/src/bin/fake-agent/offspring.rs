@@ -26,13 +26,13 @@ const LONG: Duration = Duration::from_secs(1000);
 /// Starts a process that outlives the script and writes its pid to the file, if one is given.
 pub(crate) fn spawn(kind: Offspring, pid_file: Option<&Path>) -> Result<()> {
     match kind {
-        Offspring::Child => sleep_beside(Stdio::null(), pid_file),
-        Offspring::HoldingStdout => sleep_beside(Stdio::inherit(), pid_file),
-        Offspring::Setsid => sleep_away(Command::new(std::env::current_exe()?), pid_file),
+        Offspring::Child => sleep_in_session(Stdio::null(), pid_file),
+        Offspring::HoldingStdout => sleep_in_session(Stdio::inherit(), pid_file),
+        Offspring::Setsid => sleep_detached(Command::new(std::env::current_exe()?), pid_file),
         Offspring::Envless => {
             let mut command = Command::new(std::env::current_exe()?);
             command.env_clear();
-            sleep_away(command, pid_file)
+            sleep_detached(command, pid_file)
         }
     }
 }
@@ -48,7 +48,7 @@ pub(crate) fn ignore_termination() -> Result<()> {
 
 /// Kills this process with a signal.
 pub(crate) fn die_by(signal: i32) -> Result<()> {
-    let signal = Signal::from_named_raw(signal).ok_or_else(|| Error::other("no such signal"))?;
+    let signal = Signal::from_named_raw(signal).ok_or_else(|| Error::other("unknown signal"))?;
     kill_process(getpid(), signal)?;
     // The signal may take a moment, or stop the process instead of killing it. The script must not
     // continue either way.
@@ -108,7 +108,7 @@ pub(crate) fn sleep_apart(pid_file: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-fn sleep_beside(stdout: Stdio, pid_file: Option<&Path>) -> Result<()> {
+fn sleep_in_session(stdout: Stdio, pid_file: Option<&Path>) -> Result<()> {
     let mut command = Command::new("sleep");
     command
         .arg(LONG.as_secs().to_string())
@@ -121,7 +121,7 @@ fn sleep_beside(stdout: Stdio, pid_file: Option<&Path>) -> Result<()> {
     }
 }
 
-fn sleep_away(mut command: Command, pid_file: Option<&Path>) -> Result<()> {
+fn sleep_detached(mut command: Command, pid_file: Option<&Path>) -> Result<()> {
     command
         .arg(ORPHAN)
         .args(pid_file)

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ostler_testkit::transcript::{Entry, Names, Scribe};
+use ostler_testkit::transcript::{Placeholders, TranscriptEntry, TranscriptWriter};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::offspring;
@@ -23,71 +23,78 @@ const TAIL: usize = 2000;
 const REST: Duration = Duration::from_secs(2);
 
 /// Signals forwarded to the agent; SIGKILL cannot be forwarded.
-const PASSED_ON: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
+const FORWARDED: [Signal; 3] = [Signal::TERM, Signal::INT, Signal::HUP];
 
-type Shared = Arc<Mutex<Scribe>>;
+type Shared = Arc<Mutex<TranscriptWriter>>;
 
 /// The program to run, and the home where the agent stores its sessions.
-pub(crate) struct Recorded<'a> {
+pub(crate) struct RecordedRun<'a> {
     pub(crate) program: &'a Path,
     pub(crate) args: &'a [String],
     pub(crate) home: Option<&'a Path>,
 }
 
 /// Runs the program and records its input and output, with placeholders substituted.
-pub(crate) fn record(file: File, names: Names, kind: &Recorded<'_>) -> std::io::Result<ExitCode> {
-    let scribe: Shared = Arc::new(Mutex::new(Scribe::new(file, names)));
-    note(&scribe, Entry::Start(kind.args.to_vec()))?;
-    let mut command = Command::new(kind.program);
+pub(crate) fn record(
+    file: File,
+    placeholders: Placeholders,
+    run: &RecordedRun<'_>,
+) -> std::io::Result<ExitCode> {
+    let writer: Shared = Arc::new(Mutex::new(TranscriptWriter::new(file, placeholders)));
+    write(&writer, TranscriptEntry::Start(run.args.to_vec()))?;
+    let mut command = Command::new(run.program);
     command
-        .args(kind.args)
+        .args(run.args)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let mut child = command.spawn()?;
-    pass_on_signals(&child, &scribe)?;
+    forward_signals(&child, &writer)?;
     let (input, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let heard = scribe.clone();
+    let input_writer = writer.clone();
     // Ends with the process: joining the reader of an open stdin would block.
-    thread::spawn(move || input.map(|input| listen(input, &heard)));
-    let said = scribe.clone();
-    let speaking = thread::spawn(move || output.map(|output| speak(output, &said)));
-    let complaining = thread::spawn(move || errors.map(complain).unwrap_or_default());
+    thread::spawn(move || input.map(|input| forward_input(input, &input_writer)));
+    let output_writer = writer.clone();
+    let stdout_thread =
+        thread::spawn(move || output.map(|output| forward_output(output, &output_writer)));
+    let stderr_thread = thread::spawn(move || errors.map(forward_stderr).unwrap_or_default());
     let status = child.wait()?;
-    let gone = Instant::now();
-    while !(speaking.is_finished() && complaining.is_finished()) && gone.elapsed() < REST {
+    let exited_at = Instant::now();
+    while !(stdout_thread.is_finished() && stderr_thread.is_finished())
+        && exited_at.elapsed() < REST
+    {
         thread::sleep(Duration::from_millis(5));
     }
-    if let Some(home) = kind.home {
-        scribe
+    if let Some(home) = run.home {
+        writer
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .note_kept(home)?;
+            .write_session_files(home)?;
     }
-    let tail = if complaining.is_finished() {
-        complaining.join().unwrap_or_default()
+    let tail = if stderr_thread.is_finished() {
+        stderr_thread.join().unwrap_or_default()
     } else {
         String::new()
     };
     if !tail.is_empty() {
-        note(&scribe, Entry::Stderr(tail))?;
+        write(&writer, TranscriptEntry::Stderr(tail))?;
     }
-    end_like(status, &scribe)
+    exit_like(status, &writer)
 }
 
-fn note(scribe: &Shared, entry: Entry) -> std::io::Result<()> {
-    scribe
+fn write(writer: &Shared, entry: TranscriptEntry) -> std::io::Result<()> {
+    writer
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
-        .note(entry)
+        .write(entry)
 }
 
-fn end_like(status: ExitStatus, scribe: &Shared) -> std::io::Result<ExitCode> {
+fn exit_like(status: ExitStatus, writer: &Shared) -> std::io::Result<ExitCode> {
     if let Some(number) = status.signal() {
-        note(scribe, Entry::Signal(number))?;
-        if PASSED_ON
+        write(writer, TranscriptEntry::Signal(number))?;
+        if FORWARDED
             .iter()
-            .any(|passed_on| passed_on.as_raw() == number)
+            .any(|forwarded| forwarded.as_raw() == number)
         {
             // We handle this signal by now: sent to ourselves, it would only be forwarded.
             signal_hook::low_level::emulate_default_handler(number)?;
@@ -98,24 +105,24 @@ fn end_like(status: ExitStatus, scribe: &Shared) -> std::io::Result<ExitCode> {
         .code()
         .and_then(|code| u8::try_from(code).ok())
         .unwrap_or(1);
-    note(scribe, Entry::Exit(code))?;
+    write(writer, TranscriptEntry::Exit(code))?;
     Ok(ExitCode::from(code))
 }
 
 /// Forwards Ostler's input to the agent.
-fn listen(mut input: impl Write, scribe: &Shared) -> std::io::Result<()> {
+fn forward_input(mut input: impl Write, writer: &Shared) -> std::io::Result<()> {
     each_line(std::io::stdin(), |line| {
-        note(scribe, Entry::In(text(line)))?;
+        write(writer, TranscriptEntry::In(text(line)))?;
         input.write_all(line)?;
         input.flush()
     })?;
-    note(scribe, Entry::InEnd)
+    write(writer, TranscriptEntry::InEnd)
 }
 
 /// Forwards the agent's output to Ostler.
-fn speak(output: impl Read, scribe: &Shared) -> std::io::Result<()> {
+fn forward_output(output: impl Read, writer: &Shared) -> std::io::Result<()> {
     each_line(output, |line| {
-        note(scribe, Entry::Out(text(line)))?;
+        write(writer, TranscriptEntry::Out(text(line)))?;
         let mut stdout = std::io::stdout().lock();
         stdout.write_all(line)?;
         stdout.flush()
@@ -123,7 +130,7 @@ fn speak(output: impl Read, scribe: &Shared) -> std::io::Result<()> {
 }
 
 /// Forwards stderr and returns its tail.
-fn complain(mut errors: impl Read) -> String {
+fn forward_stderr(mut errors: impl Read) -> String {
     let mut tail = Vec::new();
     let mut piece = [0; 4096];
     while let Ok(length @ 1..) = errors.read(&mut piece) {
@@ -136,12 +143,12 @@ fn complain(mut errors: impl Read) -> String {
 
 fn each_line(
     from: impl Read,
-    mut kind: impl FnMut(&[u8]) -> std::io::Result<()>,
+    mut handle: impl FnMut(&[u8]) -> std::io::Result<()>,
 ) -> std::io::Result<()> {
     let mut from = BufReader::new(from);
     let mut line = Vec::new();
     while from.read_until(b'\n', &mut line)? > 0 {
-        kind(&line)?;
+        handle(&line)?;
         line.clear();
     }
     Ok(())
@@ -152,15 +159,15 @@ fn text(line: &[u8]) -> String {
     String::from_utf8_lossy(line).into_owned()
 }
 
-fn pass_on_signals(child: &Child, scribe: &Shared) -> std::io::Result<()> {
+fn forward_signals(child: &Child, writer: &Shared) -> std::io::Result<()> {
     let child = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    for signal in PASSED_ON {
+    for signal in FORWARDED {
         let (mut ours, theirs) = UnixStream::pair()?;
         signal_hook::low_level::pipe::register(signal.as_raw(), theirs)?;
-        let scribe = scribe.clone();
+        let writer = writer.clone();
         thread::spawn(move || {
             while ours.read_exact(&mut [0]).is_ok() {
-                let _full = note(&scribe, Entry::Told(signal.as_raw()));
+                let _full = write(&writer, TranscriptEntry::SignalSent(signal.as_raw()));
                 // If the child has exited, there is nothing to signal.
                 let _gone = child.map(|child| kill_process(child, signal));
             }

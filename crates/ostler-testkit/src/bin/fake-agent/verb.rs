@@ -126,7 +126,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Verb>, String> {
     }
     match open.pop() {
         Some((_, verbs)) if open.is_empty() => Ok(verbs),
-        _ => Err("a loop has no end".to_owned()),
+        _ => Err("loop without end".to_owned()),
     }
 }
 
@@ -242,7 +242,7 @@ impl<'a> Words<'a> {
         let (word, rest) = self.rest.split_once(' ').unwrap_or((self.rest, ""));
         self.rest = rest;
         if word.is_empty() {
-            Err("an argument is missing".to_owned())
+            Err("missing argument".to_owned())
         } else {
             Ok(word)
         }
@@ -255,7 +255,7 @@ impl<'a> Words<'a> {
     fn number<T: std::str::FromStr>(&mut self) -> Result<T, String> {
         let word = self.word()?;
         word.parse()
-            .map_err(|_| format!("{word} is no number of the right size"))
+            .map_err(|_| format!("{word} is not a number in range"))
     }
 
     fn times(&mut self) -> Result<Option<usize>, String> {
@@ -291,14 +291,14 @@ impl<'a> Words<'a> {
     fn path(&mut self) -> Result<PathBuf, String> {
         let path = self.rest();
         if path.is_empty() {
-            Err("a path is missing".to_owned())
+            Err("missing path".to_owned())
         } else {
             Ok(path.into())
         }
     }
 
     fn json(&mut self) -> Result<Value, String> {
-        serde_json::from_str(self.rest).map_err(|error| format!("bad JSON ({error})"))
+        serde_json::from_str(self.rest).map_err(|error| format!("invalid JSON ({error})"))
     }
 
     fn hex(&mut self) -> Result<Vec<u8>, String> {
@@ -307,6 +307,6 @@ impl<'a> Words<'a> {
         let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
         bytes
             .filter(|_| digits.len().is_multiple_of(2))
-            .ok_or_else(|| "no hex bytes".to_owned())
+            .ok_or_else(|| "invalid hex bytes".to_owned())
     }
 }

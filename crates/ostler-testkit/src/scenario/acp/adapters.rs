@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{KNOWN, NUMBERS, WORDS};
+use super::{ACP_SETTINGS, HINTS, NUMBERS};
 use crate::real;
 use crate::scenario::claude::CLAUDE;
-use crate::scenario::subject::{Known, Manner, Numbers, Subject, Tools, Words};
+use crate::scenario::subject::{ExpectedHints, Numbers, Quirks, Subject, SubjectSettings, Tools};
 
 /// The real Claude Code behind `claude-agent-acp`.
 pub const CLAUDE_AGENT_ACP: Subject = Subject {
@@ -16,19 +16,19 @@ pub const CLAUDE_AGENT_ACP: Subject = Subject {
     program: Some(|| real::CLAUDE_AGENT_ACP.program()),
     host: |home, url| real::offline_env("claude-agent-acp", home, url),
     silent: false,
-    furnish: |_| (),
+    prepare_workdir: |_| (),
     tools: CLAUDE.tools,
-    settings: Known {
+    settings: SubjectSettings {
         trust: &[("permission_mode", "bypassPermissions")],
         model: "haiku",
         // It estimates tokens and refuses prompts that it considers too long for the model, unless
         // configured otherwise.
-        roomy: (
+        long_prompts: (
             &[],
             Some(("CLAUDE_CODE_BLOCKING_LIMIT_OVERRIDE", "9000000")),
         ),
         variables: ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
-        ..KNOWN
+        ..ACP_SETTINGS
     },
     numbers: Numbers {
         tokens: Numbers::APART,
@@ -40,14 +40,14 @@ pub const CLAUDE_AGENT_ACP: Subject = Subject {
         soon: Duration::from_secs(15),
         ..NUMBERS
     },
-    words: Words {
+    hints: ExpectedHints {
         auth: "claude auth login",
-        ..WORDS
+        ..HINTS
     },
     // It reports the name of its choice, not the model behind it.
-    manner: Manner {
+    quirks: Quirks {
         model: |_| Some("default".to_owned()),
-        ..Manner::PLAIN
+        ..Quirks::PLAIN
     },
 };
 
@@ -58,7 +58,7 @@ pub const CODEX_ACP: Subject = Subject {
     program: Some(|| real::CODEX_ACP.program()),
     host: |home, url| real::offline_env("codex-acp", home, url),
     silent: false,
-    furnish: |_| (),
+    prepare_workdir: |_| (),
     tools: Tools {
         command: "exec_command",
         shell: exec,
@@ -70,28 +70,28 @@ pub const CODEX_ACP: Subject = Subject {
         bound: "mcp__ostler__",
         others: ["", ""],
     },
-    settings: Known {
+    settings: SubjectSettings {
         trust: &[("permission_mode", "agent-full-access")],
         model: "",
         variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
-        ..KNOWN
+        ..ACP_SETTINGS
     },
     numbers: Numbers {
         tokens: Numbers::APART,
         soon: Duration::from_secs(15),
         ..NUMBERS
     },
-    words: Words {
+    hints: ExpectedHints {
         auth: "codex login",
-        ..WORDS
+        ..HINTS
     },
-    manner: Manner {
+    quirks: Quirks {
         ends_when_denied: true,
-        asked: |_, line| escalated(line),
+        requiring_permission: |_, line| escalated(line),
         // It reports only the status of a rejected key.
-        tells_status: false,
+        reports_status: false,
         wraps_outputs: true,
-        ..Manner::PLAIN
+        ..Quirks::PLAIN
     },
 };
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{KNOWN, NUMBERS, WORDS};
+use super::{ACP_SETTINGS, HINTS, NUMBERS};
 use crate::real;
-use crate::scenario::subject::{Known, Manner, Numbers, Subject, Tools, Words};
+use crate::scenario::subject::{ExpectedHints, Numbers, Quirks, Subject, SubjectSettings, Tools};
 
 /// The real goose.
 pub const GOOSE: Subject = Subject {
@@ -16,7 +16,7 @@ pub const GOOSE: Subject = Subject {
     program: Some(|| real::GOOSE.program()),
     host: |home, url| real::offline_env("goose", home, url),
     silent: false,
-    furnish: |_| (),
+    prepare_workdir: |_| (),
     tools: Tools {
         command: "shell",
         shell,
@@ -27,13 +27,13 @@ pub const GOOSE: Subject = Subject {
         bound: "ostler__",
         others: ["", ""],
     },
-    settings: Known {
+    settings: SubjectSettings {
         trust: &[("permission_mode", "auto")],
         model: "",
         // It counts tokens, and summarizes what it considers too long for the model.
-        roomy: (&[], Some(("GOOSE_CONTEXT_LIMIT", "9000000"))),
+        long_prompts: (&[], Some(("GOOSE_CONTEXT_LIMIT", "9000000"))),
         variables: ("OPENAI_API_KEY", "OPENAI_HOST"),
-        ..KNOWN
+        ..ACP_SETTINGS
     },
     // It does not report cache tokens.
     numbers: Numbers {
@@ -49,19 +49,19 @@ pub const GOOSE: Subject = Subject {
         soon: Duration::from_secs(15),
         ..NUMBERS
     },
-    words: Words {
+    hints: ExpectedHints {
         auth: "goose configure",
-        ..WORDS
+        ..HINTS
     },
-    manner: Manner {
+    quirks: Quirks {
         wraps_prompts: true,
         // The status of a rejected key is reported.
-        tells_status: false,
-        stops_between_words: true,
+        reports_status: false,
+        stops_at_next_output: true,
         lingers: true,
         // Summaries of several tool calls, which cannot be disabled.
-        asides: &["Summarize this sequence of tool calls"],
-        ..Manner::PLAIN
+        side_requests: &["Summarize this sequence of tool calls"],
+        ..Quirks::PLAIN
     },
 };
 

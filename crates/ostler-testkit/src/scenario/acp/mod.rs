@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::subject::{Known, Manner, Numbers, Subject, Tools, Words};
+use super::subject::{ExpectedHints, Numbers, Quirks, Subject, SubjectSettings, Tools};
 use crate::model::Answer;
 use crate::real;
 
@@ -23,7 +23,7 @@ pub const GEMINI: Subject = Subject {
     program: Some(|| real::GEMINI.program()),
     host: |home, url| real::offline_env("gemini", home, url),
     silent: false,
-    furnish: |_| (),
+    prepare_workdir: |_| (),
     tools: Tools {
         command: "run_shell_command",
         shell: command,
@@ -39,11 +39,11 @@ pub const GEMINI: Subject = Subject {
         bound: "mcp_ostler_",
         others: ["", ""],
     },
-    settings: Known {
+    settings: SubjectSettings {
         trust: &[("permission_mode", "yolo")],
         model: "gemini-2.5-pro",
         variables: ("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
-        ..KNOWN
+        ..ACP_SETTINGS
     },
     // It retries silently, does not report cache tokens, and omits thoughts.
     numbers: Numbers {
@@ -58,19 +58,19 @@ pub const GEMINI: Subject = Subject {
         retried: &[],
         ..NUMBERS
     },
-    words: Words {
+    hints: ExpectedHints {
         auth: "GEMINI_API_KEY",
-        ..WORDS
+        ..HINTS
     },
-    manner: Manner {
+    quirks: Quirks {
         trims_thoughts: true,
         // It blocks anything that looks like command substitution.
         sum: "expr 40 + 2 | tee made",
         // It reports a failed command like any other.
         fails: |_| ("read_file", json!({"file_path": "missing"}), "not found"),
         wraps_outputs: true,
-        tells_outputs: false,
-        ..Manner::PLAIN
+        reports_outputs: false,
+        ..Quirks::PLAIN
     },
 };
 
@@ -81,7 +81,7 @@ pub const OPENCODE: Subject = Subject {
     program: Some(|| real::OPENCODE.program()),
     host: |home, url| real::offline_env("opencode", home, url),
     silent: false,
-    furnish: |_| (),
+    prepare_workdir: |_| (),
     tools: Tools {
         command: "bash",
         shell: command,
@@ -92,21 +92,21 @@ pub const OPENCODE: Subject = Subject {
         bound: "ostler_",
         others: ["", ""],
     },
-    settings: Known {
+    settings: SubjectSettings {
         trust: &[("permission_mode", "allow-all")],
         model: "stand-in/stand-in-small",
-        ..KNOWN
+        ..ACP_SETTINGS
     },
     numbers: Numbers {
         retried: &[],
         soon: Duration::from_secs(25),
         ..NUMBERS
     },
-    words: Words {
+    hints: ExpectedHints {
         auth: "opencode auth login",
-        ..WORDS
+        ..HINTS
     },
-    manner: Manner {
+    quirks: Quirks {
         model: |name| Some(format!("stand-in/{name}")),
         provider: |status| {
             if status == 401 {
@@ -115,8 +115,8 @@ pub const OPENCODE: Subject = Subject {
                 "the rate limit is reached"
             }
         },
-        tells_status: false,
-        ..Manner::PLAIN
+        reports_status: false,
+        ..Quirks::PLAIN
     },
 };
 
@@ -127,7 +127,7 @@ pub const COPILOT_ACP: Subject = Subject {
     program: Some(|| real::COPILOT.program()),
     host: |home, url| real::offline_env("copilot", home, url),
     silent: false,
-    furnish: |_| (),
+    prepare_workdir: |_| (),
     tools: Tools {
         command: "bash",
         shell: command,
@@ -138,43 +138,43 @@ pub const COPILOT_ACP: Subject = Subject {
         bound: "ostler-",
         others: ["", ""],
     },
-    settings: Known {
+    settings: SubjectSettings {
         always: &[("transport", "acp")],
         trust: &[("permission_mode", "allow-tools")],
         model: "scripted-small",
         // It estimates tokens and refuses prompts that it considers too long for the model.
-        roomy: (&[], Some(("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "9000000"))),
+        long_prompts: (&[], Some(("COPILOT_PROVIDER_MAX_PROMPT_TOKENS", "9000000"))),
         variables: ("COPILOT_PROVIDER_API_KEY", "COPILOT_PROVIDER_BASE_URL"),
-        ..KNOWN
+        ..ACP_SETTINGS
     },
     numbers: Numbers {
         retried: &[401],
         soon: Duration::from_secs(15),
         ..NUMBERS
     },
-    words: Words {
+    hints: ExpectedHints {
         auth: "copilot login",
-        ..WORDS
+        ..HINTS
     },
-    manner: Manner {
+    quirks: Quirks {
         model: |_| None,
         tool: |_| "execute",
         wraps_prompts: true,
         ends_when_denied: true,
-        ..Manner::PLAIN
+        ..Quirks::PLAIN
     },
 };
 
-const KNOWN: Known = Known {
+const ACP_SETTINGS: SubjectSettings = SubjectSettings {
     always: &[],
     trust: &[],
-    asked: &[],
+    after_approval: &[],
     partial: None,
     streams: true,
     model: "",
-    hasty: &[],
+    one_retry: &[],
     priced: &[],
-    roomy: (&[], None),
+    long_prompts: (&[], None),
     system: None,
     variables: ("", ""),
     structured: |value| Answer::text(value.to_string()),
@@ -189,10 +189,10 @@ const NUMBERS: Numbers = Numbers {
     retried: &[429, 503],
     exit_codes: [0, 0],
     soon: Duration::from_secs(8),
-    persists: super::PATIENCE.saturating_mul(2),
+    retries_for: super::PATIENCE.saturating_mul(2),
 };
 
-const WORDS: Words = Words {
+const HINTS: ExpectedHints = ExpectedHints {
     auth: "",
     network: "address of the model",
     retry: "api_retry",

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::{KNOWN, NUMBERS, WORDS};
+use super::{ACP_SETTINGS, HINTS, NUMBERS};
 use crate::real;
-use crate::scenario::subject::{Known, Manner, Numbers, Subject, Tools, Words};
+use crate::scenario::subject::{ExpectedHints, Numbers, Quirks, Subject, SubjectSettings, Tools};
 
 /// The real Qwen Code.
 pub const QWEN: Subject = Subject {
@@ -15,7 +15,7 @@ pub const QWEN: Subject = Subject {
     program: Some(|| real::QWEN.program()),
     host: |home, url| real::offline_env("qwen", home, url),
     silent: false,
-    furnish: |_| (),
+    prepare_workdir: |_| (),
     tools: Tools {
         command: "run_shell_command",
         shell,
@@ -31,30 +31,30 @@ pub const QWEN: Subject = Subject {
         bound: "mcp__ostler__",
         others: ["", ""],
     },
-    settings: Known {
+    settings: SubjectSettings {
         trust: &[("permission_mode", "yolo")],
         model: "",
         variables: ("OPENAI_API_KEY", "OPENAI_BASE_URL"),
-        ..KNOWN
+        ..ACP_SETTINGS
     },
     // It retries a rate-limited model six times with growing pauses; the ten retries after that
     // are disabled.
     numbers: Numbers {
         soon: Duration::from_secs(15),
         retried: &[],
-        persists: Duration::from_secs(300),
+        retries_for: Duration::from_secs(300),
         ..NUMBERS
     },
-    words: Words {
+    hints: ExpectedHints {
         auth: "OPENAI_API_KEY",
-        ..WORDS
+        ..HINTS
     },
-    manner: Manner {
+    quirks: Quirks {
         model: |name| Some(format!("$runtime|openai|{name}(openai)")),
         ends_when_denied: true,
         // The model gets it with the command and its exit code.
         wraps_outputs: true,
-        ..Manner::PLAIN
+        ..Quirks::PLAIN
     },
 };
 

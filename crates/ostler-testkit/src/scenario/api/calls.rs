@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{answers, completes};
 use crate::model::{Answer, Delivery, ServerStyle, Shape};
-use crate::scenario::{Driver, Seen, Task};
+use crate::scenario::{Driver, Observed, Task};
 
 /// The model writes two files in one message.
 pub(super) fn two_files() -> Answer {
@@ -17,11 +17,11 @@ pub(super) fn two_files() -> Answer {
 
 /// Checks that both files are written and that each call has its own result, also in the next
 /// model request.
-fn both_are_written(driver: &dyn Driver, answer: Answer) -> Seen {
-    let place = answers(driver, [answer, Answer::text("Done.")]);
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+fn both_are_written(driver: &dyn Driver, answer: Answer) -> Observed {
+    let env = answers(driver, [answer, Answer::text("Done.")]);
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     seen.used(1..=2);
-    let wrote = |name: &str| fs::read_to_string(place.work().join(name)).unwrap_or_default();
+    let wrote = |name: &str| fs::read_to_string(env.work().join(name)).unwrap_or_default();
     assert_eq!(
         (wrote("one.txt"), wrote("two.txt")),
         ("eins \"zwei\"\n".to_owned(), "drei ü 🐎\n".to_owned())
@@ -30,14 +30,14 @@ fn both_are_written(driver: &dyn Driver, answer: Answer) -> Seen {
     let inputs: Vec<&Value> = calls.iter().map(|call| &call["input"]["path"]).collect();
     assert_eq!(inputs, ["one.txt", "two.txt"]);
     assert_eq!(seen.answer(), "Done.");
-    let told = &place.server.requests()[1].body;
+    let request = &env.server.requests()[1].body;
     let ids: Vec<&Value> = calls.iter().map(|call| &call["id"]).collect();
-    let messages = told["messages"].as_array().cloned().unwrap_or_default();
-    let made = messages
+    let messages = request["messages"].as_array().cloned().unwrap_or_default();
+    let call_ids = messages
         .iter()
         .find(|message| message["role"] == "assistant")
         .expect("the model's message");
-    let made: Vec<&Value> = made["tool_calls"]
+    let call_ids: Vec<&Value> = call_ids["tool_calls"]
         .as_array()
         .into_iter()
         .flatten()
@@ -48,7 +48,11 @@ fn both_are_written(driver: &dyn Driver, answer: Answer) -> Seen {
         .filter(|message| message["role"] == "tool")
         .map(|message| &message["tool_call_id"])
         .collect();
-    assert_eq!((&made, &results), (&ids, &ids), "the ids agree: {told:#}");
+    assert_eq!(
+        (&call_ids, &results),
+        (&ids, &ids),
+        "the ids agree: {request:#}"
+    );
     assert!(
         ids[0] != ids[1]
             && ids
@@ -64,9 +68,9 @@ fn both_list(driver: &dyn Driver, shape: Shape) {
     let both = Answer::tool("list_files", json!({}))
         .and_tool("list_files", json!({}))
         .manner(shape);
-    let place = answers(driver, [both, Answer::text("Done.")]);
-    fs::write(place.work().join("here.txt"), "").expect("write a file");
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let env = answers(driver, [both, Answer::text("Done.")]);
+    fs::write(env.work().join("here.txt"), "").expect("write a file");
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     let results = seen.all("tool_result");
     assert_eq!(results.len(), 2);
     for result in results {
@@ -82,7 +86,10 @@ fn both_list(driver: &dyn Driver, shape: Shape) {
 
 macro_rules! shapes {
     ($($(#[$doc:meta])* $name:ident $shape:ident;)*) => {
-        $($(#[$doc])* pub fn $name(driver: &dyn Driver) { both_are_written(driver, two_files().manner(Shape::$shape)); })*
+        $($(#[$doc])*
+        pub fn $name(driver: &dyn Driver) {
+            both_are_written(driver, two_files().manner(Shape::$shape));
+        })*
     };
 }
 
@@ -128,7 +135,7 @@ pub fn no_arguments(driver: &dyn Driver) {
 }
 
 /// The calls count, not the finish reason: `stop`, with and without a stream.
-pub fn calls_although_it_stopped(driver: &dyn Driver) {
+pub fn calls_with_stop_reason(driver: &dyn Driver) {
     both_are_written(driver, two_files().stop_reason("stop"));
     both_are_written(
         driver,
@@ -139,20 +146,20 @@ pub fn calls_although_it_stopped(driver: &dyn Driver) {
 }
 
 /// A finish reason that promises calls although there are none: the text is the answer.
-pub fn no_calls_although_it_says_so(driver: &dyn Driver) {
-    let place = answers(
+pub fn calls_reason_without_calls(driver: &dyn Driver) {
+    let env = answers(
         driver,
         [Answer::text("Just words.").stop_reason("tool_calls")],
     );
     assert_eq!(
-        completes(driver, &place, &Task::new("PROMPT")).answer(),
+        completes(driver, &env, &Task::new("PROMPT")).answer(),
         "Just words."
     );
 }
 
 /// An unknown finish reason is not a failure.
 pub fn unknown_reason(driver: &dyn Driver) {
-    let place = answers(
+    let env = answers(
         driver,
         [
             two_files().stop_reason("eos_token"),
@@ -160,16 +167,16 @@ pub fn unknown_reason(driver: &dyn Driver) {
         ],
     );
     assert_eq!(
-        completes(driver, &place, &Task::new("PROMPT")).answer(),
+        completes(driver, &env, &Task::new("PROMPT")).answer(),
         "Done."
     );
 }
 
 /// The first call is wrong; the model gets the error and corrects the call.
-fn mended(driver: &dyn Driver, wrong: Answer, code: &str) {
+fn corrected(driver: &dyn Driver, wrong: Answer, code: &str) {
     let better = Answer::tool("write_file", json!({"path": "made", "content": "42\n"}));
-    let place = answers(driver, [wrong, better, Answer::text("Done.")]);
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let env = answers(driver, [wrong, better, Answer::text("Done.")]);
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     seen.used(1..=3);
     let results = seen.all("tool_result");
     let how: Vec<(&Value, &Value)> = results
@@ -183,17 +190,20 @@ fn mended(driver: &dyn Driver, wrong: Answer, code: &str) {
             (&json!(true), &json!(false))
         ]
     );
-    let told = &place.server.requests()[1].last_tool_results()[0];
-    assert!(told.is_error && told.text.starts_with(code), "{told:?}");
+    let result = &env.server.requests()[1].last_tool_results()[0];
+    assert!(
+        result.is_error && result.text.starts_with(code),
+        "{result:?}"
+    );
     assert_eq!(
-        fs::read_to_string(place.work().join("made")).unwrap_or_default(),
+        fs::read_to_string(env.work().join("made")).unwrap_or_default(),
         "42\n"
     );
 }
 
 /// A tool that does not exist.
-pub fn unknown_tool_is_mended(driver: &dyn Driver) {
-    mended(
+pub fn unknown_tool_is_corrected(driver: &dyn Driver) {
+    corrected(
         driver,
         Answer::tool("make_coffee", json!({"sugar": 2})),
         "unknown_tool",
@@ -201,18 +211,18 @@ pub fn unknown_tool_is_mended(driver: &dyn Driver) {
 }
 
 /// Arguments that the tool does not accept.
-pub fn bad_arguments_are_mended(driver: &dyn Driver) {
-    mended(
+pub fn bad_arguments_are_corrected(driver: &dyn Driver) {
+    corrected(
         driver,
         Answer::tool("write_file", json!({"file": "made"})),
         "bad_arguments",
     );
-    mended(
+    corrected(
         driver,
         Answer::tool("write_file", json!({"path": 42, "content": "x"})),
         "bad_arguments",
     );
-    mended(
+    corrected(
         driver,
         Answer::tool("write_file", json!(["made"])),
         "bad_arguments",
@@ -220,12 +230,12 @@ pub fn bad_arguments_are_mended(driver: &dyn Driver) {
 }
 
 /// Arguments that are not valid JSON, such as truncated ones.
-pub fn torn_arguments_are_mended(driver: &dyn Driver) {
-    let torn = Answer::tool("write_file", json!(r#"{"path": "made", "cont"#));
-    mended(driver, torn.clone(), "bad_arguments");
-    mended(
+pub fn truncated_arguments_are_corrected(driver: &dyn Driver) {
+    let truncated = Answer::tool("write_file", json!(r#"{"path": "made", "cont"#));
+    corrected(driver, truncated.clone(), "bad_arguments");
+    corrected(
         driver,
-        torn.manner(ServerStyle {
+        truncated.manner(ServerStyle {
             delivery: Delivery::AlwaysWhole,
             ..ServerStyle::default()
         }),

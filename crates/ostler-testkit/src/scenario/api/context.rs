@@ -6,10 +6,10 @@ use serde_json::json;
 
 use super::{answers, completes};
 use crate::model::{Answer, Rule, Script, Usage};
-use crate::scenario::{Driver, Place, Seen, Task, run};
+use crate::scenario::{Driver, Observed, Task, TestEnv, run};
 
 /// A file of about a thousand tokens, and a model that reads it `times` times before it answers.
-fn reader(driver: &dyn Driver, times: u32) -> Place {
+fn reader(driver: &dyn Driver, times: u32) -> TestEnv {
     let read = |time: u64| {
         let usage = Usage {
             input: 1500 + 1100 * time,
@@ -29,16 +29,16 @@ fn reader(driver: &dyn Driver, times: u32) -> Place {
                 .answer(read(u64::from(time))),
         );
     }
-    let place = driver.place(script.rule(Rule::any().with_tools().text("Done.")));
+    let env = driver.test_env(script.rule(Rule::any().with_tools().text("Done.")));
     fs::write(
-        place.work().join("long.txt"),
+        env.work().join("long.txt"),
         "some words to read, and again\n".repeat(140),
     )
     .expect("write a file");
-    place
+    env
 }
 
-fn notices(seen: &Seen) -> Vec<&str> {
+fn notices(seen: &Observed) -> Vec<&str> {
     seen.all("notice")
         .iter()
         .filter_map(|notice| notice["code"].as_str())
@@ -48,10 +48,10 @@ fn notices(seen: &Seen) -> Vec<&str> {
 /// Old results are truncated before the window is full; the latest stay complete, and a notice is
 /// emitted.
 pub fn results_are_shortened(driver: &dyn Driver) {
-    let place = reader(driver, 6);
+    let env = reader(driver, 6);
     let seen = completes(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").set("context_window", "8000"),
     );
     assert!(
@@ -60,7 +60,7 @@ pub fn results_are_shortened(driver: &dyn Driver) {
         seen.story()
     );
     assert_eq!(seen.answer(), "Done.");
-    let last = place.server.requests().pop().expect("a call");
+    let last = env.server.requests().pop().expect("a call");
     let lengths: Vec<usize> = last
         .tool_results()
         .iter()
@@ -70,17 +70,17 @@ pub fn results_are_shortened(driver: &dyn Driver) {
     assert!(first < 1000 && latest > 4000, "{lengths:?}");
     assert!(
         last.tool_results()[0].text.contains("left out"),
-        "it is said where something is missing"
+        "the truncation is marked"
     );
 }
 
 /// If that is not enough, the model summarizes old messages, with a notice, and the task
 /// continues.
 pub fn messages_are_summarised(driver: &dyn Driver) {
-    let place = reader(driver, 6);
+    let env = reader(driver, 6);
     let seen = completes(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT: the task").set("context_window", "5000"),
     );
     assert!(
@@ -95,11 +95,11 @@ pub fn messages_are_summarised(driver: &dyn Driver) {
             .iter()
             .any(|event| event["type"] == "text" && event.to_string().contains("THE SUMMARY"))
     );
-    let calls = place.server.requests();
+    let calls = env.server.requests();
     let summary = calls
         .iter()
         .find(|call| call.tool_names().is_empty())
-        .expect("a question for a summary");
+        .expect("a request for a summary");
     assert!(
         summary.last_user_text().contains("PROMPT: the task"),
         "{}",
@@ -118,14 +118,14 @@ pub fn messages_are_summarised(driver: &dyn Driver) {
 
 /// The window is unknown, and the server reports an overflow: the context is compacted and the
 /// call retried.
-pub fn the_server_says_too_long(driver: &dyn Driver) {
+pub fn server_reports_overflow(driver: &dyn Driver) {
     let full = Answer::error(
         400,
         "invalid_request_error",
         "This model's maximum context length is 4096 tokens.",
     );
     let read = || Answer::tool("read_file", json!({"path": "long.txt"}));
-    let place = answers(
+    let env = answers(
         driver,
         [
             read(),
@@ -137,11 +137,11 @@ pub fn the_server_says_too_long(driver: &dyn Driver) {
         ],
     );
     fs::write(
-        place.work().join("long.txt"),
+        env.work().join("long.txt"),
         "some words to read, and again\n".repeat(140),
     )
     .expect("write a file");
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     assert!(
         notices(&seen).contains(&"context_shortened"),
         "{:#?}",
@@ -151,14 +151,14 @@ pub fn the_server_says_too_long(driver: &dyn Driver) {
 }
 
 /// A prompt too long even for an empty context is an invalid request.
-pub fn a_prompt_too_long_for_anything(driver: &dyn Driver) {
+pub fn prompt_longer_than_window(driver: &dyn Driver) {
     let full = Answer::error(
         400,
         "invalid_request_error",
         "This model's maximum context length is 4096 tokens.",
     );
-    let place = answers(driver, [full.code("context_length_exceeded")]);
-    let seen = run(driver, &place, &Task::new("PROMPT ".repeat(10_000)));
+    let env = answers(driver, [full.code("context_length_exceeded")]);
+    let seen = run(driver, &env, &Task::new("PROMPT ".repeat(10_000)));
     seen.ended_with("bad_request", 2);
     assert!(
         seen.outcome()["message"]

@@ -4,15 +4,15 @@ use serde_json::json;
 
 use super::{completes, only};
 use crate::model::Answer;
-use crate::scenario::{Driver, Place, Seen, Task, run, run_oddly};
+use crate::scenario::{Driver, Observed, Task, TestEnv, run, run_with_unreadable_lines};
 
 fn task() -> Task {
     Task::new("PROMPT").set("retries", "0")
 }
 
-fn fails(driver: &dyn Driver, answer: Answer, (cause, exit): (&str, i32)) -> (Place, Seen) {
-    let place = only(driver, answer);
-    let seen = run_oddly(driver, &place, &task(), &|_| ());
+fn fails(driver: &dyn Driver, answer: Answer, (cause, exit): (&str, i32)) -> (TestEnv, Observed) {
+    let env = only(driver, answer);
+    let seen = run_with_unreadable_lines(driver, &env, &task(), &|_| ());
     seen.ended_with(cause, exit);
     assert!(
         seen.outcome()["hint"]
@@ -21,7 +21,7 @@ fn fails(driver: &dyn Driver, answer: Answer, (cause, exit): (&str, i32)) -> (Pl
         "{:#}",
         seen.outcome()
     );
-    (place, seen)
+    (env, seen)
 }
 
 /// The key is valid, but lacks permission.
@@ -53,7 +53,7 @@ pub fn no_such_model(driver: &dyn Driver) {
 }
 
 /// A proxy in front of the server fails with an HTML page.
-pub fn a_page_of_a_proxy(driver: &dyn Driver) {
+pub fn proxy_error_page(driver: &dyn Driver) {
     let page = Answer::error(502, "", "")
         .body("<html><h1>Bad Gateway</h1></html>")
         .header("content-type", "text/html");
@@ -79,20 +79,20 @@ pub fn an_error_in_the_stream(driver: &dyn Driver) {
     let answer = Answer::text("never to be finished").deltas(4).error_after(
         2,
         "overloaded_error",
-        "too busy to go on",
+        "too busy to continue",
     );
-    let (place, seen) = fails(driver, answer, ("overloaded", 5));
+    let (env, seen) = fails(driver, answer, ("overloaded", 5));
     assert!(seen.answer().starts_with("never to"), "{:?}", seen.answer());
     assert!(
         seen.outcome()["message"]
             .as_str()
-            .is_some_and(|words| words.contains("too busy to go on"))
+            .is_some_and(|words| words.contains("too busy to continue"))
     );
-    assert_eq!(place.server.requests().len(), 1);
+    assert_eq!(env.server.requests().len(), 1);
 }
 
 /// The same before any text was sent.
-pub fn an_error_before_the_first_word(driver: &dyn Driver) {
+pub fn an_error_before_the_first_text(driver: &dyn Driver) {
     let answer = Answer::text("never").error_after(0, "rate_limit_error", "too much");
     let (_, seen) = fails(driver, answer, ("rate_limit", 5));
     assert_eq!(seen.all("text").len(), 0);
@@ -112,7 +112,7 @@ pub fn garbage_in_the_stream(driver: &dyn Driver) {
 }
 
 /// A stream without a final event.
-pub fn no_answer_at_all(driver: &dyn Driver) {
+pub fn stream_without_answer(driver: &dyn Driver) {
     let answer = Answer::error(200, "", "")
         .body("")
         .header("content-type", "text/event-stream");
@@ -120,7 +120,7 @@ pub fn no_answer_at_all(driver: &dyn Driver) {
 }
 
 /// An unrelated page with a success status, for example because the address is a website.
-pub fn a_page_instead_of_an_answer(driver: &dyn Driver) {
+pub fn html_page_with_success_status(driver: &dyn Driver) {
     let page = Answer::error(200, "", "")
         .body("<html>Log in</html>")
         .header("content-type", "text/html");
@@ -129,9 +129,9 @@ pub fn a_page_instead_of_an_answer(driver: &dyn Driver) {
 
 /// The server does not speak TLS.
 pub fn no_tls(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("never"));
-    let url = format!("https://{}/v1", place.server.address());
-    let seen = run(driver, &place, &task().set("base_url", url));
+    let env = only(driver, Answer::text("never"));
+    let url = format!("https://{}/v1", env.server.address());
+    let seen = run(driver, &env, &task().set("base_url", url));
     seen.ended_with("network", 1);
     assert!(
         seen.outcome()["hint"]
@@ -143,9 +143,9 @@ pub fn no_tls(driver: &dyn Driver) {
 }
 
 /// An answer cut off at the configured limit is distinguished from a complete one.
-pub fn a_message_about_the_limit(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("and so on").stop_reason("length"));
-    let seen = run(driver, &place, &task().set("max_tokens", "3"));
+pub fn answer_cut_at_limit(driver: &dyn Driver) {
+    let env = only(driver, Answer::text("and so on").stop_reason("length"));
+    let seen = run(driver, &env, &task().set("max_tokens", "3"));
     seen.ended_with("output_limit", 6);
     assert_eq!(seen.answer(), "and so on");
 }

@@ -6,22 +6,22 @@ use serde_json::Value;
 
 use super::{answers, completes, only};
 use crate::model::Answer;
-use crate::scenario::{Driver, Seen, Task, run};
+use crate::scenario::{Driver, Observed, Task, run};
 
 fn busy() -> Answer {
     Answer::error(503, "overloaded_error", "busy").header("retry-after", "0")
 }
 
-fn retries(seen: &Seen) -> usize {
+fn retries(seen: &Observed) -> usize {
     seen.all("notice")
         .iter()
-        .filter(|notice| notice["code"] == seen.subject.words.retry)
+        .filter(|notice| notice["code"] == seen.subject.hints.retry)
         .count()
 }
 
 /// The server fails once: the call is retried, with a notice, and nothing is emitted twice.
-pub fn tried_again_and_told_once(driver: &dyn Driver) {
-    let place = answers(
+pub fn retried_and_emitted_once(driver: &dyn Driver) {
+    let env = answers(
         driver,
         [
             busy(),
@@ -29,7 +29,7 @@ pub fn tried_again_and_told_once(driver: &dyn Driver) {
             Answer::thinking("Hm.").and_text("One two.").deltas(2),
         ],
     );
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     seen.used(1..=1);
     assert_eq!((retries(&seen), seen.answer()), (2, "One two."));
     let texts: Vec<&str> = seen
@@ -41,7 +41,7 @@ pub fn tried_again_and_told_once(driver: &dyn Driver) {
     let notices = seen.all("notice");
     let notice = notices
         .iter()
-        .find(|notice| notice["code"] == seen.subject.words.retry)
+        .find(|notice| notice["code"] == seen.subject.hints.retry)
         .expect("a notice");
     assert_eq!(notice["level"], "warning");
     assert!(
@@ -50,7 +50,7 @@ pub fn tried_again_and_told_once(driver: &dyn Driver) {
             .is_some_and(|words| words.contains("busy")),
         "{notice}"
     );
-    let bodies: Vec<Value> = place
+    let bodies: Vec<Value> = env
         .server
         .requests()
         .into_iter()
@@ -63,54 +63,54 @@ pub fn tried_again_and_told_once(driver: &dyn Driver) {
 }
 
 /// The connection drops before any text was emitted, so the call can be retried.
-pub fn cut_before_the_first_word(driver: &dyn Driver) {
-    let place = answers(
+pub fn retried_if_cut_before_text(driver: &dyn Driver) {
+    let env = answers(
         driver,
         [
             Answer::text("never").cut_at_once(),
             Answer::text("At last."),
         ],
     );
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     assert_eq!((retries(&seen), seen.answer()), (1, "At last."));
     seen.used(2..=2);
 }
 
 /// Not after the first text: the caller already has it.
-pub fn not_after_a_word(driver: &dyn Driver) {
+pub fn not_retried_after_text(driver: &dyn Driver) {
     let cut = Answer::text("never to be finished").deltas(4).cut_after(1);
-    let place = answers(driver, [cut, Answer::text("At last.")]);
-    let seen = run(driver, &place, &Task::new("PROMPT"));
+    let env = answers(driver, [cut, Answer::text("At last.")]);
+    let seen = run(driver, &env, &Task::new("PROMPT"));
     seen.ended_with("network", 1);
     assert_eq!(
-        (retries(&seen), place.server.requests().len(), seen.answer()),
+        (retries(&seen), env.server.requests().len(), seen.answer()),
         (0, 1, "never")
     );
 }
 
 /// As often as the setting allows.
-pub fn as_often_as_allowed(driver: &dyn Driver) {
+pub fn retried_up_to_limit(driver: &dyn Driver) {
     for allowed in [0_usize, 2] {
-        let place = only(driver, busy());
+        let env = only(driver, busy());
         let seen = run(
             driver,
-            &place,
+            &env,
             &Task::new("PROMPT").set("retries", allowed.to_string()),
         );
         seen.ended_with("overloaded", 5);
         assert_eq!(
-            (retries(&seen), place.server.requests().len()),
+            (retries(&seen), env.server.requests().len()),
             (allowed, allowed + 1)
         );
     }
 }
 
 /// The delay requested by the server is respected.
-pub fn when_the_server_says(driver: &dyn Driver) {
+pub fn retry_delay_from_server(driver: &dyn Driver) {
     let wait = Answer::error(429, "requests", "slow down").header("retry-after", "2");
-    let place = answers(driver, [wait, Answer::text("At last.")]);
+    let env = answers(driver, [wait, Answer::text("At last.")]);
     let began = Instant::now();
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     assert!(
         began.elapsed() >= Duration::from_secs(2),
         "{:?}",
@@ -120,13 +120,13 @@ pub fn when_the_server_says(driver: &dyn Driver) {
 }
 
 /// An exhausted quota is not retried.
-pub fn not_without_quota(driver: &dyn Driver) {
+pub fn not_retried_without_quota(driver: &dyn Driver) {
     let empty =
         Answer::error(429, "insufficient_quota", "You have no credit.").code("insufficient_quota");
-    let place = only(driver, empty);
-    let seen = run(driver, &place, &Task::new("PROMPT"));
+    let env = only(driver, empty);
+    let seen = run(driver, &env, &Task::new("PROMPT"));
     seen.ended_with("rate_limit", 5);
-    assert_eq!(place.server.requests().len(), 1);
+    assert_eq!(env.server.requests().len(), 1);
 }
 
 /// The reset time of a limit is part of the outcome, whichever header contains it.
@@ -137,11 +137,11 @@ pub fn reset_headers(driver: &dyn Driver) {
         ("x-ratelimit-reset-requests", "1m30s"),
         ("retry-after-ms", "90000"),
     ] {
-        let place = only(
+        let env = only(
             driver,
             Answer::error(429, "requests", "slow down").header(name, value),
         );
-        let seen = run(driver, &place, &Task::new("PROMPT").set("retries", "0"));
+        let seen = run(driver, &env, &Task::new("PROMPT").set("retries", "0"));
         seen.ended_with("rate_limit", 5);
         let resets_at = &seen.outcome()["detail"]["resets_at"];
         let is_a_time =
@@ -155,15 +155,15 @@ pub fn reset_headers(driver: &dyn Driver) {
 }
 
 /// A delay longer than the turn's remaining time is cut short by the turn's limit, or not started.
-pub fn not_beyond_the_time_limit(driver: &dyn Driver) {
-    let place = only(
+pub fn not_retried_beyond_time_limit(driver: &dyn Driver) {
+    let env = only(
         driver,
         Answer::error(429, "requests", "slow down").header("retry-after", "3600"),
     );
     let began = Instant::now();
     let seen = run(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").wall(Duration::from_secs(2)),
     );
     assert!(

@@ -2,9 +2,9 @@
 
 use super::{answers, completes, only};
 use crate::model::Answer;
-use crate::scenario::{Driver, KEY, Seen, Task, run};
+use crate::scenario::{Driver, KEY, Observed, Task, run};
 
-fn nowhere(seen: &Seen) {
+fn assert_key_absent(seen: &Observed) {
     let found = seen
         .events
         .iter()
@@ -13,35 +13,35 @@ fn nowhere(seen: &Seen) {
 }
 
 /// Appears in no event, neither of a successful run nor of a failed one. S2-30.
-pub fn the_key_is_nowhere(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("Hello."));
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
-    nowhere(&seen);
-    let call = place.only_call();
+pub fn key_is_in_no_event(driver: &dyn Driver) {
+    let env = only(driver, Answer::text("Hello."));
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
+    assert_key_absent(&seen);
+    let call = env.only_call();
     assert_eq!(
         call.header("authorization"),
         Some(format!("Bearer {KEY}").as_str())
     );
     assert!(!call.body.to_string().contains(KEY));
-    let place = only(
+    let env = only(
         driver,
         Answer::error(401, "invalid_request_error", "no").code("invalid_api_key"),
     );
-    let seen = run(driver, &place, &Task::new("PROMPT"));
+    let seen = run(driver, &env, &Task::new("PROMPT"));
     seen.ended_with("auth", 4);
-    nowhere(&seen);
+    assert_key_absent(&seen);
 }
 
 /// A server that echoes the key in its error does not get it into an event. S2-30.
-pub fn an_echoed_key_is_nowhere(driver: &dyn Driver) {
+pub fn echoed_key_is_in_no_event(driver: &dyn Driver) {
     let message = format!("Incorrect API key provided: {KEY}.");
-    let place = only(
+    let env = only(
         driver,
         Answer::error(401, "invalid_request_error", message).code("invalid_api_key"),
     );
-    let seen = run(driver, &place, &Task::new("PROMPT"));
+    let seen = run(driver, &env, &Task::new("PROMPT"));
     seen.ended_with("auth", 4);
-    nowhere(&seen);
+    assert_key_absent(&seen);
 }
 
 /// A command that the model runs does not have the key in its environment, nor do its parents.
@@ -62,14 +62,16 @@ pub fn commands_do_not_get_the_key(driver: &dyn Driver) {
     ];
     for (at, task) in tasks.iter().enumerate() {
         let look = driver.subject().shell("env; echo the end");
-        let place = answers(driver, [look, Answer::text("{tool_result}")]);
-        let seen = completes(driver, &place, task);
-        let env = seen.answer();
+        let env = answers(driver, [look, Answer::text("{tool_result}")]);
+        let seen = completes(driver, &env, task);
+        let printed = seen.answer();
         assert!(
-            env.contains("the end") && env.contains("PATH=") && !env.contains("/nowhere"),
-            "{env}"
+            printed.contains("the end")
+                && printed.contains("PATH=")
+                && !printed.contains("/nowhere"),
+            "{printed}"
         );
-        assert_eq!(env.contains("FLAVOUR=sweet"), at > 0, "{env}");
-        nowhere(&seen);
+        assert_eq!(printed.contains("FLAVOUR=sweet"), at > 0, "{printed}");
+        assert_key_absent(&seen);
     }
 }

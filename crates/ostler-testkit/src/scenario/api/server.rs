@@ -8,9 +8,9 @@ use crate::model::{Answer, Delivery, Framing, Reasoning, Request, Rule, Script};
 use crate::scenario::{Driver, KEY, Task, run};
 
 fn call_of(driver: &dyn Driver, task: &Task) -> Request {
-    let place = only(driver, Answer::text("Hello."));
-    completes(driver, &place, task);
-    place.only_call()
+    let env = only(driver, Answer::text("Hello."));
+    completes(driver, &env, task);
+    env.only_call()
 }
 
 /// The key, the caller's headers, the organization and the project. S2-19.
@@ -45,35 +45,35 @@ pub fn headers(driver: &dyn Driver) {
 }
 
 /// The key can be in a variable with another name.
-pub fn a_key_of_another_name(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("Hello.")).with_host("ROUTER_KEY", "another-key");
+pub fn key_in_another_variable(driver: &dyn Driver) {
+    let env = only(driver, Answer::text("Hello.")).with_host("ROUTER_KEY", "another-key");
     completes(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").set("api_key_env", "ROUTER_KEY"),
     );
     assert_eq!(
-        place.only_call().header("authorization"),
+        env.only_call().header("authorization"),
         Some("Bearer another-key")
     );
 }
 
 /// A self-hosted server needs no key.
 pub fn no_key(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("Hello.")).without_host("OPENAI_API_KEY");
-    completes(driver, &place, &Task::new("PROMPT"));
-    assert_eq!(place.only_call().header("authorization"), None);
+    let env = only(driver, Answer::text("Hello.")).without_host("OPENAI_API_KEY");
+    completes(driver, &env, &Task::new("PROMPT"));
+    assert_eq!(env.only_call().header("authorization"), None);
 }
 
 /// The setting overrides the variable. A trailing slash makes no difference, and a path prefix is
 /// preserved.
 pub fn a_base_url(driver: &dyn Driver) {
-    let place =
+    let env =
         only(driver, Answer::text("Hello.")).with_host("OPENAI_BASE_URL", "http://127.86.75.30:9");
     for (end, path) in [("/v1", "/v1"), ("/openai/v1/", "/openai/v1"), ("", "")] {
-        let url = format!("{}{end}", place.server.base_url());
-        completes(driver, &place, &Task::new("PROMPT").set("base_url", url));
-        let call = place.server.requests().pop().expect("a call");
+        let url = format!("{}{end}", env.server.base_url());
+        completes(driver, &env, &Task::new("PROMPT").set("base_url", url));
+        let call = env.server.requests().pop().expect("a call");
         assert_eq!(call.path, format!("{path}/chat/completions"));
     }
 }
@@ -87,34 +87,34 @@ pub fn the_only_model(driver: &dyn Driver) {
             .fold(Script::new(), |script, name| script.model(*name))
             .rule(Rule::any().text("Hello."))
     };
-    let place = driver
-        .place(script(&["the-one"]))
+    let env = driver
+        .test_env(script(&["the-one"]))
         .without_host("OPENAI_MODEL");
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     assert_eq!(
-        (place.only_call().model(), &seen.one("started")["model"]),
+        (env.only_call().model(), &seen.one("started")["model"]),
         ("the-one", &json!("the-one"))
     );
-    let asked = place
+    let listing = env
         .server
         .all_requests()
         .into_iter()
         .find(|request| request.path.ends_with("/models"));
     assert_eq!(
-        asked.and_then(|r| r.header("authorization").map(str::to_owned)),
+        listing.and_then(|r| r.header("authorization").map(str::to_owned)),
         Some(format!("Bearer {KEY}"))
     );
-    let place = driver
-        .place(script(&["one", "another"]))
+    let env = driver
+        .test_env(script(&["one", "another"]))
         .without_host("OPENAI_MODEL");
-    let seen = run(driver, &place, &Task::new("PROMPT"));
+    let seen = run(driver, &env, &Task::new("PROMPT"));
     seen.ended_with("bad_request", 2);
     let words = seen.outcome().to_string();
     assert!(
         words.contains("--model") && words.contains("another"),
         "{words}"
     );
-    assert!(place.server.requests().is_empty());
+    assert!(env.server.requests().is_empty());
 }
 
 /// Settings that become request fields, and fields without a setting.
@@ -129,7 +129,7 @@ pub fn fields_of_a_request(driver: &dyn Driver) {
     ] {
         assert!(
             plain.get(absent).is_none(),
-            "{absent} was not asked for: {plain:#}"
+            "{absent} was not requested: {plain:#}"
         );
     }
     let task = Task::new("PROMPT")
@@ -180,28 +180,28 @@ pub fn never_streams(driver: &dyn Driver) {
 
 /// The same with tool calls.
 pub fn never_streams_with_tools(driver: &dyn Driver) {
-    let place = answers(
+    let env = answers(
         driver,
         [
             two_files().manner(Delivery::AlwaysWhole),
             Answer::text("Done.").manner(Delivery::AlwaysWhole),
         ],
     );
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     seen.used(1..=2);
-    assert!(place.work().join("one.txt").exists() && place.work().join("two.txt").exists());
+    assert!(env.work().join("one.txt").exists() && env.work().join("two.txt").exists());
 }
 
 fn framed(driver: &dyn Driver, framing: Framing) {
     let text = "Grüße an alle 🐎 und 👩‍🚀.";
-    let place = answers(
+    let env = answers(
         driver,
         [
             two_files().manner(framing),
             Answer::text(text).deltas(5).manner(framing),
         ],
     );
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     seen.used(1..=2);
     assert_eq!(seen.answer(), text);
     let texts: Vec<&str> = seen
@@ -237,8 +237,8 @@ fn thoughts(driver: &dyn Driver, reasoning: Reasoning) {
         .deltas(3)
         .and_text("Forty-two.")
         .manner(reasoning);
-    let place = only(driver, answer);
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let env = only(driver, answer);
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     let thoughts = seen
         .all("text")
         .into_iter()
@@ -251,7 +251,7 @@ fn thoughts(driver: &dyn Driver, reasoning: Reasoning) {
 }
 
 /// Reasoning in the field `reasoning`.
-pub fn reasoning_of_another_name(driver: &dyn Driver) {
+pub fn reasoning_in_another_field(driver: &dyn Driver) {
     thoughts(driver, Reasoning::Plain);
 }
 
@@ -261,21 +261,21 @@ pub fn reasoning_twice(driver: &dyn Driver) {
 }
 
 /// An answer that violates the schema is sent back at most twice; then the turn fails. P64.
-pub fn a_schema_that_is_not_kept(driver: &dyn Driver) {
+pub fn schema_violation_is_sent_back(driver: &dyn Driver) {
     let schema = r#"{"type":"object","properties":{"answer":{"type":"integer"}},"required":["answer"],"additionalProperties":false}"#;
     let task = Task::new("PROMPT").set("json_schema", schema);
-    let place = answers(
+    let env = answers(
         driver,
         [Answer::text("It is 42."), Answer::text(r#"{"answer": 42}"#)],
     );
-    let seen = completes(driver, &place, &task);
+    let seen = completes(driver, &env, &task);
     assert_eq!(seen.one("turn_ended")["structured"], json!({"answer": 42}));
     assert!(
-        place.server.requests()[1].last_user_text().contains("JSON"),
-        "the model is told what is wrong"
+        env.server.requests()[1].last_user_text().contains("JSON"),
+        "the model gets the error"
     );
-    let place = only(driver, Answer::text("It is 42."));
-    let seen = run(driver, &place, &task);
+    let env = only(driver, Answer::text("It is 42."));
+    let seen = run(driver, &env, &task);
     seen.ended_with("protocol", 1);
-    assert_eq!(place.server.requests().len(), 3);
+    assert_eq!(env.server.requests().len(), 3);
 }

@@ -5,22 +5,22 @@ use serde_json::{Value, json};
 
 use super::{answers, completes, only};
 use crate::model::{Answer, Delivery, Tokens, Usage};
-use crate::scenario::{Driver, Seen, Task};
+use crate::scenario::{Driver, Observed, Task};
 
 /// Runs a tool call and an answer, both with usage reported in the given style.
-fn counted(driver: &dyn Driver, tokens: Tokens) -> Seen {
+fn counted(driver: &dyn Driver, tokens: Tokens) -> Observed {
     let call = Answer::tool("list_files", json!({})).manner(tokens);
-    let place = answers(
+    let env = answers(
         driver,
         [
             call,
             Answer::text("One two three.").deltas(3).manner(tokens),
         ],
     );
-    completes(driver, &place, &Task::new("PROMPT"))
+    completes(driver, &env, &Task::new("PROMPT"))
 }
 
-fn exact(seen: &Seen, calls: u64) {
+fn exact(seen: &Observed, calls: u64) {
     seen.used(1..=calls);
     let usage = &seen.one("ended")["usage"];
     let reasoning: u64 = seen.served.iter().map(|of| of.reasoning).sum();
@@ -31,7 +31,7 @@ fn exact(seen: &Seen, calls: u64) {
 }
 
 /// In a separate chunk, as OpenAI does.
-pub fn in_a_chunk_of_their_own(driver: &dyn Driver) {
+pub fn in_a_separate_chunk(driver: &dyn Driver) {
     exact(&counted(driver, Tokens::AsAsked), 2);
 }
 
@@ -56,19 +56,19 @@ pub fn never(driver: &dyn Driver) {
 
 /// In a response that is not streamed.
 pub fn whole(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("Hello.").manner(Delivery::AlwaysWhole));
-    exact(&completes(driver, &place, &Task::new("PROMPT")), 1);
+    let env = only(driver, Answer::text("Hello.").manner(Delivery::AlwaysWhole));
+    exact(&completes(driver, &env, &Task::new("PROMPT")), 1);
 }
 
 /// Usage is not requested from a server that rejects the option.
 pub fn not_asked_for(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("Hello."));
+    let env = only(driver, Answer::text("Hello."));
     let seen = completes(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").set("stream_usage", "false"),
     );
-    assert!(place.only_call().body.get("stream_options").is_none());
+    assert!(env.only_call().body.get("stream_options").is_none());
     assert_eq!(seen.one("ended")["usage"]["input"], Value::Null);
 }
 
@@ -81,9 +81,9 @@ pub fn a_price_makes_a_cost(driver: &dyn Driver) {
         output: 300_000,
         reasoning: 0,
     };
-    let place = only(driver, Answer::text("Hello.").usage(usage));
+    let env = only(driver, Answer::text("Hello.").usage(usage));
     let cost = |task: Task| {
-        let seen = completes(driver, &place, &task);
+        let seen = completes(driver, &env, &task);
         let usage = &seen.one("ended")["usage"];
         (usage["cost_usd"].as_f64(), usage["cost_source"].clone())
     };

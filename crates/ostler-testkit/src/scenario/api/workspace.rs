@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{answers, completes};
 use crate::model::Answer;
-use crate::scenario::{Driver, Seen, Task, run};
+use crate::scenario::{Driver, Observed, Task, run};
 
 /// One call per answer, then a final text.
 fn one_by_one(calls: &[(&str, Value)]) -> Vec<Answer> {
@@ -17,7 +17,7 @@ fn one_by_one(calls: &[(&str, Value)]) -> Vec<Answer> {
     calls.chain([Answer::text("Done.")]).collect()
 }
 
-fn outputs(seen: &Seen) -> Vec<&str> {
+fn outputs(seen: &Observed) -> Vec<&str> {
     seen.all("tool_result")
         .iter()
         .filter_map(|result| result["output"].as_str())
@@ -47,8 +47,8 @@ pub fn every_tool(driver: &dyn Driver) {
             json!({"command": "sh", "args": ["-c", "cat src/b.txt"]}),
         ),
     ];
-    let place = answers(driver, one_by_one(&calls));
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let env = answers(driver, one_by_one(&calls));
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     for (result, (name, _)) in seen.all("tool_result").iter().zip(&calls) {
         assert_eq!(
             (&result["name"], &result["ok"]),
@@ -70,16 +70,16 @@ pub fn every_tool(driver: &dyn Driver) {
     );
     assert!(outputs[9].contains("three"), "{}", outputs[9]);
     assert_eq!(
-        fs::read_to_string(place.work().join("src/b.txt")).unwrap_or_default(),
+        fs::read_to_string(env.work().join("src/b.txt")).unwrap_or_default(),
         "one\nthree\n"
     );
-    assert!(!place.work().join("c.txt").exists());
-    let offered = place.server.requests()[0].tool_names().len();
+    assert!(!env.work().join("c.txt").exists());
+    let offered = env.server.requests()[0].tool_names().len();
     assert_eq!(
         offered,
         calls.len(),
         "{:?}",
-        place.server.requests()[0].tool_names()
+        env.server.requests()[0].tool_names()
     );
 }
 
@@ -91,8 +91,8 @@ pub fn in_order(driver: &dyn Driver) {
             json!({"path": "a.txt", "edits": [{"find": "first", "replace": "second"}]}),
         )
         .and_tool("read_file", json!({"path": "a.txt"}));
-    let place = answers(driver, [both, Answer::text("Done.")]);
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let env = answers(driver, [both, Answer::text("Done.")]);
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     assert!(outputs(&seen)[2].contains("second"), "{:?}", outputs(&seen));
 }
 
@@ -108,11 +108,11 @@ pub fn outside_is_denied(driver: &dyn Driver) {
             json!({"from": "here.txt", "to": "../made.txt"}),
         ),
     ];
-    let place = answers(driver, one_by_one(&calls));
-    fs::write(place.aside("outside.txt"), "a word from outside").expect("write a file");
-    fs::write(place.work().join("here.txt"), "").expect("write a file");
-    symlink("..", place.work().join("link")).expect("make a link");
-    let seen = run(driver, &place, &Task::new("PROMPT"));
+    let env = answers(driver, one_by_one(&calls));
+    fs::write(env.outside("outside.txt"), "a word from outside").expect("write a file");
+    fs::write(env.work().join("here.txt"), "").expect("write a file");
+    symlink("..", env.work().join("link")).expect("create a link");
+    let seen = run(driver, &env, &Task::new("PROMPT"));
     seen.ended_with("denied", 7);
     for result in seen.all("tool_result") {
         assert_eq!(
@@ -137,7 +137,7 @@ pub fn outside_is_denied(driver: &dyn Driver) {
         seen.outcome()["detail"]["denied_tools"],
         json!(["read_file", "write_file", "move_file"])
     );
-    assert!(!place.aside("made.txt").exists() && place.work().join("here.txt").exists());
+    assert!(!env.outside("made.txt").exists() && env.work().join("here.txt").exists());
     assert!(
         !seen
             .events
@@ -155,8 +155,8 @@ pub fn commands_are_denied(driver: &dyn Driver) {
             json!({"command": "git", "args": ["push", "--force"]}),
         ),
     ];
-    let place = answers(driver, one_by_one(&calls));
-    let seen = run(driver, &place, &Task::new("PROMPT"));
+    let env = answers(driver, one_by_one(&calls));
+    let seen = run(driver, &env, &Task::new("PROMPT"));
     seen.ended_with("denied", 7);
     assert!(
         seen.all("tool_result")
@@ -165,19 +165,19 @@ pub fn commands_are_denied(driver: &dyn Driver) {
         "{:#?}",
         seen.story()
     );
-    assert!(!place.work().join("made").exists());
+    assert!(!env.work().join("made").exists());
 }
 
 /// A failing command produces a result with its exit code and output.
 pub fn a_failing_command(driver: &dyn Driver) {
-    let place = answers(
+    let env = answers(
         driver,
         [
             driver.subject().shell("echo oh no >&2; exit 3"),
             Answer::text("Done."),
         ],
     );
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     let result = seen.one("tool_result");
     assert_eq!(
         (&result["ok"], &result["denied"]),
@@ -193,11 +193,11 @@ pub fn a_failing_command(driver: &dyn Driver) {
 
 /// A missing file produces a result, not a failed run.
 pub fn a_missing_file(driver: &dyn Driver) {
-    let place = answers(
+    let env = answers(
         driver,
         one_by_one(&[("read_file", json!({"path": "nowhere.txt"}))]),
     );
-    let seen = completes(driver, &place, &Task::new("PROMPT"));
+    let seen = completes(driver, &env, &Task::new("PROMPT"));
     assert!(
         outputs(&seen)[0].starts_with("file_not_found: "),
         "{:?}",

@@ -46,13 +46,13 @@ fn gemini_thinks_calls_a_tool_and_answers() {
     let server = ModelServer::start(script);
     let lines = run(&server, "look around");
     assert!(server.unmatched().is_empty(), "{:?}", server.unmatched());
-    let said: String = lines
+    let text: String = lines
         .iter()
         .filter(|line| line["type"] == "message" && line["role"] == "assistant")
         .filter_map(|line| line["content"].as_str())
         .collect();
     assert!(
-        said.starts_with("Saw: Directory listing") && said.contains("found.txt"),
+        text.starts_with("Saw: Directory listing") && text.contains("found.txt"),
         "{lines:?}"
     );
     let stats = &lines.iter().rfind(|line| line["type"] == "result").unwrap()["stats"];
@@ -64,12 +64,12 @@ fn gemini_thinks_calls_a_tool_and_answers() {
         .map(|of| of.input + of.cache_creation)
         .sum::<u64>()
         + cached;
-    let told = (
+    let counts = (
         &stats["tool_calls"],
         &stats["input_tokens"],
         &stats["cached"],
     );
-    assert_eq!(told, (&json!(1), &json!(input), &json!(cached)));
+    assert_eq!(counts, (&json!(1), &json!(input), &json!(cached)));
     assert_eq!(
         server.requests()[0].header("x-goog-api-key"),
         Some("a-key-of-the-testkit")

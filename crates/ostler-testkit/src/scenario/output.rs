@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::{Driver, Place, Subject, Task, run};
+use super::{Driver, Subject, Task, TestEnv, run};
 use crate::model::{Answer, Rule, Script};
 
-fn only(driver: &dyn Driver, answer: Answer) -> Place {
-    driver.place(Script::new().rule(Rule::on_text("PROMPT").answer(answer)))
+fn only(driver: &dyn Driver, answer: Answer) -> TestEnv {
+    driver.test_env(Script::new().rule(Rule::on_text("PROMPT").answer(answer)))
 }
 
 /// Creates a task whose answer is streamed, or complete if the agent can be configured so.
@@ -21,19 +21,19 @@ fn task(subject: &Subject, partial: &str) -> Task {
 /// A complete answer, the agent's identity, its cost, and every event in order. S1-6, S1-15…S1-19,
 /// S2-21, S3-34, S4-6, S4-31.
 pub fn text(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("Hello, world."));
+    let env = only(driver, Answer::text("Hello, world."));
     let subject = driver.subject();
-    let seen = run(driver, &place, &task(subject, "false"));
-    seen.tells("text");
+    let seen = run(driver, &env, &task(subject, "false"));
+    seen.assert_story("text");
     seen.ended_with("completed", 0);
-    let said = seen.one("text");
+    let event = seen.one("text");
     let in_pieces = subject.settings.partial.is_none() && subject.settings.streams;
     assert_eq!(
-        (&said["text"], &said["delta"]),
+        (&event["text"], &event["delta"]),
         (&json!("Hello, world."), &json!(in_pieces))
     );
     assert_eq!(seen.answer(), "Hello, world.");
-    if place.proves_events_only() {
+    if env.skips_live_checks() {
         return;
     }
     let started = seen.started();
@@ -41,40 +41,40 @@ pub fn text(driver: &dyn Driver) {
     if let Some(version) = subject.version {
         assert_eq!(started["agent_version"], version);
     }
-    let model = (subject.manner.model)(place.only_call().model());
+    let model = (subject.quirks.model)(env.only_call().model());
     assert_eq!(started["model"].as_str(), model.as_deref(), "{started}");
     // An agent that does not report its tools has an empty list.
-    let told = started["tools"].as_array().expect("a list of tools");
+    let reported = started["tools"].as_array().expect("a list of tools");
     assert!(
-        told.is_empty() || told.contains(&json!(subject.tools.command)),
+        reported.is_empty() || reported.contains(&json!(subject.tools.command)),
         "{started}"
     );
     let ended = seen.one("ended");
-    let lingered = subject.manner.lingers && ended["signal"] == 15;
+    let lingered = subject.quirks.lingers && ended["signal"] == 15;
     let code = &json!(subject.numbers.exit_codes[0]);
     assert!(
         lingered || (&ended["exit_code"], &ended["signal"]) == (code, &Value::Null),
         "{ended}"
     );
     if subject.program.is_some() {
-        assert_ne!(seen.native(), "", "the id to resume it by");
+        assert_ne!(seen.native(), "", "the id to resume the session");
     }
     assert!(
-        subject.heard(&place.only_call().last_user_text(), "PROMPT"),
+        subject.prompt_arrived(&env.only_call().last_user_text(), "PROMPT"),
         "{}",
-        place.only_call().last_user_text()
+        env.only_call().last_user_text()
     );
 }
 
 /// A streamed answer: each delta once, never repeated as a whole, together the answer.
 /// S3-25…S3-27, P21.
 pub fn partial_messages(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("One two three four.").deltas(4));
-    let seen = run(driver, &place, &task(driver.subject(), "true"));
-    seen.tells("deltas");
+    let env = only(driver, Answer::text("One two three four.").deltas(4));
+    let seen = run(driver, &env, &task(driver.subject(), "true"));
+    seen.assert_story("deltas");
     seen.ended_with("completed", 0);
-    let said = seen.all("text");
-    let pieces: Vec<&str> = said
+    let texts = seen.all("text");
+    let pieces: Vec<&str> = texts
         .iter()
         .filter_map(|text| text["text"].as_str())
         .collect();
@@ -83,9 +83,10 @@ pub fn partial_messages(driver: &dyn Driver) {
         (4, "One two three four.")
     );
     assert!(
-        said.iter()
-            .all(|text| text["delta"] == true && text["message"] == said[0]["message"]),
-        "{said:?}"
+        texts
+            .iter()
+            .all(|text| text["delta"] == true && text["message"] == texts[0]["message"]),
+        "{texts:?}"
     );
     assert_eq!(seen.answer(), "One two three four.");
 }
@@ -93,15 +94,15 @@ pub fn partial_messages(driver: &dyn Driver) {
 /// Thoughts are emitted as thoughts and never become part of the answer, streamed or complete.
 pub fn thinking(driver: &dyn Driver) {
     for partial in ["true", "false"] {
-        let place = only(
+        let env = only(
             driver,
             Answer::thinking("Hm, let me see.")
                 .deltas(2)
                 .and_text("Forty-two.")
                 .deltas(2),
         );
-        let seen = run(driver, &place, &task(driver.subject(), partial));
-        seen.tells("thinking");
+        let seen = run(driver, &env, &task(driver.subject(), partial));
+        seen.assert_story("thinking");
         seen.ended_with("completed", 0);
         let of_kind = |kind: &str| -> String {
             let texts = seen
@@ -110,7 +111,7 @@ pub fn thinking(driver: &dyn Driver) {
                 .filter(|text| text["kind"] == kind);
             texts.filter_map(|text| text["text"].as_str()).collect()
         };
-        let thoughts = |text: &str| match driver.subject().manner.trims_thoughts {
+        let thoughts = |text: &str| match driver.subject().quirks.trims_thoughts {
             true => text.split_whitespace().collect::<String>(),
             false => text.to_owned(),
         };
@@ -123,20 +124,20 @@ pub fn thinking(driver: &dyn Driver) {
 /// A schema makes the answer data: the model gets it, and its reply becomes `structured`.
 pub fn structured_output(driver: &dyn Driver) {
     let known = &driver.subject().settings;
-    let place = only(driver, (known.structured)(&json!({"answer": 42})));
+    let env = only(driver, (known.structured)(&json!({"answer": 42})));
     let schema = r#"{"type":"object","properties":{"answer":{"type":"integer"}},"required":["answer"],"additionalProperties":false}"#;
     let seen = run(
         driver,
-        &place,
+        &env,
         &Task::new("PROMPT").set("json_schema", schema),
     );
-    seen.tells("structured_output");
+    seen.assert_story("structured_output");
     seen.ended_with("completed", 0);
     assert_eq!(seen.one("turn_ended")["structured"], json!({"answer": 42}));
-    if place.proves_events_only() {
+    if env.skips_live_checks() {
         return;
     }
-    let given = (known.schema)(&place.only_call()).expect("the schema, as the model gets it");
+    let given = (known.schema)(&env.only_call()).expect("the schema, as the model gets it");
     assert_eq!(given["properties"]["answer"]["type"], "integer");
 }
 
@@ -145,9 +146,9 @@ pub fn structured_output(driver: &dyn Driver) {
 pub fn usage_exact(driver: &dyn Driver) {
     let subject = driver.subject();
     let script = Script::new().rule(Rule::on_text("PROMPT").answer(subject.shell("echo counted")));
-    let place = driver.place(script.rule(Rule::on_tool_result().text("Two calls.")));
-    let seen = run(driver, &place, &Task::new("PROMPT").trusting());
-    seen.tells("usage_exact");
+    let env = driver.test_env(script.rule(Rule::on_tool_result().text("Two calls.")));
+    let seen = run(driver, &env, &Task::new("PROMPT").trusting());
+    seen.assert_story("usage_exact");
     seen.ended_with("completed", 0);
     seen.used(1..=2);
 }
@@ -155,11 +156,11 @@ pub fn usage_exact(driver: &dyn Driver) {
 /// The requested model is the one that answers, and the one to which the tokens are attributed.
 /// S3-5, S4-11, S0-8, S2-7.
 pub fn model(driver: &dyn Driver) {
-    let place = only(driver, Answer::text("Small but quick."));
+    let env = only(driver, Answer::text("Small but quick."));
     let wanted = driver.subject().settings.model;
-    let seen = run(driver, &place, &Task::new("PROMPT").set("model", wanted));
+    let seen = run(driver, &env, &Task::new("PROMPT").set("model", wanted));
     seen.ended_with("completed", 0);
-    let call = place.only_call();
+    let call = env.only_call();
     assert!(call.model().contains(wanted), "{}", call.model());
     assert_eq!(
         (

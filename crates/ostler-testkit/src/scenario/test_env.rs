@@ -15,7 +15,7 @@ use crate::processes::{alive, wait_until};
 
 /// A home, a working directory and a scripted model, all removed on drop.
 #[derive(Debug)]
-pub struct Place {
+pub struct TestEnv {
     /// The model server.
     pub server: ModelServer,
     /// The agent under test.
@@ -27,22 +27,22 @@ pub struct Place {
     _dir: tempfile::TempDir,
 }
 
-impl Place {
+impl TestEnv {
     /// Creates an environment in which the model follows `script`.
     #[must_use]
     pub fn new(subject: &'static Subject, script: Script) -> Self {
-        let dir = tempfile::tempdir().expect("make a directory for the test");
+        let dir = tempfile::tempdir().expect("create the test's directory");
         let root = dir
             .path()
             .canonicalize()
             .expect("resolve the test's directory");
         for name in ["home", "work"] {
-            fs::create_dir(root.join(name)).expect("make a directory");
+            fs::create_dir(root.join(name)).expect("create a directory");
         }
-        (subject.furnish)(&root.join("work"));
+        (subject.prepare_workdir)(&root.join("work"));
         let script = subject
-            .manner
-            .asides
+            .quirks
+            .side_requests
             .iter()
             .fold(script, |script, part| script.side_calls(*part));
         let server = ModelServer::start(script);
@@ -68,15 +68,15 @@ impl Place {
 
     /// Returns true if a recording is replayed: the model is never called, and no tool runs.
     #[must_use]
-    pub fn is_played(&self) -> bool {
+    pub fn is_replayed(&self) -> bool {
         self.stand_in.as_ref().is_some_and(|it| it.played.is_some())
     }
 
     /// Returns true if a recording is replayed, so that checks of the model, of tools or of the
     /// agent itself must be skipped. The row of the conformance suite says so
-    /// ([`super::conformance::Recorded`]).
+    /// ([`super::conformance::ReplayCoverage`]).
     #[must_use]
-    pub fn proves_events_only(&self) -> bool {
+    pub fn skips_live_checks(&self) -> bool {
         let played = self.stand_in.as_ref().and_then(|it| it.played.as_ref());
         played
             .inspect(|left_out| left_out.store(true, Ordering::Relaxed))
@@ -107,9 +107,9 @@ impl Place {
     /// Replaces the model's script, for one that names files of this environment.
     #[must_use]
     pub fn with_script(self, script: Script) -> Self {
-        let asides = self.subject.manner.asides;
+        let side_requests = self.subject.quirks.side_requests;
         self.server.set_script(
-            asides
+            side_requests
                 .iter()
                 .fold(script, |script, part| script.side_calls(*part)),
         );
@@ -124,7 +124,7 @@ impl Place {
 
     /// Returns the path of a test file outside the agent's working directory.
     #[must_use]
-    pub fn aside(&self, name: &str) -> PathBuf {
+    pub fn outside(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
@@ -135,7 +135,7 @@ impl Place {
     #[must_use]
     pub fn only_call(&self) -> Request {
         let mut calls = self.server.requests();
-        assert_eq!(calls.len(), 1, "one model call was expected");
+        assert_eq!(calls.len(), 1, "expected one model call");
         calls.remove(0)
     }
 
@@ -144,7 +144,7 @@ impl Place {
     /// # Panics
     /// If that does not happen.
     pub fn wait_for_calls(&self, count: usize) {
-        if self.proves_events_only() {
+        if self.skips_live_checks() {
             return;
         }
         assert!(
@@ -161,14 +161,14 @@ impl Place {
     pub fn wait_for_file(&self, name: &str) -> String {
         let path = self.work().join(name);
         let mut text = String::new();
-        if self.proves_events_only() {
+        if self.skips_live_checks() {
             return text;
         }
-        let there = wait_until(PATIENCE, || {
+        let is_found = wait_until(PATIENCE, || {
             text = fs::read_to_string(&path).unwrap_or_default();
             text.ends_with('\n')
         });
-        assert!(there, "the agent never wrote {name}");
+        assert!(is_found, "the agent never wrote {name}");
         text
     }
 
@@ -184,7 +184,7 @@ impl Place {
             .filter(|it| it.played.is_some())
             .map(|it| it.program.clone());
         let program = played.or_else(|| self.subject.program.map(|program| program()));
-        let program = program.expect("an agent with a process of its own");
+        let program = program.expect("an agent with its own process");
         let program = program.canonicalize().expect("resolve the agent's program");
         // A script is the first non-flag argument of its interpreter.
         let script = |pid: &u32| -> Option<PathBuf> {
@@ -200,27 +200,27 @@ impl Place {
                 || script(pid).is_some_and(|script| script == program)
         };
         let mut found = None;
-        let there = wait_until(PATIENCE, || {
+        let is_found = wait_until(PATIENCE, || {
             found = self
-                .left()
+                .leftovers()
                 .into_iter()
                 .map(|(pid, _)| pid)
                 .filter(runs_it)
                 .min();
             found.is_some()
         });
-        assert!(there, "the agent was never started");
+        assert!(is_found, "the agent was never started");
         found.unwrap_or_default()
     }
 
     /// Returns every process of this environment: its variables, its directory or its command line
     /// contains the path.
     #[must_use]
-    pub fn left(&self) -> Vec<(u32, String)> {
-        let own = std::process::id();
+    pub fn leftovers(&self) -> Vec<(u32, String)> {
+        let own_pid = std::process::id();
         let entries = fs::read_dir("/proc").expect("read /proc").flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        pids.filter(|pid| *pid != own && self.names(*pid) && alive(*pid))
+        pids.filter(|pid| *pid != own_pid && self.names(*pid) && alive(*pid))
             .map(|pid| (pid, command(pid)))
             .collect()
     }
@@ -231,9 +231,9 @@ impl Place {
     /// If one remains.
     pub fn wait_until_empty(&self, limit: Duration) {
         assert!(
-            wait_until(limit, || self.left().is_empty()),
+            wait_until(limit, || self.leftovers().is_empty()),
             "left after {limit:?}: {:?}",
-            self.left()
+            self.leftovers()
         );
     }
 
