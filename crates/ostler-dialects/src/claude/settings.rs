@@ -51,7 +51,8 @@ const EFFORTS: &[&str] = &["low", "medium", "high", "xhigh", "max"];
 
 macro_rules! rows {
     ($($key:expr, $kind:expr, $rule:expr, $pass:expr, $help:literal;)*) => {
-        &[$(Row { key: $key, kind: $kind, rule: $rule, secret: $pass.secret(), pass: $pass, help: $help },)*]
+        &[$(Row { key: $key, kind: $kind, rule: $rule, secret: $pass.secret(), pass: $pass,
+            help: $help },)*]
     };
 }
 

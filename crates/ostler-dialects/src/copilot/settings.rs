@@ -47,7 +47,8 @@ const EFFORTS: &[&str] = &["none", "minimal", "low", "medium", "high", "xhigh", 
 
 macro_rules! rows {
     ($($key:expr, $kind:expr, $rule:expr, $pass:expr, $help:literal;)*) => {
-        &[$(Row { key: $key, kind: $kind, rule: $rule, secret: $pass.secret(), pass: $pass, help: $help },)*]
+        &[$(Row { key: $key, kind: $kind, rule: $rule, secret: $pass.secret(), pass: $pass,
+            help: $help },)*]
     };
 }
 

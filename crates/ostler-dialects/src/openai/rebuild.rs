@@ -59,10 +59,16 @@ pub(super) fn pending(past: &[Event]) -> Vec<Call> {
         .rposition(|event| matches!(event.kind, EventKind::TurnStarted(_)))
         .unwrap_or(0);
     let last = &past[begins..];
-    let needs = |event: &Event| matches!(&event.kind, EventKind::TurnEnded(turn) if turn.outcome.cause == Cause::NeedsInput);
+    let needs = |event: &Event| {
+        matches!(&event.kind,
+        EventKind::TurnEnded(turn) if turn.outcome.cause == Cause::NeedsInput)
+    };
     let waits = |id: &str| {
-        last.iter()
-            .any(|event| matches!(&event.kind, EventKind::ToolResult(result) if result.id == id && result.output == AWAITING_APPROVAL))
+        last.iter().any(|event| {
+            matches!(&event.kind,
+                EventKind::ToolResult(result) if result.id == id
+                && result.output == AWAITING_APPROVAL)
+        })
     };
     let call = |event: &Event| match &event.kind {
         EventKind::ToolCall(call) if waits(&call.id) => {
@@ -165,7 +171,10 @@ impl Builder {
     /// Inserts a result after its call: servers reject any other order, and results without a call.
     fn result(&mut self, id: &str, output: &str) {
         self.open = false;
-        let has_call = |message: &Message| matches!(message, Message::Assistant { calls, .. } if calls.iter().any(|call| call.id == id));
+        let has_call = |message: &Message| {
+            matches!(message, Message::Assistant { calls,
+            .. } if calls.iter().any(|call| call.id == id))
+        };
         let Some(at) = self.history.0.iter().rposition(has_call) else {
             return;
         };

@@ -254,7 +254,8 @@ fn gate_passes_text_immediately_and_holds_back_blocks() {
 proptest! {
     // However the text is split, the gate passes exactly the text of the reply, without blocks.
     #[test]
-    fn gate_passes_exactly_the_text_of_the_reply(text in text_strategy(), calls in prop::collection::vec(call(), 0..2),
+    fn gate_passes_exactly_the_text_of_the_reply(text in text_strategy(),
+        calls in prop::collection::vec(call(), 0..2),
                                     cuts in prop::collection::vec(0usize..20, 0..8)) {
         let calls: Vec<_> = calls.iter().map(|(name, args)| request("c", name, args)).collect();
         let (passed, content) = passed(&write_reply(&text, &calls), &cuts);
@@ -264,10 +265,12 @@ proptest! {
     // S0-20: a reply that was written is parsed back to the same calls and the same text, without
     // the block.
     #[test]
-    fn written_replies_round_trip(content in text_strategy(), calls in prop::collection::vec(call(), 1..4)) {
+    fn written_replies_round_trip(content in text_strategy(), calls in prop::collection::vec(call(),
+        1..4)) {
         // Text that itself contains calls is parsed as such and is not the subject here.
         prop_assume!(read(&content).calls.is_empty());
-        let calls: Vec<_> = calls.iter().enumerate().map(|(n, (name, args))| request(&format!("c{n}"), name, args)).collect();
+        let calls: Vec<_> = calls.iter().enumerate().map(|(n, (name,
+            args))| request(&format!("c{n}"), name, args)).collect();
         let reply = read(&write_reply(&content, &calls));
         prop_assert_eq!(&reply.calls, &calls);
         prop_assert_eq!(reply.content, read(&content).content);
@@ -275,7 +278,8 @@ proptest! {
 
     // Whatever text surrounds them, parsed calls do not remain in the text.
     #[test]
-    fn parsed_calls_are_removed_from_the_text(before in text_strategy(), after in "[^`~{]*", calls in prop::collection::vec(call(), 1..3)) {
+    fn parsed_calls_are_removed_from_the_text(before in text_strategy(), after in "[^`~{]*",
+        calls in prop::collection::vec(call(), 1..3)) {
         prop_assume!(!before.contains("tool_calls"));
         let calls: Vec<_> = calls.iter().map(|(name, args)| request("c", name, args)).collect();
         prop_assume!(calls.iter().all(|call| !call.args.get().contains("tool_calls")));

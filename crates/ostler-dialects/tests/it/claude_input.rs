@@ -118,7 +118,8 @@ fn unattended_and_malformed_requests_are_denied() {
             "{answer}"
         );
     }
-    assert!(!outs.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Permission(p)) if p.decision != Decision::Denied)));
+    assert!(!outs.iter().any(|out| matches!(out,
+        FromConversation::Event(EventKind::Permission(p)) if p.decision != Decision::Denied)));
 }
 
 // S3-32, S1-24: the last output of a process that ended without a result.
@@ -275,7 +276,11 @@ fn missing_structured_answer_is_reported() {
     let is_reported = |line: &str| {
         let (mut conversation, mut out) = (claude().converse(&spec), Outbox::default());
         conversation.on_line(line, &mut out);
-        out.drain().any(|out| matches!(out, FromConversation::Event(EventKind::Notice(notice)) if notice.code == "no_structured_answer"))
+        out.drain().any(|out| {
+            matches!(out,
+            FromConversation::Event(EventKind::Notice(
+            notice)) if notice.code == "no_structured_answer")
+        })
     };
     assert!(is_reported(
         r#"{"type":"result","subtype":"success","is_error":false,"result":"x"}"#

@@ -186,9 +186,9 @@ fn hook_decides_first_and_its_decision_is_reused() {
     let (mut conversation, _) = started(&with_policy());
     let conversation = &mut *conversation;
     let outs = feed(conversation, &hook("h1", "t1", "ls"));
-    assert!(
-        matches!(&outs[..], [FromConversation::AskPermission(ask)] if ask.fallback == Fallback::Agent && ask.call.as_deref() == Some("t1"))
-    );
+    assert!(matches!(&outs[..],
+            [FromConversation::AskPermission(ask)] if ask.fallback == Fallback::Agent
+            && ask.call.as_deref() == Some("t1")));
     assert_eq!(
         verdict(conversation, "h1", Verdict::Allow),
         [success("h1", &hooked("allow"))]
@@ -214,16 +214,16 @@ fn hook_decides_first_and_its_decision_is_reused() {
         [success("h2", &denied)]
     );
     let result = json!({"type": "user", "message": {"content": [{"type": "tool_result", "tool_use_id": "t2", "is_error": true, "content": "x"}]}});
-    assert!(
-        matches!(&feed(conversation, &result)[..], [FromConversation::Event(EventKind::ToolResult(it))] if it.denied)
-    );
+    assert!(matches!(&feed(conversation, &result)[..],
+            [FromConversation::Event(EventKind::ToolResult(it))] if it.denied));
     feed(conversation, &hook("h3", "t3", "ls"));
     assert_eq!(
         verdict(conversation, "h3", Verdict::Undecided),
         [success("h3", &json!({}))]
     );
     assert!(
-        matches!(&feed(conversation, &can_use_tool("q3", "t3", "ls"))[..], [FromConversation::AskPermission(ask)] if ask.fallback == Fallback::Person)
+        matches!(&feed(conversation, &can_use_tool("q3", "t3", "ls"))[..],
+            [FromConversation::AskPermission(ask)] if ask.fallback == Fallback::Person)
     );
     let other = json!({"type": "control_request", "request_id": "h4", "request": {"subtype": "hook_callback", "callback_id": "not-ours", "input": {}}});
     assert_eq!(
@@ -317,7 +317,11 @@ fn changes_are_requested_and_confirmed() {
         mode["request"],
         json!({"subtype": "set_permission_mode", "mode": "plan"})
     );
-    let answer = |request: &Value, subtype: &str| json!({"type": "control_response", "response": {"subtype": subtype, "request_id": request["request_id"], "error": "no such model"}});
+    let answer = |request: &Value, subtype: &str| {
+        json!({"type": "control_response",
+        "response": {"subtype": subtype, "request_id": request["request_id"],
+        "error": "no such model"}})
+    };
     assert_eq!(
         feed(&mut *conversation, &answer(&mode, "success")),
         [FromConversation::Changed { id: 8, error: None }]
@@ -428,7 +432,8 @@ fn steering_message_reaches_its_turn_or_gets_a_separate_one() {
     failed["is_error"] = true.into();
     let outs = feed(&mut *conversation, &failed);
     assert_eq!(shape(&outs), ["write"]);
-    assert!(outs.iter().any(|out| matches!(out, FromConversation::Event(EventKind::Notice(it)) if it.code == "steer_failed")));
+    assert!(outs.iter().any(|out| matches!(out,
+        FromConversation::Event(EventKind::Notice(it)) if it.code == "steer_failed")));
     assert_eq!(shape(&feed(&mut *conversation, &result)), ["ended"]);
     // If that turn is interrupted, there is nothing left to wait for.
     let (mut conversation, _) = start();
@@ -516,9 +521,11 @@ fn control_line() -> impl Strategy<Value = Value> {
         "server_name",
         "message",
     ]);
-    (kind, odd(), subtype, proptest::collection::vec((key, odd()), 0..6)).prop_map(|(kind, id, subtype, fields)| {
+    (kind, odd(), subtype, proptest::collection::vec((key, odd()), 0..6)).prop_map(|(kind, id,
+        subtype, fields)| {
         let mut request = json!({"subtype": subtype});
-        request.as_object_mut().unwrap().extend(fields.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        request.as_object_mut().unwrap().extend(fields.into_iter().map(|(key,
+            value)| (key.to_owned(), value)));
         json!({"type": kind, "request_id": id, "request": request, "response": {"request_id": id, "subtype": "error"}})
     })
 }
@@ -528,7 +535,8 @@ proptest! {
 
     // P46: whatever arrives, nothing is allowed without an explicit approval.
     #[test]
-    fn nothing_is_allowed_without_approval(lines in proptest::collection::vec(control_line(), 1..20), has_policy in any::<bool>()) {
+    fn nothing_is_allowed_without_approval(lines in proptest::collection::vec(control_line(),
+        1..20), has_policy in any::<bool>()) {
         let mut spec = if has_policy { with_policy() } else { attended() };
         spec.tools.push(offer("add", "{}"));
         let (mut conversation, _) = started(&spec);
@@ -542,7 +550,8 @@ proptest! {
             prop_assert!(!yes(&writes(&outs)), "{}", line);
             for out in outs {
                 if let FromConversation::AskPermission(ask) = out {
-                    prop_assert!(!yes(&verdict(&mut *conversation, &ask.id, Verdict::Deny("no".into()))));
+                    prop_assert!(!yes(&verdict(&mut *conversation, &ask.id,
+                        Verdict::Deny("no".into()))));
                 }
             }
         }

@@ -13,7 +13,8 @@ use crate::stage::{fixtures, recordings, replay_scene};
 pub(crate) fn written(out: &FromConversation) -> String {
     match out {
         FromConversation::Event(kind) => serde_json::to_string(kind).unwrap(),
-        FromConversation::Write(bytes) => json!({"out": "write", "text": String::from_utf8_lossy(bytes)}).to_string(),
+        FromConversation::Write(bytes) => json!({"out": "write",
+            "text": String::from_utf8_lossy(bytes)}).to_string(),
         FromConversation::TurnStarted => json!({"out": "turn_began"}).to_string(),
         FromConversation::Background(running) => json!({"out": "background", "running": running}).to_string(),
         FromConversation::TurnEnded(result) => json!({
@@ -25,7 +26,8 @@ pub(crate) fn written(out: &FromConversation) -> String {
         })
         .to_string(),
         FromConversation::AskPermission(ask) => {
-            json!({"out": "ask", "id": ask.id, "call": ask.call, "wants": format!("{:?}", ask.wants), "otherwise": format!("{:?}", ask.fallback)})
+            json!({"out": "ask", "id": ask.id, "call": ask.call, "wants": format!("{:?}",
+                ask.wants), "otherwise": format!("{:?}", ask.fallback)})
                 .to_string()
         }
         FromConversation::WithdrawPermission(id) => json!({"out": "withdraw", "id": id}).to_string(),

@@ -48,7 +48,12 @@ fn ending(all: &[FromConversation]) -> (Cause, Option<&str>) {
 }
 
 fn notices(all: &[FromConversation], code: &str) -> usize {
-    all.iter().filter(|out| matches!(out, FromConversation::Event(EventKind::Notice(notice)) if notice.code == code)).count()
+    all.iter()
+        .filter(|out| {
+            matches!(out,
+        FromConversation::Event(EventKind::Notice(notice)) if notice.code == code)
+        })
+        .count()
 }
 
 #[test]
@@ -119,7 +124,10 @@ fn output_without_json_is_the_answer() {
         (Cause::Completed, Some("Hello,\nthis is it."))
     );
     assert_eq!(notices(&all, "not_json"), 1);
-    let is_reply = |out: &&FromConversation| matches!(out, FromConversation::Event(EventKind::Text(text)) if text.kind == TextKind::Reply);
+    let is_reply = |out: &&FromConversation| {
+        matches!(out,
+        FromConversation::Event(EventKind::Text(text)) if text.kind == TextKind::Reply)
+    };
     assert_eq!(all.iter().filter(is_reply).count(), 1);
 }
 

@@ -123,13 +123,11 @@ fn unknown_lines_do_not_affect_a_model_answer() {
 fn damaged_line_is_preserved_and_the_next_one_parsed() {
     let outs =
         replay(&[b"{\"type\":\"assistant\",\xff\n{\"type\":\"result\",\"subtype\":\"success\",\"result\":\"ok\"}\n"]);
-    assert!(
-        outs.iter()
-            .any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(it)) if it.lossy && it.raw.contains('\u{fffd}')))
-    );
-    assert!(
-        matches!(outs.last(), Some(FromConversation::TurnEnded(result)) if result.text.as_deref() == Some("ok"))
-    );
+    assert!(outs.iter().any(|out| matches!(out,
+                FromConversation::Event(EventKind::Unreadable(it)) if it.lossy
+                && it.raw.contains('\u{fffd}'))));
+    assert!(matches!(outs.last(),
+            Some(FromConversation::TurnEnded(result)) if result.text.as_deref() == Some("ok")));
 }
 
 // A program that counts UTF-16 units can split a character; the line is handled anyway.
@@ -140,7 +138,8 @@ fn unpaired_surrogates_are_repaired() {
     for line in [delta, late] {
         let outs = replay(&[line.as_bytes()]);
         assert!(
-            matches!(&outs[..], [FromConversation::Event(EventKind::Text(text))] if text.text == "a\u{fffd}"),
+            matches!(&outs[..],
+                [FromConversation::Event(EventKind::Text(text))] if text.text == "a\u{fffd}"),
             "{outs:?}"
         );
     }
@@ -261,7 +260,8 @@ proptest! {
         let line = serde_json::Value::Object(object).to_string();
         let (mut conversation, mut out) = (asked(), Outbox::default());
         conversation.on_line(&line, &mut out);
-        let unreadable = out.drain().any(|out| matches!(out, FromConversation::Event(EventKind::Unreadable(_))));
+        let unreadable = out.drain().any(|out| matches!(out,
+            FromConversation::Event(EventKind::Unreadable(_))));
         prop_assert!(!unreadable, "a field of another type must not lose the line: {}", line);
         prop_assert!(result_is_recognized_after(&[line]));
     }

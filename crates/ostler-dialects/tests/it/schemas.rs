@@ -15,15 +15,24 @@ fn offers() -> Vec<ToolOffer> {
     let schemas = [
         (
             "plain",
-            json!({"type": "object", "properties": {"path": {"type": "string", "description": "A file."}, "lines": {"type": "integer", "minimum": 1, "default": 10}, "how": {"enum": ["a", "b"]}}, "required": ["path"], "additionalProperties": false}),
+            json!({"type": "object", "properties": {"path": {"type": "string",
+                "description": "A file."}, "lines": {"type": "integer", "minimum": 1,
+                "default": 10}, "how": {"enum": ["a", "b"]}}, "required": ["path"],
+                "additionalProperties": false}),
         ),
         (
             "referenced",
-            json!({"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": "#/$defs/Args", "$defs": {"Args": {"type": "object", "properties": {"p": {"$ref": "#/$defs/Point"}}}, "Point": {"type": "object", "properties": {"x": {"type": "number"}}}}}),
+            json!({"$schema": "https://json-schema.org/draft/2020-12/schema",
+                "$ref": "#/$defs/Args", "$defs": {"Args": {"type": "object",
+                "properties": {"p": {"$ref": "#/$defs/Point"}}}, "Point": {"type": "object",
+                "properties": {"x": {"type": "number"}}}}}),
         ),
         (
             "alternatives",
-            json!({"oneOf": [{"type": "object", "properties": {"kind": {"const": "circle"}, "r": {"type": "number"}}, "required": ["kind", "r"]}, {"type": "object", "properties": {"kind": {"const": "square"}, "side": {"type": "number"}}, "required": ["kind", "side"]}]}),
+            json!({"oneOf": [{"type": "object", "properties": {"kind": {"const": "circle"},
+                "r": {"type": "number"}}, "required": ["kind", "r"]}, {"type": "object",
+                "properties": {"kind": {"const": "square"}, "side": {"type": "number"}},
+                "required": ["kind", "side"]}]}),
         ),
         (
             "nullable",

@@ -268,7 +268,8 @@ fn a_failure_keeps_its_outcome() {
 
 proptest! {
     #[test]
-    fn arbitrary_text_round_trips(text in any::<String>(), result in any::<String>(), key in any::<String>()) {
+    fn arbitrary_text_round_trips(text in any::<String>(), result in any::<String>(),
+        key in any::<String>()) {
         let args = RawJson::of(&std::collections::BTreeMap::from([(key, result.clone())]));
         let tool_calls = vec![ToolRequest { id: "c1".into(), name: "add".into(), args }];
         let messages = vec![

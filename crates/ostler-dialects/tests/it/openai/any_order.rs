@@ -257,7 +257,10 @@ impl Scenario {
             "denied tools do not run: {tool}"
         );
         let output = refused.map_or_else(|| "x".repeat(700), str::to_owned);
-        self.harness.feed(&json!({"ostler": {"result": {"id": id, "ok": refused.is_none(), "denied": refused.is_some(), "output": output}}}));
+        self.harness.feed(
+            &json!({"ostler": {"result": {"id": id, "ok": refused.is_none(),
+            "denied": refused.is_some(), "output": output}}}),
+        );
         self.ran.insert(id);
     }
 
@@ -360,7 +363,8 @@ proptest! {
         all in proptest::collection::vec(action(), 1..60),
     ) {
         let settings: &[(&str, &str)] = if narrow { &[("context_window", "1500"), ("max_turns", "6")] } else { &[] };
-        let spec = Spec { attendance: if asks { Attendance::Attended } else { Attendance::Unattended }, ..spec(settings) };
+        let spec = Spec { attendance: if asks { Attendance::Attended } else {
+            Attendance::Unattended }, ..spec(settings) };
         let mut scenario = Scenario::new(&spec);
         for action in &all {
             scenario.go(action);
@@ -377,7 +381,8 @@ proptest! {
                     scenario.harness.text("a summary");
                 }
             }
-            prop_assert_eq!(rebuilt(&scenario.harness), scenario.harness.last_request().split_off(1));
+            prop_assert_eq!(rebuilt(&scenario.harness),
+                scenario.harness.last_request().split_off(1));
         } else {
             let asked = scenario.harness.last_request();
             let summarised = scenario.harness.notices().contains(&"context_summarised");
@@ -396,7 +401,8 @@ proptest! {
         asks in any::<bool>(),
         all in proptest::collection::vec(action(), 1..80),
     ) {
-        let spec = Spec { attendance: if asks { Attendance::Attended } else { Attendance::Unattended }, ..spec(&[("mode", mode), ("max_turns", "8")]) };
+        let spec = Spec { attendance: if asks { Attendance::Attended } else {
+            Attendance::Unattended }, ..spec(&[("mode", mode), ("max_turns", "8")]) };
         let looping = json!({"verifies": true, "hooks": true, "mutating": ["write_file", "weather"]});
         let mut scenario = Scenario::on(Harness::with_loop(&spec, &looping));
         scenario.unattended = !asks;
@@ -408,21 +414,27 @@ proptest! {
         check(&scenario)?;
         // A tool that changes something runs only with approval: in this turn, or by "approve" in
         // the next one.
-        let commanded = scenario.harness.commands().into_iter().flat_map(|command| command["tools"].as_array().cloned().unwrap_or_default());
-        for tool in commanded.filter(|tool| tool["refused"].is_null() && ["write_file", "weather"].contains(&tool["name"].as_str().unwrap())) {
+        let commanded =
+            scenario.harness.commands().into_iter().flat_map(|command| command["tools"].as_array(
+            ).cloned().unwrap_or_default());
+        for tool in commanded.filter(|tool| tool["refused"].is_null() && ["write_file",
+            "weather"].contains(&tool["name"].as_str().unwrap())) {
             let id = tool["id"].as_str().unwrap();
             let allowed = scenario.allowed.contains(id);
-            let approved = count(&scenario.harness.events, |kind| matches!(kind, EventKind::Permission(p) if p.id == id && p.by == DecidedBy::Person)) == 1;
+            let approved = count(&scenario.harness.events, |kind| matches!(kind,
+                EventKind::Permission(p) if p.id == id && p.by == DecidedBy::Person)) == 1;
             prop_assert!(mode == "auto" || (mode == "approve" && (allowed || approved)), "{mode} {tool}");
         }
         // Another process would resume with the same state.
-        let (before, mut next) = (rebuilt(&scenario.harness), scenario.harness.resumed_loop(&spec, &looping));
+        let (before, mut next) = (rebuilt(&scenario.harness), scenario.harness.resumed_loop(&spec,
+            &looping));
         scenario.prompts += 1;
         scenario.harness.prompt("approve");
         next.prompt("approve");
         let tail = |harness: &Harness| harness.commands().last().cloned();
         let (here, there) = (tail(&scenario.harness), tail(&next));
-        prop_assert_eq!(here.as_ref().map(|o| o.get("tools").cloned()), there.as_ref().map(|o| o.get("tools").cloned()));
+        prop_assert_eq!(here.as_ref().map(|o| o.get("tools").cloned()),
+            there.as_ref().map(|o| o.get("tools").cloned()));
         if here.as_ref().is_some_and(|command| command.get("hook").is_some()) {
             scenario.harness.feed(&flow(0));
             next.feed(&flow(0));

@@ -353,7 +353,8 @@ fn failed_ready_is_retried_with_the_next_prompt() {
     conversation.send(ToAgent::Prompt("two".into()), &mut out);
     let all: Vec<FromConversation> = out.drain().collect();
     assert!(
-        matches!(&all[0], FromConversation::TurnEnded(result) if result.outcome.cause == Cause::Network),
+        matches!(&all[0],
+            FromConversation::TurnEnded(result) if result.outcome.cause == Cause::Network),
         "{all:?}"
     );
     assert!(
