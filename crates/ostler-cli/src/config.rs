@@ -62,7 +62,7 @@ pub(crate) fn load(args: ConfigArgs, project: &Project) -> Result<Config, Fault>
     }
     let mut config = parse(&sources)?;
     if let Some(name) = variable(AGENT_VARIABLE)? {
-        config.give(Key::Agent, name, Origin::Variable(AGENT_VARIABLE));
+        config.set(Key::Agent, name, Origin::Variable(AGENT_VARIABLE));
     }
     Ok(config)
 }

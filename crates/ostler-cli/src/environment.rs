@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `PATH` | where agents are searched |
 //! | `NO_COLOR`, `CLICOLOR`, `CLICOLOR_FORCE`, `TERM` | colours, by the usual conventions |
-//! | `OSTLER_STATE_DIR`, `XDG_STATE_HOME`, `HOME` | where sessions and trust decisions are stored: `docs/sessions.md` |
+//! | `OSTLER_STATE_DIR`, `XDG_STATE_HOME`, `HOME` | session store: `docs/sessions.md` |
 //! | `TERM=dumb`, `CI` | no live status line |
 //! | `OSTLER_CONFIG_DIR`, `XDG_CONFIG_HOME`, `HOME` | where the user's settings are |
 //! | `OSTLER_COMPLETE` | set by the completion script: the shell that requests candidates |

@@ -31,7 +31,7 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
     let mut config = load(args.here.config, &project)?;
     if let Some(name) = &args.agent {
         find_agent(&config, name)?;
-        config.give(Key::Agent, name, Origin::Flag("--agent"));
+        config.set(Key::Agent, name, Origin::Flag("--agent"));
     }
     if let Some(name) = config
         .default_agent()
@@ -39,7 +39,7 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
     {
         find_agent(&config, &name)?;
         if let Some(model) = model()? {
-            config.give(
+            config.set(
                 Key::Of(name, Field::Model),
                 model,
                 Origin::Variable(MODEL_VARIABLE),

@@ -114,11 +114,16 @@ fn list(as_json: bool) -> Result<Code, Fault> {
         .map(|(dir, files)| (dir, standings(&memory, Path::new(dir), files)))
         .collect();
     if as_json {
-        let file = |(name, standing): &(&String, Standing)| json!({ "file": name, "trust": standing.as_str() });
-        let project = |(dir, files): &(&String, Vec<(&String, Standing)>)| json!({ "dir": dir, "files": files.iter().map(file).collect::<Vec<_>>() });
+        let projects = rows.iter().map(|(dir, files)| {
+            let files: Vec<Value> = files
+                .iter()
+                .map(|(name, standing)| json!({ "file": name, "trust": standing.as_str() }))
+                .collect();
+            json!({ "dir": dir, "files": files })
+        });
         print_line(&format!(
             "{:#}",
-            json!({ "projects": rows.iter().map(project).collect::<Vec<_>>() })
+            json!({ "projects": projects.collect::<Vec<_>>() })
         ));
         return Ok(exit::OK);
     }

@@ -1,4 +1,4 @@
-//! Word wrapping.
+//! Word wrapping for messages and Markdown.
 
 use std::fmt::Write as _;
 

@@ -310,8 +310,17 @@ mod tests {
 
     #[test]
     fn text_becomes_chunks() {
-        let text = |kind: &str, parent: Option<&str>| json!({"type": "text", "kind": kind, "text": "a", "delta": true, "message": "m", "parent": parent});
-        let chunk = |word: &str| json!({"sessionUpdate": word, "content": {"type": "text", "text": "a"}, "messageId": "m"});
+        let text = |kind: &str, parent: Option<&str>| {
+            json!({
+                "type": "text", "kind": kind, "text": "a", "delta": true, "message": "m",
+                "parent": parent,
+            })
+        };
+        let chunk = |kind: &str| {
+            json!({
+                "sessionUpdate": kind, "content": {"type": "text", "text": "a"}, "messageId": "m",
+            })
+        };
         assert_eq!(one(&text("reply", None)), [chunk("agent_message_chunk")]);
         assert_eq!(one(&text("thinking", None)), [chunk("agent_thought_chunk")]);
         let mut sub = chunk("agent_thought_chunk");
@@ -348,7 +357,12 @@ mod tests {
                 "status": "in_progress", "content": [diff], "locations": [{"path": "/w/a.rs"}], "rawInput": input})
             ]
         );
-        let permission = |decision: &str| json!({"type": "permission", "id": "c", "tool": "Edit", "input": null, "decision": decision, "by": "person"});
+        let permission = |decision: &str| {
+            json!({
+                "type": "permission", "id": "c", "tool": "Edit", "input": null,
+                "decision": decision, "by": "person",
+            })
+        };
         let update = |status: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": status});
         assert_eq!(send(&permission("asked")), [update("pending")]);
         assert_eq!(send(&permission("allowed")), [update("in_progress")]);
