@@ -1,15 +1,16 @@
-//! What `ostler run` costs over the bare CLI: same prompt, same model server, alternating runs, medians.
+//! Overhead of `ostler run` over the bare CLI: same prompt, same model server, alternating runs,
+//! medians.
 //!
-//! `cargo xtask bench overhead [RUNS]` prints a Markdown table. It needs the real Claude Code (`cargo xtask agents`) and
-//! nothing else. With the argument `death` only the last measurement is made: how soon the death of
-//! an agent is reported.
+//! `cargo xtask bench overhead [RUNS]` prints a Markdown table. It needs only the real Claude Code
+//! (`cargo xtask agents`). With the argument `death` it makes only the last measurement: how soon
+//! the death of an agent is reported.
 
 #![expect(
     clippy::disallowed_methods,
     clippy::expect_used,
     clippy::print_stdout,
     clippy::unwrap_used,
-    reason = "a benchmark starts processes, reads the clock, prints, and stops at the first fault"
+    reason = "a benchmark starts processes, reads the clock, prints, and stops at the first error"
 )]
 
 use std::io::{BufRead, BufReader, Write};
@@ -31,26 +32,21 @@ fn main() {
         return death(runs);
     }
     println!(
-        "| agent | bare, ms | `ostler run --no-store`, ms | `ostler run`, ms | keeping adds | own peak RSS |"
+        "| agent | bare, ms | `ostler run --no-store`, ms | `ostler run`, ms | storing adds | own peak RSS |"
     );
     println!("|---|---|---|---|---|---|");
     real_claude(runs);
-    fake_agent(runs, "one that answers at once", "");
-    fake_agent(
-        runs,
-        "5,000 pieces of text at once",
-        "loop 5000\ndelta word\nend\n",
-    );
+    fake_agent(runs, "an immediate answer", "");
+    fake_agent(runs, "5,000 chunks at once", "loop 5000\ndelta word\nend\n");
     fake_agent(
         runs.min(5),
-        "5,000 pieces, 1 ms apart",
+        "5,000 chunks, 1 ms apart",
         "loop 5000\ndelta word\nsleep 1\nend\n",
     );
     death(runs);
 }
 
-/// From the death of an agent in the middle of a tool call to the line that reports the end of its
-/// turn.
+/// Measures the time from an agent's death during a tool call to the event that ends its turn.
 fn death(runs: usize) {
     let home = tempfile::tempdir().unwrap();
     let pid_file = home.path().join("pid");
@@ -60,15 +56,16 @@ fn death(runs: usize) {
     );
     let agent = fake::install_as(home.path(), "agent", &verbs);
     let mut times: Vec<Duration> = (0..runs)
-        .map(|_| reported(home.path(), &agent, &pid_file))
+        .map(|_| time_to_report(home.path(), &agent, &pid_file))
         .collect();
     let (median, longest) = (median(&mut times), times[runs - 1].as_secs_f64() * 1000.0);
     println!(
-        "\nAn agent that is killed in a tool call: reported after {median:.1} ms (median), {longest:.1} ms (longest of {runs})."
+        "\nAn agent killed during a tool call: reported after {median:.1} ms (median), \
+         {longest:.1} ms (longest of {runs})."
     );
 }
 
-fn reported(home: &Path, agent: &Path, pid_file: &Path) -> Duration {
+fn time_to_report(home: &Path, agent: &Path, pid_file: &Path) -> Duration {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
     command
         .args([
@@ -117,15 +114,16 @@ fn reported(home: &Path, agent: &Path, pid_file: &Path) -> Duration {
     took
 }
 
-/// The real Claude Code against the scripted model server.
+/// Measures the real Claude Code against the scripted model server.
 fn real_claude(runs: usize) {
     let server = ModelServer::start(Script::always("Hello from the scripted model."));
     let home = tempfile::tempdir().unwrap();
     let env = real::claude_env(home.path(), &server.base_url());
-    let flags = "-p --output-format=stream-json --input-format=stream-json --verbose --include-partial-messages";
+    let flags = "-p --output-format=stream-json --input-format=stream-json --verbose \
+                 --include-partial-messages";
     compare(
         runs,
-        &Rival {
+        &Contender {
             name: "Claude Code",
             program: real::claude(),
             flags,
@@ -134,7 +132,7 @@ fn real_claude(runs: usize) {
     );
 }
 
-/// An agent that says what it is told to: what is left is Ostler's own time.
+/// Measures a scripted agent, whose own time is negligible: the rest is Ostler's.
 fn fake_agent(runs: usize, name: &'static str, says: &str) {
     let home = tempfile::tempdir().unwrap();
     let verbs = format!("read\ninit\n{says}result done\nread-until-eof\nexit 0");
@@ -145,7 +143,7 @@ fn fake_agent(runs: usize, name: &'static str, says: &str) {
     ];
     compare(
         runs,
-        &Rival {
+        &Contender {
             name,
             program: agent,
             flags: "",
@@ -154,8 +152,8 @@ fn fake_agent(runs: usize, name: &'static str, says: &str) {
     );
 }
 
-/// The program that is started bare and through Ostler.
-struct Rival {
+/// The program to start on its own and through Ostler.
+struct Contender {
     name: &'static str,
     program: PathBuf,
     flags: &'static str,
@@ -164,12 +162,12 @@ struct Rival {
 
 fn compare(
     runs: usize,
-    Rival {
+    Contender {
         name,
         program,
         flags,
         env,
-    }: &Rival,
+    }: &Contender,
 ) {
     let dir = tempfile::tempdir().unwrap();
     let start = |command: &mut Command| {
@@ -205,9 +203,9 @@ fn compare(
     for _ in 0..runs {
         times[0].push(measure(bare(), Some(PROMPT)).0);
         times[1].push(measure(ours(&["--no-store"]), None).0);
-        let (time, own) = measure(ours(&[]), None);
+        let (time, memory) = measure(ours(&[]), None);
         times[2].push(time);
-        peak = peak.max(own);
+        peak = peak.max(memory);
     }
     let [bare, without, with] = times.map(|mut times| median(&mut times));
     #[expect(clippy::cast_precision_loss, reason = "a few thousand KiB")]
@@ -218,7 +216,7 @@ fn compare(
     );
 }
 
-/// Runs a child to its end: wall time, and the peak of its own memory in KiB.
+/// Waits for a child to exit, and returns its wall time and peak memory in KiB.
 fn measure(mut child: Child, stdin: Option<&str>) -> (Duration, u64) {
     let begin = Instant::now();
     let mut pipe = child.stdin.take().unwrap();
@@ -236,7 +234,7 @@ fn measure(mut child: Child, stdin: Option<&str>) -> (Duration, u64) {
     (begin.elapsed(), peak)
 }
 
-/// The median, in milliseconds.
+/// Returns the median in milliseconds.
 fn median(times: &mut [Duration]) -> f64 {
     times.sort_unstable();
     times[times.len() / 2].as_secs_f64() * 1000.0

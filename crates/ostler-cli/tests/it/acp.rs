@@ -2,8 +2,8 @@
 //! client.
 
 pub(crate) mod editor;
-mod responses;
 pub(crate) mod protocol_checker;
+mod responses;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -564,7 +564,7 @@ finish = "content_filter"
     );
 }
 
-/// The program with client pipes, without an ACP client.
+/// The program with raw pipes, without an ACP client.
 struct RawClient {
     child: Child,
     lines: std::io::Lines<BufReader<std::process::ChildStdout>>,

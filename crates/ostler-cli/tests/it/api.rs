@@ -6,44 +6,44 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use ostler_testkit::model::{Answer, Rule, Script};
-use ostler_testkit::scenario::{KEY, OPENAI_API, Place, Seen, Signal, Task, signal};
+use ostler_testkit::scenario::{KEY, OPENAI_API, Observed, Signal, Task, TestEnv, signal};
 use ostler_testkit::{api_scenarios, shared_scenarios};
 use serde_json::{Value, json};
 
-use crate::driver::{Program, ostler, output, run_command, start, utf8, valid};
+use crate::driver::{Program, check_schema, ostler, output, run_command, start, utf8};
 use crate::rig::tokens_shown;
 
 shared_scenarios!(Program(&OPENAI_API));
 api_scenarios!(Program(&OPENAI_API));
 
 /// Sets up a model that thinks, writes text, reads a file, and reports its content.
-fn hello() -> Place {
+fn hello_model() -> TestEnv {
     let first = Answer::thinking("Hm.")
         .and_text("Let me see.")
         .and_tool("read_file", json!({"path": "answer.txt"}));
-    let place = Place::new(
+    let test_env = TestEnv::new(
         &OPENAI_API,
         Script::new()
             .rule(Rule::on_text("PROMPT").answer(first))
             .rule(Rule::on_tool_result().answer(Answer::text("It is 42.").deltas(3))),
     );
-    fs::write(place.work().join("answer.txt"), "42\n").unwrap();
-    place
+    fs::write(test_env.work().join("answer.txt"), "42\n").unwrap();
+    test_env
 }
 
 /// Runs `hello` with the given output flags; the last argument is the prompt.
-fn shown(place: &Place, form: &[&str]) -> Output {
+fn run_hello(test_env: &TestEnv, form: &[&str]) -> Output {
     let ran = output(
-        ostler(place)
+        ostler(test_env)
             .args(["run", "--agent", "openai-api"])
             .args(form)
             .arg("PROMPT"),
     );
-    assert_eq!(place.left(), []);
+    assert_eq!(test_env.processes(), []);
     ran
 }
 
-fn parsed(output: &Output) -> Vec<Value> {
+fn parse_events(output: &Output) -> Vec<Value> {
     utf8(&output.stdout)
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -51,14 +51,14 @@ fn parsed(output: &Output) -> Vec<Value> {
 }
 
 /// Returns the result of the model's single tool call, in a fresh project without a policy.
-fn called(tool: &str, input: Value, files: &[(&str, &str)]) -> Value {
-    let place = Place::new(
+fn call_result(tool: &str, input: Value, files: &[(&str, &str)]) -> Value {
+    let test_env = TestEnv::new(
         &OPENAI_API,
         Script::new()
             .rule(Rule::on_text("PROMPT").answer(Answer::text("I will.").and_tool(tool, input)))
             .rule(Rule::on_tool_result().answer(Answer::text("Done."))),
     );
-    let home = place
+    let home = test_env
         .host()
         .iter()
         .find(|(name, _)| name == "HOME")
@@ -67,10 +67,10 @@ fn called(tool: &str, input: Value, files: &[(&str, &str)]) -> Value {
         .clone();
     fs::remove_dir_all(std::path::Path::new(&home).join(".config/ostler")).unwrap();
     for (name, text) in files {
-        fs::write(place.work().join(name), text).unwrap();
+        fs::write(test_env.work().join(name), text).unwrap();
     }
-    let ran = shown(&place, &["--output", "events"]);
-    parsed(&ran)
+    let ran = run_hello(&test_env, &["--output", "events"]);
+    parse_events(&ran)
         .into_iter()
         .find(|event| event["type"] == "tool_result")
         .unwrap()
@@ -80,13 +80,13 @@ fn called(tool: &str, input: Value, files: &[(&str, &str)]) -> Value {
 #[test]
 fn a_fresh_project_is_built_without_a_policy() {
     let makefile = ("Makefile", "test:\n\t@echo the tests pass\n");
-    let result = called(
+    let result = call_result(
         "run_command",
         json!({"command": "make", "args": ["test"]}),
         &[makefile],
     );
     assert_eq!(result["output"], "exit code 0\nthe tests pass", "{result}");
-    let result = called(
+    let result = call_result(
         "run_command",
         json!({"command": "make", "args": ["test"]}),
         &[],
@@ -100,10 +100,10 @@ fn a_fresh_project_is_built_without_a_policy() {
     );
 }
 
-/// In an unattended run, files that other programs execute are not written.
+/// In an unattended run, files that other programs act on are not written.
 #[test]
-fn a_file_that_other_programs_act_on_needs_a_person() {
-    let result = called(
+fn unattended_run_does_not_write_files_other_programs_act_on() {
+    let result = call_result(
         "write_file",
         json!({"path": "AGENTS.md", "content": "x"}),
         &[],
@@ -113,7 +113,7 @@ fn a_file_that_other_programs_act_on_needs_a_person() {
         result["ok"] == false && output.contains("AGENTS.md") && output.contains("allow"),
         "{result}"
     );
-    let result = called(
+    let result = call_result(
         "write_file",
         json!({"path": "notes.md", "content": "x"}),
         &[],
@@ -124,7 +124,7 @@ fn a_file_that_other_programs_act_on_needs_a_person() {
 /// `--output text` prints the answer and nothing else.
 #[test]
 fn text_is_only_the_answer() {
-    let ran = shown(&hello(), &["--output", "text"]);
+    let ran = run_hello(&hello_model(), &["--output", "text"]);
     assert_eq!(
         (ran.status.code(), utf8(&ran.stdout), utf8(&ran.stderr)),
         (Some(0), "It is 42.\n", "")
@@ -134,8 +134,11 @@ fn text_is_only_the_answer() {
 /// `--output json` prints one object with everything a program needs.
 #[test]
 fn json_is_one_object() {
-    let place = hello();
-    let ran = shown(&place, &["--output", "json", "--set", "price=2.5/1.25/10"]);
+    let test_env = hello_model();
+    let ran = run_hello(
+        &test_env,
+        &["--output", "json", "--set", "price=2.5/1.25/10"],
+    );
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!((ran.status.code(), utf8(&ran.stderr)), (Some(0), ""));
     let expected = json!({"agent": "openai-api", "text": "It is 42.", "structured": null,
@@ -145,7 +148,7 @@ fn json_is_one_object() {
     }
     let usage =
         ["input", "cache_read", "output"].map(|name| report["usage"][name].as_u64().unwrap());
-    let [input, _, cached, output] = OPENAI_API.numbers.sum(&place.server.served());
+    let [input, _, cached, output] = OPENAI_API.numbers.sum(&test_env.server.served());
     assert_eq!(
         (usage, &report["usage"]["cost_source"]),
         ([input, cached, output], &json!("estimated"))
@@ -160,9 +163,9 @@ fn json_is_one_object() {
 /// `--output human`, piped: the answer on stdout, the rest on stderr, and no escape codes anywhere.
 #[test]
 fn human_in_a_pipe_is_plain() {
-    let place = hello();
-    let ran = shown(&place, &["--output", "human"]);
-    let tokens = tokens_shown(OPENAI_API.numbers.sum(&place.server.served()));
+    let test_env = hello_model();
+    let ran = run_hello(&test_env, &["--output", "human"]);
+    let tokens = tokens_shown(OPENAI_API.numbers.sum(&test_env.server.served()));
     let (out, err) = (utf8(&ran.stdout), utf8(&ran.stderr));
     assert_eq!(
         (ran.status.code(), out),
@@ -183,8 +186,8 @@ fn human_in_a_pipe_is_plain() {
 fn a_failure_says_what_to_do() {
     let error = Answer::error(401, "invalid_request_error", "Incorrect API key provided.")
         .code("invalid_api_key");
-    let ran = shown(
-        &Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(error))),
+    let ran = run_hello(
+        &TestEnv::new(&OPENAI_API, Script::new().rule(Rule::any().answer(error))),
         &["--output", "text"],
     );
     assert_eq!((ran.status.code(), utf8(&ran.stdout)), (Some(4), ""));
@@ -198,7 +201,7 @@ fn a_failure_says_what_to_do() {
 /// Invalid settings are reported before anything is sent.
 #[test]
 fn wrong_settings_are_refused() {
-    let place = hello();
+    let test_env = hello_model();
     for (setting, part) in [
         ("api_key_env=NOT_SET_ANYWHERE", "NOT_SET_ANYWHERE"),
         ("base_url=localhost:8080", "http://"),
@@ -211,69 +214,69 @@ fn wrong_settings_are_refused() {
         ("json_schema={\"type\":12}", "json_schema"),
         ("permission_mode=plan", "permission_mode"),
     ] {
-        let ran = shown(&place, &["--set", setting]);
+        let ran = run_hello(&test_env, &["--set", setting]);
         let err = utf8(&ran.stderr);
         assert_eq!(ran.status.code(), Some(2), "{setting}: {err}");
         assert!(err.contains(part), "{setting}: {err}");
     }
-    assert!(place.server.all_requests().is_empty());
+    assert!(test_env.server.all_requests().is_empty());
 }
 
 /// A raw log of the model's output replays to the same events, answer and tokens.
 #[test]
-fn a_raw_log_replays_to_the_same_story() {
-    let place = hello();
-    let log = place.aside("raw.jsonl");
-    let ran = shown(
-        &place,
+fn raw_log_replays_to_the_same_events() {
+    let test_env = hello_model();
+    let log = test_env.outside("raw.jsonl");
+    let ran = run_hello(
+        &test_env,
         &["--output", "events", "--raw-log", log.to_str().unwrap()],
     );
-    let lived = Seen {
+    let live = Observed {
         subject: &OPENAI_API,
-        events: parsed(&ran),
+        events: parse_events(&ran),
         exit: ran.status.code(),
-        served: place.server.served(),
+        served: test_env.server.served(),
     };
     let replayed = output(
-        ostler(&place)
+        ostler(&test_env)
             .args(["replay", "--agent", "openai-api", "--output", "events"])
             .arg(&log),
     );
-    let told = Seen {
+    let replayed = Observed {
         subject: &OPENAI_API,
-        events: parsed(&replayed),
+        events: parse_events(&replayed),
         exit: replayed.status.code(),
-        served: place.server.served(),
+        served: test_env.server.served(),
     };
-    for seen in [&lived, &told] {
+    for seen in [&live, &replayed] {
         seen.check();
         seen.check_understood();
-        valid(&seen.events);
-        seen.ended_with("completed", 0);
-        seen.used(1..=2);
+        check_schema(&seen.events);
+        seen.assert_ended("completed", 0);
+        seen.assert_usage(1..=2);
         assert_eq!(seen.answer(), "It is 42.");
     }
-    assert_eq!(lived.story(), told.story());
+    assert_eq!(live.story(), replayed.story());
     assert_eq!(
-        lived.one("turn_ended")["usage"],
-        told.one("turn_ended")["usage"]
+        live.one("turn_ended")["usage"],
+        replayed.one("turn_ended")["usage"]
     );
 }
 
 /// The key never appears in any output, log, argument or child environment.
 #[test]
-fn the_key_shows_nowhere() {
+fn key_is_never_exposed() {
     let look = OPENAI_API
         .shell("cat /proc/[0-9]*/cmdline | tr '\\0' ' ' > cmdlines; env > environment; echo seen");
     let script = Script::new()
         .rule(Rule::on_text("PROMPT").once().answer(look))
         .rule(Rule::on_tool_result().answer(Answer::error(401, "invalid_request_error", "no")));
-    let place = Place::new(&OPENAI_API, script);
-    let log = place.aside("raw.jsonl");
+    let test_env = TestEnv::new(&OPENAI_API, script);
+    let log = test_env.outside("raw.jsonl");
     let header = "header=X-Router-Key: sk-of-the-router";
     for form in ["events", "human", "json"] {
-        let ran = shown(
-            &place,
+        let ran = run_hello(
+            &test_env,
             &[
                 "--output",
                 form,
@@ -293,16 +296,16 @@ fn the_key_shows_nowhere() {
         fs::remove_file(&log).unwrap();
     }
     for name in ["cmdlines", "environment"] {
-        let text = fs::read_to_string(place.work().join(name)).unwrap_or_default();
+        let text = fs::read_to_string(test_env.work().join(name)).unwrap_or_default();
         assert!(!text.contains(KEY), "{name}: {text}");
     }
 }
 
 /// `doctor` detects whether a key and a server are available, and asks the server for its models.
 #[test]
-fn doctor_knows_whether_it_is_ready() {
-    let doctor = |place: &Place| {
-        let ran = output(ostler(place).args(["doctor", "--json"]));
+fn doctor_reports_readiness() {
+    let doctor = |test_env: &TestEnv| {
+        let ran = output(ostler(test_env).args(["doctor", "--json"]));
         let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
         report["agents"]
             .as_array()
@@ -312,18 +315,18 @@ fn doctor_knows_whether_it_is_ready() {
             .unwrap()
             .clone()
     };
-    let place = Place::new(&OPENAI_API, Script::new().model("scripted-large"));
-    let ready = doctor(&place);
+    let test_env = TestEnv::new(&OPENAI_API, Script::new().model("scripted-large"));
+    let ready = doctor(&test_env);
     assert_eq!(ready["status"], "ready", "{ready:#}");
     assert!(
-        place
+        test_env
             .server
             .all_requests()
             .iter()
             .any(|request| request.path == "/v1/models")
     );
     let away = doctor(
-        &place
+        &test_env
             .without_host("OPENAI_API_KEY")
             .without_host("OPENAI_BASE_URL"),
     );
@@ -333,8 +336,8 @@ fn doctor_knows_whether_it_is_ready() {
 
 /// If no other agent is installed and a key is set, the program uses it by default.
 #[test]
-fn a_key_makes_it_the_default() {
-    let ran = output(ostler(&hello()).args(["run", "--output", "json", "PROMPT"]));
+fn api_is_the_default_when_a_key_is_set() {
+    let ran = output(ostler(&hello_model()).args(["run", "--output", "json", "PROMPT"]));
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(
         (&report["agent"], &report["text"]),
@@ -348,16 +351,16 @@ fn a_key_makes_it_the_default() {
 fn a_second_interrupt_kills() {
     let stubborn =
         OPENAI_API.shell("trap '' INT TERM; echo running > running; while :; do sleep 300; done");
-    let place = Place::new(
+    let test_env = TestEnv::new(
         &OPENAI_API,
         Script::new().rule(Rule::any().answer(stubborn)),
     );
-    let mut command = ostler(&place);
+    let mut command = ostler(&test_env);
     command
         .args(["run", "--grace", "60s", "--agent", "openai-api", "PROMPT"])
         .stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    let _ = place.wait_for_file("running");
+    let _ = test_env.wait_for_file("running");
     let began = Instant::now();
     signal(child.id(), Signal::INT);
     let mut err = BufReader::new(child.stderr.take().unwrap());
@@ -377,41 +380,41 @@ fn a_second_interrupt_kills() {
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
     assert!(
         began.elapsed() < Duration::from_secs(60),
-        "it waited for the grace: {:?}",
+        "it waited for the grace period: {:?}",
         began.elapsed()
     );
-    assert_eq!(place.left(), []);
+    assert_eq!(test_env.processes(), []);
 }
 
 /// After SIGKILL to the program, even a hidden command is gone within three seconds. P5, P67.
 #[test]
-fn killed_outright_it_leaves_nothing() {
+fn sigkill_leaves_no_process() {
     let hide = "(setsid sleep 300 > /dev/null 2>&1 &)";
     let busy = OPENAI_API.shell(&format!("{hide}; echo running > running; sleep 300"));
-    let place = Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(busy)));
+    let test_env = TestEnv::new(&OPENAI_API, Script::new().rule(Rule::any().answer(busy)));
     let task = Task::new("PROMPT");
-    let mut child = start(&mut run_command(&place, &task), &task);
-    let _ = place.wait_for_file("running");
+    let mut child = start(&mut run_command(&test_env, &task), &task);
+    let _ = test_env.wait_for_file("running");
     assert!(
-        place.left().len() >= 3,
-        "the program, the shell and what it hid: {:?}",
-        place.left()
+        test_env.processes().len() >= 3,
+        "program, shell and hidden process: {:?}",
+        test_env.processes()
     );
     signal(child.id(), Signal::KILL);
     child.wait().unwrap();
-    place.wait_until_empty(Duration::from_secs(3));
+    test_env.wait_until_empty(Duration::from_secs(3));
 }
 
 /// If the reader goes away (`ostler run … | head -1`), the run ends without an error.
 #[test]
-fn a_reader_that_leaves_ends_the_run() {
+fn closed_reader_ends_the_run() {
     let busy = OPENAI_API.shell("echo running > running; sleep 300");
-    let place = Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(busy)));
+    let test_env = TestEnv::new(&OPENAI_API, Script::new().rule(Rule::any().answer(busy)));
     let task = Task::new("PROMPT");
-    let mut child = start(&mut run_command(&place, &task), &task);
+    let mut child = start(&mut run_command(&test_env, &task), &task);
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     stdout.read_line(&mut String::new()).unwrap();
     drop(stdout);
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(place.left(), []);
+    assert_eq!(test_env.processes(), []);
 }

@@ -1,4 +1,5 @@
-//! The hidden role of a bridge: lines go both ways, it ends with either side, and its stdout is the agent's alone.
+//! The hidden `__bridge` command: relays lines both ways, ends with either side, and prints nothing
+//! else to stdout.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixListener;
@@ -18,7 +19,7 @@ fn start(rig: &Rig, socket: &str) -> Child {
 fn code(mut child: Child) -> Option<i32> {
     assert!(
         processes::wait_until(PATIENCE, || child.try_wait().unwrap().is_some()),
-        "it does not end"
+        "the bridge does not exit"
     );
     child.wait().unwrap().code()
 }
@@ -28,10 +29,10 @@ fn lines_go_both_ways_until_either_side_ends() {
     let rig = Rig::new();
     let socket = rig.path("s");
     let listener = UnixListener::bind(&socket).unwrap();
-    for the_agent_ends_it in [true, false] {
+    for agent_closes_first in [true, false] {
         let mut child = start(&rig, socket.to_str().unwrap());
         let (mut session, _) = listener.accept().unwrap();
-        let mut said = BufReader::new(session.try_clone().unwrap());
+        let mut from_agent = BufReader::new(session.try_clone().unwrap());
         let mut stdin = child.stdin.take().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         for round in 0..3 {
@@ -39,7 +40,7 @@ fn lines_go_both_ways_until_either_side_ends() {
             stdin
                 .write_all(format!("ask {round}\n").as_bytes())
                 .unwrap();
-            said.read_line(&mut line).unwrap();
+            from_agent.read_line(&mut line).unwrap();
             session
                 .write_all(format!("answer to {line}").as_bytes())
                 .unwrap();
@@ -48,20 +49,20 @@ fn lines_go_both_ways_until_either_side_ends() {
             assert_eq!(line, format!("answer to ask {round}\n"));
         }
         let mut rest = String::new();
-        if the_agent_ends_it {
+        if agent_closes_first {
             drop(stdin);
             assert_eq!(
-                said.read_line(&mut rest).unwrap(),
+                from_agent.read_line(&mut rest).unwrap(),
                 0,
-                "the session hears of it"
+                "the session sees the end of input"
             );
             session.write_all(b"the last answer\n").unwrap();
         }
-        drop((session, said));
+        drop((session, from_agent));
         std::io::Read::read_to_string(&mut stdout, &mut rest).unwrap();
         assert_eq!(
             rest,
-            if the_agent_ends_it {
+            if agent_closes_first {
                 "the last answer\n"
             } else {
                 ""
@@ -71,7 +72,7 @@ fn lines_go_both_ways_until_either_side_ends() {
     }
 }
 
-// An agent that closes its end of a bridge whose session does not answer is not kept waiting for long.
+// If the session does not answer, a bridge still exits soon after the agent closes its end.
 #[test]
 fn a_session_that_does_not_answer_does_not_hold_a_bridge() {
     let rig = Rig::new();

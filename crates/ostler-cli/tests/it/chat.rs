@@ -16,10 +16,10 @@ const ANSWERS: &str = "pid-file agent\nread-user\ninit\ntext One.\nresult One.\n
 
 /// Builds `ostler chat` with the fake agent playing `script` as Claude.
 fn chat(rig: &Rig, script: &str) -> Command {
-    on(rig, "chat", script)
+    fake_agent(rig, "chat", script)
 }
 
-fn on(rig: &Rig, verb: &str, script: &str) -> Command {
+fn fake_agent(rig: &Rig, verb: &str, script: &str) -> Command {
     let mut command = rig.ostler(&[verb, "--agent", "claude", "--grace", "500ms", "--env"]);
     command.arg(format!(
         "{}={}",
@@ -31,7 +31,7 @@ fn on(rig: &Rig, verb: &str, script: &str) -> Command {
 }
 
 /// Creates a pipe that the agent's script blocks on until the test writes to it.
-fn gate(rig: &Rig, name: &str) {
+fn create_gate(rig: &Rig, name: &str) {
     mknodat(
         CWD,
         rig.path(name),
@@ -191,7 +191,7 @@ fn text_typed_ahead_survives_an_interrupt() {
 #[test]
 fn keys_between_two_interrupts_prevent_the_exit() {
     let rig = Rig::new();
-    gate(&rig, "go");
+    create_gate(&rig, "go");
     let script = "read-user\ninit\ndelta Working on\nfile go\nresult Done.\nread-until-eof";
     let mut command = rig.ostler(&["chat", "--agent", "claude", "--grace", "60s", "--env"]);
     command.arg(format!(
@@ -276,7 +276,7 @@ fn permission_requests_are_answered_in_order() {
 #[test]
 fn withdrawn_request_disappears_with_its_partial_answer() {
     let rig = Rig::new();
-    gate(&rig, "withdrawn");
+    create_gate(&rig, "withdrawn");
     let script = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"one\"}\nfile withdrawn\n\
                   control-request q2 Bash {\"command\":\"two\"}\nread\nresult Done.\ndump-stdin stdin\nread-until-eof";
     let mut pty = Pty::start(chat(&rig, script).arg("hello"));
@@ -309,11 +309,11 @@ fn withdrawn_request_disappears_with_its_partial_answer() {
 #[test]
 fn text_typed_ahead_is_the_next_message() {
     let rig = Rig::new();
-    gate(&rig, "go");
+    create_gate(&rig, "go");
     let script = "read-user\ninit\ndelta Working\nfile go\nresult One.\nread-user\ndump-stdin stdin\ninit\ntext Two.\nresult Two.\nread-until-eof";
     let mut pty = Pty::start(chat(&rig, script).arg("hello"));
     pty.until_seen("Working", 1);
-    pty.keys("the next one\r\x04"); // and then out
+    pty.keys("the next one\r\x04"); // then exits
     std::fs::write(rig.path("go"), "").unwrap();
     assert_eq!(pty.end(), Some(0));
     assert!(pty.seen().contains("Two."), "{}", pty.seen());
@@ -363,7 +363,7 @@ fn signal_at_the_prompt_exits_cleanly() {
 #[test]
 fn dead_agent_is_restarted() {
     let rig = Rig::new();
-    gate(&rig, "go");
+    create_gate(&rig, "go");
     let script = "read-user\ninit\ntext Here.\nresult Here.\nfile go\nexit 0";
     let mut pty = Pty::start(chat(&rig, script).arg("hello"));
     pty.until_seen("›", 1);
@@ -410,7 +410,7 @@ fn without_a_terminal_each_line_is_a_message() {
     assert_eq!(
         finish_with(&mut chat(&rig, failing), "hello\nmore\n").code,
         Some(6),
-        "that of the last turn"
+        "expected the exit code of the last turn"
     );
     assert_eq!(finish_with(&mut chat(&rig, ANSWERS), "").code, Some(0));
     // Unattended: requests are denied.
@@ -459,7 +459,7 @@ fn permission_request_is_redrawn_after_a_stop() {
     let rig = Rig::new();
     let script = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"ls\"}\nread\nresult Done.\nread-until-eof";
     for verb in ["chat", "run"] {
-        let mut pty = Pty::start(on(&rig, verb, script).arg("hello"));
+        let mut pty = Pty::start(fake_agent(&rig, verb, script).arg("hello"));
         pty.until("the question", |seen| {
             seen.contains("$ ls") && seen.ends_with('>')
         });
@@ -498,7 +498,7 @@ fn permission_request_hides_nothing() {
 fn a_run_on_a_terminal_asks() {
     let rig = Rig::new();
     let script = "read-user\ninit\ncontrol-request q1 Bash {\"command\":\"ls\"}\nread\nresult Done.\nread-until-eof";
-    let mut pty = Pty::start(on(&rig, "run", script).arg("hello"));
+    let mut pty = Pty::start(fake_agent(&rig, "run", script).arg("hello"));
     pty.until("the question", |seen| {
         seen.contains("$ ls") && seen.ends_with('>')
     });

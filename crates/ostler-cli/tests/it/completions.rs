@@ -1,4 +1,4 @@
-//! Shell completion: agents, models and sessions, in a real shell.
+//! Shell completion of agents, models and sessions, in a real shell.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,13 +7,14 @@ use ostler_testkit::pty::Pty;
 
 use crate::rig::{Rig, finish};
 
-/// The directory of the program, in front of PATH.
+/// Returns a PATH that starts with the program's directory.
 fn path() -> String {
     let dir = Path::new(env!("CARGO_BIN_EXE_ostler")).parent().unwrap();
     format!("{}:/usr/bin:/bin", dir.display())
 }
 
-/// A command in the rig's directory, with the script of `ostler completions` in the file `script`.
+/// Builds a shell command in the rig's directory, with the output of `ostler completions` in the
+/// file `script`.
 fn shell(rig: &Rig, shell: &str) -> Command {
     let script = finish(&mut rig.ostler(&["completions", shell]));
     assert_eq!((script.code, script.stderr.as_str()), (Some(0), ""));
@@ -27,7 +28,7 @@ fn shell(rig: &Rig, shell: &str) -> Command {
     command
 }
 
-/// What bash offers for a command line; the last word is the one under the cursor.
+/// Returns bash's completions for a command line; the last word is the one under the cursor.
 fn offered(rig: &Rig, line: &[&str]) -> Vec<String> {
     let last = line.len() - 1;
     let before = if last == 0 { "" } else { line[last - 1] };
@@ -72,12 +73,12 @@ fn agents_are_completed() {
     ] {
         assert_eq!(offered(&rig, line), ["codex", "codex-acp"], "{line:?}");
     }
-    // Bash takes `=` for a word of its own.
+    // Bash treats `=` as a separate word.
     assert_eq!(
         offered(&rig, &["ostler", "run", "--agent", "=", "cl"]),
         ["claude", "claude-agent-acp", "clerk"]
     );
-    // A file that is wrong does not take the names away.
+    // An invalid file does not disable completion of agent names.
     rig.file(".config/ostler/ostler.toml", "this is wrong");
     assert_eq!(
         offered(&rig, &["ostler", "run", "--agent", "cla"]),
@@ -138,7 +139,8 @@ fn sessions_are_completed() {
         &["ostler", "sessions", "show", ""],
     ] {
         let mut offered = offered(&rig, line);
-        offered.retain(|word| !word.starts_with("--")); // an argument without a flag may be a flag too
+        // A positional argument may also be a flag.
+        offered.retain(|word| !word.starts_with("--"));
         assert!(
             offered.len() == 1 && offered[0].len() >= 8 && id.starts_with(&offered[0]),
             "{line:?}: {offered:?}"
@@ -160,9 +162,9 @@ fn verbs_and_flags_are_completed() {
     );
 }
 
-// Of a name and its aliases one is offered, and that was an alias.
+// Only one of a name and its aliases is offered; it used to be an alias.
 #[test]
-fn names_are_offered_and_not_aliases() {
+fn aliases_are_not_offered() {
     let rig = Rig::new();
     let verbs = offered(&rig, &["ostler", ""]);
     assert!(
@@ -178,16 +180,16 @@ fn names_are_offered_and_not_aliases() {
         offered(&rig, &["ostler", "loop", "--max-it"]),
         ["--max-iterations"]
     );
-    // An alias that was typed is understood all the same.
+    // Completion still works after a typed alias.
     assert_eq!(
         offered(&rig, &["ostler", "agents", "cod"]),
         ["codex", "codex-acp"]
     );
 }
 
-/// The same as a person has it: bash on a terminal, and the Tab key.
+/// The same interactively: bash on a terminal, and the Tab key.
 #[test]
-fn a_key_completes_in_bash() {
+fn tab_completes_in_bash() {
     let rig = Rig::new();
     let mut command = shell(&rig, "bash");
     command
@@ -205,9 +207,9 @@ fn a_key_completes_in_bash() {
     assert_eq!(pty.end(), Some(0));
 }
 
-/// What the scripts of the other shells ask, and what they are told.
+/// The queries of the other shells' scripts, and their completions.
 #[test]
-fn every_shell_is_answered() {
+fn every_shell_gets_completions() {
     let rig = Rig::new();
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = finish(&mut rig.ostler(&["completions", shell])).stdout;

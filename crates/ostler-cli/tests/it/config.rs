@@ -1,4 +1,4 @@
-//! `ostler.toml` through the whole program: its layers, whom it is believed, its errors, and where each value comes from.
+//! `ostler.toml` end to end: layers, trust, errors, and the origin of each value.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::rig::{Finished, Rig, finish};
 
-/// A rig with a file of the user's own and one of the project, which is the repository `p`.
+/// Creates a rig with a user file and a project file; the project is the repository `p`.
 fn rig(own: &str, project: &str) -> Rig {
     let rig = Rig::new();
     for dir in [".config/ostler", "p/.git", "p/sub/deep"] {
@@ -35,8 +35,8 @@ fn run(rig: &Rig, args: &[&str]) -> Finished {
     finish(&mut ostler(rig, args))
 }
 
-/// What was printed, with the directory of the test called DIR.
-fn shown(rig: &Rig, done: &Finished) -> String {
+/// Returns the output with the test's directory replaced by DIR.
+fn normalized(rig: &Rig, done: &Finished) -> String {
     let real = rig.dir().canonicalize().unwrap().display().to_string();
     let text = format!(
         "exit {}\n{}--\n{}",
@@ -71,11 +71,11 @@ idle_timeout = "none"
 "#;
 
 #[test]
-fn show_says_where_each_value_comes_from_and_what_is_not_taken() {
+fn show_lists_origins_and_ignored_values() {
     let rig = rig(OWN, PROJECT);
     let done = run(&rig, &["config", "show", "--agent", "claude"]);
     // Columns are as wide as the longest path.
-    let lines = shown(&rig, &done)
+    let lines = normalized(&rig, &done)
         .lines()
         .map(|line| {
             let cells: Vec<&str> = line
@@ -107,9 +107,9 @@ fn show_says_where_each_value_comes_from_and_what_is_not_taken() {
     limits.max_log_size  256MB  default
     limits.max_raw_size  512MB  default
     --
-    ! DIR/p/ostler.toml:3: agents.claude.command is ignored: it says which program is run, and how
+    ! DIR/p/ostler.toml:3: agents.claude.command is ignored: it determines which program runs, and how
     ! DIR/p/ostler.toml:6: agents.claude.set.permission_mode is ignored: this setting could widen what the agent may do or reach
-    ! DIR/p/ostler.toml:9: limits.idle_timeout is ignored: it would widen the limit, which is 10m
+    ! DIR/p/ostler.toml:9: limits.idle_timeout is ignored: it would raise the limit, which is 10m
     DIR/p/ostler.toml is untrusted. `ostler trust` shows the file and grants it; `--trust-project` does so for one run.
     "#);
     let done = run(&rig, &["config", "show", "--json", "--trust-project"]);
@@ -143,7 +143,7 @@ fn show_says_where_each_value_comes_from_and_what_is_not_taken() {
 }
 
 #[test]
-fn variables_and_flags_come_last() {
+fn variables_and_flags_override_files() {
     let rig = rig(OWN, PROJECT);
     let show = |args: &[&str], variables: &[(&str, &str)]| {
         let done = finish(
@@ -173,9 +173,9 @@ fn variables_and_flags_come_last() {
 }
 
 #[test]
-fn path_lists_what_is_looked_at() {
+fn path_lists_the_files_considered() {
     let rig = rig(OWN, PROJECT);
-    assert_snapshot!(shown(&rig, &run(&rig, &["config", "path"])), @r#"
+    assert_snapshot!(normalized(&rig, &run(&rig, &["config", "path"])), @r#"
     exit 0
     DIR/.config/ostler/ostler.toml  your own, read
     DIR/p/sub/ostler.toml  the project's, not found
@@ -184,7 +184,7 @@ fn path_lists_what_is_looked_at() {
     DIR/p/.ostler/ostler.toml  the project's, not found
     --
     "#);
-    // Outside of a repository nothing above the directory is read: it may be anybody's.
+    // Outside a repository, parent directories are not read: they may belong to anyone.
     std::fs::remove_dir(rig.path("p/.git")).unwrap();
     let done = run(&rig, &["config", "path", "--json"]);
     let report: Value = serde_json::from_str(&done.stdout).unwrap();
@@ -195,7 +195,7 @@ fn path_lists_what_is_looked_at() {
         .map(|file| file["exists"].as_bool().unwrap())
         .collect();
     assert_eq!(there, [true, false, false], "{report}");
-    // Two files in one place are one too many.
+    // Two files in one directory are an error.
     std::fs::create_dir_all(rig.path("p/sub/.ostler")).unwrap();
     rig.file("p/sub/ostler.toml", "");
     rig.file("p/sub/.ostler/ostler.toml", "");
@@ -208,7 +208,7 @@ fn path_lists_what_is_looked_at() {
 }
 
 #[test]
-fn the_example_is_right() {
+fn example_is_valid() {
     let rig = Rig::new();
     let example = finish(&mut rig.ostler(&["config", "example"])).stdout;
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
@@ -223,13 +223,13 @@ fn the_example_is_right() {
 }
 
 #[test]
-fn errors_are_told_all_at_once() {
+fn all_errors_are_reported_together() {
     let rig = rig(
         "agnet = \"claude\"\n[limits]\ntimeout = \"soon\"\n",
         "[agents.claude]\nmodle = \"x\"\n",
     );
     let done = run(&rig, &["run", "--agent", "scripted", "hi"]);
-    assert_snapshot!(shown(&rig, &done), @r#"
+    assert_snapshot!(normalized(&rig, &done), @r#"
     exit 2
     --
     error: DIR/.config/ostler/ostler.toml:1: agnet: unknown key; did you mean agent or agents?
@@ -248,12 +248,12 @@ fn errors_are_told_all_at_once() {
         run(&rig, &["run", "--no-config", "--agent", "scripted", "hi"]).code,
         Some(0)
     );
-    // What needs no file does not stumble over one.
+    // Verbs that need no file ignore an invalid one.
     assert_eq!(run(&rig, &["sessions", "--agent", "claude"]).code, Some(0));
 }
 
-/// A rig whose own file has a fake agent in Claude's place, which writes down what it was started with.
-fn with_fake(project: &str) -> Rig {
+/// Creates a rig whose user file replaces Claude with a fake agent that records its arguments.
+fn rig_with_fake_agent(project: &str) -> Rig {
     let rig = rig("", project);
     let script = fake::script(rig.dir(), "read\ninit\ntext hi\nresult hi\nread-until-eof");
     let (home, fake) = (rig.dir().display(), fake::program().display().to_string());
@@ -280,7 +280,7 @@ impl Rig {
         std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// The arguments that the fake agent got, and whether a program of the project ran.
+    /// Returns the fake agent's arguments, and whether a program of the project ran.
     fn started(&self) -> (Vec<String>, bool) {
         let args = std::fs::read_to_string(self.path("args")).unwrap();
         (
@@ -290,14 +290,14 @@ impl Rig {
     }
 }
 
-fn has(args: &[String], arg: &str) -> bool {
+fn has_arg(args: &[String], arg: &str) -> bool {
     args.iter().any(|own| own == arg)
 }
 
-// S4-46: what an agent is started with is in the files; whoever runs it names it, or not even that.
+// S4-46: the files define how an agent is started; the caller names it at most.
 #[test]
-fn a_run_is_started_as_the_files_say() {
-    let rig = with_fake("[agents.claude]\nmodel = \"sonnet\"\ncommand = \"./evil.sh\"\n");
+fn run_starts_the_configured_command() {
+    let rig = rig_with_fake_agent("[agents.claude]\nmodel = \"sonnet\"\ncommand = \"./evil.sh\"\n");
     let run = |args: &[&str]| {
         finish(
             ostler(&rig, &[&["run", "--output", "json"], args].concat()).env("CALLERS", "s3cret"),
@@ -312,9 +312,9 @@ fn a_run_is_started_as_the_files_say() {
         done.stderr
     );
     let (args, evil) = rig.started();
-    assert!(!evil && has(&args, "--own"), "{args:?}");
+    assert!(!evil && has_arg(&args, "--own"), "{args:?}");
     assert!(
-        has(&args, "--effort=high") && has(&args, "--model=sonnet"),
+        has_arg(&args, "--effort=high") && has_arg(&args, "--model=sonnet"),
         "{args:?}"
     );
     let env = std::fs::read_to_string(rig.path("env")).unwrap();
@@ -322,23 +322,23 @@ fn a_run_is_started_as_the_files_say() {
         env.contains("TOKEN=t-s3cret\n") && !env.contains("CALLERS="),
         "{env}"
     );
-    // The agent's own name is without what its other name has; a model's other name is translated; a flag wins.
+    // The base name lacks the alias's settings, model aliases are resolved, and a flag wins.
     assert_eq!(
         run(&["--agent", "claude", "--model", "fast", "hi"]).code,
         Some(0)
     );
     let (args, _) = rig.started();
     assert!(
-        has(&args, "--model=haiku") && !args.iter().any(|arg| arg.starts_with("--effort")),
+        has_arg(&args, "--model=haiku") && !args.iter().any(|arg| arg.starts_with("--effort")),
         "{args:?}"
     );
     assert_eq!(run(&["--set", "effort=low", "hi"]).code, Some(0));
-    assert!(has(&rig.started().0, "--effort=low"));
-    // A session of the one is found by the other's name.
+    assert!(has_arg(&rig.started().0, "--effort=low"));
+    // A session of one is found under the other's name.
     let done = run(&["--continue", "--agent", "review", "hi"]);
     assert!(
         done.stdout.contains("claude has no session 00000000-"),
-        "it was found, and the fake agent keeps none: {}",
+        "the session was found, but the fake agent stores none: {}",
         done.stdout
     );
     let list = |name: &str| {
@@ -347,9 +347,9 @@ fn a_run_is_started_as_the_files_say() {
             .lines()
             .count()
     };
-    // Three runs below a heading; the start that failed is not listed.
+    // Three runs below a heading; the failed start is not listed.
     assert_eq!((list("review"), list("claude"), list("mock")), (4, 4, 0));
-    // Doctor asks the program that would be started.
+    // Doctor probes the program that would be started.
     let report = finish(ostler(&rig, &["doctor", "--json"]).env("CALLERS", "s3cret"));
     let report: Value = serde_json::from_str(&report.stdout).unwrap();
     assert!(
@@ -362,8 +362,8 @@ fn a_run_is_started_as_the_files_say() {
 }
 
 #[test]
-fn a_variable_that_is_missing_is_named() {
-    let rig = with_fake("");
+fn missing_variable_is_named() {
+    let rig = rig_with_fake_agent("");
     let done = run(&rig, &["run", "hi"]);
     assert_eq!(done.code, Some(2));
     assert!(
@@ -383,13 +383,13 @@ fn a_variable_that_is_missing_is_named() {
 }
 
 #[test]
-fn a_trusted_project_says_it_all() {
-    let rig = with_fake("[agents.claude]\ncommand = \"./evil.sh\"\n");
+fn trusted_project_can_set_everything() {
+    let rig = rig_with_fake_agent("[agents.claude]\ncommand = \"./evil.sh\"\n");
     let run = |args: &[&str]| finish(ostler(&rig, &[&["run"], args].concat()).env("CALLERS", "x"));
     run(&["--trust-project", "hi"]);
     assert!(rig.path("evil").exists());
     std::fs::remove_file(rig.path("evil")).unwrap();
-    // The directory of the file is the one to be trusted, wherever in it the agent works.
+    // Trust applies to the file's directory, wherever in it the agent works.
     let real = rig.path("p").canonicalize().unwrap();
     for (trusted, want) in [(real.join("sub"), false), (real.clone(), true)] {
         rig.file(
@@ -401,7 +401,7 @@ fn a_trusted_project_says_it_all() {
     }
 }
 
-// The project's file does not choose an agent that does what the project's script says.
+// A project file cannot select an agent that plays the project's own script.
 #[test]
 fn a_project_does_not_run_its_own_script() {
     let rig = rig("", "agent = \"scripted\"\n");
@@ -412,7 +412,7 @@ fn a_project_does_not_run_its_own_script() {
 }
 
 #[test]
-fn limits_of_the_files_hold_and_flags_win() {
+fn configured_limits_apply_and_flags_win() {
     let rig = rig("[limits]\nstartup_timeout = \"123ms\"\n", "");
     let message = |args: &[&str]| {
         let mut command = rig.fake_run("hang", &[&["--output", "events"], args, &["hi"]].concat());

@@ -11,7 +11,7 @@ use crate::rig::{Rig, finish};
 
 /// Creates files to edit, and returns a script that edits one, writes two others, fails a command
 /// and reports it.
-fn work(rig: &Rig) -> String {
+fn edit_script(rig: &Rig) -> String {
     let dir = rig.dir().canonicalize().unwrap();
     rig.file("a.rs", "one\ntwo\nthree\n");
     rig.file("b.rs", "old\nsame\n");
@@ -31,8 +31,8 @@ fn work(rig: &Rig) -> String {
     )
 }
 
-fn on_terminal(rig: &Rig, verb: &str, args: &[&str]) -> Command {
-    let script = fake::script(rig.dir(), &work(rig));
+fn fake_command(rig: &Rig, verb: &str, args: &[&str]) -> Command {
+    let script = fake::script(rig.dir(), &edit_script(rig));
     let mut command = rig.ostler(&[verb, "--agent", "claude", "--env"]);
     command
         .arg(format!("{}={}", fake::SCRIPT, script.display()))
@@ -43,7 +43,7 @@ fn on_terminal(rig: &Rig, verb: &str, args: &[&str]) -> Command {
 }
 
 /// Replaces times and ids on the screen with placeholders.
-fn steady(seen: &str) -> String {
+fn normalize(seen: &str) -> String {
     let mut steady = String::new();
     for line in seen.lines() {
         let mut words: Vec<String> = line.split(' ').map(str::to_owned).collect();
@@ -99,10 +99,10 @@ words that wrap words that wrap words that wrap words that wrap
 #[test]
 fn a_run_shows_what_changed() {
     let rig = Rig::new();
-    let mut pty = Pty::start(&on_terminal(&rig, "run", &[]));
+    let mut pty = Pty::start(&fake_command(&rig, "run", &[]));
     assert_eq!(pty.end(), Some(0));
     let written = String::from_utf8(pty.written()).unwrap();
-    let seen = steady(&pty.seen());
+    let seen = normalize(&pty.seen());
     assert!(seen.starts_with(SEEN), "{seen}");
     for coloured in [
         "\u{1b}[31m-two\u{1b}[0m",
@@ -116,22 +116,22 @@ fn a_run_shows_what_changed() {
 #[test]
 fn a_chat_shows_what_changed_in_each_turn() {
     let rig = Rig::new();
-    let mut pty = Pty::start(&on_terminal(&rig, "chat", &[]));
+    let mut pty = Pty::start(&fake_command(&rig, "chat", &[]));
     pty.until_seen("✓ completed", 1);
     pty.until_seen("›", 1);
     pty.keys("\x04");
     assert_eq!(pty.end(), Some(0));
-    pty.written(); // all of it was read
-    let seen = steady(&pty.seen());
+    pty.written(); // drains the output
+    let seen = normalize(&pty.seen());
     assert!(seen.contains(SEEN), "{seen}");
     let end = "session SHORT · 1 turn · 3 files +4 −2 · 118 tokens in, 25 out · $0.0009\n";
     assert!(seen.contains(end), "{seen}");
 }
 
 #[test]
-fn detail_is_for_the_person_to_choose() {
+fn verbosity_flags_choose_the_detail() {
     let rig = Rig::new();
-    let mut pty = Pty::start(&on_terminal(&rig, "run", &["-v"]));
+    let mut pty = Pty::start(&fake_command(&rig, "run", &["-v"]));
     assert_eq!(pty.end(), Some(0));
     pty.written();
     let seen = pty.seen();
@@ -143,7 +143,7 @@ fn detail_is_for_the_person_to_choose() {
         );
     }
     for verb in ["run", "chat"] {
-        let mut pty = Pty::start(&on_terminal(&rig, verb, &["-q"]));
+        let mut pty = Pty::start(&fake_command(&rig, verb, &["-q"]));
         pty.until_seen("✓ completed · 3 files +4 −2", 1);
         pty.keys("\x04");
         assert_eq!(pty.end(), Some(0));
@@ -153,17 +153,17 @@ fn detail_is_for_the_person_to_choose() {
         }
     }
     assert_eq!(
-        finish(&mut on_terminal(&rig, "run", &["-q", "-v"])).code,
+        finish(&mut fake_command(&rig, "run", &["-q", "-v"])).code,
         Some(2),
-        "one or the other"
+        "-q and -v conflict"
     );
 }
 
 // A pipe gets the answer exactly as the model wrote it.
 #[test]
-fn a_pipe_gets_markdown_as_it_is() {
+fn pipe_gets_unrendered_markdown() {
     let rig = Rig::new();
-    let done = finish(&mut on_terminal(&rig, "run", &[]));
+    let done = finish(&mut fake_command(&rig, "run", &[]));
     assert!(
         done.stdout
             .starts_with("# Result\n\nI changed **three files**:\n- `a.rs`\n\nwords that wrap"),
@@ -188,5 +188,5 @@ fn a_recording_shows_diffs() {
             .arg(fixtures.join("codex/patch/stdout.jsonl")),
     );
     let want = "✓ apply_patch a.txt +1 −0\n  +hello\n"; // no times are recorded
-    assert!(steady(&done.stderr).contains(want), "{}", done.stderr);
+    assert!(normalize(&done.stderr).contains(want), "{}", done.stderr);
 }

@@ -1,4 +1,4 @@
-//! Runs a scenario's task through the program, with whichever agent.
+//! Scenario driver: runs a task through the program, with any agent.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -6,11 +6,11 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
 use ostler_testkit::scenario::{
-    Driver, Place, Progress, Running, Seen, Signal, Subject, Task, signal,
+    Driver, Observed, Progress, Running, Signal, Subject, Task, TestEnv, signal,
 };
 use serde_json::Value;
 
-/// The program, with an agent.
+/// The program with the agent under test.
 pub(crate) struct Program(pub(crate) &'static Subject);
 
 struct Handle<'a>(u32, &'a Progress);
@@ -34,8 +34,13 @@ impl Driver for Program {
         self.0
     }
 
-    fn run(&self, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen {
-        let mut child = start(&mut run_command(place, task), task);
+    fn run(
+        &self,
+        test_env: &TestEnv,
+        task: &Task,
+        meanwhile: &(dyn Fn(&dyn Running) + Sync),
+    ) -> Observed {
+        let mut child = start(&mut run_command(test_env, task), task);
         let progress = Progress::default();
         let handle = Handle(child.id(), &progress);
         let events: Vec<Value> = thread::scope(|scope| {
@@ -43,27 +48,27 @@ impl Driver for Program {
             let lines = BufReader::new(child.stdout.take().unwrap()).lines();
             let events = lines.map(|line| serde_json::from_str::<Value>(&line.unwrap()).unwrap());
             events
-                .inspect(|event| progress.told(event["type"].as_str().unwrap()))
+                .inspect(|event| progress.record(event["type"].as_str().unwrap()))
                 .collect()
         });
         let exit = child.wait().unwrap().code();
-        valid(&events);
+        check_schema(&events);
         assert!(exit.is_some(), "the program was killed");
-        Seen {
+        Observed {
             subject: self.0,
             events,
             exit,
-            served: place.server.served(),
+            served: test_env.server.served(),
         }
     }
 }
 
-pub(crate) fn ostler(place: &Place) -> Command {
+pub(crate) fn ostler(test_env: &TestEnv) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
     command
         .env_clear()
-        .envs(place.host().iter().map(|(name, value)| (name, value)))
-        .current_dir(place.work());
+        .envs(test_env.host().iter().map(|(name, value)| (name, value)))
+        .current_dir(test_env.work());
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -71,7 +76,7 @@ pub(crate) fn ostler(place: &Place) -> Command {
     command
 }
 
-/// Settings that have a flag of their own; the others go through `--set`.
+/// Settings with a dedicated flag; the others are passed with `--set`.
 const FLAGS: &[&str] = &[
     "system_prompt",
     "append_system_prompt",
@@ -88,35 +93,35 @@ const FLAGS: &[&str] = &[
 ];
 const SWITCHES: &[&str] = &["strict_mcp", "fork"];
 
-/// How long a prompt can be as an argument.
+/// Maximum length of a prompt passed as an argument.
 const ARGUMENT: usize = 100_000;
 
 fn on_argv(prompt: &str) -> bool {
     prompt.len() < ARGUMENT && !prompt.starts_with('-')
 }
 
-pub(crate) fn run_command(place: &Place, task: &Task) -> Command {
-    command_as(place, task, (&place.work(), "events"))
+pub(crate) fn run_command(test_env: &TestEnv, task: &Task) -> Command {
+    command_as(test_env, task, (&test_env.work(), "events"))
 }
 
-/// The same in another directory, as a person sees it.
-pub(crate) fn human_command(place: &Place, task: &Task, dir: &Path) -> Command {
-    command_as(place, task, (dir, "human"))
+/// Like `run_command`, but in another directory and with human output.
+pub(crate) fn human_command(test_env: &TestEnv, task: &Task, dir: &Path) -> Command {
+    command_as(test_env, task, (dir, "human"))
 }
 
-fn command_as(place: &Place, task: &Task, (dir, form): (&Path, &str)) -> Command {
-    let mut command = ostler(place);
+fn command_as(test_env: &TestEnv, task: &Task, (dir, form): (&Path, &str)) -> Command {
+    let mut command = ostler(test_env);
     command
         .current_dir("/")
-        .args(["run", "--agent", place.subject.name, "--output", form]);
-    if let Some(program) = place.program() {
+        .args(["run", "--agent", test_env.subject.name, "--output", form]);
+    if let Some(program) = test_env.program() {
         command.arg("--program").arg(program);
     }
     command.arg("--dir").arg(dir);
     for (name, limit) in [("--timeout", task.wall), ("--idle-timeout", task.idle)] {
         command.args([name, &format!("{}ms", limit.as_millis())]);
     }
-    for (key, value) in &task.settings_for(place.subject) {
+    for (key, value) in &task.settings_for(test_env.subject) {
         let flag = format!("--{}", key.replace('_', "-"));
         match (SWITCHES.contains(key), FLAGS.contains(key)) {
             (true, _) => command.arg(flag),
@@ -147,7 +152,7 @@ pub(crate) fn start(command: &mut Command, task: &Task) -> Child {
 }
 
 /// Checks events against the schema that the program prints.
-pub(crate) fn valid(events: &[Value]) {
+pub(crate) fn check_schema(events: &[Value]) {
     let printed = Command::new(env!("CARGO_BIN_EXE_ostler"))
         .args(["schema", "events"])
         .output()

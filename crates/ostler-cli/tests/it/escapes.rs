@@ -1,10 +1,11 @@
-//! What an agent says cannot move the cursor, write the clipboard or fake a line: only Ostler's own colours reach a terminal.
+//! Escape sequences in agent output: no cursor movement, clipboard write or faked line reaches a
+//! terminal, only Ostler's own colours.
 
 use std::process::{Command, Stdio};
 
 use crate::rig::{Finished, Rig, finish};
 
-/// An agent that tries everywhere.
+/// Events with escape sequences in every field.
 const HOSTILE: &str = r#"
 {"type":"started","agent":"scr\u001b[2Jipted","agent_version":"1","native_session":"abc\u001b]52;c;x\u0007; rm -rf ~","model":"m\u001b[1m1","cwd":null,"tools":[]}
 {"type":"text","kind":"thinking","text":"Hm\u001b[2J.","delta":false,"message":"m"}
@@ -27,7 +28,7 @@ fn run(rig: &Rig, script: &str, output: &str) -> Command {
     command
 }
 
-/// What is left of a text when Ostler's own colours are taken out.
+/// Strips Ostler's own colours from a text.
 fn without_colours(text: &str) -> String {
     let mut pieces = text.split("\u{1b}[");
     let mut left = pieces.next().unwrap().to_owned();
@@ -43,7 +44,7 @@ fn without_colours(text: &str) -> String {
     left
 }
 
-fn harmless(kind: &str, text: &str) {
+fn assert_harmless(kind: &str, text: &str) {
     let left = without_colours(text);
     let bad = left
         .chars()
@@ -52,19 +53,19 @@ fn harmless(kind: &str, text: &str) {
 }
 
 #[test]
-fn human_shows_no_escape_but_our_own() {
+fn human_output_has_only_our_escapes() {
     let rig = Rig::new();
     let Finished { stdout, stderr, .. } = finish(&mut run(&rig, HOSTILE, "human"));
     assert!(stderr.contains("\u{1b}["), "colours are on");
-    harmless("stdout", &stdout);
-    harmless("stderr", &stderr);
+    assert_harmless("stdout", &stdout);
+    assert_harmless("stderr", &stderr);
     assert!(
         stderr.contains("Bash") && stderr.contains("ls\\u{202e}") && stdout.contains("Done."),
         "{stderr}"
     );
     assert!(
         !stderr.lines().any(|l| l.starts_with("fake line")),
-        "a name makes no line: {stderr}"
+        "a name must not start a new line: {stderr}"
     );
     let offered = without_colours(&stderr)
         .split_once("--resume ")
@@ -72,13 +73,13 @@ fn human_shows_no_escape_but_our_own() {
         .unwrap();
     assert!(
         offered.chars().all(|c| c.is_ascii_hexdigit()),
-        "Ostler's id, and not the agent's: {offered:?}"
+        "expected Ostler's id, not the agent's: {offered:?}"
     );
     let Finished { stderr, .. } = finish(run(&rig, HOSTILE, "human").arg("--no-store"));
-    harmless("stderr", &stderr);
+    assert_harmless("stderr", &stderr);
     assert!(
         !stderr.contains("--resume"),
-        "such an id is not offered to a shell: {stderr}"
+        "a hostile id must not be offered to a shell: {stderr}"
     );
 }
 
@@ -86,24 +87,24 @@ fn human_shows_no_escape_but_our_own() {
 fn text_shows_no_escape_on_stderr() {
     let rig = Rig::new();
     let done = finish(&mut run(&rig, HOSTILE, "text"));
-    harmless("stderr", &done.stderr);
+    assert_harmless("stderr", &done.stderr);
     assert!(done.stderr.contains("\nrefused: no"), "{}", done.stderr);
     assert_eq!(
         done.stdout, "Do\u{1b}[2Jne.\n",
-        "a file gets the answer as it is"
+        "a file gets the raw answer"
     );
 }
 
 #[test]
-fn a_session_that_is_not_kept_is_told_in_every_output() {
-    let script = r#"{"type":"notice","level":"warning","code":"store_failed","message":"Not kept:\nthe disk is full."}
+fn store_failure_is_reported_in_every_output() {
+    let script = r#"{"type":"notice","level":"warning","code":"store_failed","message":"Not stored:\nthe disk is full."}
 {"type":"turn_ended","outcome":{"status":"success","cause":"completed","message":"ok"},"text":"x"}
 "#;
     for output in ["text", "json"] {
         let done = finish(&mut run(&Rig::new(), script, output));
         assert_eq!(
             (done.code, done.stderr.as_str()),
-            (Some(0), "warning: Not kept: the disk is full.\n"),
+            (Some(0), "warning: Not stored: the disk is full.\n"),
             "{output}"
         );
     }
@@ -137,7 +138,7 @@ fn a_terminal_gets_no_escape_in_any_output() {
         );
         let shown = done.stdout.replace("\r\n", "\n");
         assert!(shown.contains("Done."), "{shown}");
-        harmless(output, &shown);
+        assert_harmless(output, &shown);
     }
 }
 

@@ -1,4 +1,5 @@
-//! Nothing is left behind: whoever dies, and however hard the agent's processes try to stay.
+//! Process cleanup: no process survives, whichever process dies and however the agent's children
+//! try to escape.
 
 use std::time::Duration;
 
@@ -7,15 +8,15 @@ use rustix::process::Signal;
 
 use crate::rig::{PATIENCE, Rig, collect, finish, signal};
 
-/// The promise for the case that Ostler itself is killed.
+/// Maximum time for the cleanup after Ostler itself is killed.
 const AFTER_KILL: Duration = Duration::from_secs(3);
 
-/// An agent that works while four kinds of children run: plain, in a session of its own, without our environment, and
-/// holding our output open.
+/// A working agent with four kinds of children: plain, in a separate session, without our
+/// environment, and holding our stdout open.
 const BUSY: &str = "pid-file agent\nspawn-child child\nspawn-setsid setsid\nspawn-envless envless\nspawn-holding-stdout holding\nread\ninit\n";
 const CHILDREN: [&str; 4] = ["child", "setsid", "envless", "holding"];
 
-fn everyone(rig: &Rig) -> Vec<u32> {
+fn all_pids(rig: &Rig) -> Vec<u32> {
     let mut all = vec![rig.number("agent")];
     all.extend(CHILDREN.map(|name| rig.number(name)));
     all
@@ -27,13 +28,13 @@ fn all_gone(pids: &[u32], within: Duration) -> bool {
 
 // P5, P67: the program is killed with SIGKILL while the agent and its children run.
 #[test]
-fn killing_ostler_leaves_nothing() {
+fn killing_ostler_leaves_no_process() {
     let rig = Rig::new();
     let child = rig
         .fake_run(&format!("{BUSY}hang"), &["hi"])
         .spawn()
         .unwrap();
-    let pids = everyone(&rig);
+    let pids = all_pids(&rig);
     signal(&child, Signal::KILL);
     assert!(
         all_gone(&pids, AFTER_KILL),
@@ -43,45 +44,46 @@ fn killing_ostler_leaves_nothing() {
     let _ = collect(child);
 }
 
-// P67, P68: the same with an agent that does not listen to SIGTERM.
+// P67, P68: the same with an agent that ignores SIGTERM.
 #[test]
-fn killing_ostler_leaves_nothing_of_a_deaf_agent() {
+fn killing_ostler_kills_an_agent_that_ignores_sigterm() {
     let rig = Rig::new();
     let child = rig
         .fake_run(&format!("ignore-sigterm\n{BUSY}hang"), &["hi"])
         .spawn()
         .unwrap();
-    let pids = everyone(&rig);
+    let pids = all_pids(&rig);
     signal(&child, Signal::KILL);
     assert!(all_gone(&pids, AFTER_KILL));
     let _ = collect(child);
 }
 
-// P2, P4: what the agent leaves behind when it ends by itself.
+// P2, P4: children that outlive an agent's normal exit.
 #[test]
-fn a_natural_end_is_swept() {
+fn children_are_killed_after_a_normal_exit() {
     let rig = Rig::new();
     let done = finish(&mut rig.fake_run(
         &format!("{BUSY}result done\nread-until-eof\nexit 0"),
         &["--output", "events", "hi"],
     ));
     assert_eq!(done.cause(), "completed");
-    let pids = everyone(&rig);
+    let pids = all_pids(&rig);
     assert!(
         pids.iter().all(|pid| !alive(*pid)),
-        "when the program ends, they are gone already"
+        "they are gone before the program exits"
     );
 }
 
-// S2-20: the agent is killed from outside; its children go too, and the cause is named.
+// S2-20: if the agent is killed from outside, its children are killed too, and the cause is
+// reported.
 #[test]
-fn an_agent_killed_from_outside_is_named_and_swept() {
+fn killed_agent_is_reported_and_its_children_killed() {
     let rig = Rig::new();
     let child = rig
         .fake_run(&format!("{BUSY}hang"), &["--output", "events", "hi"])
         .spawn()
         .unwrap();
-    let pids = everyone(&rig);
+    let pids = all_pids(&rig);
     kill(pids[0]);
     let done = collect(child);
     assert_eq!((done.code, done.cause().as_str()), (Some(1), "agent_died"));
@@ -89,9 +91,9 @@ fn an_agent_killed_from_outside_is_named_and_swept() {
     assert!(pids.iter().all(|pid| !alive(*pid)));
 }
 
-// The guard itself is killed: the agent goes with it, and the rest is found by its mark.
+// If the guard is killed, the agent dies with it, and the rest is found by its mark.
 #[test]
-fn a_killed_guard_does_not_free_the_agent() {
+fn killing_the_guard_kills_the_agent() {
     let rig = Rig::new();
     let child = rig
         .fake_run(
@@ -112,7 +114,7 @@ fn kill(pid: u32) {
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
 }
 
-// P37: Ctrl-C interrupts the turn and ends cleanly.
+// P37: Ctrl-C interrupts the turn and exits cleanly.
 #[test]
 fn ctrl_c_interrupts() {
     let rig = Rig::new();
@@ -132,7 +134,7 @@ fn ctrl_c_interrupts() {
 }
 
 #[test]
-fn a_second_ctrl_c_kills_an_agent_that_does_not_listen() {
+fn second_ctrl_c_kills_an_unresponsive_agent() {
     let rig = Rig::new();
     let script = format!(
         "ignore-sigterm\n{BUSY}pid-file working\nwait-interrupt\npid-file interrupted\nhang"
@@ -141,10 +143,10 @@ fn a_second_ctrl_c_kills_an_agent_that_does_not_listen() {
         .fake_run(&script, &["--grace", "60s", "--output", "events", "hi"])
         .spawn()
         .unwrap();
-    let pids = everyone(&rig);
+    let pids = all_pids(&rig);
     rig.number("working");
     signal(&child, Signal::INT);
-    rig.number("interrupted"); // the first was heard: the second is not taken for the same
+    rig.number("interrupted"); // the first was handled, so the second is a new one
     signal(&child, Signal::INT);
     let done = collect(child);
     assert_eq!(
@@ -157,14 +159,14 @@ fn a_second_ctrl_c_kills_an_agent_that_does_not_listen() {
 
 // P1, P7
 #[test]
-fn sigterm_stops_in_good_order() {
+fn sigterm_stops_cleanly() {
     let rig = Rig::new();
     let script = format!("{BUSY}pid-file working\nanswer-interrupt\nread-until-eof\nexit 0");
     let child = rig
         .fake_run(&script, &["--output", "events", "hi"])
         .spawn()
         .unwrap();
-    let pids = everyone(&rig);
+    let pids = all_pids(&rig);
     rig.number("working");
     signal(&child, Signal::TERM);
     let done = collect(child);
@@ -172,7 +174,8 @@ fn sigterm_stops_in_good_order() {
     assert!(pids.iter().all(|pid| !alive(*pid)));
 }
 
-// The agent has no terminal, no descriptor of ours but its three streams, and no key that is not its own.
+// The agent has no terminal, no descriptors of ours except its three streams, and no other agent's
+// keys.
 #[test]
 fn the_agent_gets_its_streams_and_nothing_else() {
     let rig = Rig::new();
@@ -198,7 +201,7 @@ fn the_agent_gets_its_streams_and_nothing_else() {
     assert!(!env.contains("GITHUB_TOKEN") && !env.contains("CLAUDECODE=")); // P31
 }
 
-/// A descriptor that this test process had before it started anything, and did not close on exec.
+/// Returns true for a descriptor that the test process inherited without close-on-exec.
 fn leaked_by_the_runner(line: &str) -> bool {
     let target = line.split_once(' ').map_or("", |(_, target)| target);
     std::fs::read_dir("/proc/self/fd")
@@ -209,7 +212,7 @@ fn leaked_by_the_runner(line: &str) -> bool {
 
 // After any run, no process carries the session's mark.
 #[test]
-fn no_process_carries_the_mark_of_a_session_that_is_over() {
+fn no_process_carries_the_mark_of_an_ended_session() {
     let rig = Rig::new();
     let done = finish(&mut rig.fake_run(
         "spawn-setsid\nread\ninit\nresult done\nread-until-eof",
@@ -222,7 +225,7 @@ fn no_process_carries_the_mark_of_a_session_that_is_over() {
     .is_empty()));
 }
 
-/// Whether a signal was sent to a process and has not arrived yet.
+/// Returns true if the process has pending signals.
 fn has_pending_signals(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let masks = status.lines().filter_map(|line| {
@@ -234,9 +237,10 @@ fn has_pending_signals(pid: u32) -> bool {
         .any(|mask| mask.trim().bytes().any(|digit| digit != b'0'))
 }
 
-// A service manager that ends a whole group of processes tells the guard too; the agent still gets its time (P9).
+// A service manager that stops a whole process group signals the guard too; the agent still gets
+// its grace period (P9).
 #[test]
-fn a_guard_that_is_told_to_go_stays_until_the_agent_is_gone() {
+fn terminated_guard_stays_until_the_agent_exits() {
     let rig = Rig::new();
     let script = "pid-file agent\nspawn-envless envless\nread\ninit\nhang";
     let child = rig
@@ -249,20 +253,20 @@ fn a_guard_that_is_told_to_go_stays_until_the_agent_is_gone() {
     rustix::process::kill_process(pid(guard), Signal::HUP).unwrap();
     assert!(
         wait_until(PATIENCE, || !has_pending_signals(guard)),
-        "the signals do not arrive"
+        "the signals are still pending"
     );
     assert!(
         alive(guard) && pids.iter().all(|pid| alive(*pid)),
-        "told to go, it stays"
+        "a terminated guard stays"
     );
     signal(&child, Signal::TERM);
     assert_eq!(collect(child).cause(), "stopped");
     assert!(pids.iter().all(|pid| !alive(*pid)));
 }
 
-// A guard that somebody has stopped goes on when it is needed: it alone finds everything that it watches over.
+// A stopped guard is continued when it is needed: only the guard can find everything it watches.
 #[test]
-fn a_stopped_guard_ends_its_agent_all_the_same() {
+fn stopped_guard_still_kills_its_agent() {
     let rig = Rig::new();
     let script = "pid-file agent\nspawn-envless envless\nread\ninit\nhang";
     let child = rig
@@ -293,9 +297,10 @@ pub(crate) fn pid(number: u32) -> rustix::process::Pid {
     rustix::process::Pid::from_raw(i32::try_from(number).unwrap()).unwrap()
 }
 
-// A parent that ignores SIGCHLD has the kernel throw exit statuses away, also those that the guard waits for.
+// If the parent ignores SIGCHLD, the kernel discards exit statuses, including those that the guard
+// waits for.
 #[test]
-fn a_parent_that_ignores_sigchld_changes_nothing() {
+fn parent_that_ignores_sigchld_makes_no_difference() {
     let rig = Rig::new();
     let run = rig.fake_run(
         "read\ninit\nresult done\nread-until-eof\nexit 0",
@@ -324,9 +329,9 @@ fn a_parent_that_ignores_sigchld_changes_nothing() {
     assert_eq!(done.events().last().unwrap()["exit_code"], 0);
 }
 
-// Being stopped for a while (Ctrl-Z) is not the agent's silence.
+// Time while Ostler is stopped (Ctrl-Z) does not count as the agent's silence.
 #[test]
-fn a_pause_of_ostler_itself_is_not_the_agents_silence() {
+fn time_while_ostler_is_stopped_is_not_idle_time() {
     let rig = Rig::new();
     let script = "read\ninit\ntext tick\npid-file working\nloop 60\ntext tick\nsleep 100\nend\nresult done\nread-until-eof";
     let child = rig
@@ -338,12 +343,13 @@ fn a_pause_of_ostler_itself_is_not_the_agents_silence() {
         .unwrap();
     rig.number("working");
     signal(&child, Signal::STOP);
-    std::thread::sleep(Duration::from_millis(4500)); // longer than the limit: time is what is tested
+    std::thread::sleep(Duration::from_millis(4500)); // longer than the limit
     signal(&child, Signal::CONT);
     assert_eq!(collect(child).cause(), "completed");
 }
 
-// What is too long for a command line lies in a file; it goes with the agent, also when Ostler is killed.
+// Values too long for a command line are written to a file, which is removed with the agent, even
+// if Ostler is killed.
 #[test]
 fn files_of_a_killed_run_are_removed() {
     let rig = Rig::new();
@@ -363,9 +369,9 @@ fn files_of_a_killed_run_are_removed() {
     let _ = collect(child);
 }
 
-// A log that is a pipe without a reader is a fault of the log, and nothing waits for it.
+// A log that is a pipe without a reader is a log error, and nothing blocks on it.
 #[test]
-fn a_raw_log_that_is_a_pipe_holds_nothing_up() {
+fn raw_log_that_is_a_pipe_does_not_block() {
     let rig = Rig::new();
     let pipe = rig.path("pipe");
     assert!(

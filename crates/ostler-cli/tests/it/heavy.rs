@@ -1,10 +1,11 @@
-//! The program with agents that are too big or too slow for every run: only with `cargo xtask test --all-agents`.
+//! Tests with agents that are too large or too slow for every run: only with `cargo xtask test
+//! --all-agents`.
 
 use ostler_testkit::real;
 
 use crate::conformance::conforms;
 
-/// It says nothing until it is done, so that there is less to look at.
+/// OpenClaw prints nothing until it is done, so fewer checks apply.
 #[test]
 fn openclaw_conforms() {
     conforms(&real::OPENCLAW, 5);

@@ -1,17 +1,17 @@
-//! Errors that name what was typed, and what to type instead.
+//! Suggestions in errors: they name what was typed and what to type instead.
 
 use insta::assert_snapshot;
 
 use crate::rig::{Finished, Rig, finish};
 
-fn refused(args: &[&str]) -> Finished {
+fn run_refused(args: &[&str]) -> Finished {
     let done = finish(&mut Rig::new().ostler(args));
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{args:?}");
     done
 }
 
 #[test]
-fn a_verb_that_is_misspelt_gets_the_one_that_was_meant() {
+fn misspelt_verb_gets_a_suggestion() {
     let cases: [(&[&str], &str); 8] = [
         (&["rnu", "hi"], "did you mean `ostler run`?"),
         (&["docto"], "did you mean `ostler doctor`?"),
@@ -26,16 +26,16 @@ fn a_verb_that_is_misspelt_gets_the_one_that_was_meant() {
         (&["fix the bug"], "ostler run \"fix the bug\""),
     ];
     for (args, tip) in cases {
-        let stderr = refused(args).stderr;
+        let stderr = run_refused(args).stderr;
         assert!(stderr.contains(tip), "{args:?}: {stderr}");
     }
-    // Nothing is better than a guess that is far off.
-    let stderr = refused(&["zzz"]).stderr;
+    // A far-off guess is worse than no suggestion.
+    let stderr = run_refused(&["zzz"]).stderr;
     assert!(!stderr.contains("tip:"), "{stderr}");
 }
 
 #[test]
-fn verbs_that_people_try_work() {
+fn common_verb_aliases_work() {
     let rig = Rig::new();
     let version = finish(&mut rig.ostler(&["version"]));
     assert_eq!(
@@ -57,7 +57,7 @@ fn verbs_that_people_try_work() {
 }
 
 #[test]
-fn an_agent_that_is_misspelt_gets_the_one_that_was_meant() {
+fn misspelt_agent_gets_a_suggestion() {
     let all: [&[&str]; 6] = [
         &["run", "--agent", "claud", "hi"],
         &["chat", "--agent", "claud", "hi"],
@@ -67,7 +67,7 @@ fn an_agent_that_is_misspelt_gets_the_one_that_was_meant() {
         &["policy", "test", "--agent", "claud", "Bash"],
     ];
     for args in all {
-        let stderr = refused(args).stderr;
+        let stderr = run_refused(args).stderr;
         assert!(
             stderr.contains("claud\"") && stderr.contains("did you mean claude"),
             "{args:?}: {stderr}"
@@ -144,7 +144,7 @@ fn a_denial_by_the_policy_names_its_flag() {
     );
 }
 
-// The id went to the agent that is used by default, and that one was blamed.
+// Regression: the id was passed to the default agent, which was then blamed.
 #[test]
 fn an_unknown_session_is_not_the_agents_fault() {
     let rig = Rig::new();
@@ -168,7 +168,7 @@ fn an_unknown_session_is_not_the_agents_fault() {
                     session, add `--agent NAME`";
         assert_eq!(lines, ["error: no session zzzz", hint], "{verb}");
     }
-    // It may be the agent's own id; then the agent answers for it, by name.
+    // It may be the agent's own id; in that case the agent is named in the error.
     let done = run(&["run", "--agent", "claude", "--resume", "zzzz", "hi"]);
     assert!(
         done.code == Some(2) && rig.path("started").exists(),
@@ -191,7 +191,7 @@ fn an_unknown_session_is_not_the_agents_fault() {
     );
 }
 
-// A file without a single event was played for the whole time that an agent has to start.
+// Regression: a file without events was played until the agent's start timeout.
 #[test]
 fn a_script_without_events_is_refused_by_name() {
     let rig = Rig::new();

@@ -1,20 +1,21 @@
-//! The whole program: what it prints, how it exits, what it leaves behind; with the fake agent and with the real one.
+//! End-to-end tests of the program: its output, exit codes and leftovers, with the fake agent and
+//! with real ones.
 
 #![expect(
     clippy::disallowed_methods,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "tests start the program and watch the clock; a fault is a failed test"
+    reason = "tests start the program and read the clock; an error fails the test"
 )]
 
 mod acp;
-mod adder;
+mod agent_loop;
 mod api;
 mod bridge;
 mod chat;
 mod completions;
 mod config;
-mod configured;
+mod configured_agent;
 mod conformance;
 mod display;
 mod doctor;
@@ -24,17 +25,17 @@ mod guard;
 mod heavy;
 mod help;
 mod hints;
-mod looping;
+mod missing_layers;
+mod output;
 mod policy;
-mod readers;
+mod readme_example;
 mod real;
 mod replay;
 mod rig;
-mod missing_layers;
 mod sandbox;
 mod sessions;
-mod shown;
 mod slow;
+mod stalled_readers;
 mod terminal;
 mod trust;
 mod usage;

@@ -1,4 +1,5 @@
-//! Machines that lack layers of the sandbox: nothing runs unconfined in silence, and `sandbox check` tells the truth.
+//! Machines without some sandbox layers: nothing runs unconfined without a warning, and `sandbox
+//! check` reports the truth.
 
 use std::process::Command;
 
@@ -10,7 +11,7 @@ use serde_json::Value;
 use crate::guard::{guard_of, pid};
 use crate::rig::{Finished, Rig, collect, finish};
 
-/// The command on a machine without these layers.
+/// Wraps a command to run as on a machine without these layers.
 fn without(layers: &str, command: &Command) -> Command {
     let mut deprived = Command::new(fake::deprived());
     deprived
@@ -31,7 +32,7 @@ fn without(layers: &str, command: &Command) -> Command {
     deprived
 }
 
-/// `ostler run` with a model that calls `git` once.
+/// Builds `ostler run` with a model that calls `git` once.
 fn run(rig: &Rig, args: &[&str]) -> Command {
     std::fs::create_dir_all(rig.path("work")).unwrap();
     let script = "[[reply]]\nwhen = { prompt = \"go\" }\n\
@@ -88,7 +89,7 @@ fn no_command_runs_where_files_cannot_be_confined() {
 }
 
 #[test]
-fn whoever_switches_the_sandbox_off_is_told_what_is_missing() {
+fn disabled_sandbox_reports_the_missing_layers() {
     let rig = Rig::new();
     let off = ["--sandbox", "off"];
     let done = finish(&mut without(
@@ -108,19 +109,19 @@ fn whoever_switches_the_sandbox_off_is_told_what_is_missing() {
         "{:?}",
         gaps(&done)
     );
-    // In every form: on stderr, and as data in the report.
+    // In every output format: on stderr, and as data in the report.
     for form in ["text", "json", "human"] {
         let done = finish(&mut without(
             "landlock",
             &run(&rig, &[&off[..], &["--output", form]].concat()),
         ));
-        let told = if form == "human" {
+        let output = if form == "human" {
             done.stdout.clone() + &done.stderr
         } else {
             done.stderr.clone()
         };
         assert!(
-            told.contains("without the sandbox's layer \"files\""),
+            output.contains("without the sandbox layer \"files\""),
             "{form}: {}{}",
             done.stdout,
             done.stderr
@@ -139,7 +140,7 @@ fn whoever_switches_the_sandbox_off_is_told_what_is_missing() {
 }
 
 #[test]
-fn a_policy_that_requires_every_layer_is_kept() {
+fn policy_that_requires_every_layer_is_enforced() {
     for layers in ["unshare", "mount_setattr", "seccomp"] {
         let rig = Rig::new();
         let command = run(&rig, &["--output", "events"]);
@@ -152,7 +153,7 @@ fn a_policy_that_requires_every_layer_is_kept() {
             "{layers}: {}",
             done.stdout
         );
-        assert!(!gaps(&done).is_empty(), "{layers}: nothing is said");
+        assert!(!gaps(&done).is_empty(), "{layers}: nothing is reported");
         std::fs::create_dir(rig.path("work/.ostler")).unwrap();
         rig.file("work/.ostler/sandbox.toml", "[sandbox]\nrequired = true\n");
         let done = finish(&mut without(layers, &command));
@@ -164,7 +165,7 @@ fn a_policy_that_requires_every_layer_is_kept() {
     }
 }
 
-// Build tools do as the project says, so they need every layer; a shell even more.
+// Build tools execute the project's code, so they need every layer; a shell even more so.
 #[test]
 fn fewer_commands_are_allowed_where_a_layer_is_missing() {
     let rig = Rig::new();
@@ -211,7 +212,8 @@ fn an_agent_is_not_started_where_its_files_cannot_be_confined() {
     assert!(!rig.path("outside").exists());
 }
 
-// What an agent in a sandbox could have others run later: refused where there are namespaces, put back and told elsewhere.
+// Files that would make others run something later: writes are refused where namespaces exist, and
+// otherwise reverted and reported.
 #[test]
 fn an_agent_in_a_sandbox_changes_nothing_that_runs_later() {
     for layers in ["", "unshare"] {
@@ -249,7 +251,7 @@ fn an_agent_in_a_sandbox_changes_nothing_that_runs_later() {
             });
             let about = format!("{layers:?} {planted} in {made}: {}", done.stdout);
             assert!(!rig.path("work").join(planted).exists(), "{about}");
-            // Either it could not be written, or it was put back and told.
+            // Either it could not be written, or it was reverted and reported.
             let was_written = rig.path("work/made").exists();
             assert_eq!(
                 was_written,
@@ -264,7 +266,7 @@ fn an_agent_in_a_sandbox_changes_nothing_that_runs_later() {
     }
 }
 
-// What `check` finds is what is there, it ends by itself, and leaves nothing behind.
+// `check` reports the real state of the machine, terminates on its own, and leaves nothing behind.
 #[test]
 fn check_finds_what_leaks_where_layers_are_missing() {
     let all = "landlock,unshare,seccomp";
@@ -294,7 +296,8 @@ fn check_finds_what_leaks_where_layers_are_missing() {
             .iter()
             .find(|attempt| attempt["name"] == leak)
             .unwrap();
-        // Root's files can be changed by nobody else, so some attempts hold for users even here.
+        // Only root can change root's files, so some attempts are blocked for other users even
+        // here.
         let is_root = rustix::process::geteuid().is_root();
         assert!(
             attempt["result"] == "leaked" || !is_root,
@@ -313,7 +316,8 @@ fn check_finds_what_leaks_where_layers_are_missing() {
     }
 }
 
-// Without a pid namespace the guard is all there is; being stopped, it is woken up, and finds what has no mark any more.
+// Without a pid namespace the guard is the only protection. A stopped guard is continued, and finds
+// processes that dropped their mark.
 #[test]
 fn a_stopped_guard_still_ends_its_command() {
     for layers in ["unshare", ""] {

@@ -1,9 +1,9 @@
-//! The program with the real Claude Code, against the scripted model on loopback.
+//! The real Claude Code, against the scripted model on loopback.
 
 mod acp;
+mod agent_loop;
 mod conformance;
 mod display;
-mod looping;
 mod sandbox;
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,15 +15,15 @@ use ostler_testkit::every_scenario;
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
 use ostler_testkit::real;
-use ostler_testkit::scenario::{self, CLAUDE, PATIENCE, Place, Seen, Signal, Task, signal};
+use ostler_testkit::scenario::{self, CLAUDE, Observed, PATIENCE, Signal, Task, TestEnv, signal};
 use serde_json::{Value, json};
 
-use crate::driver::{Program, ostler, output, run_command, start, utf8, valid};
+use crate::driver::{Program, check_schema, ostler, output, run_command, start, utf8};
 use crate::rig::tokens_shown;
 
 every_scenario!(Program(&CLAUDE));
 
-/// Codex, where its library tests leave something out.
+/// Codex behaviour that its library tests do not cover.
 mod codex {
     use ostler_testkit::scenario::CODEX;
     use ostler_testkit::tests_of_scenarios;
@@ -33,9 +33,9 @@ mod codex {
     tests_of_scenarios! { Program(&CODEX); endings::server_error }
 }
 
-fn hello() -> Place {
+fn hello_model() -> TestEnv {
     let call = json!({"command": "echo $((40 + 2))", "description": "for the test"});
-    Place::new(
+    TestEnv::new(
         &CLAUDE,
         Script::new()
             .rule(
@@ -49,34 +49,34 @@ fn hello() -> Place {
     )
 }
 
-/// A run of `hello` in some form; the last argument is the prompt.
-fn shown(place: &Place, form: &[&str]) -> Output {
-    let mut command = ostler(place);
+/// Runs `hello` with the given output flags; the last argument is the prompt.
+fn run_hello(test_env: &TestEnv, form: &[&str]) -> Output {
+    let mut command = ostler(test_env);
     command
         .args(["run", "--agent", "claude", "--program"])
         .arg(real::claude())
         .args(form)
         .arg("PROMPT");
     let output = output(&mut command);
-    assert_eq!(place.left(), []);
+    assert_eq!(test_env.processes(), []);
     output
 }
 
-/// `--output text` is the answer and nothing else. S0-12.
+/// `--output text` prints the answer and nothing else. S0-12.
 #[test]
 fn text_is_only_the_answer() {
-    let ran = shown(&hello(), &["--output", "text"]);
+    let ran = run_hello(&hello_model(), &["--output", "text"]);
     assert_eq!(
         (ran.status.code(), utf8(&ran.stdout), utf8(&ran.stderr)),
         (Some(0), "It is 42.\n", "")
     );
 }
 
-/// `--output json` is one object with everything that a program wants to know. S4-6.
+/// `--output json` prints one object with everything a program needs. S4-6.
 #[test]
 fn json_is_one_object() {
-    let place = hello();
-    let ran = shown(&place, &["--output", "json"]);
+    let test_env = hello_model();
+    let ran = run_hello(&test_env, &["--output", "json"]);
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!((ran.status.code(), utf8(&ran.stderr)), (Some(0), ""));
     let expected = json!({"agent": "claude", "agent_version": real::CLAUDE_VERSION, "text": "It is 42.", "structured": null,
@@ -87,7 +87,7 @@ fn json_is_one_object() {
     assert_eq!(report["outcome"]["cause"], "completed");
     let usage = ["input", "cache_write", "cache_read", "output"]
         .map(|name| report["usage"][name].as_u64().unwrap());
-    assert_eq!(usage, CLAUDE.numbers.sum(&place.server.served()));
+    assert_eq!(usage, CLAUDE.numbers.sum(&test_env.server.served()));
     assert!(
         report["duration_ms"].as_u64().unwrap() > 0 && report["native_session"].is_string(),
         "{report:#}"
@@ -97,9 +97,9 @@ fn json_is_one_object() {
 /// `--output human`, piped: the answer on stdout, the rest on stderr, and no escape codes anywhere.
 #[test]
 fn human_in_a_pipe_is_plain() {
-    let place = hello();
-    let ran = shown(&place, &["--output", "human"]);
-    let tokens = tokens_shown(CLAUDE.numbers.sum(&place.server.served()));
+    let test_env = hello_model();
+    let ran = run_hello(&test_env, &["--output", "human"]);
+    let tokens = tokens_shown(CLAUDE.numbers.sum(&test_env.server.served()));
     let (out, err) = (utf8(&ran.stdout), utf8(&ran.stderr));
     assert_eq!(ran.status.code(), Some(0));
     assert_eq!(out, "Let me see.\nIt is 42.\n");
@@ -118,12 +118,12 @@ fn human_in_a_pipe_is_plain() {
     }
 }
 
-/// A failure in words: why, and what to do, on stderr; nothing on stdout. S1-23, S4-7.
+/// A failure is explained on stderr with what to do; stdout stays empty. S1-23, S4-7.
 #[test]
 fn a_failure_says_what_to_do() {
     let error = Answer::error(401, "authentication_error", "invalid x-api-key");
-    let ran = shown(
-        &Place::new(&CLAUDE, Script::new().rule(Rule::any().answer(error))),
+    let ran = run_hello(
+        &TestEnv::new(&CLAUDE, Script::new().rule(Rule::any().answer(error))),
         &["--output", "text"],
     );
     assert_eq!((ran.status.code(), utf8(&ran.stdout)), (Some(4), ""));
@@ -138,60 +138,60 @@ fn a_failure_says_what_to_do() {
     );
 }
 
-/// What the agent printed, kept and replayed, tells the same story with the same answer and the same tokens.
+/// A raw log of the agent's output replays to the same events, answer and tokens.
 #[test]
-fn a_raw_log_replays_to_the_same_story() {
-    let place = hello();
-    let log = place.aside("raw.jsonl");
+fn raw_log_replays_to_the_same_events() {
+    let test_env = hello_model();
+    let log = test_env.outside("raw.jsonl");
     let parsed = |output: &Output| -> Vec<Value> {
         utf8(&output.stdout)
             .lines()
             .map(|line| serde_json::from_str(line).unwrap())
             .collect()
     };
-    let ran = shown(
-        &place,
+    let ran = run_hello(
+        &test_env,
         &["--output", "events", "--raw-log", log.to_str().unwrap()],
     );
-    let lived = Seen {
+    let live = Observed {
         subject: &CLAUDE,
         events: parsed(&ran),
         exit: ran.status.code(),
-        served: place.server.served(),
+        served: test_env.server.served(),
     };
     let replayed = output(
-        ostler(&place)
+        ostler(&test_env)
             .args(["replay", "--output", "events"])
             .arg(&log),
     );
-    let told = Seen {
+    let replayed = Observed {
         subject: &CLAUDE,
         events: parsed(&replayed),
         exit: replayed.status.code(),
-        served: place.server.served(),
+        served: test_env.server.served(),
     };
-    for seen in [&lived, &told] {
+    for seen in [&live, &replayed] {
         seen.check();
         seen.check_understood();
-        valid(&seen.events);
-        seen.ended_with("completed", 0);
-        seen.used(1..=2);
+        check_schema(&seen.events);
+        seen.assert_ended("completed", 0);
+        seen.assert_usage(1..=2);
         assert_eq!(seen.answer(), "It is 42.");
     }
-    assert_eq!(lived.story(), told.story());
+    assert_eq!(live.story(), replayed.story());
     assert_eq!(
-        lived.one("turn_ended")["usage"],
-        told.one("turn_ended")["usage"]
+        live.one("turn_ended")["usage"],
+        replayed.one("turn_ended")["usage"]
     );
-    assert_eq!(lived.native(), told.native());
+    assert_eq!(live.native(), replayed.native());
 }
 
-/// A directory for PATH with the real agent in it under its usual name.
-fn on_path(place: Place) -> Place {
-    let bin = place.aside("bin");
+/// Puts the real agent on PATH under its usual name.
+fn on_path(test_env: TestEnv) -> TestEnv {
+    let bin = test_env.outside("bin");
     std::fs::create_dir(&bin).unwrap();
     std::os::unix::fs::symlink(real::claude(), bin.join("claude")).unwrap();
-    let usual = place
+    let usual = test_env
         .host()
         .iter()
         .find(|(name, _)| name == "PATH")
@@ -199,14 +199,14 @@ fn on_path(place: Place) -> Place {
         .1
         .clone();
     let path = format!("{}:{usual}", bin.display());
-    place.with_host("PATH", &path)
+    test_env.with_host("PATH", &path)
 }
 
-/// Without `--agent`, the one that is installed is used, found by its name on PATH. S0-9.
+/// Without `--agent`, the installed agent is found by its name on PATH. S0-9.
 #[test]
 fn the_agent_on_path_is_the_default() {
-    let place = on_path(hello());
-    let ran = output(ostler(&place).args(["run", "--output", "json", "PROMPT"]));
+    let test_env = on_path(hello_model());
+    let ran = output(ostler(&test_env).args(["run", "--output", "json", "PROMPT"]));
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(
         (&report["agent"], &report["text"]),
@@ -215,22 +215,23 @@ fn the_agent_on_path_is_the_default() {
     assert_eq!((ran.status.code(), utf8(&ran.stderr)), (Some(0), ""));
 }
 
-/// The prompt can come from a file in the directory, from stdin, or from both the command line and stdin. S4-10.
+/// The prompt comes from a file in the directory, from stdin, or from the command line plus stdin.
+/// S4-10.
 #[test]
 fn prompts_from_files_and_pipes() {
-    let place = Place::new(&CLAUDE, Script::always("Read."));
-    std::fs::write(place.work().join("task.md"), "--from a `file`\n").unwrap();
+    let test_env = TestEnv::new(&CLAUDE, Script::always("Read."));
+    std::fs::write(test_env.work().join("task.md"), "--from a `file`\n").unwrap();
     let run = |args: &[&str], piped: &str| {
-        let mut command = ostler(&place);
+        let mut command = ostler(&test_env);
         command
             .args(["run", "--agent", "claude", "--output", "text", "--program"])
             .arg(real::claude())
             .args(args);
         let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-        // A run that takes its prompt from a file does not read this, and may be gone.
+        // A run with a prompt file does not read its stdin, and may have exited already.
         let _ = child.stdin.take().unwrap().write_all(piped.as_bytes());
         assert!(child.wait_with_output().unwrap().status.success());
-        place.server.requests().pop().unwrap().last_user_text()
+        test_env.server.requests().pop().unwrap().last_user_text()
     };
     assert_eq!(
         run(&["--prompt-file", "task.md"], "").trim_end(),
@@ -243,11 +244,12 @@ fn prompts_from_files_and_pipes() {
     assert_eq!(run(&["-"], "- only a pipe").trim_end(), "- only a pipe");
 }
 
-/// `doctor` finds the real agent, its version and its login, and says what to do when nobody is logged in. S4-1…S4-5.
+/// `doctor` reports the real agent, its version and its login, and what to do if it is not logged
+/// in. S4-1…S4-5.
 #[test]
-fn doctor_knows_whether_it_is_ready() {
-    let doctor = |place: &Place| {
-        let ran = output(ostler(place).args(["doctor", "--json"]));
+fn doctor_reports_readiness() {
+    let doctor = |test_env: &TestEnv| {
+        let ran = output(ostler(test_env).args(["doctor", "--json"]));
         let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
         let claude = report["agents"]
             .as_array()
@@ -258,7 +260,7 @@ fn doctor_knows_whether_it_is_ready() {
             .clone();
         (ran.status.code(), claude)
     };
-    let ready = on_path(Place::new(&CLAUDE, Script::new()));
+    let ready = on_path(TestEnv::new(&CLAUDE, Script::new()));
     let (code, claude) = doctor(&ready);
     assert_eq!(
         (code, &claude["status"], &claude["version"]),
@@ -267,7 +269,7 @@ fn doctor_knows_whether_it_is_ready() {
     );
     assert_eq!(
         claude["path"].as_str().map(Path::new),
-        Some(ready.aside("bin/claude").as_path())
+        Some(ready.outside("bin/claude").as_path())
     );
     assert!(claude["login"].is_string(), "{claude:#}");
     let (code, claude) = doctor(&ready.without_host("ANTHROPIC_API_KEY"));
@@ -285,54 +287,54 @@ fn doctor_knows_whether_it_is_ready() {
     );
 }
 
-/// The model calls Bash, and the command says when it runs.
-fn busy(command: &str) -> Place {
+/// Sets up a model that calls Bash with a command that signals when it runs.
+fn busy_model(command: &str) -> TestEnv {
     let input = json!({"command": command, "description": "for the test"});
-    Place::new(
+    TestEnv::new(
         &CLAUDE,
         Script::new().rule(Rule::any().answer(Answer::tool("Bash", input))),
     )
 }
 
-/// Ctrl-C when the answer is there and only a task in the background goes on: that is interrupted too. P35.
+/// Ctrl-C after the answer, while only a background task is running, interrupts that task too. P35.
 #[test]
 fn an_interrupt_ends_background_tasks() {
     let input = json!({"command": "echo running > running; sleep 300", "description": "for the test", "run_in_background": true});
-    let place = Place::new(
+    let test_env = TestEnv::new(
         &CLAUDE,
         Script::new()
             .rule(Rule::on_text("PROMPT").answer(Answer::tool("Bash", input)))
             .rule(Rule::on_tool_result().text("It is under way.")),
     );
     let task = Task::new("PROMPT").trusting();
-    let mut child = start(&mut run_command(&place, &task), &task);
+    let mut child = start(&mut run_command(&test_env, &task), &task);
     let mut lines = BufReader::new(child.stdout.take().unwrap())
         .lines()
         .map(Result::unwrap);
     assert!(lines.any(|line| line.contains("turn_ended")));
-    let _ = place.wait_for_file("running");
+    let _ = test_env.wait_for_file("running");
     signal(child.id(), Signal::INT);
     assert!(lines.any(|line| line.contains("\"type\":\"ended\"")));
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(place.left(), []);
+    assert_eq!(test_env.processes(), []);
 }
 
-/// The second Ctrl-C kills, without waiting for an agent that does not react.
+/// The second Ctrl-C kills, without waiting for an unresponsive agent.
 #[test]
 fn a_second_interrupt_kills() {
-    let place = Place::new(
+    let test_env = TestEnv::new(
         &CLAUDE,
         Script::new().rule(Rule::any().answer(Answer::hang())),
     );
-    let mut command = ostler(&place);
-    // A minute of grace: no loaded machine takes so long for a kill.
+    let mut command = ostler(&test_env);
+    // A grace period of one minute: even on a loaded machine a kill is faster.
     command
         .args(["run", "--grace", "60s", "--agent", "claude", "--program"])
         .arg(real::claude())
         .arg("PROMPT");
     let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
-    place.wait_for_calls(1);
-    signal(place.agent(), Signal::STOP); // now it cannot react
+    test_env.wait_for_calls(1);
+    signal(test_env.agent(), Signal::STOP); // now it cannot respond
     signal(child.id(), Signal::INT);
     let mut err = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -341,7 +343,7 @@ fn a_second_interrupt_kills() {
         assert_ne!(
             err.read_line(&mut line).unwrap(),
             0,
-            "the first Ctrl-C went unheard"
+            "the first Ctrl-C had no effect"
         );
     }
     let second = Instant::now();
@@ -351,26 +353,26 @@ fn a_second_interrupt_kills() {
     assert_eq!(child.wait().unwrap().code(), Some(130), "{rest}");
     assert!(
         second.elapsed() < Duration::from_secs(60),
-        "it waited for the grace: {:?}",
+        "it waited for the grace period: {:?}",
         second.elapsed()
     );
-    assert_eq!(place.left(), []);
+    assert_eq!(test_env.processes(), []);
 }
 
-/// The program is killed outright: the agent, its shell, and even a command that hid from session, environment and directory
-/// are gone three seconds later. P5, P67.
+/// After SIGKILL to the program, the agent, its shell, and even a command that hid its session,
+/// environment and directory are gone within three seconds. P5, P67.
 #[test]
-fn killed_outright_it_leaves_nothing() {
-    // All that shows where the hidden one came from is its name, and that is not what it is found by.
+fn sigkill_leaves_no_process() {
+    // Only its name shows where the hidden command came from, and the name is not used to find it.
     let hide = "(name=$PWD/hidden; cd /; setsid env -i $(command -v bash) -c \"exec -a $name sleep 300\" > /dev/null 2>&1 &)";
-    let place = busy(&format!("{hide}; echo running > running; sleep 300"));
+    let test_env = busy_model(&format!("{hide}; echo running > running; sleep 300"));
     let task = Task::new("PROMPT").trusting();
-    let mut child = start(&mut run_command(&place, &task), &task);
-    let _ = place.wait_for_file("running");
-    let name = place.work().join("hidden").display().to_string();
+    let mut child = start(&mut run_command(&test_env, &task), &task);
+    let _ = test_env.wait_for_file("running");
+    let name = test_env.work().join("hidden").display().to_string();
     let hidden = || {
-        place
-            .left()
+        test_env
+            .processes()
             .into_iter()
             .find(|(_, command)| command.starts_with(&name))
     };
@@ -380,42 +382,47 @@ fn killed_outright_it_leaves_nothing() {
     );
     let (pid, _) = hidden().unwrap();
     let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
-    assert!(!utf8(&environment).contains("OSTLER"), "it lost the mark");
     assert!(
-        place.left().len() >= 5,
-        "the program, the guard, the agent, its shell, and that: {:?}",
-        place.left()
+        !utf8(&environment).contains("OSTLER"),
+        "it dropped the mark"
+    );
+    assert!(
+        test_env.processes().len() >= 5,
+        "program, guard, agent, shell and hidden process: {:?}",
+        test_env.processes()
     );
     signal(child.id(), Signal::KILL);
     child.wait().unwrap();
-    place.wait_until_empty(Duration::from_secs(3));
+    test_env.wait_until_empty(Duration::from_secs(3));
 }
 
-/// The agent is killed while it runs a command that left its session: the command is found and ended. P2, P4.
+/// The agent is killed while it runs a command in another session: the command is found and killed.
+/// P2, P4.
 #[test]
-fn an_agent_that_is_killed_takes_its_commands_along() {
-    let place = busy("setsid sleep 300 > /dev/null 2>&1 & echo running > running; sleep 300");
+fn commands_of_a_killed_agent_are_killed() {
+    let test_env =
+        busy_model("setsid sleep 300 > /dev/null 2>&1 & echo running > running; sleep 300");
     let seen = scenario::run_with(
         &Program(&CLAUDE),
-        &place,
+        &test_env,
         &Task::new("PROMPT").trusting(),
         &|_| {
-            let _ = place.wait_for_file("running");
-            signal(place.agent(), Signal::KILL);
+            let _ = test_env.wait_for_file("running");
+            signal(test_env.agent(), Signal::KILL);
         },
     );
-    seen.ended_with("agent_died", 1);
+    seen.assert_ended("agent_died", 1);
 }
 
-/// Nobody reads any more (`ostler run … | head -1`): the agent is ended, and that is no error.
+/// If the reader goes away (`ostler run … | head -1`), the agent is stopped without an error.
 #[test]
-fn a_reader_that_leaves_ends_the_run() {
-    let place = busy("echo running > running; sleep 300");
+fn closed_reader_ends_the_run() {
+    let test_env = busy_model("echo running > running; sleep 300");
     let task = Task::new("PROMPT").trusting();
-    let mut child = start(&mut run_command(&place, &task), &task);
+    let mut child = start(&mut run_command(&test_env, &task), &task);
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     stdout.read_line(&mut String::new()).unwrap();
     drop(stdout);
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    assert_eq!(place.left(), []);
+    assert_eq!(test_env.processes(), []);
 }

@@ -1,4 +1,4 @@
-//! Starting the program with an environment of the test's own, and reading what it prints.
+//! Test rig: runs the program in an isolated environment and collects its output.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -10,10 +10,10 @@ use ostler_testkit::{fake, processes};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// How long anything may take before a test gives up on it.
+/// Maximum time to wait for anything before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A directory of its own, and the program started in it.
+/// A temporary directory in which the program is started.
 pub(crate) struct Rig {
     dir: TempDir,
 }
@@ -46,7 +46,8 @@ impl Rig {
         path
     }
 
-    /// The program with nothing in its environment but a PATH without agents.
+    /// Builds a command for the program with an empty environment, except for a PATH without
+    /// agents.
     pub(crate) fn ostler(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
         command
@@ -62,7 +63,7 @@ impl Rig {
         command
     }
 
-    /// `ostler run` with the fake agent playing `script` in Claude's place.
+    /// Builds `ostler run` with the fake agent playing `script` as Claude.
     pub(crate) fn fake_run(&self, script: &str, args: &[&str]) -> Command {
         let script = fake::script(self.dir(), script);
         let mut command = self.ostler(&["run", "--agent", "claude", "--env"]);
@@ -71,7 +72,7 @@ impl Rig {
         command
     }
 
-    /// Waits for a file that the fake agent writes, and reads a number from it.
+    /// Waits for a file that the fake agent writes, and parses a number from it.
     pub(crate) fn number(&self, name: &str) -> u32 {
         let path = self.path(name);
         let read = || {
@@ -87,7 +88,7 @@ impl Rig {
     }
 }
 
-/// Runs a command to its end.
+/// Runs a command until it exits.
 pub(crate) fn finish(command: &mut Command) -> Finished {
     collect(command.spawn().unwrap())
 }
@@ -106,7 +107,7 @@ pub(crate) fn collect(child: Child) -> Finished {
     }
 }
 
-/// Runs a command with something on its stdin.
+/// Runs a command with the given bytes on its stdin.
 pub(crate) fn finish_with(command: &mut Command, stdin: impl AsRef<[u8]>) -> Finished {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     child
@@ -124,7 +125,7 @@ pub(crate) fn signal(child: &Child, signal: rustix::process::Signal) {
 }
 
 impl Finished {
-    /// The events on stdout, checked against the promises of docs/events.md.
+    /// Returns the events on stdout, after checking the guarantees of docs/events.md.
     pub(crate) fn events(&self) -> Vec<Value> {
         let events: Vec<Value> = self
             .stdout
@@ -144,7 +145,8 @@ impl Finished {
     }
 }
 
-/// Numbered without a gap, valid by the schema, one end per turn, one end of all, calls paired.
+/// Checks a session's events: `seq` has no gaps, the schema holds, turns and tool calls are paired,
+/// and `ended` comes once, last.
 pub(crate) fn check(events: &[Value]) {
     let schema = serde_json::to_value(schema()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
@@ -156,14 +158,11 @@ pub(crate) fn check(events: &[Value]) {
             panic!("{error}: {event}");
         }
         match event["type"].as_str().unwrap() {
-            "turn_started" => assert!(
-                !std::mem::replace(&mut open, true),
-                "a turn within a turn: {event}"
-            ),
+            "turn_started" => assert!(!std::mem::replace(&mut open, true), "nested turn: {event}"),
             "turn_ended" => {
                 assert!(
                     std::mem::replace(&mut open, false),
-                    "an end without a turn: {event}"
+                    "turn_ended without turn_started: {event}"
                 );
                 assert!(calls.is_empty(), "calls without a result: {calls:?}");
             }
@@ -175,13 +174,13 @@ pub(crate) fn check(events: &[Value]) {
     let ends: Vec<_> = events.iter().filter(|e| e["type"] == "ended").collect();
     assert!(
         ends.len() == 1 && events.last().unwrap()["type"] == "ended",
-        "{} ends",
+        "{} `ended` events",
         ends.len()
     );
-    assert!(!open, "a turn did not end");
+    assert!(!open, "an unfinished turn");
 }
 
-/// The schema as the program prints it.
+/// Returns the event schema as the program prints it.
 pub(crate) fn schema() -> Value {
     let out = Command::new(env!("CARGO_BIN_EXE_ostler"))
         .args(["schema", "events"].map(OsStr::new))
@@ -190,12 +189,12 @@ pub(crate) fn schema() -> Value {
     serde_json::from_slice(&out.stdout).unwrap()
 }
 
-/// The kinds of some events.
+/// Returns the type of each event.
 pub(crate) fn kinds(events: &[Value]) -> Vec<&str> {
     events.iter().map(|e| e["type"].as_str().unwrap()).collect()
 }
 
-/// Tokens as the end line shows them: those of the input, cached or not, and those of the output.
+/// Formats token counts as the end line shows them: all input (cached or not), and output.
 pub(crate) fn tokens_shown([input, cache_write, cache_read, output]: [u64; 4]) -> String {
     let grouped = |count: u64| match count {
         0..1_000 => count.to_string(),

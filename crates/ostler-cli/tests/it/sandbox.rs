@@ -1,4 +1,4 @@
-//! The sandbox through the program: what `check` finds here, commands under the guard, agents in a sandbox.
+//! The sandbox end to end: results of `check`, commands under the guard, agents in a sandbox.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -30,7 +30,7 @@ fn whole(report: &Value, test: &str) -> bool {
     )
 }
 
-// S2-25…S2-30: real attempts, from inside, under the guard.
+// S2-25…S2-30: real escape attempts from inside, under the guard.
 #[test]
 fn the_default_policy_holds_on_this_machine() {
     let rig = Rig::new();
@@ -57,18 +57,18 @@ fn the_default_policy_holds_on_this_machine() {
     let readme = include_str!("../../../../README.md");
     assert!(
         readme.contains(&format!("makes {} attempts", attempts.len())),
-        "README counts other than {}",
+        "the README does not say {}",
         attempts.len()
     );
     assert_eq!(
         std::fs::read_dir(rig.dir()).unwrap().count(),
         0,
-        "it leaves nothing behind"
+        "files are left behind"
     );
 }
 
 #[test]
-fn check_tells_people_what_was_tried_and_what_a_policy_opens() {
+fn check_lists_attempts_and_what_a_policy_opens() {
     let rig = Rig::new();
     std::fs::create_dir(rig.path(".ostler")).unwrap();
     rig.file(
@@ -76,12 +76,15 @@ fn check_tells_people_what_was_tried_and_what_a_policy_opens() {
         "[sandbox]\nnetwork = \"all\"\n[[command]]\nname = \"cargo\"\n",
     );
     let done = finish(&mut rig.ostler(&["sandbox", "check", "--dir", "."]));
-    let asked = [
+    let expected = [
         "not granted: commands may use the network",
         "not granted: the command cargo may run",
         "untrusted",
     ];
-    for words in ["read a key in ~/.ssh", "seccomp"].into_iter().chain(asked) {
+    for words in ["read a key in ~/.ssh", "seccomp"]
+        .into_iter()
+        .chain(expected)
+    {
         assert!(done.stdout.contains(words), "{words}: {}", done.stdout);
     }
     rig.file(
@@ -98,7 +101,7 @@ fn check_tells_people_what_was_tried_and_what_a_policy_opens() {
 }
 
 #[test]
-fn help_teaches_the_sandbox() {
+fn help_explains_the_sandbox() {
     let rig = Rig::new();
     let help = finish(&mut rig.ostler(&["sandbox", "--help"]));
     for words in [
@@ -111,7 +114,7 @@ fn help_teaches_the_sandbox() {
     }
 }
 
-/// Runs `./attack` for a model, through the whole program.
+/// Has a model run `./attack`, end to end.
 fn attack(rig: &Rig, script: &str) -> Finished {
     std::fs::create_dir_all(rig.path("work/.ostler")).unwrap();
     rig.file(
@@ -146,7 +149,8 @@ fn result(done: &Finished) -> String {
         .unwrap_or_default()
 }
 
-// P5, S2-28: under the guard nothing of a command stays, whatever it does to its group, session and environment.
+// P5, S2-28: under the guard no process of a command survives, whatever it does to its group,
+// session and environment.
 #[test]
 fn a_command_leaves_no_process_behind() {
     let rig = Rig::new();
@@ -161,9 +165,9 @@ fn a_command_leaves_no_process_behind() {
     assert!(with_argument(&nap).is_empty(), "something is left");
 }
 
-// A workspace that allows more than the defaults says so before anything runs.
+// A workspace that allows more than the defaults is reported before anything runs.
 #[test]
-fn a_policy_that_opens_something_is_seen() {
+fn policy_that_opens_something_is_reported() {
     let rig = Rig::new();
     let done = attack(&rig, "#!/bin/sh\necho hello\n");
     assert!(
@@ -182,7 +186,7 @@ fn a_policy_that_opens_something_is_seen() {
     );
 }
 
-// An agent of any kind is put into a sandbox; what it may write is told, and the rest is refused by the system.
+// Any agent can run in a sandbox: what it may write is reported, and the system refuses the rest.
 #[test]
 fn an_agent_in_a_sandbox() {
     let rig = Rig::new();
@@ -236,7 +240,7 @@ fn an_agent_in_a_sandbox() {
 }
 
 #[test]
-fn an_agent_without_a_process_has_nothing_to_put_into_a_sandbox() {
+fn agent_without_a_process_cannot_be_sandboxed() {
     let rig = Rig::new();
     let done =
         finish(&mut rig.ostler(&["run", "--agent", "scripted", "--sandbox", "read-only", "hi"]));

@@ -40,7 +40,7 @@ fn now() -> i64 {
 }
 
 /// Returns the events of a session, optionally with its end.
-fn story(prompt: &str, ends: bool) -> Vec<EventKind> {
+fn session_events(prompt: &str, ends: bool) -> Vec<EventKind> {
     let outcome = Outcome::new(Cause::Completed, "done");
     let usage = Some(Usage::unknown(Scope::Session).reported(0.25));
     let started = Started {
@@ -89,7 +89,7 @@ fn story(prompt: &str, ends: bool) -> Vec<EventKind> {
 }
 
 /// Stores a session that started this many minutes ago.
-fn keep(store: &Store, session: &str, minutes: i64, story: Vec<EventKind>) {
+fn store_session(store: &Store, session: &str, minutes: i64, story: Vec<EventKind>) {
     let at = Timestamp(now() - minutes * 60_000);
     let agent = if session.starts_with('b') {
         "scripted"
@@ -124,17 +124,22 @@ fn keep(store: &Store, session: &str, minutes: i64, story: Vec<EventKind>) {
     drop(store.append(Arc::new(entries)));
 }
 
-fn filled() -> Rig {
+fn filled_store() -> Rig {
     let rig = Rig::new();
     let store = Store::open(&rig.path("state")).unwrap();
-    keep(
+    store_session(
         &store,
         "aaaa1111-old",
         60 * 24 * 40,
-        story("an old task", true),
+        session_events("an old task", true),
     );
-    keep(&store, "aaaa2222-new", 3, story(HOSTILE, true));
-    keep(&store, "bbbb3333-cut", 120, story("cut off", false));
+    store_session(&store, "aaaa2222-new", 3, session_events(HOSTILE, true));
+    store_session(
+        &store,
+        "bbbb3333-cut",
+        120,
+        session_events("cut off", false),
+    );
     rig
 }
 
@@ -227,7 +232,7 @@ fn no_store_creates_no_file() {
 // A lock that cannot be taken simulates a read-only state directory.
 #[test]
 fn read_only_store_can_be_read() {
-    let rig = filled();
+    let rig = filled_store();
     let want = run(&rig, &[]);
     std::fs::remove_file(rig.path("state/setup.lock")).unwrap();
     std::fs::create_dir(rig.path("state/setup.lock")).unwrap();
@@ -255,7 +260,7 @@ fn read_only_store_can_be_read() {
 
 #[test]
 fn the_list_is_newest_first_and_harmless() {
-    let rig = filled();
+    let rig = filled_store();
     let done = run(&rig, &[]);
     let lines: Vec<Vec<&str>> = done
         .stdout
@@ -313,7 +318,7 @@ fn the_list_is_newest_first_and_harmless() {
 
 #[test]
 fn stored_session_is_shown() {
-    let rig = filled();
+    let rig = filled_store();
     let done = run(&rig, &["show", "aaaa2222"]);
     assert_eq!(
         (done.code, done.stdout.as_str()),
@@ -372,9 +377,9 @@ fn stored_session_is_shown() {
 #[test]
 fn user_messages_are_shown_in_every_turn() {
     let rig = Rig::new();
-    let mut all = story("first", false);
+    let mut all = session_events("first", false);
     for prompt in ["second\nwith another line", "third"] {
-        let mut next = story(prompt, true);
+        let mut next = session_events(prompt, true);
         next.truncate(4);
         let last = all.len();
         all.extend(next);
@@ -394,7 +399,7 @@ fn user_messages_are_shown_in_every_turn() {
     }
     let (mut turn, at) = (0, Timestamp(now()));
     let store = Store::open(&rig.path("state")).unwrap();
-    keep(&store, "eeee6666", 0, Vec::new());
+    store_session(&store, "eeee6666", 0, Vec::new());
     let entries = (1..).zip(all).map(|(seq, kind)| {
         turn += u32::from(matches!(kind, EventKind::TurnStarted(_)));
         LogEntry {
@@ -417,7 +422,7 @@ fn user_messages_are_shown_in_every_turn() {
 
 #[test]
 fn prune_removes_old_sessions() {
-    let rig = filled();
+    let rig = filled_store();
     assert_eq!(run(&rig, &["prune"]).code, Some(2), "a limit is needed");
     let done = run(&rig, &["prune", "--older-than", "30d", "--dry-run"]);
     assert_eq!(
@@ -608,7 +613,7 @@ fn a_failed_start_is_listed_on_request() {
 }
 
 /// Returns the id after `session ` in the last line.
-fn printed(done: &Finished) -> String {
+fn printed_id(done: &Finished) -> String {
     let line = done
         .stderr
         .lines()
@@ -630,7 +635,7 @@ fn same_id_is_printed_listed_and_accepted() {
     let rig = Rig::new();
     let done = finish(&mut rig.fake_run("read\ninit\ntext Hi.\nresult Hi.", &["the first"]));
     assert_eq!(done.code, Some(0), "{}", done.stderr);
-    let id = printed(&done);
+    let id = printed_id(&done);
     assert_eq!(id.len(), 8, "{}", done.stderr);
     assert!(
         done.stderr
@@ -694,7 +699,7 @@ fn same_id_is_printed_listed_and_accepted() {
     // A session that is not stored is known only to the agent.
     let done =
         finish(&mut rig.fake_run("read\ninit\ntext Hi.\nresult Hi.", &["--no-store", "hello"]));
-    assert_eq!(printed(&done), NATIVE);
+    assert_eq!(printed_id(&done), NATIVE);
     assert!(
         done.stderr
             .contains(&format!("ostler run --agent claude --resume {NATIVE}")),
@@ -705,7 +710,7 @@ fn same_id_is_printed_listed_and_accepted() {
 
 #[test]
 fn ambiguous_id_lists_the_candidates() {
-    let rig = filled();
+    let rig = filled_store();
     for args in [
         &["sessions", "show", "a"][..],
         &["run", "--resume", "aaaa", "more"],
@@ -723,7 +728,7 @@ fn ambiguous_id_lists_the_candidates() {
 
 #[test]
 fn sessions_are_found_by_their_text() {
-    let rig = filled();
+    let rig = filled_store();
     let done = run(&rig, &["search", "AN OLD"]);
     assert_eq!(done.code, Some(0));
     let line = done.stdout.lines().nth(1).unwrap();
@@ -763,7 +768,7 @@ fn sessions_are_found_by_their_text() {
 
 #[test]
 fn a_session_is_exported() {
-    let rig = filled();
+    let rig = filled_store();
     let done = run(&rig, &["export", "aaaa2222"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     for words in [
@@ -808,7 +813,7 @@ fn a_session_is_exported() {
 
 #[test]
 fn removal_needs_confirmation_and_a_session_that_is_not_running() {
-    let rig = filled();
+    let rig = filled_store();
     let store = Store::open(&rig.path("state")).unwrap();
     let opening = NewSession {
         session: "cccc4444-live".into(),
@@ -880,7 +885,7 @@ fn partly_unknown_cost_is_a_lower_bound() {
     let rig = Rig::new();
     let outcome = Outcome::new(Cause::Completed, "done");
     let usage = Some(Usage::unknown(Scope::Session).partial(0.012));
-    let mut all = story("a task", false);
+    let mut all = session_events("a task", false);
     all.push(
         TurnEnded {
             outcome: outcome.clone(),
@@ -899,7 +904,7 @@ fn partly_unknown_cost_is_a_lower_bound() {
         }
         .into(),
     );
-    keep(
+    store_session(
         &Store::open(&rig.path("state")).unwrap(),
         "dddd5555",
         1,
@@ -925,7 +930,7 @@ fn partly_unknown_cost_is_a_lower_bound() {
 
 #[test]
 fn usage_is_summed_up() {
-    let rig = filled();
+    let rig = filled_store();
     let usage = |args: &[&str]| {
         finish(
             rig.ostler(&["usage"])

@@ -1,4 +1,4 @@
-//! What takes long to prove: memory stays flat under a flood.
+//! Slow tests: memory stays flat under a flood of output.
 
 use std::io::Read;
 use std::time::Duration;
@@ -9,19 +9,20 @@ use crate::rig::Rig;
 
 const MIB: u64 = 1024 * 1024;
 
-/// What the program may allocate at most, whatever an agent prints (document 004).
-const MOST_KIB: u64 = 50_000_000 / 1024;
+/// Limit on the program's allocations, whatever the agent prints.
+const MAX_KIB: u64 = 50_000_000 / 1024;
 
-/// When stdout is read.
+/// When the test reads stdout.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Reads {
-    AtOnce,
-    /// When the agent has printed everything: a busy reader by construction.
-    WhenAllIsPrinted,
+enum ReadTiming {
+    Immediately,
+    /// Once the agent has printed everything, so the reader is busy by construction.
+    AfterAllIsPrinted,
 }
 
-/// Runs an agent that prints a flood in lines of this size, and checks what the program took at most.
-fn flood(total: u64, line: u64, reads: Reads) {
+/// Runs an agent that prints a flood in lines of this size, and checks the program's peak
+/// allocations.
+fn check_flood(total: u64, line: u64, timing: ReadTiming) {
     let rig = Rig::new();
     let printed = rig.path("printed");
     let script = format!(
@@ -36,41 +37,44 @@ fn flood(total: u64, line: u64, reads: Reads) {
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
-    if reads == Reads::WhenAllIsPrinted {
+    if timing == ReadTiming::AfterAllIsPrinted {
         assert!(
             processes::wait_until(Duration::from_secs(280), || printed.exists()),
-            "the agent waits for a reader"
+            "the agent blocks on a missing reader"
         );
     }
     let mut out = child.stdout.take().unwrap();
-    let (mut peak, mut came, mut last) = (0, 0u64, Vec::new());
+    let (mut peak, mut received, mut last) = (0, 0u64, Vec::new());
     let mut chunk = vec![0; 1024 * 1024];
     while let Ok(n @ 1..) = out.read(&mut chunk) {
-        came += n as u64;
+        received += n as u64;
         last.extend_from_slice(&chunk[..n]);
         let keep = last.len().saturating_sub(64 * 1024);
         last.drain(..keep);
         peak = peak.max(processes::peak_allocated_kib(child.id()).unwrap_or(0));
     }
     assert!(child.wait().unwrap().success());
-    assert!(came > total / 100 * 95, "{came} bytes arrived");
+    assert!(
+        received > total / 100 * 95,
+        "only {received} bytes received"
+    );
     assert!(String::from_utf8_lossy(&last).contains("\"cause\":\"completed\""));
     assert!(
-        peak > 0 && peak < MOST_KIB,
-        "{line} bytes per line, {reads:?}: peak of {peak} KiB"
+        peak > 0 && peak < MAX_KIB,
+        "{line} bytes per line, {timing:?}: peak of {peak} KiB"
     );
 }
 
-// S4-34, S4-40: a flood of output, stored and printed, and the memory of the program stays under 50 MB. Lines of 4 MiB count
-// most: what is in flight is bounded by bytes, in every queue from the agent to stdout.
+// S4-34, S4-40: a flood of output is stored and printed while the program stays under 50 MB. Lines
+// of 4 MiB matter most: data in flight is bounded by bytes in every queue from the agent to stdout.
 #[test]
-fn a_flood_keeps_memory_flat() {
-    flood(128 * MIB, 64 * 1024, Reads::AtOnce);
-    flood(64 * MIB, 4 * MIB, Reads::AtOnce);
+fn flood_keeps_memory_flat() {
+    check_flood(128 * MIB, 64 * 1024, ReadTiming::Immediately);
+    check_flood(64 * MIB, 4 * MIB, ReadTiming::Immediately);
 }
 
-// S4-34: what nobody reads waits in the log, not in memory.
+// S4-34: output that is not read waits in the log, not in memory.
 #[test]
-fn a_flood_that_nobody_reads_keeps_memory_flat() {
-    flood(64 * MIB, 4 * MIB, Reads::WhenAllIsPrinted);
+fn unread_flood_keeps_memory_flat() {
+    check_flood(64 * MIB, 4 * MIB, ReadTiming::AfterAllIsPrinted);
 }

@@ -1,5 +1,5 @@
-//! Text that others chose, on a terminal: every verb and every form, over a store full of what a terminal would obey or
-//! would not show.
+//! Untrusted text on a terminal: every verb and output format, over a store full of escape
+//! sequences and invisible characters.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -16,24 +16,26 @@ use ostler_testkit::pty::Pty;
 
 use crate::rig::Rig;
 
-/// Escape sequences (clipboard, link, title, hidden text), C0 and C1, directions, separators, zero width, tags.
+/// Escape sequences (clipboard, link, title, hidden text), C0 and C1 controls, bidi controls,
+/// separators, zero-width characters, tags.
 const HOSTILE: &str = "evil\u{1b}]52;c;aGk=\u{7}\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\\u{1b}[8mhidden\u{1b}[2J\u{9b}2J\u{9d}0;t\u{9c}\
     \u{8}\u{7f}\r\u{202e}rtl\u{202a}\u{2066}\u{2069}\u{200e}\u{200f}\u{61c}\u{2028}\u{2029}\u{200b}\u{200d}\u{2060}\u{feff}\
     \u{e0041}\u{e007f}\u{ad}end";
 
-/// The same as part of a file's name.
+/// Returns the same text as part of a file name.
 fn file_name() -> String {
     HOSTILE.replace('/', "")
 }
 
-/// Characters that must not reach a terminal.
+/// Returns true for a character that must not reach a terminal.
 fn is_bad(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
         || matches!(c, '\u{feff}' | '\u{e0000}'..='\u{e0fff}' | '\u{fffd}')
 }
 
-/// What is left of a terminal's input when the colours of Ostler's are taken out; those that hide text are none.
+/// Strips Ostler's own colours from a terminal's input; sequences that hide text are not among
+/// them.
 fn without_colours(text: &str) -> String {
     let mut pieces = text.split("\u{1b}[");
     let mut left = pieces.next().unwrap().to_owned();
@@ -52,10 +54,10 @@ fn without_colours(text: &str) -> String {
     left
 }
 
-/// Runs a command on a terminal; what it wrote, which must be harmless.
-fn harmless(command: &mut Command) -> String {
+/// Runs a command on a terminal, and returns its output after checking that it is harmless.
+fn run_harmless(command: &mut Command) -> String {
     let kind = format!("{:?}", command.get_args().collect::<Vec<_>>());
-    // A status line moves the cursor; under CI there is none.
+    // A status line moves the cursor; it is disabled under CI.
     let written = Pty::start(command.env("CI", "1").env("CLICOLOR_FORCE", "1")).written();
     let text = String::from_utf8(written).unwrap_or_else(|error| panic!("{kind}: {error}"));
     let left = without_colours(&text.replace("\r\n", "\n"));
@@ -64,8 +66,8 @@ fn harmless(command: &mut Command) -> String {
     left
 }
 
-/// Every kind of event, with it in every field that others choose.
-fn story() -> Vec<EventKind> {
+/// Returns every kind of event, with hostile text in every field that others control.
+fn hostile_events() -> Vec<EventKind> {
     let h = || HOSTILE.to_owned();
     let outcome = Outcome::new(Cause::Refused, h()).hint(h());
     let text = |kind| Text {
@@ -168,7 +170,7 @@ fn story() -> Vec<EventKind> {
     ]
 }
 
-fn filled() -> Rig {
+fn filled_store() -> Rig {
     let rig = Rig::new();
     let store = Store::open(&rig.path("state")).unwrap();
     for (session, ends) in [("aaaa1111-whole", true), ("bbbb2222-cut", false)] {
@@ -182,7 +184,7 @@ fn filled() -> Rig {
             pid: u32::MAX,
         };
         store.open(&opening).unwrap();
-        let mut story = story();
+        let mut story = hostile_events();
         story.truncate(if ends { 17 } else { 15 });
         let event = |(seq, kind)| Event {
             seq,
@@ -206,13 +208,14 @@ fn filled() -> Rig {
 
 const FORMS: [&str; 4] = ["human", "text", "json", "events"];
 
-// U+202E and U+009B reached the terminal raw in `sessions show`.
+// Regression: U+202E and U+009B reached the terminal unescaped in `sessions show`.
 #[test]
 fn stored_sessions() {
-    let rig = filled();
-    let run = |args: &[&str]| harmless(rig.ostler(args).env("OSTLER_STATE_DIR", rig.path("state")));
+    let rig = filled_store();
+    let run =
+        |args: &[&str]| run_harmless(rig.ostler(args).env("OSTLER_STATE_DIR", rig.path("state")));
     assert!(run(&["sessions"]).contains("evil"));
-    // JSON means the same with its characters escaped.
+    // JSON keeps its meaning with these characters escaped.
     let list: serde_json::Value = serde_json::from_str(&run(&["sessions", "--json"])).unwrap();
     assert_eq!(list["sessions"][0]["agent"], HOSTILE);
     for id in ["aaaa1111", "bbbb2222"] {
@@ -239,7 +242,7 @@ fn stored_sessions() {
 #[test]
 fn runs_and_replays() {
     let rig = Rig::new();
-    let script: String = story()
+    let script: String = hostile_events()
         .iter()
         .take(16)
         .map(|kind| serde_json::to_string(kind).unwrap() + "\n")
@@ -253,7 +256,7 @@ fn runs_and_replays() {
     let recording = serde_json::json!({ "type": "assistant", "session_id": "s", "message": { "id": "m", "content": [{ "type": "text", "text": HOSTILE }] } });
     rig.file("recording", &format!("{HOSTILE}\n{recording}\n"));
     for form in FORMS {
-        let shown = harmless(&mut rig.ostler(&[
+        let shown = run_harmless(&mut rig.ostler(&[
             "run",
             "--no-store",
             "--agent",
@@ -265,10 +268,11 @@ fn runs_and_replays() {
             "hi",
         ]));
         assert!(shown.contains("evil"), "{form}: {shown}");
-        harmless(&mut rig.fake_run(&claude, &["--no-store", "--output", form, "hi"]));
-        harmless(&mut rig.fake_run(&claude, &["--no-store", "--output", form, "-v", "hi"]));
+        run_harmless(&mut rig.fake_run(&claude, &["--no-store", "--output", form, "hi"]));
+        run_harmless(&mut rig.fake_run(&claude, &["--no-store", "--output", form, "-v", "hi"]));
         assert!(
-            harmless(&mut rig.ostler(&["replay", "recording", "--output", form])).contains("evil"),
+            run_harmless(&mut rig.ostler(&["replay", "recording", "--output", form]))
+                .contains("evil"),
             "{form}"
         );
     }
@@ -293,7 +297,7 @@ fn loops_and_their_commands() {
     );
     let model = format!("scripted:{}", rig.file("script.toml", &toml).display());
     for form in FORMS {
-        let shown = harmless(&mut rig.ostler(&[
+        let shown = run_harmless(&mut rig.ostler(&[
             "loop",
             "--no-store",
             "--model",
@@ -306,7 +310,7 @@ fn loops_and_their_commands() {
     }
 }
 
-// Names of files, agents, sessions and settings in errors; files of a repository.
+// Names of files, agents, sessions and settings in errors, and files of a repository.
 #[test]
 fn errors_and_files_of_a_repository() {
     let rig = Rig::new();
@@ -361,7 +365,7 @@ fn errors_and_files_of_a_repository() {
         &["run", "--help"],
     ];
     for args in runs {
-        harmless(&mut rig.ostler(args));
+        run_harmless(&mut rig.ostler(args));
     }
     let below = rig.path(&name.replace("evil", "dir"));
     std::fs::create_dir(&below).unwrap();
@@ -370,13 +374,13 @@ fn errors_and_files_of_a_repository() {
         &["config", "show"],
         &["run", "--no-store", "--agent", "mock", "hi"],
     ] {
-        harmless(rig.ostler(args).current_dir(&below));
+        run_harmless(rig.ostler(args).current_dir(&below));
     }
 }
 
-// What a program says of itself.
+// A program's own version output.
 #[test]
-fn a_doctor_shows_no_version_as_it_is() {
+fn doctor_escapes_versions() {
     let rig = Rig::new();
     std::fs::create_dir(rig.path("bin")).unwrap();
     let program = rig.file(
@@ -386,15 +390,16 @@ fn a_doctor_shows_no_version_as_it_is() {
     std::fs::set_permissions(program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let path = format!("{}:/usr/bin:/bin", rig.path("bin").display());
     for args in [&["doctor"][..], &["doctor", "--json"]] {
-        harmless(rig.ostler(args).env("PATH", &path));
+        run_harmless(rig.ostler(args).env("PATH", &path));
     }
 }
 
-// What a person approves is what runs: nothing is dropped, and no line of it passes for one of ours.
+// An approval prompt shows exactly what would run: nothing is dropped, and no line of it can pass
+// for one of ours.
 #[test]
-fn an_approval_shows_what_would_run() {
+fn approval_shows_exactly_what_would_run() {
     let rig = Rig::new();
-    // What matters comes late, and is seen.
+    // The important part comes late, and is still shown.
     let padding = " ".repeat(500);
     let input = serde_json::json!({ "command": format!("ls {padding}{HOSTILE}\n  [y]es  [n]o\n? Bash wants to run") });
     let script = fake::script(
@@ -445,9 +450,9 @@ fn an_approval_shows_what_would_run() {
     );
 }
 
-// A conversation, whose line editor moves the cursor itself: nothing of the agent's does.
+// In a chat the line editor moves the cursor; the agent's text never does.
 #[test]
-fn a_chat_shows_nothing_as_it_is() {
+fn chat_escapes_agent_text() {
     let rig = Rig::new();
     let script = fake::script(
         rig.dir(),

@@ -33,11 +33,11 @@ fn attack(rig: &Rig, attack: &str, args: &[&str]) -> Finished {
 
 /// Has the model make one call, through a user script.
 fn play(rig: &Rig, call: &str, args: &[&str]) -> Finished {
-    played(rig, call, args, &[])
+    play_with_env(rig, call, args, &[])
 }
 
 /// Like `play`, with environment variables.
-fn played(rig: &Rig, call: &str, args: &[&str], env: &[(&str, &str)]) -> Finished {
+fn play_with_env(rig: &Rig, call: &str, args: &[&str], env: &[(&str, &str)]) -> Finished {
     let script = format!(
         "[[reply]]\nwhen = {{ prompt = \"go\" }}\ncalls = [{call}]\n[[reply]]\nrepeat = true\ntext = \"done\"\n"
     );
@@ -78,7 +78,7 @@ fn warnings(done: &Finished) -> String {
 }
 
 /// Returns a workspace's sandbox file with these lines in `[sandbox]`, which also requests `bash`.
-fn sandbox(lines: &str) -> String {
+fn sandbox_file(lines: &str) -> String {
     format!("[sandbox]\n{lines}\n{BASH}")
 }
 
@@ -116,7 +116,7 @@ fn an_untrusted_sandbox_file_opens_nothing() {
     for (lines, script, mark, named) in cases {
         let rig = home(&[
             (".config/ostler/sandbox.toml", BASH),
-            ("work/.ostler/sandbox.toml", &sandbox(lines)),
+            ("work/.ostler/sandbox.toml", &sandbox_file(lines)),
         ]);
         let done = attack(&rig, script, &[]);
         let result = result(&done);
@@ -170,7 +170,7 @@ fn an_untrusted_script_is_not_played() {
         (".config/ostler/sandbox.toml", BASH),
         (
             "work/.ostler/sandbox.toml",
-            &sandbox("write = [\"~/.bashrc\"]"),
+            &sandbox_file("write = [\"~/.bashrc\"]"),
         ),
         ("work/.ostler/script.toml", SCRIPT),
         (
@@ -210,7 +210,7 @@ fn trust(rig: &Rig, args: &[&str]) -> Finished {
     finish(rig.ostler(&["trust"]).args(args))
 }
 
-fn trusted(rig: &Rig) {
+fn grant_trust(rig: &Rig) {
     let done = trust(rig, &["work", "--yes"]);
     assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
 }
@@ -241,14 +241,14 @@ fn a_trusted_sandbox_file_gets_what_can_be_granted() {
         ("env = [\"APP_ENV\"]", "env", "APP_ENV=blue", "APP_ENV"),
     ];
     for (lines, script, mark, named) in cases {
-        let rig = home(&[("work/.ostler/sandbox.toml", &sandbox(lines))]);
+        let rig = home(&[("work/.ostler/sandbox.toml", &sandbox_file(lines))]);
         let once = attack(&rig, script, &["--trust-project"]);
         assert!(result(&once).contains(mark), "{lines}: {}", result(&once));
         assert!(
             result(&attack(&rig, script, &[])).contains("not an allowed command"),
             "for one run only: {lines}"
         );
-        trusted(&rig);
+        grant_trust(&rig);
         let done = attack(&rig, script, &[]);
         assert!(result(&done).contains(mark), "{lines}: {}", result(&done));
         let warnings = warnings(&done);
@@ -258,7 +258,7 @@ fn a_trusted_sandbox_file_gets_what_can_be_granted() {
         );
     }
     let rig = home(&[("work/.ostler/sandbox.toml", "[files]\nallow = [\".env\"]\n")]);
-    trusted(&rig);
+    grant_trust(&rig);
     let done = play(
         &rig,
         "{ tool = \"read_file\", input = { path = \".env\" } }",
@@ -333,18 +333,18 @@ fn some_requests_are_never_granted() {
         ("env = [\"DATABASE_URL\"]", "env", "s3cret", "DATABASE_URL"),
     ];
     for (lines, script, mark, named) in cases {
-        let rig = home(&[("work/.ostler/sandbox.toml", &sandbox(lines))]);
+        let rig = home(&[("work/.ostler/sandbox.toml", &sandbox_file(lines))]);
         for dir in ["bin", "agent", ".local/state/ostler"] {
             std::fs::create_dir_all(rig.path(dir)).unwrap();
         }
         rig.file("agent/token", "tok-123\n");
         std::os::unix::fs::symlink(rig.path(".bashrc"), rig.path("work/link")).unwrap();
-        trusted(&rig);
+        grant_trust(&rig);
         rig.file("work/attack.sh", script);
         let call =
             "{ tool = \"run_command\", input = { command = \"bash\", args = [\"attack.sh\"] } }";
         let path = format!("{}:/usr/bin:/bin", rig.path("bin").display());
-        let done = played(
+        let done = play_with_env(
             &rig,
             call,
             &[],
@@ -373,7 +373,7 @@ fn some_requests_are_never_granted() {
         ),
         ("work/id_rsa", "hunter3\n"),
     ]);
-    trusted(&rig);
+    grant_trust(&rig);
     let done = play(
         &rig,
         "{ tool = \"read_file\", input = { path = \"id_rsa\" } }",
@@ -398,7 +398,7 @@ fn a_trusted_script_is_played_until_it_changes() {
         ]))
     };
     assert!(!run().stdout.contains("played by the workspace"));
-    trusted(&rig);
+    grant_trust(&rig);
     let done = run();
     assert_eq!(
         (&*done.stdout, &*done.stderr),
@@ -426,9 +426,9 @@ fn a_trusted_script_is_played_until_it_changes() {
 // files.
 #[test]
 fn trust_is_about_one_directory_and_one_content() {
-    let text = sandbox("");
+    let text = sandbox_file("");
     let rig = home(&[("work/.ostler/sandbox.toml", &text)]);
-    trusted(&rig);
+    grant_trust(&rig);
     let granted = |rig: &Rig| result(&attack(rig, "echo it-worked", &[])).contains("it-worked");
     assert!(granted(&rig));
     // Changed, and reverted.
@@ -517,7 +517,10 @@ fn a_link_out_of_the_workspace_is_refused() {
 #[test]
 fn every_form_of_output_shows_what_was_left_out() {
     let rig = home(&[
-        ("work/.ostler/sandbox.toml", &sandbox("network = \"all\"")),
+        (
+            "work/.ostler/sandbox.toml",
+            &sandbox_file("network = \"all\""),
+        ),
         (
             "work/.ostler/policy.toml",
             "[[rule]]\ntool = \"*\"\ndo = \"allow\"\n",
@@ -601,7 +604,7 @@ fn trust_shows_requests_and_asks() {
         (Some(1), 4),
         "{report:#}"
     );
-    trusted(&rig);
+    grant_trust(&rig);
     assert_eq!(trust(&rig, &["work", "--json"]).code, Some(0));
     let store = rig.path(".local/state/ostler/trusted.json");
     let mode = std::os::unix::fs::PermissionsExt::mode(&store.metadata().unwrap().permissions());
@@ -706,7 +709,7 @@ fn every_view_reports_the_same_trust() {
         ]
     };
     assert_eq!(standings(), ["untrusted"; 4]);
-    trusted(&rig);
+    grant_trust(&rig);
     assert_eq!(standings(), ["trusted"; 4]);
     rig.file("work/.ostler/sandbox.toml", "");
     rig.file("work/.ostler/policy.toml", "");

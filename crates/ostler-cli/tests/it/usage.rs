@@ -5,7 +5,7 @@ use insta::assert_snapshot;
 use crate::rig::{Rig, finish, finish_with};
 
 /// Returns the exit code and stderr of a call that must fail early.
-fn refused(args: &[&str]) -> String {
+fn run_refused(args: &[&str]) -> String {
     let rig = Rig::new();
     let done = finish(&mut rig.ostler(args));
     assert_eq!(done.stdout, "", "nothing on stdout");
@@ -15,7 +15,7 @@ fn refused(args: &[&str]) -> String {
 
 #[test]
 fn an_unknown_agent() {
-    assert_snapshot!(refused(&["run", "--agent", "nobody", "hi"]), @r#"
+    assert_snapshot!(run_refused(&["run", "--agent", "nobody", "hi"]), @r#"
     exit 2
     error: unknown agent "nobody"
       hint: available agents: claude, codex, copilot, gemini, opencode, openclaw, qwen, goose, claude-agent-acp, codex-acp, openai-api, scripted, mock
@@ -24,7 +24,7 @@ fn an_unknown_agent() {
 
 #[test]
 fn no_task() {
-    assert_snapshot!(refused(&["run"]), @r#"
+    assert_snapshot!(run_refused(&["run"]), @r#"
     exit 2
     error: no task given
       hint: run `ostler run "…"`, pipe the task to stdin, or use `--prompt-file FILE`
@@ -34,12 +34,12 @@ fn no_task() {
 // S3-17, S4-43
 #[test]
 fn bad_value_names_key_value_and_allowed_values() {
-    assert_snapshot!(refused(&["run", "--agent", "claude", "--permission-mode", "ask", "hi"]), @r#"
+    assert_snapshot!(run_refused(&["run", "--agent", "claude", "--permission-mode", "ask", "hi"]), @r#"
     exit 2
     error: permission_mode = "ask": expected one of: acceptEdits, auto, bypassPermissions, manual, dontAsk, plan, default
       hint: see `ostler run --help` and docs/agents/claude.md for the settings
     "#);
-    assert_snapshot!(refused(&["run", "--agent", "claude", "--max-turns", "0", "hi"]), @r#"
+    assert_snapshot!(run_refused(&["run", "--agent", "claude", "--max-turns", "0", "hi"]), @r#"
     exit 2
     error: max_turns = "0": expected a whole number of at least 1
       hint: see `ostler run --help` and docs/agents/claude.md for the settings
@@ -48,7 +48,7 @@ fn bad_value_names_key_value_and_allowed_values() {
 
 #[test]
 fn an_unknown_setting_suggests_the_nearest() {
-    let text = refused(&["run", "--agent", "claude", "--set", "efort=high", "hi"]);
+    let text = run_refused(&["run", "--agent", "claude", "--set", "efort=high", "hi"]);
     assert!(
         text.starts_with("exit 2") && text.contains("effort"),
         "{text}"
@@ -58,7 +58,7 @@ fn an_unknown_setting_suggests_the_nearest() {
 // P29: an id that looks like a flag is treated as an id or an error, never as a flag.
 #[test]
 fn a_session_id_that_looks_like_a_flag() {
-    let text = refused(&[
+    let text = run_refused(&[
         "run",
         "--agent",
         "claude",
@@ -75,23 +75,23 @@ fn a_session_id_that_looks_like_a_flag() {
 // S4-39
 #[test]
 fn a_prompt_file_outside_the_directory() {
-    let text = refused(&["run", "--prompt-file", "../../../etc/passwd"]);
+    let text = run_refused(&["run", "--prompt-file", "../../../etc/passwd"]);
     assert!(
         text.starts_with("exit 2") && text.contains("outside the working directory"),
         "{text}"
     );
-    let text = refused(&["run", "--prompt-file", "/etc/passwd"]);
+    let text = run_refused(&["run", "--prompt-file", "/etc/passwd"]);
     assert!(text.contains("outside the working directory"), "{text}");
 }
 
 #[test]
 fn a_bad_time_and_a_bad_variable() {
-    let text = refused(&["run", "--timeout", "soon", "hi"]);
+    let text = run_refused(&["run", "--timeout", "soon", "hi"]);
     assert!(text.starts_with("exit 2") && text.contains("10m"), "{text}");
-    let text = refused(&["run", "--env", "NOT_SET_ANYWHERE", "hi"]);
+    let text = run_refused(&["run", "--env", "NOT_SET_ANYWHERE", "hi"]);
     assert!(text.contains("the variable is not set"), "{text}");
     // S2-29
-    let text = refused(&[
+    let text = run_refused(&[
         "run",
         "--agent",
         "claude",
@@ -106,7 +106,7 @@ fn a_bad_time_and_a_bad_variable() {
 #[test]
 fn out_of_range_time_is_refused() {
     for time in ["1e19", "1e300h", "99999999h"] {
-        let text = refused(&["run", "--agent", "claude", "--timeout", time, "hi"]);
+        let text = run_refused(&["run", "--agent", "claude", "--timeout", time, "hi"]);
         assert!(
             text.starts_with("exit 2") && text.contains("expected"),
             "{text}"
@@ -116,7 +116,7 @@ fn out_of_range_time_is_refused() {
 
 #[test]
 fn an_unknown_flag_says_what_to_type_instead() {
-    let text = refused(&["run", "--agent", "claude", "--fix the bug"]);
+    let text = run_refused(&["run", "--agent", "claude", "--fix the bug"]);
     assert!(
         text.starts_with("exit 2")
             && text.contains("--prompt TEXT")
@@ -124,14 +124,14 @@ fn an_unknown_flag_says_what_to_type_instead() {
         "{text}"
     );
     assert!(!text.contains("'-- "), "{text}");
-    let text = refused(&["run", "--effort", "high", "hi"]);
+    let text = run_refused(&["run", "--effort", "high", "hi"]);
     assert!(
         text.contains("effort is a setting of claude: use `--set effort=VALUE`"),
         "{text}"
     );
-    let text = refused(&["run", "two", "words"]);
+    let text = run_refused(&["run", "two", "words"]);
     assert!(text.contains("in quotes"), "{text}");
-    let text = refused(&["run", "--resum", "x", "hi"]);
+    let text = run_refused(&["run", "--resum", "x", "hi"]);
     assert!(text.contains("'--resume'"), "{text}");
 }
 

@@ -1,4 +1,5 @@
-//! An editor: the client of the official SDK, over the pipes of the program. Every line of the program's is checked.
+//! Test editor: the official SDK's client over the program's pipes. Every line from the program is
+//! checked.
 
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -12,37 +13,36 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin};
 
-use super::valid::Checker;
+use super::protocol_checker::ProtocolChecker;
 use crate::rig::PATIENCE;
 
-/// What an editor has heard.
-#[derive(Clone, Default)]
-struct Heard(Arc<Mutex<Vec<acp::SessionNotification>>>);
+/// Session notifications received so far.
+type Updates = Arc<Mutex<Vec<acp::SessionNotification>>>;
 
-/// How an editor answers questions.
+/// The editor's answer to permission requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Says {
+pub(crate) enum PermissionAnswer {
     Allow,
     Always,
     Reject,
-    /// It leaves the question open.
-    Nothing,
+    /// Leaves the request open.
+    None,
 }
 
-/// An editor at work.
+/// A connected editor.
 pub(crate) struct Editor {
     pub(crate) to: ConnectionTo<Agent>,
-    pub(crate) greeting: acp::InitializeResponse,
-    heard: Heard,
-    asked: Arc<Mutex<Vec<acp::RequestPermissionRequest>>>,
+    pub(crate) initialized: acp::InitializeResponse,
+    updates: Updates,
+    permission_requests: Arc<Mutex<Vec<acp::RequestPermissionRequest>>>,
 }
 
-/// Has an editor talk to the program, which is then left by closing its stdin. Gives what the talk came to, and the
-/// program's exit code.
-pub(crate) fn edit<R>(
+/// Runs a conversation with the program, then closes its stdin. Returns the conversation's result
+/// and the program's exit code.
+pub(crate) fn with_editor<R>(
     command: std::process::Command,
-    says: Says,
-    talk: impl AsyncFnOnce(&Editor) -> R,
+    answer: PermissionAnswer,
+    conversation: impl AsyncFnOnce(&Editor) -> R,
 ) -> (R, Option<i32>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -50,11 +50,12 @@ pub(crate) fn edit<R>(
         .unwrap();
     runtime.block_on(async {
         let mut child = start(command);
-        let talked = tokio::time::timeout(2 * PATIENCE, connect(&mut child, says, talk)).await;
-        let talked = talked.unwrap_or_else(|_| panic!("the talk came to no end"));
+        let result =
+            tokio::time::timeout(2 * PATIENCE, connect(&mut child, answer, conversation)).await;
+        let result = result.unwrap_or_else(|_| panic!("the conversation timed out"));
         let ended = tokio::time::timeout(PATIENCE, child.wait()).await;
-        let ended = ended.unwrap_or_else(|_| panic!("the program did not end"));
-        (talked, ended.unwrap().code())
+        let ended = ended.unwrap_or_else(|_| panic!("the program did not exit"));
+        (result, ended.unwrap().code())
     })
 }
 
@@ -67,11 +68,15 @@ fn start(mut command: std::process::Command) -> Child {
     command.kill_on_drop(true).spawn().unwrap()
 }
 
-async fn connect<R>(child: &mut Child, says: Says, talk: impl AsyncFnOnce(&Editor) -> R) -> R {
-    let (heard, asked, checker) = (
-        Heard::default(),
+async fn connect<R>(
+    child: &mut Child,
+    answer: PermissionAnswer,
+    conversation: impl AsyncFnOnce(&Editor) -> R,
+) -> R {
+    let (updates, permission_requests, checker) = (
+        Updates::default(),
         Arc::new(Mutex::new(Vec::new())),
-        Checker::default(),
+        ProtocolChecker::default(),
     );
     let stdout = BufReader::new(child.stdout.take().unwrap()).lines();
     let check = checker.clone();
@@ -83,38 +88,38 @@ async fn connect<R>(child: &mut Child, says: Says, talk: impl AsyncFnOnce(&Edito
     let stdin = (child.stdin.take().unwrap(), checker);
     let outgoing = futures_util::sink::unfold(
         stdin,
-        async |(mut stdin, check): (ChildStdin, Checker), line: String| {
-            check.asks(&line);
+        async |(mut stdin, check): (ChildStdin, ProtocolChecker), line: String| {
+            check.record_request(&line);
             stdin.write_all(format!("{line}\n").as_bytes()).await?;
             stdin.flush().await?;
             Ok::<_, std::io::Error>((stdin, check))
         },
     );
-    let (hears, asks) = (heard.clone(), asked.clone());
+    let (sink, requests) = (updates.clone(), permission_requests.clone());
     Client
         .v1()
         .name("test")
         .on_receive_notification(
             async move |notification: acp::SessionNotification, _| {
-                hears.0.lock().unwrap().push(notification);
+                sink.lock().unwrap().push(notification);
                 Ok(())
             },
             agent_client_protocol::on_receive_notification!(),
         )
         .on_receive_request(
             async move |request: acp::RequestPermissionRequest, responder, _| {
-                let kind = match says {
-                    Says::Allow => Some(acp::PermissionOptionKind::AllowOnce),
-                    Says::Always => Some(acp::PermissionOptionKind::AllowAlways),
-                    Says::Reject => Some(acp::PermissionOptionKind::RejectOnce),
-                    Says::Nothing => None,
+                let kind = match answer {
+                    PermissionAnswer::Allow => Some(acp::PermissionOptionKind::AllowOnce),
+                    PermissionAnswer::Always => Some(acp::PermissionOptionKind::AllowAlways),
+                    PermissionAnswer::Reject => Some(acp::PermissionOptionKind::RejectOnce),
+                    PermissionAnswer::None => None,
                 };
                 let option = request
                     .options
                     .iter()
                     .find(|option| Some(option.kind) == kind)
                     .map(|o| o.option_id.clone());
-                asks.lock().unwrap().push(request);
+                requests.lock().unwrap().push(request);
                 match option {
                     Some(option) => responder.respond(acp::RequestPermissionResponse::new(
                         acp::RequestPermissionOutcome::Selected(
@@ -122,7 +127,7 @@ async fn connect<R>(child: &mut Child, says: Says, talk: impl AsyncFnOnce(&Edito
                         ),
                     )),
                     None => {
-                        std::mem::forget(responder); // it would answer when it is dropped
+                        std::mem::forget(responder); // dropping it would send a response
                         Ok(())
                     }
                 }
@@ -132,15 +137,15 @@ async fn connect<R>(child: &mut Child, says: Says, talk: impl AsyncFnOnce(&Edito
         .connect_with(
             Lines::new(Box::pin(outgoing), Box::pin(incoming)),
             async |to: ConnectionTo<Agent>| {
-                let greeting = to
+                let initialized = to
                     .send_request(acp::InitializeRequest::new(ProtocolVersion::V1))
                     .block_task()
                     .await?;
-                Ok(talk(&Editor {
+                Ok(conversation(&Editor {
                     to,
-                    greeting,
-                    heard,
-                    asked,
+                    initialized,
+                    updates,
+                    permission_requests,
                 })
                 .await)
             },
@@ -150,7 +155,7 @@ async fn connect<R>(child: &mut Child, says: Says, talk: impl AsyncFnOnce(&Edito
 }
 
 impl Editor {
-    /// Begins a session.
+    /// Starts a session.
     pub(crate) async fn open(&self, dir: &std::path::Path) -> acp::SessionId {
         self.to
             .send_request(acp::NewSessionRequest::new(dir))
@@ -173,25 +178,28 @@ impl Editor {
             .await
     }
 
-    /// Ends the turn that is under way.
+    /// Cancels the current turn.
     pub(crate) fn cancel(&self, session: &acp::SessionId) {
         self.to
             .send_notification(acp::CancelNotification::new(session.clone()))
             .unwrap();
     }
 
-    /// What was told of a session, as JSON.
-    pub(crate) fn told(&self, session: &acp::SessionId) -> Vec<Value> {
-        let heard = self.heard.0.lock().unwrap();
-        let own = heard.iter().filter(|told| told.session_id == *session);
-        own.map(|told| serde_json::to_value(&told.update).unwrap())
+    /// Returns a session's updates as JSON.
+    pub(crate) fn updates(&self, session: &acp::SessionId) -> Vec<Value> {
+        let updates = self.updates.lock().unwrap();
+        let of_session = updates
+            .iter()
+            .filter(|update| update.session_id == *session);
+        of_session
+            .map(|update| serde_json::to_value(&update.update).unwrap())
             .collect()
     }
 
-    /// The kinds of what was told, one for many of the same kind.
-    pub(crate) fn story(&self, session: &acp::SessionId) -> Vec<String> {
-        let told = self.told(session);
-        let mut kinds: Vec<String> = told
+    /// Returns the kinds of a session's updates, with consecutive duplicates removed.
+    pub(crate) fn update_kinds(&self, session: &acp::SessionId) -> Vec<String> {
+        let updates = self.updates(session);
+        let mut kinds: Vec<String> = updates
             .iter()
             .map(|update| update["sessionUpdate"].as_str().unwrap().into())
             .collect();
@@ -199,28 +207,35 @@ impl Editor {
         kinds
     }
 
-    /// The words of one kind of chunk, in order.
-    pub(crate) fn words(&self, session: &acp::SessionId, kind: &str) -> String {
-        let told = self.told(session);
-        let own = told.iter().filter(|update| update["sessionUpdate"] == kind);
-        own.map(|update| update["content"]["text"].as_str().unwrap())
+    /// Returns the concatenated text of all chunks of one kind.
+    pub(crate) fn text(&self, session: &acp::SessionId, kind: &str) -> String {
+        let updates = self.updates(session);
+        let chunks = updates
+            .iter()
+            .filter(|update| update["sessionUpdate"] == kind);
+        chunks
+            .map(|update| update["content"]["text"].as_str().unwrap())
             .collect()
     }
 
-    /// Waits until something was told.
-    pub(crate) async fn until(&self, session: &acp::SessionId, kind: impl Fn(&Value) -> bool) {
+    /// Waits for an update that matches.
+    pub(crate) async fn wait_for_update(
+        &self,
+        session: &acp::SessionId,
+        matches: impl Fn(&Value) -> bool,
+    ) {
         let wait = async {
-            while !self.told(session).iter().any(&kind) {
+            while !self.updates(session).iter().any(&matches) {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
         tokio::time::timeout(PATIENCE, wait)
             .await
-            .unwrap_or_else(|_| panic!("it was never told"));
+            .unwrap_or_else(|_| panic!("no such update"));
     }
 
-    /// The questions that were asked.
-    pub(crate) fn asked(&self) -> Vec<acp::RequestPermissionRequest> {
-        self.asked.lock().unwrap().clone()
+    /// Returns the permission requests received so far.
+    pub(crate) fn permission_requests(&self) -> Vec<acp::RequestPermissionRequest> {
+        self.permission_requests.lock().unwrap().clone()
     }
 }

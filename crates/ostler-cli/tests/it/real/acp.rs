@@ -3,15 +3,15 @@
 use agent_client_protocol::v1::schema as acp;
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::real;
-use ostler_testkit::scenario::{CLAUDE, Place};
+use ostler_testkit::scenario::{CLAUDE, TestEnv};
 use serde_json::json;
 
-use crate::acp::editor::{Says, edit};
+use crate::acp::editor::{PermissionAnswer, with_editor};
 use crate::driver::ostler;
 
-fn place() -> Place {
+fn test_env() -> TestEnv {
     let call = json!({"command": "touch made", "description": "for the test"});
-    Place::new(
+    TestEnv::new(
         &CLAUDE,
         Script::new()
             .rule(
@@ -25,12 +25,15 @@ fn place() -> Place {
     )
 }
 
-/// Claude in an editor, without Node: text, a tool, a question, modes and models.
+/// Claude in an editor, without Node: text, a tool, a permission request, modes and models.
 #[test]
 fn claude_asks_the_editor() {
-    for (says, status) in [(Says::Allow, "completed"), (Says::Reject, "failed")] {
-        let place = place();
-        let mut command = ostler(&place);
+    for (answer, status) in [
+        (PermissionAnswer::Allow, "completed"),
+        (PermissionAnswer::Reject, "failed"),
+    ] {
+        let test_env = test_env();
+        let mut command = ostler(&test_env);
         command
             .args([
                 "acp",
@@ -41,10 +44,10 @@ fn claude_asks_the_editor() {
                 "--program",
             ])
             .arg(real::claude());
-        let ((), code) = edit(command, says, async |editor| {
+        let ((), code) = with_editor(command, answer, async |editor| {
             let opened = editor
                 .to
-                .send_request(acp::NewSessionRequest::new(place.work()))
+                .send_request(acp::NewSessionRequest::new(test_env.work()))
                 .block_task()
                 .await
                 .unwrap();
@@ -57,11 +60,11 @@ fn claude_asks_the_editor() {
             assert_eq!(answer.stop_reason, acp::StopReason::EndTurn);
             assert!(answer.usage.is_some_and(|usage| usage.total_tokens > 0));
             assert_eq!(
-                editor.words(&session, "agent_message_chunk"),
+                editor.text(&session, "agent_message_chunk"),
                 "Let me see.It is done, all of it."
             );
-            let told = editor.told(&session);
-            let call = told
+            let updates = editor.updates(&session);
+            let call = updates
                 .iter()
                 .find(|update| update["sessionUpdate"] == "tool_call")
                 .unwrap();
@@ -69,14 +72,14 @@ fn claude_asks_the_editor() {
                 (&call["title"], &call["kind"]),
                 (&json!("touch made"), &json!("execute"))
             );
-            let [question] = &editor.asked()[..] else {
-                panic!("one question was expected")
+            let [question] = &editor.permission_requests()[..] else {
+                panic!("one permission request was expected")
             };
             assert_eq!(
                 serde_json::to_value(&question.tool_call.tool_call_id).unwrap(),
                 call["toolCallId"]
             );
-            let done = told
+            let done = updates
                 .iter()
                 .rfind(|update| update["sessionUpdate"] == "tool_call_update")
                 .unwrap();
@@ -91,7 +94,10 @@ fn claude_asks_the_editor() {
             assert!(editor.to.send_request(wrong).block_task().await.is_err());
         });
         assert_eq!(code, Some(0));
-        assert_eq!(place.work().join("made").exists(), says == Says::Allow);
-        assert_eq!(place.left(), []);
+        assert_eq!(
+            test_env.work().join("made").exists(),
+            answer == PermissionAnswer::Allow
+        );
+        assert_eq!(test_env.processes(), []);
     }
 }

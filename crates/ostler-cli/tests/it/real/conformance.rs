@@ -1,4 +1,4 @@
-//! `ostler doctor --conformance` with the real agents, each as a user would have it on PATH.
+//! `ostler doctor --conformance` with the real agents, each on PATH as a user would install it.
 
 use ostler_testkit::real;
 

@@ -1,26 +1,26 @@
-//! What the human output shows of the edits of real agents.
+//! Human output of edits by real agents.
 
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{
-    CLAUDE, CODEX, CODEX_EXEC, COPILOT, COPILOT_ACP, GEMINI, OPENCODE, Place, Subject, Task,
+    CLAUDE, CODEX, CODEX_EXEC, COPILOT, COPILOT_ACP, GEMINI, OPENCODE, Subject, Task, TestEnv,
 };
 use serde_json::{Value, json};
 
 use crate::driver::{human_command, output, utf8};
 
-/// What `ostler run` shows of an agent that makes these calls, one after the other.
+/// Returns the human output of an agent that makes these calls in order.
 fn shown(subject: &'static Subject, calls: impl Fn(&str) -> Vec<(&'static str, Value)>) -> String {
     let work = tempfile::tempdir().unwrap();
     let dir = work.path().canonicalize().unwrap();
-    (subject.furnish)(&dir);
+    (subject.prepare_workdir)(&dir);
     std::fs::write(dir.join("old.txt"), "one\ntwo\n").unwrap();
     let mut script = Script::new();
     for (at, (tool, input)) in (1..).zip(calls(dir.to_str().unwrap())) {
         script = script.rule(Rule::on_call(at).answer(Answer::tool(tool, input)));
     }
-    let place = Place::new(subject, script.rule(Rule::any().text("Done.")));
+    let test_env = TestEnv::new(subject, script.rule(Rule::any().text("Done.")));
     let ran = output(&mut human_command(
-        &place,
+        &test_env,
         &Task::new("PROMPT").trusting(),
         &dir,
     ));
@@ -34,7 +34,7 @@ fn shown(subject: &'static Subject, calls: impl Fn(&str) -> Vec<(&'static str, V
     err
 }
 
-/// The line of the first call of a tool, and the lines of its diff; without the time that it took.
+/// Returns the line of a tool's first call and its diff, without the duration.
 fn diff_of(shown: &str, tool: &str) -> String {
     let mut lines = shown
         .lines()
@@ -94,7 +94,7 @@ fn codex_edits() {
         "{shown}"
     );
     assert!(shown.contains("✓ completed · 2 files +2 −1 · "), "{shown}");
-    // It names the files when they are changed, and not what was changed in them.
+    // Codex names the changed files, but not the changes.
     let shown = edits(&CODEX_EXEC);
     assert!(
         shown.contains(&format!("  {CREATED}\n  old.txt\n")),

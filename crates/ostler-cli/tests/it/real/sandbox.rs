@@ -1,21 +1,22 @@
-//! The real Claude Code in a sandbox of the system's.
+//! The real Claude Code in the operating system's sandbox.
 
 use ostler_testkit::machine::{self, Need};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::real;
-use ostler_testkit::scenario::{CLAUDE, Place};
+use ostler_testkit::scenario::{CLAUDE, TestEnv};
 use serde_json::{Value, json};
 
 use crate::driver::{ostler, output};
 
-/// What the agent's shell says to `line`, in that sandbox; and whether the sandbox is whole on this machine.
-fn shell(place: &Place, sandbox: &str) -> Option<String> {
-    let mut command = ostler(place);
+/// Returns the output of the agent's shell in this sandbox, or `None` if this machine cannot
+/// enforce every layer.
+fn shell(test_env: &TestEnv, sandbox: &str) -> Option<String> {
+    let mut command = ostler(test_env);
     command
         .args(["run", "--agent", "claude", "--program"])
         .arg(real::claude())
         .arg("--dir")
-        .arg(place.work());
+        .arg(test_env.work());
     command.args([
         "--permission-mode",
         "bypassPermissions",
@@ -26,7 +27,7 @@ fn shell(place: &Place, sandbox: &str) -> Option<String> {
         "PROMPT",
     ]);
     let ran = output(&mut command);
-    assert_eq!(place.left(), []);
+    assert_eq!(test_env.processes(), []);
     let events: Vec<Value> = ran
         .stdout
         .split(|b| *b == b'\n')
@@ -50,78 +51,87 @@ fn shell(place: &Place, sandbox: &str) -> Option<String> {
     Some(of("tool_result")["output"].as_str().unwrap().to_owned())
 }
 
-fn place() -> Place {
+fn test_env() -> TestEnv {
     let line = "echo x > made && echo INSIDE; echo x > ../aside && echo OUTSIDE; cat ~/.ssh/id_ed25519 && echo KEY; \
                 echo x > $TMPDIR/y && echo TEMP; cat ../beside; echo end";
     let call = json!({ "command": line, "description": "for the test" });
-    let place = Place::new(
+    let test_env = TestEnv::new(
         &CLAUDE,
         Script::new()
             .rule(Rule::on_text("PROMPT").answer(Answer::default().and_tool("Bash", call)))
             .rule(Rule::on_tool_result().answer(Answer::text("Done."))),
     );
-    let ssh = place.aside("home/.ssh");
+    let ssh = test_env.outside("home/.ssh");
     std::fs::create_dir_all(&ssh).unwrap();
     std::fs::write(ssh.join("id_ed25519"), "a-key").unwrap();
-    std::fs::write(place.aside("beside"), "readable\n").unwrap();
-    place
+    std::fs::write(test_env.outside("beside"), "readable\n").unwrap();
+    test_env
 }
 
-/// It writes in its directory and nowhere else, reads what is not secret, and works as it always does.
+/// The agent writes only in its directory, reads everything but secrets, and otherwise works as
+/// usual.
 #[test]
 fn workspace_write() {
-    let place = place();
-    let Some(said) = shell(&place, "workspace-write") else {
+    let test_env = test_env();
+    let Some(output) = shell(&test_env, "workspace-write") else {
         return;
     };
     assert!(
-        said.contains("INSIDE") && said.contains("TEMP") && said.contains("readable"),
-        "{said}"
+        output.contains("INSIDE") && output.contains("TEMP") && output.contains("readable"),
+        "{output}"
     );
     assert!(
-        !said.contains("OUTSIDE") && !said.contains("KEY") && !said.contains("a-key"),
-        "{said}"
+        !output.contains("OUTSIDE") && !output.contains("KEY") && !output.contains("a-key"),
+        "{output}"
     );
-    assert!(place.work().join("made").exists() && !place.aside("aside").exists());
-    // Its own state is kept: the session can be gone on with.
-    assert!(place.aside("home/.claude/projects").exists());
+    assert!(test_env.work().join("made").exists() && !test_env.outside("aside").exists());
+    // Its own state is stored, so the session can be resumed.
+    assert!(test_env.outside("home/.claude/projects").exists());
 }
 
 #[test]
 fn read_only() {
-    let place = place();
-    let Some(said) = shell(&place, "read-only") else {
+    let test_env = test_env();
+    let Some(output) = shell(&test_env, "read-only") else {
         return;
     };
-    assert!(said.contains("end") && said.contains("TEMP"), "{said}");
     assert!(
-        !said.contains("INSIDE") && !said.contains("OUTSIDE") && !said.contains("a-key"),
-        "{said}"
+        output.contains("end") && output.contains("TEMP"),
+        "{output}"
     );
-    assert!(!place.work().join("made").exists() && !place.aside("aside").exists());
+    assert!(
+        !output.contains("INSIDE") && !output.contains("OUTSIDE") && !output.contains("a-key"),
+        "{output}"
+    );
+    assert!(!test_env.work().join("made").exists() && !test_env.outside("aside").exists());
 }
 
-/// The same without a sandbox, so that the two above prove something.
+/// The same without a sandbox, which shows that the two tests above prove something.
 #[test]
 fn off() {
-    let place = place();
-    let said = shell(&place, "off").unwrap();
+    let test_env = test_env();
+    let output = shell(&test_env, "off").unwrap();
     assert!(
-        said.contains("INSIDE") && said.contains("OUTSIDE") && said.contains("KEY"),
-        "{said}"
+        output.contains("INSIDE") && output.contains("OUTSIDE") && output.contains("KEY"),
+        "{output}"
     );
 }
 
-/// Settings that are there already can be read and written, in the one file that lies at home.
+/// Existing settings can be read and written, in the one file in the home directory.
 #[test]
 fn settings_that_are_there() {
-    let place = place();
-    std::fs::write(place.aside("home/.claude.json"), "{\"numStartups\": 3}").unwrap();
-    let Some(said) = shell(&place, "workspace-write") else {
+    let test_env = test_env();
+    std::fs::write(
+        test_env.outside("home/.claude.json"),
+        "{\"numStartups\": 3}",
+    )
+    .unwrap();
+    let Some(output) = shell(&test_env, "workspace-write") else {
         return;
     };
-    assert!(said.contains("INSIDE"), "{said}");
+    assert!(output.contains("INSIDE"), "{output}");
     let settings: Value =
-        serde_json::from_slice(&std::fs::read(place.aside("home/.claude.json")).unwrap()).unwrap();
+        serde_json::from_slice(&std::fs::read(test_env.outside("home/.claude.json")).unwrap())
+            .unwrap();
     assert!(settings["numStartups"].as_u64().unwrap() >= 3, "{settings}");
 }

@@ -1,4 +1,5 @@
-//! An agent that only `ostler.toml` knows: a name and a command that speaks ACP. A recording of a real one plays it.
+//! Agents defined only in `ostler.toml`: a name and an ACP command. A recording of a real agent
+//! plays the part.
 
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use serde_json::json;
 
 use crate::rig::{Rig, finish, kinds};
 
-/// A rig whose user has configured the agent `mine`, which plays this recording.
+/// Creates a rig in which the user configured the agent `mine`, which plays this recording.
 fn rig(row: &str) -> Rig {
     let rig = Rig::new();
     let recording = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -23,7 +24,8 @@ fn rig(row: &str) -> Rig {
     rig
 }
 
-/// From the file to the answer: the program is started, ACP is spoken with it, and its events have the name of the file.
+/// The configured program is started and driven over ACP, and its events carry the configured
+/// name.
 #[test]
 fn a_configured_agent_answers_under_its_own_name() {
     let rig = rig("text.jsonl");
@@ -35,21 +37,26 @@ fn a_configured_agent_answers_under_its_own_name() {
         .find(|event| event["type"] == "started")
         .unwrap();
     assert_eq!(started["agent"], "mine");
-    let over = events
+    let turn_ended = events
         .iter()
         .find(|event| event["type"] == "turn_ended")
         .unwrap();
     assert_eq!(
-        (&over["text"], &over["outcome"]["cause"]),
+        (&turn_ended["text"], &turn_ended["outcome"]["cause"]),
         (&json!("Hello, world."), &json!("completed"))
     );
-    // What an agent of no known kind counts is not guessed.
-    assert_eq!(over["usage"]["output"], json!(null), "{:?}", kinds(&events));
+    // Token counts of an unknown kind of agent are not guessed.
+    assert_eq!(
+        turn_ended["usage"]["output"],
+        json!(null),
+        "{:?}",
+        kinds(&events)
+    );
 }
 
-/// The caller may say what it counts.
+/// The caller can set what the agent's counts refer to.
 #[test]
-fn what_a_configured_agent_counts_can_be_said() {
+fn token_counting_can_be_configured() {
     let rig = rig("text.jsonl");
     let done = finish(&mut rig.ostler(&[
         "run",
@@ -60,16 +67,16 @@ fn what_a_configured_agent_counts_can_be_said() {
         "PROMPT",
     ]));
     let events = done.events();
-    let over = events
+    let turn_ended = events
         .iter()
         .find(|event| event["type"] == "turn_ended")
         .unwrap();
-    assert_eq!(over["usage"]["output"], 25, "{}", done.stderr);
+    assert_eq!(turn_ended["usage"]["output"], 25, "{}", done.stderr);
 }
 
-/// A program that is not there is named, with the line to check.
+/// A missing program is named, with the file to check.
 #[test]
-fn a_configured_agent_without_a_program_says_where_to_look() {
+fn missing_program_names_the_configuration_file() {
     let rig = Rig::new();
     std::fs::create_dir_all(rig.path(".config/ostler")).unwrap();
     rig.file(

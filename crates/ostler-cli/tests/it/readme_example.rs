@@ -1,21 +1,22 @@
-//! The example of the README: a small project that is really read, mended and tested, with nothing but Rust installed.
+//! The README's example: a small project is read, fixed and tested, with nothing but Rust
+//! installed.
 
 use std::path::{Path, PathBuf};
 
 use crate::rig::{Finished, Rig, finish};
 
-fn example() -> PathBuf {
+fn example_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/adder")
 }
 
-/// A copy to work on: the example itself stays broken.
-fn copy(from: &Path, to: &Path) {
+/// Copies the example, which itself stays broken.
+fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(Result::unwrap) {
         let (from, to) = (entry.path(), to.join(entry.file_name()));
         match entry.file_type().unwrap() {
             kind if kind.is_dir() && entry.file_name() == "target" => {}
-            kind if kind.is_dir() => copy(&from, &to),
+            kind if kind.is_dir() => copy_dir(&from, &to),
             _ => drop(std::fs::copy(from, to).unwrap()),
         }
     }
@@ -24,15 +25,8 @@ fn copy(from: &Path, to: &Path) {
 #[test]
 fn the_failing_test_is_fixed_and_a_second_run_finds_nothing_to_do() {
     let rig = Rig::new();
-    copy(&example(), &rig.path("adder"));
-    // Where Rust is installed on this machine; the run sees no other part of the environment.
-    let here: Vec<_> = std::env::vars_os()
-        .filter(|(name, _)| {
-            ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME"]
-                .iter()
-                .any(|wanted| name == wanted)
-        })
-        .collect();
+    copy_dir(&example_dir(), &rig.path("adder"));
+    let here = rust_env();
     let run = || {
         let args = [
             "run",
@@ -51,24 +45,24 @@ fn the_failing_test_is_fixed_and_a_second_run_finds_nothing_to_do() {
     };
     let first = run();
     assert_eq!(first.code, Some(0), "{}", first.stdout);
-    let mended = std::fs::read_to_string(rig.path("adder/src/lib.rs")).unwrap();
-    let broken = std::fs::read_to_string(example().join("src/lib.rs")).unwrap();
+    let fixed = std::fs::read_to_string(rig.path("adder/src/lib.rs")).unwrap();
+    let broken = std::fs::read_to_string(example_dir().join("src/lib.rs")).unwrap();
     assert_eq!(
-        mended,
+        fixed,
         broken.replace("    a - b\n", "    a + b\n"),
-        "one line is changed"
+        "only one line changes"
     );
     let results: Vec<_> = first
         .events()
         .into_iter()
         .filter(|event| event["type"] == "tool_result")
         .collect();
-    let told: Vec<_> = results
+    let outputs: Vec<_> = results
         .iter()
         .map(|r| (r["name"].as_str().unwrap(), r["ok"].as_bool().unwrap()))
         .collect();
     assert_eq!(
-        told,
+        outputs,
         [
             ("list_files", true),
             ("run_command", false),
@@ -80,13 +74,13 @@ fn the_failing_test_is_fixed_and_a_second_run_finds_nothing_to_do() {
     let output = results[4]["output"].as_str().unwrap();
     assert!(
         output.contains("2 passed"),
-        "the tests really ran: {output}"
+        "the tests did not run: {output}"
     );
     let second = run();
     assert_eq!(second.code, Some(0), "{}", second.stdout);
     assert_eq!(
         std::fs::read_to_string(rig.path("adder/src/lib.rs")).unwrap(),
-        mended
+        fixed
     );
     let answer = |run: &Finished| {
         let events = run.events();
@@ -109,13 +103,13 @@ fn the_failing_test_is_fixed_and_a_second_run_finds_nothing_to_do() {
     assert!(!answer(&second).contains("now adds"), "{}", answer(&second));
 }
 
-// Issue 15, point 8: the demo never reports success for work that it did not finish.
+// Issue 15, point 8: the demo never reports success for unfinished work.
 #[test]
 fn the_demo_fails_and_says_why_where_cargo_is_unusable() {
     const BROKEN: &str =
         "#!/bin/sh\necho 'error: rustup could not choose a version of cargo to run' >&2\nexit 1\n";
     let rig = Rig::new();
-    copy(&example(), &rig.path("adder"));
+    copy_dir(&example_dir(), &rig.path("adder"));
     let bin = rig.path("bin");
     std::fs::create_dir(&bin).unwrap();
     let run = || {
@@ -154,19 +148,20 @@ fn the_demo_fails_and_says_why_where_cargo_is_unusable() {
     check(&run(), "rustup could not choose a version");
 }
 
-/// Where Rust is installed on this machine; the run sees no other part of the environment.
-fn rust() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
+/// Returns the variables that locate Rust on this machine, the only ones that the run sees.
+fn rust_env() -> Vec<(std::ffi::OsString, std::ffi::OsString)> {
     let wanted = ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME"];
     std::env::vars_os()
         .filter(|(name, _)| wanted.iter().any(|wanted| name == wanted))
         .collect()
 }
 
-// Issue 14, "Commands a model may run": the README's loop in a fresh project, without any file of Ostler's in it.
+// Issue 14, "Commands a model may run": the README's loop in a fresh project without any Ostler
+// file.
 #[test]
 fn a_loop_until_the_tests_pass_needs_no_policy_file() {
     let rig = Rig::new();
-    copy(&example(), &rig.path("adder"));
+    copy_dir(&example_dir(), &rig.path("adder"));
     let script = std::fs::read_to_string(rig.path("adder/.ostler/script.toml")).unwrap();
     let script = rig.file("script.toml", &script);
     std::fs::remove_dir_all(rig.path("adder/.ostler")).unwrap();
@@ -183,7 +178,7 @@ fn a_loop_until_the_tests_pass_needs_no_policy_file() {
         "--output",
         "events",
     ];
-    let done = finish(rig.ostler(&args).envs(rust()));
+    let done = finish(rig.ostler(&args).envs(rust_env()));
     assert_eq!(done.code, Some(0), "{}", done.stdout);
     let results: Vec<_> = done
         .events()
@@ -202,7 +197,7 @@ fn a_loop_until_the_tests_pass_needs_no_policy_file() {
 }
 
 /// Returns the tool result of one command that the model runs with these flags.
-fn told(rig: &Rig, command: &str, args: &str, flags: &[&str]) -> String {
+fn result_of(rig: &Rig, command: &str, args: &str, flags: &[&str]) -> String {
     let call = format!(
         "calls = [{{ tool = \"run_command\", input = {{ command = \"{command}\", args = {args} }} }}]"
     );
@@ -217,7 +212,7 @@ fn told(rig: &Rig, command: &str, args: &str, flags: &[&str]) -> String {
         "run", "x", "--agent", "scripted", "--dir", "adder", "--output", "events", "--set",
         &setting,
     ];
-    let done = finish(rig.ostler(&[&fixed, flags].concat()).envs(rust()));
+    let done = finish(rig.ostler(&[&fixed, flags].concat()).envs(rust_env()));
     let result = done
         .events()
         .into_iter()
@@ -231,22 +226,22 @@ fn told(rig: &Rig, command: &str, args: &str, flags: &[&str]) -> String {
 #[test]
 fn flags_say_which_commands_a_model_may_run() {
     let rig = Rig::new();
-    copy(&example(), &rig.path("adder"));
+    copy_dir(&example_dir(), &rig.path("adder"));
     std::fs::remove_dir_all(rig.path("adder/.ostler")).unwrap();
     let version = "[\"--version\"]";
-    let refused = told(&rig, "cargo", version, &["--commands", "strict"]);
+    let refused = result_of(&rig, "cargo", version, &["--commands", "strict"]);
     assert!(
         refused.starts_with("denied_by_policy") && refused.contains("--allow-command"),
         "{refused}"
     );
-    let allowed = told(
+    let allowed = result_of(
         &rig,
         "cargo",
         version,
         &["--commands", "strict", "--allow-command", "cargo --version"],
     );
     assert!(allowed.contains("exit code 0\ncargo 1."), "{allowed}");
-    let other = told(
+    let other = result_of(
         &rig,
         "cargo",
         "[\"build\"]",
@@ -256,10 +251,10 @@ fn flags_say_which_commands_a_model_may_run() {
         other.starts_with("denied_by_policy") && other.contains("\"cargo --version\""),
         "{other}"
     );
-    let shell = told(&rig, "sh", "[\"-c\", \"echo one | wc -l\"]", &[]);
+    let shell = result_of(&rig, "sh", "[\"-c\", \"echo one | wc -l\"]", &[]);
     assert!(
         shell.starts_with("denied_by_policy"),
-        "no preset but any has a shell: {shell}"
+        "only the preset `any` has a shell: {shell}"
     );
 }
 
@@ -267,9 +262,9 @@ fn flags_say_which_commands_a_model_may_run() {
 #[test]
 fn any_command_runs_only_in_the_whole_sandbox() {
     let rig = Rig::new();
-    copy(&example(), &rig.path("adder"));
+    copy_dir(&example_dir(), &rig.path("adder"));
     std::fs::remove_dir_all(rig.path("adder/.ostler")).unwrap();
-    let said = told(
+    let result = result_of(
         &rig,
         "sh",
         "[\"-c\", \"echo one | wc -l\"]",
@@ -277,7 +272,7 @@ fn any_command_runs_only_in_the_whole_sandbox() {
     );
     let checked = finish(
         rig.ostler(&["sandbox", "check", "--dir", "adder", "--json"])
-            .envs(rust()),
+            .envs(rust_env()),
     );
     let report: serde_json::Value = serde_json::from_str(&checked.stdout).unwrap();
     let is_whole = report["layers"]
@@ -286,7 +281,7 @@ fn any_command_runs_only_in_the_whole_sandbox() {
         .iter()
         .all(|layer| layer["enforced"] == true);
     match is_whole {
-        true => assert!(said.contains("exit code 0\n1"), "{said}"),
-        false => assert!(said.contains("needs the whole sandbox"), "{said}"),
+        true => assert!(result.contains("exit code 0\n1"), "{result}"),
+        false => assert!(result.contains("needs the whole sandbox"), "{result}"),
     }
 }

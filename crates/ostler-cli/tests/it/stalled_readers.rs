@@ -1,4 +1,4 @@
-//! Readers that do not read, readers that go away, and signals that were told to be ignored.
+//! Readers that stall or go away, and ignored signals.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -9,52 +9,52 @@ use rustix::process::Signal;
 
 use crate::rig::{PATIENCE, Rig, collect, finish, signal};
 
-/// More than any pipe holds.
+/// Prints more than any pipe holds.
 const FLOOD: &str =
     "pid-file agent\nread-user\ninit\nflood 100000000 1000\nresult done\nread-until-eof";
 
-fn ends(child: &mut Child, within: Duration) -> bool {
+fn exits(child: &mut Child, within: Duration) -> bool {
     wait_until(within, || child.try_wait().unwrap().is_some())
 }
 
-fn flood(rig: &Rig, args: &[&str]) -> Command {
+fn flood_command(rig: &Rig, args: &[&str]) -> Command {
     rig.fake_run(
         FLOOD,
         &[&["--output", "events", "--grace", "300ms", "hi"], args].concat(),
     )
 }
 
-// A reader that stops reading does not take the limits away.
+// Limits still apply while the reader is stalled.
 #[test]
-fn a_limit_holds_while_nobody_reads() {
+fn limit_applies_while_the_reader_is_stalled() {
     let rig = Rig::new();
-    let mut child = flood(&rig, &["--timeout", "1s"]).spawn().unwrap();
+    let mut child = flood_command(&rig, &["--timeout", "1s"]).spawn().unwrap();
     let agent = rig.number("agent");
     assert!(
         wait_until(PATIENCE, || !alive(agent)),
         "the agent outlives its limit"
     );
-    // What was said is still there for a reader that comes back.
-    let mut said = String::new();
+    // The output is still available to a reader that continues.
+    let mut output = String::new();
     child
         .stdout
         .take()
         .unwrap()
-        .read_to_string(&mut said)
+        .read_to_string(&mut output)
         .unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(6));
-    assert!(said.lines().last().unwrap().contains("\"wall_limit\""));
+    assert!(output.lines().last().unwrap().contains("\"wall_limit\""));
 }
 
 #[test]
-fn signals_are_heard_while_nobody_reads() {
+fn signals_work_while_the_reader_is_stalled() {
     for (signals, code) in [
         (&[Signal::INT, Signal::INT][..], 130),
         (&[Signal::TERM, Signal::TERM], 143),
         (&[Signal::TERM, Signal::INT, Signal::INT], 143),
     ] {
         let rig = Rig::new();
-        let mut child = flood(&rig, &[]).spawn().unwrap();
+        let mut child = flood_command(&rig, &[]).spawn().unwrap();
         let agent = rig.number("agent");
         std::thread::sleep(Duration::from_millis(500));
         for each in signals {
@@ -62,13 +62,13 @@ fn signals_are_heard_while_nobody_reads() {
             signal(&child, *each);
             std::thread::sleep(Duration::from_millis(800));
         }
-        assert!(ends(&mut child, PATIENCE), "{signals:?}: still there");
+        assert!(exits(&mut child, PATIENCE), "{signals:?}: still there");
         assert_eq!(child.wait().unwrap().code(), Some(code), "{signals:?}");
         assert!(!alive(agent), "{signals:?}: the agent is still there");
     }
 }
 
-// The session is over and only its reader is missing: one signal is enough.
+// The session has ended and only its reader is stalled: one signal is enough.
 #[test]
 fn a_signal_after_the_end_does_not_wait_for_the_reader() {
     let rig = Rig::new();
@@ -81,18 +81,18 @@ fn a_signal_after_the_end_does_not_wait_for_the_reader() {
     std::thread::sleep(Duration::from_secs(1));
     assert!(
         child.try_wait().unwrap().is_none(),
-        "the pipe is too small for all of it"
+        "the pipe must be too small for the output"
     );
     signal(&child, Signal::TERM);
-    assert!(ends(&mut child, PATIENCE), "still there");
+    assert!(exits(&mut child, PATIENCE), "still there");
     assert_eq!(
         child.wait().unwrap().code(),
         Some(0),
-        "the run itself went well"
+        "the run itself succeeded"
     );
 }
 
-// `nohup ostler run … &` goes on when the terminal closes.
+// `nohup ostler run … &` keeps running when the terminal closes.
 #[test]
 fn an_ignored_hangup_stays_ignored() {
     let rig = Rig::new();
@@ -127,7 +127,7 @@ fn an_ignored_hangup_stays_ignored() {
 }
 
 #[test]
-fn a_hangup_that_is_not_ignored_stops() {
+fn hangup_stops_the_run_by_default() {
     let rig = Rig::new();
     let child = rig
         .fake_run(
@@ -141,9 +141,9 @@ fn a_hangup_that_is_not_ignored_stops() {
     assert_eq!(collect(child).code, Some(143));
 }
 
-// Only stdout is the answer: without stderr the run goes on.
+// The answer goes to stdout only: without stderr the run continues.
 #[test]
-fn a_closed_stderr_takes_nothing_from_the_answer() {
+fn closed_stderr_does_not_affect_the_answer() {
     for output in ["human", "text"] {
         let rig = Rig::new();
         let script = "pid-file agent\nread-user\ninit\nthinking Hm.\nsleep 300\ntool-use t1 Bash {\"command\":\"ls\"}\ntool-result t1 ok\ntext Fine.\nresult Fine.\nread-until-eof";
@@ -168,13 +168,13 @@ fn a_closed_stderr_takes_nothing_from_the_answer() {
     assert_eq!(
         collect(child).code,
         Some(1),
-        "a failure is a failure, heard or not"
+        "a failure sets the exit code even without stderr"
     );
 }
 
-// The order on stdout is that of the events, however fast they come.
+// Events are printed in order, however fast they arrive.
 #[test]
-fn nothing_is_lost_on_the_way_to_a_slow_reader() {
+fn slow_reader_gets_every_event() {
     let rig = Rig::new();
     let done = finish(&mut rig.fake_run(
         "read-user\ninit\nflood 3000000 300\nresult done\nread-until-eof",

@@ -1,13 +1,14 @@
-//! A loop of the program around the real Claude Code, which is nothing but the model here: the tools are Ostler's.
+//! `ostler loop` with the real Claude Code as a plain model: all tools are Ostler's.
 
 use ostler_testkit::model::{Answer, Rule, Script};
-use ostler_testkit::scenario::{CLAUDE, Place};
+use ostler_testkit::scenario::{CLAUDE, TestEnv};
 use serde_json::{Value, json};
 
 use super::on_path;
-use crate::driver::{ostler, output, utf8, valid};
+use crate::driver::{check_schema, ostler, output, utf8};
 
-/// The model says that it is done, hears that it is not, writes the file with a tool of ours, and the check passes.
+/// The model claims to be done, gets the failed check, writes the file with one of our tools, and
+/// the check passes.
 #[test]
 fn claude() {
     let write = json!({"path": "done.txt", "content": "done\n"});
@@ -15,8 +16,8 @@ fn claude() {
         .rule(Rule::on_tool_result().answer(Answer::text("Now it is there.")))
         .rule(Rule::on_text("not done yet").answer(Answer::tool("mcp__ostler__write_file", write)))
         .rule(Rule::on_text("PROMPT").answer(Answer::text("It is done.")));
-    let place = on_path(Place::new(&CLAUDE, script));
-    let ran = output(ostler(&place).args([
+    let test_env = on_path(TestEnv::new(&CLAUDE, script));
+    let ran = output(ostler(&test_env).args([
         "loop",
         "--output",
         "events",
@@ -35,9 +36,9 @@ fn claude() {
         utf8(&ran.stderr),
         utf8(&ran.stdout)
     );
-    valid(&events);
+    check_schema(&events);
     assert_eq!(
-        std::fs::read_to_string(place.work().join("done.txt")).unwrap(),
+        std::fs::read_to_string(test_env.work().join("done.txt")).unwrap(),
         "done\n"
     );
     let of = |kind: &str| -> Vec<&Value> {
@@ -58,18 +59,18 @@ fn claude() {
         .iter()
         .filter_map(|notice| notice["code"].as_str())
         .collect();
-    let told: Vec<&str> = codes
+    let checks: Vec<&str> = codes
         .into_iter()
         .filter(|code| code.ends_with("verified"))
         .collect();
-    assert_eq!(told, ["not_verified", "verified"]);
-    let over = of("turn_ended")[0];
-    assert_eq!(over["text"], "Now it is there.");
+    assert_eq!(checks, ["not_verified", "verified"]);
+    let turn_ended = of("turn_ended")[0];
+    assert_eq!(turn_ended["text"], "Now it is there.");
     assert!(
-        over["usage"]["output"]
+        turn_ended["usage"]["output"]
             .as_u64()
             .is_some_and(|tokens| tokens > 0),
-        "{over:#}"
+        "{turn_ended:#}"
     );
-    assert_eq!(place.left(), []);
+    assert_eq!(test_env.processes(), []);
 }
