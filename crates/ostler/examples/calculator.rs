@@ -1,7 +1,11 @@
-//! A model of your choice and a tool that you run: `cargo run -p ostler --example calculator -- MODEL "EventKind is 6 * 7?"`.
+//! Calls any model with a tool that the caller runs.
 //!
-//! MODEL is `scripted` (the default: a script below, so that this runs offline), `claude-cli` or `claude-cli:sonnet`,
-//! `codex-cli`, `openai:gpt-5-mini`, or any other name that `Models` knows. Nothing else changes.
+//! ```text
+//! cargo run -p ostler --example calculator -- MODEL "What is 6 * 7?"
+//! ```
+//!
+//! MODEL is `scripted` (the default, which runs offline), `claude-cli`, `claude-cli:sonnet`,
+//! `codex-cli`, `openai:gpt-5-mini`, or any other name that `Models` knows.
 
 #![expect(
     clippy::disallowed_methods,
@@ -23,7 +27,7 @@ struct Calculation {
 
 const SCRIPT: &str = r#"
 [[reply]]
-text = "I calculate that."
+text = "Let me calculate that."
 calls = [{ tool = "calculator", input = { expression = "6 * 7" } }]
 
 [[reply]]
@@ -43,19 +47,20 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let calculator = ostler::tool(
         "calculator",
         "Evaluates a math expression.",
-        |it: Calculation| async move {
-            let wrong = || {
+        |input: Calculation| async move {
+            let invalid = || {
                 ToolError::new(
                     Code::BadArguments,
                     "expected numbers with + - * / between them",
                 )
             };
-            value(&it.expression)
+            evaluate(&input.expression)
                 .map(|value| value.to_string())
-                .ok_or_else(wrong)
+                .ok_or_else(invalid)
         },
     );
-    let model = model.bind_tools(vec![offer(&calculator)]); // this one knows the tool
+    // Returns a new adapter; the original does not know the tool.
+    let model = model.bind_tools(vec![offer(&calculator)]);
     let mut messages = vec![
         Message::system("Use the calculator."),
         Message::user(question),
@@ -68,7 +73,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         messages.push(reply.to_message());
         for call in reply.tool_calls {
-            // An error goes to the model, which can mend its call.
+            // Errors go back to the model, which can correct its call.
             let result = calculator
                 .call(call.args.get())
                 .await
@@ -80,11 +85,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The value of an expression without parentheses: the last of the weakest operators is done last.
-fn value(text: &str) -> Option<f64> {
+/// Evaluates an expression without parentheses, splitting at the last operator that binds weakest.
+fn evaluate(text: &str) -> Option<f64> {
     for operators in [['+', '-'], ['*', '/']] {
         if let Some(at) = text.rfind(operators).filter(|at| *at > 0) {
-            let (left, right) = (value(&text[..at])?, value(&text[at + 1..])?);
+            let (left, right) = (evaluate(&text[..at])?, evaluate(&text[at + 1..])?);
             return Some(match text.as_bytes()[at] {
                 b'+' => left + right,
                 b'-' => left - right,

@@ -1,6 +1,10 @@
-//! A tool of your own beside the workspace's: `cargo run -p ostler --example custom_tool`.
+//! Adds a custom tool to the built-in workspace tools.
 //!
-//! The model here follows a script, so that this runs without a key; with `ApiAgent::openai()` it is a real one.
+//! ```text
+//! cargo run -p ostler --example custom_tool
+//! ```
+//!
+//! The model follows a script, so no API key is needed. Use `ApiAgent::openai()` for a real model.
 
 #![expect(
     clippy::disallowed_methods,
@@ -26,7 +30,7 @@ impl Tool for Calculator {
     }
 
     fn description(&self) -> &str {
-        "Adds numbers and says the sum."
+        "Adds numbers and returns the sum."
     }
 
     fn schema(&self) -> String {
@@ -34,15 +38,15 @@ impl Tool for Calculator {
     }
 
     fn only_reads(&self) -> bool {
-        true // it changes nothing: several calls may run at once
+        true // read-only calls may run in parallel
     }
 
     fn call<'a>(&'a self, input: &'a str) -> ToolFuture<'a> {
         Box::pin(async move {
-            // An error goes to the model, which can mend its call.
-            let wrong =
+            // Errors go back to the model, which can correct its call.
+            let invalid =
                 |error: serde_json::Error| ToolError::new(Code::BadArguments, error.to_string());
-            let Numbers { numbers } = serde_json::from_str(input).map_err(wrong)?;
+            let Numbers { numbers } = serde_json::from_str(input).map_err(invalid)?;
             Ok(numbers.iter().sum::<f64>().to_string())
         })
     }
@@ -54,7 +58,7 @@ calls = [{ tool = "add", input = { numbers = [17, 25] } }]
 
 [[reply]]
 when = { result = "42" }
-text = "17 and 25 are 42."
+text = "17 + 25 is 42."
 "#;
 
 #[tokio::main(flavor = "current_thread")]

@@ -1,7 +1,11 @@
-//! An agent of your own: any program that prints lines, behind the same contract as the others.
-//! `cargo run -p ostler --example own_agent`
+//! Adds a custom agent: any program that prints lines can implement the same contract.
 //!
-//! A dialect says what to start and what its lines mean. Ostler does the rest: the process and its end, limits, events.
+//! ```text
+//! cargo run -p ostler --example own_agent
+//! ```
+//!
+//! A dialect defines which program to start and how to interpret its lines. Ostler handles the
+//! rest: the process and its cleanup, limits, and events.
 
 #![expect(
     clippy::disallowed_methods,
@@ -19,7 +23,7 @@ use ostler::{
     Agents, Capabilities, Dialect, Host, Outcome, ProcessAgent, Setting, Spec, SpecError,
 };
 
-/// An agent that is a program: here `sed`, which answers each line in capital letters.
+/// An agent backed by `sed`, which repeats each line in capital letters.
 struct Shouter;
 
 impl Dialect for Shouter {
@@ -62,13 +66,13 @@ impl Dialect for Shouter {
     }
 
     fn converse(&self, _: &Spec) -> Box<dyn Conversation> {
-        Box::new(Talk)
+        Box::new(ShouterConversation)
     }
 }
 
-struct Talk;
+struct ShouterConversation;
 
-impl Conversation for Talk {
+impl Conversation for ShouterConversation {
     fn on_start(&mut self, _: &mut Outbox) {}
 
     fn send(&mut self, message: ToAgent, out: &mut Outbox) {
@@ -101,7 +105,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = Host::new(std::env::vars_os());
     let mut agents = Agents::builtin();
     agents.add(Arc::new(ProcessAgent::new(&Shouter)));
-    let agent = agents.get("shouter").ok_or("it was added above")?;
+    let agent = agents.get("shouter").ok_or("the agent was not added")?;
     let run = agent
         .start(
             &host,

@@ -1,6 +1,10 @@
-//! A policy of your own for what a model may do: `cargo run -p ostler --example own_policy`.
+//! Restricts what a model may do with a custom policy.
 //!
-//! The model here follows a script that tries what is not allowed; a real one gets the same answers.
+//! ```text
+//! cargo run -p ostler --example own_policy
+//! ```
+//!
+//! The model follows a script that tries forbidden actions. A real model gets the same results.
 
 #![expect(
     clippy::disallowed_methods,
@@ -10,7 +14,7 @@
 
 use ostler::{Agent, ApiAgent, Denials, EventKind, Host, SandboxPolicy, Script, Spec};
 
-/// As in `.ostler/sandbox.toml`, but from code: whatever that file says in the workspace does not count then.
+/// A policy in the format of `.ostler/sandbox.toml`. It replaces that file in the workspace.
 const POLICY: &str = r#"
 [files]
 deny = ["private/**"]
@@ -44,7 +48,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let spec = Spec {
         prompt: "Try it.".into(),
         dir: Some(workspace.path().into()),
-        denials: Denials::Tolerate, // else the turn would end with cause `denied`
+        denials: Denials::Tolerate, // otherwise the turn ends with cause `denied`
         ..Spec::default()
     };
     let mut session = agent.start(&host, spec)?;

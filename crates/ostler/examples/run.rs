@@ -1,4 +1,8 @@
-//! One task, and what it came to: `cargo run -p ostler --example run -- "your task"`.
+//! Runs one task and prints its outcome.
+//!
+//! ```text
+//! cargo run -p ostler --example run -- "your task"
+//! ```
 
 #![expect(
     clippy::disallowed_methods,
@@ -12,7 +16,10 @@ use ostler::{Agents, Host, Spec};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let prompt = std::env::args().nth(1).unwrap_or_else(|| "hello".into());
     let host = Host::new(std::env::vars_os());
-    let agent = Agents::builtin().choose(&host).await.ok_or("no agent")?;
+    let agent = Agents::builtin()
+        .choose(&host)
+        .await
+        .ok_or("no agent is ready")?;
     let run = agent
         .start(
             &host,

@@ -1,4 +1,8 @@
-//! Every event as it happens, with only the tool calls shown: `cargo run -p ostler --example stream`.
+//! Streams a session's events, and prints its text and tool calls as they arrive.
+//!
+//! ```text
+//! cargo run -p ostler --example stream
+//! ```
 
 #![expect(
     clippy::disallowed_methods,

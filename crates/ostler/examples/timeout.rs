@@ -1,4 +1,8 @@
-//! A limit of time, and branching on the cause: `cargo run -p ostler --example timeout`.
+//! Sets a time limit and branches on the outcome's cause.
+//!
+//! ```text
+//! cargo run -p ostler --example timeout
+//! ```
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,7 +18,7 @@ use ostler::{Agent, Cause, Events, Host, Limits, MockAgent, Spec, Step};
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = Host::new(std::env::vars_os());
-    // An agent that begins to speak and then hangs; a real one would be taken from `Agents`.
+    // A mock agent that prints some text and then hangs. Real agents come from `Agents`.
     let text = ostler::EventKind::from_json(
         r#"{"type":"text","kind":"reply","text":"Let me think about it …","delta":true,"message":null}"#,
     )?;
@@ -38,8 +42,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .wait()
         .await;
     match run.outcome().cause {
-        Cause::WallLimit => println!("It took too long. Until then it had said: {}", run.text()),
-        cause => println!("It ended otherwise: {cause}"),
+        Cause::WallLimit => println!("Timed out. Text so far: {}", run.text()),
+        cause => println!("Ended with cause {cause}"),
     }
     Ok(())
 }

@@ -1,6 +1,11 @@
-//! A loop that goes on until a check of yours is content: `cargo run -p ostler --example verified_loop`.
+//! Runs an agent loop until a custom check passes.
 //!
-//! The model here follows a script that says too early that it is done; `Models::get("claude-cli:sonnet")` gives a real one.
+//! ```text
+//! cargo run -p ostler --example verified_loop
+//! ```
+//!
+//! The model follows a script that claims to be done too early. Use
+//! `Models::get("claude-cli:sonnet")` for a real model.
 
 #![expect(
     clippy::disallowed_methods,
@@ -30,7 +35,8 @@ text = "It is done."
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let workspace = tempfile::tempdir()?;
     let host = Host::new(std::env::vars_os());
-    // A command decides whether it is done. A function does too: `.verify(|answer: String| async move { … })`.
+    // A command checks the result. A function works too:
+    // `.verify(|answer: String| async move { … })`.
     let words = ["grep", "-q", "42", "answer.txt"]
         .map(str::to_owned)
         .to_vec();
@@ -44,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         ..Spec::default()
     };
 
-    // As any agent: event by event.
+    // Like any agent, a loop can be read event by event.
     let mut session = agent.start(&host, spec())?;
     while let Some(event) = session.next().await {
         match event.kind {
@@ -59,7 +65,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
 
-    // Or to its end: what it came to, how often the model was asked, the conversation.
+    // Or run it to its end: the result has the text, the number of iterations and the conversation.
     let plain = Loop::new(ApiModel::scripted(
         "scripted",
         Script::parse("[[reply]]\ntext = \"42.\"")?,

@@ -1,12 +1,12 @@
 //! Agents, servers and scripts as plain models: the demands of document 000, with a fake agent that
 //! plays two real ones.
 
-mod asking;
-mod calling;
 mod choice;
+mod invoke;
 mod native;
 pub(crate) mod scenes;
 mod server;
+mod tool_blocks;
 
 use std::sync::{Arc, Mutex};
 
@@ -70,7 +70,7 @@ impl Part {
     }
 
     /// Ends the turn with this answer.
-    fn over(self, text: &str) -> String {
+    fn end_turn(self, text: &str) -> String {
         match self {
             Self::Claude => format!(
                 "result {}\n",
@@ -82,16 +82,16 @@ impl Part {
                 let spent = json!({"method": "thread/tokenUsage/updated", "params": {"threadId": "t1", "turnId": "u1",
                     "tokenUsage": {"total": usage, "last": usage}}});
                 let turn = json!({"id": "u1", "status": "completed", "items": [], "error": null});
-                let over =
+                let end_turn =
                     json!({"method": "turn/completed", "params": {"threadId": "t1", "turn": turn}});
-                format!("print {spent}\nprint {over}\n")
+                format!("print {spent}\nprint {end_turn}\n")
             }
         }
     }
 
     /// Prints this answer and ends the turn.
     fn answers(self, text: &str) -> String {
-        self.text(text) + &self.over(text)
+        self.text(text) + &self.end_turn(text)
     }
 
     /// Uses one of the agent's built-in tools.
@@ -123,7 +123,7 @@ impl Part {
     }
 
     /// Announces the call before making it.
-    fn tells_call(self, id: &str) -> String {
+    fn announce_call(self, id: &str) -> String {
         let args = json!({"expression": "17 + 25"});
         match self {
             Self::Claude => format!("tool-use {id} mcp__ostler__calculator {args}\n"),
@@ -255,8 +255,8 @@ async fn ask(model: &dyn ModelAdapter, messages: &[Message]) -> Result<Reply, Mo
 
 /// Returns the reply and the text updates that preceded it.
 async fn ask_listening(model: &dyn ModelAdapter, messages: &[Message]) -> (Reply, Vec<String>) {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let keep = told.clone();
+    let streamed = Arc::new(Mutex::new(Vec::new()));
+    let keep = streamed.clone();
     let updates = Updates::to(move |update| {
         if let Update::Text(text) = update {
             keep.lock().unwrap().push(text.clone());
@@ -266,8 +266,8 @@ async fn ask_listening(model: &dyn ModelAdapter, messages: &[Message]) -> (Reply
         .await
         .unwrap()
         .unwrap();
-    let told = told.lock().unwrap().clone();
-    (reply, told)
+    let streamed = streamed.lock().unwrap().clone();
+    (reply, streamed)
 }
 
 fn hello() -> [Message; 1] {

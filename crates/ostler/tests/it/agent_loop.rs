@@ -146,7 +146,7 @@ fn run(agent: &Loop) -> LoopResult {
 type Set = fn(Loop) -> Loop;
 
 /// The result of a call to a model.
-type Asked = fn() -> Result<Reply, ModelError>;
+type ModelResult = fn() -> Result<Reply, ModelError>;
 
 fn stopped(result: &LoopResult) -> Condition {
     match result.ending {
@@ -240,8 +240,8 @@ fn each_condition_stops_the_loop() {
 
 /// A limit that cannot be enforced ends the loop instead of being ignored.
 #[test]
-fn what_is_not_known_is_not_pretended() {
-    let table: [(Condition, Set, Asked); 3] = [
+fn unenforceable_limit_ends_the_loop() {
+    let table: [(Condition, Set, ModelResult); 3] = [
         (
             Condition::Budget,
             |a| a.max_cost_usd(5.0),
@@ -301,14 +301,14 @@ fn the_result_is_checked_and_the_reason_goes_back() {
         result.outcome
     );
     assert_eq!((&*result.text, result.iterations), ("four", 3));
-    let told = model.last();
+    let sent = model.last();
     assert!(
-        told[2].contains("two is too little") || told[3].contains("two is too little"),
-        "{told:?}"
+        sent[2].contains("two is too little") || sent[3].contains("two is too little"),
+        "{sent:?}"
     );
     assert!(
-        told.last().unwrap().contains("three is too little"),
-        "{told:?}"
+        sent.last().unwrap().contains("three is too little"),
+        "{sent:?}"
     );
     // The thread, which is built from the events alone, contains what the model was sent.
     assert_eq!(result.thread.len(), 6, "{:?}", result.thread);
@@ -408,13 +408,13 @@ fn tools_that_only_read_run_at_once_and_none_runs_for_ever() {
         "{:?}",
         result.outcome
     );
-    let told = model.last();
+    let sent = model.last();
     assert_eq!(
-        told.iter().filter(|text| *text == "met").count(),
+        sent.iter().filter(|text| *text == "met").count(),
         2,
-        "{told:?}"
+        "{sent:?}"
     );
-    assert!(told.last().unwrap().starts_with("timeout:"), "{told:?}");
+    assert!(sent.last().unwrap().starts_with("timeout:"), "{sent:?}");
 }
 
 /// Adds a message before the second iteration and stops before the third.
@@ -439,7 +439,7 @@ impl Middleware for Hook {
 }
 
 #[test]
-fn hooks_have_their_say_around_each_round() {
+fn hooks_run_around_each_iteration() {
     let heard = Arc::default();
     let model = Model::new([calling(&[ADD]), calling(&[ADD])]);
     let result = run(&looping(&model).0.middleware(Hook(Arc::clone(&heard))));
@@ -517,18 +517,18 @@ fn an_approved_call_really_runs_once() {
             );
         });
         assert_eq!(used.load(Ordering::SeqCst), u32::from(approve));
-        let told = model.last();
-        assert_eq!(told.iter().any(|text| text == "3"), approve, "{told:?}");
+        let sent = model.last();
+        assert_eq!(sent.iter().any(|text| text == "3"), approve, "{sent:?}");
         assert_eq!(
-            told.iter().any(|text| text.contains("Use your head.")),
+            sent.iter().any(|text| text.contains("Use your head.")),
             !approve,
-            "{told:?}"
+            "{sent:?}"
         );
     }
 }
 
 #[test]
-fn somebody_who_is_there_is_asked_for_approval() {
+fn attended_loop_asks_for_approval() {
     for (answer, uses) in [
         (PermissionAnswer::Allow, 1),
         (PermissionAnswer::Deny("no".into()), 0),
@@ -552,7 +552,7 @@ fn somebody_who_is_there_is_asked_for_approval() {
 }
 
 #[test]
-fn a_rule_decides_before_anybody_is_asked() {
+fn rule_decides_before_approval_is_requested() {
     let policy = permission::Policy::parse(
         "[[rule]]\ntool = \"add\"\ndo = \"allow\"\n",
         "test",
@@ -596,7 +596,7 @@ fn a_plan_changes_nothing() {
 }
 
 #[test]
-fn what_is_old_is_summarised_when_it_is_too_much() {
+fn long_history_is_summarised() {
     // The model's own text cannot be shortened; only a summary helps.
     let long = "word ".repeat(4000);
     let step = |n: u64| {
@@ -687,9 +687,10 @@ fn a_loop_is_a_session_like_any_other() {
         "ended",
     ];
     assert_eq!(story, wanted);
-    assert!(
-        matches!(&events[..], [.., EventKind::Ended(ended)] if ended.outcome.cause == Cause::Completed)
-    );
+    assert!(matches!(
+        &events[..],
+        [.., EventKind::Ended(ended)] if ended.outcome.cause == Cause::Completed
+    ));
 }
 
 #[test]
@@ -721,7 +722,7 @@ fn an_interrupt_ends_a_check() {
 }
 
 #[test]
-fn a_third_party_model_that_tells_nothing_is_heard_all_the_same() {
+fn text_of_a_model_without_streaming_is_emitted() {
     // The model's text is emitted as events even if the model did not stream it.
     struct Telling(Model);
     impl ModelAdapter for Telling {
@@ -733,8 +734,8 @@ fn a_third_party_model_that_tells_nothing_is_heard_all_the_same() {
             messages: &'a [Message],
             updates: Updates,
         ) -> ReplyFuture<'a> {
-            updates.tell(&Update::Thinking("hm".into()));
-            updates.tell(&Update::Text("Hel".into()));
+            updates.send(&Update::Thinking("hm".into()));
+            updates.send(&Update::Text("Hel".into()));
             self.0.invoke_with_updates(messages, updates)
         }
         fn bind_tools(&self, _: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
@@ -789,15 +790,15 @@ fn a_command_checks_the_result() {
         result.outcome
     );
     assert_eq!((&*result.text, result.iterations), ("really done", 3));
-    let told = model.asked()[1]
+    let sent = model.asked()[1]
         .last()
         .unwrap()
         .content()
         .as_text()
         .into_owned();
     assert!(
-        told.contains("exit code 1") && told.contains("found something\n"),
-        "{told}"
+        sent.contains("exit code 1") && sent.contains("found something\n"),
+        "{sent}"
     );
     // A missing program is detected up front, and one that takes too long is ended.
     let missing = CommandCheck::new(&host, words(&["no-such-program"]), dir.path().to_owned());
@@ -832,10 +833,19 @@ fn a_message_during_the_check_is_answered() {
         }
     });
     let text = runtime().block_on(async {
-        let mut session = agent.start(&Host::default(), Spec { prompt: "go".into(), ..Spec::default() }).unwrap();
+        let spec = Spec {
+            prompt: "go".into(),
+            ..Spec::default()
+        };
+        let mut session = agent.start(&Host::default(), spec).unwrap();
         begins.recv().await.unwrap();
-        session.send_when("and a half", ostler::WhenBusy::Steer).unwrap();
-        while !matches!(session.next().await.unwrap().kind, EventKind::Notice(Notice { code, .. }) if code == "steered") {}
+        session
+            .send_when("and a half", ostler::WhenBusy::Steer)
+            .unwrap();
+        while !matches!(
+            session.next().await.unwrap().kind,
+            EventKind::Notice(Notice { code, .. }) if code == "steered"
+        ) {}
         go.send(true).unwrap();
         session.wait().await.text().to_owned()
     });
@@ -902,7 +912,7 @@ fn only_what_needs_approval_waits() {
 
 /// Usage of a failed answer counts, and unknown usage is not reported as zero.
 #[test]
-fn every_answer_is_paid_for() {
+fn usage_of_failed_answers_counts() {
     let failed = |usage: Vec<Usage>| {
         Err(ModelError {
             usage,
@@ -961,7 +971,7 @@ fn stopped_by(result: &LoopResult) -> Cause {
 
 /// A model that reports the usage of all its answers at the end.
 #[test]
-fn what_is_told_at_the_end_is_unknown_until_then() {
+fn usage_reported_at_the_end_is_unknown_until_then() {
     #[derive(Clone)]
     struct AtTheEnd(Model);
     impl ModelAdapter for AtTheEnd {
@@ -978,7 +988,7 @@ fn what_is_told_at_the_end_is_unknown_until_then() {
         fn bind_tools(&self, _: Vec<ToolOffer>) -> Arc<dyn ModelAdapter> {
             Arc::new(self.clone())
         }
-        fn counts_at_the_end(&self) -> bool {
+        fn reports_usage_late(&self) -> bool {
             true
         }
     }
@@ -998,7 +1008,7 @@ fn what_is_told_at_the_end_is_unknown_until_then() {
 
 /// A breach of contract is not retried.
 #[test]
-fn a_model_that_acts_on_its_own_is_asked_no_more() {
+fn breach_of_contract_is_not_retried() {
     let outcome = Outcome::new(Cause::Protocol, "it used Bash")
         .with(|detail| detail.native = Some("own_tool".into()));
     let model = Model::new([Err(ModelError::new(outcome))]);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use ostler::{AfterTurn, Cause, EventKind, Spec};
 use ostler_core::permission::ToolKind;
 use ostler_testkit::model::{Answer, Rule, Script};
-use ostler_testkit::scenario::{OPENAI_API, PATIENCE, Place, Task};
+use ostler_testkit::scenario::{OPENAI_API, PATIENCE, Task, TestEnv};
 use ostler_testkit::{api_scenarios, further_scenarios};
 
 use crate::driver::{Library, agent, host, runtime, spec};
@@ -23,7 +23,7 @@ fn three_turns_are_one_conversation() {
 }
 
 /// Sends these messages one after the other, and returns the outcome and text of each turn.
-fn turns_of(place: &Place, messages: &[&str]) -> Vec<(Cause, String)> {
+fn turns_of(place: &TestEnv, messages: &[&str]) -> Vec<(Cause, String)> {
     let spec = Spec {
         after_turn: AfterTurn::Wait,
         ..spec(place, &Task::new(messages[0]).set("retries", "0"))
@@ -51,7 +51,7 @@ fn a_failed_turn_is_not_the_end() {
         .rule(Rule::on_text("first").answer(Answer::text("half an answer").deltas(2).cut_after(1)))
         .rule(Rule::on_text("second").answer(Answer::error(429, "requests", "slow down")))
         .rule(Rule::on_text("third").text("Three."));
-    let place = Place::new(&OPENAI_API, script);
+    let place = TestEnv::new(&OPENAI_API, script);
     let turns = turns_of(&place, &["the first", "the second", "the third"]);
     let expected = [
         (Cause::Network, "half an".to_owned()),
@@ -72,7 +72,7 @@ fn calls_that_were_cut_off_have_results_in_the_next_turn() {
     let script = Script::new()
         .rule(Rule::on_text("first").answer(OPENAI_API.shell("echo running > running; sleep 300")))
         .rule(Rule::on_text("second").text("Two."));
-    let place = Arc::new(Place::new(&OPENAI_API, script));
+    let place = Arc::new(TestEnv::new(&OPENAI_API, script));
     let spec = Spec {
         after_turn: AfterTurn::Wait,
         ..spec(&place, &Task::new("the first"))
@@ -107,14 +107,14 @@ fn calls_that_were_cut_off_have_results_in_the_next_turn() {
         (call.tool_results().len(), call.last_user_text().as_str()),
         (1, "the second")
     );
-    assert_eq!(place.left(), []);
+    assert_eq!(place.processes(), []);
 }
 
 /// A dropped session leaves neither a command nor a connection behind. P1, P4.
 #[test]
 fn a_dropped_session_leaves_nothing() {
     let command = OPENAI_API.shell("echo running > running; sleep 300");
-    let place = Place::new(&OPENAI_API, Script::new().rule(Rule::any().answer(command)));
+    let place = TestEnv::new(&OPENAI_API, Script::new().rule(Rule::any().answer(command)));
     let runtime = runtime();
     runtime.block_on(async {
         let mut session = agent(&OPENAI_API)
@@ -132,7 +132,7 @@ fn a_dropped_session_leaves_nothing() {
         });
         started.await.unwrap();
     });
-    assert_ne!(place.left(), []);
+    assert_ne!(place.processes(), []);
     drop(runtime);
     place.wait_until_empty(Duration::from_secs(10));
 }
@@ -143,7 +143,7 @@ fn many_at_once() {
     let script = Script::new()
         .rule(Rule::on_tool_result().text("{tool_result}"))
         .rule(Rule::any().answer(Answer::tool("list_files", serde_json::json!({}))));
-    let place = Place::new(&OPENAI_API, script);
+    let place = TestEnv::new(&OPENAI_API, script);
     let answers = runtime().block_on(async {
         let mut sessions = Vec::new();
         for number in 0..16 {
@@ -194,8 +194,8 @@ fn every_tool_of_the_catalog_is_known_to_the_rules() {
 }
 
 #[test]
-fn a_session_that_nobody_kept_cannot_be_resumed() {
-    let place = Place::new(&OPENAI_API, Script::new());
+fn session_without_a_log_cannot_be_resumed() {
+    let place = TestEnv::new(&OPENAI_API, Script::new());
     let task = Task::new("go on").set("resume", "no-such-session");
     let _runtime = runtime().enter();
     let error = agent(&OPENAI_API)

@@ -11,8 +11,8 @@ mod members;
 use std::path::PathBuf;
 
 use ostler::Spec;
-use ostler_testkit::harness::{self, Proof, Stage};
-use ostler_testkit::scenario::conformance::{self, Member, ROWS, Recorded};
+use ostler_testkit::harness::{self, AgentMode, Coverage};
+use ostler_testkit::scenario::conformance::{self, Member, ROWS, ReplayCoverage};
 use ostler_testkit::scenario::{self, Subject, Task};
 use serde_json::Value;
 
@@ -37,12 +37,23 @@ const MEMBERS: &[Member] = members!(table);
 macro_rules! member_tests {
     // An agent that is part of Ostler has no output that could be recorded.
     (played own $($rest:tt)*) => {};
-    (played $group:ident $id:ident $($rest:tt)*) => { $crate::conformance::member_tests! { @ ($) play $id $($rest)* } };
-    (own own $id:ident $($rest:tt)*) => { $crate::conformance::member_tests! { @ ($) perform $id $($rest)* } };
-    (real real $id:ident $($rest:tt)*) => { $crate::conformance::member_tests! { @ ($) perform $id $($rest)* } };
-    (heavy heavy $id:ident $($rest:tt)*) => { $crate::conformance::member_tests! { @ ($) perform $id $($rest)* } };
+    (played $group:ident $id:ident $($rest:tt)*) => {
+        $crate::conformance::member_tests! { @ ($) play $id $($rest)* }
+    };
+    (own own $id:ident $($rest:tt)*) => {
+        $crate::conformance::member_tests! { @ ($) perform $id $($rest)* }
+    };
+    (real real $id:ident $($rest:tt)*) => {
+        $crate::conformance::member_tests! { @ ($) perform $id $($rest)* }
+    };
+    (heavy heavy $id:ident $($rest:tt)*) => {
+        $crate::conformance::member_tests! { @ ($) perform $id $($rest)* }
+    };
     ($wanted:ident $group:ident $id:ident $($rest:tt)*) => {};
-    (@ ($d:tt) $how:ident $id:ident $subject:ident $transport:literal [$($lack:ident: $why:literal)*]) => {
+    (
+        @ ($d:tt) $how:ident $id:ident $subject:ident $transport:literal
+        [$($lack:ident: $why:literal)*]
+    ) => {
         mod $id {
             use ostler_testkit::scenario::$subject as SUBJECT;
 
@@ -58,7 +69,9 @@ macro_rules! member_tests {
 /// Maps scenarios to rows. `shared` scenarios run through any driver, `live` ones need a live
 /// session, and a recording would prove nothing for `unrecorded` ones.
 macro_rules! row_tests {
-    (run unrecorded $group:ident $name:ident) => { $crate::conformance::row_tests!(run shared $group $name) };
+    (run unrecorded $group:ident $name:ident) => {
+        $crate::conformance::row_tests!(run shared $group $name)
+    };
     (run shared $group:ident $name:ident) => {
         ostler_testkit::scenario::$group::$name(&$crate::driver::Library(&SUBJECT))
     };
@@ -77,30 +90,32 @@ macro_rules! row_tests {
         }
     };
     ($($how:ident)+) => { $crate::conformance::row_tests! { each $($how)+;
-        text shared words::text,
-        deltas shared words::partial_messages,
-        thinking shared words::thinking,
+        text shared output::text,
+        deltas shared output::partial_messages,
+        thinking shared output::thinking,
         tool shared tools::tool_allowed,
         denied_tool shared tools::tool_denied,
-        permission_asked live questions::asked_and_allowed,
+        permission_asked live permissions::asked_and_allowed,
         two_tools shared tools::two_tools_at_once,
-        structured_output shared words::structured_output,
+        structured_output shared output::structured_output,
         auth_error shared endings::unauthorized,
         rate_limit shared endings::rate_limited,
         interrupt live interrupts::in_mid_text,
-        resume live memory::resumed,
-        fork live memory::copied,
+        resume live resume::resumed,
+        fork live resume::copied,
         limits shared endings::wall_limit,
         died shared endings::killed_from_outside,
         bound_tool live tools::a_bound_tool,
-        usage_exact shared words::usage_exact,
+        usage_exact shared output::usage_exact,
         cwd shared surroundings::directory,
         env unrecorded surroundings::variables,
         big_prompt unrecorded prompts::five_megabytes,
         unicode unrecorded prompts::awkward_characters,
         nothing_left_behind shared endings::stopped,
     } };
-    (each names; $($row:ident $kind:ident $group:ident::$name:ident,)*) => { &[$((stringify!($row), stringify!($kind))),*] };
+    (each names; $($row:ident $kind:ident $group:ident::$name:ident,)*) => {
+        &[$((stringify!($row), stringify!($kind))),*]
+    };
     (each $how:ident $id:ident; $($row:ident $kind:ident $group:ident::$name:ident,)*) => {
         $($crate::conformance::row_tests! { one $how $kind $id $row $group $name })*
     };
@@ -111,8 +126,8 @@ pub(crate) use {member_tests, row_tests};
 /// Runs the agent itself, and records its output if requested.
 pub(crate) fn perform(id: &str, row: &str, scenario: impl FnOnce()) {
     let wanted = std::env::var_os("OSTLER_RECORD").is_some_and(|wanted| wanted == "1");
-    if wanted && is_a_program(id) && conformance::row(row).recorded != Recorded::Never {
-        harness::on(Stage::Recorded(recording(id, row)), scenario);
+    if wanted && is_a_program(id) && conformance::row(row).recorded != ReplayCoverage::Never {
+        harness::run_in(AgentMode::Record(recording(id, row)), scenario);
     } else {
         scenario();
     }
@@ -120,15 +135,15 @@ pub(crate) fn perform(id: &str, row: &str, scenario: impl FnOnce()) {
 
 /// Replays the agent's recorded output, and checks that the row claims no more than was proved.
 pub(crate) fn play(id: &str, row: &str, scenario: impl FnOnce()) {
-    let proof = harness::on(Stage::Played(recording(id, row)), scenario);
+    let proof = harness::run_in(AgentMode::Replay(recording(id, row)), scenario);
     let claimed = match conformance::row(row).recorded {
-        Recorded::Whole => Proof::Whole,
-        Recorded::Events(_) => Proof::EventsOnly,
-        Recorded::Never => panic!("no recording of {row} proves anything"),
+        ReplayCoverage::Full => Coverage::Full,
+        ReplayCoverage::EventsOnly(_) => Coverage::EventsOnly,
+        ReplayCoverage::Never => panic!("no recording of {row} proves anything"),
     };
     assert_eq!(
         proof, claimed,
-        "what ROWS in the testkit claims of recordings of {row}"
+        "coverage of recordings of {row} that ROWS in the testkit claims"
     );
 }
 
@@ -147,19 +162,19 @@ fn recording(id: &str, row: &str) -> PathBuf {
 }
 
 /// Fails unless a live session matches the story of a row.
-pub(crate) fn tells(subject: &'static Subject, row: &str, seen: &Seen) {
+pub(crate) fn assert_story(subject: &'static Subject, row: &str, seen: &Seen) {
     let events = seen
         .0
         .iter()
         .map(|event| serde_json::from_str(&event.to_json()).unwrap())
         .collect();
-    scenario::Seen {
+    scenario::Observed {
         subject,
         events,
         exit: None,
         served: Vec::new(),
     }
-    .tells(row);
+    .assert_story(row);
 }
 
 /// Returns an agent's capabilities in the dialect that its settings select.
@@ -184,7 +199,7 @@ fn capabilities(subject: &Subject) -> Value {
 fn every_row_of_every_agent_runs_or_says_why_not() {
     let names: Vec<(&str, bool)> = ROWS
         .iter()
-        .map(|row| (row.name, row.recorded == Recorded::Never))
+        .map(|row| (row.name, row.recorded == ReplayCoverage::Never))
         .collect();
     let tests: &[(&str, &str)] = row_tests!(names);
     let tests: Vec<(&str, bool)> = tests
@@ -193,7 +208,7 @@ fn every_row_of_every_agent_runs_or_says_why_not() {
         .collect();
     assert_eq!(
         tests, names,
-        "each row of the testkit is a scenario here, in the same order, and is played or not"
+        "the rows here and in the testkit differ, in order or in whether they are replayed"
     );
     let faults: Vec<String> = MEMBERS
         .iter()
@@ -214,12 +229,13 @@ fn every_recording_is_played() {
         for entry in entries.flatten() {
             let name = entry.file_name().into_string().unwrap();
             let row = name.strip_suffix(".jsonl").unwrap_or(&name);
-            let played =
-                |known: &&conformance::Row| known.name == row && known.recorded != Recorded::Never;
+            let played = |known: &&conformance::Row| {
+                known.name == row && known.recorded != ReplayCoverage::Never
+            };
             let known = ROWS.iter().any(|known| played(&known)) && member.lack(row).is_none();
             assert!(
                 known,
-                "{} has a recording {name} that nobody plays",
+                "{} has a recording {name} that no test plays",
                 member.id
             );
             count += 1;

@@ -10,7 +10,7 @@ use ostler::{
     Session, Spec,
 };
 use ostler_testkit::fake;
-use ostler_testkit::scenario::{Driver, Place, Progress, Running, Seen, Subject, Task};
+use ostler_testkit::scenario::{Driver, Observed, Progress, Running, Subject, Task, TestEnv};
 
 use crate::sessions::Scene;
 
@@ -38,7 +38,12 @@ impl Driver for Library {
         self.0
     }
 
-    fn run(&self, place: &Place, task: &Task, meanwhile: &(dyn Fn(&dyn Running) + Sync)) -> Seen {
+    fn run(
+        &self,
+        place: &TestEnv,
+        task: &Task,
+        meanwhile: &(dyn Fn(&dyn Running) + Sync),
+    ) -> Observed {
         let runtime = runtime();
         let mut session = {
             let _inside = runtime.enter();
@@ -56,14 +61,14 @@ impl Driver for Library {
             assert_eq!(
                 Event::from_json(&event.to_json()).unwrap(),
                 *event,
-                "what is written can be read again"
+                "a serialized event can be parsed"
             );
         }
         let events = events
             .iter()
             .map(|event| serde_json::from_str(&event.to_json()).unwrap())
             .collect();
-        Seen {
+        Observed {
             subject: self.0,
             events,
             exit: None,
@@ -89,7 +94,7 @@ pub(crate) fn dialect(scene: &Scene) -> &'static dyn Dialect {
     dialect.select_transport(&scene.spec).unwrap_or(dialect)
 }
 
-pub(crate) fn host(place: &Place) -> Host {
+pub(crate) fn host(place: &TestEnv) -> Host {
     let host = Host::new(
         place
             .host()
@@ -101,7 +106,7 @@ pub(crate) fn host(place: &Place) -> Host {
         args: vec!["bridge".into()],
     });
     // The user's own sandbox policy, as the program finds it.
-    match std::fs::read_to_string(place.aside("home/.config/ostler/sandbox.toml")) {
+    match std::fs::read_to_string(place.outside("home/.config/ostler/sandbox.toml")) {
         Ok(text) => host.with_workspace(WorkspaceTrust {
             base: SandboxPolicy::parse(&text).unwrap(),
             ..Default::default()
@@ -110,7 +115,7 @@ pub(crate) fn host(place: &Place) -> Host {
     }
 }
 
-pub(crate) fn spec(place: &Place, task: &Task) -> Spec {
+pub(crate) fn spec(place: &TestEnv, task: &Task) -> Spec {
     let mut spec = Spec {
         prompt: task.prompt.clone(),
         dir: Some(place.work()),
@@ -141,8 +146,8 @@ pub(crate) fn spec(place: &Place, task: &Task) -> Spec {
 async fn to_the_end(session: &mut Session, progress: &Progress) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(event) = session.next().await {
-        let told: serde_json::Value = serde_json::from_str(&event.to_json()).unwrap();
-        progress.told(told["type"].as_str().unwrap());
+        let json: serde_json::Value = serde_json::from_str(&event.to_json()).unwrap();
+        progress.record(json["type"].as_str().unwrap());
         events.push(event);
     }
     events

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
-use ostler_testkit::scenario::{Driver, KEY, OPENAI_API, Place, Seen, Task};
+use ostler_testkit::scenario::{Driver, KEY, OPENAI_API, Observed, Task, TestEnv};
 use serde_json::json;
 
 use crate::driver::Library;
@@ -24,14 +24,14 @@ struct Proxy {
 }
 
 impl Proxy {
-    fn start(place: &Place) -> Self {
+    fn start(place: &TestEnv) -> Self {
         let program = std::env::var_os("OSTLER_TEST_LITELLM")
             .expect("run this with cargo xtask test --with-litellm");
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
             .unwrap()
             .local_addr()
             .unwrap();
-        let home = place.aside("proxy");
+        let home = place.outside("proxy");
         fs::create_dir(&home).unwrap();
         let model = json!({"model": "openai/scripted-large", "api_base": format!("{}/v1", place.server.base_url()),
             "api_key": "sk-upstream", "max_retries": 0});
@@ -100,8 +100,8 @@ impl Drop for Proxy {
 }
 
 /// Runs a task through the proxy.
-fn through(script: Script, task: &Task) -> (Place, Seen) {
-    let place = Place::new(&OPENAI_API, script);
+fn through(script: Script, task: &Task) -> (TestEnv, Observed) {
+    let place = TestEnv::new(&OPENAI_API, script);
     let proxy = Proxy::start(&place);
     let place = place.with_host("OPENAI_BASE_URL", &format!("http://{}/v1", proxy.address));
     let seen = Library(&OPENAI_API).run(&place, task, &|_| ());
@@ -122,8 +122,8 @@ fn text_and_thinking() {
         Script::new().rule(Rule::any().answer(answer)),
         &Task::new("PROMPT"),
     );
-    seen.ended_with("completed", 0);
-    seen.counted(1..=1);
+    seen.assert_ended("completed", 0);
+    seen.assert_tokens(1..=1);
     assert_eq!(seen.answer(), "Grüße 🐎, one two.");
     let thoughts = seen
         .all("text")
@@ -156,8 +156,8 @@ fn a_loop_of_tools() {
         .rule(Rule::on_call(2).answer(Answer::tool("read_file", json!({"path": "one.txt"}))))
         .rule(Rule::on_call(3).text("{tool_result}"));
     let (place, seen) = through(script, &Task::new("PROMPT"));
-    seen.ended_with("completed", 0);
-    seen.counted(1..=3);
+    seen.assert_ended("completed", 0);
+    seen.assert_tokens(1..=3);
     assert!(seen.answer().contains("eins"), "{}", seen.answer());
     assert_eq!(
         fs::read_to_string(place.work().join("two.txt")).unwrap(),
@@ -176,7 +176,7 @@ fn errors_keep_their_cause() {
         .rule(error(404, "invalid_request_error", "model_not_found"))
         .rule(error(429, "requests", "rate_limit_exceeded"))
         .rule(error(503, "overloaded_error", "overloaded"));
-    let place = Place::new(&OPENAI_API, script);
+    let place = TestEnv::new(&OPENAI_API, script);
     let proxy = Proxy::start(&place);
     let place = place.with_host("OPENAI_BASE_URL", &format!("http://{}/v1", proxy.address));
     for (status, cause) in [
@@ -200,7 +200,7 @@ fn errors_keep_their_cause() {
 fn cost_is_what_the_price_says() {
     let task = Task::new("PROMPT").set("price", "2.5/1.25/10");
     let (_, seen) = through(Script::always("Hello."), &task);
-    seen.counted(1..=1);
+    seen.assert_tokens(1..=1);
     let cost = seen.one("ended")["usage"]["cost_usd"].as_f64().unwrap();
     let expected = (107.0 * 2.5 + 11.0 * 1.25 + 25.0 * 10.0) / 1e6;
     assert!((cost - expected).abs() < 1e-12, "{cost} is not {expected}");

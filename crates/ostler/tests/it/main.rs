@@ -11,7 +11,6 @@
 
 mod adapter;
 mod api;
-mod beside;
 mod conformance;
 mod driver;
 mod heavy;
@@ -22,6 +21,7 @@ mod processes;
 mod real;
 mod rig;
 mod sandbox;
+mod services;
 mod sessions;
 mod slow;
 mod streams;

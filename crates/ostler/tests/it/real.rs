@@ -14,14 +14,14 @@ use std::time::Duration;
 use ostler::EventKind;
 use ostler_testkit::model::{Rule, Script};
 use ostler_testkit::processes::alive;
-use ostler_testkit::scenario::{self, CLAUDE, Place, Task};
-use ostler_testkit::{further_scenarios, scenarios_of_few};
+use ostler_testkit::scenario::{self, CLAUDE, Task, TestEnv};
+use ostler_testkit::{claude_only_scenarios, further_scenarios};
 
 use crate::driver::{Library, agent, host, runtime, spec};
 use crate::turns;
 
 further_scenarios!(Library(&CLAUDE));
-scenarios_of_few!(Library(&CLAUDE));
+claude_only_scenarios!(Library(&CLAUDE));
 
 // S2-10, P21, P36
 #[test]
@@ -33,7 +33,7 @@ fn three_turns_in_one_process() {
 #[test]
 fn a_dropped_session_leaves_nothing() {
     let command = CLAUDE.shell("echo running > running; sleep 300");
-    let place = Place::new(&CLAUDE, Script::new().rule(Rule::any().answer(command)));
+    let place = TestEnv::new(&CLAUDE, Script::new().rule(Rule::any().answer(command)));
     let runtime = runtime();
     let pid = runtime.block_on(async {
         let mut session = agent(&CLAUDE)
@@ -55,13 +55,13 @@ fn a_dropped_session_leaves_nothing() {
 /// A system prompt of a megabyte fits no command line and arrives all the same. P28.
 #[test]
 fn a_megabyte_of_system_prompt() {
-    let place = Place::new(&CLAUDE, Script::always("Aye."));
+    let place = TestEnv::new(&CLAUDE, Script::always("Aye."));
     let long = "Speak like a sailor, always. ".repeat(36_000);
     let seen = scenario::run(
         &Library(&CLAUDE),
         &place,
         &Task::new("PROMPT").set("append_system_prompt", &long),
     );
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     assert!(place.only_call().system_text().contains(long.trim_end()));
 }

@@ -118,10 +118,10 @@ pub(crate) fn install(path: &Path, text: &str) {
 }
 
 /// Waits for a condition without blocking the session.
-pub(crate) async fn until(kind: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = Instant::now();
     while !condition() {
-        assert!(began.elapsed() < LONG, "waited in vain: {kind}");
+        assert!(began.elapsed() < LONG, "timed out waiting until {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -136,7 +136,7 @@ pub(crate) async fn read_until(
         let next = tokio::time::timeout(LONG, session.next())
             .await
             .expect("no event for a long time");
-        let event = next.expect("the session ended before the event came");
+        let event = next.expect("the session ended before the event arrived");
         events.push(event);
         if events.last().is_some_and(|event| fits(&event.kind)) {
             return events;
@@ -179,12 +179,12 @@ pub(crate) fn assert_nothing_left(session: &str) {
 pub(crate) struct Seen(pub(crate) Vec<Event>);
 
 impl Seen {
-    pub(crate) fn whats(&self) -> impl Iterator<Item = &EventKind> {
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &EventKind> {
         self.0.iter().map(|event| &event.kind)
     }
 
     pub(crate) fn ended(&self) -> &Ended {
-        let Some(EventKind::Ended(ended)) = self.whats().last() else {
+        let Some(EventKind::Ended(ended)) = self.kinds().last() else {
             panic!("the last event is not ended")
         };
         ended
@@ -195,7 +195,7 @@ impl Seen {
     }
 
     pub(crate) fn turns(&self) -> Vec<&TurnEnded> {
-        self.whats()
+        self.kinds()
             .filter_map(|kind| {
                 if let EventKind::TurnEnded(turn) = kind {
                     Some(turn)
@@ -215,7 +215,7 @@ impl Seen {
     }
 
     pub(crate) fn notices(&self, code: &str) -> Vec<&Notice> {
-        let notices = self.whats().filter_map(|kind| {
+        let notices = self.kinds().filter_map(|kind| {
             if let EventKind::Notice(it) = kind {
                 Some(it)
             } else {
@@ -226,7 +226,7 @@ impl Seen {
     }
 
     pub(crate) fn unreadable(&self) -> Vec<&Unreadable> {
-        self.whats()
+        self.kinds()
             .filter_map(|kind| {
                 if let EventKind::Unreadable(it) = kind {
                     Some(it)
@@ -239,7 +239,7 @@ impl Seen {
 
     /// Returns each piece of the answer.
     pub(crate) fn replies(&self) -> Vec<&str> {
-        let replies = self.whats().filter_map(|kind| match kind {
+        let replies = self.kinds().filter_map(|kind| match kind {
             EventKind::Text(text) if text.kind == TextKind::Reply => Some(text.text.as_str()),
             _ => None,
         });

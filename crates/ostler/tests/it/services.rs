@@ -37,7 +37,7 @@ fn bare(spec: &Spec) -> Spec {
 
 impl Dialect for ServicesDialect {
     fn name(&self) -> &'static str {
-        "beside"
+        "services"
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -8,8 +8,8 @@ pub(crate) mod changes;
 pub(crate) mod interrupts;
 pub(crate) mod lasting;
 pub(crate) mod log;
-pub(crate) mod memory;
-pub(crate) mod questions;
+pub(crate) mod resume;
+pub(crate) mod permissions;
 pub(crate) mod sending;
 pub(crate) mod tools;
 
@@ -18,7 +18,7 @@ use std::ops::Deref;
 use ostler::event::{Started, TurnEnded};
 use ostler::{AfterTurn, Event, EventKind, Host, Session, Spec};
 use ostler_testkit::model::{Request, Script};
-use ostler_testkit::scenario::{Place, Subject, Task};
+use ostler_testkit::scenario::{Subject, Task, TestEnv};
 
 use crate::driver::{agent, host, spec};
 use crate::rig::{Seen, finish_after, read_until, until};
@@ -34,11 +34,11 @@ macro_rules! shared_live_scenarios {
             interrupts::in_a_command interrupts::in_a_question
             interrupts::in_a_bound_tool interrupts::at_once interrupts::stopped_in_the_middle
             interrupts::with_a_message_under_way
-            questions::two_at_once questions::denied_with_a_message questions::rules_decide
-            tools::a_tool_that_fails_or_panics tools::a_tool_that_says_how_far_it_is
+            permissions::two_at_once permissions::denied_with_a_message permissions::rules_decide
+            tools::a_tool_that_fails_or_panics tools::tool_progress_is_emitted
             tools::ten_megabytes tools::a_tool_that_the_caller_runs
             changes::another_model
-            memory::in_use_by_another
+            resume::in_use_by_another
         }
 
         /// Slow: run alone, because memory is measured.
@@ -54,10 +54,10 @@ macro_rules! live_scenarios {
         $crate::sessions::shared_live_scenarios!($subject);
         $crate::sessions::live_tests! { $subject;
             sending::freeze_stops_the_work
-            questions::commands_are_asked_about_one_by_one
+            permissions::commands_are_asked_about_one_by_one
             changes::another_permission_mode
-            memory::an_unknown_session memory::from_another_directory
-            lasting::killed_and_started_again lasting::what_holds_after_a_restart
+            resume::an_unknown_session resume::from_another_directory
+            lasting::killed_and_started_again lasting::restart_keeps_the_configuration
         }
     };
 }
@@ -65,7 +65,10 @@ macro_rules! live_scenarios {
 /// Generates a test of each named scenario.
 macro_rules! live_tests {
     ($subject:expr; $($group:ident :: $name:ident)*) => {
-        $(#[test] fn $name() { $crate::driver::runtime().block_on($crate::sessions::$group::$name(&$subject)); })*
+        $(#[test]
+        fn $name() {
+            $crate::driver::runtime().block_on($crate::sessions::$group::$name(&$subject));
+        })*
     };
 }
 
@@ -73,7 +76,7 @@ pub(crate) use {live_scenarios, live_tests, shared_live_scenarios};
 
 /// A place with a model, and the spec of the session to start there.
 pub(crate) struct Scene {
-    pub(crate) place: Place,
+    pub(crate) place: TestEnv,
     pub(crate) host: Host,
     pub(crate) spec: Spec,
 }
@@ -81,7 +84,7 @@ pub(crate) struct Scene {
 impl Scene {
     /// Creates a session that waits for messages after the task's own.
     pub(crate) fn new(subject: &'static Subject, script: Script, task: &Task) -> Self {
-        let place = Place::new(subject, script);
+        let place = TestEnv::new(subject, script);
         let spec = Spec {
             after_turn: AfterTurn::Wait,
             ..spec(&place, task)
@@ -141,7 +144,7 @@ impl Scene {
     /// Returns the processes started from here whose command line contains this text.
     pub(crate) fn running(&self, part: &str) -> Vec<u32> {
         self.place
-            .left()
+            .processes()
             .into_iter()
             .filter(|(_, line)| line.contains(part))
             .map(|(pid, _)| pid)
@@ -207,16 +210,16 @@ impl Live {
     pub(crate) async fn ended(self, scene: &Scene) -> Seen {
         let seen = finish_after(self.read, self.session).await;
         assert_eq!(
-            scene.place.left(),
+            scene.place.processes(),
             [],
-            "processes that came from the session are left"
+            "processes of the session are left"
         );
-        let strange = seen.whats().find(|kind| match kind {
+        let strange = seen.kinds().find(|kind| match kind {
             EventKind::Unreadable(_) => true,
             EventKind::Notice(notice) => notice.code == "unknown_message",
             _ => false,
         });
-        assert_eq!(strange, None, "the agent was not understood");
+        assert_eq!(strange, None, "the agent printed an unknown message");
         let unmatched: Vec<String> = scene
             .place
             .server
@@ -224,14 +227,17 @@ impl Live {
             .iter()
             .map(|call| call.body.to_string())
             .collect();
-        assert_eq!(unmatched, [""; 0], "calls that the script did not foresee");
+        assert_eq!(
+            unmatched, [""; 0],
+            "model calls without a rule in the script"
+        );
         seen
     }
 }
 
 /// Returns the `started` event of each start of the agent.
 pub(crate) fn started(seen: &Seen) -> Vec<&Started> {
-    seen.whats()
+    seen.kinds()
         .filter_map(|kind| {
             if let EventKind::Started(it) = kind {
                 Some(it)

@@ -56,7 +56,7 @@ async fn drain(mut session: Session, expected: usize) {
     }
     assert!(
         bytes > expected / 100 * 95,
-        "only {bytes} bytes of text came"
+        "only {bytes} bytes of text arrived"
     );
     assert_eq!(ended, Some(Cause::Completed));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ostler::{AfterTurn, Cause, EventKind, Spec};
 use ostler_testkit::model::{Answer, Rule, Script};
-use ostler_testkit::scenario::{Place, Subject, Task};
+use ostler_testkit::scenario::{Subject, Task, TestEnv};
 
 use crate::driver::{agent, host, runtime, spec};
 
@@ -17,7 +17,7 @@ pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
         // Before the second: the interrupted message and the next reach the model as one.
         .rule(Rule::on_text("third").text("Three."))
         .rule(Rule::on_text("second").answer(Answer::hang()));
-    let place = Arc::new(Place::new(subject, script));
+    let place = Arc::new(TestEnv::new(subject, script));
     let spec = Spec {
         after_turn: AfterTurn::Wait,
         ..spec(&place, &Task::new("the first"))
@@ -68,5 +68,5 @@ pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
         messages.contains("the first") && messages.contains("One."),
         "{messages}"
     );
-    assert_eq!(place.left(), []);
+    assert_eq!(place.processes(), []);
 }

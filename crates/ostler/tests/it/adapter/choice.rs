@@ -51,7 +51,7 @@ fn a_name_is_looked_up_once() {
 
 // S0-2, S0-3: an existing model is used unchanged; the compiler checks its type.
 #[test]
-fn a_model_that_is_there_is_used_as_it_is() {
+fn existing_model_is_used_unchanged() {
     let mine: Arc<dyn ModelAdapter> = Arc::new(ApiModel::scripted(
         "mine",
         Script::parse("[[reply]]\ntext = \"hi\"").unwrap(),
@@ -67,7 +67,7 @@ fn a_model_that_is_there_is_used_as_it_is() {
 
 // S0-3
 #[test]
-fn an_unknown_name_says_which_there_are() {
+fn unknown_name_lists_the_known_ones() {
     let why = why("claud-cli:opus");
     for part in [
         "claud-cli:opus",
@@ -89,7 +89,7 @@ fn an_unknown_name_says_which_there_are() {
 }
 
 #[test]
-fn a_name_with_something_missing_or_wrong_says_what() {
+fn malformed_name_says_what_is_wrong() {
     let cases = [
         ("openai-compatible", "openai-compatible:http"),
         ("openai-compatible:nonsense", "nonsense"),

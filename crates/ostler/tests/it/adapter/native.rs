@@ -11,7 +11,7 @@ use crate::rig::{PATH, host, until};
 
 /// A fake agent that calls the calculator and then repeats the result.
 fn counting(part: Part) -> Stage {
-    let call = part.tells_call("c1") + &part.calls("c1", 7) + &part.has_result("c1");
+    let call = part.announce_call("c1") + &part.calls("c1", 7) + &part.has_result("c1");
     let body = format!(
         "{}{call}dump-stdin $DIR/results\n{}",
         part.text("I count."),
@@ -29,13 +29,13 @@ async fn the_session_waits_for_the_results() {
         let stage = counting(part);
         let model = stage.model().bind_tools(vec![calculator()]);
         let mut messages = hello().to_vec();
-        let (reply, told) = ask_listening(&*model, &messages).await;
+        let (reply, streamed) = ask_listening(&*model, &messages).await;
         assert_eq!(
             (reply.content.as_str(), reply.stop),
             ("I count.", Stop::ToolCalls),
             "{part:?}"
         );
-        assert_eq!(told.concat(), "I count.");
+        assert_eq!(streamed.concat(), "I count.");
         let [call] = &reply.tool_calls[..] else {
             panic!("not one call: {reply:?}")
         };
@@ -43,7 +43,7 @@ async fn the_session_waits_for_the_results() {
             (&*call.id, &*call.name, call.args.get()),
             ("c1", "calculator", r#"{"expression":"17 + 25"}"#)
         );
-        assert!(model.counts_at_the_end() && reply.usage.is_empty());
+        assert!(model.reports_usage_late() && reply.usage.is_empty());
         assert_eq!(
             stage.prompt(),
             "[User]\nWhat is 17 + 25?",
@@ -52,12 +52,12 @@ async fn the_session_waits_for_the_results() {
         let pid = stage.rig.pid("pid");
         assert!(alive(pid));
         messages.extend([reply.to_message(), Message::tool("c1", "it is 42")]);
-        let (reply, told) = ask_listening(&*model, &messages).await;
+        let (reply, streamed) = ask_listening(&*model, &messages).await;
         assert_eq!(
             (reply.content.as_str(), reply.stop, reply.tool_calls.len()),
             ("It is 42.", Stop::End, 0)
         );
-        assert_eq!(told.concat(), "It is 42.");
+        assert_eq!(streamed.concat(), "It is 42.");
         assert_eq!(reply.usage.len(), 1, "{reply:?}");
         assert_eq!(stage.rig.pid("pid"), pid);
         assert!(
@@ -71,7 +71,7 @@ async fn the_session_waits_for_the_results() {
 
 // A different or reworded conversation does not continue the waiting session.
 #[tokio::test]
-async fn another_conversation_ends_the_one_that_waits() {
+async fn different_conversation_ends_the_waiting_session() {
     for part in Part::BOTH {
         let stage = counting(part);
         let model = stage.model().bind_tools(vec![calculator()]);
@@ -99,7 +99,7 @@ async fn another_conversation_ends_the_one_that_waits() {
 
 // Dropping the model ends its waiting session.
 #[tokio::test]
-async fn a_dropped_model_ends_the_session_that_waits() {
+async fn dropped_model_ends_its_waiting_session() {
     let stage = counting(Part::Claude);
     let model = stage.model().bind_tools(vec![calculator()]);
     ask(&*model, &hello()).await.unwrap();
@@ -111,7 +111,7 @@ async fn a_dropped_model_ends_the_session_that_waits() {
 
 // The waiting agent has died, so the whole conversation is sent again.
 #[tokio::test]
-async fn an_agent_that_died_while_it_waited() {
+async fn conversation_is_resent_if_the_waiting_agent_died() {
     let stage = counting(Part::Claude);
     let model = stage.model().bind_tools(vec![calculator()]);
     let mut messages = hello().to_vec();
@@ -138,8 +138,8 @@ async fn an_agent_that_died_while_it_waited() {
 #[tokio::test]
 async fn two_calls_at_once() {
     for part in Part::BOTH {
-        let both = part.tells_call("c1")
-            + &part.tells_call("c2")
+        let both = part.announce_call("c1")
+            + &part.announce_call("c2")
             + &part.calls("c1", 7)
             + &part.calls("c2", 8);
         let results = part.has_result("c1") + &part.has_result("c2");
@@ -191,12 +191,12 @@ async fn a_tool_that_is_not_bound_is_a_breach_here_too() {
 
 // The cost of each reply is known if tools are called through the prompt.
 #[tokio::test]
-async fn counting_each_reply() {
+async fn with_usage_per_reply() {
     let mut stage = Stage::answering(Part::Claude, "42");
     stage.options.calling = Calling::Auto;
     let bound = stage.model().bind_tools(vec![calculator()]);
-    let counting = bound.counting_each_reply().unwrap();
-    assert!(bound.counts_at_the_end() && !counting.counts_at_the_end());
+    let counting = bound.with_usage_per_reply().unwrap();
+    assert!(bound.reports_usage_late() && !counting.reports_usage_late());
     ask(&*counting, &hello()).await.unwrap();
     assert!(
         stage.prompt().starts_with("Available tools:"),
@@ -208,7 +208,7 @@ async fn counting_each_reply() {
 // Without a bridge, an agent that needs one falls back to calling tools through the prompt, or
 // fails if that is not allowed.
 #[tokio::test]
-async fn without_a_bridge_it_is_the_prompt() {
+async fn without_a_bridge_tools_are_called_through_the_prompt() {
     let bound = |host: Host, calling| {
         let program = Some("/nowhere/gemini".into());
         let options = ModelOptions {
@@ -224,8 +224,8 @@ async fn without_a_bridge_it_is_the_prompt() {
         program: ostler_testkit::fake::program(),
         args: vec!["bridge".into()],
     };
-    assert!(!bound(bare(), Calling::Auto).counts_at_the_end());
-    assert!(bound(bare().with_bridge(bridge), Calling::Auto).counts_at_the_end());
+    assert!(!bound(bare(), Calling::Auto).reports_usage_late());
+    assert!(bound(bare().with_bridge(bridge), Calling::Auto).reports_usage_late());
     let error = ask(&*bound(bare(), Calling::Native), &hello())
         .await
         .unwrap_err();
@@ -235,7 +235,7 @@ async fn without_a_bridge_it_is_the_prompt() {
 
 // S0-5: the agent has a built-in tool with the name of a bound one, and runs it itself.
 #[tokio::test]
-async fn an_own_tool_with_a_bound_name_is_a_breach() {
+async fn built_in_tool_with_a_bound_name_is_a_breach() {
     let events = r#"
         {"type":"tool_call","id":"t1","name":"calculator","input":{"expression":"17 + 25"},"parent":null}
         {"wait_ms": 200}

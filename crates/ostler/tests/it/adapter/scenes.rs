@@ -6,17 +6,17 @@ use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelOptions, 
 use ostler::agent_loop::{Condition, Ending, Loop};
 use ostler::{Agents, Cause, Settings};
 use ostler_testkit::model::{Answer, Rule, Script};
-use ostler_testkit::scenario::{Place, Subject};
+use ostler_testkit::scenario::{Subject, TestEnv};
 use serde_json::{Value, json};
 
 use super::{ask, ask_listening, block, calculator, hello};
 use crate::driver::host;
 
-fn model(place: &Place, calling: Calling) -> AgentModel {
+fn model(place: &TestEnv, calling: Calling) -> AgentModel {
     asked_with(place, calling, &Settings::default())
 }
 
-fn options(place: &Place, calling: Calling) -> ModelOptions {
+fn options(place: &TestEnv, calling: Calling) -> ModelOptions {
     let mut settings = Settings::default();
     place
         .subject
@@ -32,7 +32,7 @@ fn options(place: &Place, calling: Calling) -> ModelOptions {
     }
 }
 
-fn agent_model(place: &Place, options: ModelOptions) -> AgentModel {
+fn agent_model(place: &TestEnv, options: ModelOptions) -> AgentModel {
     AgentModel::new(
         Agents::builtin().get(place.subject.name).unwrap(),
         host(place),
@@ -40,7 +40,7 @@ fn agent_model(place: &Place, options: ModelOptions) -> AgentModel {
     )
 }
 
-fn asked_with(place: &Place, calling: Calling, settings: &Settings) -> AgentModel {
+fn asked_with(place: &TestEnv, calling: Calling, settings: &Settings) -> AgentModel {
     let mut options = options(place, calling);
     for (key, values) in settings.iter() {
         values
@@ -61,7 +61,7 @@ fn calculate(args: &str) -> String {
 }
 
 /// Output tokens of all the model's answers, as the agent reports them.
-fn output(place: &Place) -> u64 {
+fn output(place: &TestEnv) -> u64 {
     place.subject.numbers.sum(&place.server.served())[3]
 }
 
@@ -77,13 +77,13 @@ fn run(messages: &mut Vec<Message>, reply: &Reply) {
 /// Plain text and its cost. The model sees none of the agent's built-in tools, or may use none.
 /// S0-5.
 pub(crate) async fn plain_text(subject: &'static Subject) {
-    let place = Place::new(subject, Script::always("  It is 42.\n"));
-    let (reply, told) = ask_listening(&model(&place, Calling::Auto), &hello()).await;
+    let place = TestEnv::new(subject, Script::always("  It is 42.\n"));
+    let (reply, streamed) = ask_listening(&model(&place, Calling::Auto), &hello()).await;
     assert_eq!(
         (reply.content.as_str(), reply.stop, reply.tool_calls.len()),
         ("It is 42.", Stop::End, 0)
     );
-    assert_eq!(told.concat().trim(), "It is 42.");
+    assert_eq!(streamed.concat().trim(), "It is 42.");
     assert_eq!(
         reply
             .usage
@@ -104,7 +104,7 @@ pub(crate) async fn plain_text(subject: &'static Subject) {
         "codex" => assert_eq!(call.tool_names(), ["apply_patch"]),
         _ => {}
     }
-    assert_eq!(place.left(), []);
+    assert_eq!(place.processes(), []);
 }
 
 /// A JSON block, our calculator, the final answer: each call is a separate session. S0-25.
@@ -112,12 +112,16 @@ pub(crate) async fn a_tool_block(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_text("[Tool Result (c1)]\n42").text("It is 42."))
         .rule(Rule::on_text("Available tools:").text(format!("I count.\n\n{}", block(&["c1"]))));
-    let place = Place::new(subject, script);
+    let place = TestEnv::new(subject, script);
     let model = model(&place, Calling::Prompt).bind_tools(vec![calculator()]);
     let mut messages = hello().to_vec();
-    let (reply, told) = ask_listening(&*model, &messages).await;
+    let (reply, streamed) = ask_listening(&*model, &messages).await;
     assert_eq!(
-        (reply.content.as_str(), reply.stop, told.concat().as_str()),
+        (
+            reply.content.as_str(),
+            reply.stop,
+            streamed.concat().as_str()
+        ),
         ("I count.", Stop::ToolCalls, "I count.")
     );
     assert!(!reply.usage.is_empty());
@@ -128,7 +132,7 @@ pub(crate) async fn a_tool_block(subject: &'static Subject) {
         ("It is 42.", Stop::End)
     );
     assert_eq!(place.server.requests().len(), 2);
-    assert_eq!(place.left(), []);
+    assert_eq!(place.processes(), []);
 }
 
 /// Several calls in one block, in order. S0-23.
@@ -136,7 +140,7 @@ pub(crate) async fn several_calls(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_text("[Tool Result (b)]").text("Both are 42."))
         .rule(Rule::any().text(block(&["a", "b"])));
-    let place = Place::new(subject, script);
+    let place = TestEnv::new(subject, script);
     let model = model(&place, Calling::Prompt).bind_tools(vec![calculator()]);
     let mut messages = hello().to_vec();
     let reply = ask(&*model, &messages).await.unwrap();
@@ -156,7 +160,7 @@ pub(crate) async fn several_calls(subject: &'static Subject) {
 /// A block that is not valid JSON is text, not an error. S0-21.
 pub(crate) async fn invalid_json(subject: &'static Subject) {
     let broken = "```json\n{\"tool_calls\": [{\"name\": oops]\n```";
-    let place = Place::new(subject, Script::always(broken));
+    let place = TestEnv::new(subject, Script::always(broken));
     let reply = ask(
         &*model(&place, Calling::Prompt).bind_tools(vec![calculator()]),
         &hello(),
@@ -178,7 +182,7 @@ pub(crate) async fn native_calls(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_tool_result().text("It is 42."))
         .rule(Rule::any().answer(call));
-    let place = Place::new(subject, script);
+    let place = TestEnv::new(subject, script);
     let model = model(&place, Calling::Auto).bind_tools(vec![calculator()]);
     let mut messages = hello().to_vec();
     let reply = ask(&*model, &messages).await.unwrap();
@@ -199,7 +203,7 @@ pub(crate) async fn native_calls(subject: &'static Subject) {
     assert_eq!(calls.len(), 2, "one session: two calls of the model");
     let result = &calls[1].last_tool_results()[0].text;
     assert!(
-        result == "42" || (subject.manner.wraps_outputs && result.contains("\n42\n")),
+        result == "42" || (subject.quirks.wraps_outputs && result.contains("\n42\n")),
         "{result}"
     );
     if subject.name == "claude" {
@@ -219,7 +223,7 @@ pub(crate) async fn native_calls(subject: &'static Subject) {
             .sum::<u64>(),
         output(&place)
     );
-    assert_eq!(place.left(), []);
+    assert_eq!(place.processes(), []);
 }
 
 /// Two calls in one answer of the model: both run, whether the agent passes them on together or one
@@ -231,7 +235,7 @@ pub(crate) async fn two_native_calls(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_tool_result().text("Both."))
         .rule(Rule::any().answer(both));
-    let place = Place::new(subject, script);
+    let place = TestEnv::new(subject, script);
     let model = model(&place, Calling::Native).bind_tools(vec![calculator()]);
     let mut messages = hello().to_vec();
     let mut calls = 0;
@@ -253,7 +257,7 @@ pub(crate) async fn two_native_calls(subject: &'static Subject) {
         (results, place.server.requests().len()),
         (vec!["42".to_owned(), "3".to_owned()], 2)
     );
-    assert_eq!(place.left(), []);
+    assert_eq!(place.processes(), []);
 }
 
 /// The model uses a built-in tool anyway: nothing is executed, and the breach names the tool.
@@ -268,7 +272,7 @@ async fn breaks(
     let script = Script::new()
         .rule(Rule::on_tool_result().text("Done."))
         .rule(Rule::any().answer(order));
-    let place = Place::new(subject, script);
+    let place = TestEnv::new(subject, script);
     let mut given = Settings::default();
     settings
         .iter()
@@ -283,7 +287,7 @@ async fn breaks(
         .and_then(|detail| detail.native.as_deref());
     assert_eq!(native, Some("own_tool"), "{error:?}");
     assert!(error.to_string().contains(tool), "{error}");
-    assert_eq!(place.left(), []);
+    assert_eq!(place.processes(), []);
     assert!(!file.exists(), "it was done");
 }
 
@@ -335,7 +339,7 @@ pub(crate) async fn no_command(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_tool_result().text("I cannot."))
         .rule(Rule::any().answer(order));
-    let place = Place::new(subject, script);
+    let place = TestEnv::new(subject, script);
     assert_eq!(
         ask(&model(&place, Calling::Auto), &hello())
             .await
@@ -348,7 +352,7 @@ pub(crate) async fn no_command(subject: &'static Subject) {
 
 /// A model that never answers: the timeout applies, and no process is left. S0-25.
 pub(crate) async fn too_late(subject: &'static Subject) {
-    let place = Place::new(
+    let place = TestEnv::new(
         subject,
         Script::new().rule(Rule::any().answer(Answer::hang())),
     );
@@ -358,23 +362,23 @@ pub(crate) async fn too_late(subject: &'static Subject) {
         .await
         .unwrap_err();
     assert_eq!(error.cause(), Cause::WallLimit, "{error:?}");
-    assert_eq!(place.left(), []);
+    assert_eq!(place.processes(), []);
 }
 
 /// Twelve megabytes exceed the limit of a reply. S0-25.
 pub(crate) async fn too_long(subject: &'static Subject) {
     let long = Answer::text("x".repeat(12 * 1024 * 1024)).deltas(12);
-    let place = Place::new(subject, Script::new().rule(Rule::any().answer(long)));
+    let place = TestEnv::new(subject, Script::new().rule(Rule::any().answer(long)));
     let error = ask(&model(&place, Calling::Prompt), &hello())
         .await
         .unwrap_err();
     assert_eq!(error.cause(), Cause::OutputLimit, "{error:?}");
-    assert_eq!(place.left(), []);
+    assert_eq!(place.processes(), []);
 }
 
 /// A missing program is named in the error. S0-25.
 pub(crate) async fn missing(subject: &'static Subject) {
-    let place = Place::new(subject, Script::always("unheard"));
+    let place = TestEnv::new(subject, Script::always("unheard"));
     let mut model = options(&place, Calling::Prompt);
     model.program = Some("no-such-agent".into());
     let error = ask(&agent_model(&place, model), &hello())
@@ -394,7 +398,7 @@ pub(crate) async fn in_a_loop(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_tool_result().text("It is 42."))
         .rule(Rule::any().answer(call));
-    let place = Place::new(subject, script);
+    let place = TestEnv::new(subject, script);
     let result = looping(model(&place, Calling::Auto))
         .run(&host(&place), "What is 17 + 25?")
         .await
@@ -414,7 +418,7 @@ pub(crate) async fn in_a_loop(subject: &'static Subject) {
         result.usage.and_then(|usage| usage.output),
         Some(output(&place))
     );
-    assert_eq!(place.left(), []);
+    assert_eq!(place.processes(), []);
 }
 
 /// With a budget, each reply reports its cost, or the loop refuses to pretend that it enforces the
@@ -423,7 +427,7 @@ pub(crate) async fn in_a_loop_with_a_budget(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_text("[Tool Result (c1)]\n42").text("It is 42."))
         .rule(Rule::on_text("Available tools:").text(block(&["c1"])));
-    let place = Place::new(subject, script);
+    let place = TestEnv::new(subject, script);
     let agent = looping(model(&place, Calling::Auto)).max_cost_usd(1000.0);
     let result = agent.run(&host(&place), "What is 17 + 25?").await.unwrap();
     if subject.name == "claude" {
@@ -458,7 +462,7 @@ pub(crate) async fn in_a_loop_with_a_budget(subject: &'static Subject) {
             result.outcome
         );
     }
-    assert_eq!(place.left(), []);
+    assert_eq!(place.processes(), []);
 }
 
 /// Builds a loop with the calculator.

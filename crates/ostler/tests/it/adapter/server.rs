@@ -41,9 +41,13 @@ async fn a_call_and_its_result() {
         Message::system("Be brief."),
         Message::user("What is 17 + 25?"),
     ];
-    let (reply, told) = ask_listening(&*bound, &messages).await;
+    let (reply, streamed) = ask_listening(&*bound, &messages).await;
     assert_eq!(
-        (reply.content.as_str(), reply.stop, told.concat().as_str()),
+        (
+            reply.content.as_str(),
+            reply.stop,
+            streamed.concat().as_str()
+        ),
         ("I count.", Stop::ToolCalls, "I count.")
     );
     let [call] = &reply.tool_calls[..] else {

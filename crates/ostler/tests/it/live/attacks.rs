@@ -123,7 +123,7 @@ async fn a_message_after_a_stop_at_the_start_is_not_lost() {
 
 // Once the session has ended nothing is accepted, however slow its log is.
 #[tokio::test]
-async fn a_message_while_the_last_events_are_kept_is_an_error() {
+async fn message_while_the_last_events_are_stored_is_an_error() {
     for asleep in [false, true] {
         let mut rig = Rig::new(if asleep {
             GONE
@@ -168,12 +168,12 @@ async fn a_log_that_panics_leaves_no_reader_waiting() {
     rig.host = rig.host.with_log(Arc::new(log));
     let mut session = rig.start();
     let run = tokio::time::timeout(LONG, session.wait()).await;
-    assert!(run.is_ok(), "Session::wait hangs for ever");
+    assert!(run.is_ok(), "Session::wait hangs forever");
 }
 
 // The same when the runtime is dropped.
 #[test]
-fn a_runtime_that_goes_leaves_no_reader_waiting() {
+fn dropped_runtime_leaves_no_reader_waiting() {
     let rig = Rig::new("read-user\ninit\nhang");
     let first = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -190,12 +190,12 @@ fn a_runtime_that_goes_leaves_no_reader_waiting() {
         .build()
         .unwrap();
     let run = second.block_on(async { tokio::time::timeout(LONG, session.wait()).await });
-    assert!(run.is_ok(), "Session::wait hangs for ever");
+    assert!(run.is_ok(), "Session::wait hangs forever");
 }
 
 // Events cannot be spilled: the agent blocks until the reader catches up, and nothing is lost.
 #[tokio::test]
-async fn without_a_place_for_old_events_the_agent_waits_for_its_reader() {
+async fn agent_waits_for_its_reader_if_events_cannot_be_spilled() {
     let mut rig = Rig::new("read\ninit\nflood 20000000 2000\nresult done\nread-until-eof");
     rig.host = host(&[("PATH", PATH), ("TMPDIR", "/nonexistent")]);
     let mut session = rig.start();
@@ -220,7 +220,7 @@ async fn without_a_place_for_old_events_the_agent_waits_for_its_reader() {
 
 // A slow reader gets what the log stored before it failed, and what was spilled afterwards.
 #[tokio::test]
-async fn what_a_failed_log_has_can_still_be_read() {
+async fn events_of_a_failed_log_can_still_be_read() {
     let mut rig = Rig::new(
         "read\ninit\nflood 20000000 2000\npid-file $DIR/flooded\nresult done\nread-until-eof",
     );
@@ -241,7 +241,7 @@ async fn what_a_failed_log_has_can_still_be_read() {
 
 // The offset of a last line without a newline.
 #[tokio::test]
-async fn a_last_line_without_an_end_knows_its_place() {
+async fn last_line_without_a_newline_has_its_offset() {
     let mut rig = Rig::new("read-user\ninit\ntext one\nprint-nonl {\"type\":\"odd\"}\nexit 0");
     rig.spec.raw_log = Some(rig.path("raw"));
     let log = Stub::default();
@@ -260,7 +260,7 @@ async fn a_last_line_without_an_end_knows_its_place() {
 
 // A failure of the very last append is reported too.
 #[tokio::test]
-async fn the_last_append_that_fails_is_told() {
+async fn failure_of_the_last_append_is_reported() {
     let mut rig = Rig::new("read-user\ninit\ntext one\nresult one\nread-until-eof");
     rig.host = rig.host.with_log(Arc::new(Stub(Arc::new(Inner {
         breaks_at_end: true,
@@ -275,13 +275,13 @@ async fn the_last_append_that_fails_is_told() {
         events
             .iter()
             .any(|e| matches!(&e.kind, EventKind::Notice(n) if n.code == "store_failed")),
-        "nobody says so"
+        "the failure is not reported"
     );
 }
 
 // The agent dies before it received a message for its turn.
 #[tokio::test]
-async fn a_steered_message_that_the_agent_never_got_is_named() {
+async fn undelivered_steered_message_is_reported() {
     let mut rig = Rig::new("read-user\nwait-file $DIR/go\ndie-by 9");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
@@ -298,14 +298,14 @@ async fn a_steered_message_that_the_agent_never_got_is_named() {
     while let Some(event) = session.next().await {
         events.push(event);
     }
-    let told = |code: &str| {
+    let has_notice = |code: &str| {
         events
             .iter()
             .any(|e| matches!(&e.kind, EventKind::Notice(n) if n.code == code))
     };
     assert!(
-        told("steer_dropped") || refused_sends(&events) == 1,
-        "the steered message was never written and nothing says so"
+        has_notice("steer_dropped") || refused_sends(&events) == 1,
+        "the steered message was never written, and no event reports it"
     );
 }
 
@@ -357,7 +357,7 @@ async fn a_slow_log_does_not_make_an_agent_forget() {
             .any(|e| matches!(&e.kind, EventKind::Notice(n) if n.code == "fresh_start"));
         assert!(
             !fresh,
-            "log that takes {slow} ms: the conversation is forgotten"
+            "log that takes {slow} ms: the conversation was lost"
         );
     }
 }
@@ -384,7 +384,7 @@ async fn a_model_that_is_set_at_the_start_reaches_the_agent() {
             || written("args").contains("other-model") || written("stdin").contains("other-model");
         if matches!(done, Ok(Ok(()))) {
             claimed += 1;
-            until("what was claimed reaches the agent", reached).await;
+            until("the confirmed change reaches the agent", reached).await;
         }
         session.kill();
         while session.next().await.is_some() {}
@@ -413,7 +413,7 @@ impl ostler::Tool for Block {
 
 // A blocking tool gets the agent killed; the next message resumes with the whole conversation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_agent_without_a_memory_is_told_everything_when_it_begins_again() {
+async fn restarted_agent_without_memory_gets_the_whole_conversation() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("s.toml"), "[[reply]]\nwhen = { prompt = \"block\" }\ncalls = [{ tool = \"block\", input = {} }]\nrepeat = true\n[[reply]]\nrepeat = true\ntext = \"ok\"\n").unwrap();
     let mut spec = ostler::Spec {

@@ -9,7 +9,7 @@ use ostler::event::EventKind;
 use ostler::{Agent, ApiAgent, Cause, Event, Events, MockAgent, Script, Spec};
 use ostler_core::log::older_raw;
 
-use super::kept::MemoryLog;
+use super::log::MemoryLog;
 use crate::rig::{LONG, Rig, Seen, finish, host};
 
 const LIMIT: u64 = 200_000;
@@ -82,7 +82,7 @@ async fn the_bound_holds_without_a_log() {
         outcome.status().state == ostler::event::SessionState::Ended
     })
     .await;
-    check("nobody reads", &finish(session).await);
+    check("no reader", &finish(session).await);
 }
 
 // Not only processes: also a model that Ostler calls itself, and played events.
@@ -138,7 +138,7 @@ async fn the_oldest_raw_output_is_dropped_with_one_notice() {
     );
     assert!(
         all.ends_with(&stored),
-        "what is stored is the newest part, as it was"
+        "the newest part is stored unchanged"
     );
     assert!(stored.starts_with(b"{"), "it begins with a line");
     assert_eq!(seen.notices("raw_dropped").len(), 1);
@@ -212,7 +212,7 @@ async fn what_was_stored_can_be_continued() {
     );
     assert!(
         second
-            .whats()
+            .kinds()
             .any(|kind| matches!(kind, EventKind::Started(_)))
     );
 }

@@ -23,7 +23,7 @@ async fn run(verbs: &str) -> Seen {
 }
 
 fn started(seen: &Seen) -> Vec<&Started> {
-    seen.whats()
+    seen.kinds()
         .filter_map(|kind| {
             if let EventKind::Started(it) = kind {
                 Some(it)
@@ -95,7 +95,7 @@ async fn its_own_limit_on_time_is_a_limit_on_time() {
 }
 
 #[tokio::test]
-async fn what_is_no_document_is_the_answer() {
+async fn output_that_is_not_a_document_is_the_answer() {
     let seen = run("print Hello,\nprint {this} is it.\nexit 0").await;
     assert_eq!(
         (seen.outcome().cause, seen.turn().text.as_str()),
@@ -155,7 +155,7 @@ async fn killed_in_the_middle_of_its_document_it_has_died() {
         seen.outcome()
     );
     assert_eq!(seen.outcome().detail.as_ref().unwrap().signal, Some(9));
-    assert_eq!(started(&seen).len(), 1, "who it is was told all the same");
+    assert_eq!(started(&seen).len(), 1, "the agent is identified anyway");
 }
 
 #[tokio::test]

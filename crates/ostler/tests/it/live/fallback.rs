@@ -92,7 +92,7 @@ impl Dialect for Refusing {
         Err(SpecError::new(
             "policy",
             "x",
-            "the second language cannot do that",
+            "the fallback dialect does not support that",
         ))
     }
 }
@@ -167,7 +167,7 @@ async fn session_can_be_stopped_while_the_fallback_is_silent() {
         .grace_ms(200);
     let mut session = start(&Modern, &rig);
     let read = read_until(&mut session, tried_another).await;
-    until("the second process is there", || rig.path("pid").exists()).await;
+    until("the second process is running", || rig.path("pid").exists()).await;
     session.stop();
     let seen = finish_after(read, session).await;
     assert_eq!(
@@ -187,7 +187,7 @@ async fn fallback_that_cannot_start_says_why() {
     assert!(
         outcome
             .message
-            .contains("the second language cannot do that"),
+            .contains("the fallback dialect does not support that"),
         "{outcome:?}"
     );
 }

@@ -113,7 +113,7 @@ impl Conversation for Once {
 // Each message starts a process that resumes the agent's session; only the processes show it. A
 // process that does not exit after its turn is ended.
 #[tokio::test]
-async fn each_turn_has_a_process_and_the_session_goes_on() {
+async fn each_turn_has_a_process_and_resumes_the_session() {
     for after in ["exit 0", "hang"] {
         let verbs = format!(
             "dump-args $DIR/args\npid-file $DIR/pid\nread-user\ninit\ntext hi\nresult hi\n{after}"
@@ -149,7 +149,7 @@ async fn each_turn_has_a_process_and_the_session_goes_on() {
                     .all(|turn| turn.outcome.is_success() && turn.text == "hi")
         );
         pids.dedup();
-        assert_eq!(pids.len(), 3, "a process of its own for each");
+        assert_eq!(pids.len(), 3, "a separate process for each");
         assert_eq!(
             (
                 seen.notices("agent_gone").len(),
@@ -164,7 +164,7 @@ async fn each_turn_has_a_process_and_the_session_goes_on() {
 // An agent that exited before printing anything is resumed with its assigned id: it may have stored
 // something.
 #[tokio::test]
-async fn a_session_that_was_named_goes_on_by_its_name() {
+async fn assigned_session_id_is_resumed() {
     let mut rig = Rig::new("dump-args $DIR/args\nread-user\nexit 3");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = ProcessAgent::new(&Named)

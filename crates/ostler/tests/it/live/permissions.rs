@@ -69,7 +69,7 @@ async fn each_request_is_answered_once_by_any_client() {
     }
     assert_eq!(session.status().pending.len(), 5);
     let dropped = session.remote();
-    drop(dropped); // a client that went without an answer
+    drop(dropped); // a client that disconnected without answering
     let other = session.remote();
     for (id, answer) in [
         ("toolu_q3", PermissionAnswer::Allow),

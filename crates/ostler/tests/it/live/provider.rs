@@ -8,7 +8,7 @@ use ostler::provider::{
 use ostler::{AfterTurn, Cause, EventKind, Spec};
 use ostler_testkit::fake;
 
-use super::kept::MemoryLog;
+use super::log::MemoryLog;
 use crate::rig::{Rig, claude, finish_after, host, read_until};
 
 // S1-1, S1-2, S1-5, S1-29: a missing agent is an environment error with a hint, and no session is

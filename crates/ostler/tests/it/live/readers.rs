@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ostler::event::EventKind;
 use ostler::{AfterTurn, Event, ReadItem, Reader};
 
-use super::kept::MemoryLog;
+use super::log::MemoryLog;
 use crate::rig::{LONG, Rig, check_stream, read_until, until};
 
 /// Returns everything a reader gets, with the gaps it was notified of filled.
@@ -162,7 +162,7 @@ async fn the_agent_is_not_blocked_by_a_reader() {
 
 // A session's status is available without reading its events.
 #[tokio::test]
-async fn the_status_says_what_goes_on() {
+async fn status_is_available_without_reading_events() {
     let mut rig = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
@@ -185,6 +185,6 @@ async fn the_status_says_what_goes_on() {
     );
     assert!(
         session.send("too late").is_err(),
-        "a session that is over takes a message"
+        "an ended session accepts a message"
     );
 }

@@ -164,12 +164,9 @@ async fn twenty_loads_leave_nothing_behind() {
             read.extend(read_until(&mut session, turn_ended).await);
         }
         let running = || crate::rig::left(session.id()).len();
-        until("the agent runs, and what its load started", || {
-            running() > 1
-        })
-        .await;
+        until("the agent and its helper are running", || running() > 1).await;
         assert_eq!(running(), 2, "one helper for one load");
-        until("the agent has written down what it heard", || {
+        until("the agent has recorded its input", || {
             rig.path("stdin").exists()
         })
         .await;
@@ -314,7 +311,7 @@ async fn a_message_in_a_turn_is_queued_or_refused() {
     session.send_when("later", WhenBusy::Queue).unwrap();
     session.send_when("not now", WhenBusy::Refuse).unwrap();
     read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::Refused(_))).await);
-    std::fs::write(rig.path("go"), "").unwrap(); // both were heard within the turn
+    std::fs::write(rig.path("go"), "").unwrap(); // both messages arrived within the turn
     read.extend(read_until(&mut session, turn_ended).await);
     read.extend(read_until(&mut session, turn_ended).await);
     session.stop();

@@ -36,7 +36,7 @@ async fn marks_of_an_enclosing_agent_and_secrets_do_not_reach_the_agent() {
     let mut rig = dumping();
     rig.host = host(&[
         ("PATH", PATH),
-        ("HOME", "/home/somebody"),
+        ("HOME", "/home/user"),
         ("LC_ALL", "C.UTF-8"),
         ("HTTPS_PROXY", "http://proxy"),
         ("ANTHROPIC_API_KEY", "the-key"),

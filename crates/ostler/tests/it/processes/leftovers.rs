@@ -164,7 +164,7 @@ async fn a_dropped_session_leaves_no_process() {
 
 // S4-36: a remote that is still held does not keep the agent of a dropped session alive.
 #[tokio::test]
-async fn a_kept_remote_does_not_keep_the_agent() {
+async fn held_remote_does_not_keep_the_agent_alive() {
     let rig = Rig::new("read\ninit\ntext working\nhang").grace_ms(200);
     let mut session = rig.start();
     read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
@@ -174,7 +174,7 @@ async fn a_kept_remote_does_not_keep_the_agent() {
         left(&id).is_empty()
     })
     .await;
-    remote.stop(); // nobody hears it, and nothing breaks
+    remote.stop(); // has no effect, and breaks nothing
 }
 
 // S4-36: the whole runtime is dropped at once, with no time to escalate.

@@ -100,7 +100,10 @@ async fn a_broken_claude_is_broken() {
     ] {
         let found = probe(script).await;
         assert!(
-            matches!(&found, Probed::Broken { why, hint, .. } if !why.is_empty() && !hint.is_empty()),
+            matches!(
+                &found,
+                Probed::Broken { why, hint, .. } if !why.is_empty() && !hint.is_empty()
+            ),
             "{found:?}"
         );
     }

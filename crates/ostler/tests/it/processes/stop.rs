@@ -62,7 +62,7 @@ async fn an_agent_that_listens_needs_no_signal() {
     let seen = finish_after(read, session).await;
     assert!(
         began.elapsed() < rig.spec.limits.grace,
-        "it was not waited for, but slept through"
+        "the exit was noticed only after the full wait"
     );
     assert_eq!(
         (seen.turn().outcome.cause, seen.turn().outcome.status),
@@ -109,7 +109,7 @@ async fn stop_at_once_ends_the_session() {
 // speed is measured (`cargo xtask bench overhead`), and the state machine's tests prove that
 // nothing is waited for.
 #[tokio::test]
-async fn a_death_in_the_middle_of_a_turn_is_told_at_once() {
+async fn death_in_the_middle_of_a_turn_is_reported_at_once() {
     for (death, signal, code) in [
         ("die-by 9", Some(9), None),
         ("die-by 6", Some(6), None),
@@ -221,7 +221,12 @@ async fn a_waiting_session_is_stopped() {
     let mut rig = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
-    let idle = |kind: &EventKind| matches!(kind, EventKind::State(state) if state.to == SessionState::Idle);
+    let idle = |kind: &EventKind| {
+        matches!(
+            kind,
+            EventKind::State(state) if state.to == SessionState::Idle
+        )
+    };
     let read = read_until(&mut session, idle).await;
     session.remote().stop();
     let seen = finish_after(read, session).await;

@@ -19,7 +19,7 @@ crate::sessions::live_tests! { CODEX;
     sending::freeze_stops_the_work sending::steered_between_tools
     interrupts::in_a_command interrupts::in_a_question interrupts::in_a_bound_tool
     interrupts::with_a_message_under_way interrupts::stopped_in_the_middle
-    questions::two_at_once
+    permissions::two_at_once
     changes::another_model
     lasting::killed_and_started_again
 }

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use ostler::{Agents, Probed, Spec};
-use ostler_testkit::real::{self, Pinned};
+use ostler_testkit::real::{self, PinnedAgent};
 
 use crate::rig::host;
 
 /// Probes an agent that was never used before, with these variables.
-fn probed(agent: &str, pinned: &Pinned, vars: &[(&str, &str)]) -> Probed {
+fn probed(agent: &str, pinned: &PinnedAgent, vars: &[(&str, &str)]) -> Probed {
     let home = tempfile::tempdir().unwrap();
     let path = std::env::var("PATH").unwrap();
     let home_dir = home.path().to_str().unwrap();

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use ostler_testkit::model::{Answer, Rule, Script};
-use ostler_testkit::scenario::{self, Place, Seen, Subject, Task};
+use ostler_testkit::scenario::{self, Observed, Subject, Task, TestEnv};
 use serde_json::{Value, json};
 
 use crate::driver::Library;
@@ -29,7 +29,10 @@ const TRIED: &[(&str, &[(&str, &str)])] = &[
             ("allowed_tools", "allowed_tools_allow_nothing_else"),
             ("disallowed_tools", "disallowed_tools_are_gone"),
             ("permission_mode", "add_dir"),
-            ("permission_prompt", "asked_with_nobody_there"),
+            (
+                "permission_prompt",
+                "unattended_permission_request_is_denied",
+            ),
             ("workspace_tools", "file_tools_and_nothing_else"),
             ("add_dir", "add_dir"),
             ("mcp_config", "an_mcp_server_and_no_other"),
@@ -68,7 +71,7 @@ const TRIED: &[(&str, &[(&str, &str)])] = &[
             ("ephemeral", "ephemeral"),
             ("config", "config"),
             ("include_partial", "partial_messages"),
-            ("transport", "exec_goes_on_with_its_session"),
+            ("transport", "exec_resumes_its_session"),
         ],
     ),
     (
@@ -176,31 +179,31 @@ fn every_setting_is_given_to_the_real_program() {
     }
 }
 
-fn run(subject: &'static Subject, place: &Place, task: &Task) -> Seen {
+fn run(subject: &'static Subject, place: &TestEnv, task: &Task) -> Observed {
     scenario::run(&Library(subject), place, task)
 }
 
 /// A place where the model says one thing, whatever the prompt.
-fn talking(subject: &'static Subject) -> Place {
-    Place::new(subject, Script::always("Aye."))
+fn talking(subject: &'static Subject) -> TestEnv {
+    TestEnv::new(subject, Script::always("Aye."))
 }
 
 /// A place where the model calls one tool, then repeats its result.
-fn calling(subject: &'static Subject, call: Answer) -> Place {
+fn calling(subject: &'static Subject, call: Answer) -> TestEnv {
     let script = Script::new().rule(Rule::on_tool_result().text("{tool_result}"));
-    Place::new(subject, script.rule(Rule::any().with_tools().answer(call)))
+    TestEnv::new(subject, script.rule(Rule::any().with_tools().answer(call)))
 }
 
 /// Returns the only model call of a run with these settings.
 fn call_with(subject: &'static Subject, task: &Task) -> ostler_testkit::model::Request {
     let place = talking(subject);
-    run(subject, &place, task).ended_with("completed", 0);
+    run(subject, &place, task).assert_ended("completed", 0);
     place.only_call()
 }
 
 /// Creates a directory next to the workspace, with a file in it.
-fn beside(place: &Place, name: &str) -> PathBuf {
-    let dir = place.aside(name);
+fn sibling_dir(place: &TestEnv, name: &str) -> PathBuf {
+    let dir = place.outside(name);
     fs::create_dir(&dir).unwrap();
     fs::write(dir.join("note.txt"), "forty-two\n").unwrap();
     dir

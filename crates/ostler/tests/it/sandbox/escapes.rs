@@ -61,7 +61,7 @@ fn assert_no_special_mode(scene: &Scene, least: usize) {
         assert_eq!(mode & 0o6000, 0, "{:?}", file.path());
         count += 1;
     }
-    assert!(count >= least, "only {count} files are there to check");
+    assert!(count >= least, "only {count} files to check");
 }
 
 // S2-27: secrets the host holds cannot be found in other processes either.
@@ -114,19 +114,19 @@ async fn other_processes_cannot_be_signalled() {
     );
     assert!(
         other.0.try_wait().unwrap().is_none(),
-        "somebody else's process was ended"
+        "an unrelated process was ended"
     );
 }
 
 // Outgoing network, in all its forms.
 #[tokio::test]
-async fn nobody_can_be_reached_over_tcp_or_udp() {
+async fn no_host_is_reachable_over_tcp_or_udp() {
     let scene = Scene::new();
-    if !installed("bash", "nobody_can_be_reached_over_tcp_or_udp")
+    if !installed("bash", "no_host_is_reachable_over_tcp_or_udp")
         || !has(
             &scene.runner().report(),
             "network",
-            "nobody_can_be_reached_over_tcp_or_udp",
+            "no_host_is_reachable_over_tcp_or_udp",
         )
     {
         return;
@@ -155,12 +155,12 @@ async fn nobody_can_be_reached_over_tcp_or_udp() {
     assert_eq!(
         tcp.accept().unwrap_err().kind(),
         ErrorKind::WouldBlock,
-        "somebody came"
+        "a connection arrived"
     );
     assert_eq!(
         udp.recv(&mut [0; 8]).unwrap_err().kind(),
         ErrorKind::WouldBlock,
-        "something came"
+        "a datagram arrived"
     );
 }
 
@@ -339,7 +339,7 @@ async fn secrets_of_the_host_are_not_in_the_environment() {
 
 // S2-28: whatever a command does to its group and session, nothing of it is left.
 #[tokio::test]
-async fn what_leaves_the_session_ends_with_the_command() {
+async fn processes_that_leave_the_session_end_with_the_command() {
     let scene = Scene::new();
     let nap = scene.nap();
     scene.attack(&format!(
@@ -348,13 +348,13 @@ async fn what_leaves_the_session_ends_with_the_command() {
     ));
     let done = scene.run().await;
     assert_eq!(done.code(), Some(0), "{}", done.text);
-    assert!(with_argument(&nap).is_empty(), "something is left");
+    assert!(with_argument(&nap).is_empty(), "a process is left");
     assert_eq!(scene.left(), [0; 0]);
 }
 
 // Without a guard, and with nothing left to find them by.
 #[tokio::test]
-async fn what_has_no_environment_ends_with_the_command() {
+async fn processes_without_environment_end_with_the_command() {
     let scene = Scene::new();
     let report = scene.runner().report();
     let counts = report
@@ -365,7 +365,7 @@ async fn what_has_no_environment_ends_with_the_command() {
         && !has(
             &report,
             "process_tree",
-            "what_has_no_environment_ends_with_the_command",
+            "processes_without_environment_end_with_the_command",
         )
     {
         return;
@@ -375,7 +375,7 @@ async fn what_has_no_environment_ends_with_the_command() {
         "#!/bin/sh\nenv -i setsid sleep {nap} > /dev/null 2>&1 &\nsleep 0.3\n"
     ));
     assert_eq!(scene.run().await.code(), Some(0));
-    assert!(with_argument(&nap).is_empty(), "something is left");
+    assert!(with_argument(&nap).is_empty(), "a process is left");
 }
 
 // Dropping the call ends the command, and undoes its changes to protected files.
@@ -453,7 +453,7 @@ async fn a_pair_of_sockets_reaches_no_server() {
         assert_eq!(
             server.recv(&mut [0; 8]).unwrap_err().kind(),
             ErrorKind::WouldBlock,
-            "something came: {}",
+            "data arrived: {}",
             done.text
         );
     }
@@ -462,9 +462,9 @@ async fn a_pair_of_sockets_reaches_no_server() {
 // A signal that a command sends to its own group reaches neither the process that waits for it nor
 // the one that ends with it.
 #[tokio::test]
-async fn a_command_stops_nobody_but_itself() {
+async fn command_can_only_stop_itself() {
     let scene = Scene::new();
-    if !installed("perl", "a_command_stops_nobody_but_itself") {
+    if !installed("perl", "command_can_only_stop_itself") {
         return;
     }
     scene.attack(
@@ -478,7 +478,7 @@ async fn a_command_stops_nobody_but_itself() {
     let words: Vec<&str> = done.stdout().split(' ').collect();
     assert_eq!(
         words[1], words[3],
-        "the command does not have a group of its own: {}",
+        "the command does not have its own group: {}",
         done.text
     );
 }

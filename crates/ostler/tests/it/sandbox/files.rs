@@ -237,7 +237,7 @@ async fn git_cannot_write_hooks_or_the_policy() {
 // Git's own branch data stays, and so does a repository that git creates; one created by another
 // program does not.
 #[tokio::test]
-async fn git_keeps_its_own_notes_and_nobody_else_makes_a_repository() {
+async fn only_git_can_create_a_repository() {
     let scene = Scene::new();
     let done = scene.call("git", &["init", "-q"]).await.unwrap();
     assert_eq!(

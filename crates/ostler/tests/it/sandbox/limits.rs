@@ -23,14 +23,18 @@ async fn a_command_that_takes_too_long_is_ended() {
 async fn a_model_can_ask_for_less_time_but_not_for_more() {
     let scene = Scene::new().sandbox("timeout_seconds = 2");
     scene.attack("#!/bin/sh\nsleep 300\n");
-    for (asked, told) in [
+    for (asked, expected) in [
         (1, "after 1 seconds"),
         (100_000, "after 2 seconds"),
         (0, "after 1 seconds"),
     ] {
         let input = format!(r#"{{"command":"./attack","timeout_seconds":{asked}}}"#);
         let error = scene.runner().call(&input).await.unwrap_err();
-        assert!(error.message.contains(told), "{asked}: {}", error.message);
+        assert!(
+            error.message.contains(expected),
+            "{asked}: {}",
+            error.message
+        );
     }
 }
 

@@ -22,7 +22,7 @@ fn storm() -> Scene {
 fn assert_all_is_gone(scene: &Scene) {
     assert!(
         ostler_testkit::processes::with_argument(&scene.nap()).is_empty(),
-        "something is left"
+        "a process is left"
     );
     assert_eq!(scene.left(), [0; 0]);
     assert!(

@@ -173,7 +173,7 @@ async fn tools_are_called_through_several_bridges_at_once() {
     assert!(one.is_sent_away().await && three.is_sent_away().await);
     assert!(
         !rig.text("raw").contains("hello"),
-        "the agent did not say that"
+        "the agent did not send that"
     );
     assert!(
         ["no_bridge", "bridge_dropped", "bridge_refused"]
@@ -358,7 +358,7 @@ async fn tools_are_called_off_when_their_bridge_is_gone() {
         }
         drop(peer);
         assert_eq!(open.notice("bridge_gone").await, "1");
-        until("the tool is called off", || flags.gone.load(Relaxed)).await;
+        until("the tool is cancelled", || flags.gone.load(Relaxed)).await;
         open.end().await;
     }
 }

@@ -48,7 +48,7 @@ pub(crate) async fn another_permission_mode(subject: &'static Subject) {
     assert_eq!(live.set_permission_mode("acceptEdits").await, Ok(()));
     assert_eq!(live.ask("the second").await.outcome.cause, Cause::Completed);
     let seen = live.end(&scene).await;
-    assert_eq!(seen.whats().filter(|kind| asked(kind).is_some()).count(), 1);
+    assert_eq!(seen.kinds().filter(|kind| asked(kind).is_some()).count(), 1);
     assert!(
         ["one.txt", "two.txt"]
             .iter()

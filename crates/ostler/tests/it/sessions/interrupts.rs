@@ -12,7 +12,7 @@ use ostler_testkit::processes::wait_until;
 use ostler_testkit::scenario::{Subject, Task};
 
 use super::{Live, Scene, is_text};
-use crate::conformance::tells;
+use crate::conformance::assert_story;
 use crate::rig::{LONG, Seen, until};
 
 /// A model that answers the first message this way, and the second with a word. The interrupted
@@ -40,7 +40,7 @@ async fn goes_on(mut live: Live, scene: &Scene) -> Seen {
 
 /// While the model is streaming text.
 pub(crate) async fn in_mid_text(subject: &'static Subject) {
-    let story = match subject.manner.stops_between_words {
+    let story = match subject.quirks.stops_at_next_output {
         true => Answer::text("a long story ".repeat(20))
             .deltas(40)
             .delta_delay(Duration::from_millis(250)),
@@ -50,7 +50,7 @@ pub(crate) async fn in_mid_text(subject: &'static Subject) {
     let mut live = scene.start();
     live.until(is_text).await;
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
-    tells(subject, "interrupt", &goes_on(live, &scene).await);
+    assert_story(subject, "interrupt", &goes_on(live, &scene).await);
 }
 
 /// While a command runs: it is gone afterwards. P38
@@ -64,7 +64,7 @@ pub(crate) async fn in_a_command(subject: &'static Subject) {
     assert_ne!(scene.running("sleep 60"), [0; 0]);
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
     let gone = wait_until(LONG, || scene.running("sleep 60").is_empty());
-    assert!(gone, "it still runs: {:?}", scene.place.left());
+    assert!(gone, "it still runs: {:?}", scene.place.processes());
     goes_on(live, &scene).await;
 }
 
@@ -119,10 +119,7 @@ pub(crate) async fn in_a_bound_tool(subject: &'static Subject) {
     let live = scene.start();
     until("the tool runs", || Arc::strong_count(&running) == 3).await;
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
-    until("the tool is called off", || {
-        Arc::strong_count(&running) == 2
-    })
-    .await;
+    until("the tool is cancelled", || Arc::strong_count(&running) == 2).await;
     goes_on(live, &scene).await;
 }
 
@@ -156,11 +153,16 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
         if frozen && subject.program.is_none() {
             // There is no process to freeze, and the error says so.
             live.freeze();
-            live.until(|kind| matches!(kind, EventKind::Refused(it) if it.request == "freeze" && it.code == "unsupported"))
-                .await;
+            live.until(|kind| {
+                matches!(
+                    kind,
+                    EventKind::Refused(it) if it.request == "freeze" && it.code == "unsupported"
+                )
+            })
+            .await;
         } else if frozen {
             live.freeze();
-            until("nothing moves", || {
+            until("the session is paused", || {
                 live.status().state == SessionState::Paused
             })
             .await;

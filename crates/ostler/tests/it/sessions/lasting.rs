@@ -28,7 +28,7 @@ pub(crate) async fn killed_and_started_again(subject: &'static Subject) {
     scene.file("running").await;
     signal(pid, Signal::KILL);
     assert_eq!(live.turn().await.outcome.cause, Cause::AgentDied);
-    until("what it had started is gone", || {
+    until("its child processes are gone", || {
         scene.running("sleep 60").is_empty()
     })
     .await;
@@ -52,7 +52,7 @@ pub(crate) async fn killed_and_started_again(subject: &'static Subject) {
 
 /// The agent's next process has the same configuration: the rules, the tools, the model it was
 /// switched to.
-pub(crate) async fn what_holds_after_a_restart(subject: &'static Subject) {
+pub(crate) async fn restart_keeps_the_configuration(subject: &'static Subject) {
     let bound = format!("{}lucky", subject.tools.bound);
     let both = subject
         .shell("touch made")
@@ -82,7 +82,7 @@ pub(crate) async fn what_holds_after_a_restart(subject: &'static Subject) {
         scene.call(1).model()
     );
     scene.knows(1, &["the first", "One.", "the second"]);
-    let told: Vec<String> = scene
+    let received: Vec<String> = scene
         .call(2)
         .last_tool_results()
         .into_iter()
@@ -91,8 +91,8 @@ pub(crate) async fn what_holds_after_a_restart(subject: &'static Subject) {
     assert!(
         ["nothing is run here", "seven"]
             .iter()
-            .all(|part| told.iter().any(|text| text.contains(part))),
-        "{told:?}"
+            .all(|part| received.iter().any(|text| text.contains(part))),
+        "{received:?}"
     );
     assert!(!scene.place.work().join("made").exists());
     let seen = live.end(&scene).await;
@@ -135,7 +135,7 @@ pub(crate) async fn fifty_turns(subject: &'static Subject) {
             "{tenth} KiB after ten turns, {last} KiB after fifty"
         );
     }
-    let processes = scene.place.left();
+    let processes = scene.place.processes();
     assert_eq!(
         (live.pid(), processes.len()),
         (pid, usize::from(pid.is_some())),

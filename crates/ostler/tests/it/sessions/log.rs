@@ -8,9 +8,9 @@ use ostler_core::log::AppendFuture;
 
 /// An in-memory log.
 #[derive(Clone, Default)]
-pub(crate) struct Kept(Arc<Mutex<(Vec<NewSession>, Vec<Event>)>>);
+pub(crate) struct MemoryLog(Arc<Mutex<(Vec<NewSession>, Vec<Event>)>>);
 
-impl Log for Kept {
+impl Log for MemoryLog {
     fn open(&self, opening: &NewSession) -> Result<(), LogError> {
         self.0.lock().unwrap().0.push(opening.clone());
         Ok(())
@@ -26,8 +26,8 @@ impl Log for Kept {
     }
 
     fn read(&self, session: &str, from: u64, most: usize) -> Result<Vec<Event>, LogError> {
-        let kept = self.0.lock().unwrap();
-        let events = kept
+        let state = self.0.lock().unwrap();
+        let events = state
             .1
             .iter()
             .filter(|event| &*event.session == session && event.seq >= from);
@@ -39,9 +39,9 @@ impl Log for Kept {
     }
 
     fn find(&self, id: &str) -> Result<Option<SessionRecord>, LogError> {
-        let kept = self.0.lock().unwrap();
+        let state = self.0.lock().unwrap();
         let native = |opening: &NewSession| {
-            let mut events = kept
+            let mut events = state
                 .1
                 .iter()
                 .filter(|event| *event.session == *opening.session);
@@ -53,7 +53,7 @@ impl Log for Kept {
                 }
             })
         };
-        let known = kept
+        let known = state
             .0
             .iter()
             .rev()
@@ -69,7 +69,7 @@ impl Log for Kept {
                 native_session: native(opening),
                 dir: opening.dir.clone(),
                 continues: opening.continues.clone(),
-                held_by: (!kept.1.iter().any(over)).then_some(opening.pid),
+                held_by: (!state.1.iter().any(over)).then_some(opening.pid),
             }
         }))
     }

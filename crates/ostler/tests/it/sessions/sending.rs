@@ -54,7 +54,7 @@ pub(crate) async fn pause_holds_messages(subject: &'static Subject) {
     );
     let seen = live.end(&scene).await;
     let story: Vec<String> = seen
-        .whats()
+        .kinds()
         .filter_map(|kind| match kind {
             EventKind::TurnStarted(TurnStarted { prompt, .. }) => prompt.clone(),
             EventKind::State(State {
@@ -94,14 +94,18 @@ pub(crate) async fn freeze_stops_the_work(subject: &'static Subject) {
     scene.file("ticks").await;
     let ticks = || std::fs::read(scene.place.work().join("ticks")).map_or(0, |text| text.len());
     live.freeze();
-    until("all of it stands still", || {
-        scene.place.left().iter().all(|(pid, _)| is_stopped(*pid))
+    until("all processes are stopped", || {
+        scene
+            .place
+            .processes()
+            .iter()
+            .all(|(pid, _)| is_stopped(*pid))
     })
     .await;
     let before = ticks();
     assert_eq!(live.status().state, SessionState::Paused);
     live.resume();
-    until("the work goes on", || ticks() > before).await;
+    until("the work continues", || ticks() > before).await;
     std::fs::write(scene.place.work().join("enough"), "").unwrap();
     let turn = live.turn().await;
     assert_eq!(
@@ -113,7 +117,7 @@ pub(crate) async fn freeze_stops_the_work(subject: &'static Subject) {
 
 /// Returns each message of the caller, and each answer.
 fn exchange(seen: &Seen) -> Vec<String> {
-    let turns = seen.whats().filter_map(|kind| match kind {
+    let turns = seen.kinds().filter_map(|kind| match kind {
         EventKind::TurnStarted(turn) => Some(format!(
             "> {}",
             turn.prompt.as_deref().unwrap_or("by itself")
@@ -167,7 +171,7 @@ pub(crate) async fn steered_in_the_last_words(subject: &'static Subject) {
     while live.turn().await.text.find("Mango it is.").is_none() {}
     live.ask("the second").await;
     let seen = live.end(&scene).await;
-    let told = exchange(&seen);
+    let actual = exchange(&seen);
     let expected: &[&str] = if subject.program.is_some() {
         &[
             "> the first",
@@ -180,7 +184,7 @@ pub(crate) async fn steered_in_the_last_words(subject: &'static Subject) {
     } else {
         &["> the first", "Mango it is.", "> the second", "Two."]
     };
-    assert_eq!(told, expected);
+    assert_eq!(actual, expected);
 }
 
 /// A session limited to two messages warns, refuses the third and ends.

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Scene;
-use crate::conformance::tells;
+use crate::conformance::assert_story;
 use crate::rig::Seen;
 
 #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ fn calls(subject: &'static Subject, tool: &str, input: Value) -> Scene {
 }
 
 fn results(seen: &Seen) -> Vec<&ToolResult> {
-    seen.whats()
+    seen.kinds()
         .filter_map(|kind| {
             if let EventKind::ToolResult(it) = kind {
                 Some(it)
@@ -63,18 +63,18 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
     let mut live = scene.start();
     let turn = live.turn().await;
     let is_sum = |text: &str| {
-        text == "42" || (subject.manner.wraps_outputs && format!("{text}\n").contains("\n42\n"))
+        text == "42" || (subject.quirks.wraps_outputs && format!("{text}\n").contains("\n42\n"))
     };
     assert!(
         turn.outcome.cause == Cause::Completed && is_sum(&turn.text),
         "{turn:?}"
     );
     // A recording has the agent's output; the helper it starts to reach the function is not in it.
-    if !scene.place.proves_events_only() || !crate::driver::dialect(&scene).needs_bridge() {
+    if !scene.place.skips_live_checks() || !crate::driver::dialect(&scene).needs_bridge() {
         assert_eq!(*got.lock().unwrap(), [Add { a: 19, b: 23 }]);
     }
-    if scene.place.proves_events_only() {
-        tells(subject, "bound_tool", &live.end(&scene).await);
+    if scene.place.skips_live_checks() {
+        assert_story(subject, "bound_tool", &live.end(&scene).await);
         return;
     }
     let offered = scene.call(0).body["tools"].to_string();
@@ -82,14 +82,14 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
         offered.contains("Adds two numbers.") && offered.contains("The second one."),
         "{offered}"
     );
-    let told = scene.call(1).last_tool_results();
+    let received = scene.call(1).last_tool_results();
     assert!(
-        told.len() == 1 && is_sum(&told[0].text) && !told[0].is_error,
-        "{told:?}"
+        received.len() == 1 && is_sum(&received[0].text) && !received[0].is_error,
+        "{received:?}"
     );
     let seen = live.end(&scene).await;
-    tells(subject, "bound_tool", &seen);
-    let names = seen.whats().filter_map(|kind| {
+    assert_story(subject, "bound_tool", &seen);
+    let names = seen.kinds().filter_map(|kind| {
         if let EventKind::ToolCall(it) = kind {
             Some(it.name.as_str())
         } else {
@@ -166,18 +166,18 @@ impl Tool for Patient {
 }
 
 /// A tool's progress is emitted before its result.
-pub(crate) async fn a_tool_that_says_how_far_it_is(subject: &'static Subject) {
+pub(crate) async fn tool_progress_is_emitted(subject: &'static Subject) {
     let mut scene = calls(subject, "patient", json!({}));
     scene.host = scene.host.with_tool(Patient);
     let mut live = scene.start();
     assert_eq!(live.turn().await.text, "all of it");
     let seen = live.end(&scene).await;
-    let told: Vec<&str> = seen
+    let received: Vec<&str> = seen
         .notices("tool_progress")
         .iter()
         .map(|notice| notice.message.as_str())
         .collect();
-    assert_eq!(told, ["half of it", "nearly all of it"]);
+    assert_eq!(received, ["half of it", "nearly all of it"]);
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -194,25 +194,25 @@ pub(crate) async fn ten_megabytes(subject: &'static Subject) {
         }));
     let mut live = scene.start();
     assert_eq!(live.turn().await.outcome.cause, Cause::Completed);
-    let told = scene.call(1).last_tool_results().swap_remove(0).text;
+    let received = scene.call(1).last_tool_results().swap_remove(0).text;
     let (start, end) = (
-        &told[..told.len().min(600)],
-        &told[told.len().saturating_sub(200)..],
+        &received[..received.len().min(600)],
+        &received[received.len().saturating_sub(200)..],
     );
-    assert!(told.contains("the head"), "{start}");
+    assert!(received.contains("the head"), "{start}");
     if subject.program.is_some() {
         assert!(
-            told.len() < 5_000 && told.contains("saved to"),
+            received.len() < 5_000 && received.contains("saved to"),
             "{} bytes: {start} … {end}",
-            told.len()
+            received.len()
         );
     } else {
         assert!(
-            (200_000..300_000).contains(&told.len()),
+            (200_000..300_000).contains(&received.len()),
             "{} bytes: {start} … {end}",
-            told.len()
+            received.len()
         );
-        assert!(told.ends_with("the tail"), "{end}");
+        assert!(received.ends_with("the tail"), "{end}");
     }
     let seen = live.end(&scene).await;
     assert!(results(&seen)[0].ok);

@@ -72,7 +72,7 @@ async fn an_interrupt_without_an_answer_is_not_acknowledged() {
         );
         assert!(
             !rig.path("early").exists(),
-            "an interrupt came before the agent had said anything"
+            "an interrupt arrived before the agent had printed anything"
         );
     }
 }
@@ -93,7 +93,7 @@ async fn a_turn_that_finished_first_is_completed() {
 
 // P36: the next turn of the same process is not affected by the interrupt of the last one.
 #[tokio::test]
-async fn a_turn_after_an_interrupt_is_a_turn_of_its_own() {
+async fn turn_after_an_interrupt_is_unaffected() {
     let mut rig = Rig::new(
         "read\ninit\ntext one\nanswer-interrupt\nread-user\ninit\ntext two\nresult two\nread-until-eof",
     );
@@ -164,7 +164,7 @@ async fn a_message_that_comes_too_late_is_refused() {
     session.remote().stop();
     let seen = finish_after(read, session).await;
     let refused: Vec<_> = seen
-        .whats()
+        .kinds()
         .filter(|kind| matches!(kind, EventKind::Refused(it) if it.request == "send"))
         .collect();
     assert_eq!(refused.len(), 1);
@@ -186,7 +186,7 @@ async fn a_result_with_a_running_background_task_is_not_the_end() {
         (vec!["first", "second"], Cause::Completed)
     );
     let origins: Vec<Origin> = seen
-        .whats()
+        .kinds()
         .filter_map(|kind| {
             if let EventKind::TurnStarted(turn) = kind {
                 Some(turn.origin)
@@ -196,10 +196,11 @@ async fn a_result_with_a_running_background_task_is_not_the_end() {
         })
         .collect();
     assert_eq!(origins, [Origin::Caller, Origin::Agent]);
-    assert!(
-        seen.whats()
-            .any(|kind| matches!(kind, EventKind::Permission(it) if it.decision == Decision::Denied && it.tool == "Bash"))
-    );
+    assert!(seen.kinds().any(|kind| matches!(
+        kind,
+        EventKind::Permission(it)
+            if it.decision == Decision::Denied && it.tool == "Bash"
+    )));
     let answer = rig.text("stdin").lines().last().unwrap().to_owned();
     assert!(
         answer.contains("\"control_response\"")
@@ -224,7 +225,7 @@ async fn a_background_task_that_never_ends_is_cut() {
 
 // P46, P50: any request in the middle of a turn is denied; the agent is not left waiting.
 #[tokio::test]
-async fn questions_are_answered_and_never_with_yes() {
+async fn requests_are_answered_and_never_allowed() {
     let rig = Rig::new(concat!(
         "read\ninit\ntool-use t1 Bash {}\ncontrol-request q1 Bash {\"command\":\"x\"}\nwait-control\n",
         "print {\"type\":\"control_request\",\"request_id\":\"q2\",\"request\":{\"subtype\":\"brand_new\"}}\nwait-control\n",
@@ -251,7 +252,7 @@ async fn a_good_run_goes_through_its_states() {
         .run()
         .await;
     let states: Vec<SessionState> = seen
-        .whats()
+        .kinds()
         .filter_map(|kind| {
             if let EventKind::State(state) = kind {
                 Some(state.to)

@@ -15,8 +15,8 @@ async fn reached(rig: &Rig, cause: Cause, limit: Duration) -> Seen {
         (outcome.cause, outcome.status, seen.outcome().cause),
         (cause, Status::Timeout, cause)
     );
-    let told = outcome.detail.as_ref().and_then(|detail| detail.limit_ms);
-    assert_eq!(told.map(Duration::from_millis), Some(limit));
+    let reported = outcome.detail.as_ref().and_then(|detail| detail.limit_ms);
+    assert_eq!(reported.map(Duration::from_millis), Some(limit));
     assert!(outcome.hint.is_some());
     seen
 }
@@ -76,7 +76,7 @@ async fn a_silence_after_a_tool_is_idle() {
     rig.spec.limits.idle = Some(limit);
     let seen = reached(&rig, Cause::IdleLimit, limit).await;
     assert!(
-        seen.whats()
+        seen.kinds()
             .any(|kind| matches!(kind, EventKind::ToolResult(result) if result.ok))
     );
 }
@@ -98,7 +98,7 @@ async fn a_tool_that_never_ends_is_cut_by_the_wall_limit() {
     let mut rig = Rig::new("read\ninit\ntool-use t1 Bash {}\nhang").grace_ms(200);
     (rig.spec.limits.wall, rig.spec.limits.idle) = (Some(limit), Some(Duration::from_millis(200)));
     let seen = reached(&rig, Cause::WallLimit, limit).await;
-    let cut = seen.whats().find_map(|kind| {
+    let cut = seen.kinds().find_map(|kind| {
         if let EventKind::ToolResult(result) = kind {
             Some(result)
         } else {

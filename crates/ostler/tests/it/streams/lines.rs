@@ -80,7 +80,7 @@ async fn the_pieces_in_which_output_comes_make_no_difference() {
     assert!(
         whole.unreadable().is_empty()
             && whole
-                .whats()
+                .kinds()
                 .any(|kind| matches!(kind, EventKind::ToolResult(_)))
     );
     for verb in ["chunks 1 0", "chunks 7 0", "chunks 61 1"] {
@@ -198,12 +198,12 @@ async fn unknown_types_survive_at_every_place() {
     ];
     let run = async |lines: &[&str]| {
         let mut rig = Rig::new(format!("read\n{}\nread-until-eof", lines.join("\n")));
-        rig.spec.dir = None; // it is in the events
+        rig.spec.dir = None; // the events contain it
         rig.run().await
     };
     let plain = run(&script).await;
     let kinds = |seen: &Seen| -> Vec<EventKind> {
-        seen.whats().filter(|w| !is_unknown(w)).cloned().collect()
+        seen.kinds().filter(|w| !is_unknown(w)).cloned().collect()
     };
     let strange = [
         r#"print {"type":"brand_new","payload":{"deep":[1,2,{"x":null}]}}"#,
@@ -221,8 +221,8 @@ async fn unknown_types_survive_at_every_place() {
         );
         assert_eq!(seen.turn(), plain.turn(), "at place {place}");
         // The state may change one line earlier: any line shows that the agent is running.
-        let without_states = |whats: Vec<EventKind>| {
-            whats
+        let without_states = |kinds: Vec<EventKind>| {
+            kinds
                 .into_iter()
                 .filter(|w| !matches!(w, EventKind::State(_)))
                 .collect::<Vec<_>>()

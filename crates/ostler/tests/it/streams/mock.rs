@@ -64,7 +64,7 @@ async fn a_script_file_is_played() {
         (Cause::Completed, "done")
     );
     let words: Vec<&str> = seen
-        .whats()
+        .kinds()
         .map(EventKind::as_str)
         .filter(|word| *word != "state")
         .collect();

@@ -22,7 +22,7 @@ fn recordings() -> Vec<(String, PathBuf)> {
         .filter_map(scenario)
         .collect();
     found.sort();
-    assert!(found.len() > 20, "the recordings are not there");
+    assert!(found.len() > 20, "the recordings are missing");
     found
 }
 
@@ -36,14 +36,14 @@ fn replayed(bytes: &[u8]) -> Seen {
 
 /// Returns the agent's output and the outcomes of its turns; prompts and the exit status are not in
 /// a recording.
-fn told(seen: &Seen) -> Vec<&EventKind> {
+fn agent_events(seen: &Seen) -> Vec<&EventKind> {
     let of_process = |kind: &EventKind| match kind {
         EventKind::State(_) | EventKind::Ended(_) | EventKind::TurnStarted(_) => true,
         EventKind::Notice(notice) => notice.code == "agent_gone",
         EventKind::TurnEnded(turn) => turn.outcome.cause == Cause::AgentDied,
         _ => false,
     };
-    seen.whats().filter(|kind| !of_process(kind)).collect()
+    seen.kinds().filter(|kind| !of_process(kind)).collect()
 }
 
 /// Runs the agent until its process has exited, then ends the session.
@@ -61,14 +61,15 @@ async fn played(rig: &Rig) -> Seen {
 
 // P17, S4-17
 #[tokio::test]
-async fn a_process_tells_the_same_as_its_recording() {
+async fn process_emits_the_same_events_as_its_recording() {
     for (name, file) in recordings() {
         let bytes = std::fs::read(&file).unwrap();
         let mut rig = Rig::new(format!("read\nfile {}\nexit 0", file.display()));
-        rig.spec.after_turn = AfterTurn::Wait; // as a replay does: a recording may hold several turns
+        // As in a replay: a recording may contain several turns.
+        rig.spec.after_turn = AfterTurn::Wait;
         rig.spec.raw_log = Some(rig.path("raw"));
         let (live, from_file) = (played(&rig).await, replayed(&bytes));
-        assert_eq!(told(&live), told(&from_file), "{name}");
+        assert_eq!(agent_events(&live), agent_events(&from_file), "{name}");
         assert!(rig.read("raw") == bytes, "{name}: the raw log differs");
     }
 }

@@ -168,8 +168,13 @@ async fn tokens_of_one_message_are_counted_once() {
         (session.input, session.output, session.cost_usd),
         (usage.input, usage.output, usage.cost_usd)
     );
-    let of_session = |kind: &&EventKind| matches!(kind, EventKind::Usage(usage) if usage.scope == Scope::Session);
-    assert_eq!(seen.whats().filter(of_session).count(), 1);
+    let of_session = |kind: &&EventKind| {
+        matches!(
+            kind,
+            EventKind::Usage(usage) if usage.scope == Scope::Session
+        )
+    };
+    assert_eq!(seen.kinds().filter(of_session).count(), 1);
 }
 
 // P43: streamed text is not emitted twice; the answer contains it once.

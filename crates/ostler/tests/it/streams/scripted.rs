@@ -38,7 +38,7 @@ async fn without_a_script_it_shows_what_ostler_does() {
     let seen = finish(scripted().start(&host(&[]), asking(dir.path())).unwrap()).await;
     assert_eq!(seen.outcome().cause, Cause::Completed);
     assert!(seen.turn().text.contains("hello"));
-    let listed = seen.whats().find_map(|kind| {
+    let listed = seen.kinds().find_map(|kind| {
         if let EventKind::ToolResult(result) = kind {
             Some(result)
         } else {
@@ -68,7 +68,7 @@ async fn a_directory_brings_its_own_script() {
         seen.turn().text
     );
     let notices: Vec<_> = seen
-        .whats()
+        .kinds()
         .filter_map(|kind| {
             if let EventKind::Notice(it) = kind {
                 Some(it)
@@ -99,7 +99,7 @@ async fn a_directory_brings_its_own_script() {
 
 // S2-17, S2-21
 #[tokio::test]
-async fn a_change_is_really_made_and_a_denied_call_is_told() {
+async fn change_is_made_and_denied_call_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a.txt"), "one\ntwo\n").unwrap();
     std::fs::write(dir.path().join(".env"), "KEY=canary").unwrap();
@@ -127,7 +127,7 @@ async fn a_change_is_really_made_and_a_denied_call_is_told() {
     );
     assert!(
         !seen
-            .whats()
+            .kinds()
             .any(|kind| format!("{kind:?}").contains("canary"))
     );
     let usage = seen.turn().usage.clone().unwrap();
@@ -135,7 +135,7 @@ async fn a_change_is_really_made_and_a_denied_call_is_told() {
         (usage.input, usage.cache_read, usage.output, usage.cost_usd),
         (Some(60), Some(10), Some(15), None)
     );
-    let unknown = seen.whats().any(
+    let unknown = seen.kinds().any(
         |kind| matches!(kind, EventKind::ToolResult(r) if r.output.starts_with("unknown_tool")),
     );
     assert!(unknown, "an unknown tool is answered, not fatal");
@@ -230,8 +230,13 @@ async fn an_overloaded_model_is_asked_again() {
         (seen.outcome().cause, seen.replies().concat().as_str()),
         (Cause::Completed, "there")
     );
-    let retry = |kind: &&EventKind| matches!(kind, EventKind::Notice(n) if n.code == "retrying" && n.level == Level::Warning);
-    assert_eq!(seen.whats().filter(retry).count(), 2);
+    let retry = |kind: &&EventKind| {
+        matches!(
+            kind,
+            EventKind::Notice(n) if n.code == "retrying" && n.level == Level::Warning
+        )
+    };
+    assert_eq!(seen.kinds().filter(retry).count(), 2);
 }
 
 // P37
@@ -272,7 +277,7 @@ impl Tool for Slow {
 }
 
 #[tokio::test]
-async fn a_tool_of_ones_own_runs_and_is_called_off() {
+async fn custom_tool_runs_and_is_cancelled() {
     let dir = tempfile::tempdir().unwrap();
     let script = "[[reply]]\ncalls = [{ tool = \"list_files\" }, { tool = \"slow\" }]";
     let agent = ApiAgent::playing(Script::parse(script).unwrap()).tool(Slow);
@@ -285,7 +290,7 @@ async fn a_tool_of_ones_own_runs_and_is_called_off() {
     let seen = finish_after(read, session).await;
     assert_eq!(seen.outcome().cause, Cause::Interrupted);
     let results: Vec<bool> = seen
-        .whats()
+        .kinds()
         .filter_map(|kind| {
             if let EventKind::ToolResult(result) = kind {
                 Some(result.ok)
@@ -303,7 +308,7 @@ async fn tools_can_be_limited_and_a_wrong_name_is_named() {
     let agent = ApiAgent::playing(Script::parse("[[reply]]\ntext = \"x\"").unwrap());
     let started = |spec: Spec| async {
         let seen = finish(agent.start(&host(&[]), spec).unwrap()).await;
-        seen.whats()
+        seen.kinds()
             .find_map(|kind| {
                 if let EventKind::Started(started) = kind {
                     Some(started.tools.clone())

@@ -78,11 +78,8 @@ async fn an_answer_over_the_cap_is_cut_and_marked() {
         .insert(fake::SCRIPT.into(), script.to_str().unwrap().into());
     let seen = rig.run().await;
     let text = &seen.turn().text;
-    let (kept, marker) = text.split_once("\n[OUTPUT TRUNCATED").unwrap();
-    assert!(
-        kept == &answer[..CAP],
-        "the first 10 MiB are not kept as they were"
-    );
+    let (retained, marker) = text.split_once("\n[OUTPUT TRUNCATED").unwrap();
+    assert!(retained == &answer[..CAP], "the first 10 MiB have changed");
     assert!(
         marker.contains(&answer.len().to_string()) && marker.ends_with(']'),
         "{marker}"
@@ -109,8 +106,8 @@ async fn an_answer_in_pieces_over_the_cap_is_cut_and_marked() {
         (seen.replies().len(), seen.notices("output_truncated").len()),
         (1500, 1)
     );
-    let (kept, _) = seen.turn().text.split_once("\n[OUTPUT TRUNCATED").unwrap();
-    assert_eq!(kept.len(), CAP);
+    let (retained, _) = seen.turn().text.split_once("\n[OUTPUT TRUNCATED").unwrap();
+    assert_eq!(retained.len(), CAP);
 }
 
 // S4-13

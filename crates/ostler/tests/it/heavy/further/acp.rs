@@ -67,7 +67,7 @@ async fn text_and_usage(subject: &'static Subject) {
 }
 
 fn decisions(seen: &crate::rig::Seen) -> Vec<&Permission> {
-    seen.whats()
+    seen.kinds()
         .filter_map(|kind| {
             if let EventKind::Permission(it) = kind {
                 Some(it)
@@ -108,7 +108,7 @@ async fn asked_allowed_and_denied(subject: &'static Subject) {
     assert!(!scene.place.work().join("second").exists());
     let seen = live.end(&scene).await;
     let results: Vec<(bool, bool)> = seen
-        .whats()
+        .kinds()
         .filter_map(|kind| {
             if let EventKind::ToolResult(it) = kind {
                 Some((it.ok, it.denied))
@@ -119,7 +119,7 @@ async fn asked_allowed_and_denied(subject: &'static Subject) {
         .collect();
     assert_eq!(results, [(true, false), (false, true)]);
     let calls: Vec<&str> = seen
-        .whats()
+        .kinds()
         .filter_map(|kind| {
             if let EventKind::ToolCall(it) = kind {
                 Some(it.id.as_str())
@@ -172,7 +172,7 @@ async fn unauthorized(subject: &'static Subject) {
         outcome
             .hint
             .as_deref()
-            .is_some_and(|hint| hint.contains(subject.words.auth)),
+            .is_some_and(|hint| hint.contains(subject.hints.auth)),
         "{outcome:?}"
     );
     live.end(&scene).await;

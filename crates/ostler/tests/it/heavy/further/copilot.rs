@@ -10,9 +10,10 @@ use ostler_testkit::tests_of_scenarios;
 use crate::driver::Library;
 
 tests_of_scenarios! { Library(&COPILOT);
-    words::model
+    output::model
     tools::tool_denied_and_tolerated tools::tools_limit_what_exists tools::disallowed_tools_are_gone
-    endings::overloaded endings::unreachable endings::broken_off endings::refused endings::output_limit
+    endings::overloaded endings::unreachable endings::broken_off
+    endings::refused endings::output_limit
     endings::wall_limit_in_a_tool endings::idle_limit endings::a_silent_tool_is_not_idle
     endings::interrupted endings::interrupted_in_mid_stream
     prompts::a_leading_dash

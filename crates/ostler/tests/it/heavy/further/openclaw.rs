@@ -12,7 +12,7 @@ use ostler::{Cause, keys};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
 use ostler_testkit::real;
-use ostler_testkit::scenario::{self, OPENCLAW, OPENCLAW_ACP, Place, Task};
+use ostler_testkit::scenario::{self, OPENCLAW, OPENCLAW_ACP, Task, TestEnv};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -24,8 +24,8 @@ use crate::sessions::{Scene, started};
 /// own.
 #[test]
 fn settings() {
-    let place = Place::new(&OPENCLAW, Script::always("Aye."));
-    let config = fs::read_to_string(place.aside("home/.openclaw/openclaw.json")).unwrap();
+    let place = TestEnv::new(&OPENCLAW, Script::always("Aye."));
+    let config = fs::read_to_string(place.outside("home/.openclaw/openclaw.json")).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
     let models = config["models"]["providers"]["stand-in"]["models"]
         .as_array_mut()
@@ -35,9 +35,9 @@ fn settings() {
         (model["id"], model["reasoning"]) = (json!(name), json!(true));
         models.push(model);
     }
-    fs::write(place.aside("config.json"), config.to_string()).unwrap();
-    fs::create_dir(place.aside("state")).unwrap();
-    let path = |name: &str| place.aside(name).display().to_string();
+    fs::write(place.outside("config.json"), config.to_string()).unwrap();
+    fs::create_dir(place.outside("state")).unwrap();
+    let path = |name: &str| place.outside(name).display().to_string();
     let task = Task::new("PROMPT")
         .set("model", "stand-in/first")
         .set("fallback", "stand-in/second");
@@ -50,18 +50,21 @@ fn settings() {
         &place,
         &task.set("state_dir", path("state")),
     );
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     assert_eq!(place.only_call().model(), "first");
     assert!(
-        fs::read_dir(place.aside("state")).unwrap().next().is_some(),
-        "it keeps its state there"
+        fs::read_dir(place.outside("state"))
+            .unwrap()
+            .next()
+            .is_some(),
+        "the agent stores its state there"
     );
 }
 
 /// `isolated`: the user's configuration is ignored, so the model's address is unknown.
 #[test]
 fn isolated() {
-    let place = Place::new(&OPENCLAW, Script::always("Aye."));
+    let place = TestEnv::new(&OPENCLAW, Script::always("Aye."));
     let seen = scenario::run(
         &Library(&OPENCLAW),
         &place,
@@ -137,7 +140,7 @@ impl Drop for Gateway {
 /// Points the scene's OpenClaw to its gateway.
 fn reach(scene: &Scene, port: u16) {
     let remote = json!({"mode": "remote", "remote": {"url": format!("ws://127.0.0.1:{port}"), "token": TOKEN}});
-    let file = scene.place.aside("home/.openclaw/openclaw.json");
+    let file = scene.place.outside("home/.openclaw/openclaw.json");
     std::fs::write(file, json!({"gateway": remote}).to_string()).unwrap();
 }
 
@@ -164,7 +167,7 @@ fn script() -> Script {
 }
 
 fn calls(seen: &crate::rig::Seen) -> Vec<&ToolCall> {
-    seen.whats()
+    seen.kinds()
         .filter_map(|kind| {
             if let EventKind::ToolCall(it) = kind {
                 Some(it)
@@ -176,7 +179,7 @@ fn calls(seen: &crate::rig::Seen) -> Vec<&ToolCall> {
 }
 
 fn results(seen: &crate::rig::Seen) -> Vec<&ToolResult> {
-    seen.whats()
+    seen.kinds()
         .filter_map(|kind| {
             if let EventKind::ToolResult(it) = kind {
                 Some(it)
@@ -237,7 +240,7 @@ async fn through_its_gateway() {
     assert_eq!(
         seen.replies().concat(),
         "Pelican.",
-        "what was said before is not told again"
+        "the earlier conversation is not repeated"
     );
     scene.knows(
         scene.place.server.requests().len() - 1,

@@ -53,7 +53,7 @@ fn an_unknown_session_is_a_wrong_request() {
             &place,
             &Task::new("Which word?").trusting().set("resume", ID),
         );
-        seen.ended_with("bad_request", 2);
+        seen.assert_ended("bad_request", 2);
         assert!(
             seen.outcome()["hint"]
                 .as_str()
@@ -81,7 +81,7 @@ fn exec_resumes_its_session() {
         .trusting()
         .set("resume", first.native());
     let second = ran(&CODEX_EXEC, &place, &task);
-    second.ended_with("completed", 0);
+    second.assert_ended("completed", 0);
     assert_eq!(
         (second.answer(), second.native()),
         ("Pelican.", first.native())

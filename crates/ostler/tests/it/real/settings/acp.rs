@@ -1,7 +1,7 @@
 //! Settings of agents that speak ACP.
 
 use ostler_testkit::model::{Answer, Rule, Script};
-use ostler_testkit::scenario::{COPILOT_ACP, GEMINI, OPENCODE, Place, Subject, Task};
+use ostler_testkit::scenario::{COPILOT_ACP, GEMINI, OPENCODE, Subject, Task, TestEnv};
 
 use super::{adder, call_with, run, talking};
 
@@ -42,7 +42,7 @@ fn mcp_config() {
 #[test]
 fn fs() {
     for subject in AGENTS {
-        let place = Place::new(subject, Script::new());
+        let place = TestEnv::new(subject, Script::new());
         let made = place.work().join("made");
         let (tool, input) = (subject.tools.write)(made.to_str().unwrap());
         let script = Script::new()
@@ -54,7 +54,7 @@ fn fs() {
             &place,
             &Task::new("PROMPT").trusting().set("fs", "true"),
         );
-        seen.ended_with("completed", 0);
+        seen.assert_ended("completed", 0);
         let written = std::fs::read_to_string(made).unwrap_or_default();
         assert_eq!(
             written,

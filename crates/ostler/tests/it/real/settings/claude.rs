@@ -3,10 +3,10 @@
 use std::fs;
 
 use ostler_testkit::model::{Answer, Rule, Script};
-use ostler_testkit::scenario::{CLAUDE, Place, Task};
+use ostler_testkit::scenario::{CLAUDE, Task, TestEnv};
 use serde_json::json;
 
-use super::{beside, call_with, calling, has_file, run, talking, text};
+use super::{call_with, calling, has_file, run, sibling_dir, talking, text};
 
 const AGENTS: &str = r#"{"reviewer": {"description": "Reviews.", "prompt": "You are a REVIEWER.", "tools": ["Read"]}}"#;
 
@@ -42,12 +42,12 @@ fn fallback_model() {
             "Overloaded",
         )))
         .rule(Rule::any().text("From below."));
-    let place = Place::new(&CLAUDE, script);
+    let place = TestEnv::new(&CLAUDE, script);
     let task = Task::new("PROMPT")
         .set("model", "opus")
         .set("fallback_model", "haiku");
     let seen = run(&CLAUDE, &place, &task.env("CLAUDE_CODE_MAX_RETRIES", "4"));
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     assert_eq!(seen.answer(), "From below.");
     let calls = place.server.requests();
     assert!(
@@ -72,15 +72,15 @@ fn agents_and_their_words() {
             .rule(Rule::on_text("SUBTASK").text("I reviewed."))
             .rule(Rule::on_text("PROMPT").answer(Answer::tool("Agent", input.clone())))
             .rule(Rule::on_tool_result().text("It is done."));
-        let place = Place::new(&CLAUDE, script);
+        let place = TestEnv::new(&CLAUDE, script);
         let task = Task::new("PROMPT").trusting().set("agents", AGENTS);
         let seen = run(
             &CLAUDE,
             &place,
             &task.set("forward_subagent_text", forwarded.to_string()),
         );
-        seen.ended_with("completed", 0);
-        seen.used(1..=3);
+        seen.assert_ended("completed", 0);
+        seen.assert_usage(1..=3);
         let calls = place.server.requests();
         let sub = calls
             .iter()
@@ -97,11 +97,11 @@ fn agents_and_their_words() {
             sub.tool_names()
         );
         let call = &seen.one("tool_call")["id"];
-        let told = |event: &&serde_json::Value| {
+        let is_subagent_text = |event: &&serde_json::Value| {
             event["parent"] == *call && text(event, "text").contains("I reviewed.")
         };
         assert_eq!(
-            seen.all("text").iter().any(told),
+            seen.all("text").iter().any(is_subagent_text),
             forwarded,
             "{:#?}",
             seen.all("text")
@@ -134,16 +134,16 @@ fn agent() {
 /// `no_session_persistence` stores nothing that could be resumed.
 #[test]
 fn no_session_persistence() {
-    for (kept, persistence) in [(true, "false"), (false, "true")] {
+    for (stored, persistence) in [(true, "false"), (false, "true")] {
         let place = talking(&CLAUDE);
         let seen = run(
             &CLAUDE,
             &place,
             &Task::new("PROMPT").set("no_session_persistence", persistence),
         );
-        seen.ended_with("completed", 0);
+        seen.assert_ended("completed", 0);
         let file = format!("{}.jsonl", seen.native());
-        assert_eq!(has_file(&place.aside("home"), &file), kept);
+        assert_eq!(has_file(&place.outside("home"), &file), stored);
         let again = run(
             &CLAUDE,
             &place,
@@ -151,7 +151,7 @@ fn no_session_persistence() {
         );
         assert_eq!(
             again.outcome()["cause"],
-            if kept { "completed" } else { "bad_request" }
+            if stored { "completed" } else { "bad_request" }
         );
     }
 }
@@ -162,7 +162,7 @@ fn settings() {
     let json = json!({"env": {"FLAVOUR": "sweet"}}).to_string();
     for is_path in [false, true] {
         let place = calling(&CLAUDE, CLAUDE.shell("echo \"so $FLAVOUR\""));
-        let path = place.aside("settings.json");
+        let path = place.outside("settings.json");
         fs::write(&path, &json).unwrap();
         let value = if is_path {
             path.display().to_string()
@@ -174,7 +174,7 @@ fn settings() {
             &place,
             &Task::new("PROMPT").trusting().set("settings", value),
         );
-        seen.ended_with("completed", 0);
+        seen.assert_ended("completed", 0);
         assert_eq!(seen.answer(), "so sweet");
     }
 }
@@ -194,7 +194,7 @@ fn setting_sources() {
                 .trusting()
                 .set("setting_sources", sources),
         );
-        seen.ended_with("completed", 0);
+        seen.assert_ended("completed", 0);
         assert_eq!(seen.answer().trim_end(), flavour.trim_end(), "{sources}");
     }
 }
@@ -205,7 +205,7 @@ fn bare() {
     for (bare, is_read) in [("false", true), ("true", false)] {
         let place = talking(&CLAUDE);
         fs::write(place.work().join("CLAUDE.md"), "Speak like a PIRATE.\n").unwrap();
-        run(&CLAUDE, &place, &Task::new("PROMPT").set("bare", bare)).ended_with("completed", 0);
+        run(&CLAUDE, &place, &Task::new("PROMPT").set("bare", bare)).assert_ended("completed", 0);
         let said = place.only_call().body.to_string();
         assert_eq!(
             said.contains("Speak like a PIRATE."),
@@ -223,10 +223,10 @@ fn add_dir() {
         Answer::tool("Write", input)
     };
     for (added, made) in [(false, [false, false]), (true, [true, true])] {
-        let place = Place::new(&CLAUDE, Script::new());
+        let place = TestEnv::new(&CLAUDE, Script::new());
         let dirs = [
-            beside(&place, "second"),
-            beside(&place, "third, with a comma"),
+            sibling_dir(&place, "second"),
+            sibling_dir(&place, "third, with a comma"),
         ];
         let files = dirs.clone().map(|dir| dir.join("made.txt"));
         // The script names the directories, which are only known now.
@@ -240,7 +240,7 @@ fn add_dir() {
         let task = dirs.iter().filter(|_| added).fold(task, |task, dir| {
             task.set("add_dir", dir.display().to_string())
         });
-        run(&CLAUDE, &place, &task).ended_with("completed", 0);
+        run(&CLAUDE, &place, &task).assert_ended("completed", 0);
         assert_eq!(files.map(|file| file.exists()), made, "added: {added}");
     }
 }

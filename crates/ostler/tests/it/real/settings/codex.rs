@@ -1,10 +1,10 @@
 //! Settings of Codex, over its app-server and through `codex exec`.
 
 use ostler_testkit::model::{Rule, Script};
-use ostler_testkit::scenario::{CODEX, CODEX_EXEC, Place, Task};
+use ostler_testkit::scenario::{CODEX, CODEX_EXEC, Task, TestEnv};
 use serde_json::json;
 
-use super::{adder, beside, call_with, calling, has_file, run, talking};
+use super::{adder, call_with, calling, has_file, run, sibling_dir, talking};
 
 /// `effort` reaches the model's service.
 #[test]
@@ -51,20 +51,20 @@ fn config() {
 #[test]
 fn ephemeral() {
     for subject in [&CODEX, &CODEX_EXEC] {
-        for (ephemeral, kept) in [("false", true), ("true", false)] {
+        for (ephemeral, stored) in [("false", true), ("true", false)] {
             let place = talking(subject);
             let seen = run(
                 subject,
                 &place,
                 &Task::new("PROMPT").trusting().set("ephemeral", ephemeral),
             );
-            seen.ended_with("completed", 0);
+            seen.assert_ended("completed", 0);
             assert_eq!(
                 has_file(
-                    &place.aside("home/.codex"),
+                    &place.outside("home/.codex"),
                     &format!("{}.jsonl", seen.native())
                 ),
-                kept
+                stored
             );
         }
     }
@@ -133,8 +133,8 @@ fn mcp_config() {
 fn add_dir() {
     for subject in [&CODEX, &CODEX_EXEC] {
         for added in [true, false] {
-            let place = Place::new(subject, Script::new());
-            let dir = beside(&place, "second");
+            let place = TestEnv::new(subject, Script::new());
+            let dir = sibling_dir(&place, "second");
             let line = format!("touch '{}'", dir.join("made").display());
             let script = Script::new().rule(Rule::on_tool_result().text("{tool_result}"));
             let place = place.with_script(script.rule(Rule::any().answer(subject.shell(&line))));
@@ -175,7 +175,7 @@ fn permission_mode() {
             &place,
             &Task::new("PROMPT").set("permission_mode", "read-only"),
         );
-        seen.ended_with("completed", 0);
+        seen.assert_ended("completed", 0);
         for result in seen.all("tool_result") {
             assert_eq!(
                 (&result["ok"], &result["denied"]),

@@ -3,10 +3,10 @@
 use std::fs;
 
 use ostler_testkit::model::{Rule, Script};
-use ostler_testkit::scenario::{COPILOT, Place, Task};
+use ostler_testkit::scenario::{COPILOT, Task, TestEnv};
 use serde_json::json;
 
-use super::{adder, beside, call_with, run, talking};
+use super::{adder, call_with, run, sibling_dir, talking};
 
 const ID: &str = "123e4567-e89b-42d3-a456-426614174000";
 
@@ -35,7 +35,7 @@ fn agent() {
         &place,
         &Task::new("PROMPT").set("agent", "reviewer"),
     )
-    .ended_with("completed", 0);
+    .assert_ended("completed", 0);
     assert!(
         place
             .only_call()
@@ -54,7 +54,7 @@ fn allowed_tools() {
         .rule(Rule::on_call(1).answer(COPILOT.shell("touch good")))
         .rule(Rule::on_call(2).answer(COPILOT.shell("mkdir bad")))
         .rule(Rule::any().text("Tried."));
-    let place = Place::new(&COPILOT, script);
+    let place = TestEnv::new(&COPILOT, script);
     let seen = run(
         &COPILOT,
         &place,
@@ -72,8 +72,8 @@ fn allowed_tools() {
 #[test]
 fn add_dir() {
     for added in [true, false] {
-        let place = Place::new(&COPILOT, Script::new());
-        let dir = beside(&place, "second");
+        let place = TestEnv::new(&COPILOT, Script::new());
+        let dir = sibling_dir(&place, "second");
         let view =
             ostler_testkit::model::Answer::tool("view", json!({"path": dir.join("note.txt")}));
         let script = Script::new()
@@ -102,7 +102,7 @@ fn add_dir() {
 #[test]
 fn mcp_config() {
     let place = talking(&COPILOT);
-    let path = place.aside("servers.json");
+    let path = place.outside("servers.json");
     fs::write(&path, adder()).unwrap();
     for value in [adder(), path.display().to_string()] {
         let call = call_with(&COPILOT, &Task::new("PROMPT").set("mcp_config", value));
@@ -119,14 +119,14 @@ fn mcp_config() {
 fn session_id() {
     let place = talking(&COPILOT);
     let seen = run(&COPILOT, &place, &Task::new("PROMPT").set("session_id", ID));
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     assert_eq!(seen.native(), ID);
     let again = run(
         &COPILOT,
         &place,
         &Task::new("PROMPT again").set("resume", ID),
     );
-    again.ended_with("completed", 0);
+    again.assert_ended("completed", 0);
     assert!(
         place.server.requests()[1]
             .body
@@ -146,7 +146,7 @@ fn no_custom_instructions() {
             &place,
             &Task::new("PROMPT").set("no_custom_instructions", without),
         )
-        .ended_with("completed", 0);
+        .assert_ended("completed", 0);
         let said = place.only_call().body.to_string();
         assert_eq!(
             said.contains("Speak like a PIRATE."),

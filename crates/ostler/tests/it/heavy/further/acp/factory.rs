@@ -25,7 +25,7 @@ async fn asks_all_the_same(subject: &'static Subject, factory: fn(&mut Scene)) {
     let mut scene = Scene::new(subject, script, &Task::new("PROMPT"));
     factory(&mut scene);
     scene.spec.policy = Some(Policy::parse(RULES, "test", Trust::Full).unwrap());
-    for round in ["new", "gone on with"] {
+    for round in ["new", "resumed"] {
         let mut live = scene.start();
         live.turn().await;
         let seen = live.end(&scene).await;
@@ -34,7 +34,7 @@ async fn asks_all_the_same(subject: &'static Subject, factory: fn(&mut Scene)) {
             "{round}: the command ran"
         );
         assert!(
-            seen.whats()
+            seen.kinds()
                 .any(|kind| matches!(kind, EventKind::Permission(_))),
             "{round}: {:?}",
             seen.story()
@@ -65,7 +65,7 @@ fn goose_begins_in_auto() {
 #[test]
 fn qwen_begins_in_auto() {
     let factory = |scene: &mut Scene| {
-        let path = scene.place.aside("home/.qwen/settings.json");
+        let path = scene.place.outside("home/.qwen/settings.json");
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains(r#""approvalMode": "default", "#));
         fs::write(&path, text.replace(r#""approvalMode": "default", "#, "")).unwrap();

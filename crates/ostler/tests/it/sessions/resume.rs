@@ -7,9 +7,9 @@ use ostler::{Cause, Spec, keys};
 use ostler_testkit::model::{Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 
-use super::log::Kept;
+use super::log::MemoryLog;
 use super::{Live, Scene, started};
-use crate::conformance::tells;
+use crate::conformance::assert_story;
 use crate::driver::agent;
 use crate::rig::Seen;
 
@@ -27,13 +27,13 @@ fn scene(subject: &'static Subject) -> Scene {
         .iter()
         .fold(task, |task, key| task.set(key, "Speak like a sailor."));
     let mut scene = Scene::new(subject, script, &task);
-    scene.host = scene.host.with_log(Arc::new(Kept::default()));
+    scene.host = scene.host.with_log(Arc::new(MemoryLog::default()));
     scene
 }
 
 impl Scene {
     /// Builds a spec that resumes a session, by either of its ids.
-    fn going_on(&self, id: &str, message: &str) -> Spec {
+    fn resuming(&self, id: &str, message: &str) -> Spec {
         let mut spec = Spec {
             prompt: message.into(),
             ..self.spec.clone()
@@ -68,20 +68,20 @@ pub(crate) async fn resumed(subject: &'static Subject) {
     let scene = scene(subject);
     let first = scene.one_turn(scene.spec.clone()).await;
     let second = scene
-        .one_turn(scene.going_on(id(&first), "Which word?"))
+        .one_turn(scene.resuming(id(&first), "Which word?"))
         .await;
     // A third resumes the second: a chain is followed back to its beginning.
     let third = scene
-        .one_turn(scene.going_on(id(&second), "Which word, again?"))
+        .one_turn(scene.resuming(id(&second), "Which word, again?"))
         .await;
     assert_eq!(
         (second.turn().text.as_str(), third.turn().text.as_str()),
         ("Pelican.", "Pelican.")
     );
     for seen in [&first, &second, &third] {
-        tells(subject, "resume", seen);
+        assert_story(subject, "resume", seen);
     }
-    if scene.place.proves_events_only() {
+    if scene.place.skips_live_checks() {
         return;
     }
     scene.knows(
@@ -123,7 +123,7 @@ pub(crate) async fn copied(subject: &'static Subject) {
     let scene = scene(subject);
     let mut live = scene.start();
     live.turn().await;
-    let mut spec = scene.going_on(live.id(), "Which word?");
+    let mut spec = scene.resuming(live.id(), "Which word?");
     spec.settings.set(keys::FORK, "true");
     let mut copy = scene.start_as(spec);
     assert_eq!(copy.turn().await.text, "Pelican.");
@@ -134,9 +134,9 @@ pub(crate) async fn copied(subject: &'static Subject) {
     );
     copy.stop();
     copy.until(|kind| matches!(kind, EventKind::Ended(_))).await;
-    tells(subject, "fork", &Seen(copy.read));
+    assert_story(subject, "fork", &Seen(copy.read));
     assert_eq!(live.ask("Which one, again?").await.text, "Pelican.");
-    if scene.place.proves_events_only() {
+    if scene.place.skips_live_checks() {
         live.end(&scene).await;
         return;
     }
@@ -152,12 +152,12 @@ pub(crate) async fn in_use_by_another(subject: &'static Subject) {
     let mut live = scene.start();
     live.turn().await;
     // The log names the process that drives it.
-    let spec = scene.going_on(live.id(), "Which word?");
+    let spec = scene.resuming(live.id(), "Which word?");
     let us = std::process::id().to_string();
     let why = match agent(subject).start(&scene.host, spec) {
         Err(error) => error.to_string(),
         Ok(session) => {
-            refused_as(
+            assert_refused(
                 Live {
                     session,
                     read: Vec::new(),
@@ -170,11 +170,11 @@ pub(crate) async fn in_use_by_another(subject: &'static Subject) {
     assert!(why.contains(&us) && why.contains(live.id()), "{why}");
     // Without a log, the agent's own records do.
     if let Some(pid) = live.pid() {
-        let spec = scene.going_on(&live.status().native_session.unwrap(), "Which word?");
+        let spec = scene.resuming(&live.status().native_session.unwrap(), "Which word?");
         let session = agent(subject)
             .start(&crate::driver::host(&scene.place), spec)
             .unwrap();
-        let why = refused_as(
+        let why = assert_refused(
             Live {
                 session,
                 read: Vec::new(),
@@ -190,7 +190,7 @@ pub(crate) async fn in_use_by_another(subject: &'static Subject) {
 }
 
 /// Checks that the session ends at once with this cause, and returns its message.
-async fn refused_as(mut live: Live, word: &str) -> String {
+async fn assert_refused(mut live: Live, code: &str) -> String {
     let outcome = live
         .find(|kind| {
             if let EventKind::Ended(it) = kind {
@@ -206,7 +206,7 @@ async fn refused_as(mut live: Live, word: &str) -> String {
         .and_then(|detail| detail.native.clone());
     assert_eq!(
         (outcome.cause, native.as_deref()),
-        (Cause::BadRequest, Some(word)),
+        (Cause::BadRequest, Some(code)),
         "{outcome:?}"
     );
     assert!(outcome.hint.is_some(), "{outcome:?}");
@@ -216,18 +216,18 @@ async fn refused_as(mut live: Live, word: &str) -> String {
 /// A session that does not exist is a bad request; no new one is started. P53
 pub(crate) async fn an_unknown_session(subject: &'static Subject) {
     let scene = scene(subject);
-    let live = scene.start_as(scene.going_on(ID, "Which word?"));
-    let why = refused_as(live, "unknown_session").await;
+    let live = scene.start_as(scene.resuming(ID, "Which word?"));
+    let why = assert_refused(live, "unknown_session").await;
     assert!(why.contains(ID), "{why}");
     assert!(scene.place.server.requests().is_empty());
-    assert_eq!(scene.place.left(), []);
+    assert_eq!(scene.place.processes(), []);
 }
 
 /// A session from another directory is resumed with a notice, even if that directory no longer
 /// exists. P53
 pub(crate) async fn from_another_directory(subject: &'static Subject) {
     let mut scene = scene(subject);
-    let [there, here] = ["there", "here"].map(|name| scene.place.aside(name));
+    let [there, here] = ["there", "here"].map(|name| scene.place.outside(name));
     for (at, gone) in [false, true].into_iter().enumerate() {
         let _ = std::fs::create_dir_all(&here);
         std::fs::create_dir_all(&there).unwrap();
@@ -238,7 +238,7 @@ pub(crate) async fn from_another_directory(subject: &'static Subject) {
         }
         scene.spec.dir = Some(here.clone());
         let second = scene
-            .one_turn(scene.going_on(id(&first), "Which word?"))
+            .one_turn(scene.resuming(id(&first), "Which word?"))
             .await;
         let notices = second.notices("resumed_elsewhere");
         assert!(

@@ -38,7 +38,7 @@ async fn pause_holds_messages_and_resume_delivers_them_in_order() {
     read.extend(read_until(&mut session, turn_ended).await);
     session.stop();
     let seen = finish_after(read, session).await;
-    let prompts = seen.whats().filter_map(|kind| {
+    let prompts = seen.kinds().filter_map(|kind| {
         if let EventKind::TurnStarted(it) = kind {
             it.prompt.as_deref()
         } else {
@@ -73,11 +73,12 @@ async fn a_frozen_agent_stands_still_and_goes_on() {
         .await;
         let (agent, child) = (session.pid().unwrap(), rig.pid("child"));
         session.freeze();
-        until("all of it stands still", || {
+        until("all processes are stopped", || {
             is_stopped(agent) && is_stopped(child)
         })
         .await;
-        tokio::time::sleep(Duration::from_millis(3500)).await; // longer than the limit: time is what is tested
+        // Longer than the limit: the test is about elapsed time.
+        tokio::time::sleep(Duration::from_millis(3500)).await;
         assert!(is_stopped(agent) && session.status().state == SessionState::Paused);
         if thaw {
             std::fs::write(rig.path("go"), "").unwrap();

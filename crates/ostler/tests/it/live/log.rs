@@ -99,7 +99,7 @@ impl Log for MemoryLog {
 
 // Append first, then publish: no reader is ever ahead of the log, however slow it is.
 #[tokio::test]
-async fn what_is_told_was_kept() {
+async fn events_are_stored_before_they_are_published() {
     let log = MemoryLog(Arc::new(Inner {
         slow: Duration::from_millis(20),
         ..Inner::default()
@@ -113,8 +113,8 @@ async fn what_is_told_was_kept() {
         assert!(
             log.events(session.id())
                 .iter()
-                .any(|kept| kept.seq == event.seq),
-            "told before it was kept: {event:?}"
+                .any(|stored| stored.seq == event.seq),
+            "published before it was stored: {event:?}"
         );
         events.push(event);
     }
@@ -150,7 +150,7 @@ async fn a_log_that_fails_breaks_nothing() {
 
 // Each event has the offset of its line in the raw output, even after the agent was restarted.
 #[tokio::test]
-async fn events_know_their_place_in_the_raw_output() {
+async fn events_have_their_offset_in_the_raw_output() {
     let dir = tempfile::tempdir().unwrap();
     let raw = dir.path().join("raw");
     let log = MemoryLog(Arc::new(Inner {
@@ -217,7 +217,7 @@ async fn a_message_at_the_end_is_not_lost() {
         let seen = finish(session).await;
         let sent: usize = sender.await.unwrap();
         let refused = seen
-            .whats()
+            .kinds()
             .filter(|kind| matches!(kind, ostler::EventKind::Refused(it) if it.request == "send"));
         let turns = seen.turns().len() - 1;
         assert_eq!(refused.count() + turns, sent, "messages were lost");

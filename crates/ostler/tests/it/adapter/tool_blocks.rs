@@ -6,7 +6,7 @@ use super::{Part, Stage, ask, ask_listening, block, calculator, hello};
 
 // S0-16, S0-17: the tool definitions precede the conversation.
 #[tokio::test]
-async fn the_agent_is_told_of_the_tools() {
+async fn prompt_lists_the_tools() {
     for part in Part::BOTH {
         let stage = Stage::answering(part, "42");
         ask(&*stage.model().bind_tools(vec![calculator()]), &hello())
@@ -37,7 +37,7 @@ async fn the_agent_is_told_of_the_tools() {
 
 // S0-18…S0-23, S0-25: the agent's output, the text parsed from it, and the calls parsed from it.
 #[tokio::test]
-async fn calls_are_found_in_what_it_says() {
+async fn calls_are_parsed_from_text() {
     let one = block(&["c1"]);
     let two = block(&["c1", "c2"]);
     let broken = "```json\n{\"tool_calls\": [{\"name\": \"calculator\", oops\n```";
@@ -97,7 +97,7 @@ async fn calls_are_found_in_what_it_says() {
 
 // S0-19: a call without an id gets a unique one; a call without arguments gets an empty object.
 #[tokio::test]
-async fn missing_ids_are_made_up() {
+async fn missing_call_ids_are_generated() {
     let said =
         "```json\n{\"tool_calls\":[{\"name\":\"calculator\"},{\"name\":\"calculator\"}]}\n```";
     let stage = Stage::answering(Part::Claude, said);
@@ -113,7 +113,7 @@ async fn missing_ids_are_made_up() {
 
 // S0-18, S0-24: only the returned adapter knows the tools.
 #[tokio::test]
-async fn an_unbound_model_reads_no_calls() {
+async fn unbound_model_parses_no_calls() {
     for part in Part::BOTH {
         let said = block(&["c1"]);
         let stage = Stage::answering(part, &said);
@@ -143,7 +143,7 @@ async fn an_unbound_model_reads_no_calls() {
 
 // The next prompt contains the result in the format the model is asked to use.
 #[tokio::test]
-async fn the_result_goes_into_the_next_question() {
+async fn next_prompt_contains_the_result() {
     let stage = Stage::answering(Part::Claude, &format!("I count.\n{}", block(&["c1"])));
     let model = stage.model().bind_tools(vec![calculator()]);
     let mut messages = hello().to_vec();
@@ -157,7 +157,7 @@ async fn the_result_goes_into_the_next_question() {
 
 // Text is streamed and the block is not. A malformed block is emitted as text at the end.
 #[tokio::test]
-async fn a_block_is_never_told() {
+async fn call_block_is_not_streamed() {
     let pieces = |pieces: &[&str]| {
         let said = pieces.concat();
         let escaped = |text: &str| text.replace('\n', "\\n");
@@ -174,17 +174,20 @@ async fn a_block_is_never_told() {
     let calls = block(&["c1"]);
     let (head, tail) = calls.split_at(2);
     let stage = Stage::new(Part::Claude, &pieces(&["I ", "count.\n\n", head, tail]));
-    let (reply, told) =
+    let (reply, streamed) =
         ask_listening(&*stage.model().bind_tools(vec![calculator()]), &hello()).await;
     assert_eq!(
-        (reply.tool_calls.len(), told.concat().as_str()),
+        (reply.tool_calls.len(), streamed.concat().as_str()),
         (1, "I count.")
     );
     let stage = Stage::new(
         Part::Claude,
         &pieces(&["See: ", "```json\n{\"answer\":", " 42}\n```"]),
     );
-    let (reply, told) =
+    let (reply, streamed) =
         ask_listening(&*stage.model().bind_tools(vec![calculator()]), &hello()).await;
-    assert_eq!((told.concat(), reply.tool_calls.len()), (reply.content, 0));
+    assert_eq!(
+        (streamed.concat(), reply.tool_calls.len()),
+        (reply.content, 0)
+    );
 }

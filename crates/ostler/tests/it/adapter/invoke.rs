@@ -14,7 +14,7 @@ use crate::rig::{LONG, host, until};
 // S0-5…S0-8, S0-25: arguments are an array, no shell and no `ps` sees the prompt, and the agent has
 // no tools.
 #[tokio::test]
-async fn the_arguments() {
+async fn arguments_hide_the_prompt_and_disable_tools() {
     let stage = Stage::answering(Part::Claude, "42");
     ask(
         &stage.model(),
@@ -41,7 +41,7 @@ async fn the_arguments() {
 
 // S0-5: an agent without such a flag is denied every action.
 #[tokio::test]
-async fn an_agent_that_cannot_be_without_tools_may_use_none() {
+async fn agent_that_cannot_disable_tools_is_denied_each_use() {
     let stage = Stage::answering(Part::Codex, "42");
     ask(&stage.model(), &hello()).await.unwrap();
     let args = stage.args();
@@ -62,7 +62,7 @@ async fn an_agent_that_cannot_be_without_tools_may_use_none() {
 
 // S0-8
 #[tokio::test]
-async fn the_model_is_named_if_there_is_one() {
+async fn model_is_passed_only_if_configured() {
     for part in Part::BOTH {
         let mut stage = Stage::answering(part, "42");
         stage.options.model = Some("small".into());
@@ -172,7 +172,7 @@ async fn every_message_has_its_label() {
 
 // S0-12
 #[tokio::test]
-async fn the_reply_is_trimmed_and_has_its_numbers() {
+async fn reply_is_trimmed_and_has_usage() {
     for part in Part::BOTH {
         let stage = Stage::answering(part, "\n  It is 42.  \n");
         let reply = ask(&stage.model(), &hello()).await.unwrap();
@@ -200,7 +200,7 @@ async fn the_reply_is_trimmed_and_has_its_numbers() {
 
 // S0-10
 #[tokio::test]
-async fn a_reply_that_takes_too_long() {
+async fn reply_times_out() {
     for part in Part::BOTH {
         let mut stage = Stage::new(part, "ignore-sigterm\nhang\n");
         stage.options.timeout = Duration::from_millis(700);
@@ -237,7 +237,7 @@ fn twelve_megabytes(part: Part, length: usize) -> Stage {
 
 // S0-11: at once or in pieces, it is an error and not a truncated reply.
 #[tokio::test]
-async fn twelve_megabytes_are_too_much() {
+async fn output_over_the_limit_is_an_error() {
     for (part, length) in [
         (Part::Claude, 12_000_000),
         (Part::Claude, 50_000),
@@ -273,7 +273,7 @@ async fn the_limit_on_output_can_be_set() {
 
 // S0-5: if an agent uses a tool anyway, its reply is rejected.
 #[tokio::test]
-async fn an_own_tool_is_a_breach() {
+async fn built_in_tool_use_is_a_breach() {
     for (part, tool) in [(Part::Claude, "Bash"), (Part::Codex, "exec_command")] {
         let stage = Stage::new(
             part,
@@ -296,7 +296,7 @@ async fn an_own_tool_is_a_breach() {
 }
 
 #[tokio::test]
-async fn a_question_that_is_dropped_ends_the_agent() {
+async fn dropped_call_ends_the_agent() {
     for part in Part::BOTH {
         let stage = Stage::new(part, "hang\n");
         let model = stage.model();
@@ -316,11 +316,11 @@ async fn a_question_that_is_dropped_ends_the_agent() {
 
 // Text is streamed: the agent continues only after the first word has arrived.
 #[tokio::test]
-async fn words_are_told_as_they_come() {
+async fn text_is_streamed() {
     let body = "delta It \nloop 1000\nsleep 10\nend\n";
     let stage = Stage::new(Part::Claude, body);
-    let told = Arc::new(Mutex::new(String::new()));
-    let keep = told.clone();
+    let streamed = Arc::new(Mutex::new(String::new()));
+    let keep = streamed.clone();
     let updates = Updates::to(move |update| {
         if let Update::Text(text) = update {
             keep.lock().unwrap().push_str(text);
@@ -328,23 +328,23 @@ async fn words_are_told_as_they_come() {
     });
     let model = stage.model();
     let asked = tokio::spawn(async move { model.invoke_with_updates(&hello(), updates).await });
-    until("a word is told", || !told.lock().unwrap().is_empty()).await;
+    until("text is streamed", || !streamed.lock().unwrap().is_empty()).await;
     assert!(!asked.is_finished());
     asked.abort();
     let stage = Stage::new(
         Part::Claude,
         "delta It \ndelta is 42.\ntext It is 42.\nresult It is 42.\n",
     );
-    let (reply, told) = ask_listening(&stage.model(), &hello()).await;
+    let (reply, streamed) = ask_listening(&stage.model(), &hello()).await;
     assert_eq!(
-        (reply.content.as_str(), told.concat().as_str()),
+        (reply.content.as_str(), streamed.concat().as_str()),
         ("It is 42.", "It is 42.")
     );
 }
 
 /// Each call runs in a separate process, and concurrent calls do not interfere.
 #[tokio::test]
-async fn two_questions_at_once() {
+async fn concurrent_calls_do_not_interfere() {
     let stage = Stage::answering(Part::Claude, "42");
     let model: Arc<dyn ModelAdapter> = Arc::new(stage.model());
     let questions = hello();
