@@ -1,4 +1,5 @@
-//! Any agent or server as a plain model: messages go in, one reply comes out, and whoever asked runs the tools.
+//! Model adapters: any agent or server as a plain model. Messages go in, one reply comes out, and
+//! the caller runs the tools.
 //!
 //! ```
 //! use ostler::adapter::{Message, ModelAdapter, Models};
@@ -6,22 +7,22 @@
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! let models = Models::new(Host::new(std::env::vars_os()), Agents::builtin());
-//! let model = models.get("scripted").expect("it is always there"); // or claude-cli:sonnet, codex-cli, openai:gpt-5-mini, …
+//! // or claude-cli:sonnet, codex-cli, openai:gpt-5-mini, …
+//! let model = models.get("scripted").expect("a built-in model");
 //! let reply = model.invoke(&[Message::user("hello")]).await.expect("the script has an answer");
 //! println!("{}", reply.content);
 //! # });
 //! ```
 //!
-//! A [`ModelAdapter`] is made from an agent ([`AgentModel`]), from a server or a script ([`Models`]), or by whoever
-//! implements the trait. [`ModelAdapter::bind_tools`] gives an adapter that knows tools, and leaves the one it was called on as it
-//! was: document 000 changes the adapter itself, so that whoever holds it has the tools too; here the one that is returned is
-//! the one to use, and two tasks can bind different tools to one model.
+//! A [`ModelAdapter`] wraps an agent ([`AgentModel`]), a server or a script ([`Models`]), or
+//! anything that implements the trait. [`ModelAdapter::bind_tools`] returns a new adapter and
+//! leaves the original unchanged. Two tasks can therefore bind different tools to the same model.
 
+mod adapter_model;
 mod agent;
 mod api;
 mod choice;
 mod reply_session;
-mod served;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -33,108 +34,109 @@ use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::ToolOffer;
 use ostler_core::usage::Usage;
 
+pub(crate) use adapter_model::AdapterModel;
 pub use agent::{AgentModel, Calling, ModelOptions};
 pub use api::ApiModel;
 pub use choice::{ModelChoice, Models, UnknownModel};
 pub use ostler_dialects::plain::{Content, Message, Reply, Stop, ToolRequest};
-pub(crate) use served::Served;
 
-/// What a model answers, some day.
+/// A future that resolves to the model's reply.
 pub type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, ModelError>> + Send + 'a>>;
 
-/// A model: messages go in, a reply comes out. It keeps nothing between two calls that the caller would have to know of.
+/// A model: messages go in, a reply comes out. An adapter keeps no state between calls that a
+/// caller has to know about.
 pub trait ModelAdapter: Send + Sync {
-    /// What it is called: `claude-cli:sonnet`, for example.
+    /// Returns the adapter's name, such as `claude-cli:sonnet`.
     fn name(&self) -> &str;
 
-    /// Asks for a reply to a conversation. Dropping the future calls it off.
+    /// Requests a reply to a conversation. Dropping the future cancels the request.
     fn invoke<'a>(&'a self, messages: &'a [Message]) -> ReplyFuture<'a> {
-        self.invoke_with_updates(messages, Updates::nobody())
+        self.invoke_with_updates(messages, Updates::none())
     }
 
-    /// The same, and tells what is said while it is said.
+    /// Requests a reply, and passes on its text as it is generated.
     fn invoke_with_updates<'a>(
         &'a self,
         messages: &'a [Message],
         updates: Updates,
     ) -> ReplyFuture<'a>;
 
-    /// A model that knows these tools, in place of those that this one knows. This one stays as it is.
+    /// Returns a model that can call these tools, instead of any bound before. `self` is unchanged.
     fn bind_tools(&self, tools: Vec<ToolOffer>) -> Arc<dyn ModelAdapter>;
 
-    /// Whether what several replies have used is told with the last of them: an agent that waits for tools in the middle of
-    /// its turn says it at the end.
-    fn counts_at_the_end(&self) -> bool {
+    /// Whether the usage of several replies is reported with the last one. An agent that waits for
+    /// tool results in the middle of its turn reports usage at the end of it.
+    fn reports_usage_late(&self) -> bool {
         false
     }
 
-    /// Whether it can be expected to count tokens at all.
-    fn counts(&self) -> bool {
+    /// Whether the model can be expected to report token counts.
+    fn reports_usage(&self) -> bool {
         true
     }
 
-    /// The same model without the costs and tokens told only at the end, where there is such a choice.
-    fn counting_each_reply(&self) -> Option<Arc<dyn ModelAdapter>> {
+    /// Returns the same model in a mode that reports usage with every reply, if it has one.
+    fn with_usage_per_reply(&self) -> Option<Arc<dyn ModelAdapter>> {
         None
     }
 }
 
-/// Who is told what a model says, while it says it.
+/// Receiver of a reply's text while it is generated.
 #[derive(Clone)]
-pub struct Updates(Option<Arc<Tell>>);
+pub struct Updates(Option<Arc<OnUpdate>>);
 
-type Tell = dyn Fn(&Update) + Send + Sync;
+type OnUpdate = dyn Fn(&Update) + Send + Sync;
 
-/// What a model says, while it says it.
+/// A part of a reply, passed on as it is generated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Update {
-    /// A piece of the reply. A block of JSON by which tools are called is not among the pieces.
+    /// A piece of the reply. JSON blocks that call tools are left out.
     Text(String),
-    /// A piece of its reasoning.
+    /// A piece of the model's reasoning.
     Thinking(String),
-    /// It lives.
+    /// A sign of life without text.
     Alive,
 }
 
 impl Updates {
-    /// Nobody is told.
+    /// Discards all updates.
     #[must_use]
-    pub fn nobody() -> Self {
+    pub fn none() -> Self {
         Self(None)
     }
 
-    /// This function is told. It must not take long: the model waits for it.
-    pub fn to(tell: impl Fn(&Update) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(tell)))
+    /// Passes updates to a function. The model waits for it, so it must return quickly.
+    pub fn to(on_update: impl Fn(&Update) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(on_update)))
     }
 
-    /// Tells it.
-    pub fn tell(&self, update: &Update) {
-        if let Some(tell) = &self.0 {
-            tell(update);
+    /// Passes on one update.
+    pub fn send(&self, update: &Update) {
+        if let Some(on_update) = &self.0 {
+            on_update(update);
         }
     }
 
     fn text(&self, text: Text) {
-        self.tell(&match text.kind {
+        self.send(&match text.kind {
             TextKind::Reply => Update::Text(text.text),
             TextKind::Thinking => Update::Thinking(text.text),
         });
     }
 }
 
-/// There is no reply.
+/// The error of a model that did not reply.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{}", .outcome.message)]
 pub struct ModelError {
-    /// Why, with a cause that a program can branch on.
+    /// The outcome, with a cause that a program can branch on.
     pub outcome: Box<Outcome>,
-    /// What was used all the same.
+    /// Usage up to the error.
     pub usage: Vec<Usage>,
 }
 
 impl ModelError {
-    /// An error with this outcome.
+    /// Creates an error with this outcome and no usage.
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {
         Self {
@@ -143,25 +145,25 @@ impl ModelError {
         }
     }
 
-    /// Why.
+    /// Returns the outcome's cause.
     #[must_use]
     pub fn cause(&self) -> Cause {
         self.outcome.cause
     }
 }
 
-/// There is no reply, and the time is over.
-fn too_late(time: Duration) -> Outcome {
+/// Returns the outcome of a reply that timed out.
+fn reply_timed_out(time: Duration) -> Outcome {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
     Outcome::new(
         Cause::WallLimit,
-        format!("There was no reply within {time:?}."),
+        format!("The model did not reply within {time:?}."),
     )
     .hint("Allow more time (--reply-timeout; ModelOptions::timeout).")
     .with(|detail| detail.limit_ms = Some(millis))
 }
 
-/// A tool, as a model is told about it.
+/// Describes a tool as it is offered to a model.
 #[must_use]
 pub fn offer(tool: &dyn crate::Tool) -> ToolOffer {
     crate::tool::offer(tool)

@@ -1,22 +1,25 @@
-//! The outer loop: a model, tools and instructions, run until the task is done or a condition stops it.
+//! The agent loop: a model, tools and instructions, run until the task is done or a condition stops
+//! it.
 //!
 //! ```
 //! use ostler::adapter::ApiModel;
-//! use ostler::looping::{Ending, Loop};
+//! use ostler::agent_loop::{Ending, Loop};
 //! use ostler::{Host, Script};
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-//! let script = Script::parse("[[reply]]\ntext = \"Forty.\"\n[[reply]]\ntext = \"Forty-two.\"").unwrap();
-//! let agent = Loop::new(ApiModel::scripted("scripted", script)).bare().max_iterations(5).verify(|answer: String| async move {
+//! let replies = "[[reply]]\ntext = \"Forty.\"\n[[reply]]\ntext = \"Forty-two.\"";
+//! let model = ApiModel::scripted("scripted", Script::parse(replies).expect("a valid script"));
+//! let agent = Loop::new(model).bare().max_iterations(5).verify(|answer: String| async move {
 //!     if answer.contains("two") { Ok(()) } else { Err(format!("{answer} is not enough")) }
 //! });
-//! let result = agent.run(&Host::default(), "What is six times seven?").await.expect("the settings are right");
+//! let task = "What is six times seven?";
+//! let result = agent.run(&Host::default(), task).await.expect("valid settings");
 //! assert!(matches!(result.ending, Ending::Completed));
 //! assert_eq!((&*result.text, result.iterations), ("Forty-two.", 2));
 //! # });
 //! ```
 //!
-//! A loop is an [`Agent`]: its sessions have the events, limits, permissions and log of any other's.
+//! A loop is an [`Agent`]: its sessions have the same events, limits, permissions and log.
 
 mod command;
 mod result;
@@ -30,7 +33,7 @@ use ostler_core::dialect::{Capabilities, Dialect, Setting};
 use ostler_core::spec::{AfterTurn, Denials, Settings, Spec, SpecError, keys};
 use ostler_dialects::tool_loop::ToolLoop;
 
-use crate::adapter::{ModelAdapter, Served};
+use crate::adapter::{AdapterModel, ModelAdapter};
 use crate::agent::{Agent, ApiAgent};
 use crate::hooks::{Hooks, Middleware, Person, Verify};
 use crate::host::Host;
@@ -42,16 +45,16 @@ pub use command::CommandCheck;
 pub use ostler_dialects::openai::AWAITING_APPROVAL;
 pub use result::{Condition, Ending, LoopResult, Waiting};
 
-/// What a loop does by itself.
+/// How much a loop does without approval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Everything that it is allowed.
+    /// Everything that the policy allows.
     #[default]
     Auto,
-    /// It looks, and says what it would do.
+    /// Reads only, and describes what it would do.
     Plan,
-    /// It looks; whatever changes something is approved by a person first, through the host's asker or, without one, in the
-    /// answer to a result that [needs input](Ending::NeedsInput).
+    /// Reads freely. A person approves every change first, through the host's permission handler.
+    /// Without a handler, the result [needs input](Ending::NeedsInput).
     Approve,
 }
 
@@ -65,7 +68,7 @@ impl Mode {
     }
 }
 
-/// A model, its tools, and the conditions under which it works. See the [module](self).
+/// A model, its tools, and the conditions under which it runs. See the [module](self).
 #[derive(Clone)]
 pub struct Loop {
     model: Arc<dyn ModelAdapter>,
@@ -77,13 +80,13 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// A loop around this model, with the tools of the workspace: its files, and commands in the sandbox.
+    /// Creates a loop around a model, with the workspace tools: files, and commands in the sandbox.
     #[must_use]
     pub fn new(model: impl ModelAdapter + 'static) -> Self {
         Self::around(Arc::new(model))
     }
 
-    /// The same, around a model that is shared.
+    /// Creates a loop around a shared model.
     #[must_use]
     pub fn around(model: Arc<dyn ModelAdapter>) -> Self {
         let (around, settings) = (Hooks::default(), Settings::default());
@@ -97,7 +100,7 @@ impl Loop {
         }
     }
 
-    /// Without the tools of the workspace.
+    /// Removes the workspace tools.
     #[must_use]
     pub fn bare(mut self) -> Self {
         self.bare = true;
@@ -111,27 +114,27 @@ impl Loop {
         self
     }
 
-    /// What the model is told before the task, in place of what it is told else.
+    /// Sets the instructions for the model. They replace the default ones.
     #[must_use]
     pub fn instructions(self, text: &str) -> Self {
         self.set(keys::SYSTEM_PROMPT, text)
     }
 
-    /// Has the result checked. Why it is not right goes back to the model.
+    /// Adds a check of the result. If it fails, its reason goes back to the model.
     #[must_use]
     pub fn verify(mut self, check: impl Verify + 'static) -> Self {
         self.around.verify = Some(Arc::new(check));
         self
     }
 
-    /// Adds a hook around each round.
+    /// Adds a hook around each iteration.
     #[must_use]
     pub fn middleware(mut self, hook: impl Middleware + 'static) -> Self {
         self.around.middleware.push(Arc::new(hook));
         self
     }
 
-    /// Lets the model ask a person. Where nobody answers, the result [needs input](Ending::NeedsInput).
+    /// Lets the model ask a person. Without one, the result [needs input](Ending::NeedsInput).
     #[must_use]
     pub fn may_ask(mut self) -> Self {
         self.around.asks = true;
@@ -145,63 +148,64 @@ impl Loop {
         self.may_ask()
     }
 
-    /// What the loop does by itself.
+    /// Sets how much the loop does without approval.
     #[must_use]
     pub fn mode(self, mode: Mode) -> Self {
         self.set("mode", mode.as_str())
     }
 
-    /// At most so many answers of the model in a turn; else 100.
+    /// Sets the maximum number of model replies in a turn. The default is 100.
     #[must_use]
     pub fn max_iterations(self, most: u32) -> Self {
         self.set(keys::MAX_TURNS, &most.to_string())
     }
 
-    /// At most so many tool calls in a turn.
+    /// Sets the maximum number of tool calls in a turn.
     #[must_use]
     pub fn max_tool_calls(self, most: u32) -> Self {
         self.set("max_tool_calls", &most.to_string())
     }
 
-    /// At most so many tokens in.
+    /// Sets the maximum number of input tokens.
     #[must_use]
     pub fn max_input_tokens(self, most: u32) -> Self {
         self.set("max_input_tokens", &most.to_string())
     }
 
-    /// At most so many tokens out.
+    /// Sets the maximum number of output tokens.
     #[must_use]
     pub fn max_output_tokens(self, most: u32) -> Self {
         self.set("max_output_tokens", &most.to_string())
     }
 
-    /// At most so much money. When what the model costs is not known, the loop stops rather than pretend.
+    /// Sets the maximum cost in US dollars. If the cost of the model is unknown, the loop stops.
     #[must_use]
     pub fn max_cost_usd(self, most: f64) -> Self {
         self.set(keys::MAX_BUDGET_USD, &most.to_string())
     }
 
-    /// At most so much time for a turn.
+    /// Sets the maximum duration of a turn.
     #[must_use]
     pub fn max_time(mut self, most: Duration) -> Self {
         self.time = Some(most);
         self
     }
 
-    /// How many steps in a row may come to nothing; else 3.
+    /// Sets the maximum number of consecutive failed steps. The default is 3.
     #[must_use]
     pub fn max_errors(self, most: u32) -> Self {
         self.set("max_errors", &most.to_string())
     }
 
-    /// The longest that one tool may take.
+    /// Sets the maximum duration of one tool call.
     #[must_use]
     pub fn tool_timeout(mut self, longest: Duration) -> Self {
         self.around.tool_timeout = Some(longest);
         self
     }
 
-    /// How many tokens the model takes in: before it is full, old tool results are shortened and old messages summarised.
+    /// Sets the size of the model's context window. Before it is full, old tool results are
+    /// shortened and old messages are summarised.
     #[must_use]
     pub fn context_window(self, tokens: u32) -> Self {
         self.set("context_window", &tokens.to_string())
@@ -212,10 +216,11 @@ impl Loop {
         self
     }
 
-    /// Runs a task to its end.
+    /// Runs a task until it ends.
     ///
     /// # Errors
-    /// When a setting is wrong; nothing was started then. A loop that fails is not an error: its result says why.
+    /// Returns an error if a setting is invalid; nothing was started then. A loop that fails is not
+    /// an error: its result has the reason.
     pub async fn run(&self, host: &Host, task: &str) -> Result<LoopResult, SpecError> {
         self.run_with(
             host,
@@ -227,12 +232,12 @@ impl Loop {
         .await
     }
 
-    /// The same, with a directory, a policy or other settings.
+    /// Runs a task with a directory, a policy or other settings.
     ///
     /// # Errors
-    /// As for [`Loop::run`].
+    /// The same as for [`Loop::run`].
     pub async fn run_with(&self, host: &Host, spec: Spec) -> Result<LoopResult, SpecError> {
-        // It waits for more, so that a question can be answered.
+        // The session waits for more, so that a question can be answered.
         let session = self.start(
             host,
             Spec {
@@ -243,7 +248,7 @@ impl Loop {
         Ok(result::of_turn(session, Vec::new()).await)
     }
 
-    /// The agent that does it, for this spec.
+    /// Returns the agent that runs the loop for this spec.
     fn agent(&self, spec: &Spec) -> ApiAgent {
         let limits = [
             keys::MAX_BUDGET_USD,
@@ -253,9 +258,9 @@ impl Loop {
         let counted = spec.limits.budget_tokens.is_some()
             || spec.limits.budget_usd.is_some()
             || limits.iter().any(|key| spec.settings.last(key).is_some());
-        // A limit is kept between two answers, so each must say what it used.
+        // Limits are enforced between two replies, so each reply must report its usage.
         let each = if counted {
-            self.model.counting_each_reply()
+            self.model.with_usage_per_reply()
         } else {
             None
         };
@@ -266,7 +271,7 @@ impl Loop {
             .last("tool_timeout")
             .and_then(|seconds| seconds.parse().ok());
         around.tool_timeout = seconds.map(Duration::from_secs).or(around.tool_timeout);
-        ApiAgent::around(&ToolLoop, Arc::new(Served::new(model)), around)
+        ApiAgent::around(&ToolLoop, Arc::new(AdapterModel::new(model)), around)
             .bare(self.bare)
             .with_tools(&self.tools)
     }
@@ -289,7 +294,7 @@ impl Agent for Loop {
         ToolLoop.settings()
     }
 
-    /// It is there, but only for those who ask for it.
+    /// Always available, but only used when it is named.
     fn is_found(&self, _: &Host) -> bool {
         false
     }
@@ -305,7 +310,7 @@ impl Agent for Loop {
     }
 
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
-        // What the spec says wins.
+        // Values in the spec win.
         for (key, values) in self.settings.iter() {
             if spec.settings.get(key).is_none() {
                 values
@@ -316,7 +321,7 @@ impl Agent for Loop {
         if let Some(time) = self.time {
             spec.limits.wall = Some(time);
         }
-        // The model is asked with its own limits of time; a tool, or a check, may take as long as it takes.
+        // The model has its own timeouts. A tool or a check may take any time.
         spec.limits.idle = None;
         spec.denials = Denials::Tolerate;
         self.agent(&spec).start(host, spec)

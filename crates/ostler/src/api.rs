@@ -26,7 +26,7 @@ use tokio::sync::mpsc;
 use crate::clock;
 use crate::hooks::{ASK_PERSON, Hooks};
 use crate::in_process;
-use crate::model::{Model, Piece};
+use crate::model::{AnswerPiece, Model};
 use crate::process::Child;
 use crate::session::tool_results::Submissions;
 use crate::tool::{self, Progress};
@@ -199,7 +199,7 @@ async fn introduce(runner: Arc<ApiRunner>, output: RunnerOutput) {
         tools: tools.collect(),
         sandbox: runner.sandbox.clone(),
         official: runner.model.is_official(),
-        uncounted: !runner.model.counts(),
+        uncounted: !runner.model.reports_usage(),
         notices: runner.notices.clone(),
         looping: runner.hooks.as_ref().map(|hooks| looping(&runner, hooks)),
     };
@@ -360,11 +360,11 @@ async fn attempt_call(
         .map_err(|failed| FailedAttempt { failed, has_output })?;
     while let Some(piece) = answer.next().await {
         match piece.map_err(|failed| FailedAttempt { failed, has_output })? {
-            Piece::Payload(payload) => {
+            AnswerPiece::Payload(payload) => {
                 has_output = true;
                 output.line(format!("{payload}\n")).await;
             }
-            Piece::Alive => output.event(RunnerEvent::Alive).await,
+            AnswerPiece::Alive => output.event(RunnerEvent::Alive).await,
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! Running a command for a model: checked by the rules of the workspace, confined by the system, and leaving nothing behind.
+//! Commands run for a model: checked against the workspace's rules, confined by the system, and
+//! leaving no process behind.
 
 mod environment;
 mod output;
@@ -29,38 +30,40 @@ use crate::host::Host;
 use crate::process;
 use crate::trust::{Decided, Machine, OPENED};
 
-/// The code of notices about layers that this machine lacks.
+/// Code of notices about sandbox layers that this machine lacks.
 const GAP: &str = "sandbox_gap";
 
-/// The code of notices about which commands a model may run.
+/// Code of notices about the commands a model may run.
 const COMMANDS: &str = "sandbox_commands";
 
-/// Runs commands for a model.
+/// Runner of a model's commands.
 pub struct CommandRunner {
     host: Host,
     workspace: Arc<Workspace>,
     commands: Arc<Commands>,
     limits: CommandLimits,
     session: Arc<str>,
-    /// What the caller adds to the environment.
+    /// Variables that the caller adds to the environment.
     env: BTreeMap<String, String>,
     description: String,
     notices: Vec<Notice>,
-    /// Held for reading by every command that is not gone yet.
+    /// Read-locked by every command until all its processes have ended.
     busy: Arc<tokio::sync::RwLock<()>>,
-    /// What commands may do, by the places where things really were before the first of them ran.
+    /// Confinement of commands, with paths resolved before the first of them ran.
     base: Confinement,
-    /// The layers that a command really enters on this machine.
+    /// Sandbox layers that commands enter on this machine.
     layers: Layers,
-    /// Whether protected files could not be put back; then nothing is run any more.
+    /// Set if protected files could not be restored. No further command runs then.
     broken: Arc<AtomicBool>,
 }
 
 impl CommandRunner {
-    /// A runner for one session in one workspace. Policy and machine are looked at now, before the model does anything.
+    /// Creates a runner for one session in one workspace. Checks the policy and the machine now,
+    /// before the model acts.
     ///
     /// # Errors
-    /// When the policy's rules contradict their examples, and when it asks for more commands than the sandbox here bears.
+    /// Returns an error if the policy's rules contradict their examples, or if it allows more
+    /// commands than the sandbox on this machine can confine.
     pub fn new(
         host: &Host,
         policy: &SandboxPolicy,
@@ -69,9 +72,9 @@ impl CommandRunner {
     ) -> Result<Self, ToolError> {
         let commands = Arc::new(Commands::new(&policy.commands)?.narrowed_by(&policy.narrowing));
         let limits = policy.sandbox.clone();
-        let around = Around::of(host, workspace.root());
+        let paths = CommandPaths::of(host, workspace.root());
         let base = {
-            let home = around.home();
+            let home = paths.home();
             limits
                 .check_here(&home)
                 .map_err(|why| ToolError::new(Code::BadArguments, why))?;
@@ -101,71 +104,74 @@ impl CommandRunner {
             broken: Arc::default(),
         };
         let narrowed = runner.choose_commands(policy)?;
-        runner.notices = runner.look_around();
+        runner.notices = runner.setup_notices();
         runner.notices.extend(narrowed);
         Ok(runner)
     }
 
-    /// The same, with variables of the caller's for each command. What Ostler sets itself stays as it is.
+    /// Adds the caller's variables to the environment of each command. They do not replace Ostler's
+    /// own.
     #[must_use]
     pub fn with_env(mut self, env: impl IntoIterator<Item = (String, String)>) -> Self {
         self.env.extend(env);
         self
     }
 
-    /// What every command holds for reading until it is gone: whoever may write to it knows that none is left.
+    /// Returns the lock that every command holds for reading. A caller that gets it for writing
+    /// knows that no command is running.
     pub(crate) fn busy(&self) -> Arc<tokio::sync::RwLock<()>> {
         self.busy.clone()
     }
 
-    /// The tool's name.
+    /// Returns the tool's name.
     #[must_use]
     pub fn name(&self) -> &'static str {
         RUN_COMMAND.name
     }
 
-    /// What the tool does, with the commands that are allowed: for the model.
+    /// Returns the tool's description for the model, including the allowed commands.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// The JSON schema of the tool's arguments.
+    /// Returns the JSON schema of the tool's arguments.
     #[must_use]
     pub fn schema(&self) -> String {
         (RUN_COMMAND.schema)()
     }
 
-    /// What whoever runs the model should know: layers that are missing here, and what the workspace's own policy opens.
+    /// Returns notices for the user: missing sandbox layers, and what the workspace's policy opens
+    /// up.
     #[must_use]
     pub fn notices(&self) -> Vec<Notice> {
         self.notices.clone()
     }
 
-    /// What is enforced on this machine while a command runs, and by what.
+    /// Returns what is enforced on this machine while a command runs, and by which layer.
     #[must_use]
     pub fn report(&self) -> Report {
         Report::new(&self.base, self.layers, confine::machine())
     }
 
-    /// Chooses the preset of commands: the one that was asked for, or the widest that the sandbox on this machine bears.
-    /// Returns a notice if that is less than usual.
+    /// Chooses the command preset: the requested one, or the widest that the sandbox on this
+    /// machine can confine. Returns a notice if that is narrower than the default.
     fn choose_commands(&mut self, policy: &SandboxPolicy) -> Result<Option<Notice>, ToolError> {
         let choice = self.host.commands().clone();
         let wanted = choice.preset.or(policy.preset);
         let (preset, notice) = match (wanted, self.weakness()) {
             (Some(CommandPreset::Any), Some(why)) => {
                 let message = format!(
-                    "the command preset \"any\" needs the whole sandbox, and {why}; choose --commands strict and name what is \
-                     needed with --allow-command"
+                    "the command preset \"any\" needs the whole sandbox, and {why}; choose \
+                     --commands strict and add commands with --allow-command"
                 );
                 return Err(ToolError::new(Code::BadArguments, message));
             }
             (Some(CommandPreset::Strict), _) => (CommandPreset::Strict, None),
             (_, Some(why)) => {
                 let message = format!(
-                    "The model may run only the commands of the preset \"strict\", since {why}. \
-                     --allow-command 'cargo test' allows a command as it stands."
+                    "The model may run only the commands of the preset \"strict\", because {why}. \
+                     --allow-command 'cargo test' allows exactly this command."
                 );
                 let level = if wanted.is_some() {
                     Level::Warning
@@ -199,7 +205,7 @@ impl CommandRunner {
         Ok(notice)
     }
 
-    /// Why a program that does as it likes is not confined here as it should be; `None` if it is.
+    /// Returns why an arbitrary program cannot be confined here, or `None` if it can.
     fn weakness(&self) -> Option<String> {
         let gaps: Vec<String> = self
             .report()
@@ -207,21 +213,24 @@ impl CommandRunner {
             .map(|gap| format!("{:?} ({})", gap.name, gap.by))
             .collect();
         if !gaps.is_empty() {
-            return Some(format!("the sandbox lacks here: {}", gaps.join(", ")));
+            return Some(format!(
+                "the sandbox on this machine lacks: {}",
+                gaps.join(", ")
+            ));
         }
         let home = self.host.var("HOME").map(Path::new);
         let holds_home = home.is_some_and(|home| home.starts_with(self.workspace.root()));
-        holds_home.then(|| "the workspace holds your home, keys included".to_owned())
+        holds_home.then(|| "the workspace contains your home directory, including keys".to_owned())
     }
 
-    fn look_around(&self) -> Vec<Notice> {
+    fn setup_notices(&self) -> Vec<Notice> {
         let report = self.report();
         let refused = self
             .refusal()
             .map(|error| Notice::new(Level::Warning, GAP, sentence(&error.message)));
         let gaps = report.gaps().filter(|_| refused.is_none()).map(|gap| {
             let message = format!(
-                "Commands run without the sandbox's layer {:?}: {}.",
+                "Commands run without the sandbox layer {:?}: {}.",
                 gap.name, gap.by
             );
             Notice::new(Level::Warning, GAP, message)
@@ -229,13 +238,14 @@ impl CommandRunner {
         let gaps = refused.clone().into_iter().chain(gaps);
         let home = self.host.var("HOME").map(Path::new);
         let wide = home.is_some_and(|home| home.starts_with(self.workspace.root())).then(|| {
-            let message = "The workspace holds your home: commands can read and change all of it, keys included.";
+            let message = "The workspace contains your home directory: commands can read and change \
+                           all of it, including keys.";
             Notice::new(Level::Warning, OPENED, message)
         });
         let foreign = foreign_owner(self.workspace.root()).map(|owner| {
             let message = format!(
-                "Commands run as root without capabilities, and the workspace belongs to user {owner}: they cannot write what \
-                 only its owner may. Run Ostler as that user."
+                "Commands run as root without capabilities, and the workspace belongs to user \
+                 {owner}: they cannot write files that only the owner may. Run Ostler as that user."
             );
             Notice::new(Level::Warning, OPENED, message)
         });
@@ -244,43 +254,51 @@ impl CommandRunner {
             opened.insert(
                 0,
                 format!(
-                    "it has rules of its own for {}",
+                    "it has its own rules for {}",
                     self.commands.added().join(", ")
                 ),
             );
         }
-        let told = (!opened.is_empty()).then(|| {
+        let opened = (!opened.is_empty()).then(|| {
             let message = format!(
-                "The sandbox policy allows beyond the defaults: {}.",
+                "The sandbox policy allows more than the defaults: {}.",
                 opened.join("; ")
             );
             Notice::new(Level::Info, OPENED, message)
         });
-        let kept = self.limits.env.iter().filter(|name| environment::is_kept_back(&self.host, name)).map(|name| {
-            let message = format!(
-                "Commands do not get the variable {name}: its value looks like a credential. --env {name} passes it all the same."
-            );
-            Notice::new(Level::Warning, OPENED, message)
-        });
+        let withheld = self
+            .limits
+            .env
+            .iter()
+            .filter(|name| environment::is_withheld(&self.host, name))
+            .map(|name| {
+                let message = format!(
+                    "Commands do not get the variable {name}: its value looks like a credential. \
+                     Use --env {name} to pass it anyway."
+                );
+                Notice::new(Level::Warning, OPENED, message)
+            });
         gaps.chain(wide)
             .chain(foreign)
-            .chain(told)
-            .chain(kept)
+            .chain(opened)
+            .chain(withheld)
             .collect()
     }
 
-    /// Runs what a model asked for: the arguments of `run_command` as JSON. Dropping the future ends the command.
+    /// Runs a command for a model. `input` holds the arguments of `run_command` as JSON. Dropping
+    /// the future kills the command.
     ///
     /// # Errors
-    /// When a rule forbids it, when it cannot be started, when it took too long, and when it failed.
+    /// Returns an error if a rule denies the command, or if it cannot be started, times out or
+    /// fails.
     pub async fn call(&self, input: &str) -> Result<ToolOutput, ToolError> {
         self.execute(input).await?.reply()
     }
 
-    /// The same, with what it came to as data: a command that failed is no error here.
+    /// Runs a command and returns its result as data. A command that fails is not an error here.
     ///
     /// # Errors
-    /// When a rule forbids it, and when it cannot be started.
+    /// Returns an error if a rule denies the command or it cannot be started.
     pub async fn execute(&self, input: &str) -> Result<CommandOutput, ToolError> {
         let asked: RunCommand = serde_json::from_str(input).map_err(|error| {
             let shape = r#"{"command":"git","args":["status"]}"#;
@@ -295,7 +313,7 @@ impl CommandRunner {
                 .timeout_seconds
                 .map_or(most, |seconds| seconds.clamp(1, most)),
         );
-        // Thousands of arguments are thousands of looks at the disk: not on a thread that others wait for.
+        // Thousands of arguments mean thousands of disk accesses, so use a blocking thread.
         let (host, commands, workspace) = (
             self.host.clone(),
             self.commands.clone(),
@@ -305,25 +323,26 @@ impl CommandRunner {
         let broke = |_| {
             ToolError::new(
                 Code::Io,
-                "the check of the command broke down; this is a fault in Ostler",
+                "the command check panicked; this is a bug in Ostler",
             )
         };
         let approved = tokio::task::spawn_blocking(work).await.map_err(broke)??;
         self.run(approved, timeout).await
     }
 
-    /// What the rules say to a command.
+    /// Checks a command against the rules.
     ///
     /// # Errors
-    /// Names the rule that forbids it.
+    /// Returns an error that names the rule that denies it.
     pub fn check(&self, command: &str, args: &[String]) -> Result<ApprovedCommand, ToolError> {
         check(&self.host, &self.commands, &self.workspace, (command, args))
     }
 
-    /// Runs a command that the rules let through. Dropping the future ends it, with all that it started.
+    /// Runs a command that was checked. Dropping the future kills it and everything it started.
     ///
     /// # Errors
-    /// When it cannot be started, or the policy demands layers that are not there.
+    /// Returns an error if the command cannot be started, or if a layer that the policy requires is
+    /// missing.
     pub async fn run(
         &self,
         approved: ApprovedCommand,
@@ -335,7 +354,7 @@ impl CommandRunner {
         run::run(self, approved, timeout).await
     }
 
-    /// Why no command runs here: a required layer is missing.
+    /// Returns why no command runs here: a required layer is missing.
     pub(crate) fn refusal(&self) -> Option<ToolError> {
         let machine = confine::machine();
         if self
@@ -348,30 +367,31 @@ impl CommandRunner {
         let fix = match self.limits.required {
             Required::Everything => "the policy requires every layer (`required = true`)",
             _ => {
-                "the user can run them all the same with `--sandbox off`, or `required = false` in their own sandbox.toml"
+                "the user can allow it with `--sandbox off`, or with `required = false` in their \
+                 own sandbox.toml"
             }
         };
         let message = format!(
-            "no command is run: this machine cannot confine it: {}; {fix}",
+            "no command is run, because this machine cannot confine it: {}; {fix}",
             self.report().gaps_line()
         );
         Some(ToolError::new(Code::DeniedByPolicy, message))
     }
 
-    /// What the system keeps a command from doing that has `temp` for its temporary files.
+    /// Returns the confinement of a command with `temp` as its directory for temporary files.
     fn confinement(&self, temp: &Path) -> Confinement {
         let mut confinement = self.base.clone();
         confinement.write.push(temp.to_owned());
         confinement.protected =
             protected_paths_with(self.workspace.root(), self.workspace.user_git_config());
-        // Keys that came in the meantime are hidden too.
+        // Key files that appeared in the meantime are hidden too.
         confinement.hidden =
-            confine::secrets(&Around::of(&self.host, self.workspace.root()).home());
+            confine::secrets(&CommandPaths::of(&self.host, self.workspace.root()).home());
         confinement
     }
 }
 
-/// The owner of a directory that is not root's, if this process is.
+/// Returns the owner of a directory, if that is not root but this process is.
 #[cfg(unix)]
 fn foreign_owner(dir: &Path) -> Option<u32> {
     use std::os::unix::fs::MetadataExt;
@@ -384,7 +404,7 @@ fn foreign_owner(_: &Path) -> Option<u32> {
     None
 }
 
-/// A message as a sentence.
+/// Turns a message into a sentence.
 fn sentence(message: &str) -> String {
     let mut letters = message.chars();
     let first = letters
@@ -394,26 +414,27 @@ fn sentence(message: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
-/// Decides on the sandbox policy of a workspace, by what the host says about its files. The root is a real path.
+/// Decides the sandbox policy of a workspace from the host's trust in its files. `root` is a
+/// canonical path.
 ///
 /// # Errors
-/// The workspace's file cannot be read or parsed.
+/// Returns an error if the workspace's file cannot be read or parsed.
 pub fn sandbox_policy(host: &Host, root: &Path) -> Result<Decided, ToolError> {
-    let (around, private) = (Around::of(host, root), private::places(host));
+    let (paths, private) = (CommandPaths::of(host, root), private::places(host));
     let value = |name: &str| {
         host.var(name)
             .map(|value| value.to_string_lossy().into_owned())
     };
     let machine = Machine {
-        home: around.home(),
+        home: paths.home(),
         private: &private,
         value: &value,
     };
     host.workspace().decide(root, &machine)
 }
 
-/// What the environment says about the places that a command can see.
-struct Around<'a> {
+/// Paths from the environment that determine what a command can see.
+struct CommandPaths<'a> {
     workspace: &'a Path,
     home: Option<&'a Path>,
     path: OsString,
@@ -421,7 +442,7 @@ struct Around<'a> {
     secrets: Vec<PathBuf>,
 }
 
-impl<'a> Around<'a> {
+impl<'a> CommandPaths<'a> {
     fn of(host: &'a Host, workspace: &'a Path) -> Self {
         Self {
             workspace,
@@ -435,7 +456,7 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// Without a place for temporary files: each command's own comes to it when it is run.
+    /// Has no directory for temporary files: each command gets its own when it runs.
     fn home(&self) -> HostPaths<'_> {
         HostPaths {
             workspace: self.workspace,

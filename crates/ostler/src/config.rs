@@ -1,4 +1,5 @@
-//! Configuration of agents: what files say, in layers, with where each value comes from. Pure: texts and variables come in.
+//! Configuration of agents: layered files, with the origin of each value. Pure: texts and variables
+//! are arguments.
 
 mod check;
 mod custom;
@@ -32,51 +33,51 @@ pub use rows::Row;
 pub use time::time;
 pub use trust::HARMLESS_SETTINGS;
 
-/// A file, read.
+/// The text of a configuration file.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// How it is called in messages.
+    /// Name of the file in messages.
     pub name: String,
-    /// What is in it.
+    /// Content of the file.
     pub text: String,
-    /// What paths in it are relative to.
+    /// Directory that relative paths in it are resolved against.
     pub dir: PathBuf,
-    /// What `~/` stands for in it.
+    /// Directory that `~/` stands for.
     pub home: Option<PathBuf>,
-    /// Who wrote it.
+    /// Author of the file.
     pub author: Author,
 }
 
-/// Who wrote a file.
+/// Author of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Author {
-    /// The caller, or somebody whom the caller trusts: everything is taken.
+    /// The caller, or someone the caller trusts. Every value is accepted.
     Trusted,
-    /// Whoever wrote the project: only what can do no harm is taken.
+    /// The author of the project. Only harmless values are accepted.
     Unknown,
 }
 
-/// What is wrong with a file, and where.
+/// A problem in a file.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// The file, or what else gave the value.
+    /// The file, or the other origin of the value.
     pub file: String,
-    /// The line, if it is known.
+    /// The line, if known.
     pub line: Option<usize>,
     /// The key, and what is wrong with it.
     pub message: String,
 }
 
-/// Half of the longest message. What was written is told in it, and may be of any length.
-const HALF_A_MESSAGE: usize = 300;
+/// Half of the maximum length of a message. It may quote input of any length.
+const HALF_MESSAGE: usize = 300;
 
-/// So many problems are told; the others are counted.
-const TOLD: usize = 20;
+/// Maximum number of problems in an error. The rest is only counted.
+const MAX_LISTED: usize = 20;
 
 impl Problem {
     fn new(file: &str, line: Option<usize>, message: String) -> Self {
-        // One line, whatever was written.
-        let message = head_and_tail(message, HALF_A_MESSAGE).replace('\n', " ");
+        // A single line, whatever the input was.
+        let message = head_and_tail(message, HALF_MESSAGE).replace('\n', " ");
         Self {
             file: file.to_owned(),
             line,
@@ -92,33 +93,33 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong, one problem per line; of very many, the first.
+/// All problems, one per line. Of very many, only the first are listed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", listed(.0))]
 pub struct ConfigError(pub Vec<Problem>);
 
 fn listed(problems: &[Problem]) -> String {
-    let more = problems.len().saturating_sub(TOLD);
+    let more = problems.len().saturating_sub(MAX_LISTED);
     let rest = (more > 0).then(|| format!("and {more} more"));
     problems
         .iter()
-        .take(TOLD)
+        .take(MAX_LISTED)
         .map(Problem::to_string)
         .chain(rest)
         .collect::<Vec<_>>()
         .join("\n")
 }
 
-/// A value that was not taken, and why.
+/// A value that was ignored, and why.
 #[derive(Debug, Clone)]
 pub struct Ignored {
-    /// What was written.
+    /// The value.
     pub entry: Entry,
-    /// Why it is not taken.
+    /// Why it was ignored.
     pub why: String,
 }
 
-/// What all layers say together.
+/// The merged layers.
 #[derive(Clone, Default)]
 pub struct Config {
     agents: Agents,
@@ -127,10 +128,10 @@ pub struct Config {
 }
 
 impl Config {
-    /// Puts the files over each other, the later over the earlier, and checks what comes out.
+    /// Merges the files, later ones over earlier ones, and validates the result.
     ///
     /// # Errors
-    /// Names everything that is wrong, by file and line.
+    /// Returns an error with all problems, by file and line.
     pub fn load(sources: &[Source], agents: &Agents) -> Result<Self, ConfigError> {
         let mut config = Self {
             agents: agents.clone(),
@@ -141,10 +142,10 @@ impl Config {
         for source in sources {
             let (entries, wrong) = read::read(source);
             problems.extend(wrong);
-            config.lay(entries, source.author);
+            config.merge(entries, source.author);
         }
         problems.extend(config.add_agents(agents));
-        problems.extend(config.faults(agents));
+        problems.extend(config.find_problems(agents));
         problems.sort();
         problems.dedup();
         if problems.is_empty() {
@@ -154,9 +155,9 @@ impl Config {
         }
     }
 
-    /// Puts one file's values over what is there.
-    fn lay(&mut self, entries: Vec<Entry>, author: Author) {
-        // Decided before any of them is in: a file must not make room for itself.
+    /// Merges the values of one file over the existing ones.
+    fn merge(&mut self, entries: Vec<Entry>, author: Author) {
+        // Decided before any value is merged: a file must not clear the way for itself.
         let judged: Vec<_> = entries
             .into_iter()
             .map(|entry| match author {
@@ -179,8 +180,8 @@ impl Config {
         }
     }
 
-    /// A value that was given elsewhere than in a file: by a flag, or a variable.
-    pub fn give(&mut self, key: Key, value: impl Into<String>, from: Origin) {
+    /// Sets a value that comes from a flag or a variable.
+    pub fn set(&mut self, key: Key, value: impl Into<String>, from: Origin) {
         self.entries.insert(
             key.clone(),
             Entry {
@@ -191,25 +192,26 @@ impl Config {
         );
     }
 
-    /// The agent to use when none is named.
+    /// Returns the agent to use if none is given.
     #[must_use]
     pub fn default_agent(&self) -> Option<&Entry> {
         self.entries.get(&Key::Agent)
     }
 
-    /// Every agent there is, those of the files included. Other names of agents are not among them: see [`Config::agent`].
+    /// Returns all agents, including those that files define. Alternative names are not included;
+    /// see [`Config::agent`].
     #[must_use]
     pub fn agents(&self) -> &Agents {
         &self.agents
     }
 
-    /// The agent that goes by this name, its own or another that a file gives it.
+    /// Returns the agent with this name, which may be an alternative name from a file.
     #[must_use]
     pub fn agent(&self, name: &str) -> Option<Arc<dyn Agent>> {
-        self.agents.get(self.behind(name))
+        self.agents.get(self.own_name(name))
     }
 
-    /// Every name that an agent goes by.
+    /// Returns every name of an agent, including alternative ones.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
         let own = self.agents.iter().map(|agent| agent.name());
@@ -220,13 +222,13 @@ impl Config {
         own.chain(others).collect()
     }
 
-    /// The names of agents that the files say something of.
+    /// Returns the names of agents that the files configure.
     #[must_use]
     pub fn configured(&self) -> BTreeSet<&str> {
         self.entries.keys().filter_map(of).collect()
     }
 
-    /// What holds for the agent of this name, where nothing else is said.
+    /// Returns the defaults of the agent with this name.
     #[must_use]
     pub fn defaults(&self, name: &str) -> Option<Defaults<'_>> {
         let (own, agent) = (
@@ -249,19 +251,19 @@ impl Config {
         Some(Defaults::new(self, names, agent))
     }
 
-    /// What was not taken.
+    /// Returns the values that were ignored.
     #[must_use]
     pub fn ignored(&self) -> &[Ignored] {
         &self.ignored
     }
 
-    /// The agent's own name behind one of its names.
-    fn behind<'a>(&'a self, name: &'a str) -> &'a str {
+    /// Resolves an alternative name to the agent's own.
+    fn own_name<'a>(&'a self, name: &'a str) -> &'a str {
         let like = self.entries.get(&Key::Of(name.to_owned(), Field::Like));
         like.map_or(name, |entry| entry.value.text())
     }
 
-    /// Makes the agents that only a file knows.
+    /// Creates the agents that only the files define.
     fn add_agents(&mut self, known: &Agents) -> Vec<Problem> {
         let mut problems = Vec::new();
         for entry in self.entries.values() {
@@ -269,7 +271,7 @@ impl Config {
                 continue;
             };
             if known.get(name).is_some() {
-                continue; // told with the other names
+                continue; // reported with the other names
             }
             match custom::acp(name, entry.value.list()) {
                 Ok(agent) => self.agents.add_last(agent),
@@ -280,7 +282,7 @@ impl Config {
     }
 }
 
-/// The name of the agent that a key is about.
+/// Returns the name of the agent that a key belongs to.
 fn of(key: &Key) -> Option<&str> {
     match key {
         Key::Of(name, _) => Some(name),

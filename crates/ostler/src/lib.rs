@@ -1,57 +1,108 @@
-//! Drives coding agents through one interface: a typed stream of events, well-defined outcomes, and
-//! no leftover processes.
+//! Ostler drives coding agents (Claude Code, Codex, Copilot, Gemini and others) through one
+//! interface: a typed event stream, a defined outcome for every turn, and no leftover processes.
 //!
 //! ```
-//! use ostler::{Agents, Host, Spec};
+//! use ostler::{Agents, EventKind, Host, Spec};
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! let host = Host::new(std::env::vars_os()); // each agent gets only the variables it needs
-//! let agent = Agents::builtin().get("scripted").expect("a built-in agent");
+//! let agent = Agents::builtin().get("scripted").expect("a built-in agent"); // or "claude", …
 //! let spec = Spec { prompt: "hello".into(), ..Spec::default() };
+//!
 //! let mut session = agent.start(&host, spec).expect("a valid spec");
 //! while let Some(event) = session.next().await {
-//!     println!("{}", event.to_json()); // the last event has the outcome
+//!     match event.kind {
+//!         EventKind::Text(text) => print!("{}", text.text),
+//!         EventKind::ToolCall(call) => println!("[{}]", call.name),
+//!         EventKind::Ended(ended) => println!("{}", ended.outcome.cause),
+//!         _ => {}
+//!     }
 //! }
 //! # });
 //! ```
 //!
+//! If only the result matters, [`Session::wait`] reads all events and returns a [`Run`]: the answer,
+//! the outcome, and the id with which the session can be resumed.
+//!
+//! # Where to start
+//!
+//! | to | use |
+//! |---|---|
+//! | choose an agent that is installed and ready | [`Agents`], [`Agents::choose`] |
+//! | set the prompt, directory, limits and policy | [`Spec`] |
+//! | send more messages, interrupt, pause or stop | [`Session`], [`Remote`] |
+//! | approve or deny an agent's actions | [`PermissionHandler`], [`Host::with_permission_handler`] |
+//! | give an agent your own tools | [`tool()`], [`Tool`] |
+//! | store events and resume sessions later | [`Log`], [`Host::with_log`] |
+//! | use an agent or a server as a plain model | [`adapter`] |
+//! | run a model with tools until a task is done | [`agent_loop`] |
+//! | read layered configuration files | [`config`] |
+//! | test a program without an agent | [`MockAgent`], [`Script`], [`Replay`] |
+//!
 //! # Theory of operation
 //!
-//! Starting an [`Agent`] with a [`Spec`] returns a [`Session`]. A driver task owns the agent's
-//! process and reads its output. The agent's dialect translates each line, and the session machine
-//! decides what follows from it. Each turn ends exactly once, with an [`Outcome`] whose [`Cause`] a
-//! program can branch on. The last event of a session is [`EventKind::Ended`]. A failed run is not
-//! an `Err`; only an invalid spec is.
+//! [`Agent::start`] validates the [`Spec`] and returns a [`Session`] immediately. A driver task owns
+//! the agent's process and reads its output. The agent's [`Dialect`] translates each line into
+//! events, and a pure state machine decides what follows: write to the agent, ask for permission,
+//! end the turn, stop the process.
+//!
+//! - **Events are never lost.** Each has a sequence number and a time. A slow reader does not slow
+//!   the agent down: it reads from the log, or from a file that belongs to the session.
+//! - **Every turn ends exactly once**, with an [`Outcome`] whose [`Cause`] a program can branch on.
+//!   The last event of a session is [`EventKind::Ended`].
+//! - **A failed run is not an `Err`.** Only an invalid spec is, and then nothing was started.
+//! - **Unknown output is not an error.** A line that cannot be parsed becomes an event that carries
+//!   it unchanged.
+//! - **Nothing is implicit.** The library does not print, and it does not read the environment or
+//!   the home directory. The caller passes what agents may see in a [`Host`].
+//!
+//! Sessions need a tokio runtime with time and I/O enabled.
 //!
 //! # Process guarantees
 //!
-//! An agent runs in its own process session, without a terminal. When it exits or is stopped,
-//! everything it started is killed too. On Linux that is its process group and every process with
-//! the session's mark in its environment; elsewhere it is the process group (a job object on
-//! Windows; neither macOS nor Windows is tested). On Linux the agent also dies with *this* process.
+//! An agent runs in its own process session, without a terminal. There is no shell between Ostler
+//! and the agent, and prompts go over stdin. Dropping the [`Session`] ends the agent.
+//!
+//! When an agent exits or is stopped, everything it started is killed too:
+//!
+//! | system | what is killed |
+//! |---|---|
+//! | Linux | its process group, and every process with the session's mark in its environment |
+//! | macOS (not tested) | its process group |
+//! | Windows (not tested) | its job object |
+//!
+//! On Linux, the agent also dies with *this* process.
 //!
 //! Two kinds of processes escape: one that left the group *and* cleared its environment, and, if
 //! this process is killed with SIGKILL, commands that the agent had started. With a guard
-//! ([`Host::with_guard`] and the module `guard`) nothing escapes: even then, everything has ended
-//! within three seconds. The program `ostler` always uses the guard.
+//! ([`Host::with_guard`] and the module `guard`, Linux only) nothing escapes: even then, everything
+//! has ended within three seconds. The program `ostler` always uses the guard.
+//!
+//! # Features
+//!
+//! All are enabled by default.
+//!
+//! - `api`: models behind OpenAI-compatible servers, with an HTTP client and TLS
+//! - `acp`: agents that speak the Agent Client Protocol
+//! - `sandbox`: Landlock and seccomp around commands and agents, on Linux
 
 pub mod adapter;
 mod agent;
+pub mod agent_loop;
 mod api;
-pub mod hooks;
-mod permission_handler;
 mod breaker;
 #[cfg(unix)]
 pub mod bridge;
 mod clock;
 mod command;
 pub mod config;
+pub mod hooks;
 mod host;
 mod in_process;
-pub mod agent_loop;
 pub mod memory;
 mod mock;
 mod model;
+mod permission_handler;
 mod probe;
 mod process;
 pub mod provider;

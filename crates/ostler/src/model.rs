@@ -1,4 +1,4 @@
-//! A model: a request goes in, the payloads of a streamed answer come out. Over HTTP, or from a script.
+//! Models: a request goes in, a stream of payloads comes out, over HTTP or from a script.
 
 pub(crate) mod account;
 #[cfg(feature = "api")]
@@ -21,35 +21,35 @@ pub(crate) use http_absent::Http;
 pub use script::Script;
 pub(crate) use script::Scripted;
 
-/// The payloads of an answer, as they come.
-pub(crate) type Answer = Pin<Box<dyn Stream<Item = Result<Piece, Failed>> + Send>>;
+/// The payloads of an answer as they arrive.
+pub(crate) type AnswerStream = Pin<Box<dyn Stream<Item = Result<AnswerPiece, Failed>> + Send>>;
 
-/// One piece of an answer.
+/// One item of an answer's stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Piece {
+pub(crate) enum AnswerPiece {
     /// A payload: one line of JSON, or `[DONE]`.
     Payload(String),
-    /// The connection lives; nothing was said.
+    /// A sign of life without data.
     Alive,
 }
 
-/// Where answers come from.
+/// A source of answers.
 pub(crate) trait Model: Send + Sync {
-    /// Asks for an answer. Dropping the future, or the answer, calls it off.
+    /// Requests an answer. Dropping the future or the answer cancels the request.
     fn call<'a>(
         &'a self,
         request: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>>;
+    ) -> Pin<Box<dyn Future<Output = Result<AnswerStream, Failed>> + Send + 'a>>;
 
-    /// The name of the model that is asked.
+    /// Returns the name of the model.
     fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>>;
 
-    /// Whether it can be expected to count tokens.
-    fn counts(&self) -> bool {
+    /// Whether the model can be expected to report token counts.
+    fn reports_usage(&self) -> bool {
         true
     }
 
-    /// Whether it is OpenAI's own server.
+    /// Whether this is OpenAI's own server.
     fn is_official(&self) -> bool {
         false
     }

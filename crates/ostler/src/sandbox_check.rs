@@ -1,8 +1,10 @@
-//! Whether the sandbox of commands holds on this machine: real attempts to get out of it, made from inside.
+//! Sandbox self-check: real attempts to escape the command sandbox on this machine, made from
+//! inside it.
 //!
-//! The attempts are made by a program that calls [`attempt`] when its first argument is one that it chose, as with the guard. It is
-//! run as a command of a model would be, by the default policy, in a workspace made for it, with things beside it that it must
-//! not reach.
+//! The attempts are made by a program that calls [`attempt`] if its first argument is one that it
+//! reserves for this, as with the guard. It runs like a model's command, under the default policy,
+//! in a workspace created for it. Around the workspace are files, processes and services that it
+//! must not reach.
 
 mod plan;
 mod rules;
@@ -23,73 +25,73 @@ use crate::host::{GuardProgram, Host};
 
 pub use ostler_tools::confine::attempts::AttemptOutcome;
 
-/// How long one attempt may take.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Timeout of one attempt.
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What came of all attempts.
+/// Result of all attempts.
 #[derive(Debug, Clone, Serialize)]
 pub struct Checked {
-    /// Whether everything that must be refused was refused, and what must work works.
+    /// Whether everything that must be refused was refused, and everything that must work works.
     pub holds: bool,
     /// What the machine offers, layer by layer.
     #[serde(flatten)]
     pub report: Report,
-    /// Why no command runs on this machine by default, if none does.
+    /// Why no command runs on this machine by default, if so.
     pub refused: Option<String>,
-    /// Each attempt.
+    /// The attempts.
     pub attempts: Vec<Finding>,
 }
 
-/// What came of one attempt.
+/// Result of one attempt.
 #[derive(Debug, Clone, Serialize)]
 pub struct Finding {
-    /// Its name.
+    /// Name of the attempt.
     pub name: &'static str,
     /// What was tried.
     pub what: &'static str,
     /// The layer that must stop it.
     pub layer: &'static str,
-    /// What came of it.
+    /// The verdict.
     pub result: Verdict,
-    /// What the system said.
+    /// What the system reported.
     pub detail: String,
 }
 
-/// What came of one attempt.
+/// Verdict on one attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It was refused, as it must be.
+    /// Refused, as it must be.
     Held,
-    /// It works, as it must.
+    /// Works, as it must.
     Works,
-    /// It could be done, and must not.
+    /// Succeeded, but must be refused.
     Leaked,
-    /// It does not work, and must.
+    /// Does not work, but must.
     Broken,
-    /// It could not be tried.
+    /// Could not be tried.
     Untried,
 }
 
 impl Verdict {
-    /// Whether that is as it should be.
+    /// Whether the verdict is the expected one.
     #[must_use]
     pub fn is_good(self) -> bool {
         matches!(self, Self::Held | Self::Works)
     }
 }
 
-/// Makes one attempt: for the program that [`check`] was given.
+/// Makes one attempt, for the program that was passed to [`check`].
 #[must_use]
 pub fn attempt(args: impl IntoIterator<Item = OsString>) -> AttemptOutcome {
     attempts::run(args)
 }
 
-/// Tries to get out of the sandbox that commands get by the default policy. `attempter` is a program that calls [`attempt`] with
-/// what follows its arguments.
+/// Tries to escape the sandbox that commands get under the default policy. `attempter` is a program
+/// that calls [`attempt`] with the arguments that follow its own.
 ///
 /// # Errors
-/// When the attempts cannot be set up.
+/// Returns an error if the attempts cannot be set up.
 pub async fn check(host: &Host, attempter: &GuardProgram) -> Result<Checked, ToolError> {
     let mut scene = Scene::new(host)?;
     scene.start_bystander(attempter).await?;
@@ -114,11 +116,12 @@ pub async fn check(host: &Host, attempter: &GuardProgram) -> Result<Checked, Too
     })
 }
 
-/// The default policy, by which the attempter itself can be read and run; with the limits that an attempt is about.
+/// Returns the default policy, extended so that the attempter can be read and run, with the limits
+/// that an attempt is about.
 fn policy(attempter: &GuardProgram, limits: &str) -> SandboxPolicy {
     let mut policy = SandboxPolicy::parse(&format!("[sandbox]\n{limits}")).unwrap_or_default();
     policy.sandbox.read.push(attempter.program.clone());
-    // Where a layer is missing, the attempts show what that means.
+    // If a layer is missing, the attempts show the consequence.
     policy.sandbox.required = Required::Nothing;
     policy
 }
@@ -135,13 +138,13 @@ impl Plan {
     }
 }
 
-/// An attempt of an agent in a sandbox.
+/// Makes an attempt as an agent in a sandbox.
 async fn try_agent(scene: &Scene, attempter: &GuardProgram, plan: &Plan) -> Finding {
     let prepared = match scene.agent(attempter, plan.attempt, &plan.about) {
         Ok(prepared) => prepared,
         Err(error) => return plan.finding(Verdict::Untried, error.message),
     };
-    match crate::process::run_once(prepared, PATIENCE).await {
+    match crate::process::run_once(prepared, TIMEOUT).await {
         Err(error) => plan.finding(Verdict::Untried, error.to_string()),
         Ok(finished) => {
             let detail = finished
@@ -170,7 +173,7 @@ async fn try_one(scene: &Scene, attempter: &GuardProgram, plan: &Plan) -> Findin
         env: Vec::new(),
     };
     let output = match scene.runner(&policy(attempter, plan.limits)) {
-        Ok(runner) => runner.run(approved, PATIENCE).await,
+        Ok(runner) => runner.run(approved, TIMEOUT).await,
         Err(error) => Err(error),
     };
     match output {
@@ -204,8 +207,8 @@ fn judge(scene: &Scene, plan: &Plan, exit_code: Option<i32>, was_stopped: bool) 
 
 fn detail(output: &CommandOutput) -> String {
     match (output.killed_for, output.put_back.is_empty()) {
-        (Some(limit), _) => format!("ended for its {}", limit.as_str()),
-        (None, false) => format!("put back: {}", output.put_back.join(", ")),
+        (Some(limit), _) => format!("killed for exceeding its limit of {}", limit.as_str()),
+        (None, false) => format!("restored: {}", output.put_back.join(", ")),
         (None, true) => output.stdout.lines().next().unwrap_or_default().to_owned(),
     }
 }

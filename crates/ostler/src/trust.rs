@@ -1,7 +1,8 @@
 //! Trust in a workspace: its own settings files, read once, and the caller's decision about each.
 //!
-//! Whatever comes from a workspace only narrows what a model may do, unless the caller has decided otherwise about exactly
-//! this content. The library never decides: a file is [`Standing::Untrusted`] until the caller says something else.
+//! Values from a workspace only narrow what a model may do, unless the caller has decided otherwise
+//! about exactly this content. The library never decides: a file is [`Standing::Untrusted`] until
+//! the caller says otherwise.
 
 use std::path::{Path, PathBuf};
 
@@ -12,23 +13,23 @@ use ostler_tools::{
     Code, OffLimits, Request, SandboxPolicy, ToolError, Workspace, WorkspacePolicy,
 };
 
-/// The code of notices about requests of a workspace that nobody trusts.
+/// Code of notices about requests of an untrusted workspace.
 pub const UNTRUSTED: &str = "workspace_untrusted";
 
-/// The code of notices about what a sandbox policy allows beyond the defaults.
+/// Code of notices about what a sandbox policy allows beyond the defaults.
 pub const OPENED: &str = "sandbox_policy";
 
-/// The code of notices about requests that no workspace is granted.
+/// Code of notices about requests that no workspace is granted.
 pub const NEVER: &str = "never_granted";
 
-/// How a person changes the decision; part of every notice about it.
+/// How a user changes the decision; part of every notice about it.
 pub const REMEDY: &str =
     "`ostler trust` shows the file and grants it; `--trust-project` does so for one run.";
 
-/// How many requests a notice names at most.
+/// Maximum number of requests in a notice.
 const NAMED: usize = 12;
 
-/// A settings file that a workspace can bring along.
+/// A settings file that a workspace can contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// Defaults for agents: `ostler.toml`.
@@ -42,7 +43,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// The paths below a workspace's root at which such a file is looked for.
+    /// Returns the paths, relative to a workspace's root, where such a file is looked for.
     #[must_use]
     pub fn names(self) -> &'static [&'static str] {
         match self {
@@ -57,17 +58,17 @@ impl FileKind {
 /// The caller's decision about one file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Standing {
-    /// Nobody has trusted it: only its narrowing parts are used.
+    /// Not trusted: only its narrowing parts are used.
     #[default]
     Untrusted,
-    /// It was trusted with another content: the same as untrusted.
+    /// Trusted with different content: treated as untrusted.
     Changed,
-    /// This content is trusted.
+    /// Trusted with this content.
     Trusted,
 }
 
 impl Standing {
-    /// The name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -78,28 +79,29 @@ impl Standing {
     }
 }
 
-/// One of a workspace's own files. The content that was hashed is the content that is used.
+/// A settings file of a workspace. The content that was hashed is the content that is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkspaceFile {
-    /// What it is for.
+    /// Kind of the file.
     pub kind: FileKind,
-    /// The real path of the directory that it belongs to.
+    /// Canonical path of the workspace.
     pub root: PathBuf,
-    /// Its path below `root`.
+    /// Path relative to `root`.
     pub name: String,
-    /// Its content.
+    /// Content of the file.
     pub text: String,
-    /// The SHA-256 of its content, in hexadecimal.
+    /// SHA-256 of the content, in hexadecimal.
     pub sha256: String,
     /// The decision about it.
     pub standing: Standing,
 }
 
 impl WorkspaceFile {
-    /// Reads a file of a workspace, as untrusted. `root` is a real path.
+    /// Reads a file of a workspace as untrusted. `root` is a canonical path.
     ///
     /// # Errors
-    /// It is not a regular file, is reached through a link, is too large, or is not UTF-8.
+    /// Returns an error if the file is not regular, is reached through a link, is too large, or is
+    /// not UTF-8.
     pub fn read(root: &Path, kind: FileKind, name: &str) -> Result<Option<Self>, ToolError> {
         let Some(text) = Workspace::own_file(root, name)? else {
             return Ok(None);
@@ -122,7 +124,7 @@ impl WorkspaceFile {
         self.standing == Standing::Trusted
     }
 
-    /// Says that requests of this file were left out.
+    /// Returns the notice that requests of this file were not granted.
     #[must_use]
     pub fn left_out(&self, requests: &[String]) -> Notice {
         let why = match self.standing {
@@ -138,7 +140,7 @@ impl WorkspaceFile {
     }
 }
 
-/// The SHA-256 of some bytes, in hexadecimal.
+/// Returns the SHA-256 of the bytes, in hexadecimal.
 fn sha256(bytes: &[u8]) -> String {
     use sha2::{Digest, Sha256};
     Sha256::digest(bytes)
@@ -147,7 +149,7 @@ fn sha256(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Some clauses in one sentence.
+/// Joins clauses into one sentence.
 fn listed(clauses: &[String]) -> String {
     let named = clauses
         .iter()
@@ -161,14 +163,15 @@ fn listed(clauses: &[String]) -> String {
     }
 }
 
-/// What a session gets from the caller and from the workspace's own files; see `Host::with_workspace`.
+/// Sandbox policy and workspace files of a session; see `Host::with_workspace`.
 #[derive(Debug, Clone, Default)]
 pub struct WorkspaceTrust {
-    /// The sandbox policy below that of the workspace: the user's own, or the default.
+    /// The policy that the workspace's own is applied to: the user's, or the default.
     pub base: SandboxPolicy,
-    /// The real path of the workspace whose files are given. Files of any other are read, and untrusted.
+    /// Canonical path of the workspace whose files are given. Files of any other workspace are read
+    /// as untrusted.
     pub root: Option<PathBuf>,
-    /// The files of that workspace that exist, as they were read for the decision.
+    /// The files of that workspace, as they were read for the decision.
     pub files: Vec<WorkspaceFile>,
     /// Directories that no workspace is granted: the caller's settings and state.
     pub private: Vec<PathBuf>,
@@ -179,31 +182,33 @@ pub struct WorkspaceTrust {
 pub struct Decided {
     /// The policy.
     pub policy: SandboxPolicy,
-    /// Requests that were left out, since the file is not trusted.
+    /// Requests that were not granted, because the file is not trusted.
     pub left_out: Vec<Request>,
     /// Requests that were granted.
     pub opened: Vec<Request>,
     /// Requests that no workspace is granted, and why.
     pub refused: Vec<(Request, String)>,
-    /// The same for people.
+    /// Notices about the above.
     pub notices: Vec<Notice>,
 }
 
-/// The machine that requests are judged on.
+/// The machine that requests are evaluated on.
 pub struct Machine<'a> {
-    /// Where the workspace, the home and the tools are.
+    /// Paths of the workspace, the home directory and the tools.
     pub home: HostPaths<'a>,
-    /// Places that no workspace is granted, besides the system's.
+    /// Directories that no workspace is granted, besides the system's.
     pub private: &'a [PathBuf],
-    /// The value of an environment variable.
+    /// Returns the value of an environment variable.
     pub value: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl WorkspaceTrust {
-    /// Reads the files of a workspace and trusts them as they are now: for a caller that has made up its mind.
+    /// Reads the files of a workspace and trusts their current content, for a caller that has
+    /// already decided.
     ///
     /// # Errors
-    /// As [`WorkspaceFile::read`], or the directory does not exist.
+    /// The same as for [`WorkspaceFile::read`]; also returns an error if the directory does not
+    /// exist.
     pub fn trusting(dir: &Path) -> Result<Self, ToolError> {
         let missing = |error: std::io::Error| {
             ToolError::new(Code::FileNotFound, format!("{}: {error}", dir.display()))
@@ -231,10 +236,11 @@ impl WorkspaceTrust {
         })
     }
 
-    /// The workspace's file of a kind: as it was read for the decision, or as it is, untrusted.
+    /// Returns the workspace's file of a kind: as it was read for the decision, or otherwise its
+    /// current content, untrusted.
     ///
     /// # Errors
-    /// As [`WorkspaceFile::read`].
+    /// The same as for [`WorkspaceFile::read`].
     pub fn file(&self, root: &Path, kind: FileKind) -> Result<Option<WorkspaceFile>, ToolError> {
         if self.root.as_deref() == Some(root) {
             return Ok(self
@@ -250,10 +256,10 @@ impl WorkspaceTrust {
         found.find_map(Result::transpose).transpose()
     }
 
-    /// Decides on the sandbox policy of a workspace.
+    /// Decides the sandbox policy of a workspace.
     ///
     /// # Errors
-    /// The workspace's file cannot be read or parsed: then nothing should run.
+    /// Returns an error if the workspace's file cannot be read or parsed. Nothing should run then.
     pub fn decide(&self, root: &Path, machine: &Machine<'_>) -> Result<Decided, ToolError> {
         let Some(file) = self.file(root, FileKind::Sandbox)? else {
             return Ok(Decided {
@@ -301,7 +307,7 @@ impl WorkspaceTrust {
                 .map(|(request, why)| format!("{request} ({why})"))
                 .collect();
             let message = format!(
-                "{} asks for what no workspace is granted: {}.",
+                "{} requests what no workspace is granted: {}.",
                 file.name,
                 listed(&named)
             );
@@ -329,7 +335,8 @@ mod tests {
         );
     }
 
-    // Issue 14, break 1: files of another directory than the one decided about are untrusted, whatever they hold.
+    // Issue 14, break 1: files of another directory than the one decided about are untrusted,
+    // whatever their content.
     #[test]
     fn a_decision_is_about_one_directory_and_one_content() {
         let dir = tempfile::tempdir().unwrap();
@@ -383,7 +390,7 @@ mod tests {
             (vec![Request::Network], vec![])
         );
         assert_eq!(decide(&roots[1]).left_out, [Request::Network]);
-        // What was read for the decision is what is used, whatever the file holds now.
+        // The content that was read for the decision is used, whatever the file contains now.
         std::fs::write(
             roots[0].join(".ostler/sandbox.toml"),
             "[[command]]\nname = \"bash\"\n",

@@ -1,5 +1,5 @@
-//! Machines without some sandbox layers: nothing runs unconfined without a warning, and `sandbox
-//! check` reports the truth.
+//! Machines without some sandbox layers: nothing runs unconfined without a warning, and
+//! `sandbox check` reports the truth.
 
 use std::process::Command;
 

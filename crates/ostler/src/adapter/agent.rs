@@ -1,4 +1,4 @@
-//! An agent as a plain model: its own tools are switched off, each question is a session of its own.
+//! An agent as a plain model: its own tools are disabled, and each request is a separate session.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,33 +11,33 @@ use ostler_core::spec::{Attendance, Denials, Limits, Settings, Spec, ToolOffer, 
 use ostler_dialects::plain::{self, Gate, Message};
 use tokio::sync::Mutex;
 
-use super::reply_session::{Audience, Hearing, Held, Terms};
+use super::reply_session::{ReplySession, ReplyTerms, SuspendedSession, UpdateFilter};
 use super::{ModelAdapter, ModelError, ReplyFuture, Updates};
 use crate::agent::Agent;
 use crate::host::Host;
 use crate::session::Session;
 
-/// How an agent is asked. The defaults are those of document 000.
+/// Options for an agent that serves as a model.
 #[derive(Debug, Clone)]
 pub struct ModelOptions {
-    /// The model; the agent's own choice when none is given.
+    /// Name of the model; the agent's default if `None`.
     pub model: Option<String>,
     /// The program to start instead of the agent's usual name on PATH.
     pub program: Option<PathBuf>,
-    /// The longest that a reply may take. While the caller runs tools, it does not count.
+    /// Maximum time for a reply. The time in which the caller runs tools does not count.
     pub timeout: Duration,
-    /// The most that a reply may hold, in bytes. What is longer is an error, not a part of a reply.
+    /// Maximum size of a reply in bytes. A longer reply is an error and is not truncated.
     pub max_output: usize,
     /// How the model calls tools.
     pub calling: Calling,
-    /// The directory that the agent is started in: an empty one of its own when none is given, so that nothing of a project
-    /// reaches the model.
+    /// Working directory of the agent. If `None`, an empty temporary directory, so that no project
+    /// file reaches the model.
     pub dir: Option<PathBuf>,
-    /// Arguments passed to the agent's program as they are.
+    /// Additional arguments, passed to the agent's program unchanged.
     pub extra_args: Vec<String>,
     /// Variables added to the agent's environment.
     pub env: BTreeMap<String, String>,
-    /// Further settings of the agent's own.
+    /// Additional settings of the agent.
     pub settings: Settings,
 }
 
@@ -60,18 +60,19 @@ impl Default for ModelOptions {
 /// How a model calls tools.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Calling {
-    /// Natively where the agent takes tools of the caller's, by the prompt where it does not, or where it would need a bridge
-    /// ([`Host::with_bridge`]) and there is none.
+    /// [`Native`](Calling::Native) if the agent accepts the caller's tools, otherwise
+    /// [`Prompt`](Calling::Prompt). `Prompt` is also used if the agent needs a bridge
+    /// ([`Host::with_bridge`]) and the host has none.
     #[default]
     Auto,
-    /// By the agent's own means: it waits in the middle of its turn until the results come with the next messages. What it
-    /// used is told with the last reply of the turn.
+    /// Through the agent's own tool support. The agent waits in the middle of its turn until the
+    /// next messages bring the results. Usage is reported with the last reply of the turn.
     Native,
-    /// By a block of JSON in its text; each reply is a session of its own.
+    /// Through a JSON block in the text. Each reply is a separate session.
     Prompt,
 }
 
-/// What a model without tools of its own is told to be.
+/// System prompt of an agent that serves as a model.
 const SYSTEM: &str = "You are a language model behind an interface. You get a conversation in which each message has a label \
                       above it, such as [System], [User], [Assistant] or [Tool Result (id)]. Write the next message of the \
                       assistant, without a label. You have no tools but those that the conversation lists.";
@@ -93,12 +94,12 @@ pub struct AgentModel {
     host: Host,
     options: ModelOptions,
     tools: Vec<ToolOffer>,
-    /// The session that waits for tools, if there is one.
-    held: Arc<Mutex<Option<Held>>>,
+    /// The session that is waiting for tool results, if any.
+    held: Arc<Mutex<Option<SuspendedSession>>>,
 }
 
 impl AgentModel {
-    /// This agent, asked in this way.
+    /// Creates a model from an agent.
     #[must_use]
     pub fn new(agent: Arc<dyn Agent>, host: Host, options: ModelOptions) -> Self {
         let name = match &options.model {
@@ -116,7 +117,7 @@ impl AgentModel {
         }
     }
 
-    /// Whether tools are called by the agent's own means.
+    /// Whether tools are called through the agent's own tool support.
     fn is_native(&self) -> bool {
         let can = || {
             let spec = self.spec(String::new());
@@ -135,7 +136,7 @@ impl AgentModel {
         }
     }
 
-    /// The agent's settings with its own tools switched off.
+    /// Returns the agent's spec with its own tools disabled.
     fn spec(&self, prompt: String) -> Spec {
         let options = &self.options;
         let mut settings = Settings::default();
@@ -152,7 +153,7 @@ impl AgentModel {
             settings.set(keys::SYSTEM_PROMPT, SYSTEM);
         }
         for (key, values) in options.settings.iter() {
-            // What has several values gets the caller's behind them.
+            // Of a setting with several values, the caller's come last.
             if plain.iter().filter(|(known, _)| *known == key).count() < 2 {
                 settings.remove(key);
             }
@@ -168,7 +169,8 @@ impl AgentModel {
             extra_args: options.extra_args.clone(),
             env: options.env.clone(),
             program: options.program.clone(),
-            // The time of each reply is watched here: a session that waits for tools takes as long as they do.
+            // Each reply has its own timeout. The session may last as long as the caller's tools
+            // run.
             limits: Limits {
                 wall: None,
                 idle: None,
@@ -182,11 +184,11 @@ impl AgentModel {
         }
     }
 
-    /// Starts the session that answers these messages.
-    fn ask(&self, messages: &[Message], native: bool) -> Result<Hearing, ModelError> {
+    /// Starts a session that replies to these messages.
+    fn ask(&self, messages: &[Message], native: bool) -> Result<ReplySession, ModelError> {
         let wrong = |why: String| ModelError::new(Outcome::new(Cause::BadRequest, why));
         if messages.is_empty() {
-            return Err(wrong("There are no messages to answer.".into()));
+            return Err(wrong("There are no messages to reply to.".into()));
         }
         let mut prompt = plain::write_messages(messages);
         if !native && !self.tools.is_empty() {
@@ -199,8 +201,11 @@ impl AgentModel {
                 let place = tempfile::Builder::new()
                     .prefix("ostler-model-")
                     .tempdir_in(self.host.temp_dir());
-                let place = place
-                    .map_err(|error| wrong(format!("No directory for the agent: {error}.")))?;
+                let place = place.map_err(|error| {
+                    wrong(format!(
+                        "A directory for the agent could not be created: {error}."
+                    ))
+                })?;
                 spec.dir = Some(place.path().to_owned());
                 Some(place)
             }
@@ -224,7 +229,7 @@ impl AgentModel {
             .agent
             .start(&self.host, spec)
             .map_err(|error| wrong(error.to_string()))?;
-        Ok(Hearing::new(session, place))
+        Ok(ReplySession::new(session, place))
     }
 
     async fn reply(
@@ -234,45 +239,45 @@ impl AgentModel {
     ) -> Result<super::Reply, ModelError> {
         let native = self.is_native();
         let waiting = self.held.lock().await.take();
-        let goes_on = match waiting {
-            Some(held) => held.go_on(messages).await,
+        let resumed = match waiting {
+            Some(held) => held.resume(messages).await,
             None => Err(Vec::new()),
         };
-        // What a session that was given up has used is paid for with the reply of the next.
-        let (mut hearing, spent, went_on) = match goes_on {
-            Ok(hearing) => (hearing, Vec::new(), true),
-            Err(spent) => (self.ask(messages, native)?, spent, false),
+        // Usage of an abandoned session is reported with the next reply.
+        let (mut session, usage, was_resumed) = match resumed {
+            Ok(session) => (session, Vec::new(), true),
+            Err(usage) => (self.ask(messages, native)?, usage, false),
         };
-        hearing.owes(spent);
-        let terms = Terms {
+        session.add_usage(usage);
+        let terms = ReplyTerms {
             agent: self.agent.name(),
             bound: if native { &self.tools } else { &[] },
-            most: self.options.max_output,
+            max_bytes: self.options.max_output,
             time: self.options.timeout,
         };
         let gate = (!native && !self.tools.is_empty()).then(Gate::default);
-        let mut audience = Audience { updates, gate };
-        let mut heard = hearing.hear(&terms, &mut audience).await;
-        // It died while it waited, and nobody had noticed: the conversation is asked anew.
-        if let (Err(error), true) = (&heard, went_on)
+        let mut filter = UpdateFilter { updates, gate };
+        let mut result = session.read_reply(&terms, &mut filter).await;
+        // The agent exited unnoticed while it was suspended: replay the whole conversation.
+        if let (Err(error), true) = (&result, was_resumed)
             && error.cause() == Cause::AgentDied
         {
-            let spent = error.usage.clone();
-            hearing.end().await;
-            hearing = self.ask(messages, native)?;
-            hearing.owes(spent);
-            heard = hearing.hear(&terms, &mut audience).await;
+            let usage = error.usage.clone();
+            session.end().await;
+            session = self.ask(messages, native)?;
+            session.add_usage(usage);
+            result = session.read_reply(&terms, &mut filter).await;
         }
-        match heard {
+        match result {
             Ok(Some(mut reply)) => {
-                hearing.end_well().await;
-                if let Some(gate) = audience.gate {
+                session.finish().await;
+                if let Some(gate) = filter.gate {
                     let said = plain::read_reply(&reply.content, || {
                         format!("call_{}", uuid::Uuid::new_v4().simple())
                     });
                     let rest = gate.rest(&said.content);
                     if !rest.is_empty() {
-                        updates.tell(&super::Update::Text(rest.to_owned()));
+                        updates.send(&super::Update::Text(rest.to_owned()));
                     }
                     reply.content = said.content;
                     reply.tool_calls = said.calls;
@@ -283,12 +288,12 @@ impl AgentModel {
                 Ok(reply)
             }
             Ok(None) => {
-                let (held, reply) = hearing.hold(messages);
+                let (held, reply) = session.suspend(messages);
                 *self.held.lock().await = Some(held);
                 Ok(reply)
             }
             Err(error) => {
-                hearing.end().await;
+                session.end().await;
                 Err(error)
             }
         }
@@ -316,11 +321,11 @@ impl ModelAdapter for AgentModel {
         })
     }
 
-    fn counts_at_the_end(&self) -> bool {
+    fn reports_usage_late(&self) -> bool {
         self.is_native()
     }
 
-    fn counting_each_reply(&self) -> Option<Arc<dyn ModelAdapter>> {
+    fn with_usage_per_reply(&self) -> Option<Arc<dyn ModelAdapter>> {
         let options = ModelOptions {
             calling: Calling::Prompt,
             ..self.options.clone()

@@ -1,4 +1,4 @@
-//! A server or a script as a plain model: native function calls, one request for each reply.
+//! A server or a script as a plain model: native function calls, one request per reply.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use ostler_core::spec::{Spec, SpecError, ToolOffer};
 use ostler_dialects::openai::single::{ModelRequest, ReplyParser, outcome_of};
 use ostler_dialects::plain::{Message, Reply};
 
-use super::{ModelAdapter, ModelError, ReplyFuture, Update, Updates, too_late};
+use super::{ModelAdapter, ModelError, ReplyFuture, Update, Updates, reply_timed_out};
 use crate::host::Host;
-use crate::model::{Http, Model, Piece, Script, Scripted};
+use crate::model::{AnswerPiece, Http, Model, Script, Scripted};
 
-/// A model behind an OpenAI-compatible interface, or one that plays a script.
+/// A model behind an OpenAI-compatible API, or one that plays a script.
 #[derive(Clone)]
 pub struct ApiModel {
     name: Arc<str>,
@@ -23,16 +23,16 @@ pub struct ApiModel {
 }
 
 impl ApiModel {
-    /// A server, by the settings of the agent `openai-api`: `model`, `base_url`, `api_key_env`, … Keys come from the host's
-    /// environment.
+    /// Creates a model of a server from the settings of the agent `openai-api`: `model`,
+    /// `base_url`, `api_key_env` and so on. Keys come from the host's environment.
     ///
     /// # Errors
-    /// Names the setting that is wrong.
+    /// Returns an error that names the invalid setting.
     pub fn server(name: &str, host: &Host, spec: &Spec) -> Result<Self, SpecError> {
         Ok(Self::of(name, Arc::new(Http::new(host, spec)?)))
     }
 
-    /// A model that plays a script.
+    /// Creates a model that plays a script.
     #[must_use]
     pub fn scripted(name: &str, script: Script) -> Self {
         Self::of(name, Arc::new(Scripted::new(script)))
@@ -47,7 +47,7 @@ impl ApiModel {
         }
     }
 
-    /// The longest that a reply may take; else two minutes.
+    /// Sets the maximum time for a reply. The default is two minutes.
     #[must_use]
     pub fn timeout(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -59,7 +59,7 @@ impl ApiModel {
         if messages.is_empty() {
             let nothing = Outcome::new(
                 ostler_core::outcome::Cause::BadRequest,
-                "There are no messages to answer.",
+                "There are no messages to reply to.",
             );
             return Err(ModelError::new(nothing));
         }
@@ -74,11 +74,11 @@ impl ApiModel {
         let mut answering = ReplyParser::new(&model, self.model.is_official());
         while let Some(piece) = answer.next().await {
             match piece.map_err(failed)? {
-                Piece::Payload(payload) => answering
+                AnswerPiece::Payload(payload) => answering
                     .push(&payload)
                     .into_iter()
                     .for_each(|text| updates.text(text)),
-                Piece::Alive => updates.tell(&Update::Alive),
+                AnswerPiece::Alive => updates.send(&Update::Alive),
             }
         }
         answering.finish().map_err(|(outcome, usage)| ModelError {
@@ -100,7 +100,7 @@ impl ModelAdapter for ApiModel {
     ) -> ReplyFuture<'a> {
         Box::pin(async move {
             let reply = tokio::time::timeout(self.limit, self.reply(messages, &updates)).await;
-            reply.unwrap_or_else(|_| Err(ModelError::new(too_late(self.limit))))
+            reply.unwrap_or_else(|_| Err(ModelError::new(reply_timed_out(self.limit))))
         })
     }
 
@@ -111,7 +111,7 @@ impl ModelAdapter for ApiModel {
         })
     }
 
-    fn counts(&self) -> bool {
-        self.model.counts()
+    fn reports_usage(&self) -> bool {
+        self.model.reports_usage()
     }
 }

@@ -1,4 +1,4 @@
-//! Which model: a value, or a name that is looked up once.
+//! Choice of a model: an adapter, or a name that is resolved once.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,12 +12,12 @@ use crate::agent::Agents;
 use crate::host::Host;
 use crate::model::Script;
 
-/// A model: one that is there, or the name of one. A name is looked up when it is needed, once.
+/// A model: an adapter, or the name of one. A name is resolved once, when it is first needed.
 #[derive(Clone)]
 pub enum ModelChoice {
-    /// This one.
+    /// An adapter.
     Adapter(Arc<dyn ModelAdapter>),
-    /// The one of this name.
+    /// The name of a model.
     Name(String),
 }
 
@@ -45,38 +45,40 @@ impl<A: ModelAdapter + 'static> From<A> for ModelChoice {
     }
 }
 
-/// No model has that name, or it cannot be used.
+/// The error of a model name that is unknown or cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("model {name:?}: {why}")]
 pub struct UnknownModel {
-    /// The name.
+    /// The name as given, without credentials.
     pub name: String,
-    /// What is wrong with it, and what there is instead.
+    /// The reason, and the names that exist.
     pub why: String,
 }
 
-/// Models by their names:
+/// Registry of models by name:
 ///
 /// | name | is |
 /// |---|---|
-/// | `claude-cli`, `codex-cli:gpt-5`, `gemini-cli`, … | an agent as a plain model, with a model of its own after the colon |
-/// | `openai:gpt-5-mini` | a model of the server that OPENAI_BASE_URL names, else of OpenAI's own |
-/// | `openai-compatible:http://localhost:8000/v1#qwen` | a model of another server; without `#…` the only one that it has |
+/// | `claude-cli`, `codex-cli:gpt-5`, `gemini-cli`, … | an agent, with its model after the colon |
+/// | `openai:gpt-5-mini` | a model of the server in `OPENAI_BASE_URL`, or of OpenAI |
+/// | `openai-compatible:http://localhost:8000/v1#qwen` | a model of another server |
 /// | `scripted`, `scripted:answers.toml` | a script that plays a model |
+///
+/// Without `#MODEL`, a server must have exactly one model.
 pub struct Models {
     host: Host,
     agents: Agents,
     options: Box<Options>,
-    /// The longest that a reply of a server may take.
+    /// Maximum time for a server's reply.
     patience: Option<Duration>,
     known: Mutex<HashMap<String, Arc<dyn ModelAdapter>>>,
 }
 
-/// How an agent is asked, by its name.
+/// Options of an agent, by its name.
 type Options = dyn Fn(&str) -> ModelOptions + Send + Sync;
 
 impl Models {
-    /// The models of these agents, and those of servers that the host knows the keys of.
+    /// Creates a registry with these agents, and with the servers that the host has keys for.
     #[must_use]
     pub fn new(host: Host, agents: Agents) -> Self {
         Self {
@@ -88,7 +90,8 @@ impl Models {
         }
     }
 
-    /// Says how agents are asked: another program, a longer time, … The function gets the agent's name.
+    /// Sets the options of agents, such as another program or timeout. The function receives the
+    /// agent's name.
     #[must_use]
     pub fn with_options(
         mut self,
@@ -98,17 +101,18 @@ impl Models {
         self
     }
 
-    /// The longest that a reply of a server may take; else two minutes. For agents it is one of their options.
+    /// Sets the maximum time for a server's reply. The default is two minutes. For agents, use
+    /// [`ModelOptions::timeout`].
     #[must_use]
     pub fn patience(mut self, limit: Duration) -> Self {
         self.patience = Some(limit);
         self
     }
 
-    /// The model of a choice. A name is looked up once; after that it is always the same model.
+    /// Returns the model of a choice. A name always resolves to the same adapter.
     ///
     /// # Errors
-    /// Says which names there are.
+    /// Returns an error that lists the known names.
     pub fn resolve(
         &self,
         choice: impl Into<ModelChoice>,
@@ -119,10 +123,10 @@ impl Models {
         }
     }
 
-    /// The model of a name.
+    /// Returns the model with this name.
     ///
     /// # Errors
-    /// Says which names there are.
+    /// Returns an error that lists the known names.
     pub fn get(&self, name: &str) -> Result<Arc<dyn ModelAdapter>, UnknownModel> {
         let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(adapter) = known().get(name) {
@@ -135,7 +139,7 @@ impl Models {
         Ok(known().entry(name.to_owned()).or_insert(adapter).clone())
     }
 
-    /// What a name can begin with.
+    /// Returns the prefixes of model names.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         let programs = self.agents.iter().filter(|agent| agent.is_program());
@@ -222,7 +226,7 @@ impl Models {
     }
 }
 
-/// A name as it may be shown: without a user and a password in its URL.
+/// Returns a name for display, without the user and password in its URL.
 fn shown(name: &str) -> String {
     match (name.split_once("://"), name.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, rest))) => format!("{scheme}://…@{rest}"),

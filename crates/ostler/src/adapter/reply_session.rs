@@ -1,4 +1,5 @@
-//! A session that answers as a plain model: what is heard of it, and how it waits while the caller runs tools.
+//! A session that serves as a plain model: how its reply is read, and how it is suspended while the
+//! caller runs tools.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,119 +11,120 @@ use ostler_core::usage::{Scope, Usage};
 use ostler_dialects::plain::{Gate, Message, Reply, Stop, ToolRequest};
 use tempfile::TempDir;
 
-use super::{ModelError, Update, Updates, too_late};
+use super::{ModelError, Update, Updates, reply_timed_out};
 use crate::session::{Session, SubmittedResult};
 
-/// How long an agent that has called a tool is listened to for further calls. They belong to the same reply, so that the caller
-/// can run them at once; those that come later come with the next one.
-const TOGETHER: Duration = Duration::from_millis(50);
+/// How long to wait for further calls after an agent called a tool. They belong to the same reply,
+/// so that the caller can run them in parallel. Later ones come with the next reply.
+const CALL_WINDOW: Duration = Duration::from_millis(50);
 
-/// How long an agent that has answered may take to end.
+/// How long an agent may take to exit after its reply.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// A session that is listened to.
-pub(super) struct Hearing {
-    /// Taken when nobody wants the reply any more.
+/// A session whose events are read for a reply.
+pub(super) struct ReplySession {
+    /// `None` once the reply is no longer wanted.
     session: Option<Session>,
-    /// The directory that was made for it.
+    /// The directory that was created for the session.
     place: Option<TempDir>,
-    /// The calls that it waits for.
+    /// Calls whose results the agent is waiting for.
     waiting: Vec<ToolRequest>,
-    said: String,
-    /// How much was said in the whole turn.
+    text: String,
+    /// Bytes of reply text in the whole turn.
     length: usize,
     usage: BTreeMap<Option<String>, Usage>,
-    /// What sessions before it have used that were given up.
-    owed: Vec<Usage>,
+    /// Usage of earlier, abandoned sessions that is not reported yet.
+    unreported: Vec<Usage>,
 }
 
-/// A session that waits for the results of tools, and the messages that it has answered.
-pub(super) struct Held {
-    hearing: Hearing,
+/// A session that is waiting for tool results, with the messages it has replied to.
+pub(super) struct SuspendedSession {
+    session: ReplySession,
     messages: Vec<Message>,
 }
 
-/// What holds for a reply.
-pub(super) struct Terms<'a> {
+/// Conditions of a reply.
+pub(super) struct ReplyTerms<'a> {
     pub(super) agent: &'a str,
-    /// The tools that the agent may call: it waits for their results.
+    /// Tools that the agent may call. It waits for their results.
     pub(super) bound: &'a [ToolOffer],
-    /// The most bytes.
-    pub(super) most: usize,
-    /// The longest time.
+    /// Maximum size in bytes.
+    pub(super) max_bytes: usize,
+    /// Maximum time.
     pub(super) time: Duration,
 }
 
-/// Who is told what the agent says, and what is held back from it.
-pub(super) struct Audience<'a> {
+/// Destination of a reply's text, and a filter for it.
+pub(super) struct UpdateFilter<'a> {
     pub(super) updates: &'a Updates,
-    /// For a reply whose text can hold a block of tool calls.
+    /// Filter for a reply whose text can contain a block of tool calls.
     pub(super) gate: Option<Gate>,
 }
 
-impl Audience<'_> {
+impl UpdateFilter<'_> {
     fn text(&mut self, mut text: Text) {
         if let (TextKind::Reply, Some(gate)) = (text.kind, &mut self.gate) {
             text.text = gate.pass(&text.text).unwrap_or_default();
         }
         if text.text.is_empty() {
-            self.updates.tell(&Update::Alive)
+            self.updates.send(&Update::Alive)
         } else {
             self.updates.text(text)
         }
     }
 }
 
-impl Hearing {
+impl ReplySession {
     pub(super) fn new(session: Session, place: Option<TempDir>) -> Self {
         Self {
             session: Some(session),
             place,
             waiting: Vec::new(),
-            said: String::new(),
+            text: String::new(),
             length: 0,
             usage: BTreeMap::new(),
-            owed: Vec::new(),
+            unreported: Vec::new(),
         }
     }
 
-    /// What a session that was given up has used is told with this one's.
-    pub(super) fn owes(&mut self, usage: Vec<Usage>) {
-        self.owed.extend(usage);
+    /// Adds the usage of an abandoned session to this one's.
+    pub(super) fn add_usage(&mut self, usage: Vec<Usage>) {
+        self.unreported.extend(usage);
     }
 
-    /// Listens until there is a reply; none when the agent waits for tools instead.
-    pub(super) async fn hear(
+    /// Reads events until there is a reply. Returns `None` if the agent is waiting for tools
+    /// instead.
+    pub(super) async fn read_reply(
         &mut self,
-        terms: &Terms<'_>,
-        audience: &mut Audience<'_>,
+        terms: &ReplyTerms<'_>,
+        filter: &mut UpdateFilter<'_>,
     ) -> Result<Option<Reply>, ModelError> {
-        let heard = tokio::time::timeout(terms.time, self.listen(terms, audience)).await;
-        let heard = heard.unwrap_or_else(|_| Err(ModelError::new(too_late(terms.time))));
-        heard.map_err(|mut error| {
+        let result = tokio::time::timeout(terms.time, self.read_events(terms, filter)).await;
+        let result = result.unwrap_or_else(|_| Err(ModelError::new(reply_timed_out(terms.time))));
+        result.map_err(|mut error| {
             if error.usage.is_empty() {
                 error
                     .usage
                     .extend(std::mem::take(&mut self.usage).into_values());
-                error.usage.append(&mut self.owed);
+                error.usage.append(&mut self.unreported);
             }
             error
         })
     }
 
-    async fn listen(
+    async fn read_events(
         &mut self,
-        terms: &Terms<'_>,
-        audience: &mut Audience<'_>,
+        terms: &ReplyTerms<'_>,
+        filter: &mut UpdateFilter<'_>,
     ) -> Result<Option<Reply>, ModelError> {
         loop {
             let event = match self.next().await {
-                Next::Event(event) => event,
-                Next::Waits => return Ok(None),
-                Next::Over => {
+                NextStep::Event(event) => event,
+                NextStep::Waiting => return Ok(None),
+                NextStep::Ended => {
                     return Err(ModelError::new(Outcome::new(
                         Cause::Protocol,
-                        "The session ended without a word.",
+                        "The session ended without an outcome.",
                     )));
                 }
             };
@@ -130,17 +132,18 @@ impl Hearing {
                 EventKind::Text(text) if text.parent.is_none() => {
                     if text.kind == TextKind::Reply {
                         self.length += text.text.len();
-                        self.said.push_str(&text.text);
+                        self.text.push_str(&text.text);
                     }
-                    if self.length > terms.most {
-                        return Err(too_long(terms.most));
+                    if self.length > terms.max_bytes {
+                        return Err(reply_too_long(terms.max_bytes));
                     }
-                    audience.text(text);
+                    filter.text(text);
                 }
                 EventKind::Unreadable(line)
-                    if usize::try_from(line.length).is_ok_and(|length| length > terms.most) =>
+                    if usize::try_from(line.length)
+                        .is_ok_and(|length| length > terms.max_bytes) =>
                 {
-                    return Err(too_long(terms.most));
+                    return Err(reply_too_long(terms.max_bytes));
                 }
                 EventKind::ToolCall(call)
                     if terms.bound.iter().any(|tool| tool.name == call.name) =>
@@ -157,7 +160,8 @@ impl Hearing {
                 EventKind::ToolCall(call) => {
                     return Err(ModelError::new(own_tool(terms.agent, &call.name)));
                 }
-                // It has a result, and not from the caller: a tool of the agent's own, with the name of one of the caller's.
+                // The result did not come from the caller: the agent has its own tool of the same
+                // name.
                 EventKind::ToolResult(result)
                     if self.waiting.iter().any(|call| call.id == result.id) =>
                 {
@@ -173,45 +177,48 @@ impl Hearing {
                 EventKind::Usage(usage) if usage.scope == Scope::Turn => {
                     self.usage.insert(usage.model.clone(), usage);
                 }
-                EventKind::TurnEnded(turn) => return self.over(turn).map(Some),
+                EventKind::TurnEnded(turn) => return self.on_turn_ended(turn).map(Some),
                 EventKind::Ended(ended) => return Err(ModelError::new(ended.outcome)),
-                _ => audience.updates.tell(&Update::Alive),
+                _ => filter.updates.send(&Update::Alive),
             }
         }
     }
 
-    /// The next event; or that the agent waits for its calls, and has said all that belongs to them.
-    async fn next(&mut self) -> Next {
+    /// Returns the next event, or that the agent is waiting and has made all its calls.
+    async fn next(&mut self) -> NextStep {
         let Some(session) = &mut self.session else {
-            return Next::Over;
+            return NextStep::Ended;
         };
         if self.waiting.is_empty() {
             return session
                 .next()
                 .await
-                .map_or(Next::Over, |event| Next::Event(Box::new(event)));
+                .map_or(NextStep::Ended, |event| NextStep::Event(Box::new(event)));
         }
         loop {
-            match tokio::time::timeout(TOGETHER, session.next()).await {
-                Ok(event) => return event.map_or(Next::Over, |event| Next::Event(Box::new(event))),
-                // A call is told before the agent asks for it, and some agents ask for one at a time.
+            match tokio::time::timeout(CALL_WINDOW, session.next()).await {
+                Ok(event) => {
+                    return event.map_or(NextStep::Ended, |event| NextStep::Event(Box::new(event)));
+                }
+                // A call is reported before the agent requests it, and some agents request one at a
+                // time.
                 Err(_)
                     if self
                         .waiting
                         .iter()
                         .any(|call| session.awaits_result(&call.id)) =>
                 {
-                    return Next::Waits;
+                    return NextStep::Waiting;
                 }
                 Err(_) => {}
             }
         }
     }
 
-    fn over(&mut self, turn: TurnEnded) -> Result<Reply, ModelError> {
+    fn on_turn_ended(&mut self, turn: TurnEnded) -> Result<Reply, ModelError> {
         if let (Some(call), Cause::Completed) = (self.waiting.first(), turn.outcome.cause) {
             let message = format!(
-                "The agent gave up on its call of {} before it had a result.",
+                "The agent ended its turn without waiting for the result of {}.",
                 call.name
             );
             return Err(ModelError::new(Outcome::new(Cause::Protocol, message)));
@@ -220,7 +227,7 @@ impl Hearing {
         if usage.is_empty() {
             usage.extend(turn.usage);
         }
-        usage.append(&mut self.owed);
+        usage.append(&mut self.unreported);
         match turn.outcome.cause {
             Cause::Completed | Cause::Refused => {
                 let stop = if turn.outcome.cause == Cause::Refused {
@@ -228,12 +235,12 @@ impl Hearing {
                 } else {
                     Stop::End
                 };
-                // In a turn with tools, what was said before them was told with them.
-                let said = std::mem::take(&mut self.said);
-                let content = if self.length == said.len() {
+                // In a turn with tools, text before the calls was already in an earlier reply.
+                let text = std::mem::take(&mut self.text);
+                let content = if self.length == text.len() {
                     turn.text
                 } else {
-                    said
+                    text
                 };
                 Ok(Reply {
                     content: content.trim().to_owned(),
@@ -249,9 +256,9 @@ impl Hearing {
         }
     }
 
-    /// The reply that asks for tools, and the session, which waits for them.
-    pub(super) fn hold(mut self, messages: &[Message]) -> (Held, Reply) {
-        let content = std::mem::take(&mut self.said).trim().to_owned();
+    /// Suspends the session, and returns the reply that requests the tools.
+    pub(super) fn suspend(mut self, messages: &[Message]) -> (SuspendedSession, Reply) {
+        let content = std::mem::take(&mut self.text).trim().to_owned();
         let reply = Reply {
             content,
             tool_calls: self.waiting.clone(),
@@ -259,16 +266,16 @@ impl Hearing {
             stop: Stop::ToolCalls,
         };
         (
-            Held {
-                hearing: self,
+            SuspendedSession {
+                session: self,
                 messages: messages.to_vec(),
             },
             reply,
         )
     }
 
-    /// The reply is there: the agent ends by itself, and is ended when that takes long.
-    pub(super) async fn end_well(&mut self) {
+    /// Waits for the agent to exit after its reply, and kills it if that takes too long.
+    pub(super) async fn finish(&mut self) {
         if let Some(session) = &mut self.session {
             let _ = tokio::time::timeout(GRACE, async { while session.next().await.is_some() {} })
                 .await;
@@ -276,7 +283,7 @@ impl Hearing {
         self.end().await;
     }
 
-    /// Ends what is left of it.
+    /// Kills the agent and removes its directory.
     pub(super) async fn end(&mut self) {
         if let Some(session) = &mut self.session {
             session.kill();
@@ -286,20 +293,21 @@ impl Hearing {
     }
 }
 
-/// What comes of listening.
-enum Next {
+/// Result of waiting for an event.
+enum NextStep {
     Event(Box<Event>),
-    Waits,
-    Over,
+    Waiting,
+    Ended,
 }
 
-/// Nobody wants the reply any more: there is nothing that the agent could bring to a good end.
-impl Drop for Hearing {
+/// Kills the agent, because the reply is no longer wanted.
+impl Drop for ReplySession {
     fn drop(&mut self) {
         let (session, place) = (self.session.take(), self.place.take());
         let Some(mut session) = session else { return };
         session.kill();
-        // The directory goes when the agent is gone. Without a runtime the session ends with its task, and at once.
+        // Remove the directory once the agent has exited. Without a runtime, the session ends with
+        // its task, immediately.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move {
                 while session.next().await.is_some() {}
@@ -309,32 +317,32 @@ impl Drop for Hearing {
     }
 }
 
-impl Held {
-    /// Goes on with the session if these messages are those that it has answered, and then the results that it waits for. If
-    /// they are not, or the agent is gone, the session is ended, and what it used is given back.
-    pub(super) async fn go_on(self, messages: &[Message]) -> Result<Hearing, Vec<Usage>> {
+impl SuspendedSession {
+    /// Resumes the session if the messages continue those it has replied to with the results it is
+    /// waiting for. Otherwise, or if the agent has exited, kills it and returns the usage so far.
+    pub(super) async fn resume(self, messages: &[Message]) -> Result<ReplySession, Vec<Usage>> {
         let Self {
-            mut hearing,
+            session: mut suspended,
             messages: answered,
         } = self;
-        let results = results(&answered, messages, &hearing.waiting);
-        if let (Some(results), Some(session)) = (results, &hearing.session)
+        let results = results(&answered, messages, &suspended.waiting);
+        if let (Some(results), Some(session)) = (results, &suspended.session)
             && session.submit_tool_results(results).is_ok()
         {
-            hearing.waiting.clear();
-            return Ok(hearing);
+            suspended.waiting.clear();
+            return Ok(suspended);
         }
-        hearing.end().await;
-        let mut usage: Vec<Usage> = std::mem::take(&mut hearing.usage).into_values().collect();
-        usage.append(&mut hearing.owed);
+        suspended.end().await;
+        let mut usage: Vec<Usage> = std::mem::take(&mut suspended.usage).into_values().collect();
+        usage.append(&mut suspended.unreported);
         if usage.iter().all(|usage| usage.cost_usd.is_none()) {
-            usage.push(Usage::unknown(Scope::Turn)); // something was used, and nobody says what it cost
+            usage.push(Usage::unknown(Scope::Turn)); // something was used, at an unknown cost
         }
         Err(usage)
     }
 }
 
-/// The results of the calls that are waited for, if the messages go on where the answered ones ended.
+/// Returns the results of the pending calls, if the messages continue the answered ones.
 fn results(
     answered: &[Message],
     messages: &[Message],
@@ -368,20 +376,19 @@ fn results(
     waiting.iter().map(result).collect()
 }
 
-fn too_long(most: usize) -> ModelError {
-    let message = format!("The reply is longer than {most} bytes.");
+fn reply_too_long(max_bytes: usize) -> ModelError {
+    let message = format!("The reply is longer than {max_bytes} bytes.");
     ModelError::new(
-        Outcome::new(Cause::OutputLimit, message).hint("Allow more (ModelOptions::max_output)."),
+        Outcome::new(Cause::OutputLimit, message)
+            .hint("Raise the limit (ModelOptions::max_output)."),
     )
 }
 
-/// The agent did what it was not to do.
+/// Returns the outcome of an agent that used its own tool although it serves as a model.
 fn own_tool(agent: &str, tool: &str) -> Outcome {
-    let message = format!(
-        "{agent} used its own tool {tool}, although it serves as a plain model: a breach of contract."
-    );
+    let message = format!("{agent} used its own tool {tool}, which a plain model must not do.");
     Outcome::new(Cause::Protocol, message)
-        .hint("Forbid the tool in the agent's own settings, or use another agent as the model.")
+        .hint("Disable the tool in the agent's settings, or use another agent as the model.")
         .with(|detail| detail.native = Some("own_tool".to_owned()))
 }
 
@@ -406,7 +413,7 @@ mod tests {
         }
     }
 
-    /// The results that are found when two calls are waited for, behind one message.
+    /// Returns the results found for two pending calls after one message.
     fn found(messages: &[Message]) -> Option<Vec<(String, String)>> {
         let submitted = results(&[Message::user("Add.")], messages, &[call("a"), call("b")])?;
         Some(
@@ -434,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_another_conversation() {
+    fn other_messages_do_not_resume_the_session() {
         let (asked, reply) = (Message::user("Add."), assistant(&["a", "b"]));
         let (first, second) = (Message::tool("a", "1"), Message::tool("b", "2"));
         let others: [&[Message]; 10] = [

@@ -1,4 +1,4 @@
-//! A command as the check of a loop's result: it is done when the command succeeds.
+//! A command as the check of a loop's result.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,9 +7,12 @@ use crate::hooks::{Verify, VerifyFuture};
 use crate::host::Host;
 use crate::process::{self, PreparedCommand};
 
-/// Checks by a command of the caller's: exit code 0 says that the work is done, and what it prints goes back to the model.
-/// No shell reads it, and it runs outside of the sandbox, with the caller's rights and environment: it is the caller's, not
-/// the model's. Variables that look like keys of a model's service are left out, since the command may run what the model wrote.
+/// A check by the caller's command. Exit code 0 means that the work is done; otherwise its output
+/// goes back to the model.
+///
+/// There is no shell. The command runs outside the sandbox with the caller's rights and
+/// environment, because it is the caller's and not the model's. Variables that look like API keys
+/// are removed, because the command may run code that the model wrote.
 pub struct CommandCheck {
     host: Host,
     words: Vec<String>,
@@ -18,7 +21,7 @@ pub struct CommandCheck {
 }
 
 impl CommandCheck {
-    /// A command of these words, in this directory.
+    /// Creates a check from a program and its arguments, run in this directory.
     #[must_use]
     pub fn new(host: &Host, words: Vec<String>, dir: PathBuf) -> Self {
         Self {
@@ -29,18 +32,18 @@ impl CommandCheck {
         }
     }
 
-    /// The longest that it may take; else 30 minutes.
+    /// Sets the maximum duration. The default is 30 minutes.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Whether the command can be started, as far as that can be known before the loop has begun: a program that the loop is
-    /// to write need not be there yet.
+    /// Checks that the program exists, as far as that is possible before the loop starts. A program
+    /// given by its path is not checked, because the loop may have to write it first.
     ///
     /// # Errors
-    /// Says which program is missing, and where it was looked for.
+    /// Returns which program is missing, and where it was searched for.
     pub fn check_program(&self) -> Result<(), String> {
         match self.words.first() {
             Some(program) if program.contains('/') => Ok(()),

@@ -1,4 +1,4 @@
-//! What a loop came to.
+//! Result of a loop.
 
 use ostler_core::event::{Event, EventKind, TurnEnded};
 use ostler_core::outcome::{Cause, Outcome};
@@ -8,103 +8,103 @@ use ostler_dialects::plain::Message;
 
 use crate::session::{Session, SessionEnded};
 
-/// What a loop came to.
+/// Result of a loop.
 #[derive(Debug)]
 pub struct LoopResult {
-    /// How it ended.
+    /// How the loop ended.
     pub ending: Ending,
-    /// The answer, or what had been said.
+    /// The final answer, or the text up to the end.
     pub text: String,
-    /// The structured answer, when a schema was given.
+    /// The structured answer, if a schema was given.
     pub structured: Option<ostler_core::raw_json::RawJson>,
     /// The conversation of this session, without the instructions.
     pub thread: Vec<Message>,
-    /// Tokens and cost, as far as they are known.
+    /// Tokens and cost, as far as known.
     pub usage: Option<Usage>,
-    /// How often the model was asked.
+    /// Number of requests to the model.
     pub iterations: u64,
-    /// How it ended, in the words of every session.
+    /// The session's outcome.
     pub outcome: Outcome,
 }
 
 /// How a loop ended.
 #[derive(Debug)]
 pub enum Ending {
-    /// The task is done, and the check, if there is one, says so too.
+    /// The task is done, and the check, if any, has passed.
     Completed,
-    /// A condition stopped it.
+    /// A condition stopped the loop.
     Stopped(Condition),
-    /// It waits for a person.
+    /// The loop is waiting for a person.
     NeedsInput(Waiting),
-    /// It failed: the outcome says why.
+    /// The loop failed. The outcome has the reason.
     Failed,
 }
 
 /// A condition that stops a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
-    /// The number of the model's answers.
+    /// The number of model replies.
     Iterations,
     /// The number of tool calls.
     ToolCalls,
-    /// Tokens in.
+    /// The number of input tokens.
     InputTokens,
-    /// Tokens out.
+    /// The number of output tokens.
     OutputTokens,
-    /// Money, also when what the model costs is not known; or another budget of the session's.
+    /// The cost, or another budget of the session. Also used if the cost of the model is unknown.
     Budget,
-    /// Time.
+    /// The duration.
     Time,
-    /// Too many steps in a row came to nothing.
+    /// Too many consecutive failed steps.
     Errors,
-    /// A hook.
+    /// A hook stopped the loop.
     Hook,
-    /// The caller: the session was stopped or interrupted.
+    /// The caller stopped or interrupted the session.
     Caller,
 }
 
-/// A loop that waits for a person. Dropped, it is ended.
+/// A loop that is waiting for a person. Dropping it ends the session.
 #[derive(Debug)]
 pub struct Waiting {
-    /// What is asked.
+    /// The question.
     pub question: String,
-    /// Whether it is asked to approve calls, which are made then.
+    /// Whether the loop waits for the approval of tool calls.
     pub approval: bool,
     session: Session,
     events: Vec<Event>,
 }
 
 impl Waiting {
-    /// Goes on with this answer.
+    /// Answers the question and continues the loop.
     ///
     /// # Errors
-    /// When the session is over.
+    /// Returns an error if the session has ended.
     pub async fn answer(self, text: impl Into<String>) -> Result<LoopResult, SessionEnded> {
         self.session.send(text)?;
         Ok(of_turn(self.session, self.events).await)
     }
 
-    /// Approves the calls that wait: they are made now, once, and the loop goes on.
+    /// Approves the pending calls and continues the loop. They are made once.
     ///
     /// # Errors
-    /// When the session is over.
+    /// Returns an error if the session has ended.
     pub async fn approve(self) -> Result<LoopResult, SessionEnded> {
         self.answer("approve").await
     }
 
-    /// The calls that wait are not made; the model is told why, and the loop goes on.
+    /// Refuses the pending calls and continues the loop. The model receives the reason.
     ///
     /// # Errors
-    /// When the session is over.
+    /// Returns an error if the session has ended.
     pub async fn refuse(self, why: &str) -> Result<LoopResult, SessionEnded> {
         self.answer(format!("No, do not do that. {why}")).await
     }
 }
 
-/// Follows a session to the end of its turn.
+/// Reads a session until its turn ends, and returns the result.
 pub(super) async fn of_turn(mut session: Session, mut events: Vec<Event>) -> LoopResult {
     let mut turn: Option<TurnEnded> = None;
-    let mut outcome = Outcome::new(Cause::Protocol, "The session ended without a word.");
+    let mut outcome = Outcome::new(Cause::Protocol, "The session ended without an outcome.");
     while let Some(event) = session.next().await {
         let over = match &event.kind {
             EventKind::TurnEnded(ended) => {
@@ -187,7 +187,7 @@ fn native(outcome: &Outcome) -> &str {
         .unwrap_or_default()
 }
 
-/// What all turns have used together.
+/// Returns the usage of all turns together.
 fn usage_of(events: &[Event]) -> Option<Usage> {
     let turns = events.iter().filter_map(|event| {
         if let EventKind::TurnEnded(turn) = &event.kind {
@@ -202,7 +202,7 @@ fn usage_of(events: &[Event]) -> Option<Usage> {
     Some(sum)
 }
 
-/// The condition behind an outcome. What the model's own limits came to is none.
+/// Returns the condition behind an outcome. The model's own limits are not conditions of the loop.
 fn condition(outcome: &Outcome) -> Option<Condition> {
     Some(match (outcome.cause, native(outcome)) {
         (_, "model" | "own_tool") => return None,

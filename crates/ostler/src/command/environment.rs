@@ -1,4 +1,4 @@
-//! What a command sees of the environment: where its tools are, and nothing that is worth stealing.
+//! Environment passed to commands: where tools are installed, and no credentials.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,10 +10,10 @@ use ostler_tools::confine::looks_secret;
 
 use crate::host::{Host, SESSION_VARIABLE};
 
-/// Marks every process of one command, so that they are found wherever they went.
+/// Marks every process of one command, so that all of them can be found.
 pub(super) const COMMAND_VARIABLE: &str = "OSTLER_COMMAND";
 
-/// Of what agents get, what commands get too.
+/// Variables passed to agents that commands get too.
 const USUAL: &[&str] = &[
     "HOME",
     "USER",
@@ -25,7 +25,7 @@ const USUAL: &[&str] = &[
     "SSL_CERT_DIR",
 ];
 
-/// Where tools are kept, when not in their usual places.
+/// Variables that name unusual installation directories of tools.
 const TOOL_HOMES: &[&str] = &[
     "CARGO_HOME",
     "RUSTUP_HOME",
@@ -46,7 +46,7 @@ const TOOL_HOMES: &[&str] = &[
     "CONDA_PREFIX",
 ];
 
-/// How tools are told that there is no network: what they have fetched before is used, and nothing is waited for.
+/// Settings that make tools work offline: use their caches, and do not wait for the network.
 const OFFLINE: &[(&str, &str)] = &[
     ("CARGO_NET_OFFLINE", "true"),
     ("npm_config_offline", "true"),
@@ -57,7 +57,7 @@ const OFFLINE: &[(&str, &str)] = &[
     ("PIP_DISABLE_PIP_VERSION_CHECK", "1"),
 ];
 
-/// Directories of tools that variables name.
+/// Returns the tool directories that variables name.
 pub(super) fn tool_homes(host: &Host) -> Vec<PathBuf> {
     TOOL_HOMES
         .iter()
@@ -66,8 +66,8 @@ pub(super) fn tool_homes(host: &Host) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The PATH of a command: without what lies in the workspace, where a model could put a program, and without what depends on
-/// the directory one happens to be in.
+/// Returns the PATH of a command. It excludes relative entries and everything inside the workspace,
+/// where a model could put a program.
 pub(super) fn path(host: &Host, root: &Path) -> OsString {
     let dirs = std::env::split_paths(host.var("PATH").unwrap_or_default());
     let is_outside = |dir: &PathBuf| {
@@ -77,17 +77,17 @@ pub(super) fn path(host: &Host, root: &Path) -> OsString {
     std::env::join_paths(dirs.filter(is_outside)).unwrap_or_default()
 }
 
-/// What is added to the variables of a command.
+/// Variables added to a command's environment.
 pub(super) struct Added<'a> {
-    /// Those of the host that the policy names.
+    /// Names of host variables, from the policy.
     pub(super) named: &'a [String],
-    /// Whether commands have no network: tools are told, so that they do not wait for it.
+    /// Whether commands have no network. Tools get settings for offline use.
     pub(super) offline: bool,
-    /// The caller's own.
+    /// The caller's variables.
     pub(super) given: &'a BTreeMap<String, String>,
 }
 
-/// The variables of a command.
+/// Returns the environment of a command.
 pub(super) fn variables(
     host: &Host,
     marks: [&str; 2],
@@ -108,7 +108,7 @@ pub(super) fn variables(
     let set = |env: &mut BTreeMap<OsString, OsString>, name: &str, value: &str| {
         env.insert(name.into(), value.into())
     };
-    let named = added.named.iter().filter(|name| !is_kept_back(host, name));
+    let named = added.named.iter().filter(|name| !is_withheld(host, name));
     env.extend(named.filter_map(|name| Some((name.into(), host.var(name)?.to_owned()))));
     for (name, value) in [("TERM", "dumb"), ("NO_COLOR", "1")] {
         set(&mut env, name, value);
@@ -119,20 +119,21 @@ pub(super) fn variables(
     for (name, value) in added.given {
         set(&mut env, name, value);
     }
-    // By these the processes of the command are found again: they are nobody's to change.
+    // The processes of the command are found by these variables, so nothing may override them.
     for (name, value) in [(SESSION_VARIABLE, marks[0]), (COMMAND_VARIABLE, marks[1])] {
         set(&mut env, name, value);
     }
     env
 }
 
-/// Returns true if a variable that a policy names is not passed, since its value looks like a credential.
-pub(super) fn is_kept_back(host: &Host, name: &str) -> bool {
+/// Returns true if a variable named by a policy is withheld because its value looks like a
+/// credential.
+pub(super) fn is_withheld(host: &Host, name: &str) -> bool {
     host.var(name)
         .is_some_and(|value| value.to_str().is_none_or(looks_secret))
 }
 
-/// Points every way to ask for temporary files to `temp`.
+/// Points every variable for temporary files to `temp`.
 pub(super) fn set_temp(env: &mut BTreeMap<OsString, OsString>, temp: &Path) {
     for name in ["TMPDIR", "TEMP", "TMP"] {
         env.insert(name.into(), temp.into());
@@ -142,7 +143,7 @@ pub(super) fn set_temp(env: &mut BTreeMap<OsString, OsString>, temp: &Path) {
         .or_insert_with(|| temp.join(".npm").into());
 }
 
-/// Where the user's own git settings are, by the variables that git goes by.
+/// Returns the location of the user's git configuration, from the variables that git uses.
 pub(crate) fn user_git(host: &Host) -> UserGitConfig {
     let set = |name: &str| {
         host.var(name)

@@ -1,49 +1,49 @@
-//! What a command came to, for a program and in words for a model.
+//! Result of a command, as data and as text for a model.
 
 use ostler_tools::catalog::ToolOutput;
 use ostler_tools::{Code, ToolError};
 use serde::Serialize;
 
-/// What a command came to.
+/// Result of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CommandOutput {
-    /// Its exit code; none when a signal ended it.
+    /// Exit code; `None` if a signal ended the command.
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended the command.
     pub signal: Option<i32>,
-    /// Head and tail of what it printed.
+    /// Head and tail of its standard output.
     pub stdout: String,
-    /// Head and tail of what it printed as errors.
+    /// Head and tail of its standard error.
     pub stderr: String,
-    /// Whether something is missing between head and tail.
+    /// Whether output is missing between head and tail.
     pub truncated: bool,
-    /// The limit for which it was ended.
+    /// The limit for which it was killed.
     pub killed_for: Option<KilledFor>,
-    /// Protected files that it changed, and that are as before again.
+    /// Protected files that it changed, and that were restored.
     pub put_back: Vec<String>,
-    /// How long it was allowed to take.
+    /// Time limit in seconds.
     #[serde(skip)]
     pub(super) limit_seconds: u64,
 }
 
-/// A limit for which a command was ended.
+/// A limit for which a command was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KilledFor {
-    /// It took too long.
+    /// It ran too long.
     Time,
-    /// It computed too long.
+    /// It used too much CPU time.
     CpuTime,
-    /// It wrote too long a file.
+    /// It wrote too large a file.
     FileSize,
     /// It started too many processes.
     Processes,
-    /// It took too much memory.
+    /// It used too much memory.
     Memory,
 }
 
 impl KilledFor {
-    /// The limit in words.
+    /// Returns the limit's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl KilledFor {
 }
 
 impl CommandOutput {
-    /// The answer for a model. A command that failed, or took too long, is a tool that did not do what it was asked.
+    /// Returns the tool output for a model. A command that failed or timed out is a tool error.
     pub(super) fn reply(&self) -> Result<ToolOutput, ToolError> {
         let text = self.text();
         match (self.killed_for, self.exit_code) {
@@ -70,7 +70,7 @@ impl CommandOutput {
         Ok(ToolOutput { text, json })
     }
 
-    /// What it came to, in words for a model.
+    /// Describes the result for a model.
     #[must_use]
     pub fn text(&self) -> String {
         let mut parts = vec![self.ending()];

@@ -1,10 +1,11 @@
-//! Places of agents and of the user's settings that no workspace is granted, wherever variables say that they are.
+//! Directories of agents and of the user's settings that no workspace is granted, including those
+//! that variables name.
 
 use std::path::{Path, PathBuf};
 
 use crate::host::Host;
 
-/// Settings, credentials and sessions of agents, below home.
+/// Settings, credentials and sessions of agents, relative to the home directory.
 const AGENTS: &[&str] = &[
     ".claude",
     ".claude.json",
@@ -24,7 +25,7 @@ const AGENTS: &[&str] = &[
     ".aider.conf.yml",
 ];
 
-/// Variables that name such a place, or one of the user's settings and data.
+/// Variables that name such a directory, or one with the user's settings and data.
 const VARIABLES: &[&str] = &[
     "CLAUDE_CONFIG_DIR",
     "CODEX_HOME",
@@ -51,7 +52,7 @@ const VARIABLES: &[&str] = &[
     "OSTLER_STATE_DIR",
 ];
 
-/// The places on this machine.
+/// Returns the directories on this machine.
 pub(super) fn places(host: &Host) -> Vec<PathBuf> {
     let named = VARIABLES
         .iter()

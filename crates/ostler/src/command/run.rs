@@ -1,4 +1,4 @@
-//! One run of a command, from its start until nothing of it is left and protected files are as before.
+//! One run of a command, until all its processes have ended and protected files are restored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,11 +15,12 @@ use super::environment::{self, Added};
 use super::{CommandOutput, CommandRunner, KilledFor};
 use crate::process::{self, Child, Control, ExitStatus, PreparedCommand, Teardown, WorkspaceLock};
 
-/// How much of the beginning and of the end of each stream is kept.
+/// Bytes stored from the beginning and from the end of each stream.
 const HALF: usize = 12 * 1024;
 
-/// How long the end of everything is awaited after it was killed. A starved machine takes its time; files are not put back before.
-const LAST: Duration = Duration::from_secs(60);
+/// How long to wait for all processes to end after a kill. Files are not restored before that, and
+/// an overloaded machine may be slow.
+const KILL_WAIT: Duration = Duration::from_secs(60);
 
 pub(super) async fn run(
     runner: &CommandRunner,
@@ -27,27 +28,32 @@ pub(super) async fn run(
     timeout: Duration,
 ) -> Result<CommandOutput, ToolError> {
     if runner.broken.load(Ordering::SeqCst) {
-        let message = "protected files could not be put back after an earlier command; no further command is run in this session";
+        let message = "protected files could not be restored after an earlier command; \
+                       no further command is run in this session";
         return Err(ToolError::new(Code::Io, message));
     }
-    let lock = WorkspaceLock::acquire(runner.workspace.root(), timeout).await.ok_or_else(|| {
-        let message = "another session is running a command in this workspace; try again when it has ended";
-        ToolError::new(Code::TimedOut, message)
-    })?;
+    let lock = WorkspaceLock::acquire(runner.workspace.root(), timeout)
+        .await
+        .ok_or_else(|| {
+            let message = "another session is running a command in this workspace; \
+                       try again when it has ended";
+            ToolError::new(Code::TimedOut, message)
+        })?;
     let (workspace, name) = (runner.workspace.clone(), approved.name.clone());
-    // It looks at every directory of the workspace: not on a thread that others wait for.
+    // It reads every directory of the workspace, so use a blocking thread.
     let take = move || Snapshot::take_with(workspace.root(), &name, workspace.user_git_config());
     let broke = |_| {
         ToolError::new(
             Code::Io,
-            "the snapshot's task broke down; this is a fault in Ostler",
+            "the snapshot task panicked; this is a bug in Ostler",
         )
     };
     let snapshot = tokio::task::spawn_blocking(take).await.map_err(broke)??;
     let prepared = prepare(runner, approved)?;
-    // A task of its own: whoever drops this future still has the command ended and the files put back.
-    let (caller_is_there, call_off) = oneshot::channel::<()>();
-    let work = Work {
+    // A separate task: if this future is dropped, the command is still killed and the files are
+    // restored.
+    let (keep_running, cancelled) = oneshot::channel::<()>();
+    let work = CommandTask {
         snapshot: Arc::new(snapshot),
         timeout,
         broken: runner.broken.clone(),
@@ -55,17 +61,17 @@ pub(super) async fn run(
     };
     let busy = runner.busy.clone().read_owned().await;
     let task = tokio::spawn(async move {
-        let output = work.run(prepared, call_off).await;
+        let output = work.run(prepared, cancelled).await;
         drop(busy);
         output
     });
     let output = task.await.map_err(|_| {
         ToolError::new(
             Code::Io,
-            "the command's task broke down; this is a fault in Ostler",
+            "the command task panicked; this is a bug in Ostler",
         )
     })?;
-    drop(caller_is_there);
+    drop(keep_running);
     output
 }
 
@@ -74,7 +80,10 @@ fn prepare(
     approved: ApprovedCommand,
 ) -> Result<PreparedCommand, ToolError> {
     let io = |error: std::io::Error| {
-        ToolError::new(Code::Io, format!("no room for temporary files: {error}"))
+        ToolError::new(
+            Code::Io,
+            format!("no directory for temporary files: {error}"),
+        )
     };
     let parent = runner.host.temp_dir();
     let temp = process::PrivateDirectory::new(&parent).map_err(io)?;
@@ -108,24 +117,24 @@ fn prepare(
         temp: Some(temp),
         notice: None,
         bridge_dir: None,
-        restore: Vec::new(), // done by `Work`, which tells the model
+        restore: Vec::new(), // done by `CommandTask`, which reports it to the model
     })
 }
 
-/// What is to be done once the command is started.
-struct Work {
+/// The work after the command has started.
+struct CommandTask {
     snapshot: Arc<Snapshot>,
     timeout: Duration,
-    /// Set when protected files are not as before: what they say now must not count for another command.
+    /// Set if protected files were not restored: their content must not apply to another command.
     broken: Arc<AtomicBool>,
     lock: WorkspaceLock,
 }
 
-impl Work {
+impl CommandTask {
     async fn run(
         self,
         prepared: PreparedCommand,
-        call_off: oneshot::Receiver<()>,
+        cancelled: oneshot::Receiver<()>,
     ) -> Result<CommandOutput, ToolError> {
         let mut undo = Undo {
             snapshot: self.snapshot,
@@ -146,27 +155,27 @@ impl Work {
                 format!("the command could not be started: {error}"),
             )
         })?;
-        drop(stdin); // it has nothing to read
+        drop(stdin); // the command has no input
         let control = undo.control.insert(control);
         let (mut out, mut err) = (Stream::new(Some(stdout)), Stream::new(stderr));
         let ending = {
             let work = async {
-                // Waiting for the end also ends what holds the pipes open.
+                // Waiting for the exit also ends processes that hold the pipes open.
                 let (status, (), ()) = tokio::join!(control.wait(), out.read(), err.read());
                 status
             };
             tokio::select! {
-                status = work => Ending::Itself(status),
-                () = tokio::time::sleep(self.timeout) => Ending::Time,
-                _ = call_off => Ending::CalledOff,
+                status = work => WaitEnd::Exited(status),
+                () = tokio::time::sleep(self.timeout) => WaitEnd::TimedOut,
+                _ = cancelled => WaitEnd::Cancelled,
             }
         };
         let status = match ending {
-            Ending::Itself(status) => status,
-            Ending::Time | Ending::CalledOff => {
+            WaitEnd::Exited(status) => status,
+            WaitEnd::TimedOut | WaitEnd::Cancelled => {
                 control.kill();
                 let rest = async { tokio::join!(control.wait(), out.read(), err.read()).0 };
-                tokio::time::timeout(LAST, rest)
+                tokio::time::timeout(KILL_WAIT, rest)
                     .await
                     .unwrap_or(ExitStatus {
                         left_over: true,
@@ -176,19 +185,19 @@ impl Work {
         };
         let killed_for = killed_for(&ending, status, control.exceeded_processes());
         if status.left_over {
-            // What could not be confirmed is never called undone; `undo` keeps trying.
+            // What could not be confirmed is never reported as undone; `undo` keeps trying.
             undo.broken.store(true, Ordering::SeqCst);
             drop(tokio::task::spawn_blocking(move || drop(undo)));
             return Err(not_confirmed());
         }
-        undo.control = None; // all of it is gone
+        undo.control = None; // all processes have ended
         let put_back = restore(undo.snapshot.clone(), &undo.broken).await?;
         Ok(CommandOutput {
             exit_code: status.code,
             signal: status.signal,
             truncated: out.truncated() || err.truncated(),
-            stdout: out.kept.text(),
-            stderr: err.kept.text(),
+            stdout: out.captured.text(),
+            stderr: err.captured.text(),
             killed_for,
             put_back,
             limit_seconds: self.timeout.as_secs(),
@@ -196,14 +205,15 @@ impl Work {
     }
 }
 
-/// The error of a command whose processes could not be seen to end.
+/// Returns the error of a command whose processes could not be confirmed to have ended.
 fn not_confirmed() -> ToolError {
-    let message = "the command was killed, but it could not be confirmed that all of its processes have ended; what it did to \
-                   protected files is not undone, and no further command is run in this session";
+    let message = "the command was killed, but not all of its processes could be confirmed to have \
+                   ended; its changes to protected files are not undone, and no further command \
+                   is run in this session";
     ToolError::new(Code::Io, message)
 }
 
-/// Puts protected files back, off the threads that others wait for.
+/// Restores protected files on a blocking thread.
 async fn restore(
     snapshot: Arc<Snapshot>,
     broken: &Arc<AtomicBool>,
@@ -220,31 +230,32 @@ async fn restore(
         broken.store(true, Ordering::SeqCst);
         ToolError::new(
             Code::Io,
-            "protected files were not looked after; no further command is run in this session",
+            "protected files were not checked; no further command is run in this session",
         )
     })?;
     if restored.failed.is_empty() {
         return Ok(restored.put_back);
     }
     let message = format!(
-        "the command changed protected files, and they could not be put back ({}); no further command is run in this session",
+        "the command changed protected files, and they could not be restored ({}); \
+         no further command is run in this session",
         restored.failed.join("; ")
     );
     Err(ToolError::new(Code::Io, message))
 }
 
-/// How the wait for a command was over.
-enum Ending {
-    Itself(ExitStatus),
-    Time,
-    CalledOff,
+/// Why the wait for a command ended.
+enum WaitEnd {
+    Exited(ExitStatus),
+    TimedOut,
+    Cancelled,
 }
 
-fn killed_for(ending: &Ending, status: ExitStatus, overran: bool) -> Option<KilledFor> {
+fn killed_for(ending: &WaitEnd, status: ExitStatus, overran: bool) -> Option<KilledFor> {
     const SIGXCPU: i32 = 24;
     const SIGXFSZ: i32 = 25;
     match (ending, status.signal) {
-        (Ending::Time, _) => Some(KilledFor::Time),
+        (WaitEnd::TimedOut, _) => Some(KilledFor::Time),
         _ if overran => Some(KilledFor::Processes),
         _ if status.out_of_memory => Some(KilledFor::Memory),
         (_, Some(SIGXCPU)) => Some(KilledFor::CpuTime),
@@ -253,12 +264,12 @@ fn killed_for(ending: &Ending, status: ExitStatus, overran: bool) -> Option<Kill
     }
 }
 
-/// Ends the command and puts files back when the task itself is dropped, because its runtime goes.
+/// Kills the command and restores files if the task is dropped with its runtime.
 struct Undo {
     snapshot: Arc<Snapshot>,
     control: Option<Box<dyn Control>>,
     broken: Arc<AtomicBool>,
-    /// Held until all of it is undone.
+    /// Held until everything is undone.
     _lock: WorkspaceLock,
 }
 
@@ -274,10 +285,10 @@ impl Drop for Undo {
     }
 }
 
-/// One of the command's streams, and what is kept of it.
+/// One of the command's output streams, and the stored part of it.
 struct Stream {
     from: Option<Box<dyn AsyncRead + Send + Unpin>>,
-    kept: HeadTail,
+    captured: HeadTail,
     length: u64,
 }
 
@@ -285,18 +296,18 @@ impl Stream {
     fn new(from: Option<Box<dyn AsyncRead + Send + Unpin>>) -> Self {
         Self {
             from,
-            kept: HeadTail::new(HALF),
+            captured: HeadTail::new(HALF),
             length: 0,
         }
     }
 
-    /// Reads to the end. Can be dropped and called again.
+    /// Reads until the end. Cancel-safe.
     async fn read(&mut self) {
         let mut buffer = vec![0; 16 * 1024];
         while let Some(from) = &mut self.from {
             match from.read(&mut buffer).await {
                 Ok(length @ 1..) => {
-                    self.kept.push(&buffer[..length]);
+                    self.captured.push(&buffer[..length]);
                     self.length += length as u64;
                 }
                 _ => self.from = None,

@@ -1,14 +1,14 @@
-//! What can only be checked when all layers are together: names of agents, and settings against the agent's own table.
+//! Checks of the merged layers: names of agents, and settings against the agent's own table.
 
 use ostler_core::spec::{Spec, SpecError, keys};
 
 use super::entry::Entry;
 use super::key::{Field, Key};
-use super::near::instead;
+use super::near::suggestion;
 use super::{Config, Problem};
 use crate::agent::{Agent, Agents};
 
-/// What belongs to one run, and to its flags.
+/// Settings that belong to one run, and their flags.
 const OF_ONE_RUN: [(&str, &str); 3] = [
     (keys::RESUME, "--resume"),
     (keys::SESSION_ID, "--session-id"),
@@ -16,8 +16,8 @@ const OF_ONE_RUN: [(&str, &str); 3] = [
 ];
 
 impl Config {
-    /// What is wrong with the names and the settings.
-    pub(super) fn faults(&self, known: &Agents) -> Vec<Problem> {
+    /// Returns the problems with names and settings.
+    pub(super) fn find_problems(&self, known: &Agents) -> Vec<Problem> {
         let mut problems: Vec<Problem> = self
             .entries
             .values()
@@ -31,7 +31,7 @@ impl Config {
         problems
     }
 
-    /// What is wrong with the names in a value.
+    /// Returns the problem with the names in a value, if any.
     fn misnamed(&self, entry: &Entry, known: &Agents) -> Option<Problem> {
         let has =
             |name: &str, field: Field| self.entries.contains_key(&Key::Of(name.to_owned(), field));
@@ -40,55 +40,57 @@ impl Config {
                 let name = entry.value.text();
                 (self.agent(name).is_none() && !has(name, Field::Acp)).then(|| {
                     entry.problem(&format!(
-                        "there is no agent {name:?}; {}",
-                        instead(name, &self.names())
+                        "unknown agent {name:?}; {}",
+                        suggestion(name, &self.names())
                     ))
                 })
             }
             Key::Limit(_) => None,
             Key::Of(name, Field::Like | Field::Acp) if known.get(name).is_some() => {
-                Some(entry.problem(&format!(
-                    "{name} is an agent of Ostler's own: choose another name"
-                )))
+                Some(entry.problem(&format!("{name} is a built-in agent; choose another name")))
             }
             Key::Of(name, Field::Like) if has(name, Field::Acp) => {
-                Some(entry.problem("it is either like or acp, not both"))
+                Some(entry.problem("set either like or acp, not both"))
             }
             Key::Of(_, Field::Like) => {
                 let base = entry.value.text();
                 if has(base, Field::Like) {
                     return Some(entry.problem(&format!(
-                        "{base} is itself like another agent: name that one"
+                        "{base} is itself an alternative name; use the name of its agent"
                     )));
                 }
                 let own: Vec<&str> = self.agents.iter().map(|agent| agent.name()).collect();
                 (self.agents.get(base).is_none() && !has(base, Field::Acp)).then(|| {
                     entry.problem(&format!(
-                        "there is no agent {base:?}; {}",
-                        instead(base, &own)
+                        "unknown agent {base:?}; {}",
+                        suggestion(base, &own)
                     ))
                 })
             }
             Key::Of(_, Field::Acp) => None,
             Key::Of(name, _) => {
+                let defines_it = |key: &Key| match key {
+                    Key::Of(other, Field::Acp | Field::Like) => other == name,
+                    _ => false,
+                };
                 let is_new = self
                     .ignored
                     .iter()
-                    .any(|ignored| matches!(&ignored.entry.key, Key::Of(own, Field::Acp | Field::Like) if own == name));
+                    .any(|ignored| defines_it(&ignored.entry.key));
                 (self.agent(name).is_none()
                     && !has(name, Field::Acp)
                     && !has(name, Field::Like)
                     && !is_new)
                     .then(|| {
-                        let near = instead(name, &self.names());
-                        let new = "for a new one, say acp = [command] or like = \"agent\"";
-                        entry.problem(&format!("there is no agent {name:?}; {near} ({new})"))
+                        let near = suggestion(name, &self.names());
+                        let new = "to define it, set acp = [command] or like = \"agent\"";
+                        entry.problem(&format!("unknown agent {name:?}; {near} ({new})"))
                     })
             }
         }
     }
 
-    /// What the agent says of its settings, of its models, and of arguments.
+    /// Returns the problems with an agent's settings, models and arguments.
     fn settings_of(&self, name: &str, agent: &dyn Agent) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut spec = Spec {
@@ -133,12 +135,14 @@ impl Config {
                 Field::Command
                     if agent.dialect().probe().is_none() && !self.is_custom(agent.name()) =>
                 {
-                    problems.push(entry.problem(&format!("{} is no program", agent.name())));
+                    problems.push(
+                        entry.problem(&format!("{} is not an external program", agent.name())),
+                    );
                 }
                 Field::Command | Field::Like | Field::Acp | Field::Env(_) => {}
             }
         }
-        // The first error is told; without what it is about, the next one shows.
+        // Only the first error is reported; without its setting, the next one shows.
         while let Some(error) = refused(agent, &spec) {
             let Some(at) = asked.iter().position(|(key, _)| *key == error.key) else {
                 break;
@@ -167,11 +171,11 @@ fn refused(agent: &dyn Agent, spec: &Spec) -> Option<SpecError> {
         .err()
 }
 
-/// Where a setting belongs that does not belong here.
+/// Returns where a setting belongs that is in the wrong place.
 fn misplaced(key: &str) -> Option<String> {
     if key == keys::MODEL {
-        return Some("write it as model = …, beside set".into());
+        return Some("write it as model = … beside set".into());
     }
     let (_, flag) = OF_ONE_RUN.iter().find(|(own, _)| *own == key)?;
-    Some(format!("it belongs to one run: give {flag}"))
+    Some(format!("this setting belongs to one run; use {flag}"))
 }

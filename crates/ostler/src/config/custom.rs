@@ -1,4 +1,4 @@
-//! Agents that only a file knows: a command that speaks the Agent Client Protocol.
+//! Agents defined in files: commands that speak the Agent Client Protocol.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use crate::agent::Agent;
 #[cfg(feature = "acp")]
 use crate::agent::ProcessAgent;
 
-/// The agent of that name, started by that command. It stays known for as long as this process lives.
+/// Creates an agent with this name and command. It stays registered until this process exits.
 ///
 /// # Errors
-/// Says what is wrong with the name or the command.
+/// Returns what is wrong with the name or the command.
 #[cfg(feature = "acp")]
 pub(super) fn acp(name: &str, command: &[String]) -> Result<Arc<dyn Agent>, String> {
     Ok(Arc::new(ProcessAgent::new(ostler_dialects::acp::custom(
@@ -21,8 +21,11 @@ pub(super) fn acp(name: &str, command: &[String]) -> Result<Arc<dyn Agent>, Stri
 /// Refuses every command.
 ///
 /// # Errors
-/// Always: this build does not speak ACP.
+/// Always: this build does not support ACP.
 #[cfg(not(feature = "acp"))]
 pub(super) fn acp(_: &str, _: &[String]) -> Result<Arc<dyn Agent>, String> {
-    Err("this build does not support ACP; enable the feature `acp` of the crate `ostler`".to_owned())
+    Err(
+        "this build does not support ACP; enable the feature `acp` of the crate `ostler`"
+            .to_owned(),
+    )
 }

@@ -1,4 +1,4 @@
-//! What holds for one agent where nothing else is said, put beneath a spec.
+//! Defaults of one agent, applied to a spec.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use super::key::{Field, Key, Limit, Measure};
 use super::{Config, ConfigError, reference};
 use crate::agent::Agent;
 
-/// What the files say of one agent.
+/// Defaults of one agent from the files.
 pub struct Defaults<'a> {
     config: &'a Config,
-    /// The agent's names, the more particular first.
+    /// The agent's names, most specific first.
     names: Vec<&'a str>,
     agent: Arc<dyn Agent>,
 }
@@ -28,13 +28,13 @@ impl<'a> Defaults<'a> {
         }
     }
 
-    /// The agent itself.
+    /// Returns the agent.
     #[must_use]
     pub fn agent(&self) -> &Arc<dyn Agent> {
         &self.agent
     }
 
-    /// Every value, those of the particular name before those of the agent behind it.
+    /// Returns every value. Those of a more specific name win over those of the agent's own name.
     #[must_use]
     pub fn entries(&self) -> BTreeMap<&'a Field, &'a Entry> {
         let mut all = BTreeMap::new();
@@ -52,7 +52,7 @@ impl<'a> Defaults<'a> {
         all
     }
 
-    /// What a model is really called.
+    /// Resolves a model alias.
     #[must_use]
     pub fn model<'m>(&self, name: &'m str) -> &'m str
     where
@@ -64,7 +64,7 @@ impl<'a> Defaults<'a> {
             .map_or(name, |entry| entry.value.text())
     }
 
-    /// Other names of models.
+    /// Returns the model aliases.
     #[must_use]
     pub fn aliases(&self) -> Vec<&'a str> {
         let alias = |field: &'a Field| {
@@ -77,10 +77,10 @@ impl<'a> Defaults<'a> {
         self.entries().into_keys().filter_map(alias).collect()
     }
 
-    /// Puts these defaults beneath a spec: what the spec says stays. Gives what there is to remark.
+    /// Fills in what the spec leaves open. Returns remarks for the user.
     ///
     /// # Errors
-    /// When a value refers to a variable that is not set.
+    /// Returns an error if a value refers to a variable that is not set.
     pub fn fill(
         &self,
         spec: &mut Spec,
@@ -137,8 +137,8 @@ impl<'a> Defaults<'a> {
 }
 
 impl Config {
-    /// Puts beneath a spec the limits that are settings of the agent, whether the files know the agent or not; gives what there is
-    /// to remark about those that it does not have.
+    /// Fills in the limits that are settings of the agent, even if the files do not configure it.
+    /// Returns a remark for each limit that the agent does not have.
     pub fn limit(&self, agent: &dyn Agent, spec: &mut Spec) -> Vec<String> {
         let mut remarks = Vec::new();
         for (limit, key) in [
@@ -167,7 +167,8 @@ impl Config {
         remarks
     }
 
-    /// The limits that hold for all agents. Steps and money are with each agent: [`Defaults::fill`].
+    /// Returns the limits of all agents. Turns and cost are limited per agent: see
+    /// [`Defaults::fill`].
     #[must_use]
     pub fn limits(&self) -> Limits {
         let mut limits = Limits::default();

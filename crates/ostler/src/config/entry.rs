@@ -1,4 +1,4 @@
-//! One value of a configuration, and where it comes from.
+//! A configured value and its origin.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,43 +11,43 @@ use super::{Problem, reference};
 pub struct Entry {
     /// The key.
     pub key: Key,
-    /// Its value.
+    /// The value.
     pub value: Value,
-    /// Where it comes from.
+    /// The origin of the value.
     pub from: Origin,
 }
 
-/// A value: a text or a list of texts. What else TOML has is a text here.
+/// A value: a string or a list of strings. Other TOML types are converted to strings.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Value {
-    /// One.
+    /// A single string.
     Text(String),
-    /// Any number.
+    /// A list of strings.
     List(Vec<String>),
 }
 
-/// It may be a secret.
+/// Hides the value, which may be a secret.
 impl fmt::Debug for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("…")
     }
 }
 
-/// Where a value comes from.
+/// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// A file.
     File {
-        /// Its name.
+        /// The file's name.
         name: Arc<str>,
         /// The line.
         line: usize,
     },
-    /// A flag of the command line.
+    /// A flag on the command line.
     Flag(&'static str),
-    /// A variable of the environment.
+    /// An environment variable.
     Variable(&'static str),
-    /// Nobody said anything.
+    /// The built-in default.
     Default,
 }
 
@@ -63,13 +63,13 @@ impl fmt::Display for Origin {
 }
 
 impl Value {
-    /// The text; of a list, the first.
+    /// Returns the string; of a list, the first.
     #[must_use]
     pub fn text(&self) -> &str {
         self.list().first().map_or("", String::as_str)
     }
 
-    /// The texts.
+    /// Returns the strings.
     #[must_use]
     pub fn list(&self) -> &[String] {
         match self {
@@ -80,7 +80,7 @@ impl Value {
 }
 
 impl Entry {
-    /// The value as it may be shown.
+    /// Returns the value for display.
     #[must_use]
     pub fn shown(&self) -> String {
         match &self.value {
@@ -90,7 +90,7 @@ impl Entry {
         }
     }
 
-    /// A problem with it.
+    /// Creates a problem with this value.
     pub(super) fn problem(&self, why: &str) -> Problem {
         let message = format!("{}: {why}", self.key);
         match &self.from {

@@ -1,4 +1,4 @@
-//! What can be written in a file: every key, by one name each.
+//! Keys of a configuration file.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,58 +7,58 @@ use ostler_core::size;
 
 use super::time;
 
-/// A key. In this order they are shown.
+/// A key. The order of the variants is the order of display.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Key {
-    /// The agent to use when none is named.
+    /// The agent to use if none is given.
     Agent,
-    /// Something of an agent, by its name.
+    /// A field of an agent, by the agent's name.
     Of(String, Field),
-    /// A limit, for all agents.
+    /// A limit for all agents.
     Limit(Limit),
 }
 
-/// What can be said of an agent.
+/// A field of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Field {
-    /// The agent that this is another name of.
+    /// The agent that this is an alternative name of.
     Like,
     /// The command of an agent that speaks the Agent Client Protocol.
     Acp,
-    /// The program to start instead of the usual one.
+    /// The program to start instead of the default one.
     Command,
-    /// Arguments for the program, as they are.
+    /// Arguments for the program, passed unchanged.
     Args,
     /// The model.
     Model,
-    /// A variable of the agent's environment.
+    /// An environment variable of the agent.
     Env(String),
-    /// Another name for a model.
+    /// An alias of a model.
     Alias(String),
-    /// A setting of the agent's own.
+    /// A setting of the agent.
     Set(String),
 }
 
-/// A limit, called as its flag is.
+/// A limit, named like its flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    /// The longest the task may take.
+    /// Maximum duration of a task.
     Timeout,
-    /// The longest silence.
+    /// Maximum time without output.
     IdleTimeout,
-    /// The longest until the first word.
+    /// Maximum time until the first output.
     StartupTimeout,
-    /// The time to end in.
+    /// Time to exit after a stop request.
     Grace,
-    /// Steps of the agent.
+    /// Maximum number of agent turns.
     MaxTurns,
-    /// Money of the session.
+    /// Maximum cost of the session in US dollars.
     MaxBudgetUsd,
-    /// Tokens of the session.
+    /// Maximum number of tokens of the session.
     MaxTokens,
-    /// Messages of the session.
+    /// Maximum number of messages of the session.
     MaxMessages,
-    /// The longest the session may take.
+    /// Maximum duration of the session.
     MaxTime,
     /// Maximum size of the session's stored events.
     MaxLogSize,
@@ -66,21 +66,21 @@ pub enum Limit {
     MaxRawSize,
 }
 
-/// How much a limit allows.
+/// Value of a limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Measure {
-    /// So long; none for no limit.
+    /// A duration; `None` for no limit.
     Time(Option<Duration>),
-    /// So many.
+    /// A number.
     Count(u64),
-    /// So much.
+    /// An amount of money.
     Amount(f64),
-    /// So many bytes; none for no limit.
+    /// A size in bytes; `None` for no limit.
     Size(Option<u64>),
 }
 
 impl Limit {
-    /// All of them.
+    /// All limits.
     pub const ALL: [Self; 11] = [
         Self::Timeout,
         Self::IdleTimeout,
@@ -95,7 +95,7 @@ impl Limit {
         Self::MaxRawSize,
     ];
 
-    /// Its word.
+    /// Returns the limit's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -113,7 +113,7 @@ impl Limit {
         }
     }
 
-    /// What holds when nobody says anything, as it would be written.
+    /// Returns the default, as it would be written.
     #[must_use]
     pub fn usual(self) -> &'static str {
         match self {
@@ -127,10 +127,10 @@ impl Limit {
         }
     }
 
-    /// Reads what is written.
+    /// Parses a value.
     ///
     /// # Errors
-    /// Says what is expected.
+    /// Returns what is expected.
     pub fn measure(self, text: &str) -> Result<Measure, String> {
         let whole = |most: u64| match text.parse::<u64>() {
             Ok(count) if (1..=most).contains(&count) => Ok(Measure::Count(count)),
@@ -153,7 +153,7 @@ impl Limit {
         }
     }
 
-    /// Whether the first allows more than the second. What cannot be read allows anything.
+    /// Whether `text` allows more than `than`. Unreadable text counts as allowing anything.
     pub(super) fn widens(self, text: &str, than: &str) -> bool {
         let size = |text: &str| match self.measure(text) {
             Ok(Measure::Time(Some(time))) => time.as_secs_f64(),
@@ -167,13 +167,13 @@ impl Limit {
 }
 
 impl Key {
-    /// Whether its value may be a secret, whatever the agent is.
+    /// Whether the value may be a secret for any agent.
     pub(super) fn is_secret(&self) -> bool {
         matches!(self, Self::Of(_, Field::Env(_)))
     }
 }
 
-/// As it is written in a file, with dots.
+/// Formats the key as in a file, with dots.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -199,7 +199,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// A part of a key, in quotes where it needs them.
+/// A part of a key, quoted if necessary.
 pub(super) struct Part<'a>(pub(super) &'a str);
 
 impl fmt::Display for Part<'_> {

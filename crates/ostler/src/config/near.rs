@@ -1,39 +1,39 @@
-//! What may have been meant by a word that is not known.
+//! Suggestions for unknown words.
 
-/// How alike two words must be for one to be offered in place of the other.
-const ALIKE: f64 = 0.75;
+/// Minimum similarity for a suggestion.
+const MIN_SIMILARITY: f64 = 0.75;
 
-/// The longest word that is compared: a longer one is near to none.
-const LONGEST: usize = 100;
+/// Maximum length of a compared word. Longer ones get no suggestion.
+const MAX_LENGTH: usize = 100;
 
-/// Maximum number of words that are offered.
-const OFFERED: usize = 2;
+/// Maximum number of suggestions.
+const MAX_SUGGESTIONS: usize = 2;
 
-/// The known words that resemble this one, the most similar first; at most two.
+/// Returns the known words that resemble this one, most similar first; at most two.
 #[must_use]
 pub fn nearest<'a>(word: &str, known: &[&'a str]) -> Vec<&'a str> {
-    let word = &word[..word.floor_char_boundary(LONGEST)];
+    let word = &word[..word.floor_char_boundary(MAX_LENGTH)];
     let plain = word.to_lowercase().replace('-', "_");
     let score = |known: &str| {
         let known = known.to_lowercase().replace('-', "_");
-        // A slip of the finger, two letters swapped for example, weighs little, however short the word.
+        // A single typo, such as two swapped letters, is close however short the word is.
         let is_slip = plain.chars().count() > 2 && strsim::osa_distance(&plain, &known) == 1;
         let alike = strsim::jaro_winkler(&plain, &known);
         if is_slip { alike.max(0.9) } else { alike }
     };
     let mut near: Vec<(f64, &str)> = known.iter().map(|known| (score(known), *known)).collect();
-    near.retain(|(score, _)| *score >= ALIKE);
+    near.retain(|(score, _)| *score >= MIN_SIMILARITY);
     near.sort_by(|a, b| b.0.total_cmp(&a.0));
     near.into_iter()
-        .take(OFFERED)
+        .take(MAX_SUGGESTIONS)
         .map(|(_, word)| word)
         .collect()
 }
 
-/// `did you mean …?` with the nearest words, or all of them when none is near.
-pub(super) fn instead(word: &str, known: &[&str]) -> String {
+/// Returns `did you mean …?` with the nearest words, or the list of all words if none is near.
+pub(super) fn suggestion(word: &str, known: &[&str]) -> String {
     match nearest(word, known)[..] {
-        [] => format!("there are: {}", known.join(", ")),
+        [] => format!("known: {}", known.join(", ")),
         ref near => format!("did you mean {}?", near.join(" or ")),
     }
 }
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_is_near_and_another_word_is_not() {
+    fn typo_is_near_and_another_word_is_not() {
         let verbs = [
             "run", "chat", "loop", "doctor", "replay", "sessions", "policy",
         ];

@@ -1,4 +1,4 @@
-//! Reading a file: TOML into entries. Everything that is wrong with it is told at once.
+//! Parser of a configuration file: TOML into entries. All problems are reported at once.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,25 +8,25 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::entry::{Entry, Origin, Value};
 use super::key::{Field, Key, Limit, Part};
-use super::near::instead;
+use super::near::suggestion;
 use super::{Problem, Source, reference};
 use crate::host::RESERVED_PREFIX;
 
-/// The longest name of an agent, a variable, a setting or a model.
-const LONGEST_NAME: usize = 100;
+/// Maximum length of the name of an agent, variable, setting or model.
+const MAX_NAME: usize = 100;
 
-/// The longest file, in bytes. Nobody writes a longer one by hand.
-const LONGEST_FILE: usize = 1024 * 1024;
+/// Maximum size of a file in bytes, far above any written by hand.
+const MAX_FILE: usize = 1024 * 1024;
 
-/// The most agents that one file may speak of.
-const MOST_AGENTS: usize = 100;
+/// Maximum number of agents in one file.
+const MAX_AGENTS: usize = 100;
 
-/// The most values in one file: each is looked at together with the others.
-const MOST_VALUES: usize = 2000;
+/// Maximum number of values in one file: each is compared with the others.
+const MAX_VALUES: usize = 2000;
 
 type Item<'a> = (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>);
 
-/// Reads a file.
+/// Parses a file.
 pub(super) fn read(source: &Source) -> (Vec<Entry>, Vec<Problem>) {
     let name: Arc<str> = source.name.as_str().into();
     let line_ends = source
@@ -43,11 +43,8 @@ pub(super) fn read(source: &Source) -> (Vec<Entry>, Vec<Problem>) {
         entries: Vec::new(),
         problems: Vec::new(),
     };
-    if source.text.len() > LONGEST_FILE {
-        reader.wrong(
-            0,
-            format!("the file is longer than such a file may be ({LONGEST_FILE} bytes)"),
-        );
+    if source.text.len() > MAX_FILE {
+        reader.wrong(0, format!("the file is larger than {MAX_FILE} bytes"));
         return (reader.entries, reader.problems);
     }
     let (document, faults) = DeTable::parse_recoverable(&source.text);
@@ -66,7 +63,7 @@ pub(super) fn read(source: &Source) -> (Vec<Entry>, Vec<Problem>) {
 struct Reader<'a> {
     source: &'a Source,
     name: Arc<str>,
-    /// Where each line ends.
+    /// Offsets of the line ends.
     line_ends: Vec<usize>,
     entries: Vec<Entry>,
     problems: Vec<Problem>,
@@ -77,9 +74,9 @@ impl<'a> Reader<'a> {
         match key.get_ref().as_ref() {
             "agent" => self.put(Key::Agent, (key, value), text),
             "agents" => match value.get_ref() {
-                DeValue::Table(items) if items.len() > MOST_AGENTS => {
+                DeValue::Table(items) if items.len() > MAX_AGENTS => {
                     let why = format!(
-                        "agents: {} of them are too many, {MOST_AGENTS} may be",
+                        "agents: expected at most {MAX_AGENTS}, found {}",
                         items.len()
                     );
                     self.wrong(key.span().start, why);
@@ -94,8 +91,8 @@ impl<'a> Reader<'a> {
     fn agent(&mut self, (key, value): Item<'a>) {
         let name = key.get_ref().as_ref();
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(fits) {
-            let why = "a name is at most 100 letters, digits, dashes and underscores";
+        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(fits) {
+            let why = "expected at most 100 letters, digits, dashes and underscores";
             return self.wrong(key.span().start, format!("agents.{}: {why}", Part(name)));
         }
         self.each(&format!("agents.{name}"), value, |reader, item| {
@@ -159,7 +156,7 @@ impl<'a> Reader<'a> {
         });
     }
 
-    /// Everything in a table.
+    /// Calls a function for each item of a table.
     fn each(
         &mut self,
         table: &str,
@@ -171,7 +168,7 @@ impl<'a> Reader<'a> {
             other => {
                 self.wrong(
                     value.span().start,
-                    format!("{table}: expected a table, and this is {}", kind(other)),
+                    format!("{table}: expected a table, found {}", kind(other)),
                 );
             }
         }
@@ -183,13 +180,13 @@ impl<'a> Reader<'a> {
         (at, value): Item<'a>,
         read: impl FnOnce(&DeValue<'a>) -> Result<Value, String>,
     ) {
-        if at.get_ref().len() > LONGEST_NAME {
-            let why = format!("a name is at most {LONGEST_NAME} bytes long");
+        if at.get_ref().len() > MAX_NAME {
+            let why = format!("a name has at most {MAX_NAME} bytes");
             return self.wrong(at.span().start, format!("{key}: {why}"));
         }
         match read(value.get_ref()) {
-            Ok(_) if self.entries.len() == MOST_VALUES => {
-                let why = format!("a file has at most {MOST_VALUES} values, and this is one more");
+            Ok(_) if self.entries.len() == MAX_VALUES => {
+                let why = format!("a file has at most {MAX_VALUES} values");
                 self.wrong(at.span().start, why);
             }
             Ok(value) => {
@@ -204,7 +201,7 @@ impl<'a> Reader<'a> {
     }
 
     fn unknown(&mut self, key: &str, at: &Spanned<DeString<'a>>, known: &[&str]) {
-        let why = format!("{key}: unknown key; {}", instead(at.get_ref(), known));
+        let why = format!("{key}: unknown key; {}", suggestion(at.get_ref(), known));
         self.wrong(at.span().start, why);
     }
 
@@ -220,9 +217,9 @@ impl<'a> Reader<'a> {
 
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
-        DeValue::String(_) => "a text",
+        DeValue::String(_) => "a string",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",
-        DeValue::Boolean(_) => "true or false",
+        DeValue::Boolean(_) => "a boolean",
         DeValue::Datetime(_) => "a date",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
@@ -232,20 +229,20 @@ fn kind(value: &DeValue<'_>) -> &'static str {
 fn text(value: &DeValue<'_>) -> Result<Value, String> {
     match value {
         DeValue::String(text) if text.trim().is_empty() => {
-            Err("expected a text that is not empty".into())
+            Err("expected a non-empty string".into())
         }
         DeValue::String(text) if text.contains('\0') => {
             Err("a NUL character cannot be passed to a program".into())
         }
         DeValue::String(text) => Ok(Value::Text(text.to_string())),
-        other => Err(format!("expected a text, and this is {}", kind(other))),
+        other => Err(format!("expected a string, found {}", kind(other))),
     }
 }
 
 fn list(value: &DeValue<'_>) -> Result<Value, String> {
     let DeValue::Array(items) = value else {
         return Err(format!(
-            "expected a list of texts, such as [\"--flag\"], and this is {}",
+            "expected a list of strings, such as [\"--flag\"], found {}",
             kind(value)
         ));
     };
@@ -253,14 +250,14 @@ fn list(value: &DeValue<'_>) -> Result<Value, String> {
         DeValue::String(text) if !text.contains('\0') => Ok(text.to_string()),
         DeValue::String(_) => Err("a NUL character cannot be passed to a program".to_owned()),
         other => Err(format!(
-            "expected a list of texts, and one of it is {}",
+            "expected a list of strings, found {} in it",
             kind(other)
         )),
     });
     texts.collect::<Result<_, _>>().map(Value::List)
 }
 
-/// A number as settings and limits have it: a text.
+/// Converts a number to a string, as settings and limits have it.
 fn number(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
@@ -278,7 +275,7 @@ fn setting(value: &DeValue<'_>) -> Result<Value, String> {
         DeValue::Array(_) => list(value),
         other => number(other).map(Value::Text).ok_or_else(|| {
             format!(
-                "expected a text, a number, true, false or a list of texts; this is {}",
+                "expected a string, a number, true, false or a list of strings, found {}",
                 kind(other)
             )
         }),
@@ -291,11 +288,11 @@ fn variable(name: &str, value: &DeValue<'_>) -> Result<Value, String> {
     }
     if name.starts_with(RESERVED_PREFIX) {
         return Err(format!(
-            "names that start with {RESERVED_PREFIX} are Ostler's own"
+            "names that start with {RESERVED_PREFIX} are reserved"
         ));
     }
     let DeValue::String(text) = value else {
-        return Err(format!("expected a text, and this is {}", kind(value)));
+        return Err(format!("expected a string, found {}", kind(value)));
     };
     if text.contains('\0') {
         return Err("a NUL character cannot be passed to a program".into());
@@ -315,7 +312,7 @@ fn command(value: &Value, source: &Source) -> Result<Value, String> {
     }
 }
 
-/// A program: a name is looked for in PATH, a path is relative to the file's place.
+/// Resolves a program: a name is searched for in PATH, a path is relative to the file's directory.
 fn program(text: &str, source: &Source) -> String {
     let path = match (text.strip_prefix("~/"), &source.home) {
         (Some(rest), Some(home)) => home.join(rest),
@@ -324,7 +321,7 @@ fn program(text: &str, source: &Source) -> String {
         }
         _ => return text.to_owned(),
     };
-    // Without the dots in between, as people would write it.
+    // Normalised, as a person would write it.
     path.components()
         .collect::<std::path::PathBuf>()
         .to_string_lossy()

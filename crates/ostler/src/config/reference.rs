@@ -1,4 +1,5 @@
-//! Values that stand elsewhere: `${NAME}` is a variable of the caller's, so that a key need not be in a file.
+//! References in values: `${NAME}` is a variable of the caller's environment, so that a key need
+//! not be in a file.
 
 /// A piece of a value.
 #[derive(Debug, PartialEq, Eq)]
@@ -7,7 +8,7 @@ enum Piece<'a> {
     Variable(&'a str),
 }
 
-/// Cuts a value into its pieces. `$${` is `${` as it is.
+/// Splits a value into its pieces. `$${` is a literal `${`.
 fn pieces(value: &str) -> Result<Vec<Piece<'_>>, String> {
     let mut pieces = Vec::new();
     let mut rest = value;
@@ -18,14 +19,16 @@ fn pieces(value: &str) -> Result<Vec<Piece<'_>>, String> {
             continue;
         }
         let name = &rest[at + 2..];
-        let end = name.find('}').ok_or("${ has no }; $${ is ${ as it is")?;
+        let end = name
+            .find('}')
+            .ok_or("${ has no }; write $${ for a literal ${")?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if end == 0
             || !name[..end].chars().all(is_name)
             || name.starts_with(|c: char| c.is_ascii_digit())
         {
             return Err(
-                "expected the name of a variable between ${ and }; $${ is ${ as it is".into(),
+                "expected a variable name between ${ and }; write $${ for a literal ${".into(),
             );
         }
         pieces.extend([Piece::Text(&rest[..at]), Piece::Variable(&name[..end])]);
@@ -36,15 +39,15 @@ fn pieces(value: &str) -> Result<Vec<Piece<'_>>, String> {
     Ok(pieces)
 }
 
-/// Whether a value can be read.
+/// Checks that a value can be parsed.
 pub(super) fn check(value: &str) -> Result<(), String> {
     pieces(value).map(drop)
 }
 
-/// The value with the variables put in.
+/// Returns the value with its variables replaced.
 ///
 /// # Errors
-/// Names the variable that is not set.
+/// Returns an error that names the variable that is not set.
 pub(super) fn resolve(
     value: &str,
     lookup: &dyn Fn(&str) -> Option<String>,
@@ -57,7 +60,7 @@ pub(super) fn resolve(
     pieces(value)?.into_iter().map(known).collect()
 }
 
-/// The value as it may be shown: which variables it refers to, and nothing else.
+/// Returns the value for display: only the variables that it refers to.
 pub(super) fn masked(value: &str) -> String {
     let pieces = pieces(value).unwrap_or_default();
     let shown: Vec<String> = pieces
@@ -75,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn variables_are_put_in_and_texts_are_masked() {
+    fn variables_are_replaced_and_text_is_masked() {
         let lookup = |name: &str| (name == "KEY").then(|| "${secret}".to_owned());
         for (value, want, shown) in [
             ("", Ok(""), ""),
@@ -89,15 +92,15 @@ mod tests {
                 Err("the variable NONE is not set in your environment"),
                 "${NONE}",
             ),
-            ("${KEY", Err("${ has no }; $${ is ${ as it is"), ""),
+            ("${KEY", Err("${ has no }; write $${ for a literal ${"), ""),
             (
                 "${}",
-                Err("expected the name of a variable between ${ and }; $${ is ${ as it is"),
+                Err("expected a variable name between ${ and }; write $${ for a literal ${"),
                 "",
             ),
             (
                 "${1A}",
-                Err("expected the name of a variable between ${ and }; $${ is ${ as it is"),
+                Err("expected a variable name between ${ and }; write $${ for a literal ${"),
                 "",
             ),
         ] {

@@ -1,30 +1,30 @@
-//! The configuration as it is shown: every value that holds, and where it comes from.
+//! The effective configuration for display: every value and its origin.
 
 use super::entry::{Entry, Origin};
 use super::key::{Field, Key, Limit};
 use super::{Config, Defaults};
 
-/// One value that holds.
+/// One effective value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
-    /// Its key.
+    /// The key.
     pub key: String,
     /// The value, as far as it may be shown.
     pub value: String,
-    /// Where it comes from.
+    /// The origin of the value.
     pub from: Origin,
 }
 
-/// What stands for a value that may be a secret.
+/// Shown instead of a value that may be a secret.
 const HIDDEN: &str = "…";
 
 impl Config {
-    /// Every value that holds for this agent, or for all that the files say something of.
+    /// Returns the effective values of this agent, or of all agents that the files configure.
     #[must_use]
     pub fn rows(&self, agent: Option<&str>) -> Vec<Row> {
         let mut rows = vec![match self.default_agent() {
             Some(entry) => row(entry),
-            None => usual(&Key::Agent, "the first that is ready"),
+            None => usual(&Key::Agent, "the first one that is ready"),
         }];
         let names = agent.map_or_else(
             || self.configured().into_iter().collect(),
@@ -72,7 +72,7 @@ fn of_agent(name: &str, defaults: &Defaults<'_>) -> Vec<Row> {
     let program = agent.dialect().probe().map(|probe| probe.program);
     let usually = [
         (Field::Command, program),
-        (Field::Model, Some("the agent's own")),
+        (Field::Model, Some("the agent's default")),
     ];
     for (field, value) in usually {
         if let Some(value) = value.filter(|_| !entries.contains_key(&field)) {

@@ -1,4 +1,4 @@
-//! Tables for layers, trust, errors and what is shown.
+//! Tests of layers, trust, errors and display, as tables.
 
 use std::path::Path;
 use std::time::Duration;
@@ -39,7 +39,7 @@ fn errors(text: &str) -> Vec<String> {
     error.0.iter().map(Problem::to_string).collect()
 }
 
-/// What a spec becomes for an agent; KEY is the only variable.
+/// Returns the spec for an agent after the defaults. `KEY` is the only variable.
 fn filled(config: &Config, name: &str, mut spec: Spec) -> Result<Spec, String> {
     let lookup = |name: &str| (name == "KEY").then(|| "s3cret".to_owned());
     let defaults = config.defaults(name).unwrap();
@@ -81,7 +81,7 @@ max_tokens = 1000
 "#;
 
 #[test]
-fn a_spec_gets_what_it_leaves_open() {
+fn defaults_fill_what_the_spec_leaves_open() {
     let config = load(&[own(ALL)]);
     let spec = filled(&config, "claude", Spec::default()).unwrap();
     assert_eq!(
@@ -119,7 +119,7 @@ fn a_spec_gets_what_it_leaves_open() {
         (limits.event_bytes, limits.raw_bytes),
         (Some(10_000_000), None)
     );
-    // An agent that nothing is said of gets nothing but the limits.
+    // An agent that is not configured gets only the limits.
     let spec = filled(&config, "openai-api", Spec::default()).unwrap();
     assert!(
         spec.program.is_none() && spec.env.is_empty() && spec.settings.get(keys::MODEL).is_none()
@@ -127,7 +127,7 @@ fn a_spec_gets_what_it_leaves_open() {
 }
 
 #[test]
-fn what_a_spec_says_stays() {
+fn values_in_the_spec_win() {
     let mut spec = Spec {
         extra_args: vec!["--two".into()],
         program: Some("mine".into()),
@@ -148,7 +148,7 @@ fn what_a_spec_says_stays() {
         "those of the caller come last, and so win"
     );
     let last = |key: &str| spec.settings.get(key).unwrap().to_vec();
-    // The other name of a model is translated, wherever it was given.
+    // A model alias is resolved, wherever it was given.
     assert_eq!(
         (last(keys::MODEL), last(keys::ALLOWED_TOOLS)),
         (vec!["haiku".into()], vec!["Edit".into()])
@@ -157,15 +157,15 @@ fn what_a_spec_says_stays() {
 }
 
 #[test]
-fn a_variable_that_is_not_set_is_named_and_only_when_it_is_needed() {
+fn missing_variable_is_an_error_only_if_needed() {
     let config = load(&[own(
-        "[agents.claude.env]\nA = \"${NOBODY}\"\nB = \"${NOBODY2}\"\n",
+        "[agents.claude.env]\nA = \"${UNSET}\"\nB = \"${UNSET2}\"\n",
     )]);
     let error = filled(&config, "claude", Spec::default())
         .map(drop)
         .unwrap_err();
-    let want = "own:2: agents.claude.env.A: the variable NOBODY is not set in your environment\n\
-                own:3: agents.claude.env.B: the variable NOBODY2 is not set in your environment";
+    let want = "own:2: agents.claude.env.A: the variable UNSET is not set in your environment\n\
+                own:3: agents.claude.env.B: the variable UNSET2 is not set in your environment";
     assert_eq!(error, want);
     assert!(filled(&config, "openai-api", Spec::default()).is_ok());
     let mut spec = Spec::default();
@@ -199,8 +199,8 @@ fn later_layers_win_value_by_value() {
             "{key}"
         );
     }
-    config.give(Key::Agent, "mock", Origin::Flag("--agent"));
-    config.give(
+    config.set(Key::Agent, "mock", Origin::Flag("--agent"));
+    config.set(
         Key::Of("claude".into(), Field::Model),
         "haiku",
         Origin::Variable("OSTLER_MODEL"),
@@ -215,9 +215,9 @@ fn later_layers_win_value_by_value() {
     );
 }
 
-// S4-46: an agent is another by its name alone; a name can stand for an agent with defaults of its own.
+// S4-46: changing the name changes the agent; a name can stand for an agent with its own defaults.
 #[test]
-fn another_name_for_an_agent_has_defaults_of_its_own() {
+fn alternative_name_has_its_own_defaults() {
     let text = format!(
         "{ALL}[agents.review]\nlike = \"claude\"\nmodel = \"fast\"\n[agents.review.env]\nPLAIN = \"y\"\n"
     );
@@ -245,7 +245,7 @@ fn another_name_for_an_agent_has_defaults_of_its_own() {
 }
 
 #[test]
-fn what_is_secret_is_not_shown() {
+fn secrets_are_not_shown() {
     let text = format!(
         "{ALL}system_prompt = \"h1dden\"\n[agents.openai-api.set]\nheader = [\"X: h1dden\"]\n"
     )
@@ -268,37 +268,34 @@ fn what_is_secret_is_not_shown() {
 }
 
 #[test]
-fn an_unknown_project_chooses_what_is_harmless_and_nothing_else() {
+fn untrusted_project_sets_only_harmless_values() {
     let mine =
         "agent = \"openai-api\"\n[agents.claude]\nmodel = \"opus\"\n[limits]\ntimeout = \"30m\"\n";
     let table = [
-        (
-            "agent = \"claude\"",
-            Some("which agent works here is for you to say"),
-        ),
+        ("agent = \"claude\"", Some("only you choose the agent")),
         ("agents.claude.model = \"x\"", None),
         (
             "agents.claude.models.fast = \"x\"",
-            Some("it changes what the name of a model stands for"),
+            Some("it changes the meaning of a model's name"),
         ),
         ("agents.claude.set.effort = \"high\"", None),
         ("agents.claude.set.fallback_model = \"x\"", None),
         ("agents.new.like = \"claude\"", None),
         (
             "agents.claude.command = \"./evil\"",
-            Some("it says which program is run, and how"),
+            Some("it determines which program runs, and how"),
         ),
         (
             "agents.claude.args = [\"--x\"]",
-            Some("it says which program is run, and how"),
+            Some("it determines which program runs, and how"),
         ),
         (
             "agents.new.acp = [\"evil\"]",
-            Some("it says which program is run, and how"),
+            Some("it determines which program runs, and how"),
         ),
         (
             "agents.claude.env.ANTHROPIC_BASE_URL = \"x\"",
-            Some("it changes what the agent finds in its environment"),
+            Some("it changes the agent's environment"),
         ),
         (
             "agents.openai-api.set.base_url = \"http://x\"",
@@ -315,26 +312,26 @@ fn an_unknown_project_chooses_what_is_harmless_and_nothing_else() {
         ("limits.timeout = \"10m\"", None),
         (
             "limits.timeout = \"31m\"",
-            Some("it would widen the limit, which is 30m"),
+            Some("it would raise the limit, which is 30m"),
         ),
         (
             "limits.timeout = \"none\"",
-            Some("it would widen the limit, which is 30m"),
+            Some("it would raise the limit, which is 30m"),
         ),
         (
             "limits.idle_timeout = \"11m\"",
-            Some("it would widen the limit, which is 10m"),
+            Some("it would raise the limit, which is 10m"),
         ),
         ("limits.max_tokens = 5", None),
         ("limits.max_log_size = \"1MB\"", None),
         ("limits.max_raw_size = 4096", None),
         (
             "limits.max_log_size = \"257MB\"",
-            Some("it would widen the limit, which is 256MB"),
+            Some("it would raise the limit, which is 256MB"),
         ),
         (
             "limits.max_raw_size = \"none\"",
-            Some("it would widen the limit, which is 512MB"),
+            Some("it would raise the limit, which is 512MB"),
         ),
     ];
     for (line, want) in table {
@@ -350,7 +347,7 @@ fn an_unknown_project_chooses_what_is_harmless_and_nothing_else() {
         if want.is_some() {
             assert_eq!(config.ignored()[0].entry.key.to_string(), key);
         }
-        // Whom one trusts may say it all.
+        // A trusted author may set all of them.
         if !line.contains("acp") {
             let config = load(&[own(mine), source("project", line, Author::Trusted)]);
             assert!(config.ignored().is_empty(), "{line}");
@@ -367,8 +364,8 @@ fn an_unknown_project_chooses_what_is_harmless_and_nothing_else() {
 }
 
 #[test]
-fn an_unknown_project_gets_nothing_by_a_detour() {
-    // Every setting of every agent that is not on the list is refused.
+fn untrusted_project_has_no_detour() {
+    // Every setting of every agent that is not on the list is ignored.
     for agent in Agents::builtin().iter() {
         for setting in agent
             .settings()
@@ -387,7 +384,7 @@ fn an_unknown_project_gets_nothing_by_a_detour() {
             );
         }
     }
-    // What the caller means for one agent does not go to another behind the same name.
+    // A value that the caller set for one agent does not go to another with the same name.
     let mine = "[agents.review]\nlike = \"claude\"\n[agents.review.env]\nK = \"v\"\n";
     let config = load(&[own(mine), project("agents.review.like = \"openai-api\"")]);
     assert_eq!(
@@ -397,13 +394,14 @@ fn an_unknown_project_gets_nothing_by_a_detour() {
         ),
         (1, "claude")
     );
-    // A script behind another name is a script, and a caller's own choice of one is the caller's.
+    // A script under another name is still a script. The caller may choose one, the project may
+    // not.
     let config = load(&[
         own("agent = \"mock\""),
         project("agent = \"x\"\nagents.x.like = \"scripted\""),
     ]);
     assert_eq!(config.default_agent().unwrap().value.text(), "mock");
-    // An agent that is not taken is not chosen either.
+    // An agent that is ignored is not chosen either.
     let config = load(&[project(
         "agent = \"mine\"\n[agents.mine]\nacp = [\"x\"]\nmodel = \"m\"\n",
     )]);
@@ -411,20 +409,20 @@ fn an_unknown_project_gets_nothing_by_a_detour() {
 }
 
 #[test]
-fn errors_name_the_file_the_line_and_the_key_and_come_together() {
+fn all_errors_are_reported_with_file_line_and_key() {
     let known = "did you mean";
     let text = "agnet = \"claude\"\n[agents.claude]\ncomand = \"x\"\nargs = \"--x\"\nmodel = 3\n[agents.claude.set]\neffrt = \"high\"\n\
                 effort = \"huge\"\nbare = \"yes\"\nresume = \"x\"\nmodel = \"y\"\n[limit]\n[limits]\ntimeout = \"1d\"\nwall = 3\n";
     let want = [
         format!("own:1: agnet: unknown key; {known} agent or agents?"),
         format!("own:3: agents.claude.comand: unknown key; {known} command?"),
-        "own:4: agents.claude.args: expected a list of texts, such as [\"--flag\"], and this is a text".into(),
-        "own:5: agents.claude.model: expected a text, and this is a number".into(),
+        "own:4: agents.claude.args: expected a list of strings, such as [\"--flag\"], found a string".into(),
+        "own:5: agents.claude.model: expected a string, found a number".into(),
         format!("own:7: agents.claude.set.effrt: unknown setting; {known} effort?"),
         "own:8: agents.claude.set.effort: expected one of: low, medium, high, xhigh, max".into(),
         "own:9: agents.claude.set.bare: expected true or false".into(),
-        "own:10: agents.claude.set.resume: it belongs to one run: give --resume".into(),
-        "own:11: agents.claude.set.model: write it as model = …, beside set".into(),
+        "own:10: agents.claude.set.resume: this setting belongs to one run; use --resume".into(),
+        "own:11: agents.claude.set.model: write it as model = … beside set".into(),
         format!("own:12: limit: unknown key; {known} limits?"),
         "own:14: limits.timeout: expected a time such as 500ms, 90s, 10m, 2h, or none".into(),
     ];
@@ -443,15 +441,15 @@ fn errors_one_by_one() {
     for (text, want) in [
         (
             "agent = \"claud\"",
-            "own:1: agent: there is no agent \"claud\"; did you mean claude or claude-agent-acp?",
+            "own:1: agent: unknown agent \"claud\"; did you mean claude or claude-agent-acp?",
         ),
         (
             "agents = 3",
-            "own:1: agents: expected a table, and this is a number",
+            "own:1: agents: expected a table, found a number",
         ),
         (
             "agents.\"a b\" = {}",
-            "own:1: agents.\"a b\": a name is at most 100 letters, digits, dashes and underscores",
+            "own:1: agents.\"a b\": expected at most 100 letters, digits, dashes and underscores",
         ),
         (
             "agents.claude.models.fast = \"two words\"",
@@ -463,11 +461,11 @@ fn errors_one_by_one() {
         ),
         (
             "agents.claude.like = \"mock\"",
-            "own:1: agents.claude.like: claude is an agent of Ostler's own: choose another name",
+            "own:1: agents.claude.like: claude is a built-in agent; choose another name",
         ),
         (
             "agents.claude.acp = [\"x\"]",
-            "own:1: agents.claude.acp: claude is an agent of Ostler's own: choose another name",
+            "own:1: agents.claude.acp: claude is a built-in agent; choose another name",
         ),
         (
             "agents.a.acp = []",
@@ -475,15 +473,15 @@ fn errors_one_by_one() {
         ),
         (
             "agents.claude.env.OSTLER_X = \"1\"",
-            "own:1: agents.claude.env.OSTLER_X: names that start with OSTLER_ are Ostler's own",
+            "own:1: agents.claude.env.OSTLER_X: names that start with OSTLER_ are reserved",
         ),
         (
             "agents.claude.env.A = 1",
-            "own:1: agents.claude.env.A: expected a text, and this is a number",
+            "own:1: agents.claude.env.A: expected a string, found a number",
         ),
         (
             "agents.claude.env.A = \"${\"",
-            "own:1: agents.claude.env.A: ${ has no }; $${ is ${ as it is",
+            "own:1: agents.claude.env.A: ${ has no }; write $${ for a literal ${",
         ),
         (
             "agents.openai-api.args = [\"x\"]",
@@ -491,7 +489,7 @@ fn errors_one_by_one() {
         ),
         (
             "agents.openai-api.command = \"x\"",
-            "own:1: agents.openai-api.command: openai-api is no program",
+            "own:1: agents.openai-api.command: openai-api is not an external program",
         ),
         (
             "limits.max_turns = 0",
@@ -507,29 +505,29 @@ fn errors_one_by_one() {
         ),
         (
             "agents.claude.set.header = {}",
-            "own:1: agents.claude.set.header: expected a text, a number, true, false or a list of texts; this is a table",
+            "own:1: agents.claude.set.header: expected a string, a number, true, false or a list of strings, found a table",
         ),
     ] {
         assert_eq!(errors(text), [want], "{text}");
     }
     let got = errors("agents.codx.model = \"x\"");
     assert!(
-        got[0].contains("there is no agent \"codx\"; ") && got[0].ends_with("or like = \"agent\")"),
+        got[0].contains("unknown agent \"codx\"; ") && got[0].ends_with("or like = \"agent\")"),
         "{got:?}"
     );
     let got = errors("agents.a.like = \"b\"\nagents.b.like = \"mock\"");
     assert_eq!(
         got,
-        ["own:1: agents.a.like: b is itself like another agent: name that one"]
+        ["own:1: agents.a.like: b is itself an alternative name; use the name of its agent"]
     );
     let got = errors("agent = \n[x\n");
     assert!(got[0].starts_with("own:1: "), "{got:?}");
-    // A value that is wrong is not repeated: it may be a secret.
+    // An invalid value is not repeated: it may be a secret.
     assert!(!errors("agents.openai-api.set.header = [\"hunter2\"]")[0].contains("hunter2"));
 }
 
 #[test]
-fn programs_are_found_from_the_place_of_the_file() {
+fn program_paths_are_relative_to_the_file() {
     for (command, want) in [
         ("claude", "claude"),
         ("./bin/x", "/project/bin/x"),
@@ -543,13 +541,13 @@ fn programs_are_found_from_the_place_of_the_file() {
     }
 }
 
-/// However much is written, the error is read by a person.
+/// Errors stay readable, whatever the size of the input.
 #[test]
-fn absurd_files_get_an_answer_that_is_short_and_comes_soon() {
+fn absurd_files_get_a_short_answer_quickly() {
     let long = "x".repeat(500_000);
     let many = |line: &dyn Fn(usize) -> String| (0..30_000).map(line).collect::<String>();
     for (text, want) in [
-        (format!("agent = \"{long}\""), "1: agent: there is no agent"),
+        (format!("agent = \"{long}\""), "1: agent: unknown agent"),
         (format!("{long} = 1"), "1: xxx"),
         (format!("[agents.{long}]"), "1: agents.xxx"),
         (format!("[limits]\n{long} = 1"), "2: limits.xxx"),
@@ -573,7 +571,7 @@ fn absurd_files_get_an_answer_that_is_short_and_comes_soon() {
         (many(&|n| format!("k{n} = 1\n")), "1: k0: unknown key"),
         (
             many(&|n| format!("[agents.a{n}]\n")),
-            "1: agents: 30000 of them are too many, 100 may be",
+            "1: agents: expected at most 100, found 30000",
         ),
         (
             format!(
@@ -582,20 +580,20 @@ fn absurd_files_get_an_answer_that_is_short_and_comes_soon() {
             ),
             "2: agents.claude.set.k0",
         ),
-        (" ".repeat(1024 * 1024 + 1), "1: the file is longer"),
+        (" ".repeat(1024 * 1024 + 1), "1: the file is larger"),
     ] {
         let error = Config::load(&[own(&text)], &Agents::builtin())
             .map(|_| ())
             .unwrap_err();
-        let (told, start) = (error.to_string(), &text[..text.len().min(40)]);
+        let (message, start) = (error.to_string(), &text[..text.len().min(40)]);
         assert!(
-            told.starts_with(&format!("own:{want}")),
+            message.starts_with(&format!("own:{want}")),
             "{start}: {}",
-            &told[..told.len().min(300)]
+            &message[..message.len().min(300)]
         );
-        assert!(told.len() < 20_000, "{start}: {}", told.len());
+        assert!(message.len() < 20_000, "{start}: {}", message.len());
         assert!(
-            told.lines().count() <= TOLD + 1
+            message.lines().count() <= MAX_LISTED + 1
                 && error
                     .0
                     .iter()
@@ -612,7 +610,7 @@ fn absurd_files_get_an_answer_that_is_short_and_comes_soon() {
     assert_eq!(error.0[29_999].line, Some(30_000));
 }
 
-/// A long file is well below its limits.
+/// A long file is well below the limits.
 #[test]
 fn a_hundred_agents_are_not_too_many() {
     let config = load(&[own(&(0..100)

@@ -1,14 +1,14 @@
-//! Times as people write them: 500ms, 90s, 10m, 2h, none.
+//! Durations in human notation: 500ms, 90s, 10m, 2h, none.
 
 use std::time::Duration;
 
-/// The longest limit: what is longer is a mistake, or meant to be none.
-const LONGEST: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+/// Maximum limit. A longer one is a mistake, or means none.
+const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
-/// Reads a limit of time; none for no limit.
+/// Parses a duration; `None` for no limit.
 ///
 /// # Errors
-/// Says what is expected.
+/// Returns what is expected.
 pub fn time(text: &str) -> Result<Option<Duration>, String> {
     if text == "none" {
         return Ok(None);
@@ -23,7 +23,7 @@ pub fn time(text: &str) -> Result<Option<Duration>, String> {
     };
     let seconds = digits.parse::<f64>().map_or(f64::NAN, |n| n * scale);
     match Duration::try_from_secs_f64(seconds) {
-        Ok(time) if time > LONGEST => Err("expected at most ten years (87600h), or none".into()),
+        Ok(time) if time > MAX_TIME => Err("expected at most ten years (87600h), or none".into()),
         Ok(time) if !time.is_zero() => Ok(Some(time)),
         _ => Err("expected a time such as 500ms, 90s, 10m, 2h, or none".into()),
     }
@@ -40,7 +40,7 @@ mod tests {
         assert_eq!(ok("500ms"), Some(Duration::from_millis(500)));
         assert_eq!(ok("1.5m"), Some(Duration::from_secs(90)));
         assert_eq!(ok("2h"), Some(Duration::from_secs(7200)));
-        assert_eq!(ok("87600h"), Some(LONGEST));
+        assert_eq!(ok("87600h"), Some(MAX_TIME));
         assert_eq!(ok("none"), None);
         for bad in [
             "", "0", "-1s", "5 s", "s", "1d", "NaN", "1e400", "1e19", "87601h",

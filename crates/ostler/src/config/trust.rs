@@ -1,4 +1,4 @@
-//! What a project's file may say when nobody trusts the project: what is on this list, and nothing else.
+//! Values accepted from an untrusted project's file: those on this list, and nothing else.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use super::entry::Entry;
 use super::key::{Field, Key};
 use super::of;
 
-/// Settings of agents that cannot start a program, widen a permission, or send a key or a prompt elsewhere.
+/// Settings of agents that cannot start a program, widen a permission, or send a key or a prompt
+/// elsewhere.
 pub const HARMLESS_SETTINGS: [&str; 4] = [
     "effort",
     "fallback_model",
@@ -14,19 +15,20 @@ pub const HARMLESS_SETTINGS: [&str; 4] = [
     "temperature",
 ];
 
-/// Why a value of a project that nobody trusts is not taken; none if it is. `below` is what holds without that file.
+/// Returns why a value of an untrusted project is ignored, or `None` if it is accepted. `below`
+/// holds the values without that file.
 pub(super) fn refusal(entry: &Entry, below: &BTreeMap<Key, Entry>) -> Option<String> {
     let why = match &entry.key {
-        // Agents differ in whom they ask, and in what they read of a repository.
-        Key::Agent => "which agent works here is for you to say",
-        // An alias could stand for another model than the one that was asked for.
-        Key::Of(_, Field::Alias(_)) => "it changes what the name of a model stands for",
-        // The choice among the agent's models.
+        // Agents differ in the service they call, and in the files they read in a repository.
+        Key::Agent => "only you choose the agent",
+        // An alias could stand for another model than the requested one.
+        Key::Of(_, Field::Alias(_)) => "it changes the meaning of a model's name",
+        // Only chooses among the agent's models.
         Key::Of(_, Field::Model) => return None,
         Key::Of(_, Field::Set(key)) if HARMLESS_SETTINGS.contains(&key.as_str()) => return None,
-        // Another agent behind a name of the caller's would get what was meant for the first.
+        // Another agent behind the caller's name would get what was meant for the first.
         Key::Of(name, Field::Like) if below.keys().any(|key| of(key) == Some(name)) => {
-            "this name is taken"
+            "this name is already in use"
         }
         Key::Of(_, Field::Like) => return None,
         Key::Limit(limit) => {
@@ -34,14 +36,14 @@ pub(super) fn refusal(entry: &Entry, below: &BTreeMap<Key, Entry>) -> Option<Str
                 .get(&entry.key)
                 .map_or(limit.usual(), |entry| entry.value.text());
             match limit.widens(entry.value.text(), held) {
-                true => return Some(format!("it would widen the limit, which is {held}")),
+                true => return Some(format!("it would raise the limit, which is {held}")),
                 false => return None,
             }
         }
         Key::Of(_, Field::Command | Field::Args | Field::Acp) => {
-            "it says which program is run, and how"
+            "it determines which program runs, and how"
         }
-        Key::Of(_, Field::Env(_)) => "it changes what the agent finds in its environment",
+        Key::Of(_, Field::Env(_)) => "it changes the agent's environment",
         Key::Of(_, Field::Set(_)) => "this setting could widen what the agent may do or reach",
     };
     Some(why.to_owned())

@@ -1,25 +1,26 @@
-//! Account at an OpenAI-compatible server: the headers that every request carries, and the secrets among them.
+//! Account at an OpenAI-compatible server: the headers of every request, and the secrets among
+//! them.
 
 use ostler_core::spec::{Spec, SpecError};
 
 use crate::host::Host;
 
-/// Values that are shorter are not secrets: to blank them out would spoil other words.
+/// Minimum length of a secret. Redacting shorter values would garble other text.
 const SECRET: usize = 8;
 
-/// One header, with the setting that it comes from.
+/// A header, with the setting that it comes from.
 pub(super) struct Header {
     #[cfg_attr(
         not(feature = "api"),
         expect(dead_code, reason = "named in the errors of the HTTP client")
     )]
     pub(super) setting: &'static str,
-    /// In lower case.
+    /// Name in lower case.
     pub(super) name: String,
     pub(super) value: String,
 }
 
-/// Returns a variable of the caller's. One given for this run wins.
+/// Returns a variable of the caller's environment. A value given for this run wins.
 pub(super) fn variable(host: &Host, spec: &Spec, name: &str) -> Option<String> {
     let inherited = || {
         host.var(name)
@@ -40,8 +41,8 @@ pub(super) fn key_variable(spec: &Spec) -> &str {
         .unwrap_or("OPENAI_API_KEY")
 }
 
-/// Returns the headers of every request: the key, the account, and those that the caller adds. A later one replaces an
-/// earlier one of the same name.
+/// Returns the headers of every request: the key, the account, and the caller's additions. A later
+/// header replaces an earlier one of the same name.
 ///
 /// # Errors
 /// Returns an error if the variable that should hold the key is not set.
@@ -81,7 +82,7 @@ pub(super) fn headers(host: &Host, spec: &Spec) -> Result<Vec<Header>, SpecError
     Ok(headers)
 }
 
-/// Returns the values that nobody but the server may see.
+/// Returns the values that only the server may see.
 pub(super) fn secrets(headers: &[Header]) -> Vec<String> {
     let secret = headers.iter().filter(|header| is_secret(&header.name));
     let secrets = secret.map(|header| header.value.trim().trim_start_matches("Bearer ").to_owned());
@@ -95,11 +96,11 @@ fn is_secret(name: &str) -> bool {
         .any(|part| name.contains(part))
 }
 
-/// Returns the variables that the spec adds to the environment of commands that a model runs: without the key and the address
-/// of its server, whatever the variable that holds the key is called.
+/// Returns the variables that the spec adds to the environment of a model's commands. The key and
+/// the address of its server are left out, whatever variable holds the key.
 pub(crate) fn env_of_commands(host: &Host, spec: &Spec) -> impl Iterator<Item = (String, String)> {
     let key = spec.settings.last("api_key_env");
-    // If the headers are wrong, no server is asked, and nothing is run.
+    // If the headers are invalid, no request is made, and no command runs.
     let secrets = headers(host, spec)
         .map(|headers| secrets(&headers))
         .unwrap_or_default();
@@ -136,7 +137,7 @@ mod tests {
             env_of_commands(host, spec).map(|(name, _)| name).collect()
         };
         assert_eq!(names(&host("sk-of-the-host"), &spec), ["EDITOR"]);
-        // What is too short for a key is no secret: it may stand in any value.
+        // A value too short for a key is not a secret: it may occur in any text.
         spec.settings.remove("header");
         assert_eq!(
             names(&host("v"), &spec),

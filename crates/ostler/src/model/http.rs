@@ -17,47 +17,48 @@ use reqwest::{Client, NoProxy, Proxy, Response, StatusCode};
 use serde::Deserialize;
 
 use super::account::{self, Header};
-use super::{Answer, Model, Piece};
+use super::{AnswerPiece, AnswerStream, Model};
 use crate::clock;
 use crate::host::Host;
 
-/// How long a connection may take.
+/// Timeout for establishing a connection.
 const CONNECT: Duration = Duration::from_secs(30);
 
-/// How long a server may take to list its models.
+/// Timeout for listing a server's models.
 const LIST: Duration = Duration::from_secs(10);
 
-/// How much of an error's text is kept.
+/// Maximum size of an error's text in bytes.
 const ERROR_CAP: usize = 64 * 1024;
 
-/// The longest answer that comes as a whole.
+/// Maximum size of an answer that is not streamed, in bytes.
 const WHOLE_CAP: usize = 64 * 1024 * 1024;
 
-/// A server, and how to speak to it.
+/// A client for one server.
 pub(crate) struct Http {
     client: Client,
     base: String,
     model: Option<String>,
     headers: HeaderMap,
-    /// What a server may have been told and might repeat: it is shown nowhere.
+    /// Values that were sent to the server, which might repeat them. They are never shown.
     secrets: Vec<String>,
-    /// The variable in which a key was looked for and not found.
+    /// The variable that should hold the key, if it is not set.
     missing_key: Option<String>,
 }
 
 impl Http {
-    /// How the agent becomes usable.
+    /// How to make the agent usable.
     pub(crate) const SETUP: &str =
         "Set OPENAI_API_KEY, or OPENAI_BASE_URL for another server (docs/agents/openai-api.md).";
 
-    /// The server that a spec names, with the keys that the host has.
+    /// Creates a client for the server of a spec, with the host's keys.
     pub(crate) fn new(host: &Host, spec: &Spec) -> Result<Self, SpecError> {
         let set = |key: &str| spec.settings.last(key).map(str::to_owned);
         let var = |name: &str| account::variable(host, spec, name);
         let base = set("base_url")
             .or_else(|| var("OPENAI_BASE_URL"))
             .unwrap_or_else(|| OFFICIAL.to_owned());
-        // The variable is held to the same rule as the setting, and is not repeated: it may hold a password.
+        // The variable is validated like the setting. It is not quoted, because it may contain a
+        // password.
         openai::url(&base).map_err(|why| SpecError::secret("base_url (OPENAI_BASE_URL)", why))?;
         let base = base.trim_end_matches('/').to_owned();
         let key_variable = account::key_variable(spec);
@@ -79,19 +80,19 @@ impl Http {
         })
     }
 
-    /// Whether a key or another server was named: then the agent can be used.
+    /// Whether a key or another server is configured, so that the agent can be used.
     pub(crate) fn is_configured(host: &Host) -> bool {
         ["OPENAI_API_KEY", "OPENAI_BASE_URL"]
             .iter()
             .any(|name| host.var(name).is_some_and(|value| !value.is_empty()))
     }
 
-    /// Where the server is.
+    /// Returns the server's base URL.
     pub(crate) fn base(&self) -> &str {
         &self.base
     }
 
-    /// The models that the server has.
+    /// Lists the server's models.
     pub(crate) async fn models(&self) -> Result<Vec<String>, Failed> {
         #[derive(Deserialize)]
         struct Listed {
@@ -136,7 +137,7 @@ impl Http {
         let Some(name) = &self.missing_key else {
             return Ok(());
         };
-        let message = format!("There is no key for {}: {name} is not set.", self.base);
+        let message = format!("No API key for {}: {name} is not set.", self.base);
         Err(Failed {
             kind: FailedKind::NoKey,
             message,
@@ -144,7 +145,7 @@ impl Http {
         })
     }
 
-    async fn ask(&self, request: &str) -> Result<Answer, Failed> {
+    async fn ask(&self, request: &str) -> Result<AnswerStream, Failed> {
         self.check_key()?;
         let request = self
             .client
@@ -166,7 +167,7 @@ impl Http {
             .and_then(|v| v.to_str().ok())
             .unwrap_or_default();
         if kind.starts_with("application/json") {
-            // A server that does not stream.
+            // The server does not stream.
             let text = whole(response).await?;
             return Ok(Box::pin(futures_util::stream::iter(
                 pieces_of(&text).into_iter().map(Ok),
@@ -176,9 +177,10 @@ impl Http {
     }
 }
 
-/// The pieces of an answer that came as a whole: one JSON document, or a stream under a wrong name.
-fn pieces_of(text: &str) -> Vec<Piece> {
-    let one_line = |text: &str| Piece::Payload(text.replace(['\n', '\r'], " "));
+/// Splits an answer that was not streamed: one JSON document, or a stream with the wrong content
+/// type.
+fn pieces_of(text: &str) -> Vec<AnswerPiece> {
+    let one_line = |text: &str| AnswerPiece::Payload(text.replace(['\n', '\r'], " "));
     if text.trim_start().starts_with(['{', '[']) {
         return vec![one_line(text), done()];
     }
@@ -197,20 +199,21 @@ impl Model for Http {
     fn call<'a>(
         &'a self,
         request: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<AnswerStream, Failed>> + Send + 'a>> {
         Box::pin(async move {
             let answer = self
                 .ask(request)
                 .await
                 .map_err(|failed| hidden(&self.secrets, failed))?;
             let secrets = self.secrets.clone();
-            let answer: Answer = Box::pin(answer.map(move |piece| match piece {
-                // The model does not know the key and cannot repeat it: its words stay as they are. The server does.
-                Ok(Piece::Payload(text)) if !text.contains("\"choices\"") => {
-                    Ok(Piece::Payload(blanked(&secrets, text)))
+            let answer: AnswerStream = Box::pin(answer.map(move |piece| match piece {
+                // The model does not know the key, so its text is left alone. The server does know
+                // it.
+                Ok(AnswerPiece::Payload(text)) if !text.contains("\"choices\"") => {
+                    Ok(AnswerPiece::Payload(blanked(&secrets, text)))
                 }
-                Ok(Piece::Payload(text)) => Ok(Piece::Payload(text)),
-                Ok(Piece::Alive) => Ok(Piece::Alive),
+                Ok(AnswerPiece::Payload(text)) => Ok(AnswerPiece::Payload(text)),
+                Ok(AnswerPiece::Alive) => Ok(AnswerPiece::Alive),
                 Err(failed) => Err(hidden(&secrets, failed)),
             }));
             Ok(answer)
@@ -235,7 +238,7 @@ impl Model for Http {
             match (models.len(), models.pop()) {
                 (1, Some(model)) => Ok(model),
                 (0, _) => Err(failed(
-                    "no model was named, and the server lists none: name one (--model)".into(),
+                    "no model was given, and the server lists none; choose one with --model".into(),
                 )),
                 (count, last) => {
                     models.extend(last);
@@ -248,7 +251,7 @@ impl Model for Http {
                         .join(", ");
                     let more = if count > 20 { ", …" } else { "" };
                     Err(failed(format!(
-                        "no model was named (--model), and the server has {count}: {some}{more}"
+                        "no model was given, and the server has {count}: {some}{more}; choose one with --model"
                     )))
                 }
             }
@@ -260,7 +263,7 @@ impl Model for Http {
     }
 }
 
-/// A text without the keys: servers quote the one they do not like.
+/// Redacts secrets in a text: servers quote a key that they reject.
 fn blanked(secrets: &[String], text: String) -> String {
     secrets.iter().fold(text, |text, secret| {
         if text.contains(secret) {
@@ -279,7 +282,7 @@ fn hidden(secrets: &[String], failed: Failed) -> Failed {
     }
 }
 
-/// The headers as the client sends them, marked as sensitive.
+/// Converts the headers for the client, marked as sensitive.
 fn header_map(account: &[Header]) -> Result<HeaderMap, SpecError> {
     let mut headers = HeaderMap::new();
     for Header {
@@ -300,13 +303,13 @@ fn header_map(account: &[Header]) -> Result<HeaderMap, SpecError> {
 
 fn client(host: &Host, base: &str) -> Result<Client, SpecError> {
     let wrong = |error: reqwest::Error| SpecError::new("base_url", base, error.to_string());
-    // Several users in one process may have chosen theirs already; whichever is there does.
+    // Another part of the process may have installed a provider already; either will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .connect_timeout(CONNECT)
-        .redirect(reqwest::redirect::Policy::none()) // a key is for the server that was named
+        .redirect(reqwest::redirect::Policy::none()) // a key is only for the configured server
         .user_agent(concat!("ostler/", env!("CARGO_PKG_VERSION")))
-        .no_proxy(); // else the library would look into the environment by itself
+        .no_proxy(); // otherwise the library would read the environment itself
     let var = |names: [&str; 2]| {
         let value = names
             .iter()
@@ -319,14 +322,17 @@ fn client(host: &Host, base: &str) -> Result<Client, SpecError> {
     let rest = var(["ALL_PROXY", "all_proxy"]).map(Proxy::all);
     for proxy in [plain, secure, rest].into_iter().flatten() {
         let proxy = proxy.map_err(|_| {
-            SpecError::secret("proxy", "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is no URL")
+            SpecError::secret(
+                "proxy",
+                "HTTP_PROXY, HTTPS_PROXY or ALL_PROXY is not a valid URL",
+            )
         })?;
         builder = builder.proxy(proxy.no_proxy(except.clone()));
     }
     builder.build().map_err(wrong)
 }
 
-/// The response, if it is one that holds an answer.
+/// Returns the response if its status is a success, otherwise the server's error.
 async fn checked(response: Response) -> Result<Response, Failed> {
     let status = response.status();
     if status.is_success() {
@@ -348,7 +354,7 @@ async fn checked(response: Response) -> Result<Response, Failed> {
     })
 }
 
-/// When the server says that it can be asked again.
+/// Returns when the server will accept requests again.
 fn resets_at(headers: &HeaderMap, status: StatusCode) -> Option<String> {
     let text = |name: &str| {
         headers
@@ -357,7 +363,7 @@ fn resets_at(headers: &HeaderMap, status: StatusCode) -> Option<String> {
             .map(str::trim)
     };
     let in_millis = |ms: f64| (ms.is_finite() && ms >= 0.0).then(|| ms.min(1e12));
-    // These come with every answer; they matter when it is them that ran out.
+    // These headers come with every answer. They matter only if their limit is exhausted.
     let spent = |kind: &str| {
         let remaining =
             text(&format!("x-ratelimit-remaining-{kind}")).is_none_or(|left| left == "0");
@@ -385,7 +391,7 @@ fn resets_at(headers: &HeaderMap, status: StatusCode) -> Option<String> {
     })
 }
 
-/// Milliseconds out of `6m0s`, `1.5s`, `20ms`.
+/// Parses a duration such as `6m0s`, `1.5s` or `20ms` into milliseconds.
 fn duration(text: &str) -> Option<f64> {
     let mut rest = text;
     let mut total = 0.0;
@@ -419,12 +425,12 @@ async fn capped(mut response: Response, cap: usize) -> reqwest::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// An answer as its bytes come in.
-fn streamed(response: Response) -> Answer {
+/// Streams an answer as its bytes arrive.
+fn streamed(response: Response) -> AnswerStream {
     struct Reading {
         response: Response,
         events: SseParser,
-        waiting: VecDeque<Piece>,
+        waiting: VecDeque<AnswerPiece>,
         strays: String,
         over: bool,
     }
@@ -447,7 +453,7 @@ fn streamed(response: Response) -> Answer {
                     over,
                 } = &mut reading;
                 if let Some(piece) = waiting.pop_front() {
-                    *over |= piece == done(); // some servers leave the connection open behind it
+                    *over |= piece == done(); // some servers leave the connection open after it
                     return Some((Ok(piece), reading));
                 }
                 if *over {
@@ -455,10 +461,11 @@ fn streamed(response: Response) -> Answer {
                 }
                 let mut see = |seen: SseItem<'_>| match seen {
                     SseItem::Data(payload) => {
-                        waiting.push_back(Piece::Payload(payload.replace(['\n', '\r'], " ")))
+                        waiting.push_back(AnswerPiece::Payload(payload.replace(['\n', '\r'], " ")))
                     }
-                    SseItem::Comment => waiting.push_back(Piece::Alive),
-                    // An error page, or JSON without its frame: shown as it is, once it is known that nothing else comes.
+                    SseItem::Comment => waiting.push_back(AnswerPiece::Alive),
+                    // An error page, or JSON outside an event: shown unchanged, if nothing else
+                    // arrives.
                     SseItem::Stray(line) if strays.len() + line.len() < ERROR_CAP => {
                         strays.push_str(line);
                         strays.push(' ');
@@ -475,7 +482,7 @@ fn streamed(response: Response) -> Answer {
                         events.finish(&mut see);
                         *over = true;
                         if !strays.trim().is_empty() {
-                            waiting.push_back(Piece::Payload(std::mem::take(strays)));
+                            waiting.push_back(AnswerPiece::Payload(std::mem::take(strays)));
                         }
                     }
                 }
@@ -484,18 +491,18 @@ fn streamed(response: Response) -> Answer {
     ))
 }
 
-fn done() -> Piece {
-    Piece::Payload("[DONE]".to_owned())
+fn done() -> AnswerPiece {
+    AnswerPiece::Payload("[DONE]".to_owned())
 }
 
-/// The request did not get there, or nothing came back.
+/// Describes a request that could not be sent or got no response.
 fn unsent(base: &str, error: &reqwest::Error) -> Failed {
     let why = root_of(error);
     let tls = std::iter::successors(error.source(), |error| (*error).source()).any(is_tls);
     let (kind, problem) = match (tls, error.is_timeout()) {
-        _ if error.is_builder() => (FailedKind::Invalid, "No request can be made to"),
+        _ if error.is_builder() => (FailedKind::Invalid, "Cannot build a request to"),
         (true, _) => (FailedKind::Tls, "No secure connection to"),
-        (false, true) => (FailedKind::Connect, "No answer in time from"),
+        (false, true) => (FailedKind::Connect, "Timed out waiting for"),
         (false, false) if error.is_connect() => (FailedKind::Connect, "No connection to"),
         (false, false) => (FailedKind::Cut, "No answer from"),
     };
@@ -506,8 +513,8 @@ fn unsent(base: &str, error: &reqwest::Error) -> Failed {
     }
 }
 
-/// Whether the TLS library said it. Its errors come wrapped into those of input and output, whose `source` passes over what
-/// they hold.
+/// Returns true if the TLS library reported the error. Its errors are wrapped in `io::Error`, whose
+/// `source` skips the wrapped error.
 fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     let inner = error
         .downcast_ref::<std::io::Error>()
@@ -524,7 +531,8 @@ fn cut(error: &reqwest::Error) -> Failed {
     }
 }
 
-/// The first cause, in the words of whoever knew it. An error of the client library names the URL, which a person knows.
+/// Returns the root cause. The client library's own error would repeat the URL, which the user
+/// knows.
 fn root_of(error: &reqwest::Error) -> String {
     let mut last: &dyn std::error::Error = error;
     while let Some(source) = last.source() {

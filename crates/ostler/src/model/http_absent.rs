@@ -1,4 +1,5 @@
-//! The place of the HTTP client in a build without the feature `api`: a server can be named, and is refused with the fix.
+//! Replacement for the HTTP client in a build without the feature `api`: every server is refused,
+//! with a hint.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -7,14 +8,14 @@ use std::pin::Pin;
 use ostler_core::spec::{Spec, SpecError};
 use ostler_dialects::openai::runner_protocol::Failed;
 
-use super::{Answer, Model};
+use super::{AnswerStream, Model};
 use crate::host::Host;
 
-/// A server, of which this build can have none.
+/// A server, which cannot exist in this build.
 pub(crate) struct Http(Infallible);
 
 impl Http {
-    /// How the agent becomes usable.
+    /// How to make the agent usable.
     pub(crate) const SETUP: &str =
         "This build has no HTTP client: enable the feature `api` of the crate `ostler`.";
 
@@ -23,7 +24,7 @@ impl Http {
         Err(SpecError::secret("base_url", Self::SETUP))
     }
 
-    /// Returns false: a key does not help.
+    /// Returns false: a key would not help.
     pub(crate) fn is_configured(_: &Host) -> bool {
         false
     }
@@ -41,7 +42,7 @@ impl Model for Http {
     fn call<'a>(
         &'a self,
         _: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<AnswerStream, Failed>> + Send + 'a>> {
         match self.0 {}
     }
 

@@ -1,4 +1,5 @@
-//! A model that reads its answers from a script: for demonstrations, and to test what is built on Ostler without a network.
+//! A model that plays a script: for demonstrations, and for tests of programs that use Ostler,
+//! without a network.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,9 +13,10 @@ use ostler_dialects::openai::runner_protocol::{Failed, FailedKind};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Answer, Model, Piece};
+use super::{AnswerPiece, AnswerStream, Model};
 
-/// What the model of the agent `scripted` answers: a list of replies, each with the condition under which it is given.
+/// Script of the agent `scripted`: a list of replies, each with the condition under which it is
+/// given.
 ///
 /// ```
 /// let script = ostler::Script::parse(r#"
@@ -30,7 +32,7 @@ use super::{Answer, Model, Piece};
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
-    /// The model's name to show.
+    /// Displayed name of the model.
     #[serde(default)]
     model: Option<String>,
     /// Milliseconds between two words.
@@ -40,12 +42,12 @@ pub struct Script {
     replies: Vec<Reply>,
 }
 
-/// One answer.
+/// One reply.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Reply {
     when: When,
-    /// Given as often as it fits, and not once.
+    /// Whether the reply can be given more than once.
     repeat: bool,
     thinking: Option<String>,
     text: Option<String>,
@@ -53,25 +55,25 @@ struct Reply {
     usage: Option<ScriptedUsage>,
     finish: Option<String>,
     error: Option<ScriptedError>,
-    /// The answer breaks off after what is said.
+    /// Whether the connection breaks after the text.
     cut: bool,
-    /// The answer never ends after what is said.
+    /// Whether the answer hangs after the text.
     hang: bool,
-    /// The turn ends like this after what is said, instead of with success.
+    /// Outcome of the turn after the text, if not success.
     ending: Option<ScriptedEnding>,
 }
 
-/// When an answer fits. What is not given does not matter.
+/// Condition of a reply. All given parts must match.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct When {
-    /// The user's latest message contains this, upper or lower case.
+    /// Text that the user's latest message contains, ignoring case.
     prompt: Option<String>,
-    /// The latest results are of this tool, among others.
+    /// A tool that one of the latest results is from.
     result_of: Option<String>,
-    /// One of the latest tool results contains this.
+    /// Text that one of the latest tool results contains.
     result: Option<String>,
-    /// None of the latest tool results contains this.
+    /// Text that none of the latest tool results contains.
     result_without: Option<String>,
 }
 
@@ -102,7 +104,8 @@ struct ScriptedError {
     message: String,
 }
 
-/// The outcome of a turn that does not succeed. In the texts, `{result}` stands for the latest tool result.
+/// Outcome of a turn that does not succeed. In its texts, `{result}` stands for the latest tool
+/// result.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ScriptedEnding {
@@ -113,14 +116,14 @@ struct ScriptedEnding {
 }
 
 impl Script {
-    /// Reads a script (TOML).
+    /// Parses a script in TOML.
     ///
     /// # Errors
-    /// Names the first line that is wrong.
+    /// Returns an error that names the first invalid line.
     pub fn parse(text: &str) -> Result<Self, String> {
         let script: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         if script.replies.is_empty() {
-            return Err("there is no [[reply]] in it".into());
+            return Err("the script has no [[reply]]".into());
         }
         let endings = script
             .replies
@@ -138,15 +141,15 @@ impl Script {
         Ok(script)
     }
 
-    /// What is played when nothing else is given: it looks around in the directory, and says what it is.
+    /// Returns the default script, which lists the directory and introduces itself.
     #[must_use]
     pub(crate) fn demo() -> Self {
-        // The text is a part of this program; a test reads it.
+        // The text is part of this program; a test parses it.
         Self::parse(include_str!("demo.toml")).unwrap_or_default()
     }
 }
 
-/// A model that follows a script.
+/// A model that plays a script.
 pub(crate) struct Scripted {
     script: Script,
     used: Mutex<Vec<bool>>,
@@ -158,7 +161,7 @@ impl Scripted {
         Self { script, used }
     }
 
-    /// The first reply that fits and was not given yet.
+    /// Returns the first matching reply that was not given yet.
     fn choose(&self, seen: &Seen) -> Option<&Reply> {
         let mut used = self
             .used
@@ -171,12 +174,12 @@ impl Scripted {
         Some(reply)
     }
 
-    fn answer(&self, request: &str) -> Result<Answer, Failed> {
+    fn answer(&self, request: &str) -> Result<AnswerStream, Failed> {
         let seen = Seen::of(request);
         let reply = self.choose(&seen).ok_or_else(|| Failed {
             kind: FailedKind::Status,
             status: Some(400),
-            message: "no reply of the script fits".to_owned(),
+            message: "no reply in the script matches".to_owned(),
             body: json!({"error": {"message": seen.describe(), "code": openai::NO_SCRIPTED_REPLY}})
                 .to_string(),
             ..Failed::default()
@@ -206,39 +209,39 @@ impl Scripted {
             (None, _, true) => futures_util::stream::pending().boxed(),
             (None, true, false) => fails(Failed {
                 kind: FailedKind::Cut,
-                message: "The answer broke off: the script says so.".to_owned(),
+                message: "The answer was cut off, as the script says.".to_owned(),
                 ..Failed::default()
             }),
             (None, false, false) => {
-                futures_util::stream::iter([Ok(Piece::Payload("[DONE]".to_owned()))]).boxed()
+                futures_util::stream::iter([Ok(AnswerPiece::Payload("[DONE]".to_owned()))]).boxed()
             }
         };
         let paced = futures_util::stream::iter(pieces).then(move |piece| async move {
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
-            Ok(Piece::Payload(piece))
+            Ok(AnswerPiece::Payload(piece))
         });
         Ok(Box::pin(paced.chain(end)))
     }
 }
 
-/// How many characters of a tool result fit into the message of an ending.
+/// Maximum number of characters of a tool result in the message of an ending.
 const RESULT: usize = 300;
 
-/// The name of a model that has none.
+/// Default name of the model.
 const NAME: &str = "scripted";
 
 impl Model for Scripted {
     fn call<'a>(
         &'a self,
         request: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<Answer, Failed>> + Send + 'a>> {
+    ) -> Pin<Box<dyn Future<Output = Result<AnswerStream, Failed>> + Send + 'a>> {
         Box::pin(async move { self.answer(request) })
     }
 
-    /// Only where the script gives counts; a word's worth of tokens is not guessed.
-    fn counts(&self) -> bool {
+    /// True only if the script has counts. Tokens are never guessed.
+    fn reports_usage(&self) -> bool {
         false
     }
 
@@ -247,10 +250,10 @@ impl Model for Scripted {
     }
 }
 
-/// What a request says, as far as conditions look at it.
+/// The parts of a request that conditions refer to.
 struct Seen {
     prompt: String,
-    /// Tool and result of each call that was answered since the model spoke last.
+    /// Tool and result of each call since the model's last reply.
     results: Vec<(String, String)>,
 }
 
@@ -298,7 +301,7 @@ impl Seen {
             format!(", after results of {}", tools.join(", "))
         };
         let prompt: String = self.prompt.chars().take(80).collect();
-        format!("no reply of the script is left that fits: the user said {prompt:?}{after}")
+        format!("no remaining reply in the script matches: the user said {prompt:?}{after}")
     }
 }
 
@@ -338,7 +341,7 @@ impl When {
 }
 
 impl Reply {
-    /// The reply as a server would stream it.
+    /// Renders the reply as a server would stream it.
     fn pieces(&self, model: &str, prompt: &str) -> Vec<String> {
         let chunk = |delta: Value, finish: Option<&str>| {
             json!({"object": "chat.completion.chunk", "model": model,

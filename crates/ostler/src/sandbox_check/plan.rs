@@ -1,4 +1,4 @@
-//! The list of attempts: what is tried, on what, and what must come of it.
+//! The list of attempts: what is tried, on what, and the expected result.
 
 use super::scene::{Scene, TOKENS};
 
@@ -9,7 +9,7 @@ pub(super) struct Plan {
     pub(super) what: &'static str,
     /// The layer that must stop it.
     pub(super) layer: &'static str,
-    /// Its name among the attempts, and what it is about.
+    /// Name of the attempt, and its argument.
     pub(super) attempt: &'static str,
     pub(super) about: String,
     pub(super) expected: Expected,
@@ -17,12 +17,12 @@ pub(super) struct Plan {
     pub(super) limits: &'static str,
 }
 
-/// What must come of an attempt.
+/// Expected result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Expected {
     Works,
     Refused,
-    /// It is refused, or undone once the command has ended.
+    /// Refused, or undone once the command has ended.
     Undone,
 }
 
@@ -37,7 +37,7 @@ type Row = (
     &'static str,
 );
 
-/// Attempts of an agent that is confined to its workspace.
+/// Returns the attempts of an agent that is confined to its workspace.
 pub(super) fn agent_plans(scene: &Scene) -> Vec<Plan> {
     let rows: Vec<Row> = vec![
         (
@@ -102,11 +102,11 @@ pub(super) fn agent_plans(scene: &Scene) -> Vec<Plan> {
     rows.into_iter().chain(tokens).map(plan).collect()
 }
 
-/// Every attempt of a command, in the order in which they are told.
+/// Returns the attempts of a command, in the order in which they are reported.
 pub(super) fn plans(scene: &Scene) -> Vec<Plan> {
     let rows = files(scene)
         .into_iter()
-        .chain(later())
+        .chain(persistence())
         .chain(others(scene))
         .chain(machine());
     rows.map(plan).collect()
@@ -154,7 +154,7 @@ fn files(scene: &Scene) -> Vec<Row> {
         ),
         (
             "read_home",
-            "read another file at home",
+            "read another file in the home directory",
             "files",
             ("read", at("home/notes")),
             Refused,
@@ -178,7 +178,7 @@ fn files(scene: &Scene) -> Vec<Row> {
         ),
         (
             "climb",
-            "read it by ..",
+            "read it through ..",
             "files",
             ("read", "../outside/file".to_owned()),
             Refused,
@@ -234,7 +234,7 @@ fn files(scene: &Scene) -> Vec<Row> {
         ),
         (
             "write_temp",
-            "write where others keep temporary files",
+            "write to the shared temporary directory",
             "files",
             ("write", temp()),
             Refused,
@@ -259,8 +259,8 @@ fn files(scene: &Scene) -> Vec<Row> {
     ]
 }
 
-/// What a command could leave behind for others to run, or to obey.
-fn later() -> Vec<Row> {
+/// Attempts to leave something behind that others run or obey.
+fn persistence() -> Vec<Row> {
     vec![
         (
             "policy",
@@ -453,7 +453,7 @@ fn machine() -> Vec<Row> {
         ),
         (
             "unnamed_set_user_id",
-            "leave one that had its mode before its name",
+            "leave one whose mode was set before it was renamed",
             "system_calls",
             ("unnamed_set_user_id", "planted".to_owned()),
             Refused,
@@ -469,7 +469,7 @@ fn machine() -> Vec<Row> {
         ),
         (
             "namespace",
-            "make a namespace of its own",
+            "create a namespace",
             "system_calls",
             ("new_namespace", none()),
             Refused,
@@ -477,7 +477,7 @@ fn machine() -> Vec<Row> {
         ),
         (
             "io_uring",
-            "go around the filter by io_uring",
+            "bypass the filter with io_uring",
             "system_calls",
             ("io_uring", none()),
             Refused,
@@ -525,7 +525,7 @@ fn machine() -> Vec<Row> {
         ),
         (
             "compute",
-            "compute without end",
+            "use CPU time beyond its limit",
             "limits",
             ("compute", none()),
             Refused,

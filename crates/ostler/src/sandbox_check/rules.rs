@@ -1,5 +1,5 @@
-//! Attempts that rules stop and not the system: a repository that grants itself rights, file tools on git's own files, commands in
-//! other spellings.
+//! Attempts that rules stop, and not the system: a repository that grants itself rights, file tools
+//! on git's own files, and commands in other spellings.
 
 use ostler_core::permission::{self, PolicyAction, ToolKind, ToolUse, Trust};
 use ostler_tools::{SandboxPolicy, ToolError, WorkspacePolicy};
@@ -7,7 +7,7 @@ use ostler_tools::{SandboxPolicy, ToolError, WorkspacePolicy};
 use super::{Finding, Verdict};
 use crate::command::CommandRunner;
 
-/// What a hostile repository asks for in its own policy.
+/// What a hostile repository requests in its policy.
 const GREEDY: &str = r#"commands = "any"
 [sandbox]
 write = ["~/.bashrc"]
@@ -22,7 +22,7 @@ allow = [".env", "id_rsa"]
 name = "bash"
 "#;
 
-/// A policy of the user's, and lines that it must deny.
+/// A user's policy, and commands that it must deny.
 const DENIES: &str = "[[rule]]\ncommand = [\"git push\", \"rm -rf\"]\ndo = \"deny\"\n";
 const SPELLINGS: [&str; 7] = [
     "echo push | xargs git",
@@ -34,7 +34,7 @@ const SPELLINGS: [&str; 7] = [
     "find . -exec rm -rf {} +",
 ];
 
-/// Calls of git that lose work or make repositories.
+/// Git commands that lose work or create repositories.
 const DESTRUCTIVE: [&[&str]; 8] = [
     &["checkout", "--", "inside"],
     &["checkout", "."],
@@ -46,8 +46,9 @@ const DESTRUCTIVE: [&[&str]; 8] = [
     &["submodule", "add", "x"],
 ];
 
-/// Files that the file tools must not write, in a workspace with a bare repository `bare` and hooks in `.githooks`.
-const KEPT: [&str; 9] = [
+/// Files that the file tools must not write, in a workspace with a bare repository `bare` and hooks
+/// in `.githooks`.
+const PROTECTED: [&str; 9] = [
     "bare/config",
     "bare/hooks/post-checkout",
     ".git/hooks/pre-commit",
@@ -59,7 +60,8 @@ const KEPT: [&str; 9] = [
     ".git/worktrees/x/commondir",
 ];
 
-/// Makes every attempt. `write` is the file tool in the workspace, `runner` has the rules for commands.
+/// Makes all attempts. `write` is the file tool in the workspace, `runner` has the rules for
+/// commands.
 pub(super) fn findings(
     write: &dyn Fn(&str) -> Result<(), ToolError>,
     runner: &CommandRunner,
@@ -79,14 +81,14 @@ pub(super) fn findings(
         ),
         all(
             "tool_git",
-            "write what git runs or obeys, and Ostler's files",
+            "write files that git runs or obeys, and Ostler's files",
             "file tools",
-            KEPT.iter().map(|path| write(path)),
+            PROTECTED.iter().map(|path| write(path)),
         ),
     ]
 }
 
-/// Every one of several calls must be denied.
+/// Makes an attempt of several calls, each of which must be denied.
 fn all(
     name: &'static str,
     what: &'static str,
@@ -97,10 +99,7 @@ fn all(
     for (number, call) in calls.enumerate() {
         match call {
             Ok(()) => {
-                (result, detail) = (
-                    Verdict::Leaked,
-                    format!("the {}. of them was possible", number + 1),
-                )
+                (result, detail) = (Verdict::Leaked, format!("call {} was allowed", number + 1))
             }
             Err(error) if error.code.is_denial() || !error.needs_approval.is_empty() => {
                 detail = if detail.is_empty() {

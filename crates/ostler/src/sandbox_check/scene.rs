@@ -1,4 +1,5 @@
-//! A workspace for the attempts, and what lies around it: a home with a key, files of others, services that listen.
+//! A workspace for the attempts and its surroundings: a home with a key, other files, and listening
+//! services.
 
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, UdpSocket};
@@ -18,7 +19,8 @@ use crate::process::{self, Child, PreparedCommand};
 
 const SECRET: &str = "canary";
 
-/// Tokens that agents keep in a home: the attempt to read one, what it is, and where.
+/// Tokens that agents store in a home directory: the attempt to read one, its description, and its
+/// path.
 pub(super) const TOKENS: [(&str, &str, &str); 8] = [
     (
         "agent_claude_token",
@@ -61,7 +63,7 @@ pub(super) const TOKENS: [(&str, &str, &str); 8] = [
         ".config/ostler/policy.toml",
     ),
 ];
-/// The entries of the home.
+/// Number of entries in the home directory.
 const HOME_ENTRIES: usize = 8;
 const POLICY: &str = "# untouched\n";
 
@@ -112,13 +114,13 @@ impl Scene {
         })
     }
 
-    /// A runner for the workspace.
+    /// Creates a runner for the workspace.
     pub(super) fn runner(&self, policy: &SandboxPolicy) -> Result<CommandRunner, ToolError> {
         let workspace = Arc::new(Workspace::open(&self.root.join("work"), &policy.files)?);
         CommandRunner::new(&self.host, policy, workspace, &self.session())
     }
 
-    /// Starts a process that attempts are made on: Ostler itself must stay whole if one succeeds.
+    /// Starts a process as the target of attempts: Ostler itself must survive one that succeeds.
     pub(super) async fn start_bystander(
         &mut self,
         attempter: &GuardProgram,
@@ -128,7 +130,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The number of that process.
+    /// Returns the pid of that process.
     pub(super) fn bystander(&self) -> String {
         self.bystander
             .as_ref()
@@ -137,7 +139,7 @@ impl Scene {
             .unwrap_or_default()
     }
 
-    /// An attempt that is not confined yet.
+    /// Returns an attempt that is not confined yet.
     pub(super) fn attempt(
         &self,
         attempter: &GuardProgram,
@@ -161,7 +163,7 @@ impl Scene {
         Ok(prepared)
     }
 
-    /// The same, confined as an agent that may write its workspace is.
+    /// Returns an attempt that is confined like an agent that may write to its workspace.
     pub(super) fn agent(
         &self,
         attempter: &GuardProgram,
@@ -201,25 +203,27 @@ impl Scene {
         name_of(&self.root)
     }
 
-    /// Whether anything around the workspace shows that somebody was there, whatever the attempt itself says.
+    /// Whether anything around the workspace shows traces of an attempt, whatever the attempt
+    /// itself reports.
     pub(super) fn is_touched(&self) -> bool {
-        let nobody = |error: io::Error| error.kind() == ErrorKind::WouldBlock;
-        let came = !self.tcp.accept().is_err_and(nobody)
-            || !self.udp.recv(&mut [0; 8]).is_err_and(nobody)
-            || !self.local.accept().is_err_and(nobody)
-            || !self.hidden.accept().is_err_and(nobody)
-            || !self.datagrams.recv(&mut [0; 8]).is_err_and(nobody);
+        let is_idle = |error: io::Error| error.kind() == ErrorKind::WouldBlock;
+        let was_reached = !self.tcp.accept().is_err_and(is_idle)
+            || !self.udp.recv(&mut [0; 8]).is_err_and(is_idle)
+            || !self.local.accept().is_err_and(is_idle)
+            || !self.hidden.accept().is_err_and(is_idle)
+            || !self.datagrams.recv(&mut [0; 8]).is_err_and(is_idle);
         let count = |dir: &str| std::fs::read_dir(self.root.join(dir)).map_or(0, Iterator::count);
         let holds = |file: &str| {
             std::fs::read_to_string(self.root.join(file)).is_ok_and(|text| text == SECRET)
         };
-        came || count(".") != 3
+        was_reached
+            || count(".") != 3
             || count("outside") != 1
             || count("home") != HOME_ENTRIES
             || !holds("outside/file")
     }
 
-    /// Whether what an attempt did is gone again.
+    /// Whether the changes of an attempt were undone.
     pub(super) fn is_undone(&self) -> bool {
         let policy = std::fs::read_to_string(self.root.join("work/.ostler/sandbox.toml"));
         let planted = ["work/.git/hooks/pre-commit", "work/ostler.toml"]
@@ -230,7 +234,7 @@ impl Scene {
             && !process::is_anything_left(&self.session())
     }
 
-    /// Makes everything as it was, should an attempt have succeeded: each stands for itself.
+    /// Restores everything, in case an attempt succeeded: attempts must not affect each other.
     pub(super) fn put_back(&self) {
         for name in [
             "outside",
@@ -245,15 +249,16 @@ impl Scene {
             let _ = std::fs::remove_dir_all(&path).or_else(|_| std::fs::remove_file(&path));
         }
         let _ = lay_out(&self.root);
-        let _ = self.is_touched(); // takes what came over a socket
+        let _ = self.is_touched(); // drains the sockets
     }
 
-    /// The session under which the attempts run.
+    /// Returns the session id of the attempts.
     fn session(&self) -> String {
         name_of(self.dir.path())
     }
 
-    /// What rules stop, in a workspace with a repository that has more of what git obeys.
+    /// Makes the attempts that rules stop, in a workspace with a repository that has more files
+    /// that git obeys.
     pub(super) fn rules(&self) -> Result<Vec<Finding>, ToolError> {
         let work = self.root.join("work");
         let lay_out = || -> io::Result<()> {
@@ -289,7 +294,7 @@ impl Scene {
         Ok(super::rules::findings(&write, &runner))
     }
 
-    /// The file tools, asked for what is outside.
+    /// Uses the file tools on paths outside the workspace.
     pub(super) fn file_tools(&self) -> Vec<Finding> {
         let outside = self.at("outside/file");
         let _ = std::os::unix::fs::symlink(&outside, self.root.join("work/tool-link"));
@@ -311,12 +316,12 @@ impl Scene {
         let table = [
             (
                 "tool_climb",
-                "read a file outside with a file tool, by ..",
+                "read a file outside with a file tool, through ..",
                 "../outside/file",
             ),
             (
                 "tool_absolute",
-                "read it by its whole path",
+                "read it by its absolute path",
                 outside.as_str(),
             ),
             ("tool_link", "read it through a link", "tool-link"),
