@@ -39,7 +39,7 @@ pub enum Coverage {
 pub(crate) struct StandIn {
     pub(crate) program: PathBuf,
     /// Set when replaying: whether a check was skipped because of it.
-    pub(crate) played: Option<Arc<AtomicBool>>,
+    pub(crate) replay: Option<Arc<AtomicBool>>,
 }
 
 #[derive(Debug)]
@@ -128,7 +128,7 @@ pub(crate) fn stand_in(
         std::os::unix::fs::symlink(fake::program(), &link).expect("link the fake agent");
         Some(StandIn {
             program: link,
-            played: matches!(mode, AgentMode::Replay(_)).then(|| skipped_checks.clone()),
+            replay: matches!(mode, AgentMode::Replay(_)).then(|| skipped_checks.clone()),
         })
     })
 }

@@ -30,7 +30,7 @@ pub const ENDED: &str = "\u{1b}]terminal-leader;ended;";
 pub const END_OF_REPORT: char = '\u{7}';
 
 /// Terminal output so far.
-struct Shown {
+struct TerminalOutput {
     screen: vt100::Parser,
     /// Every byte that the program wrote.
     bytes: Vec<u8>,
@@ -41,7 +41,7 @@ struct Shown {
     ended: Option<Option<i32>>,
 }
 
-impl Shown {
+impl TerminalOutput {
     fn read(&mut self, output: &[u8]) {
         self.pending.extend_from_slice(output);
         for (prefix, is_end) in [(STARTED, false), (ENDED, true)] {
@@ -89,7 +89,7 @@ fn find(text: &[u8], part: &[u8]) -> Option<usize> {
 pub struct Pty {
     keys: File,
     leader: Child,
-    shown: Arc<Mutex<Shown>>,
+    output: Arc<Mutex<TerminalOutput>>,
 }
 
 impl Pty {
@@ -106,7 +106,7 @@ impl Pty {
             .and_then(|()| unlockpt(&terminal))
             .expect("unlock the terminal");
         let name = ptsname(&terminal, Vec::new()).expect("name the terminal");
-        let far = || -> OwnedFd {
+        let open_tty = || -> OwnedFd {
             rustix::fs::open(
                 &*name,
                 OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC,
@@ -137,26 +137,30 @@ impl Pty {
         }
         start
             .env("TERM", "xterm-256color")
-            .stdin(far())
-            .stdout(Stdio::from(far()))
-            .stderr(Stdio::from(far()));
+            .stdin(open_tty())
+            .stdout(Stdio::from(open_tty()))
+            .stderr(Stdio::from(open_tty()));
         let leader = start.spawn().expect("start terminal-leader");
         let screen = vt100::Parser::new(ROWS, COLUMNS, 0);
-        let shown = Shown {
+        let output = TerminalOutput {
             screen,
             bytes: Vec::new(),
             pending: Vec::new(),
             pid: None,
             ended: None,
         };
-        let shown = Arc::new(Mutex::new(shown));
+        let output = Arc::new(Mutex::new(output));
         let keys = File::from(terminal);
-        let (mut output, into) = (keys.try_clone().expect("clone the terminal"), shown.clone());
+        let (mut reader, shared) = (
+            keys.try_clone().expect("clone the terminal"),
+            output.clone(),
+        );
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
             // Reading fails once the last process on the terminal has exited.
-            while let Ok(some @ 1..) = output.read(&mut buffer) {
-                into.lock()
+            while let Ok(some @ 1..) = reader.read(&mut buffer) {
+                shared
+                    .lock()
                     .expect("the lock is not poisoned")
                     .read(&buffer[..some]);
             }
@@ -164,7 +168,7 @@ impl Pty {
         Self {
             keys,
             leader,
-            shown,
+            output,
         }
     }
 
@@ -176,14 +180,14 @@ impl Pty {
         self.keys.write_all(keys.as_bytes()).expect("type");
     }
 
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        self.shown.lock().expect("the lock is not poisoned")
+    fn output(&self) -> MutexGuard<'_, TerminalOutput> {
+        self.output.lock().expect("the lock is not poisoned")
     }
 
     /// Returns the screen's text, without trailing spaces.
     #[must_use]
     pub fn seen(&self) -> String {
-        let text = self.shown().screen.screen().contents();
+        let text = self.output().screen.screen().contents();
         text.lines()
             .map(str::trim_end)
             .collect::<Vec<_>>()
@@ -198,7 +202,7 @@ impl Pty {
     /// If it does not exit.
     pub fn written(&mut self) -> Vec<u8> {
         self.end();
-        self.shown().bytes.clone()
+        self.output().bytes.clone()
     }
 
     /// Waits until the screen satisfies a condition.
@@ -240,11 +244,11 @@ impl Pty {
     #[must_use]
     pub fn id(&self) -> u32 {
         assert!(
-            wait_until(TIMEOUT, || self.shown().pid.is_some()),
+            wait_until(TIMEOUT, || self.output().pid.is_some()),
             "not started:\n{}",
             self.seen()
         );
-        self.shown().pid.expect("the program has started")
+        self.output().pid.expect("the program has started")
     }
 
     /// Waits for the program to exit and returns its exit code.
@@ -253,11 +257,11 @@ impl Pty {
     /// If it does not exit; the message shows the screen.
     pub fn end(&mut self) -> Option<i32> {
         assert!(
-            wait_until(TIMEOUT, || self.shown().ended.is_some()),
+            wait_until(TIMEOUT, || self.output().ended.is_some()),
             "still there:\n{}",
             self.seen()
         );
-        self.shown().ended.flatten()
+        self.output().ended.flatten()
     }
 }
 
@@ -271,7 +275,7 @@ impl Drop for Pty {
 
 #[cfg(test)]
 mod tests {
-    use super::{COLUMNS, END_OF_REPORT, ENDED, ROWS, STARTED, Shown};
+    use super::{COLUMNS, END_OF_REPORT, ENDED, ROWS, STARTED, TerminalOutput};
 
     #[test]
     fn reports_are_taken_out_wherever_reads_split_them() {
@@ -279,22 +283,22 @@ mod tests {
             format!("a{STARTED}42{END_OF_REPORT}b\u{1b}[1mc\u{1b}]0;t\u{7}{ENDED}7{END_OF_REPORT}");
         for at in 0..stream.len() {
             let screen = vt100::Parser::new(ROWS, COLUMNS, 0);
-            let mut shown = Shown {
+            let mut output = TerminalOutput {
                 screen,
                 bytes: Vec::new(),
                 pending: Vec::new(),
                 pid: None,
                 ended: None,
             };
-            shown.read(&stream.as_bytes()[..at]);
-            assert!(shown.ended.is_none());
-            shown.read(&stream.as_bytes()[at..]);
+            output.read(&stream.as_bytes()[..at]);
+            assert!(output.ended.is_none());
+            output.read(&stream.as_bytes()[at..]);
             assert_eq!(
-                (shown.pid, shown.ended),
+                (output.pid, output.ended),
                 (Some(42), Some(Some(7))),
                 "at {at}"
             );
-            assert_eq!(shown.bytes, b"ab\x1b[1mc\x1b]0;t\x07", "at {at}");
+            assert_eq!(output.bytes, b"ab\x1b[1mc\x1b]0;t\x07", "at {at}");
         }
     }
 }

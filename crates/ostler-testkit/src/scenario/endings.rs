@@ -20,7 +20,7 @@ fn long_tool(driver: &dyn Driver) -> TestEnv {
     )
 }
 
-fn hinted(seen: &Observed, part: &str) {
+fn assert_hint(seen: &Observed, part: &str) {
     // A setting is named by its key, or by its flag.
     let hint = seen.outcome()["hint"]
         .as_str()
@@ -47,7 +47,7 @@ fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str,
         .wall(patience)
         .idle(patience);
     let seen = run(driver, &env, &task);
-    seen.ended_with(cause, exit);
+    seen.assert_ended(cause, exit);
     let reported = &seen.outcome()["detail"]["http_status"];
     let is_unreported = !quirks.reports_status || quirks.unreported_statuses.contains(&status);
     assert!(
@@ -79,7 +79,7 @@ fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str,
 pub fn unauthorized(driver: &dyn Driver) {
     let seen = fails(driver, (401, "authentication_error"), ("auth", 4));
     seen.assert_story("auth_error");
-    hinted(&seen, driver.subject().hints.auth);
+    assert_hint(&seen, driver.subject().hints.auth);
 }
 
 /// Not logged in: reported at once, without a model call. S4-3.
@@ -89,8 +89,8 @@ pub fn not_logged_in(driver: &dyn Driver) {
         .test_env(Script::new())
         .without_host(subject.settings.variables.0);
     let seen = run(driver, &env, &Task::new("PROMPT"));
-    seen.ended_with("auth", 4);
-    hinted(&seen, subject.hints.auth);
+    seen.assert_ended("auth", 4);
+    assert_hint(&seen, subject.hints.auth);
     assert!(env.server.requests().is_empty());
 }
 
@@ -98,13 +98,13 @@ pub fn not_logged_in(driver: &dyn Driver) {
 pub fn rate_limited(driver: &dyn Driver) {
     let seen = fails(driver, (429, "rate_limit_error"), ("rate_limit", 5));
     seen.assert_story("rate_limit");
-    hinted(&seen, "Wait");
+    assert_hint(&seen, "Wait");
 }
 
 /// The service is overloaded.
 pub fn overloaded(driver: &dyn Driver) {
     let status = driver.subject().numbers.overloaded;
-    hinted(
+    assert_hint(
         &fails(driver, (status, "overloaded_error"), ("overloaded", 5)),
         "try again",
     );
@@ -113,7 +113,7 @@ pub fn overloaded(driver: &dyn Driver) {
 /// The service fails with an internal error. The agents retry first, without delay as configured
 /// here.
 pub fn server_error(driver: &dyn Driver) {
-    hinted(
+    assert_hint(
         &fails(driver, (500, "api_error"), ("server_error", 5)),
         "temporary",
     );
@@ -121,7 +121,7 @@ pub fn server_error(driver: &dyn Driver) {
 
 /// The service's address refuses connections.
 pub fn unreachable(driver: &dyn Driver) {
-    // A port that was free a moment ago, on an address that no other process binds to.
+    // An address and port on which nothing listens.
     let subject = driver.subject();
     let env = driver
         .test_env(Script::new())
@@ -131,8 +131,8 @@ pub fn unreachable(driver: &dyn Driver) {
         &env,
         &Task::new("PROMPT").with(subject.settings.one_retry),
     );
-    seen.ended_with("network", 1);
-    hinted(&seen, subject.hints.network);
+    seen.assert_ended("network", 1);
+    assert_hint(&seen, subject.hints.network);
 }
 
 /// The service repeatedly drops the connection in mid-answer: partial text is preserved, and the
@@ -143,7 +143,7 @@ pub fn broken_off(driver: &dyn Driver) {
         Answer::text("never to be finished").deltas(4).cut_after(2),
     );
     let seen = run(driver, &env, &Task::new("PROMPT"));
-    seen.ended_with("network", 1);
+    seen.assert_ended("network", 1);
     assert!(seen.answer().starts_with("never to"), "{:?}", seen.answer());
 }
 
@@ -153,13 +153,13 @@ pub fn refused(driver: &dyn Driver) {
         driver,
         Answer::text("I cannot help with that.").stop_reason("refusal"),
     );
-    run(driver, &env, &Task::new("PROMPT")).ended_with("refused", 1);
+    run(driver, &env, &Task::new("PROMPT")).assert_ended("refused", 1);
 }
 
 /// The answer is cut off at the model's limit, however often the agent asks it to continue.
 pub fn output_limit(driver: &dyn Driver) {
     let env = only(driver, Answer::text("and so on ").stop_reason("max_tokens"));
-    run(driver, &env, &Task::new("PROMPT")).ended_with("output_limit", 6);
+    run(driver, &env, &Task::new("PROMPT")).assert_ended("output_limit", 6);
 }
 
 /// The cost limit ends the turn after the step that exceeded it; the cost is known. S3-6, S3-44.
@@ -170,8 +170,8 @@ pub fn budget(driver: &dyn Driver) {
         .set("max_budget_usd", "0.0001")
         .with(driver.subject().settings.priced);
     let seen = run(driver, &env, &task);
-    seen.ended_with("budget", 6);
-    seen.counted(1..=env.server.served().len() as u64);
+    seen.assert_ended("budget", 6);
+    seen.assert_tokens(1..=env.server.served().len() as u64);
     assert!(
         seen.one("ended")["usage"]["cost_usd"]
             .as_f64()
@@ -179,7 +179,7 @@ pub fn budget(driver: &dyn Driver) {
         "{}",
         seen.one("ended")
     );
-    hinted(&seen, "max_budget_usd");
+    assert_hint(&seen, "max_budget_usd");
     assert!(
         seen.story().contains(&"notice budget_near".to_owned()),
         "{:#?}",
@@ -195,9 +195,9 @@ pub fn max_turns(driver: &dyn Driver) {
         &env,
         &Task::new("PROMPT").trusting().set("max_turns", "2"),
     );
-    seen.ended_with("turn_limit", 6);
-    seen.used(1..=2);
-    hinted(&seen, "max_turns");
+    seen.assert_ended("turn_limit", 6);
+    seen.assert_usage(1..=2);
+    assert_hint(&seen, "max_turns");
 }
 
 /// The service never answers: the turn's time limit ends it promptly. S2-20, S4-8, S4-37.
@@ -228,7 +228,7 @@ pub fn wall_limit(driver: &dyn Driver) {
         "{took:?}"
     );
     seen.assert_story("limits");
-    seen.ended_with("wall_limit", 6);
+    seen.assert_ended("wall_limit", 6);
     let reported = (
         &seen.outcome()["status"],
         &seen.outcome()["detail"]["limit_ms"],
@@ -250,7 +250,7 @@ pub fn wall_limit_in_a_tool(driver: &dyn Driver) {
         &long_tool(driver),
         &Task::new("PROMPT").trusting().wall(limit),
     );
-    seen.ended_with("wall_limit", 6);
+    seen.assert_ended("wall_limit", 6);
     assert_eq!(seen.one("tool_result")["ok"], false);
 }
 
@@ -262,7 +262,7 @@ pub fn idle_limit(driver: &dyn Driver) {
         &only(driver, Answer::hang()),
         &Task::new("PROMPT").idle(limit),
     );
-    seen.ended_with("idle_limit", 6);
+    seen.assert_ended("idle_limit", 6);
     assert_eq!(
         seen.outcome()["detail"]["limit_ms"],
         json!(limit.as_millis())
@@ -280,7 +280,7 @@ pub fn a_silent_tool_is_not_idle(driver: &dyn Driver) {
     let script = Script::new().rule(Rule::on_text("PROMPT").answer(sleep));
     let env = driver.test_env(script.rule(Rule::any().text("It took its time.")));
     let seen = run(driver, &env, &Task::new("PROMPT").trusting().idle(limit));
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     assert_eq!(seen.one("tool_result")["ok"], true);
 }
 
@@ -291,7 +291,7 @@ pub fn interrupted(driver: &dyn Driver) {
         env.wait_for_calls(1);
         running.interrupt();
     });
-    seen.ended_with("interrupted", 130);
+    seen.assert_ended("interrupted", 130);
     assert_eq!(
         (
             &seen.outcome()["status"],
@@ -316,7 +316,7 @@ pub fn interrupted_at_once(driver: &dyn Driver) {
         }
         running.interrupt();
     });
-    seen.ended_with("interrupted", 130);
+    seen.assert_ended("interrupted", 130);
     assert_eq!(
         seen.outcome()["detail"]["acknowledged"],
         true,
@@ -335,7 +335,7 @@ pub fn interrupted_in_mid_stream(driver: &dyn Driver) {
         running.wait_for("text");
         running.interrupt();
     });
-    seen.ended_with("interrupted", 130);
+    seen.assert_ended("interrupted", 130);
     assert_eq!(seen.answer(), "half an", "partial text is preserved");
 }
 
@@ -348,7 +348,7 @@ pub fn interrupted_in_a_tool(driver: &dyn Driver) {
         in_a_tool(&env, running);
         running.interrupt();
     });
-    seen.ended_with("interrupted", 130);
+    seen.assert_ended("interrupted", 130);
     assert_eq!(seen.one("tool_result")["ok"], false);
 }
 
@@ -360,7 +360,7 @@ pub fn stopped(driver: &dyn Driver) {
         running.stop();
     });
     seen.assert_story("nothing_left_behind");
-    seen.ended_with("stopped", 143);
+    seen.assert_ended("stopped", 143);
     assert!(driver.subject().silent || seen.one("tool_result")["ok"] == false);
 }
 
@@ -373,7 +373,7 @@ pub fn killed_from_outside(driver: &dyn Driver) {
         signal(env.agent(), Signal::KILL);
     });
     seen.assert_story("died");
-    seen.ended_with("agent_died", 1);
+    seen.assert_ended("agent_died", 1);
     assert_eq!(
         (
             &seen.one("ended")["signal"],

@@ -16,7 +16,7 @@ impl Observed {
         let mut words: Vec<String> = Vec::new();
         for (at, event) in self.events.iter().enumerate() {
             let usage = event["type"] == "usage";
-            if usage && !(tokens && self.is_the_last_count(at)) {
+            if usage && !(tokens && self.is_last_usage_of_turn(at)) {
                 continue;
             }
             let Some(word) = word(event) else { continue };

@@ -205,7 +205,7 @@ pub fn run_with_unreadable_lines(
         [0; 0],
         "processes of the session are left"
     );
-    assert_eq!(env.leftovers(), [], "processes of the run are left");
+    assert_eq!(env.processes(), [], "processes of the run are left");
     let unmatched: Vec<String> = env
         .server
         .unmatched()

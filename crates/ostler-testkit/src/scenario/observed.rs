@@ -104,7 +104,7 @@ impl Observed {
     ///
     /// # Panics
     /// If they differ.
-    pub fn ended_with(&self, cause: &str, exit: i32) {
+    pub fn assert_ended(&self, cause: &str, exit: i32) {
         assert_eq!(self.outcome()["cause"], cause, "{:#}", self.outcome());
         assert_eq!(
             self.all("turn_ended")
@@ -129,16 +129,16 @@ impl Observed {
     ///
     /// # Panics
     /// If the numbers differ from those that the model server sent.
-    pub fn used(&self, answers: RangeInclusive<u64>) {
-        self.used_by_turn(&[answers]);
+    pub fn assert_usage(&self, answers: RangeInclusive<u64>) {
+        self.assert_usage_by_turn(&[answers]);
     }
 
     /// Checks the same for each turn.
     ///
     /// # Panics
     /// If the numbers differ from those that the model server sent.
-    pub fn used_by_turn(&self, turns: &[RangeInclusive<u64>]) {
-        self.counted_by_turn(turns);
+    pub fn assert_usage_by_turn(&self, turns: &[RangeInclusive<u64>]) {
+        self.assert_tokens_by_turn(turns);
         let ended = self.one("ended");
         assert_eq!(
             ended["usage"]["cost_source"], self.subject.numbers.cost_source,
@@ -162,11 +162,11 @@ impl Observed {
     ///
     /// # Panics
     /// If the numbers differ from those that the model server sent.
-    pub fn counted(&self, answers: RangeInclusive<u64>) {
-        self.counted_by_turn(&[answers]);
+    pub fn assert_tokens(&self, answers: RangeInclusive<u64>) {
+        self.assert_tokens_by_turn(&[answers]);
     }
 
-    fn counted_by_turn(&self, turns: &[RangeInclusive<u64>]) {
+    fn assert_tokens_by_turn(&self, turns: &[RangeInclusive<u64>]) {
         let served: Vec<Usage> = turns
             .iter()
             .flat_map(|answers| self.answers(answers.clone()))
@@ -222,9 +222,9 @@ impl Observed {
     #[must_use]
     pub fn story(&self) -> Vec<String> {
         let summarize = |(at, event): (usize, &Value)| {
-            let chance = event["type"] == "usage" && !self.is_the_last_count(at);
-            let machine = text(event, "/code").starts_with("sandbox_");
-            (!chance && !machine).then(|| words(event))
+            let is_random = event["type"] == "usage" && !self.is_last_usage_of_turn(at);
+            let is_machine_specific = text(event, "/code").starts_with("sandbox_");
+            (!is_random && !is_machine_specific).then(|| summary(event))
         };
         let mut story: Vec<String> = self
             .events
@@ -238,7 +238,7 @@ impl Observed {
 
     /// Returns true if the usage event at this index is the last of its scope before its turn
     /// ends.
-    pub(super) fn is_the_last_count(&self, at: usize) -> bool {
+    pub(super) fn is_last_usage_of_turn(&self, at: usize) -> bool {
         let mut after = self.events[at + 1..].iter().skip_while(|event| {
             event["type"] == "usage" && event["scope"] != self.events[at]["scope"]
         });
@@ -288,9 +288,9 @@ impl Observed {
     /// If it was not.
     pub fn check_understood(&self) {
         // The version is pinned, so an unknown line is a missing case in the dialect.
-        let strange =
+        let not_understood =
             |event: &&Value| event["type"] == "unreadable" || event["code"] == "unknown_message";
-        assert_eq!(self.events.iter().find(strange), None);
+        assert_eq!(self.events.iter().find(not_understood), None);
     }
 
     fn check_tools(&self) {
@@ -313,7 +313,7 @@ fn tokens(usage: &Value) -> [u64; 4] {
 }
 
 /// Summarizes one event.
-fn words(event: &Value) -> String {
+fn summary(event: &Value) -> String {
     let part = |pointer: &str| text(event, pointer);
     match part("/type") {
         "state" => format!("is {}", part("/to")),

@@ -25,7 +25,7 @@ pub fn text(driver: &dyn Driver) {
     let subject = driver.subject();
     let seen = run(driver, &env, &task(subject, "false"));
     seen.assert_story("text");
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     let event = seen.one("text");
     let in_pieces = subject.settings.partial.is_none() && subject.settings.streams;
     assert_eq!(
@@ -72,7 +72,7 @@ pub fn partial_messages(driver: &dyn Driver) {
     let env = only(driver, Answer::text("One two three four.").deltas(4));
     let seen = run(driver, &env, &task(driver.subject(), "true"));
     seen.assert_story("deltas");
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     let texts = seen.all("text");
     let pieces: Vec<&str> = texts
         .iter()
@@ -103,7 +103,7 @@ pub fn thinking(driver: &dyn Driver) {
         );
         let seen = run(driver, &env, &task(driver.subject(), partial));
         seen.assert_story("thinking");
-        seen.ended_with("completed", 0);
+        seen.assert_ended("completed", 0);
         let of_kind = |kind: &str| -> String {
             let texts = seen
                 .all("text")
@@ -132,7 +132,7 @@ pub fn structured_output(driver: &dyn Driver) {
         &Task::new("PROMPT").set("json_schema", schema),
     );
     seen.assert_story("structured_output");
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     assert_eq!(seen.one("turn_ended")["structured"], json!({"answer": 42}));
     if env.skips_live_checks() {
         return;
@@ -149,8 +149,8 @@ pub fn usage_exact(driver: &dyn Driver) {
     let env = driver.test_env(script.rule(Rule::on_tool_result().text("Two calls.")));
     let seen = run(driver, &env, &Task::new("PROMPT").trusting());
     seen.assert_story("usage_exact");
-    seen.ended_with("completed", 0);
-    seen.used(1..=2);
+    seen.assert_ended("completed", 0);
+    seen.assert_usage(1..=2);
 }
 
 /// The requested model is the one that answers, and the one to which the tokens are attributed.
@@ -159,7 +159,7 @@ pub fn model(driver: &dyn Driver) {
     let env = only(driver, Answer::text("Small but quick."));
     let wanted = driver.subject().settings.model;
     let seen = run(driver, &env, &Task::new("PROMPT").set("model", wanted));
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     let call = env.only_call();
     assert!(call.model().contains(wanted), "{}", call.model());
     assert_eq!(

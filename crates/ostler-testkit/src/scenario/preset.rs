@@ -58,7 +58,7 @@ pub fn file_tools_and_nothing_else(driver: &dyn Driver) {
     let mut task = Task::new("PROMPT").set("workspace_tools", "file-tools");
     task.tolerate_denials = true;
     let seen = run(driver, &env, &task);
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     let results = seen.all("tool_result");
     assert_eq!(results.len(), lines.len());
     assert!(

@@ -10,7 +10,7 @@ fn arrives(driver: &dyn Driver, prompt: &str) -> Observed {
         .iter()
         .fold(env, |env, (name, value)| env.with_host(name, value));
     let seen = run(driver, &env, &Task::new(prompt).with(settings));
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     let arrived = env.only_call().last_user_text();
     assert!(
         driver.subject().prompt_arrived(&arrived, prompt),
@@ -41,7 +41,7 @@ pub fn five_megabytes(driver: &dyn Driver) {
 pub fn too_long_for_the_model(driver: &dyn Driver) {
     let env = driver.test_env(Script::new());
     let seen = run(driver, &env, &Task::new(long()));
-    seen.ended_with("bad_request", 2);
+    seen.assert_ended("bad_request", 2);
     assert_eq!(seen.outcome()["message"], "Prompt is too long");
     assert!(env.server.requests().is_empty());
 }
@@ -69,13 +69,13 @@ pub fn system_prompts(driver: &dyn Driver) {
         &env,
         &Task::new("PROMPT").set("append_system_prompt", words),
     )
-    .ended_with("completed", 0);
+    .assert_ended("completed", 0);
     run(
         driver,
         &env,
         &Task::new("PROMPT").set("system_prompt", words),
     )
-    .ended_with("completed", 0);
+    .assert_ended("completed", 0);
     let systems: Vec<String> = env
         .server
         .requests()

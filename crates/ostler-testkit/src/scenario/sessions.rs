@@ -26,10 +26,10 @@ pub fn resume_remembers(driver: &dyn Driver) {
         .trusting()
         .set("resume", first.native())
         .set("tools", "Read");
-    first.used(1..=1);
+    first.assert_usage(1..=1);
     let second = run(driver, &env, &task);
-    second.ended_with("completed", 0);
-    second.used(2..=3);
+    second.assert_ended("completed", 0);
+    second.assert_usage(2..=3);
     assert_eq!(second.answer(), "Pelican.");
     assert_eq!(second.native(), first.native());
     assert_ne!(second.session(), first.session());
@@ -65,14 +65,14 @@ pub fn fork_is_another_session(driver: &dyn Driver) {
             .set("resume", ID)
             .set("fork", "true"),
     );
-    copy.ended_with("completed", 0);
+    copy.assert_ended("completed", 0);
     assert_ne!(copy.native(), ID);
     run(
         driver,
         &env,
         &Task::new("Which one, again?").set("resume", ID),
     )
-    .ended_with("completed", 0);
+    .assert_ended("completed", 0);
     let calls = env.server.requests();
     let knows = |call: usize, part: &str| calls[call].body["messages"].to_string().contains(part);
     assert!(knows(1, "pelican") && knows(2, "pelican") && !knows(2, "Which word?"));
@@ -82,7 +82,7 @@ pub fn fork_is_another_session(driver: &dyn Driver) {
 pub fn unknown_resume_id(driver: &dyn Driver) {
     let env = driver.test_env(Script::new());
     let seen = run(driver, &env, &Task::new("Which word?").set("resume", ID));
-    seen.ended_with("bad_request", 2);
+    seen.assert_ended("bad_request", 2);
     let (message, hint) = (&seen.outcome()["message"], &seen.outcome()["hint"]);
     assert!(
         message.as_str().is_some_and(|message| message.contains(ID)),
@@ -104,13 +104,13 @@ pub fn session_id_in_use(driver: &dyn Driver) {
         &env,
         &Task::new("Remember the word pelican.").set("session_id", ID),
     )
-    .ended_with("completed", 0);
+    .assert_ended("completed", 0);
     let seen = run(
         driver,
         &env,
         &Task::new("Which word?").set("session_id", ID),
     );
-    seen.ended_with("bad_request", 2);
+    seen.assert_ended("bad_request", 2);
     let (message, hint) = (&seen.outcome()["message"], &seen.outcome()["hint"]);
     assert!(
         message

@@ -16,7 +16,7 @@ pub fn directory(driver: &dyn Driver) {
     let env = run_command(driver, "pwd");
     let seen = run(driver, &env, &Task::new("PROMPT").trusting());
     seen.assert_story("cwd");
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     let work = env.work();
     assert_eq!(seen.started()["cwd"].as_str(), work.to_str());
     if env.skips_live_checks() {
@@ -46,7 +46,7 @@ pub fn variables(driver: &dyn Driver) {
         &Task::new("PROMPT").trusting().env("FLAVOUR", "süß & $HOME"),
     );
     seen.assert_story("env");
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     let wanted = format!("süß & $HOME, {}, nothing", seen.session());
     assert!(
         driver.subject().is_printed(seen.answer(), &wanted),
@@ -73,7 +73,7 @@ pub fn environment(driver: &dyn Driver) {
         &env,
         &Task::new("PROMPT").trusting().env("FLAVOUR", "süß & $HOME"),
     );
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     let environment: Vec<&str> = seen.answer().lines().collect();
     let session_variable = format!("OSTLER_SESSION={}", seen.session());
     for present in [

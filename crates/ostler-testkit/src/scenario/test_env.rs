@@ -69,7 +69,7 @@ impl TestEnv {
     /// Returns true if a recording is replayed: the model is never called, and no tool runs.
     #[must_use]
     pub fn is_replayed(&self) -> bool {
-        self.stand_in.as_ref().is_some_and(|it| it.played.is_some())
+        self.stand_in.as_ref().is_some_and(|it| it.replay.is_some())
     }
 
     /// Returns true if a recording is replayed, so that checks of the model, of tools or of the
@@ -77,9 +77,9 @@ impl TestEnv {
     /// ([`super::conformance::ReplayCoverage`]).
     #[must_use]
     pub fn skips_live_checks(&self) -> bool {
-        let played = self.stand_in.as_ref().and_then(|it| it.played.as_ref());
-        played
-            .inspect(|left_out| left_out.store(true, Ordering::Relaxed))
+        let replay = self.stand_in.as_ref().and_then(|it| it.replay.as_ref());
+        replay
+            .inspect(|skipped_checks| skipped_checks.store(true, Ordering::Relaxed))
             .is_some()
     }
 
@@ -178,12 +178,12 @@ impl TestEnv {
     /// If it does not start.
     #[must_use]
     pub fn agent(&self) -> u32 {
-        let played = self
+        let replay = self
             .stand_in
             .as_ref()
-            .filter(|it| it.played.is_some())
+            .filter(|it| it.replay.is_some())
             .map(|it| it.program.clone());
-        let program = played.or_else(|| self.subject.program.map(|program| program()));
+        let program = replay.or_else(|| self.subject.program.map(|program| program()));
         let program = program.expect("an agent with its own process");
         let program = program.canonicalize().expect("resolve the agent's program");
         // A script is the first non-flag argument of its interpreter.
@@ -202,7 +202,7 @@ impl TestEnv {
         let mut found = None;
         let is_found = wait_until(PATIENCE, || {
             found = self
-                .leftovers()
+                .processes()
                 .into_iter()
                 .map(|(pid, _)| pid)
                 .filter(runs_it)
@@ -216,11 +216,11 @@ impl TestEnv {
     /// Returns every process of this environment: its variables, its directory or its command line
     /// contains the path.
     #[must_use]
-    pub fn leftovers(&self) -> Vec<(u32, String)> {
+    pub fn processes(&self) -> Vec<(u32, String)> {
         let own_pid = std::process::id();
         let entries = fs::read_dir("/proc").expect("read /proc").flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-        pids.filter(|pid| *pid != own_pid && self.names(*pid) && alive(*pid))
+        pids.filter(|pid| *pid != own_pid && self.owns_process(*pid) && alive(*pid))
             .map(|pid| (pid, command(pid)))
             .collect()
     }
@@ -231,13 +231,13 @@ impl TestEnv {
     /// If one remains.
     pub fn wait_until_empty(&self, limit: Duration) {
         assert!(
-            wait_until(limit, || self.leftovers().is_empty()),
+            wait_until(limit, || self.processes().is_empty()),
             "left after {limit:?}: {:?}",
-            self.leftovers()
+            self.processes()
         );
     }
 
-    fn names(&self, pid: u32) -> bool {
+    fn owns_process(&self, pid: u32) -> bool {
         let needle = self.root.as_os_str().as_encoded_bytes();
         let holds = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
         let at = |name: &str| Path::new("/proc").join(pid.to_string()).join(name);

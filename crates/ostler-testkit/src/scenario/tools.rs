@@ -48,7 +48,7 @@ pub fn tool_allowed(driver: &dyn Driver) {
     let env = shell(driver, line);
     let seen = run(driver, &env, &Task::new("PROMPT").trusting());
     seen.assert_story("tool");
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     assert_call_reported(seen.one("tool_call"), &(tools.shell)(line), line);
     let is_printed = |text: &str| driver.subject().is_printed(text, "42");
     let output = seen.one("tool_result")["output"]
@@ -82,7 +82,7 @@ pub fn tool_denied(driver: &dyn Driver) {
     let env = once(driver, driver.subject().forbidden());
     let seen = run(driver, &env, &Task::new("PROMPT"));
     seen.assert_story("denied_tool");
-    seen.ended_with("denied", 7);
+    seen.assert_ended("denied", 7);
     let (tool, _) = (driver.subject().tools.forbidden)();
     let quirks = &driver.subject().quirks;
     assert_eq!(
@@ -113,7 +113,7 @@ pub fn tool_denied_and_tolerated(driver: &dyn Driver) {
         ..Task::new("PROMPT")
     };
     let seen = run(driver, &env, &task);
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     assert_eq!(
         (
             &seen.one("tool_result")["denied"],
@@ -156,7 +156,7 @@ pub fn tools_limit_what_exists(driver: &dyn Driver) {
             .set("tools", second)
             .set("tools", first),
     );
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     assert_eq!(offered(&env.server.requests()[0]), [first, second]);
     let mut reported: Vec<&str> = seen.one("started")["tools"]
         .as_array()
@@ -174,7 +174,7 @@ pub fn tools_limit_what_exists(driver: &dyn Driver) {
 pub fn no_tools_at_all(driver: &dyn Driver) {
     let env = driver.test_env(Script::always("Just words."));
     let seen = run(driver, &env, &Task::new("PROMPT").set("tools", ""));
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     assert_eq!(offered(&env.only_call()), [""; 0]);
     assert_eq!(seen.answer(), "Just words.");
 }
@@ -194,8 +194,8 @@ pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
         &env,
         &Task::new("PROMPT").set("allowed_tools", "Bash(touch good-*)"),
     );
-    seen.ended_with("denied", 7);
-    seen.used(1..=4);
+    seen.assert_ended("denied", 7);
+    seen.assert_usage(1..=4);
     let ok: Vec<&Value> = seen
         .all("tool_result")
         .iter()
@@ -239,7 +239,7 @@ pub fn two_tools_at_once(driver: &dyn Driver) {
     );
     let seen = run(driver, &env, &Task::new("PROMPT").trusting());
     seen.assert_story("two_tools");
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     let (calls, results) = (seen.all("tool_call"), seen.all("tool_result"));
     // They may be reported in any order.
     for (ok, part) in [(true, "one"), (false, part)] {
@@ -275,7 +275,7 @@ pub fn unattended_permission_request_is_denied(driver: &dyn Driver) {
         &env,
         &Task::new("PROMPT").set("permission_prompt", "stdio"),
     );
-    seen.ended_with("denied", 7);
+    seen.assert_ended("denied", 7);
     let permission = seen.one("permission");
     assert_eq!(
         (
@@ -305,8 +305,8 @@ pub fn a_sub_agent_counts(driver: &dyn Driver) {
             .rule(Rule::on_call(4).text("It is done.")),
     );
     let seen = run(driver, &env, &Task::new("PROMPT").trusting());
-    seen.ended_with("completed", 0);
-    seen.used(1..=4);
+    seen.assert_ended("completed", 0);
+    seen.assert_usage(1..=4);
     let calls = seen.all("tool_call");
     assert_eq!(
         (&calls[0]["parent"], &calls[1]["parent"]),
@@ -348,7 +348,7 @@ pub fn an_mcp_server_and_no_other(driver: &dyn Driver) {
         .set("mcp_config", server("adder"))
         .set("strict_mcp", "true");
     let seen = run(driver, &env, &task);
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     assert_eq!(seen.answer(), "the sum is 42");
     let call = env.server.requests()[0].body.to_string();
     assert!(
@@ -368,8 +368,8 @@ pub fn a_background_task_is_waited_for(driver: &dyn Driver) {
             .rule(Rule::any().text("It is done.")),
     );
     let seen = run(driver, &env, &Task::new("PROMPT").trusting());
-    seen.ended_with("completed", 0);
-    seen.used_by_turn(&[1..=2, 3..=3]);
+    seen.assert_ended("completed", 0);
+    seen.assert_usage_by_turn(&[1..=2, 3..=3]);
     assert!(env.work().join("made").exists(), "the task was cut off");
     let origins: Vec<&Value> = seen
         .all("turn_started")
@@ -410,7 +410,7 @@ pub fn an_endless_background_task_is_cut_off(driver: &dyn Driver) {
         &env,
         &Task::new("PROMPT").trusting().wall(Duration::from_secs(5)),
     );
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     assert!(
         seen.story().contains(&"notice background_cut".to_owned()),
         "{:#?}",

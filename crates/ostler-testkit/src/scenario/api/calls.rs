@@ -20,7 +20,7 @@ pub(super) fn two_files() -> Answer {
 fn both_are_written(driver: &dyn Driver, answer: Answer) -> Observed {
     let env = answers(driver, [answer, Answer::text("Done.")]);
     let seen = completes(driver, &env, &Task::new("PROMPT"));
-    seen.used(1..=2);
+    seen.assert_usage(1..=2);
     let wrote = |name: &str| fs::read_to_string(env.work().join(name)).unwrap_or_default();
     assert_eq!(
         (wrote("one.txt"), wrote("two.txt")),
@@ -177,7 +177,7 @@ fn corrected(driver: &dyn Driver, wrong: Answer, code: &str) {
     let better = Answer::tool("write_file", json!({"path": "made", "content": "42\n"}));
     let env = answers(driver, [wrong, better, Answer::text("Done.")]);
     let seen = completes(driver, &env, &Task::new("PROMPT"));
-    seen.used(1..=3);
+    seen.assert_usage(1..=3);
     let results = seen.all("tool_result");
     let how: Vec<(&Value, &Value)> = results
         .iter()

@@ -113,7 +113,7 @@ pub fn messages_are_summarised(driver: &dyn Driver) {
     );
     // The tokens of the summary count too.
     assert_eq!(seen.served.len(), calls.len());
-    seen.counted(1..=calls.len() as u64);
+    seen.assert_tokens(1..=calls.len() as u64);
 }
 
 /// The window is unknown, and the server reports an overflow: the context is compacted and the
@@ -159,7 +159,7 @@ pub fn prompt_longer_than_window(driver: &dyn Driver) {
     );
     let env = answers(driver, [full.code("context_length_exceeded")]);
     let seen = run(driver, &env, &Task::new("PROMPT ".repeat(10_000)));
-    seen.ended_with("bad_request", 2);
+    seen.assert_ended("bad_request", 2);
     assert!(
         seen.outcome()["message"]
             .as_str()

@@ -13,7 +13,7 @@ fn task() -> Task {
 fn fails(driver: &dyn Driver, answer: Answer, (cause, exit): (&str, i32)) -> (TestEnv, Observed) {
     let env = only(driver, answer);
     let seen = run_with_unreadable_lines(driver, &env, &task(), &|_| ());
-    seen.ended_with(cause, exit);
+    seen.assert_ended(cause, exit);
     assert!(
         seen.outcome()["hint"]
             .as_str()
@@ -132,7 +132,7 @@ pub fn no_tls(driver: &dyn Driver) {
     let env = only(driver, Answer::text("never"));
     let url = format!("https://{}/v1", env.server.address());
     let seen = run(driver, &env, &task().set("base_url", url));
-    seen.ended_with("network", 1);
+    seen.assert_ended("network", 1);
     assert!(
         seen.outcome()["hint"]
             .as_str()
@@ -146,7 +146,7 @@ pub fn no_tls(driver: &dyn Driver) {
 pub fn answer_cut_at_limit(driver: &dyn Driver) {
     let env = only(driver, Answer::text("and so on").stop_reason("length"));
     let seen = run(driver, &env, &task().set("max_tokens", "3"));
-    seen.ended_with("output_limit", 6);
+    seen.assert_ended("output_limit", 6);
     assert_eq!(seen.answer(), "and so on");
 }
 

@@ -28,7 +28,7 @@ fn answers(driver: &dyn Driver, answers: impl IntoIterator<Item = Answer>) -> Te
 /// Runs a task and checks that it completes.
 fn completes(driver: &dyn Driver, env: &TestEnv, task: &Task) -> Observed {
     let seen = run(driver, env, task);
-    seen.ended_with("completed", 0);
+    seen.assert_ended("completed", 0);
     seen
 }
 

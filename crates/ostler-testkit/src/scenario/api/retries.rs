@@ -19,7 +19,7 @@ fn retries(seen: &Observed) -> usize {
         .count()
 }
 
-/// The server fails once: the call is retried, with a notice, and nothing is emitted twice.
+/// The server fails twice: the call is retried, with a notice, and nothing is emitted twice.
 pub fn retried_and_emitted_once(driver: &dyn Driver) {
     let env = answers(
         driver,
@@ -30,7 +30,7 @@ pub fn retried_and_emitted_once(driver: &dyn Driver) {
         ],
     );
     let seen = completes(driver, &env, &Task::new("PROMPT"));
-    seen.used(1..=1);
+    seen.assert_usage(1..=1);
     assert_eq!((retries(&seen), seen.answer()), (2, "One two."));
     let texts: Vec<&str> = seen
         .all("text")
@@ -73,7 +73,7 @@ pub fn retried_if_cut_before_text(driver: &dyn Driver) {
     );
     let seen = completes(driver, &env, &Task::new("PROMPT"));
     assert_eq!((retries(&seen), seen.answer()), (1, "At last."));
-    seen.used(2..=2);
+    seen.assert_usage(2..=2);
 }
 
 /// Not after the first text: the caller already has it.
@@ -81,7 +81,7 @@ pub fn not_retried_after_text(driver: &dyn Driver) {
     let cut = Answer::text("never to be finished").deltas(4).cut_after(1);
     let env = answers(driver, [cut, Answer::text("At last.")]);
     let seen = run(driver, &env, &Task::new("PROMPT"));
-    seen.ended_with("network", 1);
+    seen.assert_ended("network", 1);
     assert_eq!(
         (retries(&seen), env.server.requests().len(), seen.answer()),
         (0, 1, "never")
@@ -97,7 +97,7 @@ pub fn retried_up_to_limit(driver: &dyn Driver) {
             &env,
             &Task::new("PROMPT").set("retries", allowed.to_string()),
         );
-        seen.ended_with("overloaded", 5);
+        seen.assert_ended("overloaded", 5);
         assert_eq!(
             (retries(&seen), env.server.requests().len()),
             (allowed, allowed + 1)
@@ -125,7 +125,7 @@ pub fn not_retried_without_quota(driver: &dyn Driver) {
         Answer::error(429, "insufficient_quota", "You have no credit.").code("insufficient_quota");
     let env = only(driver, empty);
     let seen = run(driver, &env, &Task::new("PROMPT"));
-    seen.ended_with("rate_limit", 5);
+    seen.assert_ended("rate_limit", 5);
     assert_eq!(env.server.requests().len(), 1);
 }
 
@@ -142,7 +142,7 @@ pub fn reset_headers(driver: &dyn Driver) {
             Answer::error(429, "requests", "slow down").header(name, value),
         );
         let seen = run(driver, &env, &Task::new("PROMPT").set("retries", "0"));
-        seen.ended_with("rate_limit", 5);
+        seen.assert_ended("rate_limit", 5);
         let resets_at = &seen.outcome()["detail"]["resets_at"];
         let is_a_time =
             |time: &str| time.len() >= 20 && time.as_bytes()[10] == b'T' && time.ends_with('Z');

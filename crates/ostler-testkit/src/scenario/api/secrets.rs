@@ -28,7 +28,7 @@ pub fn key_is_in_no_event(driver: &dyn Driver) {
         Answer::error(401, "invalid_request_error", "no").code("invalid_api_key"),
     );
     let seen = run(driver, &env, &Task::new("PROMPT"));
-    seen.ended_with("auth", 4);
+    seen.assert_ended("auth", 4);
     assert_key_absent(&seen);
 }
 
@@ -40,7 +40,7 @@ pub fn echoed_key_is_in_no_event(driver: &dyn Driver) {
         Answer::error(401, "invalid_request_error", message).code("invalid_api_key"),
     );
     let seen = run(driver, &env, &Task::new("PROMPT"));
-    seen.ended_with("auth", 4);
+    seen.assert_ended("auth", 4);
     assert_key_absent(&seen);
 }
 

@@ -108,7 +108,7 @@ pub fn the_only_model(driver: &dyn Driver) {
         .test_env(script(&["one", "another"]))
         .without_host("OPENAI_MODEL");
     let seen = run(driver, &env, &Task::new("PROMPT"));
-    seen.ended_with("bad_request", 2);
+    seen.assert_ended("bad_request", 2);
     let words = seen.outcome().to_string();
     assert!(
         words.contains("--model") && words.contains("another"),
@@ -166,7 +166,7 @@ pub fn never_streams(driver: &dyn Driver) {
         .and_text("Forty-two.")
         .manner(Delivery::AlwaysWhole);
     let seen = completes(driver, &only(driver, answer), &Task::new("PROMPT"));
-    seen.used(1..=1);
+    seen.assert_usage(1..=1);
     let texts: Vec<&str> = seen
         .all("text")
         .iter()
@@ -188,7 +188,7 @@ pub fn never_streams_with_tools(driver: &dyn Driver) {
         ],
     );
     let seen = completes(driver, &env, &Task::new("PROMPT"));
-    seen.used(1..=2);
+    seen.assert_usage(1..=2);
     assert!(env.work().join("one.txt").exists() && env.work().join("two.txt").exists());
 }
 
@@ -202,7 +202,7 @@ fn framed(driver: &dyn Driver, framing: Framing) {
         ],
     );
     let seen = completes(driver, &env, &Task::new("PROMPT"));
-    seen.used(1..=2);
+    seen.assert_usage(1..=2);
     assert_eq!(seen.answer(), text);
     let texts: Vec<&str> = seen
         .all("text")
@@ -276,6 +276,6 @@ pub fn schema_violation_is_sent_back(driver: &dyn Driver) {
     );
     let env = only(driver, Answer::text("It is 42."));
     let seen = run(driver, &env, &task);
-    seen.ended_with("protocol", 1);
+    seen.assert_ended("protocol", 1);
     assert_eq!(env.server.requests().len(), 3);
 }

@@ -21,7 +21,7 @@ fn counted(driver: &dyn Driver, tokens: Tokens) -> Observed {
 }
 
 fn exact(seen: &Observed, calls: u64) {
-    seen.used(1..=calls);
+    seen.assert_usage(1..=calls);
     let usage = &seen.one("ended")["usage"];
     let reasoning: u64 = seen.served.iter().map(|of| of.reasoning).sum();
     assert_eq!(

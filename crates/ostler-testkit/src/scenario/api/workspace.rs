@@ -113,7 +113,7 @@ pub fn outside_is_denied(driver: &dyn Driver) {
     fs::write(env.work().join("here.txt"), "").expect("write a file");
     symlink("..", env.work().join("link")).expect("create a link");
     let seen = run(driver, &env, &Task::new("PROMPT"));
-    seen.ended_with("denied", 7);
+    seen.assert_ended("denied", 7);
     for result in seen.all("tool_result") {
         assert_eq!(
             (&result["ok"], &result["denied"]),
@@ -157,7 +157,7 @@ pub fn commands_are_denied(driver: &dyn Driver) {
     ];
     let env = answers(driver, one_by_one(&calls));
     let seen = run(driver, &env, &Task::new("PROMPT"));
-    seen.ended_with("denied", 7);
+    seen.assert_ended("denied", 7);
     assert!(
         seen.all("tool_result")
             .iter()
