@@ -212,7 +212,7 @@ fn errors_say_what_to_do() {
         (
             &good,
             &["show", "--dir", "strange"],
-            &["must be a plain file"],
+            &["must be a regular file"],
         ),
         (
             &good,
