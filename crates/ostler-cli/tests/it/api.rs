@@ -31,7 +31,7 @@ fn hello_model() -> TestEnv {
     test_env
 }
 
-/// Runs `hello` with the given output flags; the last argument is the prompt.
+/// Runs `hello_model` with the given output flags; the last argument is the prompt.
 fn run_hello(test_env: &TestEnv, form: &[&str]) -> Output {
     let ran = output(
         ostler(test_env)

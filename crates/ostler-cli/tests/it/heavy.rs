@@ -1,5 +1,5 @@
-//! Tests with agents that are too large or too slow for every run: only with `cargo xtask test
-//! --all-agents`.
+//! Tests with agents that are too large or too slow for every run: only with
+//! `cargo xtask test --all-agents`.
 
 use ostler_testkit::real;
 

@@ -90,7 +90,8 @@ fn human() {
     );
 }
 
-// Issue 15, point 8: Codex needs seconds to exit after its last turn; the end line does not wait for it.
+// Issue 15, point 8: Codex needs seconds to exit after its last turn; the end line does not wait
+// for it.
 #[test]
 fn the_end_line_comes_with_the_end_of_the_turn() {
     let rig = Rig::new();

@@ -91,7 +91,7 @@ fn the_failing_test_is_fixed_and_a_second_run_finds_nothing_to_do() {
         turn["text"].as_str().unwrap().to_owned()
     };
     assert!(
-        answer(&first).contains("now adds with a plus"),
+        answer(&first).contains("now it adds them"),
         "{}",
         answer(&first)
     );

@@ -49,7 +49,7 @@ fn hello_model() -> TestEnv {
     )
 }
 
-/// Runs `hello` with the given output flags; the last argument is the prompt.
+/// Runs `hello_model` with the given output flags; the last argument is the prompt.
 fn run_hello(test_env: &TestEnv, form: &[&str]) -> Output {
     let mut command = ostler(test_env);
     command

@@ -14,7 +14,7 @@ fn program(path: &Path, text: &str) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Returns true if every layer is enforced. Where CI is set, a missing one fails the test.
+/// Returns true if every layer is enforced. If CI is set, a missing one fails the test.
 fn whole(report: &Value, test: &str) -> bool {
     let gaps: Vec<&Value> = report["layers"]
         .as_array()

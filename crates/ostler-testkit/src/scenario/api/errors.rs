@@ -136,7 +136,7 @@ pub fn no_tls(driver: &dyn Driver) {
     assert!(
         seen.outcome()["hint"]
             .as_str()
-            .is_some_and(|hint| hint.contains("TLS")),
+            .is_some_and(|hint| hint.contains("http or https")),
         "{:#}",
         seen.outcome()
     );
