@@ -66,7 +66,7 @@ pub(crate) enum Verb {
     /// Show which agents are installed and ready to use
     #[command(visible_alias = "agents")]
     Doctor(DoctorArgs),
-    /// Show a recorded run again, without starting an agent
+    /// Replay a recorded run without starting an agent
     Replay(ReplayArgs),
     /// List, show, search, export and remove stored sessions
     Sessions(SessionsArgs),
@@ -93,7 +93,7 @@ pub(crate) enum Verb {
 /// Output format of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// Streamed text, tool calls and a status line, for people
+    /// Streamed text, tool calls and a status line, for reading
     Human,
     /// Only the final answer
     Text,
@@ -150,7 +150,7 @@ pub(crate) struct TaskArgs {
     ///
     /// Without a task, stdin is read if it is not a terminal.
     pub(crate) prompt: Option<String>,
-    /// The task, as a flag: the text may begin with a dash
+    /// The task, as a flag; the text may begin with a dash
     #[arg(
         short = 'p',
         long = "prompt",
@@ -175,7 +175,7 @@ pub(crate) struct TaskArgs {
     json: bool,
 }
 
-/// Options of the output for people.
+/// Options for human-readable output.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct ViewArgs {
     /// Show complete tool output and diffs
@@ -184,7 +184,7 @@ pub(crate) struct ViewArgs {
     /// Show only the answer, warnings and the result
     #[arg(short, long)]
     pub(crate) quiet: bool,
-    /// Notify when a turn that took at least 30 s ends
+    /// Notify when a turn of 30 s or more ends
     ///
     /// `--notify` alone rings the terminal bell.
     #[arg(
@@ -198,7 +198,7 @@ pub(crate) struct ViewArgs {
     pub(crate) notify: Option<Notification>,
 }
 
-/// How the end of a turn is announced.
+/// Notification method for the end of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Notification {
     /// Ring the terminal bell
@@ -250,7 +250,7 @@ const SESSION: &str = "Session";
 /// Arguments that start an agent, shared by all verbs that do.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct StartArgs {
-    /// Agent to run; `ostler doctor` lists them
+    /// Agent to run; `ostler doctor` lists the available ones
     ///
     /// [default: `$OSTLER_AGENT`, then `agent` in ostler.toml, then the first agent that is ready]
     #[arg(short, long, value_name = "NAME")]
@@ -278,7 +278,7 @@ pub(crate) struct StartArgs {
     /// Do not store the session; see docs/sessions.md
     #[arg(long, help_heading = SESSION)]
     pub(crate) no_store: bool,
-    /// Set a variable in the agent's environment; NAME alone passes yours (repeatable)
+    /// Set an environment variable for the agent; NAME alone passes your value (repeatable)
     #[arg(long, value_name = "NAME[=VALUE]", help_heading = AGENT_SETTINGS)]
     pub(crate) env: Vec<String>,
     /// Confine the agent's process; see docs/sandbox.md
@@ -311,14 +311,14 @@ impl StartArgs {
     }
 }
 
-/// What a sandboxed agent may write, besides its own state.
+/// Sandbox mode of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SandboxKind {
     /// Allow writes to the working directory and the agent's own state
     WorkspaceWrite,
     /// Allow writes only to the agent's own state
     ReadOnly,
-    /// Do not confine; commands of a model run even if this machine has no sandbox
+    /// Do not confine; a model's commands run even if this machine has no sandbox
     Off,
 }
 
@@ -338,10 +338,10 @@ pub(crate) struct AgentSettings {
     /// Append to the agent's system prompt
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) append_system_prompt: Option<String>,
-    /// Permission mode of the agent, by the agent's own name for it
+    /// Permission mode, by the agent's own name for it
     #[arg(long, value_name = "MODE")]
     pub(crate) permission_mode: Option<String>,
-    /// Tools the agent has; "" for none (repeatable)
+    /// Tools available to the agent; "" for none (repeatable)
     #[arg(long, value_name = "TOOLS")]
     pub(crate) tools: Vec<String>,
     /// Tools to allow without asking, such as 'Bash(git *)' (repeatable)
@@ -350,7 +350,7 @@ pub(crate) struct AgentSettings {
     /// Tools to deny (repeatable)
     #[arg(long, value_name = "TOOLS")]
     pub(crate) disallowed_tools: Vec<String>,
-    /// Restrict the agent's file access to this program's tools
+    /// Restrict the agent's file access to the tools of the named program
     #[arg(long, value_name = "NAME", value_parser = ["file-tools"])]
     pub(crate) workspace_tools: Option<String>,
     /// Succeed even if a tool call was denied, as long as the agent finished
@@ -376,7 +376,7 @@ pub(crate) struct AgentSettings {
     /// Continue in a copy of the session given by `--resume`
     #[arg(long, help_heading = SESSION)]
     pub(crate) fork: bool,
-    /// Setting of the agent, such as effort=high; see docs/agents (repeatable)
+    /// Agent setting, such as effort=high; see docs/agents (repeatable)
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,
 }
@@ -470,7 +470,7 @@ impl ReplayArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SchemaArgs {
-    /// What to describe
+    /// Output to describe
     #[arg(value_enum)]
     pub(crate) kind: Schema,
 }

@@ -21,8 +21,8 @@
 //! # });
 //! ```
 //!
-//! If only the result matters, [`Session::wait`] reads all events and returns a [`Run`]: the answer,
-//! the outcome, and the id with which the session can be resumed.
+//! If only the result matters, [`Session::wait`] reads all events and returns a [`Run`]: the
+//! answer, the outcome, and the id for resuming the session.
 //!
 //! # Where to start
 //!
@@ -41,8 +41,8 @@
 //!
 //! # Theory of operation
 //!
-//! [`Agent::start`] validates the [`Spec`] and returns a [`Session`] immediately. A driver task owns
-//! the agent's process and reads its output. The agent's [`Dialect`] translates each line into
+//! [`Agent::start`] validates the [`Spec`] and returns a [`Session`] immediately. A driver task
+//! owns the agent's process and reads its output. The agent's [`Dialect`] translates each line into
 //! events, and a pure state machine decides what follows: write to the agent, ask for permission,
 //! end the turn, stop the process.
 //!
@@ -73,14 +73,14 @@
 //!
 //! On Linux, the agent also dies with *this* process.
 //!
-//! Two kinds of processes escape: one that left the group *and* cleared its environment, and, if
-//! this process is killed with SIGKILL, commands that the agent had started. With a guard
+//! Two kinds of processes escape: those that left the group *and* cleared their environment, and,
+//! if this process is killed with SIGKILL, commands that the agent had started. With a guard
 //! ([`Host::with_guard`] and the module `guard`, Linux only) nothing escapes: even then, everything
-//! has ended within three seconds. The program `ostler` always uses the guard.
+//! ends within three seconds. The program `ostler` always uses the guard.
 //!
 //! # Features
 //!
-//! All are enabled by default.
+//! All features are enabled by default.
 //!
 //! - `api`: models behind OpenAI-compatible servers, with an HTTP client and TLS
 //! - `acp`: agents that speak the Agent Client Protocol

@@ -205,7 +205,7 @@ impl Session {
             native_session: None,
             turn: None,
             ended: Ended {
-                outcome: driver::lost(),
+                outcome: driver::lost_outcome(),
                 exit_code: None,
                 signal: None,
                 usage: None,

@@ -39,7 +39,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         return vec![Finding::new(
             PAGE,
             1,
-            "no table `| crate | is | may use (ours) | …` (write it)",
+            "no table `| crate | contains | may depend on | …` (write it)",
         )];
     }
     let mut findings = Vec::new();
@@ -231,7 +231,7 @@ fn line_of(manifest: &str, dependency: &str) -> usize {
 mod tests {
     use super::*;
 
-    const TABLE: &str = "| crate | is | may use (ours) | never contains |\n|---|---|---|---|\n| `ostler-core` | nouns | – | tokio |\n| `ostler-tools` (planned) | tools | core | |\n| `ostler` | library | core, tools | |\n| `ostler-cli` | program | all | |\n";
+    const TABLE: &str = "| crate | contains | may depend on | never contains |\n|---|---|---|---|\n| `ostler-core` | nouns | – | tokio |\n| `ostler-tools` (planned) | tools | core | |\n| `ostler` | library | core, tools | |\n| `ostler-cli` | program | all | |\n";
 
     fn findings(manifests: &[(&str, &str)]) -> Vec<String> {
         let mut files = vec![

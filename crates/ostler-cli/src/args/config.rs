@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 
 use super::PolicyArgs;
 
-/// Whether configuration files are read.
+/// Flags about configuration files.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct ConfigArgs {
     /// Ignore all ostler.toml files; see docs/configuration.md
@@ -68,7 +68,7 @@ Examples:
   ostler config show --agent claude
   ostler run --agent review \"look at the last commit\"
 
-Exit codes: 0 success, 2 a file is invalid; every error is reported with its line.";
+Exit codes: 0 success, 2 a file is invalid; every error is reported with its line number.";
 
 #[derive(Debug, Args)]
 #[command(after_help = CONFIG_HELP)]

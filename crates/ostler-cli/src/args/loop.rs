@@ -17,12 +17,12 @@ See docs/loop.md.
 Models:
   claude-cli, codex-cli:gpt-5   an installed agent without its own tools,
                                 optionally with one of its models
-  openai:gpt-5-mini             a model of OpenAI, or of the server at
+  openai:gpt-5-mini             an OpenAI model, or one on the server at
                                 OPENAI_BASE_URL (uses OPENAI_API_KEY)
   review, local:qwen3           a name from your ostler.toml
   openai-compatible:http://localhost:8000/v1#qwen3
-                                a model of any OpenAI-compatible server
-  scripted:FILE                 a script that plays a model; see
+                                a model on any OpenAI-compatible server
+  scripted:FILE                 a script that plays the model; see
                                 docs/agents/scripted.md
 
 Examples:
@@ -43,8 +43,8 @@ pub(crate) struct LoopArgs {
     /// [default: the resumed session's model, or the agent that `ostler run` would choose]
     #[arg(short, long, value_name = "NAME")]
     pub(crate) model: Option<String>,
-    /// Tools the model has
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t)]
+    /// Tools available to the model
+    #[arg(long, value_enum, value_name = "SET", default_value_t)]
     pub(crate) tools: ToolSet,
     /// Command that must succeed before the loop ends
     ///
@@ -55,7 +55,7 @@ pub(crate) struct LoopArgs {
     /// Time limit for each run of the `--until` command [default: 30m]
     #[arg(long, value_name = "TIME", value_parser = time, requires = "until")]
     pub(crate) until_timeout: Option<Time>,
-    /// What the loop does without approval [default: auto]
+    /// Actions the loop takes without approval [default: auto]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) mode: Option<LoopMode>,
     /// Let the model ask you questions
@@ -77,10 +77,10 @@ pub(crate) struct LoopArgs {
     /// JSON schema that the answer must match, as JSON or a file
     #[arg(long, value_name = "FILE|JSON")]
     pub(crate) json_schema: Option<String>,
-    /// Setting of the loop, such as price=2.5/1.25/10; see docs/agents/loop.md (repeatable)
+    /// Loop setting, such as price=2.5/1.25/10; see docs/agents/loop.md (repeatable)
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,
-    /// Set a variable for a model that is an agent; NAME alone passes yours (repeatable)
+    /// Set a variable for an agent used as the model; NAME alone passes your value (repeatable)
     #[arg(long, value_name = "NAME[=VALUE]")]
     pub(crate) env: Vec<String>,
     /// Working directory [default: current directory]
@@ -123,7 +123,7 @@ pub(crate) enum ToolSet {
     None,
 }
 
-/// What a loop does without approval.
+/// Actions a loop takes without approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LoopMode {
     /// Everything the policy allows

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Permissions")]
 pub(crate) struct PolicyArgs {
-    /// Permissions where no policy rule matches; see docs/permissions.md
+    /// Permissions if no policy rule matches; see docs/permissions.md
     #[arg(long, value_enum, value_name = "PRESET")]
     pub(crate) permissions: Option<Permissions>,
     /// Policy file whose rules come before all others
@@ -64,7 +64,7 @@ pub(crate) struct PolicyVerbArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyVerb {
-    /// Show which rule decides about a tool call
+    /// Show which rule decides a tool call
     #[command(after_help = POLICY_HELP)]
     Test(PolicyTestArgs),
     /// Print the effective rules, in order

@@ -176,7 +176,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
         .map(|n| n * scale)
 }
 
-/// Maximum age: anything older is a typing mistake.
+/// Maximum age. Anything older is assumed to be a typo.
 const MAX_AGE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Parses an age. Unlike a time limit, it may be zero and may be given in days and weeks.

@@ -28,9 +28,9 @@ impl Interrupt {
         self.held = true;
     }
 
-    /// Sends a held interrupt. `queued` also cancels steering messages that have not reached the
-    /// model; otherwise Claude Code would start another turn with them.
-    pub(super) fn release(&mut self, queued: bool, out: &mut Outbox) {
+    /// Sends a held interrupt. With `cancel_queued`, it also cancels steering messages that have
+    /// not reached the model; otherwise Claude Code would start another turn with them.
+    pub(super) fn release(&mut self, cancel_queued: bool, out: &mut Outbox) {
         if std::mem::take(&mut self.held) {
             self.sent += 1;
             let id = format!("ostler-interrupt-{}", self.sent);
@@ -38,7 +38,7 @@ impl Interrupt {
                 &id,
                 &ControlRequest {
                     subtype: "interrupt",
-                    cancel_queued: queued,
+                    cancel_queued,
                     ..ControlRequest::default()
                 },
                 out,
@@ -55,14 +55,14 @@ impl Interrupt {
 /// Request id of the handshake.
 const INITIALIZE: &str = "ostler-initialize";
 
-/// Prefix of the request ids of changes, followed by the caller's number.
+/// Request id prefix for changes. The caller's number follows it.
 const CHANGE: &str = "ostler-change-";
 
 /// Callback id of the policy hook.
 pub(super) const HOOK: &str = "ostler-policy";
 
-/// Hook timeout in seconds. A person may have to answer, so it is measured in weeks. A larger value
-/// overflows the millisecond timers of Claude Code.
+/// Hook timeout in seconds: about three weeks, because a person may have to answer. Much larger
+/// values overflow Claude Code's millisecond timers.
 const HOOK_TIMEOUT: u32 = 2_000_000;
 
 #[derive(Default, Serialize)]
@@ -83,7 +83,7 @@ struct ControlRequest<'a> {
 #[derive(Serialize)]
 struct Hooks {
     #[serde(rename = "PreToolUse")]
-    before_tools: [Hook; 1],
+    pre_tool_use: [Hook; 1],
 }
 
 /// Without a matcher, the hook runs for every tool.
@@ -97,7 +97,7 @@ struct Hook {
 /// Announces the hook if there is a policy, and the MCP server if there are tools.
 pub(super) fn initialize(policy: bool, tools: bool, out: &mut Outbox) {
     let hooks = policy.then_some(Hooks {
-        before_tools: [Hook {
+        pre_tool_use: [Hook {
             ids: [HOOK],
             timeout: HOOK_TIMEOUT,
         }],
@@ -227,7 +227,7 @@ pub(super) fn on_request(
         ("can_use_tool", Some(request)) => {
             permissions::can_use_tool(conversation, id, request, out)
         }
-        ("hook_callback", Some(request)) if conversation.initializes() => {
+        ("hook_callback", Some(request)) if conversation.needs_handshake() => {
             permissions::hook(conversation, id, request, out)
         }
         ("mcp_message", Some(request)) if conversation.server.serves(request) => {

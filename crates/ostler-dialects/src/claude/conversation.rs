@@ -1,6 +1,6 @@
 //! One conversation with Claude Code: writes messages to it and dispatches its lines by type.
 //!
-//! Lines that only show that it is alive (`keep_alive`, `system/status`, `system/thinking_tokens`,
+//! Lines that only signal liveness (`keep_alive`, `system/status`, `system/thinking_tokens`,
 //! `tool_progress`, …) yield no event: the session already counts any line as activity. Lines of an
 //! unknown type are preserved verbatim in a notice.
 
@@ -113,25 +113,25 @@ impl ClaudeConversation {
             other => unknown(raw, &format!("type {other:?}"), out),
         }
         // Echoes of sent messages and of model changes also arrive between turns.
-        let speaks =
+        let is_output =
             matches!(line.kind.or_empty(), "assistant" | "user") && !line.is_replay.is_true();
-        if speaks || line.subtype.text() == Some("init") {
+        if is_output || line.subtype.text() == Some("init") {
             self.mark_active(out);
         }
     }
 
     /// Handles a `stream_event`. Returns false if it cannot be parsed.
     fn on_stream_event(&mut self, raw: &str, out: &mut Outbox) -> bool {
-        let Ok(piece) = serde_json::from_str(raw) else {
+        let Ok(event) = serde_json::from_str(raw) else {
             return false;
         };
-        stream::on_line(self, &piece, raw, out);
+        stream::on_line(self, &event, raw, out);
         self.mark_active(out);
         true
     }
 
-    /// Marks the turn as active and releases held messages. An interrupt sent before that may be
-    /// ignored.
+    /// Marks the turn as active and releases held messages and interrupts. Claude Code may ignore
+    /// an interrupt that arrives earlier.
     fn mark_active(&mut self, out: &mut Outbox) {
         self.turn.active = true;
         self.steers.release(out);
@@ -160,8 +160,8 @@ impl ClaudeConversation {
         }
     }
 
-    /// Returns true if hooks or tools must be announced to Claude Code first.
-    pub(super) fn initializes(&self) -> bool {
+    /// Returns true if hooks or tools must be announced to Claude Code in a handshake.
+    pub(super) fn needs_handshake(&self) -> bool {
         self.permissions.policy || self.server.has_tools()
     }
 
@@ -179,10 +179,10 @@ impl ClaudeConversation {
 }
 
 impl Conversation for ClaudeConversation {
-    /// Interrupts, changes and Claude Code's own permission requests work without the `initialize`
-    /// handshake.
+    /// Sends the `initialize` handshake only if needed: interrupts, changes and Claude Code's own
+    /// permission requests work without it.
     fn on_start(&mut self, out: &mut Outbox) {
-        if self.initializes() {
+        if self.needs_handshake() {
             control::initialize(self.permissions.policy, self.server.has_tools(), out);
         }
     }
@@ -197,7 +197,7 @@ impl Conversation for ClaudeConversation {
                 }
             }
             ToAgent::Interrupt => self.interrupt(out),
-            ToAgent::Verdict { id, verdict } => permissions::decided(self, &id, verdict, out),
+            ToAgent::Verdict { id, verdict } => permissions::on_verdict(self, &id, verdict, out),
             ToAgent::ToolDone { id, ok, output } => self.server.done(&id, (ok, &output), out),
             // Progress reports do not extend Claude Code's tool timeout.
             ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } => {}

@@ -1,7 +1,7 @@
 //! Claude Code: one long-lived process per session that speaks stream-json on stdin and stdout.
 //!
-//! Everything stated here about the program was measured with version 2.1.325.
-//! `docs/agents/claude.md` is the page for users.
+//! Everything stated here about the program was verified with version 2.1.325.
+//! `docs/agents/claude.md` is the user documentation.
 
 mod settings;
 mod launch;

@@ -131,8 +131,8 @@ pub(super) fn hook(
         return control::reply(id, &HookReply { output: None }, out);
     }
     let text = request.input.map_or("null", RawValue::get);
-    let mut room = String::new();
-    let input: Node<'_, HookInput<'_>> = surrogates::read(text, &mut room);
+    let mut buffer = String::new();
+    let input: Node<'_, HookInput<'_>> = surrogates::read(text, &mut buffer);
     let empty = HookInput::default();
     let input = input.map().unwrap_or(&empty);
     let call_id = input
@@ -146,7 +146,7 @@ pub(super) fn hook(
         input.tool_input,
     );
     match call.well_formed() {
-        // An error would count as an empty answer, and the tool might run.
+        // Claude Code would treat an error as an empty reply, and the tool might run.
         None => refuse(conversation, (id, &call), MALFORMED, out),
         Some(call) => ask(conversation, id, call.clone(), out),
     }
@@ -186,8 +186,8 @@ fn ask(conversation: &mut ClaudeConversation, id: &str, call: PendingCall, out: 
     conversation.permissions.open.insert(id.to_owned(), call);
 }
 
-/// Sends a verdict. Does nothing if the request is unknown or was withdrawn.
-pub(super) fn decided(
+/// Sends a verdict to Claude Code. Does nothing if the request is unknown or was withdrawn.
+pub(super) fn on_verdict(
     conversation: &mut ClaudeConversation,
     id: &str,
     verdict: Verdict,
@@ -211,7 +211,7 @@ pub(super) fn decided(
     }
 }
 
-/// Denies a call immediately, without a handler.
+/// Denies a call immediately, without asking the policy or the handler.
 fn refuse(
     conversation: &ClaudeConversation,
     (id, call): (&str, &PendingCall),

@@ -13,8 +13,8 @@ use crate::lenient::{Node, Scalar, Table};
 pub(super) struct UsageTracker {
     /// Messages of the current turn, per model ("" if unknown).
     live: BTreeMap<String, Messages>,
-    /// Counters at the start of each message. Its end repeats only the output count.
-    begun: BTreeMap<String, Tokens>,
+    /// Latest counters of each message. The end of a message repeats only the output count.
+    latest: BTreeMap<String, Tokens>,
     /// Id and model of messages that have not ended. Their final output count is unknown.
     open: BTreeSet<(String, String)>,
     /// Session counters per model at the last result.
@@ -44,21 +44,21 @@ impl UsageTracker {
 
     /// Updates the counters of a message.
     pub(super) fn update(&mut self, id: &str, model: Option<&str>, counted: &wire::Tokens<'_>) {
-        let begun = self.begun.entry(id.to_owned()).or_default();
+        let latest = self.latest.entry(id.to_owned()).or_default();
         let tokens = Tokens {
-            input: counted.input_tokens.count().unwrap_or(begun.input),
+            input: counted.input_tokens.count().unwrap_or(latest.input),
             cache_read: counted
                 .cache_read_input_tokens
                 .count()
-                .unwrap_or(begun.cache_read),
+                .unwrap_or(latest.cache_read),
             cache_write: counted
                 .cache_creation_input_tokens
                 .count()
-                .unwrap_or(begun.cache_write),
-            output: counted.output_tokens.count().unwrap_or(begun.output),
-            reasoning: reasoning(counted).or(begun.reasoning),
+                .unwrap_or(latest.cache_write),
+            output: counted.output_tokens.count().unwrap_or(latest.output),
+            reasoning: reasoning(counted).or(latest.reasoning),
         };
-        *begun = tokens;
+        *latest = tokens;
         let model = model.unwrap_or_default().to_owned();
         self.open.insert((id.to_owned(), model.clone()));
         self.live.entry(model).or_default().note(id, tokens);
@@ -80,7 +80,7 @@ impl UsageTracker {
 
     /// Takes the usage of a turn that ended without a `result`. Its cost is unknown.
     pub(super) fn unfinished(&mut self) -> Vec<Usage> {
-        self.begun.clear();
+        self.latest.clear();
         let open = std::mem::take(&mut self.open);
         std::mem::take(&mut self.live)
             .into_iter()
@@ -99,17 +99,17 @@ impl UsageTracker {
 
     /// Returns the usage of the turn at its `result`.
     ///
-    /// The first source that is not empty wins: the turn's own counters per model, the growth of
-    /// the session counters, the main loop's counters, and the counters of the individual messages.
+    /// Uses the first source that is available: the turn's own counters per model, the growth of
+    /// the session counters, the main loop's counters, or the counters of the individual messages.
     /// The growth and the cost are unknown at the first result of a resumed session.
     pub(super) fn of_result(&mut self, line: &ClaudeLine<'_>) -> Vec<Usage> {
         let turn = per_model(&line.model_usage_since_last_result);
         let session = per_model(&line.model_usage);
         let comparable = !std::mem::take(&mut self.inherited);
-        let grown = session
+        let growth = session
             .clone()
             .filter(|_| comparable)
-            .map(|now| self.grown(&now));
+            .map(|now| self.growth(&now));
         let cost = line
             .total_cost_usd
             .amount()
@@ -120,7 +120,7 @@ impl UsageTracker {
         }
         self.cost_before = line.total_cost_usd.amount().unwrap_or(self.cost_before);
         let by_message = self.unfinished();
-        if let Some(models) = turn.or(grown).filter(|models| !models.is_empty()) {
+        if let Some(models) = turn.or(growth).filter(|models| !models.is_empty()) {
             return models
                 .into_iter()
                 .map(|(model, (tokens, cost))| Usage::for_turn(Some(model), tokens).reported(cost))
@@ -139,13 +139,13 @@ impl UsageTracker {
         }
     }
 
-    fn grown(&self, now: &[(String, (Tokens, f64))]) -> Vec<(String, (Tokens, f64))> {
+    fn growth(&self, now: &[(String, (Tokens, f64))]) -> Vec<(String, (Tokens, f64))> {
         now.iter()
             .map(|(model, (tokens, cost))| {
-                let (before, paid) = self.before.get(model).copied().unwrap_or_default();
+                let (before, cost_before) = self.before.get(model).copied().unwrap_or_default();
                 (
                     model.clone(),
-                    (tokens.since(&before), (cost - paid).max(0.0)),
+                    (tokens.since(&before), (cost - cost_before).max(0.0)),
                 )
             })
             .filter(|(_, (tokens, cost))| !tokens.is_zero() || *cost > 0.0)

@@ -42,8 +42,8 @@ const CATCH_UP_READS: usize = 32;
 /// How long to wait for the remaining output of a process that has exited.
 const EXIT_GRACE: Duration = Duration::from_millis(500);
 
-/// The outcome of a session whose driver vanished, which is a bug in Ostler.
-pub(super) fn lost() -> Outcome {
+/// Returns the outcome of a session whose driver ended without one, which is a bug in Ostler.
+pub(super) fn lost_outcome() -> Outcome {
     Outcome::new(
         Cause::Protocol,
         "The session ended without an outcome; this is a bug in Ostler.",
@@ -92,14 +92,14 @@ struct Driver {
     stdin_error: Option<(std::io::Error, tokio::time::Instant)>,
     /// Number of spawns so far.
     spawns: u32,
-    /// Set while the fallback transport is tried: the prompt that the first transport was sent.
+    /// Set while the fallback transport is being tried: the prompt already sent over the first one.
     fallback: Option<Option<String>>,
     raw_logs: Vec<RawLog>,
     /// Bytes of stdout read from earlier processes of the session, and from the current one.
     raw_bytes: (u64, u64),
     jobs: Jobs,
     bridge: BridgeServer,
-    /// Whether the missing bridge was reported already.
+    /// Whether a missing bridge has been reported.
     reported_no_bridge: bool,
     /// Number of bridge problems, by notice code.
     bridge_problems: BTreeMap<&'static str, u64>,
@@ -229,7 +229,7 @@ impl Driver {
     fn on_request(&mut self, request: Request) {
         let Request { input, pending } = request;
         if let ChildState::Starting(starting) = &mut self.child {
-            // An interrupt waits until the agent can take it; a stop cancels the start.
+            // An interrupt waits until the agent can handle it; a stop cancels the start.
             match input {
                 Input::Interrupt
                     if self.engine.machine.has_message() || self.fallback.is_some() =>
@@ -370,15 +370,15 @@ impl Driver {
         }
     }
 
-    /// Reports an agent that keeps running although its stdin is broken.
+    /// Warns if the agent is still running although its stdin is broken.
     fn report_stdin_error(&mut self) {
         let now = self.engine.clock.instant(self.engine.clock.now());
         let error = self.stdin_error.take_if(|(_, until)| *until <= now);
-        let runs = self
+        let is_running = self
             .child
             .running()
             .is_some_and(|running| running.exit.is_none());
-        if let Some((error, _)) = error.filter(|_| runs) {
+        if let Some((error, _)) = error.filter(|_| is_running) {
             let name = self.setup.dialect.name();
             let message = format!(
                 "Cannot write to the stdin of {name}: {error}. \
@@ -469,7 +469,7 @@ impl Driver {
             .chain(exit.map(|(_, until)| until))
             .chain(self.stdin_error.as_ref().map(|(_, until)| *until))
             .min();
-        // The little that an exited process left in its pipe is always read, even without room.
+        // What an exited process left in its pipe is small, and is read even if there is no room.
         let backlog = self.caller.shared.backlog.clone();
         let may_read = (events.has_room(appending_bytes) && backlog.has_room()) || exit.is_some();
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Session engine: the half of a session that decides and does no I/O.
+//! Session engine: the half of a session that makes decisions and performs no I/O.
 //!
 //! It feeds the session machine and the agent's conversation and collects what they produce. Events
 //! go to the [`EventQueue`], bytes for the agent to the [`StdinQueue`], and everything else becomes
@@ -61,11 +61,11 @@ pub(super) enum Action {
     Adopt(Change),
     /// Ask the permission handler.
     AskPermission(Permission),
-    /// Stop asking: the permission request, given by its id, was decided or withdrawn.
+    /// Stop asking: the permission request with this id was decided or withdrawn.
     CancelPermission(String),
     /// Run one of the caller's tools.
     RunTool(ToolJob),
-    /// Cancel a tool call, given by its id.
+    /// Cancel the tool call with this id.
     CancelTool(String),
     /// Read or write a file in the workspace.
     AccessFile(FileJob),
@@ -105,7 +105,7 @@ impl Engine {
         self
     }
 
-    /// Feeds the machine and runs its effects until it is quiescent.
+    /// Feeds an input to the machine and runs effects until none are left.
     pub(crate) fn handle(&mut self, input: Input) {
         self.machine
             .handle(self.clock.now(), input, &mut self.effects);
@@ -237,7 +237,7 @@ impl Engine {
         }
     }
 
-    /// Sends a message to the agent, past the machine: tool results and the like.
+    /// Sends a message, such as a tool result, to the agent without involving the machine.
     pub(super) fn send(&mut self, message: ToAgent) {
         self.conversation.send(message, &mut self.outbox);
         self.pump();
@@ -264,7 +264,7 @@ impl Engine {
         self.handle(Input::Spawned);
     }
 
-    /// Handles a line of the child's stdout.
+    /// Handles a line from the child's stdout.
     pub(crate) fn on_line(&mut self, line: Line<'_>) {
         self.first_prompt = None;
         dialect::deliver_line(&mut *self.conversation, line, &mut self.outbox);
