@@ -57,7 +57,11 @@ fn agent_stdin(rig: &Rig) -> String {
 macro_rules! assert_seen {
     ($rig:expr, $seen:expr, @$want:literal) => {
         let dir = $rig.dir().canonicalize().unwrap();
-        insta::with_settings!({filters => vec![(r"\b\d[\d.]*m?s\b", "TIME"), (dir.to_str().unwrap(), "DIR"), (r"(session|--resume) [0-9a-f]{8}\b", "$1 SHORT-ID")]}, {
+        insta::with_settings!({filters => vec![
+            (r"\b\d[\d.]*m?s\b", "TIME"),
+            (dir.to_str().unwrap(), "DIR"),
+            (r"(session|--resume) [0-9a-f]{8}\b", "$1 SHORT-ID"),
+        ]}, {
             assert_snapshot!($seen, @$want);
         });
     };

@@ -30,7 +30,8 @@ fn file_name() -> String {
 /// Returns true for a character that must not reach a terminal.
 fn is_bad(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}')
+        || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
         || matches!(c, '\u{feff}' | '\u{e0000}'..='\u{e0fff}' | '\u{fffd}')
 }
 
@@ -253,7 +254,10 @@ fn runs_and_replays() {
         "read\ninit\ntool-use t1 Edit {edit}\ntool-result t1 {HOSTILE}\ntext {HOSTILE} **{HOSTILE}** `{HOSTILE}`\n\
          print {HOSTILE}\nstderr {HOSTILE}\nresult-error x {HOSTILE}"
     );
-    let recording = serde_json::json!({ "type": "assistant", "session_id": "s", "message": { "id": "m", "content": [{ "type": "text", "text": HOSTILE }] } });
+    let content = serde_json::json!([{ "type": "text", "text": HOSTILE }]);
+    let message = serde_json::json!({ "id": "m", "content": content });
+    let recording =
+        serde_json::json!({ "type": "assistant", "session_id": "s", "message": message });
     rig.file("recording", &format!("{HOSTILE}\n{recording}\n"));
     for form in FORMS {
         let shown = run_harmless(&mut rig.ostler(&[
