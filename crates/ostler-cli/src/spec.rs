@@ -321,7 +321,7 @@ impl RequestedSpec {
         let (agent, mut spec) = (&*chosen.agent, self.spec.clone());
         let mut remarks = match config.defaults(&chosen.name) {
             Some(defaults) => fill_defaults(&defaults, &mut spec)?,
-            None => config.limit(agent, &mut spec),
+            None => config.fill_limits(agent, &mut spec),
         };
         let knows = |key: &str| agent.settings().iter().any(|known| known.key == key);
         if knows(keys::INCLUDE_PARTIAL) && spec.settings.get(keys::INCLUDE_PARTIAL).is_none() {

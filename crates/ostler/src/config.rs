@@ -158,7 +158,7 @@ impl Config {
     /// Merges the values of one file over the existing ones.
     fn merge(&mut self, entries: Vec<Entry>, author: Author) {
         // Decided before any value is merged: a file must not clear the way for itself.
-        let judged: Vec<_> = entries
+        let decisions: Vec<_> = entries
             .into_iter()
             .map(|entry| match author {
                 Author::Trusted => (entry, None),
@@ -168,12 +168,12 @@ impl Config {
                 }
             })
             .collect();
-        for (entry, why) in judged {
-            self.take(entry, why);
+        for (entry, why) in decisions {
+            self.accept_or_ignore(entry, why);
         }
     }
 
-    fn take(&mut self, entry: Entry, why: Option<String>) {
+    fn accept_or_ignore(&mut self, entry: Entry, why: Option<String>) {
         match why {
             Some(why) => self.ignored.push(Ignored { entry, why }),
             None => drop(self.entries.insert(entry.key.clone(), entry)),
@@ -216,7 +216,7 @@ impl Config {
     pub fn names(&self) -> Vec<&str> {
         let own = self.agents.iter().map(|agent| agent.name());
         let others = self.entries.keys().filter_map(|key| match key {
-            Key::Of(name, Field::Like) => Some(name.as_str()),
+            Key::AgentField(name, Field::Like) => Some(name.as_str()),
             _ => None,
         });
         own.chain(others).collect()
@@ -225,7 +225,7 @@ impl Config {
     /// Returns the names of agents that the files configure.
     #[must_use]
     pub fn configured(&self) -> BTreeSet<&str> {
-        self.entries.keys().filter_map(of).collect()
+        self.entries.keys().filter_map(agent_of).collect()
     }
 
     /// Returns the defaults of the agent with this name.
@@ -234,17 +234,17 @@ impl Config {
         let (own, agent) = (
             self.entries
                 .keys()
-                .find_map(|key| of(key).filter(|own| *own == name)),
+                .find_map(|key| agent_of(key).filter(|own| *own == name)),
             self.agent(name)?,
         );
         let like = self
             .entries
-            .get(&Key::Of(name.to_owned(), Field::Like))
+            .get(&Key::AgentField(name.to_owned(), Field::Like))
             .map(|entry| entry.value.text());
         let base = like.or_else(|| {
             self.entries
                 .keys()
-                .find_map(|key| of(key).filter(|base| *base == agent.name()))
+                .find_map(|key| agent_of(key).filter(|base| *base == agent.name()))
         });
         let mut names: Vec<&str> = own.into_iter().chain(base).collect();
         names.dedup();
@@ -259,7 +259,9 @@ impl Config {
 
     /// Resolves an alternative name to the agent's own.
     fn own_name<'a>(&'a self, name: &'a str) -> &'a str {
-        let like = self.entries.get(&Key::Of(name.to_owned(), Field::Like));
+        let like = self
+            .entries
+            .get(&Key::AgentField(name.to_owned(), Field::Like));
         like.map_or(name, |entry| entry.value.text())
     }
 
@@ -267,7 +269,7 @@ impl Config {
     fn add_agents(&mut self, known: &Agents) -> Vec<Problem> {
         let mut problems = Vec::new();
         for entry in self.entries.values() {
-            let Key::Of(name, Field::Acp) = &entry.key else {
+            let Key::AgentField(name, Field::Acp) = &entry.key else {
                 continue;
             };
             if known.get(name).is_some() {
@@ -283,9 +285,9 @@ impl Config {
 }
 
 /// Returns the name of the agent that a key belongs to.
-fn of(key: &Key) -> Option<&str> {
+fn agent_of(key: &Key) -> Option<&str> {
     match key {
-        Key::Of(name, _) => Some(name),
+        Key::AgentField(name, _) => Some(name),
         Key::Agent | Key::Limit(_) => None,
     }
 }

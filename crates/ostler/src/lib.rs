@@ -31,7 +31,7 @@
 //! | choose an agent that is installed and ready | [`Agents`], [`Agents::choose`] |
 //! | set the prompt, directory, limits and policy | [`Spec`] |
 //! | send more messages, interrupt, pause or stop | [`Session`], [`Remote`] |
-//! | approve or deny an agent's actions | [`PermissionHandler`], [`Host::with_permission_handler`] |
+//! | approve or deny actions | [`PermissionHandler`], [`Host::with_permission_handler`] |
 //! | give an agent your own tools | [`tool()`], [`Tool`] |
 //! | store events and resume sessions later | [`Log`], [`Host::with_log`] |
 //! | use an agent or a server as a plain model | [`adapter`] |

@@ -40,7 +40,7 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
         find_agent(&config, &name)?;
         if let Some(model) = model()? {
             config.set(
-                Key::Of(name, Field::Model),
+                Key::AgentField(name, Field::Model),
                 model,
                 Origin::Variable(MODEL_VARIABLE),
             );

@@ -70,7 +70,7 @@ pub struct Models {
     agents: Agents,
     options: Box<Options>,
     /// Maximum time for a server's reply.
-    patience: Option<Duration>,
+    timeout: Option<Duration>,
     known: Mutex<HashMap<String, Arc<dyn ModelAdapter>>>,
 }
 
@@ -85,7 +85,7 @@ impl Models {
             host,
             agents,
             options: Box::new(|_| ModelOptions::default()),
-            patience: None,
+            timeout: None,
             known: Mutex::default(),
         }
     }
@@ -104,8 +104,8 @@ impl Models {
     /// Sets the maximum time for a server's reply. The default is two minutes. For agents, use
     /// [`ModelOptions::timeout`].
     #[must_use]
-    pub fn patience(mut self, limit: Duration) -> Self {
-        self.patience = Some(limit);
+    pub fn timeout(mut self, limit: Duration) -> Self {
+        self.timeout = Some(limit);
         self
     }
 
@@ -205,7 +205,7 @@ impl Models {
         }
         let server =
             ApiModel::server(name, &self.host, &spec).map_err(|error| error.to_string())?;
-        Ok(Arc::new(match self.patience {
+        Ok(Arc::new(match self.timeout {
             Some(limit) => server.timeout(limit),
             None => server,
         }))

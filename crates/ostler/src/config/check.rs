@@ -9,7 +9,7 @@ use super::{Config, Problem};
 use crate::agent::{Agent, Agents};
 
 /// Settings that belong to one run, and their flags.
-const OF_ONE_RUN: [(&str, &str); 3] = [
+const RUN_SETTINGS: [(&str, &str); 3] = [
     (keys::RESUME, "--resume"),
     (keys::SESSION_ID, "--session-id"),
     (keys::FORK, "--fork"),
@@ -21,20 +21,22 @@ impl Config {
         let mut problems: Vec<Problem> = self
             .entries
             .values()
-            .filter_map(|entry| self.misnamed(entry, known))
+            .filter_map(|entry| self.name_problem(entry, known))
             .collect();
         for name in self.configured() {
             if let Some(agent) = self.agent(name) {
-                problems.extend(self.settings_of(name, &*agent));
+                problems.extend(self.setting_problems(name, &*agent));
             }
         }
         problems
     }
 
     /// Returns the problem with the names in a value, if any.
-    fn misnamed(&self, entry: &Entry, known: &Agents) -> Option<Problem> {
-        let has =
-            |name: &str, field: Field| self.entries.contains_key(&Key::Of(name.to_owned(), field));
+    fn name_problem(&self, entry: &Entry, known: &Agents) -> Option<Problem> {
+        let has = |name: &str, field: Field| {
+            self.entries
+                .contains_key(&Key::AgentField(name.to_owned(), field))
+        };
         match &entry.key {
             Key::Agent => {
                 let name = entry.value.text();
@@ -46,13 +48,13 @@ impl Config {
                 })
             }
             Key::Limit(_) => None,
-            Key::Of(name, Field::Like | Field::Acp) if known.get(name).is_some() => {
+            Key::AgentField(name, Field::Like | Field::Acp) if known.get(name).is_some() => {
                 Some(entry.problem(&format!("{name} is a built-in agent; choose another name")))
             }
-            Key::Of(name, Field::Like) if has(name, Field::Acp) => {
+            Key::AgentField(name, Field::Like) if has(name, Field::Acp) => {
                 Some(entry.problem("set either like or acp, not both"))
             }
-            Key::Of(_, Field::Like) => {
+            Key::AgentField(_, Field::Like) => {
                 let base = entry.value.text();
                 if has(base, Field::Like) {
                     return Some(entry.problem(&format!(
@@ -67,10 +69,10 @@ impl Config {
                     ))
                 })
             }
-            Key::Of(_, Field::Acp) => None,
-            Key::Of(name, _) => {
+            Key::AgentField(_, Field::Acp) => None,
+            Key::AgentField(name, _) => {
                 let defines_it = |key: &Key| match key {
-                    Key::Of(other, Field::Acp | Field::Like) => other == name,
+                    Key::AgentField(other, Field::Acp | Field::Like) => other == name,
                     _ => false,
                 };
                 let is_new = self
@@ -91,16 +93,16 @@ impl Config {
     }
 
     /// Returns the problems with an agent's settings, models and arguments.
-    fn settings_of(&self, name: &str, agent: &dyn Agent) -> Vec<Problem> {
+    fn setting_problems(&self, name: &str, agent: &dyn Agent) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut spec = Spec {
             prompt: "x".into(),
             dir: Some("/".into()),
             ..Spec::default()
         };
-        let mut asked: Vec<(String, &Entry)> = Vec::new();
+        let mut checked: Vec<(String, &Entry)> = Vec::new();
         for (field, entry) in self.entries.values().filter_map(|entry| match &entry.key {
-            Key::Of(own, field) if own == name => Some((field, entry)),
+            Key::AgentField(own, field) if own == name => Some((field, entry)),
             _ => None,
         }) {
             match field {
@@ -112,12 +114,12 @@ impl Config {
                             .list()
                             .iter()
                             .for_each(|value| spec.settings.push(key, value));
-                        asked.push((key.clone(), entry));
+                        checked.push((key.clone(), entry));
                     }
                 },
                 Field::Model => {
                     spec.settings.set(keys::MODEL, entry.value.text());
-                    asked.push((keys::MODEL.to_owned(), entry));
+                    checked.push((keys::MODEL.to_owned(), entry));
                 }
                 Field::Alias(_) => {
                     let mut alone = Spec {
@@ -126,11 +128,12 @@ impl Config {
                         ..Spec::default()
                     };
                     alone.settings.set(keys::MODEL, entry.value.text());
-                    problems.extend(refused(agent, &alone).map(|error| entry.problem(&error.why)));
+                    problems
+                        .extend(launch_error(agent, &alone).map(|error| entry.problem(&error.why)));
                 }
                 Field::Args => {
                     spec.extra_args = entry.value.list().to_vec();
-                    asked.push(("extra args".to_owned(), entry));
+                    checked.push(("extra args".to_owned(), entry));
                 }
                 Field::Command
                     if agent.dialect().probe().is_none() && !self.is_custom(agent.name()) =>
@@ -143,11 +146,11 @@ impl Config {
             }
         }
         // Only the first error is reported; without its setting, the next one shows.
-        while let Some(error) = refused(agent, &spec) {
-            let Some(at) = asked.iter().position(|(key, _)| *key == error.key) else {
+        while let Some(error) = launch_error(agent, &spec) {
+            let Some(at) = checked.iter().position(|(key, _)| *key == error.key) else {
                 break;
             };
-            problems.push(asked.remove(at).1.problem(&error.why));
+            problems.push(checked.remove(at).1.problem(&error.why));
             spec.settings.remove(&error.key);
             if error.key == "extra args" {
                 spec.extra_args.clear();
@@ -158,11 +161,11 @@ impl Config {
 
     fn is_custom(&self, name: &str) -> bool {
         self.entries
-            .contains_key(&Key::Of(name.to_owned(), Field::Acp))
+            .contains_key(&Key::AgentField(name.to_owned(), Field::Acp))
     }
 }
 
-fn refused(agent: &dyn Agent, spec: &Spec) -> Option<SpecError> {
+fn launch_error(agent: &dyn Agent, spec: &Spec) -> Option<SpecError> {
     let dialect = agent.dialect();
     dialect
         .select_transport(spec)
@@ -176,6 +179,6 @@ fn misplaced(key: &str) -> Option<String> {
     if key == keys::MODEL {
         return Some("write it as model = … beside set".into());
     }
-    let (_, flag) = OF_ONE_RUN.iter().find(|(own, _)| *own == key)?;
+    let (_, flag) = RUN_SETTINGS.iter().find(|(own, _)| *own == key)?;
     Some(format!("this setting belongs to one run; use {flag}"))
 }

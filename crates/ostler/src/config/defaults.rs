@@ -44,7 +44,7 @@ impl<'a> Defaults<'a> {
                     .entries
                     .values()
                     .filter_map(|entry| match &entry.key {
-                        Key::Of(own, field) if own == name => Some((field, entry)),
+                        Key::AgentField(own, field) if own == name => Some((field, entry)),
                         _ => None,
                     }),
             );
@@ -129,7 +129,7 @@ impl<'a> Defaults<'a> {
             spec.settings.set(keys::MODEL, model);
         }
         if problems.is_empty() {
-            Ok(self.config.limit(&*self.agent, spec))
+            Ok(self.config.fill_limits(&*self.agent, spec))
         } else {
             Err(ConfigError(problems))
         }
@@ -139,7 +139,7 @@ impl<'a> Defaults<'a> {
 impl Config {
     /// Fills in the limits that are settings of the agent, even if the files do not configure it.
     /// Returns a remark for each limit that the agent does not have.
-    pub fn limit(&self, agent: &dyn Agent, spec: &mut Spec) -> Vec<String> {
+    pub fn fill_limits(&self, agent: &dyn Agent, spec: &mut Spec) -> Vec<String> {
         let mut remarks = Vec::new();
         for (limit, key) in [
             (Limit::MaxTurns, keys::MAX_TURNS),

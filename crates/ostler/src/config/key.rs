@@ -13,7 +13,7 @@ pub enum Key {
     /// The agent to use if none is given.
     Agent,
     /// A field of an agent, by the agent's name.
-    Of(String, Field),
+    AgentField(String, Field),
     /// A limit for all agents.
     Limit(Limit),
 }
@@ -169,7 +169,7 @@ impl Limit {
 impl Key {
     /// Whether the value may be a secret for any agent.
     pub(super) fn is_secret(&self) -> bool {
-        matches!(self, Self::Of(_, Field::Env(_)))
+        matches!(self, Self::AgentField(_, Field::Env(_)))
     }
 }
 
@@ -179,7 +179,7 @@ impl fmt::Display for Key {
         match self {
             Self::Agent => f.write_str("agent"),
             Self::Limit(limit) => write!(f, "limits.{}", limit.as_str()),
-            Self::Of(agent, field) => write!(f, "agents.{}.{field}", Part(agent)),
+            Self::AgentField(agent, field) => write!(f, "agents.{}.{field}", Part(agent)),
         }
     }
 }

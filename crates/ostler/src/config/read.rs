@@ -102,7 +102,7 @@ impl<'a> Reader<'a> {
 
     fn field(&mut self, agent: &str, (key, value): Item<'a>) {
         let item = (key, value);
-        let of = |field: Field| Key::Of(agent.to_owned(), field);
+        let of = |field: Field| Key::AgentField(agent.to_owned(), field);
         let table = format!("agents.{agent}.{}", key.get_ref());
         match key.get_ref().as_ref() {
             "like" => self.put(of(Field::Like), item, text),

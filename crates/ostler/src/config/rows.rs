@@ -24,7 +24,7 @@ impl Config {
     pub fn rows(&self, agent: Option<&str>) -> Vec<Row> {
         let mut rows = vec![match self.default_agent() {
             Some(entry) => row(entry),
-            None => usual(&Key::Agent, "the first one that is ready"),
+            None => default_row(&Key::Agent, "the first one that is ready"),
         }];
         let names = agent.map_or_else(
             || self.configured().into_iter().collect(),
@@ -34,23 +34,23 @@ impl Config {
             let Some(defaults) = self.defaults(name) else {
                 continue;
             };
-            rows.extend(of_agent(name, &defaults));
+            rows.extend(agent_rows(name, &defaults));
         }
         for limit in Limit::ALL {
             let key = Key::Limit(limit);
             rows.push(
                 self.entries
                     .get(&key)
-                    .map_or_else(|| usual(&key, limit.usual()), row),
+                    .map_or_else(|| default_row(&key, limit.usual()), row),
             );
         }
         rows
     }
 }
 
-fn of_agent(name: &str, defaults: &Defaults<'_>) -> Vec<Row> {
+fn agent_rows(name: &str, defaults: &Defaults<'_>) -> Vec<Row> {
     let entries = defaults.entries();
-    let key = |field: &Field| Key::Of(name.to_owned(), field.clone());
+    let key = |field: &Field| Key::AgentField(name.to_owned(), field.clone());
     let mut rows: Vec<(Key, Row)> = Vec::new();
     let agent = defaults.agent();
     for (field, entry) in &entries {
@@ -70,13 +70,13 @@ fn of_agent(name: &str, defaults: &Defaults<'_>) -> Vec<Row> {
         rows.push((key(field), shown));
     }
     let program = agent.dialect().probe().map(|probe| probe.program);
-    let usually = [
+    let defaults = [
         (Field::Command, program),
         (Field::Model, Some("the agent's default")),
     ];
-    for (field, value) in usually {
+    for (field, value) in defaults {
         if let Some(value) = value.filter(|_| !entries.contains_key(&field)) {
-            rows.push((key(&field), usual(&key(&field), value)));
+            rows.push((key(&field), default_row(&key(&field), value)));
         }
     }
     rows.sort_by(|a, b| a.0.cmp(&b.0));
@@ -91,7 +91,7 @@ fn row(entry: &Entry) -> Row {
     }
 }
 
-fn usual(key: &Key, value: &str) -> Row {
+fn default_row(key: &Key, value: &str) -> Row {
     Row {
         key: key.to_string(),
         value: value.to_owned(),

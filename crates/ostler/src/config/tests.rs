@@ -201,7 +201,7 @@ fn later_layers_win_value_by_value() {
     }
     config.set(Key::Agent, "mock", Origin::Flag("--agent"));
     config.set(
-        Key::Of("claude".into(), Field::Model),
+        Key::AgentField("claude".into(), Field::Model),
         "haiku",
         Origin::Variable("OSTLER_MODEL"),
     );
@@ -373,7 +373,7 @@ fn untrusted_project_has_no_detour() {
             .filter(|setting| !HARMLESS_SETTINGS.contains(&setting.key))
         {
             let entry = Entry {
-                key: Key::Of(agent.name().into(), Field::Set(setting.key.into())),
+                key: Key::AgentField(agent.name().into(), Field::Set(setting.key.into())),
                 value: Value::Text("x".into()),
                 from: Origin::Default,
             };

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::agent_of;
 use super::entry::Entry;
 use super::key::{Field, Key};
-use super::of;
 
 /// Settings of agents that cannot start a program, widen a permission, or send a key or a prompt
 /// elsewhere.
@@ -22,15 +22,19 @@ pub(super) fn refusal(entry: &Entry, below: &BTreeMap<Key, Entry>) -> Option<Str
         // Agents differ in the service they call, and in the files they read in a repository.
         Key::Agent => "only you choose the agent",
         // An alias could stand for another model than the requested one.
-        Key::Of(_, Field::Alias(_)) => "it changes the meaning of a model's name",
+        Key::AgentField(_, Field::Alias(_)) => "it changes the meaning of a model's name",
         // Only chooses among the agent's models.
-        Key::Of(_, Field::Model) => return None,
-        Key::Of(_, Field::Set(key)) if HARMLESS_SETTINGS.contains(&key.as_str()) => return None,
+        Key::AgentField(_, Field::Model) => return None,
+        Key::AgentField(_, Field::Set(key)) if HARMLESS_SETTINGS.contains(&key.as_str()) => {
+            return None;
+        }
         // Another agent behind the caller's name would get what was meant for the first.
-        Key::Of(name, Field::Like) if below.keys().any(|key| of(key) == Some(name)) => {
+        Key::AgentField(name, Field::Like)
+            if below.keys().any(|key| agent_of(key) == Some(name)) =>
+        {
             "this name is already in use"
         }
-        Key::Of(_, Field::Like) => return None,
+        Key::AgentField(_, Field::Like) => return None,
         Key::Limit(limit) => {
             let held = below
                 .get(&entry.key)
@@ -40,11 +44,13 @@ pub(super) fn refusal(entry: &Entry, below: &BTreeMap<Key, Entry>) -> Option<Str
                 false => return None,
             }
         }
-        Key::Of(_, Field::Command | Field::Args | Field::Acp) => {
+        Key::AgentField(_, Field::Command | Field::Args | Field::Acp) => {
             "it determines which program runs, and how"
         }
-        Key::Of(_, Field::Env(_)) => "it changes the agent's environment",
-        Key::Of(_, Field::Set(_)) => "this setting could widen what the agent may do or reach",
+        Key::AgentField(_, Field::Env(_)) => "it changes the agent's environment",
+        Key::AgentField(_, Field::Set(_)) => {
+            "this setting could widen what the agent may do or reach"
+        }
     };
     Some(why.to_owned())
 }

@@ -150,7 +150,7 @@ fn make(context: &ModelContext<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>,
     let model_agent = model_agent(config, kind, model.filter(|model| !model.is_empty()));
     let get = |name: &str| {
         let models =
-            Models::new((*host).clone(), config.agents().clone()).patience(reply_timeout(context));
+            Models::new((*host).clone(), config.agents().clone()).timeout(reply_timeout(context));
         models
             .get(name)
             .map_err(|error| Fault::usage(error.to_string()))
