@@ -105,7 +105,12 @@ fn codex_edits() {
 
 #[test]
 fn files_that_other_agents_create() {
-    let create = |path: &'static str, text: &'static str| move |dir: &str| json!({path: format!("{dir}/new.txt"), text: "x\n"});
+    let create = |path: &'static str, text: &'static str| {
+        move |dir: &str| {
+            let file = format!("{dir}/new.txt");
+            json!({path: file, text: "x\n"})
+        }
+    };
     type Call = (&'static Subject, &'static str, Box<dyn Fn(&str) -> Value>);
     let table: [Call; 4] = [
         (&COPILOT, "create", Box::new(create("path", "file_text"))),
