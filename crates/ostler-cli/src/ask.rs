@@ -262,7 +262,7 @@ impl Prompter {
             PrompterEvent::Typed(typed) => self.take(&typed, screen),
             // Without a terminal the question is dropped unanswered.
             PrompterEvent::Question(query) if self.terminal.is_some() => {
-                self.waiting.push_back(PendingQuestion::Model(query))
+                self.waiting.push_back(PendingQuestion::Model(query));
             }
             PrompterEvent::Question(_) => {}
         }

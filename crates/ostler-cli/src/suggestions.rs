@@ -21,7 +21,7 @@ pub(crate) fn add(error: &mut clap::Error) {
         ErrorKind::InvalidSubcommand => add_verbs(error, &words),
         // Clap's own suggestion (`use '-- …'`) would pass the words to the agent.
         ErrorKind::UnknownArgument if words.first().is_some_and(|verb| verb == "run") => {
-            add_flags(error)
+            add_flags(error);
         }
         _ => {}
     }

@@ -399,7 +399,7 @@ mod tests {
             let before: &[(u64, Do)] = if steps[0].0 == 0 { &[] } else { &opened };
             for (at, step) in before.iter().chain(*steps) {
                 let mut record = |permit, cause, reset| {
-                    breaker.record(s(*at), permit, TurnReport { cause, reset })
+                    breaker.record(s(*at), permit, TurnReport { cause, reset });
                 };
                 match *step {
                     Early(cause) => record(early, cause, None),
@@ -499,9 +499,9 @@ mod tests {
                     let permit = open.swap_remove(which % open.len());
                     let success = report.cause == Cause::Completed && kind == 2;
                     if kind == 2 {
-                        breaker.record(now, permit, report)
+                        breaker.record(now, permit, report);
                     } else {
-                        breaker.release(permit)
+                        breaker.release(permit);
                     }
                     if success {
                         let mut is_closed =

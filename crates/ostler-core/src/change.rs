@@ -283,7 +283,7 @@ fn parse_patch(patch: &str) -> Vec<FileChange> {
                 changes.push(FileChange::new(path, ChangeKind::Patch(String::new())));
             }
             (Some(("Delete File", path)), _) => {
-                changes.push(FileChange::new(path, ChangeKind::Delete))
+                changes.push(FileChange::new(path, ChangeKind::Delete));
             }
             (Some(("Move to", path)), Some(change)) => change.moved_to = Some(path.to_owned()),
             (

@@ -262,7 +262,7 @@ mod tests {
         let mut lines = Lines::with_cap(64 * 1024);
         for _ in 0..10_000 {
             lines.push(&one, |l| {
-                count += usize::from(matches!(l, Line::Text { .. }))
+                count += usize::from(matches!(l, Line::Text { .. }));
             });
         }
         assert_eq!(count, 10_000);
@@ -283,7 +283,7 @@ mod tests {
                     length: 6_553_600,
                     ..
                 }
-            ))
+            ));
         });
         assert!(lines.carry.capacity() <= KEEP);
     }

@@ -310,7 +310,7 @@ impl Machine {
             Input::PermissionRequested(ask) => self.on_permission_requested(now, ask, fx),
             Input::PermissionWithdrawn(id) => self.on_permission_withdrawn(now, &id, fx),
             Input::PermissionAnswered(id, answer) => {
-                self.on_permission_answered(now, (&id, answer), fx)
+                self.on_permission_answered(now, (&id, answer), fx);
             }
             Input::Stop => self.stop(now, fx),
             Input::Kill => self.kill(now, fx),

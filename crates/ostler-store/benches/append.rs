@@ -33,7 +33,7 @@ fn main() {
     let backends: [(&str, Backend); 3] = [
         ("**Ostler's store**", store),
         ("JSON lines, a write per batch", |dir, id, batches| {
-            lines(dir, id, batches, false)
+            lines(dir, id, batches, false);
         }),
         (
             "JSON lines, a write and fsync per batch",

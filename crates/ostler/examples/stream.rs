@@ -29,7 +29,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             EventKind::Text(text) if text.kind == TextKind::Reply => print!("{}", text.text),
             EventKind::ToolCall(call) => println!("-> {} {}", call.name, call.input.get()),
             EventKind::ToolResult(result) => {
-                println!("<- {}", if result.ok { "ok" } else { "failed" })
+                println!("<- {}", if result.ok { "ok" } else { "failed" });
             }
             EventKind::Ended(ended) => println!("\n{}", ended.outcome.message),
             _ => {}

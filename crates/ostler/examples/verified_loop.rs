@@ -55,10 +55,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     while let Some(event) = session.next().await {
         match event.kind {
             EventKind::ToolResult(result) => {
-                println!("{}: ok = {}", result.name.unwrap_or_default(), result.ok)
+                println!("{}: ok = {}", result.name.unwrap_or_default(), result.ok);
             }
             EventKind::Notice(notice) if notice.code.ends_with("verified") => {
-                println!("{}", notice.message)
+                println!("{}", notice.message);
             }
             EventKind::TurnEnded(turn) => println!("{} ({})", turn.text, turn.outcome.cause),
             _ => {}

@@ -135,7 +135,7 @@ fn list(as_json: bool) -> Result<Code, Fault> {
                 "  {} {dim}{}{dim:#}",
                 shown(name),
                 standing.as_str()
-            ))
+            ));
         });
     }
     if rows.is_empty() {
@@ -194,7 +194,7 @@ fn revoke(dir: &Path, as_json: bool) -> Result<Code, Fault> {
             print_line(&format!(
                 "{} is no longer trusted.",
                 shown(&dir.to_string_lossy())
-            ))
+            ));
         });
     }
     Ok(if revoked.is_empty() {

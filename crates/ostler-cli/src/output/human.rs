@@ -263,7 +263,7 @@ impl Human {
                 self.status.doing(&kind);
             }
             Some(LoopNotice::Lines(lines)) => {
-                lines.iter().try_for_each(|line| self.stderr_line(line))?
+                lines.iter().try_for_each(|line| self.stderr_line(line))?;
             }
             // API errors are also the message of the outcome, which comes last.
             None if notice.level >= Level::Warning && notice.code != "api_error" => {
@@ -306,7 +306,7 @@ impl Output for Human {
             EventKind::Text(text)
                 if text.kind == TextKind::Thinking && self.detail == Detail::Nothing => {}
             EventKind::Text(text) if text.parent.is_none() => {
-                self.text(text.kind, &text.text, !text.delta)?
+                self.text(text.kind, &text.text, !text.delta)?;
             }
             EventKind::ToolCall(call) => {
                 self.end_line()?;
@@ -326,7 +326,7 @@ impl Output for Human {
                 }
             }
             EventKind::State(state) if state.to == SessionState::Stopping => {
-                self.stopping(&event.session)?
+                self.stopping(&event.session)?;
             }
             EventKind::Notice(notice) => self.notice(notice)?,
             EventKind::Unreadable(it) => {

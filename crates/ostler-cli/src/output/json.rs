@@ -89,7 +89,7 @@ impl<W: Write + Send> Output for Json<W> {
                 self.warnings.push(notice.message.clone());
             }
             EventKind::Notice(notice) if notice.level == Level::Error => {
-                self.errors.push(notice.message.clone())
+                self.errors.push(notice.message.clone());
             }
             EventKind::Ended(ended) => {
                 if !ended.outcome.is_success() {

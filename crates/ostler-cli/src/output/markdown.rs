@@ -114,7 +114,7 @@ impl Markdown {
             }
             State::Prose(style) => self.end_prose(line, *style),
             State::Begin if self.has_marks && line.trim_start().starts_with('|') => {
-                self.table.push(line.to_owned())
+                self.table.push(line.to_owned());
             }
             State::Begin => {
                 self.end_table();

@@ -53,7 +53,7 @@ impl Output for Text {
                 }
             }
             EventKind::Notice(notice) if notice.level == Level::Warning => {
-                writeln!(self.err, "{}", warning(notice))?
+                writeln!(self.err, "{}", warning(notice))?;
             }
             EventKind::Ended(ended) if !ended.outcome.is_success() => {
                 writeln!(

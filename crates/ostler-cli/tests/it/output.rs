@@ -48,7 +48,7 @@ fn normalize(text: &str) -> String {
             .map(|p| p.trim_end_matches(|c: char| c.is_ascii_digit()));
         match digits {
             Some(before) if before.len() + 2 < piece.len() => {
-                out.push_str(&format!("{before}TIME"))
+                out.push_str(&format!("{before}TIME"));
             }
             _ => out.push_str(piece),
         }

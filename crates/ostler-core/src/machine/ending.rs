@@ -159,10 +159,10 @@ impl Machine {
         if let Some(escalation) = self.escalation.filter(|escalation| escalation.until <= now) {
             match escalation.step {
                 EscalationStep::InputClosed => {
-                    self.escalate(now, (EscalationStep::Terminated, escalation.after_exit), fx)
+                    self.escalate(now, (EscalationStep::Terminated, escalation.after_exit), fx);
                 }
                 EscalationStep::Terminated => {
-                    self.escalate(now, (EscalationStep::Killed, escalation.after_exit), fx)
+                    self.escalate(now, (EscalationStep::Killed, escalation.after_exit), fx);
                 }
                 EscalationStep::Killed => self.abandon(now, fx),
             }

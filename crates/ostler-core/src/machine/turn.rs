@@ -121,7 +121,7 @@ impl Turn {
             EventKind::Permission(permission) => match permission.decision {
                 Decision::Asked => self.asked.push(permission.id.clone()),
                 Decision::Allowed | Decision::Denied => {
-                    self.asked.retain(|id| *id != permission.id)
+                    self.asked.retain(|id| *id != permission.id);
                 }
             },
             EventKind::Usage(usage) => self.used.record(usage),

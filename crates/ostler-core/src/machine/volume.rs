@@ -99,7 +99,7 @@ impl Machine {
                 }
                 // It was already interrupted, and gets no extra time.
                 Some(Pending::Interrupt(until)) => {
-                    turn.pending = Some(Pending::Limit((Box::new(outcome), until)))
+                    turn.pending = Some(Pending::Limit((Box::new(outcome), until)));
                 }
                 Some(Pending::Stop(_) | Pending::Limit(_)) => {}
             },

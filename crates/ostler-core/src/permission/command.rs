@@ -100,7 +100,7 @@ pub(super) fn plain(line: &str) -> Option<Vec<String>> {
             (None, ' ' | '\t') => words.extend(word.take()),
             (None, c) if is_harmless(c) => word.get_or_insert_default().push(c),
             (Some(_), c) if is_harmless(c) || " ?*#[]{}^!'\"".contains(c) => {
-                word.get_or_insert_default().push(c)
+                word.get_or_insert_default().push(c);
             }
             _ => return None,
         }

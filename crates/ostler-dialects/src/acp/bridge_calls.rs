@@ -30,7 +30,7 @@ pub(super) fn on_line(conversation: &mut AcpConversation, from: u32, line: &str,
         match item {
             FromConversation::RunTool(job) => on_job(conversation, job, out),
             FromConversation::CancelTool(id) if conversation.permissions.remove(&id).is_some() => {
-                out.push(FromConversation::WithdrawPermission(id))
+                out.push(FromConversation::WithdrawPermission(id));
             }
             other => out.push(other),
         }

@@ -295,10 +295,10 @@ impl AcpConversation {
             (Some(method), None) if method.starts_with('_') => {}
             (Some(method), None) if self.quirks.ignored_methods.contains(&method) => {}
             (Some(method), None) => {
-                self.report_unknown(raw, &format!("the notification {method:?}"), out)
+                self.report_unknown(raw, &format!("the notification {method:?}"), out);
             }
             (Some(method), Some(id)) => {
-                self.on_request((method, &RawJson::from_raw(id)), (params, raw), out)
+                self.on_request((method, &RawJson::from_raw(id)), (params, raw), out);
             }
             (None, Some(id)) => match self.rpc.complete(id.get()) {
                 Some(kind) => self.on_response(&kind, message, out),
@@ -347,7 +347,7 @@ impl AcpConversation {
         match kind {
             RequestKind::Prompt => ending::on_prompt_response(self, result, error, out),
             RequestKind::Change(change) => {
-                options::on_change_response(self, *change, (result, error), out)
+                options::on_change_response(self, *change, (result, error), out);
             }
             _ => handshake::on_response(self, kind, (result, error), out),
         }
@@ -374,7 +374,7 @@ impl Conversation for AcpConversation {
             ToAgent::Interrupt => self.interrupt(out),
             ToAgent::Verdict { id, verdict } => permissions::on_verdict(self, &id, &verdict, out),
             ToAgent::ToolDone { id, ok, output } => {
-                bridge_calls::on_result(self, &id, (ok, &output), out)
+                bridge_calls::on_result(self, &id, (ok, &output), out);
             }
             ToAgent::FileDone { id, result } => self.files.on_result(&id, result, out),
             ToAgent::Change { id, change } => match &self.phase {
@@ -386,7 +386,7 @@ impl Conversation for AcpConversation {
                 }),
             },
             ToAgent::ToolProgress { id, message } => {
-                bridge_calls::progress(self, &id, &message, out)
+                bridge_calls::progress(self, &id, &message, out);
             }
             ToAgent::Steer(_) => {}
         }

@@ -389,7 +389,7 @@ fn next_step(conversation: &mut AcpConversation, out: &mut Outbox) {
                 Some((method, params)) => {
                     conversation
                         .rpc
-                        .request(RequestKind::Barrier, (method, params), out)
+                        .request(RequestKind::Barrier, (method, params), out);
                 }
                 None => next_step(conversation, out),
             };
@@ -399,7 +399,7 @@ fn next_step(conversation: &mut AcpConversation, out: &mut Outbox) {
         Ok((method, params)) => {
             conversation
                 .rpc
-                .request(RequestKind::Setup(key), (method, params), out)
+                .request(RequestKind::Setup(key), (method, params), out);
         }
         Err(why) => conversation.fail(
             Outcome::new(Cause::BadRequest, why.message).hint(why.hint),

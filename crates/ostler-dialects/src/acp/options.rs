@@ -416,7 +416,7 @@ pub(super) fn request_change(
         Ok((method, params)) => {
             conversation
                 .rpc
-                .request(RequestKind::Change(id), (method, params), out)
+                .request(RequestKind::Change(id), (method, params), out);
         }
         Err(ChoiceError { message, hint }) => out.push(FromConversation::Changed {
             id,

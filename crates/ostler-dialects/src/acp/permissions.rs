@@ -170,13 +170,13 @@ pub(super) fn on_verdict(
 ) {
     match conversation.permissions.remove(id) {
         Some(PendingPermission::Tool(prompt)) => {
-            on_tool_verdict(conversation, &prompt, verdict, out)
+            on_tool_verdict(conversation, &prompt, verdict, out);
         }
         Some(PendingPermission::File(request)) => {
-            conversation.files.on_verdict(request, verdict, out)
+            conversation.files.on_verdict(request, verdict, out);
         }
         Some(PendingPermission::Bridged(job)) => {
-            bridge_calls::on_verdict(conversation, job, verdict, out)
+            bridge_calls::on_verdict(conversation, job, verdict, out);
         }
         None => {}
     }

@@ -104,7 +104,7 @@ pub(super) fn on_update(
         "agent_message_chunk" => on_chunk(conversation, (TextKind::Reply, update), raw, out),
         "agent_thought_chunk" => on_chunk(conversation, (TextKind::Thinking, update), raw, out),
         "tool_call" | "tool_call_update" if calls::is_compaction(&conversation.quirks, update) => {
-            on_compaction(update, out)
+            on_compaction(update, out);
         }
         "tool_call" | "tool_call_update" => {
             if in_turn(conversation, raw, out) {

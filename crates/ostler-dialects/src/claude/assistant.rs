@@ -69,7 +69,7 @@ fn on_block(
     ) {
         ("text", Some(text), _) => emit_text(conversation, line, (TextKind::Reply, text), out),
         ("thinking", _, Some(text)) => {
-            emit_text(conversation, line, (TextKind::Thinking, text), out)
+            emit_text(conversation, line, (TextKind::Thinking, text), out);
         }
         // The latter two run on the server side.
         ("tool_use" | "server_tool_use" | "mcp_tool_use", ..) => {

@@ -225,13 +225,13 @@ pub(super) fn on_request(
     }
     match (subtype, request) {
         ("can_use_tool", Some(request)) => {
-            permissions::can_use_tool(conversation, id, request, out)
+            permissions::can_use_tool(conversation, id, request, out);
         }
         ("hook_callback", Some(request)) if conversation.needs_handshake() => {
-            permissions::hook(conversation, id, request, out)
+            permissions::hook(conversation, id, request, out);
         }
         ("mcp_message", Some(request)) if conversation.server.serves(request) => {
-            mcp::on_message(&mut conversation.server, id, request, out)
+            mcp::on_message(&mut conversation.server, id, request, out);
         }
         _ => {
             let error = Some("not supported by this host");

@@ -157,7 +157,7 @@ pub(super) fn on_message(
     let text = request.message.map_or("null", RawValue::get);
     match server.server.on_message((0, request_id), text, out) {
         Handled::Response(answer) | Handled::Notification(answer) => {
-            respond(request_id, &answer, out)
+            respond(request_id, &answer, out);
         }
         Handled::CallStarted => {}
     }

@@ -182,7 +182,7 @@ impl AppServerConversation {
                     (_, Some(error)) => self.on_error_response(purpose, Some(error), out),
                     (Some(response), _) => self.on_response(purpose, response, out),
                     (None, None) if matches!(purpose, INITIALIZE | THREAD) => {
-                        self.on_error_response(purpose, None, out)
+                        self.on_error_response(purpose, None, out);
                     }
                     (None, None) => {}
                 }
@@ -351,7 +351,7 @@ impl AppServerConversation {
         let (id, delta) = (params.item_id.or_empty(), params.delta.or_empty());
         match (method, params.item.map()) {
             ("item/agentMessage/delta", _) => {
-                self.items.on_delta(TextKind::Reply, (id, delta), out)
+                self.items.on_delta(TextKind::Reply, (id, delta), out);
             }
             ("item/reasoning/summaryTextDelta" | "item/reasoning/textDelta", _) => {
                 self.items.on_delta(TextKind::Thinking, (id, delta), out);
@@ -553,7 +553,7 @@ impl Conversation for AppServerConversation {
             ToAgent::Interrupt => self.interrupt(out),
             ToAgent::Verdict { id, verdict } => self.ask_context().on_verdict(&id, &verdict, out),
             ToAgent::ToolDone { id, ok, output } => {
-                self.permissions.on_tool_result(&id, (ok, &output), out)
+                self.permissions.on_tool_result(&id, (ok, &output), out);
             }
             ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } => {}
             ToAgent::Change { id, change } => {

@@ -133,10 +133,10 @@ impl Items {
             ItemKind::Thought => self.emit_text(item, (TextKind::Thinking, thought(item)), out),
             ItemKind::Call => self.result(item, out),
             ItemKind::Warning => {
-                out.notice(Level::Warning, "agent_warning", item.message.or_empty())
+                out.notice(Level::Warning, "agent_warning", item.message.or_empty());
             }
             ItemKind::Compaction => {
-                out.notice(Level::Info, "compacted", "The conversation was compacted.")
+                out.notice(Level::Info, "compacted", "The conversation was compacted.");
             }
             ItemKind::Silent => {}
             ItemKind::Unknown => report_unknown(

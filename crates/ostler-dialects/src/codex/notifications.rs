@@ -66,10 +66,10 @@ pub(super) fn on_other(method: &str, params: &Params<'_>, raw: &str, out: &mut O
     match method {
         "warning" | "guardianWarning" => out.notice(Level::Warning, "agent_warning", text),
         "configWarning" | "deprecationNotice" => {
-            out.notice(Level::Debug, blame::code_of_warning(text), text)
+            out.notice(Level::Debug, blame::code_of_warning(text), text);
         }
         "thread/compacted" => {
-            out.notice(Level::Info, "compacted", "The conversation was compacted.")
+            out.notice(Level::Info, "compacted", "The conversation was compacted.");
         }
         "mcpServer/startupStatus/updated" if params.status.text() == Some("failed") => {
             let why = params.error.text().unwrap_or("no reason given");

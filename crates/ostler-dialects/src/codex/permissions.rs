@@ -173,7 +173,7 @@ impl AskContext<'_> {
             "mcpServer/elicitation/request" => match self.mcp(params) {
                 Some((request, true)) => self.ask(id, Some(request), out),
                 Some((request, false)) => {
-                    self.deny((id, &self.without_own_call(request)), self.unclear(), out)
+                    self.deny((id, &self.without_own_call(request)), self.unclear(), out);
                 }
                 None => {
                     rpc::reply(id, &ElicitationResponse { action: "decline" }, out);
@@ -201,7 +201,7 @@ impl AskContext<'_> {
             }
             // Used by earlier versions.
             "applyPatchApproval" | "execCommandApproval" => {
-                rpc::reply(id, &DecisionResponse { decision: "denied" }, out)
+                rpc::reply(id, &DecisionResponse { decision: "denied" }, out);
             }
             other => {
                 rpc::reply_error(id, "unknown method", out);

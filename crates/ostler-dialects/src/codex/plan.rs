@@ -181,7 +181,7 @@ fn config(spec: &Spec, dir: Option<&str>) -> Map<String, Value> {
         // Otherwise Codex trusts a tool that declares itself read-only, and does not ask.
         let fields = all.values_mut().filter_map(Value::as_object_mut);
         fields.for_each(|server| {
-            drop(server.insert("default_tools_approval_mode".into(), json!("prompt")))
+            drop(server.insert("default_tools_approval_mode".into(), json!("prompt")));
         });
     }
     if !all.is_empty() {

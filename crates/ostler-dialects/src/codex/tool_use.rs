@@ -76,7 +76,7 @@ pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
             wants.command = read
                 .cmd
                 .text()
-                .map(|line| with_workdir(line, read.workdir.text()))
+                .map(|line| with_workdir(line, read.workdir.text()));
         }
         ToolKind::Edit => {
             wants.paths = read

@@ -158,7 +158,7 @@ impl CopilotConversation {
                 }
             }
             "model.call_finished" => {
-                self.calls.0 += usize::from(data.outcome.text() == Some("success"))
+                self.calls.0 += usize::from(data.outcome.text() == Some("success"));
             }
             "session.error" => self.error = Some(SessionError::read(data)),
             "model.call_failure" => {

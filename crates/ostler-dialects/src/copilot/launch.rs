@@ -103,7 +103,7 @@ fn push_args(
     for value in values {
         match *pass {
             Pass::Value(flag) | Pass::Each(flag) => {
-                args.push(Arg::Plain(format!("{flag}={value}")))
+                args.push(Arg::Plain(format!("{flag}={value}")));
             }
             Pass::Switch(flag) if value == "true" => args.push(Arg::Plain(flag.to_owned())),
             Pass::Switch(_) | Pass::Ours => {}

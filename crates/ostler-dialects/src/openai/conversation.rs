@@ -254,7 +254,7 @@ impl ModelConversation {
         }
         match (&mut self.phase, chunk) {
             (Phase::Answering(reply) | Phase::Summarising(reply, _), Ok(chunk)) => {
-                reply.push(&chunk, out)
+                reply.push(&chunk, out);
             }
             (Phase::Answering(reply) | Phase::Summarising(reply, _), Err(error)) => {
                 reply.unreadable += 1;
@@ -377,9 +377,9 @@ impl ModelConversation {
         self.record_answer(&text, &calls);
         // Ignores `finish_reason`, which servers get wrong.
         if calls.is_empty() {
-            self.final_answer(text, out)
+            self.final_answer(text, out);
         } else {
-            self.on_tool_calls(calls, out)
+            self.on_tool_calls(calls, out);
         }
     }
 
@@ -468,7 +468,7 @@ impl ModelConversation {
             RunnerEvent::Over => self.on_answer_end(out),
             RunnerEvent::Failed(failed) => self.on_failure(&failed, out),
             RunnerEvent::Retrying(retrying) => {
-                out.notice(Level::Warning, "retrying", retry_message(&retrying))
+                out.notice(Level::Warning, "retrying", retry_message(&retrying));
             }
             RunnerEvent::Alive => {}
             RunnerEvent::Progress(message) => out.notice(Level::Info, "tool_progress", message),
@@ -486,7 +486,7 @@ impl ModelConversation {
                 );
             }
             RunnerEvent::NeedsApproval { id, paths, output } => {
-                self.on_approval_needed(Approval { id, paths, output }, out)
+                self.on_approval_needed(Approval { id, paths, output }, out);
             }
             RunnerEvent::Flow(flow) => self.on_flow(flow, out),
             RunnerEvent::Verified(failure) => self.on_verified(failure, out),

@@ -101,7 +101,7 @@ impl Serialize for Written<'_> {
         match self.0.content() {
             // A list of parts. Servers accept no other structured content.
             Content::Structured(raw) if raw.get().starts_with('[') => {
-                map.serialize_entry("content", raw)?
+                map.serialize_entry("content", raw)?;
             }
             other => map.serialize_entry("content", &other.as_text())?,
         }

@@ -43,7 +43,7 @@ fn extent(text: &str) -> Option<usize> {
             }
             quote @ (b'"' | b'\'') => at = string_end(bytes, at, quote)?,
             b'/' if bytes.get(at + 1) == Some(&b'/') => {
-                at += bytes[at..].iter().position(|b| *b == b'\n')?
+                at += bytes[at..].iter().position(|b| *b == b'\n')?;
             }
             b'/' if bytes.get(at + 1) == Some(&b'*') => at += text[at + 2..].find("*/")? + 3,
             _ => {}

@@ -427,7 +427,7 @@ fn launch_makes_ostler_the_host() {
                     s.policy = Some(Policy::default()),
                     s.settings.set("bare", "true"),
                 )
-                    .1
+                    .1;
             }) as fn(&mut Spec),
             "bare",
         ),
@@ -437,7 +437,7 @@ fn launch_makes_ostler_the_host() {
                     s.policy = Some(Policy::default()),
                     s.extra_args.push("--bare".into()),
                 )
-                    .1
+                    .1;
             },
             "bare",
         ),
@@ -447,7 +447,7 @@ fn launch_makes_ostler_the_host() {
                     s.policy = Some(Policy::default()),
                     s.env.insert("CLAUDE_CODE_SIMPLE".into(), "1".into()),
                 )
-                    .0
+                    .0;
             },
             "bare",
         ),

@@ -72,7 +72,7 @@ pub(crate) fn replay_as(dialect: &dyn Dialect, chunks: &[&[u8]]) -> Vec<FromConv
         (asked_of(dialect), Outbox::default(), Lines::new());
     for chunk in chunks {
         lines.push(chunk, |line| {
-            deliver_line(&mut *conversation, line, &mut out)
+            deliver_line(&mut *conversation, line, &mut out);
         });
     }
     lines.finish(|line| deliver_line(&mut *conversation, line, &mut out));

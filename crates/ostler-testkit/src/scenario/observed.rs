@@ -274,7 +274,7 @@ impl Observed {
                     "nested turns: {story:#?}"
                 ),
                 "turn_ended" => {
-                    assert!(std::mem::take(&mut open), "a turn ended twice: {story:#?}")
+                    assert!(std::mem::take(&mut open), "a turn ended twice: {story:#?}");
                 }
                 _ => {}
             }

@@ -67,9 +67,9 @@ impl UpdateFilter<'_> {
             text.text = gate.pass(&text.text).unwrap_or_default();
         }
         if text.text.is_empty() {
-            self.updates.send(&Update::Alive)
+            self.updates.send(&Update::Alive);
         } else {
-            self.updates.text(text)
+            self.updates.text(text);
         }
     }
 }

@@ -189,7 +189,7 @@ impl Config {
                 (Limit::Grace, Measure::Time(Some(time))) => limits.grace = time,
                 (Limit::MaxTokens, Measure::Count(count)) => limits.budget_tokens = Some(count),
                 (Limit::MaxMessages, Measure::Count(count)) => {
-                    limits.budget_turns = u32::try_from(count).ok()
+                    limits.budget_turns = u32::try_from(count).ok();
                 }
                 _ => {}
             }

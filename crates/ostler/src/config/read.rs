@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
             return self.wrong(key.span().start, format!("agents.{}: {why}", Part(name)));
         }
         self.each(&format!("agents.{name}"), value, |reader, item| {
-            reader.field(name, item)
+            reader.field(name, item);
         });
     }
 

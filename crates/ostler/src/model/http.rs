@@ -461,7 +461,7 @@ fn streamed(response: Response) -> AnswerStream {
                 }
                 let mut see = |seen: SseItem<'_>| match seen {
                     SseItem::Data(payload) => {
-                        waiting.push_back(AnswerPiece::Payload(payload.replace(['\n', '\r'], " ")))
+                        waiting.push_back(AnswerPiece::Payload(payload.replace(['\n', '\r'], " ")));
                     }
                     SseItem::Comment => waiting.push_back(AnswerPiece::Alive),
                     // An error page, or JSON outside an event: shown unchanged, if nothing else

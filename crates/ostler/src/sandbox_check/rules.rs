@@ -99,7 +99,7 @@ fn all(
     for (number, call) in calls.enumerate() {
         match call {
             Ok(()) => {
-                (result, detail) = (Verdict::Leaked, format!("call {} was allowed", number + 1))
+                (result, detail) = (Verdict::Leaked, format!("call {} was allowed", number + 1));
             }
             Err(error) if error.code.is_denial() || !error.needs_approval.is_empty() => {
                 detail = if detail.is_empty() {
@@ -109,7 +109,7 @@ fn all(
                 };
             }
             Err(error) if result == Verdict::Held => {
-                (result, detail) = (Verdict::Untried, error.message)
+                (result, detail) = (Verdict::Untried, error.message);
             }
             Err(_) => {}
         }

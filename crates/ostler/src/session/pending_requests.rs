@@ -24,7 +24,7 @@ impl PendingRequests {
             EventKind::Notice(notice) => match notice.code.as_str() {
                 "model_changed" => self.complete_first("set_model", Completion::Done),
                 "permission_mode_changed" => {
-                    self.complete_first("set_permission_mode", Completion::Done)
+                    self.complete_first("set_permission_mode", Completion::Done);
                 }
                 _ => {}
             },

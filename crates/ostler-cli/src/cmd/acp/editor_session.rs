@@ -285,7 +285,7 @@ impl EditorSession {
             request
                 if request.is_request() && (queue.len() >= QUEUE_LIMIT || !waiting.is_empty()) =>
             {
-                waiting.push_back(queued)
+                waiting.push_back(queued);
             }
             // It applies to the current prompt and to a deferred one.
             EditorRequest::Cancel
@@ -355,7 +355,7 @@ impl EditorSession {
                 self.state.prompt = Some(Prompt {
                     id,
                     is_cancelled: false,
-                })
+                });
             }
             (_, Some(outcome)) => {
                 let failure = stop_reason::failed(outcome, "");
@@ -366,7 +366,7 @@ impl EditorSession {
                 self.state.prompt = Some(Prompt {
                     id,
                     is_cancelled: false,
-                })
+                });
             }
         }
     }

@@ -95,7 +95,7 @@ impl Server {
                 }
             }
             Incoming::Invalid(id, failure) => {
-                self.queue.push_back(wire::failure(id.as_ref(), &failure))
+                self.queue.push_back(wire::failure(id.as_ref(), &failure));
             }
         }
     }

@@ -104,12 +104,12 @@ impl ConversationState {
                 self.last = Some(turn.outcome.cause);
             }
             EventKind::Refused(refused) if refused.request == "send" => {
-                self.sent = self.sent.saturating_sub(1)
+                self.sent = self.sent.saturating_sub(1);
             }
             // A session that ended on its own sets the exit code; one that was stopped already has
             // it.
             EventKind::Ended(ended) if self.leaving.is_none() => {
-                self.code = exit::of(ended.outcome.cause)
+                self.code = exit::of(ended.outcome.cause);
             }
             _ => {}
         }
@@ -205,7 +205,7 @@ impl Chat {
                 }));
             }
             ChatInput::Permissions(mode) if mode.is_empty() => {
-                self.lines(vec!["  /permissions MODE".into()])
+                self.lines(vec!["  /permissions MODE".into()]);
             }
             ChatInput::Permissions(mode) => drop(self.jobs.spawn(async move {
                 let done = format!("permission mode {}", name(&mode));
@@ -356,9 +356,9 @@ impl Chat {
         };
         let Ok(event) = event else {
             return if next.is_known {
-                self.switch_to(next)
+                self.switch_to(next);
             } else {
-                self.screen.remark(unknown(&next.id))
+                self.screen.remark(unknown(&next.id));
             };
         };
         let (id, kind) = (

@@ -143,7 +143,7 @@ impl Finding {
                 f.hint = Some(hint);
             }
             Probed::NotConfigured { hint } => {
-                (f.state, f.hint) = (State::NotConfigured, Some(hint))
+                (f.state, f.hint) = (State::NotConfigured, Some(hint));
             }
             Probed::Broken { path, why, hint } => {
                 f.state = State::Broken;

@@ -36,14 +36,14 @@ impl ProtocolChecker {
         match message["method"].as_str() {
             Some("session/update") => assert_round_trips::<acp::SessionNotification>(params),
             Some("session/request_permission") => {
-                assert_round_trips::<acp::RequestPermissionRequest>(params)
+                assert_round_trips::<acp::RequestPermissionRequest>(params);
             }
             Some("$/cancel_request") => {
-                assert_round_trips::<acp::CancelRequestNotification>(params)
+                assert_round_trips::<acp::CancelRequestNotification>(params);
             }
             Some(method) => panic!("unexpected method {method}"),
             None if message.get("error").is_some() => {
-                assert_round_trips::<acp::Error>(&message["error"])
+                assert_round_trips::<acp::Error>(&message["error"]);
             }
             None => self.check_result(&message["id"], &message["result"]),
         }
@@ -63,7 +63,7 @@ impl ProtocolChecker {
             "session/prompt" => assert_round_trips::<acp::PromptResponse>(result),
             "session/set_mode" => assert_round_trips::<acp::SetSessionModeResponse>(result),
             "session/set_config_option" => {
-                assert_round_trips::<acp::SetSessionConfigOptionResponse>(result)
+                assert_round_trips::<acp::SetSessionConfigOptionResponse>(result);
             }
             other => panic!("unexpected response to {other}"),
         }

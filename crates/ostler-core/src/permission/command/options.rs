@@ -157,7 +157,7 @@ pub(super) fn separate(program: &str, words: &[String]) -> (Vec<String>, Options
             None | Some("" | "-") if options.wanted.is_empty() => ordered.push(word.clone()),
             None | Some("" | "-") => options.wanted.push(OptionPattern::Value(word.clone())),
             Some(_) if word.contains('*') => {
-                options.wanted.push(OptionPattern::Wildcard(word.clone()))
+                options.wanted.push(OptionPattern::Wildcard(word.clone()));
             }
             Some(rest) => options.add(rest),
         }
@@ -184,7 +184,7 @@ impl Options {
                     .extend(value.map(|value| OptionPattern::Value(value.to_owned())));
             }
             None if rest.chars().count() > 1 && is_word(rest) => {
-                self.wanted.push(OptionPattern::Long(rest.to_owned()))
+                self.wanted.push(OptionPattern::Long(rest.to_owned()));
             }
             None => {
                 let parts = |letter: char| match (self.program.as_str(), letter) {

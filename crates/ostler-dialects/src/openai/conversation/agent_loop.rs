@@ -283,9 +283,9 @@ impl ModelConversation {
             out.notice(Level::Info, "verified", "The result passed verification.");
             // Steering messages come first; then the result is verified again.
             return if self.steered.is_empty() {
-                self.complete(text, structured, out)
+                self.complete(text, structured, out);
             } else {
-                self.continue_turn(text, out)
+                self.continue_turn(text, out);
             };
         };
         let message = format!(

@@ -55,9 +55,9 @@ impl ModelConversation {
             Vec::new()
         };
         if open.is_empty() {
-            self.run(calls, out)
+            self.run(calls, out);
         } else {
-            self.phase = Phase::Deciding(UndecidedCalls { calls, open })
+            self.phase = Phase::Deciding(UndecidedCalls { calls, open });
         }
     }
 

@@ -203,10 +203,10 @@ impl Scenario {
                 self.harness.prompt("approve");
             }
             Action::Flow(n) if self.last_command().get("hook").is_some() => {
-                self.harness.feed(&flow(*n))
+                self.harness.feed(&flow(*n));
             }
             Action::Verified(yes) if self.last_command().get("verify").is_some() => {
-                self.harness.feed(&verified(*yes))
+                self.harness.feed(&verified(*yes));
             }
             // Written before the runner received the cancellation.
             Action::Stray(hook) if self.last_command() == "cancel" => {
@@ -214,7 +214,7 @@ impl Scenario {
                     .feed(&if *hook { flow(0) } else { verified(true) });
             }
             Action::Cancelled if self.last_command() == "cancel" => {
-                self.harness.feed(&json!({"ostler": "cancelled"}))
+                self.harness.feed(&json!({"ostler": "cancelled"}));
             }
             _ => {}
         }

@@ -79,7 +79,7 @@ fn late_message_is_deferred_to_the_next_turn() {
     };
     let limit = |harness: &mut Harness| harness.text("done");
     let cut = |harness: &mut Harness| {
-        harness.feed(&json!({"ostler": {"failed": {"kind": "cut", "message": "reset"}}}))
+        harness.feed(&json!({"ostler": {"failed": {"kind": "cut", "message": "reset"}}}));
     };
     type Ending<'a> = (&'a str, &'a dyn Fn(&mut Harness), Cause);
     let endings: [Ending<'_>; 4] = [

@@ -134,7 +134,7 @@ fn play(file: &Path, number: usize, placeholders: &Placeholders) -> Result<ExitC
                 &format!("{}\n", placeholders.expanded(&line)),
             )?,
             TranscriptEntry::Stderr(text) => {
-                print(&mut std::io::stderr().lock(), &placeholders.expanded(&text))?
+                print(&mut std::io::stderr().lock(), &placeholders.expanded(&text))?;
             }
             TranscriptEntry::Exit(code) => return Ok(ExitCode::from(code)),
             TranscriptEntry::SignalSent(_) => signals.wait(),

@@ -524,7 +524,7 @@ async fn an_agent_reaches_the_tools_through_the_program_but_not_in_a_sandbox() {
         let own = std::env::current_exe().unwrap();
         let script = format!(
             "#!/bin/sh\nfor f in {}/ostler-*/s; do [ -S \"$f\" ] && export PLAYED_SOCKET=\"$f\"; done\n\
-             (echo 'call add {{\"a\":40,\"b\":2}}'; sleep 1) | {} --exact --nocapture beside::bridge::plays_the_bridge\n",
+             (echo 'call add {{\"a\":40,\"b\":2}}'; sleep 1) | {} --exact --nocapture services::bridge::plays_the_bridge\n",
             rig.path("tmp").display(),
             own.display()
         );

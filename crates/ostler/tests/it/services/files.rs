@@ -221,7 +221,7 @@ async fn added_directories_are_accessible_and_siblings_are_not() {
     let change = |rig: &mut Rig| {
         rig.spec
             .settings
-            .push(keys::ADD_DIR, added.path().to_str().unwrap())
+            .push(keys::ADD_DIR, added.path().to_str().unwrap());
     };
     let orders: Vec<Value> = wants.iter().map(|(want, _)| want.clone()).collect();
     check(&wants, &order(|_| {}, change, &orders).await);
