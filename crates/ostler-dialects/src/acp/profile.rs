@@ -30,7 +30,7 @@ pub struct AgentProfile {
     /// variables that select them.
     pub(crate) modes: &'static [LaunchMode],
     /// 5. Layout of its session files, if a session must not be resumed in the minute in which it
-    /// was created.
+    ///    was created.
     pub(crate) resume_delay: Option<ResumeDelay>,
     /// Paths of its state.
     pub(crate) state: &'static [&'static str],

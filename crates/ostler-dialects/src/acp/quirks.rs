@@ -11,7 +11,7 @@ pub(crate) struct Quirks {
     /// 2. What the token counts at the end of a turn cover.
     pub(crate) counts: CountScope,
     /// 2. Whether the input count includes cached tokens, and the output count thoughts, if the
-    /// total does not settle it.
+    ///    total does not settle it.
     pub(crate) counts_overlap: bool,
     /// 2. Whether it reports cached tokens. If not, they are part of the input.
     pub(crate) reports_caches: bool,
@@ -22,12 +22,12 @@ pub(crate) struct Quirks {
     /// 3. Names of tools without a reported name, by kind.
     pub(crate) kind_names: &'static [(&'static str, &'static str)],
     /// 3. Tool calls are announced before their arguments are known; these follow with the next
-    /// update.
+    ///    update.
     pub(crate) input_follows: bool,
     /// 3. Arguments are not reported; the title of a call that runs a command is that command.
     pub(crate) title_is_command: bool,
     /// 3. Content before the end of a call describes the call, and cancelled calls are reported as
-    /// completed.
+    ///    completed.
     pub(crate) describes_calls: bool,
     /// 3. The content of a result is formatted for display; the raw output has it unchanged.
     pub(crate) formats_outputs: bool,
@@ -42,17 +42,17 @@ pub(crate) struct Quirks {
     /// 5. The history of a loaded session can continue after the response to the load.
     pub(crate) replay_trails: bool,
     /// 5. `session/resume` finds only sessions opened by the same process; `session/load` finds
-    /// all.
+    ///    all.
     pub(crate) resumes_same_process_only: bool,
     /// Where it works regardless of the session's directory, in words for a notice.
     pub(crate) fixed_workspace: Option<&'static str>,
     /// Prefix of text that merely echoes a change of mode.
     pub(crate) mode_echo: Option<&'static str>,
     /// 1. Text whose message id is a UUID comes from the program itself: an error text, if an error
-    /// follows.
+    ///    follows.
     pub(crate) uuid_marks_own_text: bool,
     /// 1. Text without a message id comes from the program itself: a warning, or the reason of its
-    /// failure.
+    ///    failure.
     pub(crate) missing_id_marks_own_text: bool,
     /// Prefix of thoughts without a heading.
     pub(crate) thought_prefix: &'static str,
@@ -64,7 +64,7 @@ pub(crate) struct Quirks {
     /// `_meta` of the caller's tools, as JSON.
     pub(crate) tool_meta: Option<&'static str>,
     /// 6. It takes every error for an unreadable file and would never create one, so a missing file
-    /// reads as empty.
+    ///    reads as empty.
     pub(crate) missing_reads_empty: bool,
     /// 7. Its own requests and notifications that can be ignored. It can do without the requests.
     pub(crate) ignored_methods: &'static [&'static str],

@@ -174,6 +174,7 @@ mod tests {
     use crate::acp::{COPILOT, GEMINI, OPENCODE};
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "one flat table")]
     fn every_path_and_command_is_extracted() {
         use ToolKind::{Edit, Execute, Network, Other, Read};
         type Row = (

@@ -161,6 +161,7 @@ fn in_turn(conversation: &AcpConversation, raw: &str, out: &mut Outbox) -> bool 
     working
 }
 
+#[expect(clippy::too_many_lines, reason = "one arm per kind of chunk")]
 fn on_chunk(
     conversation: &mut AcpConversation,
     (kind, update): (TextKind, &Update<'_>),

@@ -557,6 +557,7 @@ fn ambiguous_mcp_tool_is_denied() {
 // The files that a sub-agent wants to change are in an item of its own thread: it is judged like
 // any other, and not shown.
 #[test]
+#[expect(clippy::too_many_lines, reason = "one flat table")]
 fn sub_agent_file_change_is_judged_by_its_own_item() {
     const QUESTION: &str = r#"{"id":9,"method":"item/fileChange/requestApproval","params":{"threadId":"other","itemId":"c"}}"#;
     let note = |method: &str, thread: &str, rest: &str| {

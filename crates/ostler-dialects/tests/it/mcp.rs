@@ -423,31 +423,22 @@ fn launch_makes_ostler_the_host() {
     for (bad, word) in [
         (
             (|s| {
-                (
-                    s.policy = Some(Policy::default()),
-                    s.settings.set("bare", "true"),
-                )
-                    .1;
+                s.policy = Some(Policy::default());
+                s.settings.set("bare", "true");
             }) as fn(&mut Spec),
             "bare",
         ),
         (
             |s| {
-                (
-                    s.policy = Some(Policy::default()),
-                    s.extra_args.push("--bare".into()),
-                )
-                    .1;
+                s.policy = Some(Policy::default());
+                s.extra_args.push("--bare".into());
             },
             "bare",
         ),
         (
             |s| {
-                (
-                    s.policy = Some(Policy::default()),
-                    s.env.insert("CLAUDE_CODE_SIMPLE".into(), "1".into()),
-                )
-                    .0;
+                s.policy = Some(Policy::default());
+                s.env.insert("CLAUDE_CODE_SIMPLE".into(), "1".into());
             },
             "bare",
         ),

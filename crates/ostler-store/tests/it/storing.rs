@@ -229,6 +229,7 @@ fn a_session_is_found_by_its_ids_and_by_a_prefix_of_either() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one flat table")]
 fn lists_are_newest_first_and_filtered() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path()).unwrap();

@@ -28,7 +28,6 @@ fn watch_peak() {
 /// Checks that the process has not exceeded its limit since [`watch_peak`].
 fn check_peak(name: &str) {
     let peak = processes::peak_allocated_kib(std::process::id()).unwrap();
-    println!("{name}: peak of {peak} KiB");
     assert!(peak < MOST_KIB, "{name}: {peak} KiB");
 }
 
