@@ -34,7 +34,7 @@ impl Pass {
     }
 }
 
-/// Maximum length of a system prompt. Document 004 says 50,000 characters, but a megabyte of
+/// Maximum length of a system prompt. Source S4 says 50,000 characters, but a megabyte of
 /// instructions is accepted too, because it goes through a file.
 const PROMPT: usize = 2_000_000;
 

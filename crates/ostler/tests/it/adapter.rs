@@ -1,4 +1,4 @@
-//! Agents, servers and scripts as plain models: the demands of document 000, with a fake agent that
+//! Agents, servers and scripts as plain models: the demands of source S0, with a fake agent that
 //! plays two real ones.
 
 mod choice;
@@ -226,7 +226,7 @@ impl Stage {
     }
 }
 
-/// The calculator tool of document 000.
+/// The calculator tool of source S0.
 fn calculator() -> ToolOffer {
     ToolOffer {
         name: "calculator".into(),

@@ -125,7 +125,7 @@ struct Add {
 
 const ADD: (&str, &str) = ("add", r#"{"a":1,"b":2}"#);
 
-/// Builds a loop with the calculator of document 000, which counts its calls.
+/// Builds a loop with the calculator of source S0, which counts its calls.
 fn looping(model: &Model) -> (Loop, Arc<AtomicU32>) {
     let used = Arc::new(AtomicU32::new(0));
     let counter = used.clone();

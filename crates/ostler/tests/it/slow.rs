@@ -12,7 +12,7 @@ use crate::rig::{Rig, left};
 const GIB: usize = 1024 * 1024 * 1024;
 const LONG_LINE: usize = 4 * 1024 * 1024;
 
-/// Maximum memory of a process, whatever an agent prints (document 004).
+/// Maximum memory of a process, whatever an agent prints (source S4).
 const MOST_KIB: u64 = 50_000_000 / 1024;
 
 fn own_rss_kib() -> u64 {

@@ -50,7 +50,7 @@ fn asked_with(place: &TestEnv, calling: Calling, settings: &Settings) -> AgentMo
     agent_model(place, options)
 }
 
-/// The calculator of document 000, limited to sums.
+/// The calculator of source S0, limited to sums.
 fn calculate(args: &str) -> String {
     let args: Value = serde_json::from_str(args).unwrap();
     let terms = args["expression"].as_str().unwrap().split('+');

@@ -1,4 +1,4 @@
-//! The verbs of document 001, by name.
+//! The verbs of source S1, by name.
 
 use std::sync::Arc;
 

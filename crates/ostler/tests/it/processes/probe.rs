@@ -110,7 +110,7 @@ async fn a_broken_claude_is_broken() {
 }
 
 // S1-4: the helper program must exist before anything starts, and the outcome has the name of
-// document 001.
+// source S1.
 #[tokio::test]
 async fn a_missing_helper_is_named_and_one_beside_ostler_is_found() {
     let dir = tempfile::tempdir().unwrap();

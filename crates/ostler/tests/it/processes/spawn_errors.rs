@@ -20,7 +20,7 @@ async fn fails(rig: &Rig, code: &str, cause: Cause) -> Seen {
         "{outcome:?}"
     );
     assert_eq!((outcome.cause, seen.turn().outcome.cause), (cause, cause));
-    // Not document 001's NetworkError: docs/glossary.md says why.
+    // Not source S1's NetworkError: docs/glossary.md says why.
     let name = if cause == Cause::Unavailable {
         "EnvironmentError"
     } else {
