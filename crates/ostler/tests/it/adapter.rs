@@ -105,7 +105,7 @@ impl Part {
         }
     }
 
-    /// Calls the bound calculator and waits for the result.
+    /// Calls the bound calculator.
     fn calls(self, id: &str, number: usize) -> String {
         let args = json!({"expression": "17 + 25"});
         let request = match self {
@@ -134,7 +134,7 @@ impl Part {
         }
     }
 
-    /// Receives the result.
+    /// Waits for the result and reports it.
     fn has_result(self, id: &str) -> String {
         match self {
             Self::Claude => format!("wait-control\ntool-result {id} 42\n"),

@@ -125,7 +125,7 @@ struct Add {
 
 const ADD: (&str, &str) = ("add", r#"{"a":1,"b":2}"#);
 
-/// Builds a loop with the calculator of source S0, which counts its calls.
+/// Builds a loop with a tool that adds, and returns the counter of its calls.
 fn looping(model: &Model) -> (Loop, Arc<AtomicU32>) {
     let used = Arc::new(AtomicU32::new(0));
     let counter = used.clone();
@@ -468,7 +468,7 @@ fn a_person_is_asked_like_a_tool() {
         result.outcome
     );
     assert_eq!(model.last().last().unwrap(), "Which one? The red one.");
-    // Unattended, the loop waits for the answer.
+    // Unattended, the run ends with the question and resumes with the answer.
     let model = Model::new([calling(&[question]), said("So be it.")]);
     runtime().block_on(async {
         let agent = looping(&model).0.may_ask();
@@ -722,8 +722,8 @@ fn an_interrupt_ends_a_check() {
 }
 
 #[test]
-fn text_of_a_model_without_streaming_is_emitted() {
-    // The model's text is emitted as events even if the model did not stream it.
+fn partly_streamed_reply_is_completed() {
+    // The model streams only the beginning of its reply; the result is the whole reply.
     struct Telling(Model);
     impl ModelAdapter for Telling {
         fn name(&self) -> &str {
@@ -853,7 +853,7 @@ fn a_message_during_the_check_is_answered() {
     assert_eq!(model.last().last().unwrap(), "and a half");
 }
 
-/// Within one step, read-only calls and calls allowed by a rule run; all others wait.
+/// Within one step, calls allowed by a rule run; all others wait, and one yes approves them all.
 #[test]
 fn only_what_needs_approval_waits() {
     let policy = permission::Policy::parse(
@@ -910,7 +910,8 @@ fn only_what_needs_approval_waits() {
     assert_eq!(added.load(Ordering::SeqCst), 0);
 }
 
-/// Usage of a failed answer counts, and unknown usage is not reported as zero.
+/// Usage of a failed answer counts. If it is unknown, the sum is partial, and with a budget the
+/// loop ends.
 #[test]
 fn usage_of_failed_answers_counts() {
     let failed = |usage: Vec<Usage>| {

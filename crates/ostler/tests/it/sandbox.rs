@@ -1,5 +1,5 @@
-//! Commands of a model that try to escape: really run, really confined, each refused with workspace
-//! and host unchanged.
+//! Commands of a model that try to escape: really run, really confined, with protected files and
+//! everything outside the workspace unchanged.
 
 mod build_tools;
 mod escapes;

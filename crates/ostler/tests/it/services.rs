@@ -19,8 +19,8 @@ use serde_json::Value;
 use crate::rig::Rig;
 
 /// The fake agent's dialect, extended by file and bridge requests. The agent requests files with
-/// lines such as `{"want":"read","path":"a"}`. A bridge runs a tool with `call NAME INPUT`, gets
-/// unreadable output with `flood`, and gets everything else echoed back.
+/// lines such as `{"want":"read","path":"a"}`. A bridge runs a tool with `call NAME INPUT`, is sent
+/// 64 MiB with `flood`, and gets everything else echoed back.
 pub(crate) struct ServicesDialect;
 
 fn claude() -> &'static dyn Dialect {
@@ -82,7 +82,7 @@ struct ServicesConversation {
     claude: Box<dyn Conversation>,
     bridge: Option<String>,
     requests: u64,
-    /// Running tools: the bridge that called each, and the request number.
+    /// Running tools: the bridge that called each, and the request id.
     open: BTreeSet<(u32, String)>,
 }
 

@@ -77,7 +77,8 @@ async fn long_lines_keep_memory_flat() {
     check_peak("lines of 4 MiB");
 }
 
-// S4-34: nor does their content: text with escapes cannot be borrowed from the line.
+// S4-34: the content of the lines does not matter either: text with escapes cannot be borrowed from
+// the line.
 #[tokio::test]
 async fn long_lines_with_escapes_keep_memory_flat() {
     let text = format!("{}\\n\\\"", "x".repeat(60)).repeat(LONG_LINE / 64);
@@ -112,7 +113,7 @@ async fn a_reader_that_stalls_keeps_memory_flat() {
     }
 }
 
-// S4-34: nor does one endless line.
+// S4-34: one endless line needs at most the line cap in addition.
 #[tokio::test]
 async fn a_gigabyte_in_one_line_takes_no_more_than_the_cap() {
     watch_peak();
@@ -126,7 +127,7 @@ async fn a_gigabyte_in_one_line_takes_no_more_than_the_cap() {
     let seen = crate::rig::finish(session).await;
     let peak = processes::peak_allocated_kib(own).unwrap();
     println!("one line: peak {} MiB", peak / 1024);
-    // A line is read whole up to its cap; beyond that, it takes no more than any other output.
+    // A line is read whole up to its cap; apart from that, it takes no more than any other output.
     assert!(peak < MOST_KIB + LINE_CAP as u64 / 1024, "{peak} KiB");
     let [line] = seen.unreadable()[..] else {
         panic!("not one line")

@@ -39,9 +39,10 @@ async fn arguments_hide_the_prompt_and_disable_tools() {
     stage.assert_nothing_left();
 }
 
-// S0-5: an agent without such a flag is denied every action.
+// S0-5: an agent without such a flag is started without its shell tool, read-only, and asking
+// before it acts.
 #[tokio::test]
-async fn agent_that_cannot_disable_tools_is_denied_each_use() {
+async fn agent_that_cannot_disable_tools_is_restricted() {
     let stage = Stage::answering(Part::Codex, "42");
     ask(&stage.model(), &hello()).await.unwrap();
     let args = stage.args();
@@ -60,7 +61,7 @@ async fn agent_that_cannot_disable_tools_is_denied_each_use() {
     }
 }
 
-// S0-8
+// S0-8: `arguments_hide_the_prompt_and_disable_tools` covers the case without a model.
 #[tokio::test]
 async fn model_is_passed_only_if_configured() {
     for part in Part::BOTH {
@@ -314,7 +315,7 @@ async fn dropped_call_ends_the_agent() {
     }
 }
 
-// Text is streamed: the agent continues only after the first word has arrived.
+// The first word arrives while the agent is still working, and the streamed text is the reply.
 #[tokio::test]
 async fn text_is_streamed() {
     let body = "delta It \nloop 1000\nsleep 10\nend\n";
@@ -342,7 +343,7 @@ async fn text_is_streamed() {
     );
 }
 
-/// Each call runs in a separate process, and concurrent calls do not interfere.
+/// Two concurrent calls of one model each get their reply.
 #[tokio::test]
 async fn concurrent_calls_do_not_interfere() {
     let stage = Stage::answering(Part::Claude, "42");

@@ -69,7 +69,7 @@ async fn the_session_waits_for_the_results() {
     }
 }
 
-// A different or reworded conversation does not continue the waiting session.
+// A different conversation, or one without the results, does not continue the waiting session.
 #[tokio::test]
 async fn different_conversation_ends_the_waiting_session() {
     for part in Part::BOTH {
@@ -174,7 +174,7 @@ async fn two_calls_at_once() {
     }
 }
 
-// No tool is bound, so there is nothing to wait for.
+// The agent uses its own Bash. Only the calculator is bound, so there is no result to wait for.
 #[tokio::test]
 async fn a_tool_that_is_not_bound_is_a_breach_here_too() {
     let mut stage = Stage::new(

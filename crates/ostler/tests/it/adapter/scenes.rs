@@ -60,7 +60,7 @@ fn calculate(args: &str) -> String {
         .to_string()
 }
 
-/// Output tokens of all the model's answers, as the agent reports them.
+/// Output tokens of all answers that the server gave, as the agent should report them.
 fn output(place: &TestEnv) -> u64 {
     place.subject.numbers.sum(&place.server.served())[3]
 }
@@ -421,8 +421,8 @@ pub(crate) async fn in_a_loop(subject: &'static Subject) {
     assert_eq!(place.processes(), []);
 }
 
-/// With a budget, each reply reports its cost, or the loop refuses to pretend that it enforces the
-/// budget.
+/// With a budget, each reply reports its cost; if it cannot, the loop stops because the budget
+/// cannot be enforced.
 pub(crate) async fn in_a_loop_with_a_budget(subject: &'static Subject) {
     let script = Script::new()
         .rule(Rule::on_text("[Tool Result (c1)]\n42").text("It is 42."))

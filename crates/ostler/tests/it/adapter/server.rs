@@ -128,7 +128,7 @@ async fn failures_have_a_cause() {
     );
 }
 
-// The name contains the address, and the server has a single model.
+// The name contains the address. The server has a single model, which may be named or omitted.
 #[tokio::test]
 async fn a_server_by_its_address() {
     let server = ModelServer::start(Served::always("Here.").model("qwen"));

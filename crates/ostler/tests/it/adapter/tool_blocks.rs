@@ -141,7 +141,7 @@ async fn unbound_model_parses_no_calls() {
     }
 }
 
-// The next prompt contains the result in the format the model is asked to use.
+// The next prompt contains the call, in the format the model is asked to use, and its result.
 #[tokio::test]
 async fn next_prompt_contains_the_result() {
     let stage = Stage::answering(Part::Claude, &format!("I count.\n{}", block(&["c1"])));
@@ -155,7 +155,7 @@ async fn next_prompt_contains_the_result() {
     assert!(stage.prompt().ends_with(wanted), "{}", stage.prompt());
 }
 
-// Text is streamed and the block is not. A malformed block is emitted as text at the end.
+// Text is streamed and the block is not. A block without tool calls is streamed as text.
 #[tokio::test]
 async fn call_block_is_not_streamed() {
     let pieces = |pieces: &[&str]| {

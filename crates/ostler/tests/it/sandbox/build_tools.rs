@@ -1,5 +1,5 @@
-//! Build and test tools in the sandbox, without network and without a policy file. A tool that is
-//! not installed is skipped.
+//! Build and test tools in the sandbox, without network and without a policy file. The tools must
+//! be installed.
 #![cfg(target_os = "linux")]
 use std::fs;
 
@@ -45,7 +45,7 @@ fn write(scene: &Scene, files: &[(&str, &str)]) {
 }
 
 /// Returns true if the machine's sandbox has every layer. Elsewhere only the preset `strict`
-/// applies, and the test proves nothing.
+/// applies, and the test is skipped.
 fn is_whole(scene: &Scene, test: &str) -> bool {
     let report = scene.runner().report();
     let gaps: Vec<&str> = report.gaps().map(|gap| gap.name).collect();

@@ -352,7 +352,7 @@ async fn processes_that_leave_the_session_end_with_the_command() {
     assert_eq!(scene.left(), [0; 0]);
 }
 
-// Without a guard, and with nothing left to find them by.
+// There is no guard, and neither their session nor their environment identifies them.
 #[tokio::test]
 async fn processes_without_environment_end_with_the_command() {
     let scene = Scene::new();

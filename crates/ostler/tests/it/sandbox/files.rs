@@ -123,7 +123,7 @@ async fn git_works_in_the_workspace() {
     scene.assert_outside_unchanged();
 }
 
-/// Programs that a repository's own settings could have git run.
+/// Git runs neither a repository's hooks nor the programs that its settings name.
 #[tokio::test]
 async fn a_repository_does_not_have_programs_run() {
     let scene = Scene::new();
@@ -211,7 +211,7 @@ async fn protected_files_are_as_before() {
     );
 }
 
-// Git must not write to directories of programs either, even through its regular commands.
+// Git commands that would write hooks, settings for them or the policy are denied.
 #[tokio::test]
 async fn git_cannot_write_hooks_or_the_policy() {
     let scene = Scene::new();
@@ -234,8 +234,8 @@ async fn git_cannot_write_hooks_or_the_policy() {
     assert!(!scene.work().join(".ostler").exists());
 }
 
-// Git's own branch data stays, and so does a repository that git creates; one created by another
-// program does not.
+// The branch settings that git writes stay, and so does a repository that the command `git`
+// creates. One that another command creates is removed, even if it runs git.
 #[tokio::test]
 async fn only_git_can_create_a_repository() {
     let scene = Scene::new();

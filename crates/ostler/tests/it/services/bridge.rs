@@ -233,7 +233,7 @@ async fn misbehaving_bridge_is_disconnected_and_the_session_continues() {
     deaf.say("flood").await;
     let why = open.notice("bridge_dropped").await;
     assert!(why.contains("does not read"), "{why}");
-    // A bridge that sends an endless line.
+    // A bridge that sends an overlong line.
     let mut endless = open.connect().await;
     let chunk = vec![b'x'; 1024 * 1024];
     for _ in 0..17 {
@@ -300,7 +300,7 @@ struct Flags {
 #[derive(Deserialize, JsonSchema)]
 struct Nothing {}
 
-// A bridge that has closed its sending side still gets its reply, and then disconnects at once.
+// A bridge that has closed its sending side still gets its replies, and is then disconnected.
 #[tokio::test]
 async fn half_closed_bridge_gets_its_replies() {
     let mut rig = rig(WAITS);
@@ -311,7 +311,7 @@ async fn half_closed_bridge_gets_its_replies() {
     peer.say("call slow {}").await;
     peer.writing.shutdown().await.unwrap();
     until("the tool runs", || flags.running.load(Relaxed)).await;
-    // Other bridges connect and disconnect, and are served meanwhile.
+    // Another bridge connects and is served meanwhile.
     let mut other = open.connect().await;
     other.say("hello").await;
     assert_eq!(other.hear().await, "2 hello");
@@ -328,7 +328,7 @@ async fn half_closed_bridge_gets_its_replies() {
         "{second}"
     );
     assert!(peer.is_sent_away().await, "it is owed nothing more");
-    // A bridge without a pending request is closed.
+    // A half-closed bridge without a pending request is disconnected.
     other.writing.shutdown().await.unwrap();
     assert!(other.is_sent_away().await);
     let seen = open.end().await;
@@ -348,7 +348,7 @@ async fn tools_are_called_off_when_their_bridge_is_gone() {
         until("the tool runs", || flags.running.load(Relaxed)).await;
         if says_goodbye {
             peer.writing.shutdown().await.unwrap();
-            // The next bridge is answered, so the disconnect has been processed by then.
+            // Later bridges are answered, so the half-close has been processed by then.
             for _ in 0..3 {
                 let mut later = open.connect().await;
                 later.say("hello").await;

@@ -144,7 +144,7 @@ async fn no_request_reaches_outside_the_workspace_or_protected_files() {
     assert_eq!(fs::read_to_string(secret).unwrap(), SECRET);
 }
 
-// An agent writes back what it reads, so nothing may be redacted on the way, as it would be for a
+// An agent writes back what it reads, so nothing may be truncated on the way, as it would be for a
 // model.
 #[tokio::test]
 async fn text_is_returned_unchanged_or_by_line_range() {

@@ -77,7 +77,7 @@ async fn an_interrupt_without_an_answer_is_not_acknowledged() {
     }
 }
 
-// P37: the turn finished before the interrupt reached the agent.
+// P37: the agent was already finishing when the interrupt arrived, and reports an ordinary result.
 #[tokio::test]
 async fn a_turn_that_finished_first_is_completed() {
     let rig = Rig::new("read\ninit\ntext hi\nread\nresult hi\nread-until-eof");
@@ -154,7 +154,7 @@ async fn messages_wait_their_turn() {
     );
 }
 
-// S3-41: a message that cannot be delivered is named.
+// S3-41: a queued message that can no longer be delivered is reported as `refused`.
 #[tokio::test]
 async fn a_message_that_comes_too_late_is_refused() {
     let rig = Rig::new("read\ninit\ntext hi\nhang").grace_ms(200);
@@ -223,7 +223,8 @@ async fn a_background_task_that_never_ends_is_cut() {
     );
 }
 
-// P46, P50: any request in the middle of a turn is denied; the agent is not left waiting.
+// P46, P50: a permission request in the middle of a turn is denied, and an unknown request gets an
+// error; the agent is not left waiting.
 #[tokio::test]
 async fn requests_are_answered_and_never_allowed() {
     let rig = Rig::new(concat!(
@@ -265,7 +266,7 @@ async fn a_good_run_goes_through_its_states() {
     assert_eq!(states, [Starting, Working, Idle, Stopping, Ended]);
 }
 
-// S2-10, S2-13: an agent that runs and does not read its input is reported, with its name, the pipe
+// S2-10, S2-13: an agent that runs but has closed its stdin is reported, with its name, the pipe
 // and the system's error.
 #[tokio::test]
 async fn a_broken_stdin_is_reported() {

@@ -53,7 +53,7 @@ async fn the_idle_limit_ends_a_silence() {
     reached(&rig, Cause::IdleLimit, limit).await;
 }
 
-// P40: a tool may be silent for longer than a model; signs of life count as well.
+// P40: a running tool may be silent for longer than the idle limit.
 #[tokio::test]
 async fn a_silent_tool_is_not_idle() {
     let mut rig = Rig::new(
@@ -110,7 +110,7 @@ async fn a_tool_that_never_ends_is_cut_by_the_wall_limit() {
     );
 }
 
-// P14: an agent that starts and prints nothing.
+// P14: an agent that starts and prints nothing on stdout.
 #[tokio::test]
 async fn the_startup_limit_ends_a_mute_agent() {
     let limit = Duration::from_millis(500);

@@ -138,7 +138,7 @@ async fn invalid_utf8_is_shown_and_flagged() {
     );
 }
 
-// P19: no preview of a line cuts a character in two.
+// P19: a character across the edge of a preview causes no panic, and the line is reported whole.
 #[tokio::test]
 async fn a_character_at_the_edge_of_a_preview_breaks_nothing() {
     for length in [79, 80, 199, 200, 4095, 4096] {

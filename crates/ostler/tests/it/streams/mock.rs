@@ -115,7 +115,8 @@ async fn a_hanging_script_can_be_ended() {
     assert_eq!(play(hang, limits).await.outcome().cause, Cause::WallLimit);
 }
 
-// P8: a script that ends without ending its turn is an agent that died.
+// P8: an event reserved for the session, such as `ended`, is unreadable in a script. It ends
+// nothing: the turn then runs into its limit.
 #[tokio::test]
 async fn a_script_may_forge_nothing() {
     let forged = "{\"type\":\"ended\",\"outcome\":{\"status\":\"success\",\"cause\":\"completed\",\"message\":\"\"},\"exit_code\":0,\"signal\":null}";

@@ -7,13 +7,14 @@ use ostler::{Agents, Cause, Replay};
 
 use crate::rig::Rig;
 
-/// Prints a file of damaged, foreign and valid bytes.
+/// An agent that prints these bytes.
 fn printing(bytes: &[u8]) -> Rig {
     let rig = Rig::new("read\nfile $DIR/output\nread-until-eof");
     std::fs::write(rig.path("output"), bytes).unwrap();
     rig
 }
 
+/// Damaged, foreign and valid lines.
 fn output() -> Vec<u8> {
     let mut bytes =
         b"banner\r\n\xff\xfe\x00 broken\n\n{\"type\":\"system\",\"subtype\":\"init\"}\n".to_vec();

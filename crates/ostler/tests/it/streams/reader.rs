@@ -31,14 +31,14 @@ async fn last_words_wait_for_a_late_reader() {
     assert_eq!(seen.outcome().cause, Cause::AgentDied);
 }
 
-// P25: memory stays flat without a reader.
+// P25: memory stays flat while the session's own reader reads nothing.
 #[tokio::test]
 async fn a_reader_that_does_not_read_costs_no_memory() {
     let rig = Rig::new("read\ninit\nflood 300000000 10000\nresult done\nread-until-eof");
     let mut session = rig.start();
     let own = std::process::id();
     let before = processes::rss_kib(own).unwrap();
-    // A second reader follows until more has arrived than fits in memory.
+    // A second reader follows until more has arrived than the in-memory backlog may hold.
     let (mut other, mut seq) = (session.events(1), 0);
     while seq < 8_000 {
         match tokio::time::timeout(LONG, other.next())

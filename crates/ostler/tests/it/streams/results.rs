@@ -113,7 +113,7 @@ async fn a_result_counts_more_than_an_exit_code() {
     );
 }
 
-// P43: denials may be tolerated; each is still an event.
+// P43: if denials are tolerated, a turn with one is completed.
 #[tokio::test]
 async fn denials_can_be_tolerated() {
     let line = result(

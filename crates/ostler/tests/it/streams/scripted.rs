@@ -26,7 +26,8 @@ async fn play(script: &str, dir: &Path) -> Seen {
     finish(agent.start(&host(&[]), asking(dir)).unwrap()).await
 }
 
-// The first command of the README shows a tool call, text and the end, with nothing installed.
+// The built-in script shows a real tool call, a text with the prompt and the end, with nothing
+// installed.
 #[tokio::test]
 async fn without_a_script_it_shows_what_ostler_does() {
     let dir = tempfile::tempdir().unwrap();
@@ -51,6 +52,7 @@ async fn without_a_script_it_shows_what_ostler_does() {
     );
 }
 
+// The script is used only if the directory is trusted. A malformed one is an invalid setting.
 #[tokio::test]
 async fn a_directory_brings_its_own_script() {
     let dir = tempfile::tempdir().unwrap();
@@ -185,7 +187,7 @@ async fn errors_and_endings_can_be_scripted() {
     }
 }
 
-// Issue 15, point 8
+// Issue 15, point 8: any cause that exists, except `completed`.
 #[tokio::test]
 async fn a_script_can_end_a_turn_with_any_cause() {
     let dir = tempfile::tempdir().unwrap();
