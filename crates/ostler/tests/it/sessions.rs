@@ -82,7 +82,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Creates a session that waits for messages after the task's own.
+    /// Creates a scene whose session waits for messages after the task's own.
     pub(crate) fn new(subject: &'static Subject, script: Script, task: &Task) -> Self {
         let place = TestEnv::new(subject, script);
         let spec = Spec {
@@ -200,7 +200,8 @@ impl Live {
         self.turn().await
     }
 
-    /// Ends the session, and checks that its stream is valid and no process is left.
+    /// Ends the session, and checks that its stream is valid, no process is left, and no message or
+    /// model call was unknown.
     pub(crate) async fn end(self, scene: &Scene) -> Seen {
         self.stop();
         self.ended(scene).await

@@ -80,7 +80,8 @@ fn refused_sends(events: &[Event]) -> usize {
         .count()
 }
 
-// A message after a stop is refused, even while the agent is not running.
+// A message after a stop is refused by an event or by the call's error, even if the agent is not
+// running.
 #[tokio::test]
 async fn a_message_after_a_stop_is_refused_or_an_error() {
     let mut rig = Rig::new(GONE);
@@ -121,7 +122,8 @@ async fn a_message_after_a_stop_at_the_start_is_not_lost() {
     );
 }
 
-// Once the session has ended nothing is accepted, however slow its log is.
+// A message sent while a slow log stores the last events is refused, not accepted and lost. With an
+// agent that runs until the stop, and with one that exited before.
 #[tokio::test]
 async fn message_while_the_last_events_are_stored_is_an_error() {
     for asleep in [false, true] {
@@ -193,7 +195,8 @@ fn dropped_runtime_leaves_no_reader_waiting() {
     assert!(run.is_ok(), "Session::wait hangs forever");
 }
 
-// Events cannot be spilled: the agent blocks until the reader catches up, and nothing is lost.
+// Events cannot be spilled: a reader that starts late still gets to the end of the session. That the
+// agent waits meanwhile is not checked.
 #[tokio::test]
 async fn agent_waits_for_its_reader_if_events_cannot_be_spilled() {
     let mut rig = Rig::new("read\ninit\nflood 20000000 2000\nresult done\nread-until-eof");
@@ -218,7 +221,8 @@ async fn agent_waits_for_its_reader_if_events_cannot_be_spilled() {
     assert!(ended, "stuck after {n} events, last {last}");
 }
 
-// A slow reader gets what the log stored before it failed, and what was spilled afterwards.
+// A slow reader gets every event: those the log stored before it failed, and those spilled
+// afterwards.
 #[tokio::test]
 async fn events_of_a_failed_log_can_still_be_read() {
     let mut rig = Rig::new(
@@ -239,7 +243,7 @@ async fn events_of_a_failed_log_can_still_be_read() {
     assert_eq!(seqs.len() as u64, last);
 }
 
-// The offset of a last line without a newline.
+// The event of a last line without a newline has that line's offset in the raw output.
 #[tokio::test]
 async fn last_line_without_a_newline_has_its_offset() {
     let mut rig = Rig::new("read-user\ninit\ntext one\nprint-nonl {\"type\":\"odd\"}\nexit 0");
@@ -279,7 +283,7 @@ async fn failure_of_the_last_append_is_reported() {
     );
 }
 
-// The agent dies before it received a message for its turn.
+// The agent dies before a steering message could be written to it: a notice or a refusal says so.
 #[tokio::test]
 async fn undelivered_steered_message_is_reported() {
     let mut rig = Rig::new("read-user\nwait-file $DIR/go\ndie-by 9");
@@ -332,7 +336,8 @@ impl Log for Slow {
     }
 }
 
-// The agent's session id is known at once, however slow the log is.
+// The agent's session id is known at once, however slow the log is: a restarted agent does not
+// start over.
 #[tokio::test]
 async fn a_slow_log_does_not_make_an_agent_forget() {
     for slow in [0, 800] {
@@ -411,7 +416,8 @@ impl ostler::Tool for Block {
     }
 }
 
-// A blocking tool gets the agent killed; the next message resumes with the whole conversation.
+// A tool that blocks its thread gets the agent ended. The next message restarts it from the stored
+// events: no notice reports a fresh start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn restarted_agent_without_memory_gets_the_whole_conversation() {
     let dir = tempfile::tempdir().unwrap();

@@ -34,7 +34,8 @@ fn check(name: &str, seen: &Seen) {
     );
 }
 
-// A model that streamed grew the store by 0.85 GB in 6 s.
+// A model that streamed grew the store by 0.85 GB in 6 s. A flood now ends the session, and its log
+// has every event, including the end.
 #[tokio::test]
 async fn a_flood_of_any_kind_ends_the_session() {
     let floods = [
@@ -109,7 +110,8 @@ async fn the_bound_holds_for_agents_without_a_process() {
     check("mock", &finish(mock.start(&host(&[]), spec).unwrap()).await);
 }
 
-/// Runs a flood of whole lines, and returns what is stored of it.
+/// Runs a flood to its end. The raw output goes to the caller's file `own`, and to the log's file
+/// `stored`, which has this limit.
 async fn raw(limit: Option<u64>, flood: &str) -> (Rig, Seen) {
     let mut rig = Rig::new(format!("read\ninit\n{flood}\nresult done\nread-until-eof"));
     rig.spec.limits.raw_bytes = limit;
@@ -183,7 +185,7 @@ async fn a_full_log_stores_no_raw_output() {
     );
 }
 
-// A session that ended because its log was full can be resumed by another one.
+// Another session can resume one that ended because its log was full.
 #[tokio::test]
 async fn what_was_stored_can_be_continued() {
     let dir = tempfile::tempdir().unwrap();

@@ -119,7 +119,7 @@ async fn a_failure_in_the_document_is_the_ending_and_no_answer() {
     );
 }
 
-// The end of stderr, and only the end, is stored with the blame.
+// The outcome's detail has the end of stderr, and only the end.
 #[tokio::test]
 async fn without_a_document_the_end_of_stderr_explains_it() {
     let seen = run("stderr-flood 300000\nstderr Error: Unknown model: x/y\nexit 1").await;

@@ -127,7 +127,7 @@ async fn events_are_stored_before_they_are_published() {
     );
 }
 
-// A log that cannot be opened, or fails midway, causes one notice, and the run is the same.
+// A log that cannot be opened, or fails midway, causes one notice, and the run succeeds anyway.
 #[tokio::test]
 async fn a_log_that_fails_breaks_nothing() {
     for breaks_after in [0, 1, 3] {
@@ -148,7 +148,7 @@ async fn a_log_that_fails_breaks_nothing() {
     }
 }
 
-// Each event has the offset of its line in the raw output, even after the agent was restarted.
+// Each text event has the offset of its line in the raw output, even after the agent was restarted.
 #[tokio::test]
 async fn events_have_their_offset_in_the_raw_output() {
     let dir = tempfile::tempdir().unwrap();
@@ -195,8 +195,8 @@ async fn events_have_their_offset_in_the_raw_output() {
     );
 }
 
-// A message sent while the session is ending is refused, by an event or by the call's error; it is
-// never lost.
+// A message sent while the session is ending gets a turn, or is refused by an event or by the
+// call's error; it is never lost.
 #[tokio::test]
 async fn a_message_at_the_end_is_not_lost() {
     for delay in 0..8 {

@@ -110,8 +110,8 @@ impl Conversation for Once {
     }
 }
 
-// Each message starts a process that resumes the agent's session; only the processes show it. A
-// process that does not exit after its turn is ended.
+// Each message starts a process, and from the second on it resumes the agent's session. No notice
+// reports that. A process that does not exit after its turn is ended.
 #[tokio::test]
 async fn each_turn_has_a_process_and_resumes_the_session() {
     for after in ["exit 0", "hang"] {
@@ -161,10 +161,10 @@ async fn each_turn_has_a_process_and_resumes_the_session() {
     }
 }
 
-// An agent that exited before printing anything is resumed with its assigned id: it may have stored
-// something.
+// An agent that exited before printing anything gets the same assigned id again, and no `--resume`:
+// it may have stored something under that id.
 #[tokio::test]
-async fn assigned_session_id_is_resumed() {
+async fn assigned_session_id_is_reused() {
     let mut rig = Rig::new("dump-args $DIR/args\nread-user\nexit 3");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = ProcessAgent::new(&Named)

@@ -108,8 +108,7 @@ async fn each_request_is_answered_once_by_any_client() {
     );
 }
 
-// P50: unattended. The request is denied, the event says so and names the settings, and the turn
-// continues.
+// P50: unattended. The request is denied by default; the event says so and names the settings.
 #[tokio::test]
 async fn unattended_request_is_denied_and_reported() {
     let mut rig = asking(&["a"]);
@@ -135,8 +134,7 @@ async fn unattended_request_is_denied_and_reported() {
     );
 }
 
-// Rules decide in order, before any prompt. The handler gets the remaining requests, all at once,
-// and may panic.
+// Requests that no rule decides go to the handler. If the handler panics, the request is denied.
 #[tokio::test]
 async fn rules_decide_before_the_handler() {
     let rules = r#"

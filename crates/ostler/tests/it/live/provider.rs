@@ -12,7 +12,7 @@ use super::log::MemoryLog;
 use crate::rig::{Rig, claude, finish_after, host, read_until};
 
 // S1-1, S1-2, S1-5, S1-29: a missing agent is an environment error with a hint, and no session is
-// attempted.
+// attempted. An invalid spec is an error of the spec.
 #[tokio::test]
 async fn nothing_is_created_in_a_bad_environment() {
     let log = MemoryLog::default();

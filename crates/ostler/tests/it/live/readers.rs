@@ -33,8 +33,8 @@ async fn all(mut reader: Reader) -> (Vec<Event>, usize) {
     (events, gaps)
 }
 
-// P25, P26: readers that start early, late and in the middle see the same events, each once; the
-// one that stalled fills its gap. With a log and without.
+// P25, P26: readers that start early and late, and one from event 500 on, see the same events, each
+// once. The late and the stalled one fill their gap. With a log and without.
 #[tokio::test]
 async fn every_reader_sees_every_event_once() {
     for log in [None, Some(MemoryLog::default())] {
@@ -133,7 +133,8 @@ async fn resubscribing(remote: &ostler::Remote, readings: usize) -> (Vec<u64>, u
     }
 }
 
-// P25: without any reader, the agent finishes anyway; its output is available to later readers.
+// P25: no reader takes an event, and the agent prints everything anyway; all of it can be read
+// later.
 #[tokio::test]
 async fn the_agent_is_not_blocked_by_a_reader() {
     let rig = Rig::new(
@@ -160,9 +161,10 @@ async fn the_agent_is_not_blocked_by_a_reader() {
     drop(idle);
 }
 
-// A session's status is available without reading its events.
+// The status has the state, the agent's session, the pid and the usage. An ended session accepts no
+// message.
 #[tokio::test]
-async fn status_is_available_without_reading_events() {
+async fn status_describes_the_session() {
     let mut rig = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof");
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();

@@ -83,7 +83,7 @@ async fn killed_agent_is_restarted_and_continues() {
     assert!(args.contains("--permission-mode=plan"), "{args}");
 }
 
-/// What an ACP agent prints until its session is open: created, or loaded.
+/// The verbs of an ACP agent until its session is open: created, or loaded. It starts one helper.
 fn acp_session(opened: &str) -> String {
     let hello = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1,"agentCapabilities":{"loadSession":true}}}"#;
     format!(
@@ -91,7 +91,7 @@ fn acp_session(opened: &str) -> String {
     )
 }
 
-/// The agent's reply to the prompt with this number.
+/// The verbs of the agent's reply to the prompt with this request id.
 fn acp_turn(id: u32) -> String {
     format!(
         "read\nprint {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{\"stopReason\":\"end_turn\"}}}}\n"
@@ -144,8 +144,8 @@ async fn a_session_that_the_agent_dropped_is_resumed() {
     );
 }
 
-// P56: a process loads one session, once. Twenty loads are twenty processes in sequence, each with
-// the one helper that its load started, and none of them is left.
+// P56: a process loads one session, once, for three turns. Twenty loads are twenty processes in
+// sequence, each with the one helper that its load started, and none of them is left.
 #[tokio::test]
 async fn twenty_loads_leave_nothing_behind() {
     let turns: String = (3..6).map(acp_turn).collect();
@@ -258,7 +258,7 @@ async fn agent_without_a_session_id_starts_afresh_with_a_notice() {
 }
 
 // P37, P36: an ignored interrupt is reported as such; the process is ended, and the next turn is
-// separate.
+// separate. The result also tells an acknowledged interrupt from one without a turn.
 #[tokio::test]
 async fn an_interrupt_says_whether_it_was_acknowledged() {
     let rig = twice(
@@ -298,8 +298,7 @@ async fn a_session_can_begin_without_a_message() {
     assert_eq!(seen.turn().text, "hi");
 }
 
-// While a turn is under way a message is queued, refused, or steers the turn, as the caller
-// chooses.
+// While a turn is under way a message is queued or refused, as the caller chooses.
 #[tokio::test]
 async fn a_message_in_a_turn_is_queued_or_refused() {
     let mut rig = Rig::new(
@@ -344,8 +343,8 @@ async fn an_answer_to_no_question_is_an_error() {
     assert!(matches!(answer, Err(RequestError::Refused(refused)) if refused.code == "unknown"));
 }
 
-// P65, S3-33, S3-40: after three failures in a row, starts are refused with the time left; other
-// sessions of the host share that.
+// P65, S3-33, S3-40: after three failed sessions in a row, the host's next one is refused with the
+// time left. Without breakers it is started.
 #[tokio::test]
 async fn broken_agent_is_not_restarted_repeatedly() {
     let rig = Rig::new("die-by 9");

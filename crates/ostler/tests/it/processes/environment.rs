@@ -69,7 +69,8 @@ async fn marks_of_an_enclosing_agent_and_secrets_do_not_reach_the_agent() {
     assert_eq!(env["ANTHROPIC_API_KEY"], "the-key");
 }
 
-// S3-16: nothing of the process that runs the library is inherited behind the host's back.
+// S3-16: nothing is inherited from the process that runs the library. The agent has only the
+// variables that Ostler and the spec set.
 #[tokio::test]
 async fn an_empty_host_gives_an_empty_environment() {
     let mut rig = dumping();
@@ -109,8 +110,8 @@ async fn what_the_spec_adds_wins() {
     );
 }
 
-// S3-17, S2-29: refused before anything is started, and without showing a value that may be a
-// secret.
+// S3-17, S2-29: a reserved or invalid name, or a value with NUL, is refused before anything is
+// started. The error does not show the value, which may be a secret.
 #[tokio::test]
 async fn names_that_cannot_be_set_are_refused() {
     for (name, value, why) in [

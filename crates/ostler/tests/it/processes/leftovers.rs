@@ -7,7 +7,7 @@ use tokio::runtime::Builder;
 
 use crate::rig::{LONG, Rig, assert_nothing_left, finish, finish_after, left, read_until, until};
 
-/// An agent that answers, starts `offspring`, and waits for the end of its input.
+/// An agent that starts `offspring`, answers, and waits for the end of its input.
 fn answering(offspring: &str) -> Rig {
     Rig::new(format!(
         "read\ninit\n{offspring}\ntext hi\nresult hi\nread-until-eof"
@@ -109,7 +109,7 @@ async fn an_agent_behind_a_launcher_works() {
     );
 }
 
-// P1: the shortest path to the end leaves nothing either.
+// P1: a kill does not wait for the grace period, and leaves nothing either.
 #[tokio::test]
 async fn a_kill_ends_everything_at_once() {
     let rig = Rig::new("ignore-sigterm\nread\ninit\nspawn-child\nspawn-setsid\ntext working\nhang")
@@ -146,7 +146,8 @@ async fn drop_while(script: &str, after_turn: AfterTurn) {
     .await;
 }
 
-// S4-36: a silent agent is ended just like one that keeps printing.
+// S4-36: a silent agent is ended, and so is one that keeps printing, and one that waits between
+// turns.
 #[tokio::test]
 async fn a_dropped_session_leaves_no_process() {
     drop_while(
@@ -218,7 +219,7 @@ fn the_agent_outlives_the_thread_that_started_it() {
     );
 }
 
-// P1: many concurrent sessions; each ends only its own processes.
+// P1: three concurrent sessions; each ends only its own processes.
 #[tokio::test]
 async fn one_session_ends_without_touching_another() {
     let rigs: Vec<Rig> = (0..3)

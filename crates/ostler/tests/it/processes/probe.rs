@@ -1,4 +1,4 @@
-//! Agent readiness: what a probe finds, what it recommends, and that it leaves nothing behind.
+//! Agent readiness: what a probe finds, what it recommends, and which agent is chosen.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use ostler_testkit::fake;
 
 use crate::rig::{PATH, claude, finish, host, install};
 
-/// A `claude` on PATH: the fake agent with variables that make it answer as the test needs.
+/// Installs a script as `claude`, first on PATH; `$FAKE` in it is the fake agent's program.
 fn with_claude(dir: &Path, script: &str) -> Host {
     install(
         &dir.join("claude"),
@@ -89,7 +89,8 @@ async fn an_old_claude_is_too_old() {
     assert_eq!((version.as_str(), need.as_str()), ("1.0.9", "2.1.0"));
 }
 
-// P14: it is installed and does not run; it is not handed to a shell either.
+// P14: it is installed, but prints no version or does not run. A file without `#!` is not handed to
+// a shell.
 #[tokio::test]
 async fn a_broken_claude_is_broken() {
     for script in [
@@ -109,8 +110,8 @@ async fn a_broken_claude_is_broken() {
     }
 }
 
-// S1-4: the helper program must exist before anything starts, and the outcome has the name of
-// source S1.
+// S1-4: the probe names a missing helper program, and a session ends with source S1's name for that
+// error. A helper in the host's helper directory is found.
 #[tokio::test]
 async fn a_missing_helper_is_named_and_one_beside_ostler_is_found() {
     let dir = tempfile::tempdir().unwrap();
@@ -146,7 +147,8 @@ async fn a_missing_helper_is_named_and_one_beside_ostler_is_found() {
     ));
 }
 
-// Granting every permission would void the preset.
+// The preset would be void with a mode that grants every permission, or with the agent's own edit
+// tool.
 #[tokio::test]
 async fn the_preset_refuses_what_would_void_it() {
     for (key, value) in [("permission_mode", "bypassPermissions"), ("tools", "Edit")] {
@@ -160,7 +162,8 @@ async fn the_preset_refuses_what_would_void_it() {
     }
 }
 
-// A program named by the caller is looked up where the caller said, and nowhere else.
+// A program named by the caller is looked up where the caller said, and nowhere else. The hint is
+// about `--program`.
 #[tokio::test]
 async fn a_named_program_that_is_missing_is_not_to_be_installed() {
     let spec = Spec {

@@ -115,7 +115,7 @@ async fn an_environment_that_is_too_long() {
     fails(&rig, "too_long", Cause::BadRequest).await;
 }
 
-// P33: no directory to search, and directories without the program.
+// P33: an empty PATH, directories without the program, and no PATH.
 #[tokio::test]
 async fn a_path_without_the_agent_names_the_places() {
     let mut rig = Rig::new("");
@@ -139,7 +139,8 @@ async fn a_path_without_the_agent_names_the_places() {
     fails(&rig, "missing", Cause::Unavailable).await;
 }
 
-// P14: a failed start does not affect the next one.
+// P14: failed starts do not affect a later one. The host is a new one, because a host's breaker
+// counts failures.
 #[tokio::test]
 async fn a_good_start_after_bad_ones() {
     let mut rig = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof");

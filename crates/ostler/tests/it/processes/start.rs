@@ -10,7 +10,7 @@ use ostler_testkit::processes;
 
 use crate::rig::{Rig, claude, finish_after, read_until};
 
-/// An agent that records its environment and arguments, then answers.
+/// An agent that plays `verbs` when it has its prompt, then answers.
 fn dumping(verbs: &str) -> Rig {
     Rig::new(format!(
         "read\n{verbs}\ninit\ntext hi\nresult hi\nread-until-eof"
@@ -126,7 +126,8 @@ async fn a_tool_name_with_a_comma_is_refused() {
     assert!(!rig.path("started").exists());
 }
 
-// P32: a separate pipe, closed when there is no more input; never ours.
+// P32: each standard stream is a separate pipe, never ours; stdin is closed when there is no more
+// input.
 #[tokio::test]
 async fn stdin_is_a_separate_pipe_and_is_closed() {
     let rig = Rig::new(
@@ -150,8 +151,8 @@ async fn stdin_is_a_separate_pipe_and_is_closed() {
     assert!(rig.path("eof").exists(), "stdin was not closed");
 }
 
-// S4-36: while other sessions run, with their pipes and logs open, an agent gets its three streams
-// and nothing else.
+// S4-36: while another session runs, with its pipes and raw log open, an agent gets its three
+// streams, and otherwise only what the test runner leaks.
 #[tokio::test]
 async fn an_agent_inherits_no_descriptor() {
     let inherited = inheritable();
@@ -192,7 +193,8 @@ fn inheritable() -> BTreeSet<u32> {
     fds.filter(stays).chain(0..3).collect()
 }
 
-// P1, S4-15: a separate session and group, no terminal, and the requested directory.
+// P1, S4-15: a separate session (so no controlling terminal), a separate group, and the requested
+// directory.
 #[tokio::test]
 async fn an_agent_runs_in_its_own_session_and_directory() {
     let rig = Rig::new("read\ninit\ndump-cwd $DIR/cwd\ntext hi\nhang").grace_ms(200);

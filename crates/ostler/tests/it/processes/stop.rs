@@ -39,7 +39,7 @@ async fn stop_takes_no_longer_than_the_ladder() {
     assert_eq!(seen.turn().text, "working");
 }
 
-// P7: an agent that exits on request is not killed.
+// P7: an agent that exits on SIGTERM gets no SIGKILL.
 #[tokio::test]
 async fn an_agent_that_heeds_sigterm_is_not_killed() {
     let rig = Rig::new("read\ninit\ntext working\nhang").grace_ms(300);
@@ -105,9 +105,9 @@ async fn stop_at_once_ends_the_session() {
     assert_eq!(seen.outcome().cause, Cause::Stopped);
 }
 
-// P8: the agent dies in the middle of a turn; its caller gets the signal and the end of stderr. The
-// speed is measured (`cargo xtask bench overhead`), and the state machine's tests prove that
-// nothing is waited for.
+// P8: the agent dies in the middle of a turn; its caller gets the signal or exit code, and the end
+// of stderr. The speed is measured (`cargo xtask bench overhead`), and the state machine's tests
+// prove that nothing is waited for.
 #[tokio::test]
 async fn death_in_the_middle_of_a_turn_is_reported_at_once() {
     for (death, signal, code) in [
@@ -170,8 +170,8 @@ async fn a_stopped_agent_may_write_its_transcript() {
     assert_eq!(rig.text("transcript"), "written after EOF\n");
 }
 
-// P10: the turn ends with its result, not with the process; the process is ended after the grace
-// period.
+// P10: the turn ends with its result, not with the process; the process is killed within two
+// grace periods.
 #[tokio::test]
 async fn a_result_ends_the_turn_although_the_process_hangs() {
     let rig =

@@ -8,7 +8,7 @@ use ostler_testkit::scenario::{Subject, Task};
 use super::Scene;
 use super::sending::three;
 
-/// The next turn's call goes to the other model.
+/// The next turn's call goes to the other model, and one notice reports the change.
 pub(crate) async fn another_model(subject: &'static Subject) {
     let scene = Scene::new(subject, three(), &Task::new("the first"));
     let mut live = scene.start();
@@ -24,7 +24,8 @@ pub(crate) async fn another_model(subject: &'static Subject) {
     assert_eq!(seen.notices("model_changed").len(), 1);
 }
 
-/// A call that needed approval before is allowed afterwards; a mode that does not exist is refused.
+/// A call of the kind that needed approval runs without it afterwards. A mode that does not exist
+/// is refused.
 pub(crate) async fn another_permission_mode(subject: &'static Subject) {
     let write = |name: &str| {
         let (tool, input) = (subject.tools.write)(name);

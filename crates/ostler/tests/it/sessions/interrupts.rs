@@ -1,5 +1,5 @@
-//! Interrupts: in mid-text, in a command, and before the agent has printed anything. The next turn
-//! is unaffected.
+//! Interrupts and stops: in mid-text, in a command or bound tool, with a request open, and before
+//! the agent has printed anything. The turn after an interrupt is unaffected.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ fn first(answer: Answer) -> Script {
         .rule(Rule::on_text("first").answer(answer))
 }
 
-/// The interrupted turn has ended as such, and the next one is separate. P36
+/// Checks that the interrupted turn ended as such, and that the next one is separate. P36
 async fn goes_on(mut live: Live, scene: &Scene) -> Seen {
     let cut = live.turn().await;
     assert_eq!(cut.outcome.cause, Cause::Interrupted, "{:?}", cut.outcome);
@@ -68,7 +68,8 @@ pub(crate) async fn in_a_command(subject: &'static Subject) {
     goes_on(live, &scene).await;
 }
 
-/// While a permission request is open: it is withdrawn.
+/// While a permission request is open: it is withdrawn, a late answer is an error, and the command
+/// does not run.
 pub(crate) async fn in_a_question(subject: &'static Subject) {
     let mut scene = Scene::new(
         subject,
@@ -123,8 +124,8 @@ pub(crate) async fn in_a_bound_tool(subject: &'static Subject) {
     goes_on(live, &scene).await;
 }
 
-/// A session stopped while a permission request is open, a bound tool runs or nothing happens ends
-/// cleanly and quickly.
+/// A session stopped at a command that needs approval, in a bound tool, or while frozen ends as
+/// stopped, without waiting out the grace period.
 pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
     let endless = Answer::tool(
@@ -151,7 +152,7 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
         live.until(|kind| matches!(kind, EventKind::ToolCall(_)))
             .await;
         if frozen && subject.program.is_none() {
-            // There is no process to freeze, and the error says so.
+            // There is no process to freeze, and the request is refused.
             live.freeze();
             live.until(|kind| {
                 matches!(
@@ -182,8 +183,8 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
     }
 }
 
-/// A message for the turn under way is dropped with the interrupt or stays for the next turn, and
-/// either is reported. P36
+/// A message for the turn under way is dropped with the interrupt (Claude Code) or stays for the
+/// next turn (API agent), and either is reported. P36
 pub(crate) async fn with_a_message_under_way(subject: &'static Subject) {
     let command = subject.shell("echo running > running; sleep 60");
     let scene = Scene::new(subject, first(command), &Task::new("the first").trusting());
@@ -214,8 +215,8 @@ pub(crate) async fn with_a_message_under_way(subject: &'static Subject) {
     assert_eq!(live.end(&scene).await.turns().len(), 2);
 }
 
-/// Before the agent is running, and while it starts: the outcome says what happened, and the next
-/// turn is unaffected. P37
+/// Before the agent is running, and while it starts: the interrupt's result says what happened, and
+/// the next turn is unaffected. P37
 pub(crate) async fn at_once(subject: &'static Subject) {
     for after in [0, 150, 400] {
         let scene = Scene::new(

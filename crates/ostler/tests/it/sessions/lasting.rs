@@ -108,7 +108,7 @@ pub(crate) async fn restart_keeps_the_configuration(subject: &'static Subject) {
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Nothing {}
 
-/// Fifty turns: neither memory nor processes grow.
+/// Fifty turns: neither Ostler's memory nor the number of processes grows.
 pub(crate) async fn fifty_turns(subject: &'static Subject) {
     let scene = Scene::new(subject, Script::always("Aye."), &Task::new("turn 1"));
     let mut live = scene.start();

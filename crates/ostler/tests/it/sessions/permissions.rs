@@ -47,7 +47,7 @@ fn permissions(seen: &Seen) -> Vec<&Permission> {
         .collect()
 }
 
-/// Returns the tool calls, each with whether it succeeded.
+/// Returns whether each tool call succeeded.
 fn results(seen: &Seen) -> Vec<bool> {
     seen.kinds()
         .filter_map(|kind| {
@@ -60,7 +60,7 @@ fn results(seen: &Seen) -> Vec<bool> {
         .collect()
 }
 
-/// Reads up to the next permission request.
+/// Returns the request's id if the event is a permission request that needs an answer.
 fn question(kind: &EventKind) -> Option<String> {
     match kind {
         EventKind::Permission(it) if it.decision == Decision::Asked => Some(it.id.clone()),
@@ -144,7 +144,7 @@ pub(crate) async fn asked_and_allowed(subject: &'static Subject) {
 }
 
 /// Claude Code asks about the commands of one message one after the other, each after the previous
-/// one has run.
+/// one was answered.
 pub(crate) async fn commands_are_asked_about_one_by_one(subject: &'static Subject) {
     let both = subject
         .shell("touch one")

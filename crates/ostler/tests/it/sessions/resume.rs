@@ -49,7 +49,7 @@ impl Scene {
         }
     }
 
-    /// A session of one turn.
+    /// Runs a session of one turn.
     async fn one_turn(&self, spec: Spec) -> Seen {
         let mut live = self.start_as(spec);
         let turn = live.turn().await;
@@ -189,7 +189,7 @@ pub(crate) async fn in_use_by_another(subject: &'static Subject) {
     live.end(&scene).await;
 }
 
-/// Checks that the session ends at once with this cause, and returns its message.
+/// Checks that the session ends as a bad request with this code, and returns the message.
 async fn assert_refused(mut live: Live, code: &str) -> String {
     let outcome = live
         .find(|kind| {

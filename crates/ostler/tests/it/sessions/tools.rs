@@ -165,7 +165,7 @@ impl Tool for Patient {
     }
 }
 
-/// A tool's progress is emitted before its result.
+/// Each progress report of a tool is emitted as a notice, in order.
 pub(crate) async fn tool_progress_is_emitted(subject: &'static Subject) {
     let mut scene = calls(subject, "patient", json!({}));
     scene.host = scene.host.with_tool(Patient);
