@@ -195,8 +195,8 @@ fn dropped_runtime_leaves_no_reader_waiting() {
     assert!(run.is_ok(), "Session::wait hangs forever");
 }
 
-// Events cannot be spilled: a reader that starts late still gets to the end of the session. That the
-// agent waits meanwhile is not checked.
+// Events cannot be spilled: a reader that starts late still gets to the end of the session. That
+// the agent waits meanwhile is not checked.
 #[tokio::test]
 async fn agent_waits_for_its_reader_if_events_cannot_be_spilled() {
     let mut rig = Rig::new("read\ninit\nflood 20000000 2000\nresult done\nread-until-eof");
