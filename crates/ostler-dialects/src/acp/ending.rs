@@ -133,7 +133,8 @@ fn stopped(
         "max_tokens" if !model_answered && conversation.turn.text.reply.is_empty() => native(
             Outcome::new(
                 Cause::BadRequest,
-                "The agent considers the prompt too long for the model.",
+                // `is_too_long` matches the words "prompt is too long", so that a loop compacts.
+                "The prompt is too long for the model, according to the agent.",
             )
             .hint("Shorten the prompt, or choose a model with a larger context window."),
         ),
