@@ -332,7 +332,8 @@ pub enum DecidedBy {
     Person,
     /// The agent's own permission settings.
     Agent,
-    /// The default, because the session is unattended.
+    /// Neither of these: the request is still open, was left without an answer, or was denied
+    /// because the session is unattended.
     Default,
 }
 
@@ -428,7 +429,7 @@ pub struct Refused {
     /// Why it was refused.
     pub why: String,
     /// Code for programs to branch on: `ending`, `no_turn`, `busy`, `unsupported`, `rejected`,
-    /// `timeout`, `unknown`, `decided`.
+    /// `timeout`, `unknown`, `decided`, `budget`.
     #[serde(default)]
     pub code: String,
 }

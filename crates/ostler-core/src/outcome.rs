@@ -206,7 +206,8 @@ pub struct Detail {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<String>,
     /// Why a process could not be started: `missing`, `not_executable`, `bad_format`,
-    /// `bad_directory`, `too_long`, `too_slow`, `called_off`, `breaker_open`, `other`.
+    /// `bad_directory`, `too_long`, `too_slow`, `called_off`, `unconfined`, `breaker_open`,
+    /// `other`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spawn: Option<String>,
     /// Tools whose calls were denied.

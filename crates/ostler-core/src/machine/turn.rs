@@ -32,7 +32,7 @@ pub(super) enum Due {
     NoAnswer(Outcome),
 }
 
-/// A turn that is result.
+/// A turn that is over.
 pub(super) struct ClosedTurn {
     pub(super) ended: TurnEnded,
     pub(super) used: UsageByModel,
@@ -252,7 +252,7 @@ fn interrupted(acknowledged: bool) -> Outcome {
     let message = if acknowledged {
         "The turn was interrupted."
     } else {
-        "The turn was interrupted; the agent did not respond and was terminated."
+        "The turn was interrupted; the agent did not acknowledge it and was terminated."
     };
     Outcome::new(Cause::Interrupted, message).with(|d| d.acknowledged = Some(acknowledged))
 }

@@ -41,7 +41,7 @@ struct File {
     trusted_projects: Option<Vec<String>>,
 }
 
-/// A rule as entry in the file.
+/// A rule as written in the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RuleEntry {

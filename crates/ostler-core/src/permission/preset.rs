@@ -5,18 +5,19 @@ use super::policy::{Policy, Trust};
 /// A named policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Preset {
-    /// Allows reading and denies everything else.
+    /// Allows reading except of likely secrets, and denies everything else.
     ReadOnly,
-    /// Allows edits in the workspace except of hidden files; asks for everything else.
+    /// Allows reading except of likely secrets, and edits in the workspace except of hidden files;
+    /// asks for everything else.
     Workspace,
-    /// Allows reading and asks for everything else.
+    /// Allows reading except of likely secrets, and asks for everything else.
     Ask,
     /// Allows everything.
     All,
 }
 
 /// Files that look like secrets. The list of the file tools is longer; here a match only leads to a
-/// prompt.
+/// prompt, or to a denial if the preset is read-only.
 const SECRETS: &str = r#"
 kind = "read"
 path = [

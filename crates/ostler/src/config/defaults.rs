@@ -167,7 +167,7 @@ impl Config {
         remarks
     }
 
-    /// Returns the limits of all agents. Turns and cost are limited per agent: see
+    /// Returns the limits of all agents. Steps and cost are limited per agent: see
     /// [`Defaults::fill`].
     #[must_use]
     pub fn limits(&self) -> Limits {

@@ -50,7 +50,7 @@ pub enum Limit {
     StartupTimeout,
     /// Time to exit after a stop request.
     Grace,
-    /// Maximum number of agent turns.
+    /// Maximum number of the agent's own steps in a turn.
     MaxTurns,
     /// Maximum cost of the session in US dollars.
     MaxBudgetUsd,

@@ -260,8 +260,8 @@ impl Direct {
             self.held
                 .iter()
                 .for_each(ostler_tools::confine::ConfinementHandle::clear);
-            // A process has no environment for a moment during exec. After a kill, nothing must be
-            // found twice in a row.
+            // A process has no environment for a moment during exec. After a kill, two scans in a
+            // row must find nothing.
             let required = if self.held.is_some() || self.was_signalled {
                 2
             } else {
@@ -271,8 +271,8 @@ impl Direct {
             for _ in 0..300 {
                 let left = super::sweep::marked(&self.mark);
                 // A dying process no longer has an environment, but exists until its memory is
-                // released. Wait for it, but not for long: an unrelated process may have hidden its
-                // environment.
+                // released. Wait for it, but not for long: it may be a live process that only hides
+                // its environment.
                 empty_scans += u32::from(left.is_empty());
                 let is_gone = left.is_empty()
                     && (empty_scans > 100 || !super::sweep::has_live_process(self.group));

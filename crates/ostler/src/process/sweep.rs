@@ -84,7 +84,7 @@ pub(super) fn has_live_process(session: Option<u32>) -> bool {
     })
 }
 
-/// Sends a signal to those processes that still exist.
+/// Sends a signal to those that are still the same processes, by pid and start time.
 pub(super) fn signal(processes: &[ProcessRef], signal: Signal) {
     for process in processes {
         if stat(process.pid).is_some_and(|s| s.start == process.start)

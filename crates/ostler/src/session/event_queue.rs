@@ -7,8 +7,9 @@ use ostler_core::log::LogEntry;
 
 use crate::clock;
 
-/// Maximum number and size of events that wait for the log before the agent's output is left in its
-/// pipe. A slow disk slows the agent down; it does not fill the memory.
+/// Maximum number of queued events, and maximum size of those that are queued or being appended to
+/// the log, before the agent's output is left in its pipe. A slow disk slows the agent down; it
+/// does not fill the memory.
 const MAX_EVENTS: usize = 1024;
 const MAX_BYTES: usize = 2 * 1024 * 1024;
 

@@ -86,11 +86,11 @@ const NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
 ];
 
-/// Requests that type into another terminal.
+/// Requests that insert input into a terminal, as if a user had typed it.
 const TERMINAL_INPUT: [u64; 2] = [0x5412, 0x541C]; // TIOCSTI, TIOCLINUX
 
-/// Socket families that reach other machines over IP; the last one queries the kernel about
-/// addresses.
+/// Socket families that reach others over IP, on this machine too; the last one queries the kernel
+/// about addresses.
 const IP_FAMILIES: [libc::c_int; 3] = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
 /// Calls that set the mode of a file, and the index of the mode argument. It is checked whatever
