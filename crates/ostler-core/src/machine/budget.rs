@@ -128,8 +128,8 @@ impl Machine {
         self.emit(Notice::new(Level::Warning, "budget_near", message), fx);
     }
 
-    /// Returns true if the session may take no further message. In that case the message is refused
-    /// and the session ends.
+    /// Returns true if the session may take no further message. In that case the message is
+    /// refused, and the session ends unless a turn is in progress or a message is queued.
     pub(super) fn refuse_if_out_of_turns(&mut self, now: Duration, fx: &mut Vec<Effect>) -> bool {
         let Some(limit) = self.limits.budget_turns else {
             return false;

@@ -173,7 +173,7 @@ fn process_tree(layers: Layers) -> Layer {
         (false, _) => layer(
             "process_tree",
             false,
-            "no pid namespace: leftover processes are found and killed",
+            "no pid namespace: leftover processes are searched for and killed",
         ),
     }
 }
