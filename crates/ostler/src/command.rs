@@ -171,7 +171,7 @@ impl CommandRunner {
             (_, Some(why)) => {
                 let message = format!(
                     "The model may run only the commands of the preset \"strict\", because {why}. \
-                     --allow-command 'cargo test' allows exactly this command."
+                     --allow-command 'cargo test' allows that command, with any further arguments."
                 );
                 let level = if wanted.is_some() {
                     Level::Warning

@@ -52,7 +52,7 @@
 //!   The last event of a session is [`EventKind::Ended`].
 //! - **A failed run is not an `Err`.** Only an invalid spec is, and then nothing was started.
 //! - **Unknown output is not an error.** A line that cannot be parsed becomes an event that carries
-//!   it unchanged.
+//!   the line (or the start of one that is over the size limit).
 //! - **Nothing is implicit.** The library does not print, and it does not read the environment or
 //!   the home directory. The caller passes what agents may see in a [`Host`].
 //!

@@ -127,7 +127,7 @@ fn suggest_modes(conversation: &AcpConversation) -> String {
                 .to_owned()
         }
         false => format!(
-            " Set permission_mode to a mode in which it asks: {}.",
+            " Try another permission_mode: {}.",
             asking.join(", ")
         ),
     }
