@@ -132,8 +132,8 @@ pub(crate) fn walk(
             Some(name) => {
                 path.push(&name);
                 match visitor.open(&dir, &name) {
-                    Ok(subdirs) => {
-                        dir = subdirs;
+                    Ok(subdir) => {
+                        dir = subdir;
                         is_new = true;
                     }
                     Err(_) => {

@@ -17,7 +17,7 @@ pub struct Scripted;
 
 const NAME: &str = "scripted";
 
-const NO_SCRIPTED_REPLY: Row<()> = Row {
+const SCRIPT: Row<()> = Row {
     key: "script",
     kind: ValueKind::Text(4096),
     help: "File with the model's answers (default: .ostler/script.toml in the directory, or a \
@@ -49,7 +49,7 @@ impl Dialect for Scripted {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        list(&openai::table([NO_SCRIPTED_REPLY]))
+        list(&openai::table([SCRIPT]))
     }
 
     fn probe(&self) -> Option<Probe> {
@@ -61,7 +61,7 @@ impl Dialect for Scripted {
     }
 
     fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        openai::launch(spec, &openai::table([NO_SCRIPTED_REPLY]), NAME)
+        openai::launch(spec, &openai::table([SCRIPT]), NAME)
     }
 
     fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
