@@ -126,9 +126,6 @@ fn suggest_modes(conversation: &AcpConversation) -> String {
             " It announces no other mode; choose one in its own settings, or remove the policy."
                 .to_owned()
         }
-        false => format!(
-            " Try another permission_mode: {}.",
-            asking.join(", ")
-        ),
+        false => format!(" Try another permission_mode: {}.", asking.join(", ")),
     }
 }

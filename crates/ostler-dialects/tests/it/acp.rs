@@ -1,7 +1,7 @@
 //! ACP agents: replayed recordings, and each difference between agents on its own.
 
 mod adapters;
-mod asking;
+mod ask_mode;
 mod differences;
 mod goose_qwen;
 mod handshake;
@@ -9,4 +9,4 @@ mod recordings;
 mod robust;
 mod rules;
 mod servers;
-mod stage;
+mod harness;

@@ -6,7 +6,7 @@ use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
 use serde_json::{Value, json};
 
-use crate::stage::{asked, claude, replay, scenario};
+use crate::harness::{asked, claude, replay, scenario};
 
 fn written(out: &mut Outbox) -> Vec<Value> {
     out.drain()

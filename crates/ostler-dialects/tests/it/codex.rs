@@ -7,7 +7,7 @@ use ostler_core::spec::{Attendance, Spec};
 use ostler_dialects::find;
 use proptest::prelude::*;
 
-use crate::stage::{offer, recordings, replay_as};
+use crate::harness::{offer, recordings, replay_as};
 
 fn codex() -> &'static dyn Dialect {
     find("codex").unwrap()

@@ -7,7 +7,7 @@ use ostler_core::spec::{Attendance, Spec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::stage::{claude, offer};
+use crate::harness::{claude, offer};
 
 /// Returns a conversation after its prompt, and the messages sent before it.
 pub(crate) fn started(spec: &Spec) -> (Box<dyn Conversation>, Vec<Value>) {

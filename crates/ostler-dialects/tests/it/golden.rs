@@ -7,7 +7,7 @@ use serde_json::json;
 
 use ostler_dialects::find;
 
-use crate::stage::{fixtures, recordings, replay_scene};
+use crate::harness::{fixtures, recordings, replay_scene};
 
 /// Serializes an output: events as their JSON, anything else as an object with `out`.
 pub(crate) fn written(out: &FromConversation) -> String {

@@ -3,7 +3,7 @@
 use ostler_core::dialect::{ARG_CAP, Arg, Launch};
 use ostler_core::spec::{Spec, SpecError};
 
-use crate::stage::claude;
+use crate::harness::claude;
 
 const UUID: &str = "123e4567-e89b-42d3-a456-426614174000";
 

@@ -18,7 +18,7 @@ mod claude_input;
 mod schemas;
 
 mod session;
-mod stage;
+mod harness;
 
 /// Returns true if golden files are to be rewritten: `UPDATE_GOLDEN=1`, and no other value.
 #[expect(

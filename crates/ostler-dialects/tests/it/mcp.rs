@@ -8,7 +8,7 @@ use ostler_core::spec::Spec;
 use serde_json::{Value, json};
 
 use crate::control::{feed, send, started, writes};
-use crate::stage::{claude, offer};
+use crate::harness::{claude, offer};
 
 fn bound() -> Spec {
     Spec {

@@ -6,7 +6,7 @@ use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
 use ostler_dialects::find;
 
-use crate::stage::fixtures;
+use crate::harness::fixtures;
 
 fn asked() -> (Box<dyn Conversation>, Outbox) {
     let mut conversation = find("openclaw").unwrap().converse(&Spec::default());

@@ -5,7 +5,7 @@ use ostler_core::event::EventKind;
 use ostler_dialects::find;
 use proptest::prelude::*;
 
-use crate::stage::{asked, recordings, replay, replay_as, scenario, scenarios};
+use crate::harness::{asked, recordings, replay, replay_as, scenario, scenarios};
 
 // P17, P24: every split gives the same events. Every byte of the short recordings, about forty
 // positions of the long ones.

@@ -7,7 +7,7 @@ use ostler_core::spec::{Bridge, Spec, ToolOffer};
 use ostler_dialects::all;
 use serde_json::{Value, json};
 
-use crate::stage::offer;
+use crate::harness::offer;
 
 /// Schema forms that agents were seen to rewrite or reject: a plain object, references,
 /// alternatives, a list type, none.

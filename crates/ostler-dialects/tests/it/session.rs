@@ -10,7 +10,7 @@ use ostler_core::outcome::Cause;
 use ostler_core::spec::{AfterTurn, Limits};
 use ostler_core::usage::CostSource;
 
-use crate::stage::{replay, scenario, scenarios};
+use crate::harness::{replay, scenario, scenarios};
 
 /// Returns the events of a session with this output. A prompt is sent for each turn that the agent
 /// did not start itself.

@@ -7,18 +7,18 @@ use ostler_core::spec::{Attendance, Spec, ToolOffer, keys};
 use ostler_dialects::acp::{CLAUDE_AGENT_ACP, CODEX_ACP};
 use serde_json::{Value, json};
 
-use super::stage::{Stage, usual};
+use super::harness::{Harness, usual};
 
 const PROMPT: u64 = 3;
 
-fn end_turn(stage: &mut Stage) {
-    stage.answer(PROMPT, &json!({"stopReason": "end_turn"}));
+fn end_turn(harness: &mut Harness) {
+    harness.answer(PROMPT, &json!({"stopReason": "end_turn"}));
 }
 
 /// Sends a chunk of the reply with this message id.
-fn chunk(stage: &mut Stage, id: &str, text: &str) {
+fn chunk(harness: &mut Harness, id: &str, text: &str) {
     let content = json!({"type": "text", "text": text});
-    stage.update(
+    harness.update(
         &json!({"sessionUpdate": "agent_message_chunk", "content": content, "messageId": id}),
     );
 }
@@ -27,7 +27,7 @@ fn chunk(stage: &mut Stage, id: &str, text: &str) {
 // fence.
 #[test]
 fn claude_calls_have_names_arguments_and_outputs() {
-    let mut stage = Stage::asked(&CLAUDE_AGENT_ACP, &Spec::default());
+    let mut harness = Harness::asked(&CLAUDE_AGENT_ACP, &Spec::default());
     let about = |more: Value| {
         let mut all = json!({"sessionUpdate": "tool_call_update", "toolCallId": "c"});
         all.as_object_mut()
@@ -35,31 +35,31 @@ fn claude_calls_have_names_arguments_and_outputs() {
             .extend(more.as_object().unwrap().clone());
         all
     };
-    stage.update(
+    harness.update(
         &json!({"sessionUpdate": "tool_call", "toolCallId": "c", "name": "Bash", "kind": "execute",
         "status": "pending", "title": "Terminal", "rawInput": {}, "content": []}),
     );
     let says = |text: &str| json!([{"type": "content", "content": {"type": "text", "text": text}}]);
-    stage.update(&about(
+    harness.update(&about(
         json!({"rawInput": {"command": "echo 42"}, "title": "echo 42", "content": says("why")}),
     ));
     // The permission request has the kind, and no name.
     let call = json!({"toolCallId": "c", "kind": "execute", "status": "pending", "rawInput": {"command": "echo 42"}});
-    stage.permission(&call, &usual());
+    harness.permission(&call, &usual());
     assert_eq!(
         (
-            stage.asks()[0].wants.tool.as_str(),
-            stage.asks()[0].wants.kind
+            harness.asks()[0].wants.tool.as_str(),
+            harness.asks()[0].wants.kind
         ),
         ("Bash", ToolKind::Execute)
     );
-    stage.verdict(Verdict::Allow);
-    stage.update(&about(
+    harness.verdict(Verdict::Allow);
+    harness.update(&about(
         json!({"status": "completed", "rawOutput": "42", "content": says("```console\n42\n```")}),
     ));
-    end_turn(&mut stage);
+    end_turn(&mut harness);
     assert_eq!(
-        stage.story(),
+        harness.story(),
         [r#"call c Bash {"command":"echo 42"}"#, "result c ok 42"]
     );
 }
@@ -67,13 +67,13 @@ fn claude_calls_have_names_arguments_and_outputs() {
 #[test]
 fn claude_compactions_are_not_tool_calls() {
     for (status, code) in [("completed", "compacted"), ("failed", "not_compacted")] {
-        let mut stage = Stage::asked(&CLAUDE_AGENT_ACP, &Spec::default());
+        let mut harness = Harness::asked(&CLAUDE_AGENT_ACP, &Spec::default());
         let meta = json!({"claudeCode": {"toolName": "compact"}});
-        stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Compact conversation",
+        harness.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "Compact conversation",
             "kind": "think", "status": "in_progress", "_meta": meta}));
-        stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": status, "_meta": meta}));
-        end_turn(&mut stage);
-        assert_eq!(stage.story(), [format!("notice {code}")]);
+        harness.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": status, "_meta": meta}));
+        end_turn(&mut harness);
+        assert_eq!(harness.story(), [format!("notice {code}")]);
     }
 }
 
@@ -105,59 +105,63 @@ fn claude_error_texts_are_not_replies() {
         ),
     ];
     for (code, message, words, cause, status) in table {
-        let mut stage = Stage::asked(&CLAUDE_AGENT_ACP, &Spec::default());
-        chunk(&mut stage, OWN, words);
-        stage.fail(PROMPT, code, message);
-        let outcome = &stage.over().unwrap().outcome;
-        assert_eq!((stage.story(), outcome.cause), (vec![], cause), "{message}");
+        let mut harness = Harness::asked(&CLAUDE_AGENT_ACP, &Spec::default());
+        chunk(&mut harness, OWN, words);
+        harness.fail(PROMPT, code, message);
+        let outcome = &harness.turn_result().unwrap().outcome;
+        assert_eq!(
+            (harness.story(), outcome.cause),
+            (vec![], cause),
+            "{message}"
+        );
         assert!(outcome.message.contains(words), "{}", outcome.message);
         assert_eq!(outcome.detail.as_ref().unwrap().http_status, Some(status));
     }
-    let mut stage = Stage::asked(&CLAUDE_AGENT_ACP, &Spec::default());
-    chunk(&mut stage, OWN, "Set the model.");
-    end_turn(&mut stage);
-    assert_eq!(stage.story(), ["Reply Set the model."]);
+    let mut harness = Harness::asked(&CLAUDE_AGENT_ACP, &Spec::default());
+    chunk(&mut harness, OWN, "Set the model.");
+    end_turn(&mut harness);
+    assert_eq!(harness.story(), ["Reply Set the model."]);
     // Text of the model before an error is still reported.
-    let mut stage = Stage::asked(&CLAUDE_AGENT_ACP, &Spec::default());
-    chunk(&mut stage, "msg_1", "Half an answer");
-    chunk(&mut stage, OWN, "API Error: 500 no");
-    stage.fail(PROMPT, -32603, "Internal error: API Error: 500 no");
-    assert_eq!(stage.story(), ["Reply Half an answer"]);
+    let mut harness = Harness::asked(&CLAUDE_AGENT_ACP, &Spec::default());
+    chunk(&mut harness, "msg_1", "Half an answer");
+    chunk(&mut harness, OWN, "API Error: 500 no");
+    harness.fail(PROMPT, -32603, "Internal error: API Error: 500 no");
+    assert_eq!(harness.story(), ["Reply Half an answer"]);
 }
 
 #[test]
 fn codex_calls_have_the_same_name_with_and_without_approval() {
-    let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
+    let mut harness = Harness::asked(&CODEX_ACP, &Spec::default());
     let terminal = json!([{"type": "terminal", "terminalId": "c"}]);
-    stage.update(
+    harness.update(
         &json!({"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "execute", "title": "ls",
         "status": "in_progress", "content": terminal, "rawInput": {"command": "ls", "cwd": "/w"}}),
     );
     let call = json!({"toolCallId": "c", "title": "ls", "kind": "execute", "status": "pending", "rawInput": {"command": "ls", "cwd": "/w"}});
-    stage.permission(&call, &usual());
+    harness.permission(&call, &usual());
     assert_eq!(
         (
-            stage.asks()[0].wants.tool.as_str(),
-            stage.asks()[0].wants.kind
+            harness.asks()[0].wants.tool.as_str(),
+            harness.asks()[0].wants.kind
         ),
         ("exec_command", ToolKind::Execute)
     );
-    stage.verdict(Verdict::Allow);
+    harness.verdict(Verdict::Allow);
     let printed = json!({"terminal_output_delta": {"data": "a.txt\n", "terminal_id": "c"}, "terminal_exit": {"exit_code": 0}});
-    stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "name": "exec_command", "status": "completed", "_meta": printed}));
-    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "d", "name": "exec_command", "kind": "execute",
+    harness.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "name": "exec_command", "status": "completed", "_meta": printed}));
+    harness.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "d", "name": "exec_command", "kind": "execute",
         "title": "pwd", "status": "in_progress", "content": terminal, "rawInput": {"command": "pwd"}}));
-    stage.permission(
+    harness.permission(
         &json!({"toolCallId": "d", "kind": "execute", "rawInput": {"command": "pwd"}}),
         &usual(),
     );
-    stage.verdict(Verdict::Deny("a rule".into()));
-    stage.update(
+    harness.verdict(Verdict::Deny("a rule".into()));
+    harness.update(
         &json!({"sessionUpdate": "tool_call_update", "toolCallId": "d", "status": "failed"}),
     );
-    stage.answer(PROMPT, &json!({"stopReason": "cancelled"}));
+    harness.answer(PROMPT, &json!({"stopReason": "cancelled"}));
     assert_eq!(
-        stage.story(),
+        harness.story(),
         [
             r#"call c exec_command {"command":"ls","cwd":"/w"}"#,
             "result c ok a.txt\n",
@@ -165,28 +169,28 @@ fn codex_calls_have_the_same_name_with_and_without_approval() {
             "result d denied a rule"
         ]
     );
-    assert_eq!(stage.cause(), Some(Cause::Denied));
+    assert_eq!(harness.cause(), Some(Cause::Denied));
 }
 
 // The content has the changes; only the permission request lists them as locations.
 #[test]
 fn codex_edits_are_reported_with_their_files() {
-    let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
+    let mut harness = Harness::asked(&CODEX_ACP, &Spec::default());
     let diff = json!([{"type": "diff", "oldText": null, "newText": "hello", "path": "/w/new.txt"}]);
-    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "edit", "title": "Editing files",
+    harness.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "edit", "title": "Editing files",
         "status": "in_progress", "content": diff}));
     let place = json!([{"path": "/w/new.txt"}]);
-    stage.permission(
+    harness.permission(
         &json!({"toolCallId": "c", "title": "Edit files", "locations": place, "kind": "edit"}),
         &usual(),
     );
-    let wants = &stage.asks()[0].wants;
+    let wants = &harness.asks()[0].wants;
     assert_eq!(
         (wants.tool.as_str(), wants.kind, wants.paths[0].as_str()),
         ("apply_patch", ToolKind::Edit, "/w/new.txt")
     );
     assert_eq!(
-        stage.story(),
+        harness.story(),
         [r#"call c apply_patch {"title":"Editing files","locations":["/w/new.txt"]}"#]
     );
 }
@@ -203,37 +207,37 @@ fn codex_mcp_calls_are_named_after_their_servers() {
         ("ostler", "call c add"),
         ("other", "call c mcp__other__add"),
     ] {
-        let mut stage = Stage::asked(
+        let mut harness = Harness::asked(
             &CODEX_ACP,
             &Spec {
                 tools: vec![offer.clone()],
                 ..Spec::default()
             },
         );
-        stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "execute",
+        harness.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "execute",
             "title": format!("mcp.{server}.add"), "status": "in_progress",
             "rawInput": {"server": server, "tool": "add", "arguments": {"a": 1}}, "_meta": {"is_mcp_tool_call": true}}));
-        stage.permission(
+        harness.permission(
             &json!({"toolCallId": "c", "kind": "execute", "status": "pending"}),
             &usual(),
         );
         if server == "other" {
-            assert_eq!(stage.asks()[0].wants.kind, ToolKind::Mcp);
-            stage.verdict(Verdict::Allow);
+            assert_eq!(harness.asks()[0].wants.kind, ToolKind::Mcp);
+            harness.verdict(Verdict::Allow);
         }
         assert_eq!(
-            stage.writes().last().unwrap()["result"]["outcome"]["optionId"],
+            harness.writes().last().unwrap()["result"]["outcome"]["optionId"],
             "yes"
         );
         let result =
             json!({"content": [{"type": "text", "text": "42"}], "structuredContent": null});
-        stage.update(
+        harness.update(
             &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
             "rawOutput": {"result": result, "error": null}}),
         );
-        end_turn(&mut stage);
+        end_turn(&mut harness);
         assert_eq!(
-            stage.story(),
+            harness.story(),
             [format!("{story} {{\"a\":1}}").as_str(), "result c ok 42"]
         );
     }
@@ -245,17 +249,17 @@ fn codex_mcp_calls_are_named_after_their_servers() {
 fn codex_failures_reported_as_success_fail_the_turn() {
     let info =
         |kind: Value| json!({"sessionUpdate": "session_info_update", "_meta": {"codex": kind}});
-    let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
-    stage.text("Warning: Model metadata for `x` not found.\n\n");
-    stage.update(&info(
+    let mut harness = Harness::asked(&CODEX_ACP, &Spec::default());
+    harness.text("Warning: Model metadata for `x` not found.\n\n");
+    harness.update(&info(
         json!({"error": {"message": "Reconnecting... 1/1", "willRetry": true, "additionalDetails": "429",
         "codexErrorInfo": {"responseStreamDisconnected": {"httpStatusCode": 429}}}}),
     ));
-    stage.update(&info(json!({"threadStatus": {"type": "systemError"}})));
-    stage.text("exceeded retry limit, last status: 429 Too Many Requests\n\n");
-    stage.answer(PROMPT, &json!({"stopReason": "end_turn", "usage": null}));
-    assert_eq!(stage.story(), ["notice agent_info", "notice api_retry"]);
-    let outcome = &stage.over().unwrap().outcome;
+    harness.update(&info(json!({"threadStatus": {"type": "systemError"}})));
+    harness.text("exceeded retry limit, last status: 429 Too Many Requests\n\n");
+    harness.answer(PROMPT, &json!({"stopReason": "end_turn", "usage": null}));
+    assert_eq!(harness.story(), ["notice agent_info", "notice api_retry"]);
+    let outcome = &harness.turn_result().unwrap().outcome;
     assert_eq!(
         (outcome.cause, outcome.detail.as_ref().unwrap().http_status),
         (Cause::RateLimit, Some(429))
@@ -265,11 +269,11 @@ fn codex_failures_reported_as_success_fail_the_turn() {
         "exceeded retry limit, last status: 429 Too Many Requests"
     );
     // From the model it is a reply, whatever it begins with.
-    let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
-    chunk(&mut stage, "msg_1", "Warning: wet paint.");
-    end_turn(&mut stage);
+    let mut harness = Harness::asked(&CODEX_ACP, &Spec::default());
+    chunk(&mut harness, "msg_1", "Warning: wet paint.");
+    end_turn(&mut harness);
     assert_eq!(
-        (stage.story(), stage.cause()),
+        (harness.story(), harness.cause()),
         (
             vec!["Reply Warning: wet paint.".to_owned()],
             Some(Cause::Completed)
@@ -279,14 +283,14 @@ fn codex_failures_reported_as_success_fail_the_turn() {
 
 #[test]
 fn leading_paragraph_break_of_a_thought_is_dropped() {
-    let mut stage = Stage::asked(&CODEX_ACP, &Spec::default());
+    let mut harness = Harness::asked(&CODEX_ACP, &Spec::default());
     for text in ["\n\n", "Hm.", "\n\n", "Well."] {
         let content = json!({"type": "text", "text": text});
-        stage.update(&json!({"sessionUpdate": "agent_thought_chunk", "messageId": "rs_1", "content": content}));
+        harness.update(&json!({"sessionUpdate": "agent_thought_chunk", "messageId": "rs_1", "content": content}));
     }
-    end_turn(&mut stage);
+    end_turn(&mut harness);
     assert_eq!(
-        stage.story(),
+        harness.story(),
         ["Thinking Hm.", "Thinking \n\n", "Thinking Well."]
     );
 }

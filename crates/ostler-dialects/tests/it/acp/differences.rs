@@ -8,10 +8,10 @@ use ostler_core::spec::{Denials, Spec, keys};
 use ostler_dialects::acp::{self, COPILOT, GEMINI, OPENCLAW, OPENCODE, QWEN};
 use serde_json::{Value, json};
 
-use super::stage::{Stage, hello, usual};
+use super::harness::{Harness, hello, usual};
 
-fn end(stage: &mut Stage, reason: &str) {
-    stage.answer(3, &json!({"stopReason": reason}));
+fn end(harness: &mut Harness, reason: &str) {
+    harness.answer(3, &json!({"stopReason": reason}));
 }
 
 fn custom() -> &'static dyn Dialect {
@@ -42,17 +42,17 @@ fn difference_1_rejected_keys_are_recognized_in_every_form() {
         (&acp::CODEX_ACP, -32000, ""),
     ];
     for (dialect, code, message) in errors {
-        let mut stage = Stage::asked(*dialect, &Spec::default());
-        stage.fail(3, *code, message);
-        assert_eq!(stage.cause(), Some(Cause::Auth), "{code} {message}");
-        assert!(stage.over().unwrap().outcome.hint.is_some());
+        let mut harness = Harness::asked(*dialect, &Spec::default());
+        harness.fail(3, *code, message);
+        assert_eq!(harness.cause(), Some(Cause::Auth), "{code} {message}");
+        assert!(harness.turn_result().unwrap().outcome.hint.is_some());
     }
     // The same before there is a session.
-    let mut stage = Stage::started(&GEMINI, &Spec::default());
-    stage.say(ToAgent::Prompt("hello".into()));
-    stage.answer(1, &hello(&json!({})));
-    stage.fail(2, -32000, "Authentication required");
-    assert_eq!(stage.cause(), Some(Cause::Auth));
+    let mut harness = Harness::started(&GEMINI, &Spec::default());
+    harness.send(ToAgent::Prompt("hello".into()));
+    harness.answer(1, &hello(&json!({})));
+    harness.fail(2, -32000, "Authentication required");
+    assert_eq!(harness.cause(), Some(Cause::Auth));
     const TEXT: &str = "Error: Authentication failed with provider at http://127.0.0.1:9/v1 (HTTP 401).\n  Check your key.";
     const MODELS: &str = "Error: Authentication is hard. Let me explain.";
     for (dialect, texts, used, cause) in [
@@ -93,13 +93,18 @@ fn difference_1_rejected_keys_are_recognized_in_every_form() {
         (&OPENCLAW, &["Hello"], 0, Cause::Completed),
         (&GEMINI, &[], 0, Cause::Completed),
     ] {
-        let mut stage = Stage::asked(dialect, &Spec::default());
-        texts.iter().for_each(|text| stage.text(text));
-        stage.answer(
+        let mut harness = Harness::asked(dialect, &Spec::default());
+        texts.iter().for_each(|text| harness.text(text));
+        harness.answer(
             3,
             &json!({"stopReason": "end_turn", "usage": {"inputTokens": 1, "outputTokens": used}}),
         );
-        assert_eq!(stage.cause(), Some(cause), "{}: {texts:?}", dialect.name());
+        assert_eq!(
+            harness.cause(),
+            Some(cause),
+            "{}: {texts:?}",
+            dialect.name()
+        );
     }
     let other: &[(i64, &str, Cause)] = &[
         (429, "x", Cause::RateLimit),
@@ -121,9 +126,9 @@ fn difference_1_rejected_keys_are_recognized_in_every_form() {
         (-32603, "Internal error", Cause::Protocol),
     ];
     for (code, message, cause) in other {
-        let mut stage = Stage::asked(&GEMINI, &Spec::default());
-        stage.fail(3, *code, message);
-        assert_eq!(stage.cause(), Some(*cause), "{code} {message}");
+        let mut harness = Harness::asked(&GEMINI, &Spec::default());
+        harness.fail(3, *code, message);
+        assert_eq!(harness.cause(), Some(*cause), "{code} {message}");
     }
 }
 
@@ -139,18 +144,18 @@ fn dropped_session_ends_the_process_and_the_next_resumes_it() {
         (-32002, "Resource not found: Session s not found"),
         (-32602, "Session not found: s"),
     ] {
-        let mut stage = Stage::asked(&COPILOT, &Spec::default());
-        stage.fail(3, code, message);
+        let mut harness = Harness::asked(&COPILOT, &Spec::default());
+        harness.fail(3, code, message);
         assert_eq!(
-            stage.outs,
+            harness.outs,
             [FromConversation::EndProcess],
             "the turn ends when the process has exited: {message}"
         );
-        stage.exit(&Exit {
+        harness.exit(&Exit {
             signal: Some(15),
             ..Exit::default()
         });
-        let outcome = &stage.over().unwrap().outcome;
+        let outcome = &harness.turn_result().unwrap().outcome;
         assert_eq!(outcome.cause, Cause::AgentDied);
         assert!(
             outcome.message.contains(message) && outcome.hint.as_ref().unwrap().contains("again"),
@@ -167,78 +172,78 @@ fn dropped_session_ends_the_process_and_the_next_resumes_it() {
 #[test]
 fn difference_3_calls_are_reported_once_and_finished_once() {
     // Gemini: no tool_call before the permission request, and no update after a denial.
-    let mut stage = Stage::asked(&GEMINI, &Spec::default());
+    let mut harness = Harness::asked(&GEMINI, &Spec::default());
     let call = json!({"toolCallId": "run_shell_command__run_shell_command_1_0", "status": "pending", "title": "touch x", "locations": [], "kind": "execute"});
-    stage.permission(&call, &usual());
+    harness.permission(&call, &usual());
     assert_eq!(
-        format!("{:?}", stage.asks()[0].wants.command),
+        format!("{:?}", harness.asks()[0].wants.command),
         r#"Some(Shell("touch x"))"#
     );
-    stage.verdict(Verdict::Deny("a rule".into()));
-    stage.text("Done.");
-    end(&mut stage, "end_turn");
+    harness.verdict(Verdict::Deny("a rule".into()));
+    harness.text("Done.");
+    end(&mut harness, "end_turn");
     let id = "run_shell_command__run_shell_command_1_0";
     assert_eq!(
-        stage.story(),
+        harness.story(),
         [
             format!("call {id} run_shell_command {{\"title\":\"touch x\",\"locations\":[]}}"),
             format!("result {id} denied a rule"),
             "Reply Done.".to_owned()
         ]
     );
-    assert_eq!(stage.cause(), Some(Cause::Denied));
+    assert_eq!(harness.cause(), Some(Cause::Denied));
     // opencode: the arguments follow.
-    let mut stage = Stage::asked(&OPENCODE, &Spec::default());
-    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "bash", "kind": "execute", "status": "pending", "rawInput": {}}));
+    let mut harness = Harness::asked(&OPENCODE, &Spec::default());
+    harness.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "bash", "kind": "execute", "status": "pending", "rawInput": {}}));
     for status in ["in_progress", "in_progress", "completed", "completed"] {
-        stage.update(&json!({
+        harness.update(&json!({
             "sessionUpdate": "tool_call_update", "toolCallId": "c", "title": "touch x",
             "status": status, "rawInput": {"command": "touch x"},
             "content": [{"type": "content", "content": {"type": "text", "text": "(no output)"}}],
         }));
     }
     assert_eq!(
-        stage.story(),
+        harness.story(),
         [
             r#"call c bash {"command":"touch x"}"#,
             "result c ok (no output)"
         ]
     );
     // Claude: updates about a call without a status; the name in `_meta`.
-    let mut stage = Stage::asked(&acp::CLAUDE_AGENT_ACP, &Spec::default());
-    stage.update(&json!({
+    let mut harness = Harness::asked(&acp::CLAUDE_AGENT_ACP, &Spec::default());
+    harness.update(&json!({
         "sessionUpdate": "tool_call", "toolCallId": "c", "title": "`ls`", "kind": "execute",
         "status": "pending", "rawInput": {"command": "ls"},
         "_meta": {"claudeCode": {"toolName": "Bash"}},
     }));
-    stage.update(
+    harness.update(
         &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "rawOutput": "a.txt"}),
     );
-    end(&mut stage, "end_turn");
+    end(&mut harness, "end_turn");
     assert_eq!(
-        stage.story(),
+        harness.story(),
         [r#"call c Bash {"command":"ls"}"#, "result c ok a.txt"]
     );
     // Codex: the output in `_meta`, in pieces.
-    let mut stage = Stage::asked(&acp::CODEX_ACP, &Spec::default());
-    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "ls", "kind": "execute", "status": "in_progress", "rawInput": {"command": ["ls"]}}));
+    let mut harness = Harness::asked(&acp::CODEX_ACP, &Spec::default());
+    harness.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "ls", "kind": "execute", "status": "in_progress", "rawInput": {"command": ["ls"]}}));
     for piece in ["a", "b"] {
-        stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "_meta": {"terminal_output": {"terminal_id": "c", "data": piece}}}));
+        harness.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "_meta": {"terminal_output": {"terminal_id": "c", "data": piece}}}));
     }
-    stage.update(
+    harness.update(
         &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}),
     );
     assert_eq!(
-        stage.story(),
+        harness.story(),
         [
             r#"call c exec_command {"command":["ls"]}"#,
             "result c failed ab"
         ]
     );
     // A call that was not announced, and one that is not only text.
-    let mut stage = Stage::asked(&GEMINI, &Spec::default());
-    stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "kind": "edit", "content": [{"type": "diff", "path": "/w/a", "newText": "x"}]}));
-    assert!(stage.outs.iter().any(|out| matches!(
+    let mut harness = Harness::asked(&GEMINI, &Spec::default());
+    harness.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed", "kind": "edit", "content": [{"type": "diff", "path": "/w/a", "newText": "x"}]}));
+    assert!(harness.outs.iter().any(|out| matches!(
         out,
         FromConversation::Event(EventKind::ToolResult(it))
             if it.content.is_some()
@@ -252,10 +257,10 @@ fn difference_3_options_are_chosen_by_kind() {
     let two = json!([{"optionId": "modify", "kind": "allow_once"}, {"optionId": "proceed_once", "kind": "allow_once"}, {"optionId": "never", "kind": "reject_always"}]);
     let only_always = json!([{"optionId": "always", "kind": "allow_always"}]);
     let chosen = |dialect: &dyn Dialect, options: &Value, verdict: Verdict| {
-        let mut stage = Stage::asked(dialect, &Spec::default());
-        stage.permission(&call, options);
-        stage.verdict(verdict);
-        let answer = stage.writes().pop().unwrap();
+        let mut harness = Harness::asked(dialect, &Spec::default());
+        harness.permission(&call, options);
+        harness.verdict(verdict);
+        let answer = harness.writes().pop().unwrap();
         assert_eq!(answer["id"], 7);
         let outcome = &answer["result"]["outcome"];
         outcome["optionId"]
@@ -277,10 +282,10 @@ fn difference_3_options_are_chosen_by_kind() {
     );
     assert_eq!(chosen(&OPENCODE, &json!([]), deny()), "cancelled");
     // A request without a tool call is denied at once.
-    let mut stage = Stage::asked(&OPENCODE, &Spec::default());
-    stage.permission(&json!({"title": "x"}), &usual());
-    assert_eq!(stage.writes()[0]["result"]["outcome"]["optionId"], "no");
-    assert_eq!(stage.story(), ["permission"]);
+    let mut harness = Harness::asked(&OPENCODE, &Spec::default());
+    harness.permission(&json!({"title": "x"}), &usual());
+    assert_eq!(harness.writes()[0]["result"]["outcome"]["optionId"], "no");
+    assert_eq!(harness.story(), ["permission"]);
 }
 
 // 4
@@ -292,30 +297,30 @@ fn difference_4_denial_ends_the_turn_or_not() {
         ("cancelled", Denials::Tolerate, Cause::Completed),
         ("end_turn", Denials::Tolerate, Cause::Completed),
     ] {
-        let mut stage = Stage::asked(
+        let mut harness = Harness::asked(
             &QWEN,
             &Spec {
                 denials,
                 ..Spec::default()
             },
         );
-        stage.permission(
+        harness.permission(
             &json!({"toolCallId": "c", "title": "x", "kind": "execute"}),
             &usual(),
         );
-        stage.verdict(Verdict::Deny("no".into()));
-        end(&mut stage, reason);
-        assert_eq!(stage.cause(), Some(cause), "{reason} {denials:?}");
+        harness.verdict(Verdict::Deny("no".into()));
+        end(&mut harness, reason);
+        assert_eq!(harness.cause(), Some(cause), "{reason} {denials:?}");
         assert!(
-            stage.story().contains(&"result c denied no".to_owned()),
+            harness.story().contains(&"result c denied no".to_owned()),
             "{:?}",
-            stage.story()
+            harness.story()
         );
     }
-    let mut stage = Stage::asked(&QWEN, &Spec::default());
-    end(&mut stage, "cancelled");
+    let mut harness = Harness::asked(&QWEN, &Spec::default());
+    end(&mut harness, "cancelled");
     assert_eq!(
-        stage.cause(),
+        harness.cause(),
         Some(Cause::Interrupted),
         "neither asked nor interrupted"
     );
@@ -330,30 +335,30 @@ fn resuming() -> Spec {
 // 5, P56, P57
 #[test]
 fn difference_5_history_is_not_reported_again_and_a_session_is_loaded_once() {
-    let mut stage = Stage::started(&GEMINI, &resuming());
-    stage.say(ToAgent::Prompt("hello".into()));
-    stage.answer(1, &hello(&json!({"loadSession": true})));
-    stage.text("old");
-    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "status": "completed"}));
-    stage.answer(
+    let mut harness = Harness::started(&GEMINI, &resuming());
+    harness.send(ToAgent::Prompt("hello".into()));
+    harness.answer(1, &hello(&json!({"loadSession": true})));
+    harness.text("old");
+    harness.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "status": "completed"}));
+    harness.answer(
         2,
         &json!({"modes": {"availableModes": [{"id": "default", "name": "Default"}], "currentModeId": "default"}}),
     );
     // With Gemini the history continues after the response; a round trip shows where it ends.
-    stage.text("older");
-    stage.answer(3, &json!({}));
-    stage.text("new");
-    stage.answer(4, &json!({"stopReason": "end_turn"}));
-    assert_eq!(stage.story(), ["started", "Reply new"]);
-    let methods = |stage: &Stage| -> Vec<String> {
-        stage
+    harness.text("older");
+    harness.answer(3, &json!({}));
+    harness.text("new");
+    harness.answer(4, &json!({"stopReason": "end_turn"}));
+    assert_eq!(harness.story(), ["started", "Reply new"]);
+    let methods = |harness: &Harness| -> Vec<String> {
+        harness
             .writes()
             .iter()
             .filter_map(|it| it["method"].as_str().map(str::to_owned))
             .collect()
     };
     assert_eq!(
-        methods(&stage),
+        methods(&harness),
         [
             "initialize",
             "session/load",
@@ -363,39 +368,39 @@ fn difference_5_history_is_not_reported_again_and_a_session_is_loaded_once() {
     );
     // Twenty more turns: no second load.
     for turn in 0..20 {
-        stage.say(ToAgent::Prompt("more".into()));
-        stage.answer(5 + turn, &json!({"stopReason": "end_turn"}));
+        harness.send(ToAgent::Prompt("more".into()));
+        harness.answer(5 + turn, &json!({"stopReason": "end_turn"}));
     }
     assert_eq!(
-        methods(&stage)
+        methods(&harness)
             .iter()
             .filter(|method| *method == "session/load")
             .count(),
         1
     );
-    assert_eq!(stage.cause(), Some(Cause::Completed));
+    assert_eq!(harness.cause(), Some(Cause::Completed));
     // An agent that can resume without replaying the history is asked to do so.
-    let mut stage = Stage::started(&OPENCODE, &resuming());
-    stage.answer(
+    let mut harness = Harness::started(&OPENCODE, &resuming());
+    harness.answer(
         1,
         &hello(&json!({"loadSession": true, "sessionCapabilities": {"resume": {}, "fork": {}}})),
     );
-    assert_eq!(stage.writes()[1]["method"], "session/resume");
+    assert_eq!(harness.writes()[1]["method"], "session/resume");
     // Unless that works only for sessions of the same process, as with OpenClaw's bridge.
-    let mut stage = Stage::started(&OPENCLAW, &resuming());
-    stage.answer(
+    let mut harness = Harness::started(&OPENCLAW, &resuming());
+    harness.answer(
         1,
         &hello(&json!({"loadSession": true, "sessionCapabilities": {"resume": {}}})),
     );
-    assert_eq!(stage.writes()[1]["method"], "session/load");
+    assert_eq!(harness.writes()[1]["method"], "session/load");
     let mut spec = resuming();
     spec.settings.set(keys::FORK, "true");
-    let mut stage = Stage::started(&OPENCODE, &spec);
-    stage.answer(1, &hello(&json!({"sessionCapabilities": {"fork": {}}})));
-    stage.answer(2, &json!({"sessionId": "copy"}));
-    assert_eq!(stage.writes()[1]["method"], "session/fork");
+    let mut harness = Harness::started(&OPENCODE, &spec);
+    harness.answer(1, &hello(&json!({"sessionCapabilities": {"fork": {}}})));
+    harness.answer(2, &json!({"sessionId": "copy"}));
+    assert_eq!(harness.writes()[1]["method"], "session/fork");
     assert!(matches!(
-        &stage.outs[2],
+        &harness.outs[2],
         FromConversation::Event(EventKind::Started(it))
             if it.native_session.as_deref() == Some("copy")
     ));
@@ -406,19 +411,19 @@ fn difference_5_history_is_not_reported_again_and_a_session_is_loaded_once() {
 #[test]
 fn fixed_workspace_is_reported() {
     let opened = |dialect: &dyn Dialect| {
-        let mut stage = Stage::started(
+        let mut harness = Harness::started(
             dialect,
             &Spec {
                 dir: Some("/work".into()),
                 ..Spec::default()
             },
         );
-        stage.answer(1, &hello(&json!({})));
-        stage.answer(2, &json!({"sessionId": "s"}));
-        stage
+        harness.answer(1, &hello(&json!({})));
+        harness.answer(2, &json!({"sessionId": "s"}));
+        harness
     };
-    let cwd = |stage: &Stage| {
-        stage.outs.iter().find_map(|out| {
+    let cwd = |harness: &Harness| {
+        harness.outs.iter().find_map(|out| {
             if let FromConversation::Event(EventKind::Started(it)) = out {
                 it.cwd.clone()
             } else {
@@ -452,11 +457,11 @@ fn difference_5_unknown_sessions_have_one_cause() {
         ),
         (&GEMINI, -32603, "Internal error"),
     ] {
-        let mut stage = Stage::started(dialect, &resuming());
-        stage.say(ToAgent::Prompt("hello".into()));
-        stage.answer(1, &hello(&json!({"loadSession": true})));
-        stage.fail(2, code, message);
-        let outcome = &stage.over().unwrap().outcome;
+        let mut harness = Harness::started(dialect, &resuming());
+        harness.send(ToAgent::Prompt("hello".into()));
+        harness.answer(1, &hello(&json!({"loadSession": true})));
+        harness.fail(2, code, message);
+        let outcome = &harness.turn_result().unwrap().outcome;
         assert_eq!(outcome.cause, Cause::BadRequest, "{message}");
         let hint = outcome.hint.as_deref().unwrap();
         assert!(
@@ -468,9 +473,9 @@ fn difference_5_unknown_sessions_have_one_cause() {
             dialect.name() == "gemini"
         );
         // The failure is permanent.
-        stage.say(ToAgent::Prompt("again".into()));
+        harness.send(ToAgent::Prompt("again".into()));
         assert_eq!(
-            stage
+            harness
                 .outs
                 .iter()
                 .filter(|out| matches!(out, FromConversation::TurnEnded(_)))
@@ -478,11 +483,11 @@ fn difference_5_unknown_sessions_have_one_cause() {
             2
         );
     }
-    let mut stage = Stage::started(&GEMINI, &resuming());
-    stage.say(ToAgent::Prompt("hello".into()));
-    stage.answer(1, &hello(&json!({})));
+    let mut harness = Harness::started(&GEMINI, &resuming());
+    harness.send(ToAgent::Prompt("hello".into()));
+    harness.answer(1, &hello(&json!({})));
     assert_eq!(
-        stage.cause(),
+        harness.cause(),
         Some(Cause::BadRequest),
         "it does not announce the capability"
     );
@@ -491,19 +496,21 @@ fn difference_5_unknown_sessions_have_one_cause() {
 // 7
 #[test]
 fn difference_7_unknown_messages_change_nothing() {
-    let mut stage = Stage::asked(&GEMINI, &Spec::default());
-    stage.line("Loaded cached credentials.");
-    stage.line("[1,2]");
-    stage.message(&json!({"jsonrpc": "2.0", "method": "_auth/status_update", "params": {"x": 1}}));
-    stage.message(&json!({"jsonrpc": "2.0", "method": "brand/new", "params": {"x": 1}}));
-    stage.update(&json!({"sessionUpdate": "brand_new"}));
-    stage.message(&json!({"jsonrpc": "2.0", "id": 99, "result": {}}));
-    stage.message(&json!({"jsonrpc": "2.0", "id": "t", "method": "terminal/create", "params": {}}));
-    stage.text("Hello");
-    end(&mut stage, "end_turn");
+    let mut harness = Harness::asked(&GEMINI, &Spec::default());
+    harness.line("Loaded cached credentials.");
+    harness.line("[1,2]");
+    harness
+        .message(&json!({"jsonrpc": "2.0", "method": "_auth/status_update", "params": {"x": 1}}));
+    harness.message(&json!({"jsonrpc": "2.0", "method": "brand/new", "params": {"x": 1}}));
+    harness.update(&json!({"sessionUpdate": "brand_new"}));
+    harness.message(&json!({"jsonrpc": "2.0", "id": 99, "result": {}}));
+    harness
+        .message(&json!({"jsonrpc": "2.0", "id": "t", "method": "terminal/create", "params": {}}));
+    harness.text("Hello");
+    end(&mut harness, "end_turn");
     let unknown = "notice unknown_message";
     assert_eq!(
-        stage.story(),
+        harness.story(),
         [
             "unreadable Loaded cached credentials.",
             "unreadable [1,2]",
@@ -515,27 +522,27 @@ fn difference_7_unknown_messages_change_nothing() {
         ]
     );
     assert_eq!(
-        stage.writes()[0],
+        harness.writes()[0],
         json!({"jsonrpc": "2.0", "id": "t", "error": {"code": -32601, "message": "no method \"terminal/create\""}})
     );
-    assert_eq!(stage.cause(), Some(Cause::Completed));
+    assert_eq!(harness.cause(), Some(Cause::Completed));
 }
 
 // 8
 #[test]
 fn difference_8_version_mismatch_ends_the_turn_with_a_reason() {
     for version in [json!(2), json!(0), json!(null), json!("1")] {
-        let mut stage = Stage::started(&GEMINI, &Spec::default());
-        stage.say(ToAgent::Prompt("hello".into()));
-        stage.answer(1, &json!({"protocolVersion": version}));
-        assert_eq!(stage.cause(), Some(Cause::Protocol), "{version}");
-        assert_eq!(stage.writes().len(), 1, "nothing more is sent");
-        stage.say(ToAgent::Change {
+        let mut harness = Harness::started(&GEMINI, &Spec::default());
+        harness.send(ToAgent::Prompt("hello".into()));
+        harness.answer(1, &json!({"protocolVersion": version}));
+        assert_eq!(harness.cause(), Some(Cause::Protocol), "{version}");
+        assert_eq!(harness.writes().len(), 1, "nothing more is sent");
+        harness.send(ToAgent::Change {
             id: 1,
             change: Change::Model("m".into()),
         });
         assert!(matches!(
-            stage.outs.last(),
+            harness.outs.last(),
             Some(FromConversation::Changed { error: Some(_), .. })
         ));
     }
@@ -547,12 +554,12 @@ fn difference_8_version_mismatch_ends_the_turn_with_a_reason() {
 fn cumulative_chunks_are_reported_as_differences() {
     let mut spec = Spec::default();
     spec.settings.set("chunks", "whole");
-    let (mut stage, mut whole) = (Stage::asked(custom(), &spec), String::new());
+    let (mut harness, mut whole) = (Harness::asked(custom(), &spec), String::new());
     for n in 0..10_000_u32 {
         whole.push(char::from_digit(n % 10, 10).unwrap());
-        stage.text(&whole);
+        harness.text(&whole);
     }
-    let texts = stage.outs.iter().filter_map(|out| {
+    let texts = harness.outs.iter().filter_map(|out| {
         if let FromConversation::Event(EventKind::Text(it)) = out {
             Some(it)
         } else {
@@ -566,15 +573,15 @@ fn cumulative_chunks_are_reported_as_differences() {
         whole
     );
     // Another message starts from the beginning.
-    let mut stage = Stage::asked(custom(), &spec);
+    let mut harness = Harness::asked(custom(), &spec);
     for text in ["a", "ab", "ab"] {
-        stage.text(text);
+        harness.text(text);
     }
-    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "status": "completed"}));
-    stage.text("ab");
-    end(&mut stage, "end_turn");
+    harness.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "status": "completed"}));
+    harness.text("ab");
+    end(&mut harness, "end_turn");
     assert_eq!(
-        stage.story(),
+        harness.story(),
         [
             "Reply a",
             "Reply b",
@@ -596,12 +603,14 @@ fn modes_and_models_are_set_as_announced() {
     let asked = |opened: &Value, key: &str, value: &str| {
         let mut spec = Spec::default();
         spec.settings.set(key, value);
-        let mut stage = Stage::started(custom(), &spec);
-        stage.say(ToAgent::Prompt("hello".into()));
-        stage.answer(1, &hello(&json!({})));
-        stage.answer(2, opened);
-        let hint = stage.over().and_then(|over| over.outcome.hint.clone());
-        let last = stage.writes().pop().unwrap();
+        let mut harness = Harness::started(custom(), &spec);
+        harness.send(ToAgent::Prompt("hello".into()));
+        harness.answer(1, &hello(&json!({})));
+        harness.answer(2, opened);
+        let hint = harness
+            .turn_result()
+            .and_then(|over| over.outcome.hint.clone());
+        let last = harness.writes().pop().unwrap();
         hint.unwrap_or_else(|| format!("{} {}", last["method"].as_str().unwrap(), last["params"]))
     };
     let (mode, model) = (keys::PERMISSION_MODE, keys::MODEL);
@@ -629,5 +638,22 @@ fn modes_and_models_are_set_as_announced() {
     assert_eq!(
         asked(&json!({"sessionId": "s"}), mode, "x"),
         "Remove permission_mode."
+    );
+}
+
+// A loop over this agent compacts the conversation when it reads these words.
+#[test]
+fn turn_without_an_answer_at_the_token_limit_is_a_prompt_that_is_too_long() {
+    let mut harness = Harness::asked(&GEMINI, &Spec::default());
+    end(&mut harness, "max_tokens");
+    let outcome = &harness.turn_result().unwrap().outcome;
+    assert_eq!(outcome.cause, Cause::BadRequest);
+    assert!(
+        outcome
+            .message
+            .to_lowercase()
+            .contains("prompt is too long"),
+        "{}",
+        outcome.message
     );
 }

@@ -7,22 +7,22 @@ use ostler_core::spec::{Denials, Spec};
 use ostler_dialects::acp::{self, GOOSE, OPENCODE, QWEN};
 use serde_json::json;
 
-use super::stage::{Stage, usual};
-use crate::stage::offer;
+use super::harness::{Harness, usual};
+use crate::harness::offer;
 
 const FAILED: &str = "Ran into this error: Authentication error: Authentication failed. Status: 401 Unauthorized. Response: no.\n\nPlease retry if you think this is a transient or recoverable error.";
 
 #[test]
 fn error_text_after_a_reply_is_not_part_of_it() {
-    let mut stage = Stage::asked(&GOOSE, &Spec::default());
-    stage.text("I begin. ");
-    stage.text(FAILED);
+    let mut harness = Harness::asked(&GOOSE, &Spec::default());
+    harness.text("I begin. ");
+    harness.text(FAILED);
     // The counters belong to an earlier turn.
-    stage.answer(
+    harness.answer(
         3,
         &json!({"stopReason": "end_turn", "usage": {"inputTokens": 118, "outputTokens": 25}}),
     );
-    let over = stage.over().unwrap();
+    let over = harness.turn_result().unwrap();
     assert_eq!((over.outcome.cause, over.usage.len()), (Cause::Auth, 0));
     assert_eq!(over.outcome.detail.as_ref().unwrap().http_status, Some(401));
     assert!(
@@ -30,20 +30,20 @@ fn error_text_after_a_reply_is_not_part_of_it() {
         "{}",
         over.outcome.message
     );
-    assert_eq!(stage.story(), ["Reply I begin. "]);
+    assert_eq!(harness.story(), ["Reply I begin. "]);
     // Text that only resembles it, or that is followed by more, is a reply.
     for (text, more) in [
         ("Ran into this error: it is how it begins.", false),
         (FAILED, true),
     ] {
-        let mut stage = Stage::asked(&GOOSE, &Spec::default());
-        stage.text(text);
+        let mut harness = Harness::asked(&GOOSE, &Spec::default());
+        harness.text(text);
         if more {
-            stage.text(" That was a quotation.");
+            harness.text(" That was a quotation.");
         }
-        stage.answer(3, &json!({"stopReason": "end_turn"}));
-        assert_eq!(stage.cause(), Some(Cause::Completed), "{text}");
-        assert_eq!(stage.story().len(), 1 + usize::from(more), "{text}");
+        harness.answer(3, &json!({"stopReason": "end_turn"}));
+        assert_eq!(harness.cause(), Some(Cause::Completed), "{text}");
+        assert_eq!(harness.story().len(), 1 + usize::from(more), "{text}");
     }
 }
 
@@ -54,72 +54,76 @@ fn cancelled_turn_reported_as_success_is_interrupted() {
         (&GOOSE, false, Cause::Completed),
         (&QWEN, true, Cause::Completed),
     ] {
-        let mut stage = Stage::asked(dialect, &Spec::default());
-        stage.text("One");
+        let mut harness = Harness::asked(dialect, &Spec::default());
+        harness.text("One");
         if interrupted {
-            stage.say(ToAgent::Interrupt);
+            harness.send(ToAgent::Interrupt);
         }
-        stage.answer(3, &json!({"stopReason": "end_turn"}));
-        assert_eq!(stage.cause(), Some(cause), "{interrupted}");
+        harness.answer(3, &json!({"stopReason": "end_turn"}));
+        assert_eq!(harness.cause(), Some(cause), "{interrupted}");
     }
 }
 
 #[test]
 fn tool_names_come_from_meta_if_the_request_omits_them() {
-    let mut stage = Stage::asked(&GOOSE, &Spec::default());
+    let mut harness = Harness::asked(&GOOSE, &Spec::default());
     let meta = json!({"goose": {"toolCall": {"toolName": "shell", "extensionName": "developer"}}});
-    stage.update(
+    harness.update(
         &json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "shell · ls",
         "rawInput": {"command": "ls"}, "_meta": meta}),
     );
     let call = json!({"toolCallId": "c", "kind": "other", "title": "shell", "rawInput": {"command": "ls"}});
-    stage.permission(&call, &usual());
-    let wants = &stage.asks()[0].wants;
+    harness.permission(&call, &usual());
+    let wants = &harness.asks()[0].wants;
     assert_eq!(
         (wants.tool.as_str(), wants.kind),
         ("shell", ToolKind::Execute)
     );
-    assert_eq!(stage.story(), [r#"call c shell {"command":"ls"}"#]);
+    assert_eq!(harness.story(), [r#"call c shell {"command":"ls"}"#]);
 }
 
 #[test]
 fn qwen_command_calls_are_read() {
-    let mut stage = Stage::asked(&QWEN, &Spec::default());
+    let mut harness = Harness::asked(&QWEN, &Spec::default());
     let meta = json!({"toolName": "run_shell_command"});
-    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "status": "pending", "title": "Shell",
+    harness.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "status": "pending", "title": "Shell",
         "kind": "execute", "rawInput": {}, "_meta": meta}));
     let counted = json!({"usage": {"inputTokens": 118, "outputTokens": 25, "totalTokens": 143}});
-    stage.update(
+    harness.update(
         &json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": ""}, "_meta": counted}),
     );
-    stage.update(
+    harness.update(
         &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "in_progress",
         "title": "Shell: ls", "kind": "execute", "rawInput": {"command": "ls"}, "_meta": meta}),
     );
-    stage.message(
+    harness.message(
         &json!({"jsonrpc": "2.0", "id": 9, "method": "craft/drainMidTurnQueue", "params": {}}),
     );
-    stage.message(
+    harness.message(
         &json!({"jsonrpc": "2.0", "method": "qwen/notify/session/mode-update", "params": {}}),
     );
-    stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
+    harness.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed",
         "content": [{"type": "content", "content": {"type": "text", "text": "Command: ls\nOutput: a"}}],
         "rawOutput": {"type": "shell_result", "output": "a"}, "_meta": meta}));
-    stage.answer(3, &json!({"stopReason": "end_turn"}));
+    harness.answer(3, &json!({"stopReason": "end_turn"}));
     assert_eq!(
-        stage.story(),
+        harness.story(),
         [
             r#"call c run_shell_command {"command":"ls"}"#,
             "result c ok a"
         ]
     );
-    assert_eq!(stage.over().unwrap().usage[0].input, Some(118));
-    let refused = stage.writes().into_iter().find(|it| it["id"] == 9).unwrap();
+    assert_eq!(harness.turn_result().unwrap().usage[0].input, Some(118));
+    let refused = harness
+        .writes()
+        .into_iter()
+        .find(|it| it["id"] == 9)
+        .unwrap();
     assert_eq!(refused["error"]["code"], -32601);
     // The HTTP status of the model API is in the details.
-    let mut stage = Stage::asked(&QWEN, &Spec::default());
-    stage.message(&json!({"jsonrpc": "2.0", "id": 3, "error": {"code": -32603, "message": "Internal error", "data": {"details": "503 busy"}}}));
-    let outcome = &stage.over().unwrap().outcome;
+    let mut harness = Harness::asked(&QWEN, &Spec::default());
+    harness.message(&json!({"jsonrpc": "2.0", "id": 3, "error": {"code": -32603, "message": "Internal error", "data": {"details": "503 busy"}}}));
+    let outcome = &harness.turn_result().unwrap().outcome;
     assert_eq!(
         (outcome.cause, outcome.message.as_str()),
         (Cause::Overloaded, "Internal error: 503 busy")
@@ -130,37 +134,40 @@ fn qwen_command_calls_are_read() {
 /// Call ids come from the model API. A reused id is a new call, which is judged by its own content.
 #[test]
 fn reused_id_is_another_call() {
-    let mut stage = Stage::asked(&GOOSE, &Spec::default());
+    let mut harness = Harness::asked(&GOOSE, &Spec::default());
     let meta = |tool: &str| json!({"goose": {"toolCall": {"toolName": tool}}});
-    stage.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "tree", "rawInput": {"depth": 1}, "_meta": meta("tree")}));
-    stage.update(
+    harness.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "tree", "rawInput": {"depth": 1}, "_meta": meta("tree")}));
+    harness.update(
         &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}),
     );
     let call = json!({"toolCallId": "c", "kind": "other", "title": "shell", "rawInput": {"command": "rm x"}});
-    stage.permission(&call, &usual());
-    let (wants, about) = (stage.asks()[0].wants.clone(), stage.asks()[0].call.clone());
+    harness.permission(&call, &usual());
+    let (wants, about) = (
+        harness.asks()[0].wants.clone(),
+        harness.asks()[0].call.clone(),
+    );
     assert_ne!((wants.tool.as_str(), wants.kind), ("tree", ToolKind::Read));
     assert_eq!(about.as_deref(), Some("c-again-1"));
-    stage.verdict(Verdict::Deny("no".into()));
-    stage.update(
+    harness.verdict(Verdict::Deny("no".into()));
+    harness.update(
         &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}),
     );
-    let story = stage.story();
+    let story = harness.story();
     assert!(
         story[2].starts_with("call c-again-1 ") && story[2].contains("rm x"),
         "{story:?}"
     );
     assert_eq!(story[3], "result c-again-1 denied no");
     // The name in the permission request counts.
-    let mut stage = Stage::asked(&QWEN, &Spec::default());
-    stage.update(
+    let mut harness = Harness::asked(&QWEN, &Spec::default());
+    harness.update(
         &json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "_meta": {"toolName": "read_file"}}),
     );
-    stage.permission(
+    harness.permission(
         &json!({"toolCallId": "c", "title": "y", "_meta": {"toolName": "run_shell_command"}}),
         &usual(),
     );
-    assert_eq!(stage.asks()[0].wants.kind, ToolKind::Execute);
+    assert_eq!(harness.asks()[0].wants.kind, ToolKind::Execute);
 }
 
 /// A title is the model's own words: it does not turn a call that has a name into one of the
@@ -172,53 +179,53 @@ fn title_does_not_identify_a_caller_tool() {
         tools: vec![add],
         ..Spec::default()
     };
-    let mut stage = Stage::asked(&QWEN, &spec);
+    let mut harness = Harness::asked(&QWEN, &spec);
     let call = json!({"toolCallId": "c", "kind": "other", "title": "ostler_add", "rawInput": {"prompt": "do it"}, "_meta": {"toolName": "agent"}});
-    stage.permission(&call, &usual());
-    assert_eq!(stage.asks().len(), 1, "permission is requested");
+    harness.permission(&call, &usual());
+    assert_eq!(harness.asks().len(), 1, "permission is requested");
 }
 
 /// A call was denied, and then the model API failed: the failure ended the turn.
 #[test]
 fn failure_after_a_denied_call_fails_the_turn() {
-    let mut stage = Stage::asked(
+    let mut harness = Harness::asked(
         &GOOSE,
         &Spec {
             denials: Denials::Tolerate,
             ..Spec::default()
         },
     );
-    stage.permission(
+    harness.permission(
         &json!({"toolCallId": "c", "kind": "execute", "title": "shell", "rawInput": {"command": "ls"}}),
         &usual(),
     );
-    stage.verdict(Verdict::Deny("no".into()));
-    stage.text(FAILED);
-    stage.answer(3, &json!({"stopReason": "end_turn"}));
-    assert_eq!(stage.cause(), Some(Cause::Auth));
+    harness.verdict(Verdict::Deny("no".into()));
+    harness.text(FAILED);
+    harness.answer(3, &json!({"stopReason": "end_turn"}));
+    assert_eq!(harness.cause(), Some(Cause::Auth));
     assert!(
-        !stage
+        !harness
             .story()
             .iter()
             .any(|reported| reported.starts_with("Reply")),
         "{:?}",
-        stage.story()
+        harness.story()
     );
 }
 
 /// The cost of a turn is known although its tokens are not.
 #[test]
 fn interrupted_turn_reports_its_cost() {
-    let mut stage = Stage::asked(&OPENCODE, &Spec::default());
-    stage.update(
+    let mut harness = Harness::asked(&OPENCODE, &Spec::default());
+    harness.update(
         &json!({"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": {"amount": 0.5, "currency": "USD"}}),
     );
-    stage.say(ToAgent::Interrupt);
-    stage.answer(
+    harness.send(ToAgent::Interrupt);
+    harness.answer(
         3,
         &json!({"stopReason": "cancelled", "usage": {"inputTokens": 118, "outputTokens": 25, "totalTokens": 143}}),
     );
-    let over = stage.over().unwrap();
+    let over = harness.turn_result().unwrap();
     assert_eq!(over.outcome.cause, Cause::Interrupted);
     let reported: Vec<_> = over
         .usage
@@ -233,12 +240,12 @@ fn cumulative_thoughts_are_reported_once() {
     let mut spec = Spec::default();
     spec.settings.set("chunks", "whole");
     let custom = acp::custom("mine", vec!["mine".to_owned()]).unwrap();
-    let mut stage = Stage::asked(custom, &spec);
+    let mut harness = Harness::asked(custom, &spec);
     for text in ["\nLet", "\nLet me", "\nLet me see"] {
-        stage.update(&json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}));
+        harness.update(&json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}));
     }
     assert_eq!(
-        stage.story(),
+        harness.story(),
         ["Thinking Let", "Thinking  me", "Thinking  see"]
     );
 }

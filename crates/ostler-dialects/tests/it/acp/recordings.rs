@@ -10,9 +10,9 @@ use ostler_core::spec::{Attendance, Spec, keys};
 use ostler_dialects::acp;
 use serde_json::Value;
 
-use super::stage::Stage;
+use super::harness::Harness;
 use crate::golden::written;
-use crate::stage::fixtures;
+use crate::harness::fixtures;
 
 fn dialect(name: &str) -> &'static dyn Dialect {
     match name.split('_').next().unwrap() {
@@ -23,7 +23,7 @@ fn dialect(name: &str) -> &'static dyn Dialect {
 }
 
 /// Returns what the host sent then, as the caller would send it.
-fn recorded_message(stage: &Stage, message: &Value, changes: &mut u64) -> Option<ToAgent> {
+fn recorded_message(harness: &Harness, message: &Value, changes: &mut u64) -> Option<ToAgent> {
     let params = &message["params"];
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let mut change = |change| {
@@ -43,7 +43,7 @@ fn recorded_message(stage: &Stage, message: &Value, changes: &mut u64) -> Option
         Some("session/set_config_option") => change(Change::Model(text(&params["value"]))),
         Some(_) => None,
         None if message["error"].is_object() => {
-            let file = stage.outs.iter().rev().find_map(|out| {
+            let file = harness.outs.iter().rev().find_map(|out| {
                 if let FromConversation::AccessFile(it) = out {
                     Some(it)
                 } else {
@@ -68,14 +68,14 @@ fn recorded_message(stage: &Stage, message: &Value, changes: &mut u64) -> Option
                 Verdict::Deny("a rule says so".into())
             };
             Some(ToAgent::Verdict {
-                id: stage.asks().last().unwrap().id.clone(),
+                id: harness.asks().last().unwrap().id.clone(),
                 verdict,
             })
         }
     }
 }
 
-fn replay(name: &str) -> Stage {
+fn replay(name: &str) -> Harness {
     let text = std::fs::read_to_string(fixtures("acp").join(name).join("wire.jsonl")).unwrap();
     let mut spec = Spec {
         dir: Some(PathBuf::from("/workspace")),
@@ -86,16 +86,16 @@ fn replay(name: &str) -> Stage {
     if name.ends_with("_load") {
         spec.settings.set(keys::RESUME, "the-session");
     }
-    let (mut stage, mut changes) = (Stage::started(dialect(name), &spec), 0);
+    let (mut harness, mut changes) = (Harness::started(dialect(name), &spec), 0);
     for line in text.lines() {
         let row: Value = serde_json::from_str(line).unwrap();
         if row["dir"] == "←" {
-            stage.message(&row["msg"]);
-        } else if let Some(say) = recorded_message(&stage, &row["msg"], &mut changes) {
-            stage.say(say);
+            harness.message(&row["msg"]);
+        } else if let Some(say) = recorded_message(&harness, &row["msg"], &mut changes) {
+            harness.send(say);
         }
     }
-    stage
+    harness
 }
 
 /// How each recording ends, turn by turn.
@@ -152,11 +152,11 @@ const ENDINGS: &[(&str, &[Cause])] = {
 fn every_recording_yields_its_events() {
     let update = crate::updates_golden_files();
     for (name, causes) in ENDINGS {
-        let mut stage = replay(name);
+        let mut harness = replay(name);
         if name.ends_with("gemini_load") {
-            stage.say(ToAgent::Prompt("ECHO after load".into()));
+            harness.send(ToAgent::Prompt("ECHO after load".into()));
         }
-        let found: String = stage.outs.iter().map(|out| written(out) + "\n").collect();
+        let found: String = harness.outs.iter().map(|out| written(out) + "\n").collect();
         let path = fixtures("acp").join(name).join("events.jsonl");
         if update {
             std::fs::write(&path, &found).unwrap();
@@ -166,7 +166,7 @@ fn every_recording_yields_its_events() {
             std::fs::read_to_string(&path).unwrap_or_default(),
             "{name} (UPDATE_GOLDEN=1 rewrites)"
         );
-        let endings = stage.outs.iter().filter_map(|out| match out {
+        let endings = harness.outs.iter().filter_map(|out| match out {
             FromConversation::TurnEnded(over) => Some(over.outcome.cause),
             _ => None,
         });

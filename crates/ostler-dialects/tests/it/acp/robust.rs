@@ -9,7 +9,7 @@ use ostler_dialects::acp::{COPILOT, GEMINI, OPENCODE};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::stage::Stage;
+use super::harness::Harness;
 
 /// Strings that the dialect looks for, so that random objects resemble real messages.
 fn word() -> impl Strategy<Value = String> {
@@ -124,18 +124,18 @@ proptest! {
         agent in 0..3_usize,
     ) {
         let agents = [&GEMINI as &dyn ostler_core::dialect::Dialect, &OPENCODE, &COPILOT];
-        let mut stage = Stage::asked(agents[agent], &Spec::default());
+        let mut harness = Harness::asked(agents[agent], &Spec::default());
         for update in &updates {
-            stage.update(update);
+            harness.update(update);
             let params = json!({"toolCall": update, "options": update});
-            stage.message(&json!({
+            harness.message(&json!({
                 "jsonrpc": "2.0", "id": 7, "method": "session/request_permission", "params": params
             }));
         }
-        stage.answer(3, &json!({"stopReason": "refusal"}));
-        prop_assert_eq!(stage.cause(), Some(Cause::Refused));
-        prop_assert!(calls_are_paired(&stage.outs), "{:?}", stage.outs);
-        prop_assert!(!stage.story().iter().any(|it| it.starts_with("unreadable")));
+        harness.answer(3, &json!({"stopReason": "refusal"}));
+        prop_assert_eq!(harness.cause(), Some(Cause::Refused));
+        prop_assert!(calls_are_paired(&harness.outs), "{:?}", harness.outs);
+        prop_assert!(!harness.story().iter().any(|it| it.starts_with("unreadable")));
     }
 
     #[test]
@@ -143,12 +143,12 @@ proptest! {
         values in proptest::collection::vec(any_json(), 1..6),
         noise in ".{0,40}",
     ) {
-        let mut stage = Stage::asked(&OPENCODE, &Spec::default());
-        values.iter().for_each(|value| stage.message(value));
-        stage.line(&noise);
-        stage.text("the last word");
-        stage.answer(3, &json!({"stopReason": "end_turn"}));
-        let text = stage.over().and_then(|over| over.text.as_deref());
+        let mut harness = Harness::asked(&OPENCODE, &Spec::default());
+        values.iter().for_each(|value| harness.message(value));
+        harness.line(&noise);
+        harness.text("the last word");
+        harness.answer(3, &json!({"stopReason": "end_turn"}));
+        let text = harness.turn_result().and_then(|over| over.text.as_deref());
         prop_assert_eq!(text, Some("the last word"));
     }
 }

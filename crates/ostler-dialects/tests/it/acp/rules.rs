@@ -8,10 +8,10 @@ use ostler_core::spec::{Attendance, Spec, keys};
 use ostler_dialects::acp::{self, Acp, CODEX_ACP, COPILOT, GEMINI, OPENCLAW, OPENCODE, QWEN};
 use serde_json::{Value, json};
 
-use super::stage::{Stage, hello, usual};
+use super::harness::{Harness, hello, usual};
 
-fn file(stage: &mut Stage, method: &str, params: &Value) {
-    stage.message(&json!({"jsonrpc": "2.0", "id": 9, "method": method, "params": params}));
+fn file(harness: &mut Harness, method: &str, params: &Value) {
+    harness.message(&json!({"jsonrpc": "2.0", "id": 9, "method": method, "params": params}));
 }
 
 fn with_fs(policy: bool) -> Spec {
@@ -27,10 +27,10 @@ fn with_fs(policy: bool) -> Spec {
 #[test]
 fn difference_6_files_are_read_and_written_for_the_agent() {
     let read = json!({"sessionId": "s", "path": "/w/a", "line": 2, "limit": 5});
-    let mut stage = Stage::asked(&GEMINI, &with_fs(false));
-    file(&mut stage, "fs/read_text_file", &read);
-    let Some(FromConversation::AccessFile(order)) = stage.outs.last().cloned() else {
-        panic!("{:?}", stage.outs)
+    let mut harness = Harness::asked(&GEMINI, &with_fs(false));
+    file(&mut harness, "fs/read_text_file", &read);
+    let Some(FromConversation::AccessFile(order)) = harness.outs.last().cloned() else {
+        panic!("{:?}", harness.outs)
     };
     assert_eq!(
         (order.path.as_str(), order.access),
@@ -76,37 +76,37 @@ fn difference_6_files_are_read_and_written_for_the_agent() {
         ),
     ];
     for (agent, result, answer) in answers {
-        let mut stage = Stage::asked(agent, &with_fs(false));
-        file(&mut stage, "fs/read_text_file", &read);
+        let mut harness = Harness::asked(agent, &with_fs(false));
+        file(&mut harness, "fs/read_text_file", &read);
         for _ in 0..2 {
-            stage.say(ToAgent::FileDone {
+            harness.send(ToAgent::FileDone {
                 id: order.id.clone(),
                 result: result.clone(),
             });
         }
-        assert_eq!(stage.writes(), [answer], "once");
+        assert_eq!(harness.writes(), [answer], "once");
     }
-    let mut stage = Stage::asked(&GEMINI, &with_fs(false));
+    let mut harness = Harness::asked(&GEMINI, &with_fs(false));
     file(
-        &mut stage,
+        &mut harness,
         "fs/write_text_file",
         &json!({"path": "/w/a", "content": "new"}),
     );
-    stage.say(ToAgent::FileDone {
+    harness.send(ToAgent::FileDone {
         id: order.id,
         result: Ok(String::new()),
     });
     assert_eq!(
-        stage.writes(),
+        harness.writes(),
         [json!({"jsonrpc": "2.0", "id": 9, "result": {}})]
     );
     for (spec, params, code) in [
         (Spec::default(), &read, -32601),
         (with_fs(false), &json!({}), -32602),
     ] {
-        let mut stage = Stage::asked(&GEMINI, &spec);
-        file(&mut stage, "fs/read_text_file", params);
-        assert_eq!(stage.writes()[0]["error"]["code"], code);
+        let mut harness = Harness::asked(&GEMINI, &spec);
+        file(&mut harness, "fs/read_text_file", params);
+        assert_eq!(harness.writes()[0]["error"]["code"], code);
     }
 }
 
@@ -118,27 +118,27 @@ fn policy_is_checked_before_file_access() {
         (Verdict::Undecided, true),
         (Verdict::Deny("no".into()), false),
     ] {
-        let mut stage = Stage::asked(&GEMINI, &with_fs(true));
-        file(&mut stage, "fs/write_text_file", &write);
-        let ask = stage.asks()[0].clone();
+        let mut harness = Harness::asked(&GEMINI, &with_fs(true));
+        file(&mut harness, "fs/write_text_file", &write);
+        let ask = harness.asks()[0].clone();
         assert_eq!(
             (ask.wants.kind, ask.fallback),
             (ToolKind::Edit, Fallback::Agent)
         );
         assert_eq!(ask.wants.paths, ["/w/a"]);
-        stage.verdict(verdict);
+        harness.verdict(verdict);
         assert_eq!(
-            matches!(stage.outs.last(), Some(FromConversation::AccessFile(_))),
+            matches!(harness.outs.last(), Some(FromConversation::AccessFile(_))),
             proceeds
         );
-        assert_eq!(stage.writes().len(), usize::from(!proceeds));
+        assert_eq!(harness.writes().len(), usize::from(!proceeds));
     }
 }
 
 // P37, P38
 #[test]
 fn interrupt_is_forwarded_and_cancels_permission_requests() {
-    let mut stage = Stage::asked(
+    let mut harness = Harness::asked(
         &OPENCODE,
         &Spec {
             attendance: Attendance::Attended,
@@ -146,86 +146,89 @@ fn interrupt_is_forwarded_and_cancels_permission_requests() {
         },
     );
     let call = json!({"toolCallId": "c", "title": "x", "kind": "execute"});
-    stage.permission(&call, &usual());
-    stage.say(ToAgent::Interrupt);
+    harness.permission(&call, &usual());
+    harness.send(ToAgent::Interrupt);
     assert_eq!(
-        stage.writes(),
+        harness.writes(),
         [
             json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": "s"}}),
             json!({"jsonrpc": "2.0", "id": 7, "result": {"outcome": {"outcome": "cancelled"}}}),
         ]
     );
     assert!(
-        stage
+        harness
             .outs
             .iter()
             .any(|out| matches!(out, FromConversation::WithdrawPermission(_)))
     );
     // Another request during cancellation gets the same response, and no one is asked.
-    stage.permission(&call, &usual());
-    assert_eq!((stage.writes().len(), stage.asks().len()), (3, 1));
-    stage.answer(3, &json!({"stopReason": "cancelled"}));
-    let outcome = &stage.over().unwrap().outcome;
+    harness.permission(&call, &usual());
+    assert_eq!((harness.writes().len(), harness.asks().len()), (3, 1));
+    harness.answer(3, &json!({"stopReason": "cancelled"}));
+    let outcome = &harness.turn_result().unwrap().outcome;
     assert_eq!(
         (outcome.cause, outcome.detail.as_ref().unwrap().acknowledged),
         (Cause::Interrupted, Some(true))
     );
     // An error is a response too.
-    let mut stage = Stage::asked(&OPENCODE, &Spec::default());
-    stage.say(ToAgent::Interrupt);
-    stage.fail(3, -32603, "aborted");
-    assert_eq!(stage.cause(), Some(Cause::Interrupted));
+    let mut harness = Harness::asked(&OPENCODE, &Spec::default());
+    harness.send(ToAgent::Interrupt);
+    harness.fail(3, -32603, "aborted");
+    assert_eq!(harness.cause(), Some(Cause::Interrupted));
 }
 
 // P36, P37
 #[test]
 fn interrupt_before_the_session_opens_drops_the_prompt() {
-    let mut stage = Stage::started(&COPILOT, &Spec::default());
-    stage.say(ToAgent::Prompt("hello".into()));
-    stage.say(ToAgent::Interrupt);
-    assert_eq!(stage.cause(), Some(Cause::Interrupted));
-    stage.answer(1, &hello(&json!({})));
-    stage.answer(2, &json!({"sessionId": "s"}));
+    let mut harness = Harness::started(&COPILOT, &Spec::default());
+    harness.send(ToAgent::Prompt("hello".into()));
+    harness.send(ToAgent::Interrupt);
+    assert_eq!(harness.cause(), Some(Cause::Interrupted));
+    harness.answer(1, &hello(&json!({})));
+    harness.answer(2, &json!({"sessionId": "s"}));
     assert!(
-        !stage
+        !harness
             .writes()
             .iter()
             .any(|it| it["method"] == "session/prompt")
     );
-    stage.say(ToAgent::Prompt("again".into()));
-    stage.text("Hello");
-    stage.answer(3, &json!({"stopReason": "end_turn"}));
-    assert_eq!(stage.over().unwrap().text.as_deref(), Some("Hello"));
+    harness.send(ToAgent::Prompt("again".into()));
+    harness.text("Hello");
+    harness.answer(3, &json!({"stopReason": "end_turn"}));
+    assert_eq!(
+        harness.turn_result().unwrap().text.as_deref(),
+        Some("Hello")
+    );
     // Updates between turns belong to none of them.
-    stage.text("late");
-    assert_eq!(stage.story().last().unwrap(), "notice outside_turn");
+    harness.text("late");
+    assert_eq!(harness.story().last().unwrap(), "notice outside_turn");
 }
 
 // P39: neither updates nor silence end the turn here; the silence limit does.
 #[test]
 fn unanswered_prompt_stays_open() {
-    let mut stage = Stage::asked(&OPENCODE, &Spec::default());
-    stage.text("Hello");
-    stage.update(&json!({"sessionUpdate": "usage_update", "used": 100, "size": 1000}));
-    assert_eq!(stage.cause(), None);
-    stage.say(ToAgent::Interrupt);
-    assert_eq!(stage.writes()[0]["method"], "session/cancel");
+    let mut harness = Harness::asked(&OPENCODE, &Spec::default());
+    harness.text("Hello");
+    harness.update(&json!({"sessionUpdate": "usage_update", "used": 100, "size": 1000}));
+    assert_eq!(harness.cause(), None);
+    harness.send(ToAgent::Interrupt);
+    assert_eq!(harness.writes()[0]["method"], "session/cancel");
 }
 
 #[test]
 fn thoughts_plans_and_mode_changes_are_handled() {
-    let mut stage = Stage::started(&GEMINI, &Spec::default());
-    stage.say(ToAgent::Change {
+    let mut harness = Harness::started(&GEMINI, &Spec::default());
+    harness.send(ToAgent::Change {
         id: 4,
         change: Change::PermissionMode("yolo".into()),
     });
-    stage.say(ToAgent::Prompt("hello".into()));
-    stage.answer(1, &hello(&json!({})));
-    stage.answer(
+    harness.send(ToAgent::Prompt("hello".into()));
+    harness.answer(1, &hello(&json!({})));
+    harness.answer(
         2,
         &json!({"sessionId": "s", "modes": {"availableModes": [{"id": "yolo", "name": "YOLO"}]}}),
     );
-    let methods: Vec<Value> = stage
+    let methods: Vec<Value> = harness
         .writes()
         .iter()
         .map(|it| it["method"].clone())
@@ -239,20 +242,20 @@ fn thoughts_plans_and_mode_changes_are_handled() {
             "session/prompt"
         ]
     );
-    stage.text("[MODE_UPDATE] yolo");
-    stage.answer(3, &json!({}));
-    stage.outs.clear();
+    harness.text("[MODE_UPDATE] yolo");
+    harness.answer(3, &json!({}));
+    harness.outs.clear();
     let thought = |text: &str| json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}});
-    stage.update(&thought("Hm"));
-    stage.text("Hello");
-    stage.update(
+    harness.update(&thought("Hm"));
+    harness.text("Hello");
+    harness.update(
         &json!({"sessionUpdate": "plan", "entries": [{"content": "look", "status": "completed"}, {"content": "leap"}]}),
     );
-    stage.update(
+    harness.update(
         &json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "image", "data": "x"}}),
     );
     assert_eq!(
-        stage.story(),
+        harness.story(),
         [
             "Thinking Hm",
             "Reply Hello",
@@ -260,12 +263,12 @@ fn thoughts_plans_and_mode_changes_are_handled() {
             "notice unknown_message"
         ]
     );
-    stage.say(ToAgent::Change {
+    harness.send(ToAgent::Change {
         id: 5,
         change: Change::PermissionMode("bogus".into()),
     });
     assert!(matches!(
-        stage.outs.last(),
+        harness.outs.last(),
         Some(FromConversation::Changed { id: 5, error: Some(why) })
             if why.contains("Its modes are: yolo.")
     ));
@@ -353,19 +356,19 @@ fn policy_rejects_unattended_modes() {
     );
     // Nor in a running session, whatever the mode is called.
     for (policy, error) in [(true, true), (false, false)] {
-        let mut stage = Stage::started(&GEMINI, &with(policy, None, &[]));
-        stage.answer(1, &hello(&json!({})));
-        stage.answer(2, &json!({"sessionId": "s", "modes": {"availableModes": [{"id": "m0", "name": "Default"}, {"id": "m1", "name": "YOLO"}], "currentModeId": "m0"}}));
-        stage.say(ToAgent::Change {
+        let mut harness = Harness::started(&GEMINI, &with(policy, None, &[]));
+        harness.answer(1, &hello(&json!({})));
+        harness.answer(2, &json!({"sessionId": "s", "modes": {"availableModes": [{"id": "m0", "name": "Default"}, {"id": "m1", "name": "YOLO"}], "currentModeId": "m0"}}));
+        harness.send(ToAgent::Change {
             id: 5,
             change: Change::PermissionMode("m1".into()),
         });
         let refused = matches!(
-            stage.outs.last(),
+            harness.outs.last(),
             Some(FromConversation::Changed { id: 5, error: Some(why) })
                 if why.contains("does not ask")
         );
-        assert_eq!(refused, error, "{:?}", stage.outs.last());
+        assert_eq!(refused, error, "{:?}", harness.outs.last());
     }
     // An agent that never asks declares so, and is not started with a policy.
     assert!(!OPENCLAW.capabilities().ask && GEMINI.capabilities().ask);

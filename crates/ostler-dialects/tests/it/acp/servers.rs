@@ -7,8 +7,8 @@ use ostler_core::spec::{Bridge, Spec, keys};
 use ostler_dialects::acp::{COPILOT, OPENCODE};
 use serde_json::{Value, json};
 
-use super::stage::{Stage, hello, usual};
-use crate::stage::offer;
+use super::harness::{Harness, hello, usual};
+use crate::harness::offer;
 
 fn bound(policy: bool) -> Spec {
     Spec {
@@ -23,8 +23,8 @@ fn bound(policy: bool) -> Spec {
 }
 
 /// Returns the messages written to bridges, with the client each went to.
-fn bridge_writes(stage: &Stage) -> Vec<(u32, Value)> {
-    let writes = stage.outs.iter().filter_map(|out| match out {
+fn bridge_writes(harness: &Harness) -> Vec<(u32, Value)> {
+    let writes = harness.outs.iter().filter_map(|out| match out {
         FromConversation::WriteBridge { to, line } => {
             Some((*to, serde_json::from_slice(line).unwrap()))
         }
@@ -35,11 +35,11 @@ fn bridge_writes(stage: &Stage) -> Vec<(u32, Value)> {
 
 #[test]
 fn bridge_is_one_of_the_session_servers() {
-    let mut stage = Stage::started(&OPENCODE, &bound(false));
-    stage.answer(1, &hello(&json!({})));
+    let mut harness = Harness::started(&OPENCODE, &bound(false));
+    harness.answer(1, &hello(&json!({})));
     let server =
         json!([{"name": "ostler", "command": "/bin/ostler", "args": ["bridge"], "env": []}]);
-    assert_eq!(stage.writes()[1]["params"]["mcpServers"], server);
+    assert_eq!(harness.writes()[1]["params"]["mcpServers"], server);
 }
 
 #[test]
@@ -53,32 +53,32 @@ fn remote_servers_require_the_capability() {
         (json!({"mcpCapabilities": {"http": true}}), None),
         (json!({}), Some(Cause::BadRequest)),
     ] {
-        let mut stage = Stage::started(&OPENCODE, &spec);
-        stage.say(ToAgent::Prompt("hello".into()));
-        stage.answer(1, &hello(&able));
-        assert_eq!(stage.cause(), cause, "{able}");
+        let mut harness = Harness::started(&OPENCODE, &spec);
+        harness.send(ToAgent::Prompt("hello".into()));
+        harness.answer(1, &hello(&able));
+        assert_eq!(harness.cause(), cause, "{able}");
     }
 }
 
 #[test]
 fn several_bridges_are_served_at_once() {
-    let mut stage = Stage::asked(&OPENCODE, &bound(false));
+    let mut harness = Harness::asked(&OPENCODE, &bound(false));
     let call = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 2}}});
-    stage.bridge_line(
+    harness.bridge_line(
         1,
         &json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": "2025-06-18"}}),
     );
-    stage.bridge_line(
+    harness.bridge_line(
         1,
         &json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
     );
-    stage.bridge_line(
+    harness.bridge_line(
         2,
         &json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}),
     );
-    stage.bridge_line(1, &call);
-    stage.bridge_line(2, &call);
-    let writes = bridge_writes(&stage);
+    harness.bridge_line(1, &call);
+    harness.bridge_line(2, &call);
+    let writes = bridge_writes(&harness);
     assert_eq!(
         writes.len(),
         2,
@@ -91,7 +91,7 @@ fn several_bridges_are_served_at_once() {
             json!({"jsonrpc": "2.0", "id": 1, "result": {"tools": [{"name": "add", "description": "Adds.", "inputSchema": {"type": "object"}}]}})
         )
     );
-    let jobs: Vec<_> = stage
+    let jobs: Vec<_> = harness
         .outs
         .iter()
         .filter_map(|out| {
@@ -103,25 +103,25 @@ fn several_bridges_are_served_at_once() {
         })
         .collect();
     assert!(jobs.len() == 2 && jobs[0].id != jobs[1].id && jobs[0].input.get() == r#"{"a":2}"#);
-    stage.outs.clear();
+    harness.outs.clear();
     // Two clients use the same id: only the call of the one that cancels is cancelled.
-    stage.bridge_line(
+    harness.bridge_line(
         1,
         &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 5}}),
     );
     assert_eq!(
-        stage.outs,
+        harness.outs,
         [FromConversation::CancelTool(jobs[0].id.clone())]
     );
     for call_request in &jobs {
-        stage.say(ToAgent::ToolDone {
+        harness.send(ToAgent::ToolDone {
             id: call_request.id.clone(),
             ok: true,
             output: "5".into(),
         });
     }
     let result = json!({"jsonrpc": "2.0", "id": 5, "result": {"content": [{"type": "text", "text": "5"}], "isError": false}});
-    assert_eq!(bridge_writes(&stage), [(2, result)]);
+    assert_eq!(bridge_writes(&harness), [(2, result)]);
 }
 
 // P61: clients abandon a call after a minute without progress. Each report goes to the client that
@@ -138,10 +138,10 @@ fn progress_reaches_the_client_that_asked_for_it() {
         (json!(null), false),
         (json!([7]), false),
     ] {
-        let mut stage = Stage::asked(&OPENCODE, &bound(false));
-        stage.bridge_line(1, &call(5, &json!({})));
-        stage.bridge_line(2, &call(6, &json!({"progressToken": token})));
-        let jobs: Vec<String> = stage
+        let mut harness = Harness::asked(&OPENCODE, &bound(false));
+        harness.bridge_line(1, &call(5, &json!({})));
+        harness.bridge_line(2, &call(6, &json!({"progressToken": token})));
+        let jobs: Vec<String> = harness
             .outs
             .iter()
             .filter_map(|out| {
@@ -152,16 +152,16 @@ fn progress_reaches_the_client_that_asked_for_it() {
                 }
             })
             .collect();
-        stage.outs.clear();
+        harness.outs.clear();
         for minute in 1..=10 {
             for id in &jobs {
-                stage.say(ToAgent::ToolProgress {
+                harness.send(ToAgent::ToolProgress {
                     id: id.clone(),
                     message: format!("minute {minute}"),
                 });
             }
         }
-        let writes = bridge_writes(&stage);
+        let writes = bridge_writes(&harness);
         let report = |minute: u64| {
             let params = json!({"progressToken": token, "progress": minute, "message": format!("minute {minute}")});
             (
@@ -171,42 +171,42 @@ fn progress_reaches_the_client_that_asked_for_it() {
         };
         let expected: Vec<_> = (1..=10).filter(|_| expects_progress).map(report).collect();
         assert_eq!(writes, expected, "{token}");
-        stage.say(ToAgent::ToolDone {
+        harness.send(ToAgent::ToolDone {
             id: jobs[1].clone(),
             ok: true,
             output: "5".into(),
         });
-        stage.outs.clear();
-        stage.say(ToAgent::ToolProgress {
+        harness.outs.clear();
+        harness.send(ToAgent::ToolProgress {
             id: jobs[1].clone(),
             message: "too late".into(),
         });
-        assert_eq!(bridge_writes(&stage), []);
+        assert_eq!(bridge_writes(&harness), []);
     }
 }
 
 // The caller's tools need no permission except from the policy, and keep the caller's names.
 #[test]
 fn bound_tools_keep_the_caller_name() {
-    let mut stage = Stage::asked(&OPENCODE, &bound(false));
-    stage.permission(
+    let mut harness = Harness::asked(&OPENCODE, &bound(false));
+    harness.permission(
         &json!({"toolCallId": "c", "title": "ostler_add", "kind": "other", "rawInput": {}}),
         &usual(),
     );
-    assert_eq!(stage.story(), [""; 0]);
-    stage.update(
+    assert_eq!(harness.story(), [""; 0]);
+    harness.update(
         &json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "in_progress", "rawInput": {"a": 2}}),
     );
-    assert_eq!(stage.story(), [r#"call c add {"a":2}"#]);
-    assert_eq!(stage.writes()[0]["result"]["outcome"]["optionId"], "yes");
+    assert_eq!(harness.story(), [r#"call c add {"a":2}"#]);
+    assert_eq!(harness.writes()[0]["result"]["outcome"]["optionId"], "yes");
 }
 
 fn call_request(id: u64, a: u64) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": "add", "arguments": {"a": a, "b": 1}}})
 }
 
-fn jobs(stage: &Stage) -> Vec<ToolJob> {
-    stage
+fn jobs(harness: &Harness) -> Vec<ToolJob> {
+    harness
         .outs
         .iter()
         .filter_map(|out| {
@@ -228,18 +228,18 @@ fn policy_decides_on_bridged_tools() {
         (Verdict::Allow, true),
         (Verdict::Deny("no".into()), false),
     ] {
-        let mut stage = Stage::asked(&OPENCODE, &bound(true));
-        stage.permission(&call, &usual());
+        let mut harness = Harness::asked(&OPENCODE, &bound(true));
+        harness.permission(&call, &usual());
         assert_eq!(
             (
-                stage.asks().len(),
-                &stage.writes()[0]["result"]["outcome"]["optionId"]
+                harness.asks().len(),
+                &harness.writes()[0]["result"]["outcome"]["optionId"]
             ),
             (0, &json!("yes"))
         );
-        stage.bridge_line(1, &call_request(5, 2));
-        assert!(jobs(&stage).is_empty(), "not before the policy's verdict");
-        let ask = stage.asks()[0];
+        harness.bridge_line(1, &call_request(5, 2));
+        assert!(jobs(&harness).is_empty(), "not before the policy's verdict");
+        let ask = harness.asks()[0];
         let wants = (
             ask.wants.tool.as_str(),
             ask.wants.kind,
@@ -247,17 +247,17 @@ fn policy_decides_on_bridged_tools() {
             ask.call.as_deref(),
         );
         assert_eq!(wants, ("add", ToolKind::Other, Fallback::Agent, Some("c")));
-        stage.verdict(verdict);
-        assert_eq!(jobs(&stage).len(), usize::from(runs));
+        harness.verdict(verdict);
+        assert_eq!(jobs(&harness).len(), usize::from(runs));
         if !runs {
             let result = json!({"content": [{"type": "text", "text": "no"}], "isError": true});
             assert_eq!(
-                bridge_writes(&stage),
+                bridge_writes(&harness),
                 [(1, json!({"jsonrpc": "2.0", "id": 5, "result": result}))]
             );
-            stage.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}));
+            harness.update(&json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed"}));
             assert_eq!(
-                stage.story(),
+                harness.story(),
                 [
                     format!("call c add {}", call["rawInput"]).as_str(),
                     "result c denied no"
@@ -276,26 +276,30 @@ fn title_does_not_turn_a_command_into_a_caller_tool() {
         (json!("other"), json!({"cmd": "rm x"})),
         (Value::Null, json!({"command": ["rm", "x"]})),
     ] {
-        let mut stage = Stage::asked(&COPILOT, &bound(false));
+        let mut harness = Harness::asked(&COPILOT, &bound(false));
         let call =
             json!({"toolCallId": "c", "title": "ostler_add", "kind": kind, "rawInput": input});
-        stage.permission(&call, &usual());
-        assert_eq!((stage.asks().len(), stage.writes().len()), (1, 0), "{call}");
-        assert_ne!(stage.asks()[0].wants.tool, "add");
+        harness.permission(&call, &usual());
+        assert_eq!(
+            (harness.asks().len(), harness.writes().len()),
+            (1, 0),
+            "{call}"
+        );
+        assert_ne!(harness.asks()[0].wants.tool, "add");
     }
 }
 
 // The content of the permission request is what is decided on.
 #[test]
 fn permission_request_overrides_earlier_updates() {
-    let mut stage = Stage::asked(&COPILOT, &bound(true));
+    let mut harness = Harness::asked(&COPILOT, &bound(true));
     let writes = json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "kind": "read", "status": "pending", "rawInput": {"path": "a"}});
-    stage.update(&writes);
-    stage.permission(
+    harness.update(&writes);
+    harness.permission(
         &json!({"toolCallId": "c", "title": "x", "kind": "execute", "rawInput": {"command": "rm x"}}),
         &usual(),
     );
-    let wants = &stage.asks()[0].wants;
+    let wants = &harness.asks()[0].wants;
     assert_eq!(
         (wants.tool.as_str(), wants.kind),
         ("execute", ToolKind::Execute)
@@ -313,66 +317,68 @@ fn job_is_matched_to_the_call_in_the_events() {
         })
     };
     let over = |id: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed", "content": [{"type": "content", "content": {"type": "text", "text": "3"}}]});
-    let mut stage = Stage::asked(&OPENCODE, &bound(false));
+    let mut harness = Harness::asked(&OPENCODE, &bound(false));
     // The same arguments in another order.
     let line = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": announced("c1", 1)}});
-    stage.line(
+    harness.line(
         &line
             .to_string()
             .replace(r#"{"a":1,"b":1}"#, r#"{"b":1, "a":1}"#),
     );
-    stage.update(&announced("c2", 2));
-    stage.bridge_line(1, &call_request(5, 2));
-    stage.bridge_line(1, &call_request(6, 1));
-    let calls: Vec<_> = jobs(&stage)
+    harness.update(&announced("c2", 2));
+    harness.bridge_line(1, &call_request(5, 2));
+    harness.bridge_line(1, &call_request(6, 1));
+    let calls: Vec<_> = jobs(&harness)
         .into_iter()
         .map(|it| it.call.unwrap())
         .collect();
     assert_eq!(calls, ["c2", "c1"]);
     // The job starts before the agent announces the call: it is still one call.
-    let mut stage = Stage::asked(&OPENCODE, &bound(false));
-    stage.bridge_line(1, &call_request(5, 2));
-    let early = jobs(&stage)[0].clone();
+    let mut harness = Harness::asked(&OPENCODE, &bound(false));
+    harness.bridge_line(1, &call_request(5, 2));
+    let early = jobs(&harness)[0].clone();
     assert_eq!(early.call.as_ref(), Some(&early.id));
-    stage.update(&announced("c", 2));
-    stage.say(ToAgent::ToolDone {
+    harness.update(&announced("c", 2));
+    harness.send(ToAgent::ToolDone {
         id: early.id.clone(),
         ok: true,
         output: "3".into(),
     });
-    stage.update(&over("c"));
+    harness.update(&over("c"));
     let id = &early.id;
     let story = [
         format!("call {id} add {{\"a\":2,\"b\":1}}"),
         format!("result {id} ok 3"),
     ];
-    assert_eq!(stage.story(), story);
+    assert_eq!(harness.story(), story);
     // The agent never reports the call.
-    let mut stage = Stage::asked(&OPENCODE, &bound(false));
-    stage.bridge_line(1, &call_request(5, 2));
-    stage.say(ToAgent::ToolDone {
+    let mut harness = Harness::asked(&OPENCODE, &bound(false));
+    harness.bridge_line(1, &call_request(5, 2));
+    harness.send(ToAgent::ToolDone {
         id: early.id.clone(),
         ok: true,
         output: "3".into(),
     });
-    stage.answer(3, &json!({"stopReason": "end_turn"}));
-    assert_eq!(stage.story(), story);
+    harness.answer(3, &json!({"stopReason": "end_turn"}));
+    assert_eq!(harness.story(), story);
 }
 
 // The tools of a closed bridge are cancelled, and only those.
 #[test]
 fn tools_are_cancelled_with_their_bridge() {
     for policy in [false, true] {
-        let mut stage = Stage::asked(&OPENCODE, &bound(policy));
-        stage.bridge_line(1, &call_request(5, 2));
-        stage.bridge_line(2, &call_request(5, 3));
+        let mut harness = Harness::asked(&OPENCODE, &bound(policy));
+        harness.bridge_line(1, &call_request(5, 2));
+        harness.bridge_line(2, &call_request(5, 3));
         assert!(
-            stage.owes_bridge_reply(1) && stage.owes_bridge_reply(2) && !stage.owes_bridge_reply(3)
+            harness.owes_bridge_reply(1)
+                && harness.owes_bridge_reply(2)
+                && !harness.owes_bridge_reply(3)
         );
-        let mut ids: Vec<String> = jobs(&stage).into_iter().map(|it| it.id).collect();
-        ids.extend(stage.asks().iter().map(|ask| ask.id.clone()));
-        stage.bridge_closed(1);
-        stage.bridge_closed(3);
+        let mut ids: Vec<String> = jobs(&harness).into_iter().map(|it| it.id).collect();
+        ids.extend(harness.asks().iter().map(|ask| ask.id.clone()));
+        harness.bridge_closed(1);
+        harness.bridge_closed(3);
         let off = |id: &String| {
             if policy {
                 FromConversation::WithdrawPermission(id.clone())
@@ -381,50 +387,50 @@ fn tools_are_cancelled_with_their_bridge() {
             }
         };
         assert!(
-            stage.outs.contains(&off(&ids[0])) && !stage.outs.contains(&off(&ids[1])),
+            harness.outs.contains(&off(&ids[0])) && !harness.outs.contains(&off(&ids[1])),
             "{:?}",
-            stage.outs
+            harness.outs
         );
-        assert!(!stage.owes_bridge_reply(1) && stage.owes_bridge_reply(2));
+        assert!(!harness.owes_bridge_reply(1) && harness.owes_bridge_reply(2));
         for id in &ids {
-            stage.say(ToAgent::Verdict {
+            harness.send(ToAgent::Verdict {
                 id: id.clone(),
                 verdict: Verdict::Allow,
             });
-            stage.say(ToAgent::ToolDone {
+            harness.send(ToAgent::ToolDone {
                 id: id.clone(),
                 ok: true,
                 output: "3".into(),
             });
         }
-        let writes = bridge_writes(&stage);
+        let writes = bridge_writes(&harness);
         assert_eq!(
             writes.iter().map(|(to, _)| *to).collect::<Vec<_>>(),
             [2],
             "the other one gets its response"
         );
-        assert!(!stage.owes_bridge_reply(2));
+        assert!(!harness.owes_bridge_reply(2));
     }
 }
 
 #[test]
 fn tools_are_cancelled_with_the_turn() {
     for (policy, ends) in [(false, true), (false, false), (true, true), (true, false)] {
-        let mut stage = Stage::asked(&OPENCODE, &bound(policy));
-        stage.bridge_line(1, &call_request(5, 2));
-        let id = jobs(&stage).first().map(|it| it.id.clone());
-        let id = id.unwrap_or_else(|| stage.asks()[0].id.clone());
+        let mut harness = Harness::asked(&OPENCODE, &bound(policy));
+        harness.bridge_line(1, &call_request(5, 2));
+        let id = jobs(&harness).first().map(|it| it.id.clone());
+        let id = id.unwrap_or_else(|| harness.asks()[0].id.clone());
         match ends {
-            true => stage.answer(3, &json!({"stopReason": "end_turn"})),
-            false => stage.say(ToAgent::Interrupt),
+            true => harness.answer(3, &json!({"stopReason": "end_turn"})),
+            false => harness.send(ToAgent::Interrupt),
         }
         let off = if policy {
             FromConversation::WithdrawPermission(id.clone())
         } else {
             FromConversation::CancelTool(id.clone())
         };
-        assert!(stage.outs.contains(&off), "{:?}", stage.outs);
-        let writes = bridge_writes(&stage);
+        assert!(harness.outs.contains(&off), "{:?}", harness.outs);
+        let writes = bridge_writes(&harness);
         assert_eq!(
             (
                 writes.len(),
@@ -433,17 +439,17 @@ fn tools_are_cancelled_with_the_turn() {
             ),
             (1, &json!(5), &json!(true))
         );
-        stage.say(ToAgent::ToolDone {
+        harness.send(ToAgent::ToolDone {
             id: id.clone(),
             ok: true,
             output: "3".into(),
         });
-        stage.say(ToAgent::Verdict {
+        harness.send(ToAgent::Verdict {
             id,
             verdict: Verdict::Allow,
         });
         assert_eq!(
-            bridge_writes(&stage).len(),
+            bridge_writes(&harness).len(),
             1,
             "the call is no longer pending"
         );
@@ -452,7 +458,7 @@ fn tools_are_cancelled_with_the_turn() {
 
 #[test]
 fn response_id_may_be_a_string() {
-    let mut stage = Stage::asked(&OPENCODE, &Spec::default());
-    stage.message(&json!({"jsonrpc": "2.0", "id": "3", "result": {"stopReason": "end_turn"}}));
-    assert_eq!(stage.cause(), Some(Cause::Completed));
+    let mut harness = Harness::asked(&OPENCODE, &Spec::default());
+    harness.message(&json!({"jsonrpc": "2.0", "id": "3", "result": {"stopReason": "end_turn"}}));
+    assert_eq!(harness.cause(), Some(Cause::Completed));
 }

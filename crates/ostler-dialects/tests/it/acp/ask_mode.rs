@@ -7,7 +7,7 @@ use ostler_core::spec::{Attendance, Spec, keys};
 use ostler_dialects::acp::{self, COPILOT, GEMINI, GOOSE, QWEN};
 use serde_json::{Value, json};
 
-use super::stage::{Stage, hello};
+use super::harness::{Harness, hello};
 
 /// Who approves.
 const UNATTENDED: (bool, Attendance) = (false, Attendance::Unattended);
@@ -31,14 +31,14 @@ fn modes(now: &str) -> Value {
 
 /// Opens a session with this response while a prompt waits for it. Returns a summary of the
 /// requests that follow.
-fn opened(dialect: &dyn Dialect, spec: &Spec, answer: &Value) -> (Stage, Vec<String>) {
-    let mut stage = Stage::started(dialect, spec);
-    stage.say(ToAgent::Prompt("hello".into()));
-    stage.answer(1, &hello(&json!({"loadSession": true})));
-    stage.outs.clear();
-    stage.answer(2, answer);
-    let requests = stage.writes().iter().map(short).collect();
-    (stage, requests)
+fn opened(dialect: &dyn Dialect, spec: &Spec, answer: &Value) -> (Harness, Vec<String>) {
+    let mut harness = Harness::started(dialect, spec);
+    harness.send(ToAgent::Prompt("hello".into()));
+    harness.answer(1, &hello(&json!({"loadSession": true})));
+    harness.outs.clear();
+    harness.answer(2, answer);
+    let requests = harness.writes().iter().map(short).collect();
+    (harness, requests)
 }
 
 fn short(message: &Value) -> String {
@@ -70,17 +70,17 @@ fn ask_mode_is_set_before_the_first_prompt() {
         // A mode that is stricter than asking is left alone.
         (&QWEN, POLICY, "plan", prompt()),
     ] {
-        let (mut stage, first) = opened(dialect, &spec(who), &modes(now));
+        let (mut harness, first) = opened(dialect, &spec(who), &modes(now));
         assert_eq!(first, requests, "{} {who:?} {now}", dialect.name());
         assert_eq!(
-            stage.notices("mode_changed").len(),
+            harness.notices("mode_changed").len(),
             usize::from(requests != prompt()),
             "{now}"
         );
         if requests != prompt() {
-            stage.answer(3, &json!({}));
+            harness.answer(3, &json!({}));
             assert_eq!(
-                stage.writes().last().map(short),
+                harness.writes().last().map(short),
                 Some("session/prompt".to_owned())
             );
         }
@@ -111,11 +111,11 @@ fn ask_mode_is_also_set_in_resumed_sessions() {
         ["session/set_mode approve"]
     );
     // The round trip that waits for the history does not revert the mode.
-    let (mut stage, first) = opened(&GEMINI, &spec, &modes("yolo"));
+    let (mut harness, first) = opened(&GEMINI, &spec, &modes("yolo"));
     assert_eq!(first, ["session/set_mode default"]);
-    stage.answer(3, &json!({}));
-    stage.answer(4, &json!({}));
-    let all: Vec<String> = stage.writes().iter().map(short).collect();
+    harness.answer(3, &json!({}));
+    harness.answer(4, &json!({}));
+    let all: Vec<String> = harness.writes().iter().map(short).collect();
     assert_eq!(
         all,
         [
@@ -128,13 +128,13 @@ fn ask_mode_is_also_set_in_resumed_sessions() {
 
 #[test]
 fn unavailable_ask_mode_is_an_error() {
-    let (mut stage, _) = opened(&GOOSE, &spec(POLICY), &modes("auto"));
-    stage.fail(3, -32602, "no such mode");
-    assert_eq!(stage.cause(), Some(Cause::BadRequest));
-    assert_eq!(stage.writes().len(), 1, "{:?}", stage.writes());
+    let (mut harness, _) = opened(&GOOSE, &spec(POLICY), &modes("auto"));
+    harness.fail(3, -32602, "no such mode");
+    assert_eq!(harness.cause(), Some(Cause::BadRequest));
+    assert_eq!(harness.writes().len(), 1, "{:?}", harness.writes());
     let one = json!({"sessionId": "s", "modes": {"availableModes": [{"id": "auto"}], "currentModeId": "auto"}});
-    let (stage, requests) = opened(&GOOSE, &spec(PERSON), &one);
-    let outcome = &stage.over().unwrap().outcome;
+    let (harness, requests) = opened(&GOOSE, &spec(PERSON), &one);
+    let outcome = &harness.turn_result().unwrap().outcome;
     assert_eq!((outcome.cause, requests.len()), (Cause::BadRequest, 0));
     assert!(outcome.message.contains("approve"), "{outcome:?}");
 }
@@ -169,8 +169,8 @@ fn mode_chosen_by_the_caller_is_respected() {
 
 #[test]
 fn modes_of_an_unknown_agent_are_listed() {
-    let (stage, requests) = opened(custom(), &spec(POLICY), &modes("yolo"));
-    let outcome = &stage.over().unwrap().outcome;
+    let (harness, requests) = opened(custom(), &spec(POLICY), &modes("yolo"));
+    let outcome = &harness.turn_result().unwrap().outcome;
     assert_eq!((outcome.cause, requests.len()), (Cause::BadRequest, 0));
     let hint = outcome.hint.as_deref().unwrap();
     assert!(
@@ -178,14 +178,14 @@ fn modes_of_an_unknown_agent_are_listed() {
         "{outcome:?}"
     );
     assert!(hint.ends_with("approve, default, plan."), "{hint}");
-    let (stage, requests) = opened(custom(), &spec(PERSON), &modes("yolo"));
+    let (harness, requests) = opened(custom(), &spec(PERSON), &modes("yolo"));
     assert_eq!(
-        (stage.notices("does_not_ask").len(), requests),
+        (harness.notices("does_not_ask").len(), requests),
         (1, vec!["session/prompt".to_owned()])
     );
-    let (stage, requests) = opened(custom(), &spec(UNATTENDED), &modes("yolo"));
+    let (harness, requests) = opened(custom(), &spec(UNATTENDED), &modes("yolo"));
     assert_eq!(
-        (stage.notices("does_not_ask").len(), requests),
+        (harness.notices("does_not_ask").len(), requests),
         (0, vec!["session/prompt".to_owned()])
     );
 }
@@ -193,16 +193,17 @@ fn modes_of_an_unknown_agent_are_listed() {
 #[test]
 fn switching_to_an_unattended_mode_is_reported() {
     for (who, notices) in [(POLICY, 1), (PERSON, 1), (UNATTENDED, 0)] {
-        let (mut stage, _) = opened(&GOOSE, &spec(who), &modes("approve"));
-        stage.update(&json!({"sessionUpdate": "current_mode_update", "currentModeId": "approve"}));
-        stage.update(&json!({"sessionUpdate": "current_mode_update", "currentModeId": "auto"}));
-        assert_eq!(stage.notices("does_not_ask").len(), notices, "{who:?}");
+        let (mut harness, _) = opened(&GOOSE, &spec(who), &modes("approve"));
+        harness
+            .update(&json!({"sessionUpdate": "current_mode_update", "currentModeId": "approve"}));
+        harness.update(&json!({"sessionUpdate": "current_mode_update", "currentModeId": "auto"}));
+        assert_eq!(harness.notices("does_not_ask").len(), notices, "{who:?}");
         // The same as a configuration option.
-        let (mut stage, _) = opened(&GOOSE, &spec(who), &modes("approve"));
+        let (mut harness, _) = opened(&GOOSE, &spec(who), &modes("approve"));
         let auto = json!([{"id": "mode", "name": "Mode", "category": "mode", "type": "select", "currentValue": "auto",
             "options": [{"value": "auto", "name": "Auto"}, {"value": "approve", "name": "Approve"}]}]);
-        stage.update(&json!({"sessionUpdate": "config_option_update", "configOptions": auto}));
-        stage.update(&json!({"sessionUpdate": "config_option_update", "configOptions": auto}));
-        assert_eq!(stage.notices("does_not_ask").len(), notices, "{who:?}");
+        harness.update(&json!({"sessionUpdate": "config_option_update", "configOptions": auto}));
+        harness.update(&json!({"sessionUpdate": "config_option_update", "configOptions": auto}));
+        assert_eq!(harness.notices("does_not_ask").len(), notices, "{who:?}");
     }
 }

@@ -10,30 +10,30 @@ use ostler_core::spec::Spec;
 use serde_json::{Value, json};
 
 /// A conversation that records its output.
-pub(super) struct Stage {
+pub(super) struct Harness {
     conversation: Box<dyn Conversation>,
     pub(super) outs: Vec<FromConversation>,
 }
 
-impl Stage {
+impl Harness {
     /// Starts a conversation that has received nothing yet.
     pub(super) fn started(dialect: &dyn Dialect, spec: &Spec) -> Self {
-        let mut stage = Self {
+        let mut harness = Self {
             conversation: dialect.converse(spec),
             outs: Vec::new(),
         };
-        stage.act(|conversation, out| conversation.on_start(out));
-        stage
+        harness.act(|conversation, out| conversation.on_start(out));
+        harness
     }
 
     /// Starts a conversation with the session `s` and a turn in progress, which is request 3.
     pub(super) fn asked(dialect: &dyn Dialect, spec: &Spec) -> Self {
-        let mut stage = Self::started(dialect, spec);
-        stage.say(ToAgent::Prompt("hello".into()));
-        stage.answer(1, &hello(&json!({})));
-        stage.answer(2, &json!({"sessionId": "s"}));
-        stage.outs.clear();
-        stage
+        let mut harness = Self::started(dialect, spec);
+        harness.send(ToAgent::Prompt("hello".into()));
+        harness.answer(1, &hello(&json!({})));
+        harness.answer(2, &json!({"sessionId": "s"}));
+        harness.outs.clear();
+        harness
     }
 
     fn act(&mut self, act: impl FnOnce(&mut dyn Conversation, &mut Outbox)) {
@@ -42,8 +42,8 @@ impl Stage {
         self.outs.extend(out.drain());
     }
 
-    pub(super) fn say(&mut self, say: ToAgent) {
-        self.act(|conversation, out| conversation.send(say, out));
+    pub(super) fn send(&mut self, message: ToAgent) {
+        self.act(|conversation, out| conversation.send(message, out));
     }
 
     pub(super) fn line(&mut self, line: &str) {
@@ -109,7 +109,7 @@ impl Stage {
 
     pub(super) fn verdict(&mut self, verdict: Verdict) {
         let id = self.asks().last().unwrap().id.clone();
-        self.say(ToAgent::Verdict { id, verdict });
+        self.send(ToAgent::Verdict { id, verdict });
     }
 
     pub(super) fn asks(&self) -> Vec<&PermissionRequest> {
@@ -169,7 +169,7 @@ impl Stage {
             .collect()
     }
 
-    pub(super) fn over(&self) -> Option<&TurnResult> {
+    pub(super) fn turn_result(&self) -> Option<&TurnResult> {
         self.outs.iter().rev().find_map(|out| {
             if let FromConversation::TurnEnded(over) = out {
                 Some(over)
@@ -180,7 +180,7 @@ impl Stage {
     }
 
     pub(super) fn cause(&self) -> Option<Cause> {
-        self.over().map(|over| over.outcome.cause)
+        self.turn_result().map(|over| over.outcome.cause)
     }
 }
 
