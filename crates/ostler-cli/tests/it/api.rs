@@ -366,7 +366,7 @@ fn a_second_interrupt_kills() {
     let mut err = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
     // The run may end before a second interrupt is needed.
-    while !line.contains("Ctrl-C again kills") {
+    while !line.contains("Ctrl-C again to kill") {
         line.clear();
         if err.read_line(&mut line).unwrap() == 0 {
             break;

@@ -338,7 +338,7 @@ fn a_second_interrupt_kills() {
     signal(child.id(), Signal::INT);
     let mut err = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
-    while !line.contains("Ctrl-C again kills") {
+    while !line.contains("Ctrl-C again to kill") {
         line.clear();
         assert_ne!(
             err.read_line(&mut line).unwrap(),

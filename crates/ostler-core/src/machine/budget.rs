@@ -71,8 +71,8 @@ impl Machine {
         (tokens >= limit).then(|| outcome(message, MORE_TOKENS))
     }
 
-    /// Ends a session that waits for messages, once its money or tokens are used up. Returns true if
-    /// it did.
+    /// Ends a session that waits for messages, once its money or tokens are used up. Returns true
+    /// if it did.
     pub(super) fn end_if_spent(&mut self, now: Duration, fx: &mut Vec<Effect>) -> bool {
         let total = self.account.total();
         let spent = self.exceeded_budget(total.cost_usd, total.total());

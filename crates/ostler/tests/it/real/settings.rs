@@ -107,11 +107,8 @@ const TRIED: &[(&str, &[(&str, &str)])] = &[
             ("auth_method", "auth_method"),
             // These two configure how Ostler reads an agent that it does not know; no agent gets
             // them.
-            ("counts", "what_a_configured_agent_counts_can_be_said"),
-            (
-                "chunks",
-                "chunks_that_repeat_everything_are_told_as_differences",
-            ),
+            ("counts", "token_counting_can_be_configured"),
+            ("chunks", "cumulative_chunks_are_reported_as_differences"),
         ],
     ),
     (
