@@ -73,10 +73,10 @@
 //!
 //! On Linux, the agent also dies with *this* process.
 //!
-//! Two kinds of processes escape: those that left the group *and* cleared their environment, and,
+//! Two kinds of process escape: those that left the group *and* cleared their environment, and,
 //! if this process is killed with SIGKILL, commands that the agent had started. With a guard
-//! ([`Host::with_guard`] and the module `guard`, Linux only) nothing escapes: even then, everything
-//! ends within three seconds. The program `ostler` always uses the guard.
+//! ([`Host::with_guard`] and the module `guard`, Linux only), nothing escapes: even after a
+//! SIGKILL, everything ends within three seconds. The `ostler` program always uses the guard.
 //!
 //! # Features
 //!

@@ -38,8 +38,8 @@ pub(super) struct ClaudeConversation {
     pub(super) permissions: OpenPermissions,
     pub(super) server: Server,
     pub(super) steers: Steers,
-    /// Prompt held back while Claude Code runs a separate turn for a steering message that missed
-    /// the previous one. Sent right away, it would be merged with that message.
+    /// Prompt held back while Claude Code runs a separate turn for a steering message that arrived
+    /// too late for the previous one. If sent immediately, it would be merged with that message.
     pub(super) held_prompt: Option<String>,
     pub(super) tasks: Tasks,
     pub(super) usage: UsageTracker,
@@ -209,7 +209,7 @@ impl Conversation for ClaudeConversation {
         if raw.starts_with(STREAM_EVENT_PREFIX) && self.on_stream_event(raw, out) {
             return;
         }
-        // Checked first, because serde would deserialize an array into a struct, field by field.
+        // Must come first: serde would also deserialize an array into the struct, by position.
         if !raw.trim_start().starts_with('{') {
             let json = serde_json::from_str::<IgnoredAny>(raw);
             out.unreadable(

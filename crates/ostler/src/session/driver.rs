@@ -36,7 +36,7 @@ use persist::PendingAppend;
 /// Size of the stdout read buffer.
 const READ_BUFFER: usize = 64 * 1024;
 
-/// Maximum number of buffered reads before a deadline is applied: more than a pipe holds.
+/// Upper bound on catch-up reads before a deadline is applied. Together they exceed a full pipe.
 const CATCH_UP_READS: usize = 32;
 
 /// How long to wait for the remaining output of a process that has exited.
@@ -88,11 +88,11 @@ struct Driver {
     /// Whether the session handle still exists.
     has_caller: bool,
     child: ChildState,
-    /// A failed write to the child's stdin, and how long to wait for an exit that explains it.
+    /// A failed write to the child's stdin, and the deadline for an exit that would explain it.
     stdin_error: Option<(std::io::Error, tokio::time::Instant)>,
     /// Number of spawns so far.
     spawns: u32,
-    /// Set while the fallback transport is being tried: the prompt already sent over the first one.
+    /// `Some` while the fallback transport is tried: the prompt sent over the first one, if any.
     fallback: Option<Option<String>>,
     raw_logs: Vec<RawLog>,
     /// Bytes of stdout read from earlier processes of the session, and from the current one.
@@ -388,7 +388,8 @@ impl Driver {
         }
     }
 
-    /// Reads output that arrived before a deadline, in case this process was suspended or busy.
+    /// Reads output that arrived before the deadline but went unread because this process was
+    /// suspended or busy.
     async fn catch_up(&mut self, buffer: &mut [u8]) {
         if !self.engine.events.has_room(self.appending_bytes()) {
             self.engine.handle(Input::Activity); // the log is slow, not the agent
@@ -469,7 +470,7 @@ impl Driver {
             .chain(exit.map(|(_, until)| until))
             .chain(self.stdin_error.as_ref().map(|(_, until)| *until))
             .min();
-        // What an exited process left in its pipe is small, and is read even if there is no room.
+        // An exited process leaves little in its pipe, so read it even if there is no room.
         let backlog = self.caller.shared.backlog.clone();
         let may_read = (events.has_room(appending_bytes) && backlog.has_room()) || exit.is_some();
         tokio::select! {

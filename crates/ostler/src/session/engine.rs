@@ -280,7 +280,7 @@ impl Engine {
         self.handle(Input::Activity);
     }
 
-    /// Returns true if a bridge connection still waits for a reply.
+    /// Returns true if a bridge connection is still waiting for a reply.
     pub(super) fn owes_bridge_reply(&self, to: u32) -> bool {
         self.conversation.owes_bridge_reply(to)
     }
