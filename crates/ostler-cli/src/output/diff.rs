@@ -14,7 +14,7 @@ const TIME_LIMIT: Duration = Duration::from_millis(200);
 
 /// A line of a diff, without its mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum DiffLine {
     Same(String),
     Removed(String),
     Added(String),
@@ -25,7 +25,7 @@ pub(super) enum Line {
 /// The diff of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Diff {
-    pub(super) lines: Vec<Line>,
+    pub(super) lines: Vec<DiffLine>,
     pub(super) added: usize,
     pub(super) removed: usize,
     /// True if part of the change is unknown.
@@ -71,14 +71,14 @@ impl Diff {
         let mut found = Self::default();
         for group in diff.grouped_ops(CONTEXT) {
             if !found.lines.is_empty() {
-                found.push(Line::Gap);
+                found.push(DiffLine::Gap);
             }
             for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
                 let line = change.value().trim_end_matches(['\r', '\n']).to_owned();
                 found.push(match change.tag() {
-                    ChangeTag::Equal => Line::Same(line),
-                    ChangeTag::Delete => Line::Removed(line),
-                    ChangeTag::Insert => Line::Added(line),
+                    ChangeTag::Equal => DiffLine::Same(line),
+                    ChangeTag::Delete => DiffLine::Removed(line),
+                    ChangeTag::Insert => DiffLine::Added(line),
                 });
             }
         }
@@ -91,11 +91,11 @@ impl Diff {
         for line in hunks.lines().skip_while(|line| !line.starts_with("@@")) {
             let rest = || line.get(1..).unwrap_or_default().to_owned();
             match line.bytes().next() {
-                Some(b'@') if !found.lines.is_empty() => found.push(Line::Gap),
+                Some(b'@') if !found.lines.is_empty() => found.push(DiffLine::Gap),
                 Some(b'@' | b'\\') => {}
-                Some(b'+') => found.push(Line::Added(rest())),
-                Some(b'-') => found.push(Line::Removed(rest())),
-                _ => found.push(Line::Same(rest())),
+                Some(b'+') => found.push(DiffLine::Added(rest())),
+                Some(b'-') => found.push(DiffLine::Removed(rest())),
+                _ => found.push(DiffLine::Same(rest())),
             }
         }
         found
@@ -104,13 +104,13 @@ impl Diff {
     /// Appends another diff of the same file.
     pub(super) fn append(&mut self, diff: Self) {
         self.is_unknown |= diff.is_unknown;
-        self.push(Line::Gap);
+        self.push(DiffLine::Gap);
         diff.lines.into_iter().for_each(|line| self.push(line));
     }
 
-    fn push(&mut self, line: Line) {
-        self.added += usize::from(matches!(line, Line::Added(_)));
-        self.removed += usize::from(matches!(line, Line::Removed(_)));
+    fn push(&mut self, line: DiffLine) {
+        self.added += usize::from(matches!(line, DiffLine::Added(_)));
+        self.removed += usize::from(matches!(line, DiffLine::Removed(_)));
         self.lines.push(line);
     }
 }
@@ -153,11 +153,11 @@ mod tests {
     use super::*;
 
     fn shown(diff: &Diff) -> String {
-        let line = |line: &Line| match line {
-            Line::Same(text) => format!(" {text}\n"),
-            Line::Removed(text) => format!("-{text}\n"),
-            Line::Added(text) => format!("+{text}\n"),
-            Line::Gap => "…\n".to_owned(),
+        let line = |line: &DiffLine| match line {
+            DiffLine::Same(text) => format!(" {text}\n"),
+            DiffLine::Removed(text) => format!("-{text}\n"),
+            DiffLine::Added(text) => format!("+{text}\n"),
+            DiffLine::Gap => "…\n".to_owned(),
         };
         format!(
             "+{} −{}\n{}",

@@ -10,7 +10,7 @@ use ostler::event::{Timestamp, ToolCall, ToolResult};
 use ostler::permission::{ToolKind, ToolUse};
 use ostler::{Agents, Dialect};
 
-use super::diff::{Changed, Diff, Line, Texts};
+use super::diff::{Changed, Diff, DiffLine, Texts};
 use super::human::{span_of, thousands};
 use super::style::{BAD, DIM, GOOD, TOOL, WARN};
 use super::value::{name, one_line};
@@ -235,10 +235,10 @@ impl Tools {
                 lines.push(format!("  {}{}", one_line(path, WIDTH), counts(&[diff])));
             }
             lines.extend(diff.lines.iter().map(|line| match line {
-                Line::Same(text) => format!("  {DIM} {}{DIM:#}", code(text, width)),
-                Line::Removed(text) => format!("  {BAD}-{}{BAD:#}", code(text, width)),
-                Line::Added(text) => format!("  {GOOD}+{}{GOOD:#}", code(text, width)),
-                Line::Gap => format!("  {DIM}⋯{DIM:#}"),
+                DiffLine::Same(text) => format!("  {DIM} {}{DIM:#}", code(text, width)),
+                DiffLine::Removed(text) => format!("  {BAD}-{}{BAD:#}", code(text, width)),
+                DiffLine::Added(text) => format!("  {GOOD}+{}{GOOD:#}", code(text, width)),
+                DiffLine::Gap => format!("  {DIM}⋯{DIM:#}"),
             }));
         }
         let more = lines.len().saturating_sub(SHOWN);

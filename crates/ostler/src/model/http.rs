@@ -97,10 +97,10 @@ impl Http {
         #[derive(Deserialize)]
         struct Listed {
             #[serde(default)]
-            data: Option<Vec<Entry>>,
+            data: Option<Vec<ListedModel>>,
         }
         #[derive(Deserialize)]
-        struct Entry {
+        struct ListedModel {
             id: String,
         }
         self.check_key()?;

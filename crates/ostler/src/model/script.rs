@@ -39,13 +39,13 @@ pub struct Script {
     #[serde(default)]
     pace_ms: u64,
     #[serde(default, rename = "reply")]
-    replies: Vec<Reply>,
+    replies: Vec<ScriptedReply>,
 }
 
 /// One reply.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Reply {
+struct ScriptedReply {
     when: When,
     /// Whether the reply can be given more than once.
     repeat: bool,
@@ -162,20 +162,21 @@ impl Scripted {
     }
 
     /// Returns the first matching reply that was not given yet.
-    fn choose(&self, seen: &Seen) -> Option<&Reply> {
+    fn choose(&self, seen: &SeenConversation) -> Option<&ScriptedReply> {
         let mut used = self
             .used
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let fits =
-            |(n, reply): &(usize, &Reply)| (reply.repeat || !used[*n]) && reply.when.fits(seen);
+        let fits = |(n, reply): &(usize, &ScriptedReply)| {
+            (reply.repeat || !used[*n]) && reply.when.fits(seen)
+        };
         let (n, reply) = self.script.replies.iter().enumerate().find(fits)?;
         used[n] = true;
         Some(reply)
     }
 
     fn answer(&self, request: &str) -> Result<AnswerStream, Failed> {
-        let seen = Seen::of(request);
+        let seen = SeenConversation::of(request);
         let reply = self.choose(&seen).ok_or_else(|| Failed {
             kind: FailedKind::Status,
             status: Some(400),
@@ -251,13 +252,13 @@ impl Model for Scripted {
 }
 
 /// The parts of a request that conditions refer to.
-struct Seen {
+struct SeenConversation {
     prompt: String,
     /// Tool and result of each call since the model's last reply.
     results: Vec<(String, String)>,
 }
 
-impl Seen {
+impl SeenConversation {
     fn of(request: &str) -> Self {
         let body: Value = serde_json::from_str(request).unwrap_or_default();
         let messages = body["messages"]
@@ -306,7 +307,7 @@ impl Seen {
 }
 
 impl ScriptedEnding {
-    fn outcome(&self, seen: &Seen) -> Outcome {
+    fn outcome(&self, seen: &SeenConversation) -> Outcome {
         let latest = seen
             .results
             .first()
@@ -323,7 +324,7 @@ impl ScriptedEnding {
 }
 
 impl When {
-    fn fits(&self, seen: &Seen) -> bool {
+    fn fits(&self, seen: &SeenConversation) -> bool {
         let any = |part: &str| seen.results.iter().any(|(_, text)| text.contains(part));
         self.prompt
             .as_ref()
@@ -340,7 +341,7 @@ impl When {
     }
 }
 
-impl Reply {
+impl ScriptedReply {
     /// Renders the reply as a server would stream it.
     fn pieces(&self, model: &str, prompt: &str) -> Vec<String> {
         let chunk = |delta: Value, finish: Option<&str>| {
@@ -434,7 +435,7 @@ mod tests {
             text = \"else\"";
         let model = Scripted::new(Script::parse(text).unwrap());
         let said = |request: &Value| {
-            let seen = Seen::of(&request.to_string());
+            let seen = SeenConversation::of(&request.to_string());
             model
                 .choose(&seen)
                 .and_then(|reply| reply.text.clone())

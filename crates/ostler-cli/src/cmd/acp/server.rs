@@ -173,7 +173,7 @@ impl Server {
     fn initialize(&mut self, id: &Id, params: &RawValue) -> Handled {
         #[derive(Default, Deserialize)]
         #[serde(default, rename_all = "camelCase")]
-        struct Asked {
+        struct InitializeParams {
             client_capabilities: Client,
         }
         #[derive(Default, Deserialize)]
@@ -187,7 +187,7 @@ impl Server {
             notices: Option<serde::de::IgnoredAny>,
         }
         // Capabilities of an unexpected shape are ignored.
-        let asked: Asked = wire::params(params).unwrap_or_default();
+        let asked: InitializeParams = wire::params(params).unwrap_or_default();
         self.notices = asked
             .client_capabilities
             .session
@@ -399,10 +399,10 @@ impl Server {
         }
         #[derive(Default, Deserialize)]
         #[serde(default)]
-        struct Asked {
+        struct ListParams {
             cwd: Option<std::path::PathBuf>,
         }
-        let Asked { cwd } = wire::params(params).unwrap_or_default();
+        let ListParams { cwd } = wire::params(params).unwrap_or_default();
         let dir = cwd.map(|dir| dir.canonicalize().unwrap_or(dir));
         let filter = Filter {
             agent: Some(self.agent.name().to_owned()),
