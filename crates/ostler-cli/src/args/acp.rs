@@ -27,8 +27,17 @@ See docs/acp-server.md for what is supported.
 
 Exit codes: 0 the editor closed stdin or stdout, 2 bad usage, 130 interrupted, 143 terminated.";
 
+/// Ids of the flags that `AcpArgs::misplaced` rejects.
+const PER_SESSION: [&str; 5] = ["dir", "continue_latest", "resume", "session_id", "fork"];
+
+fn hide_per_session(arg: clap::Arg) -> clap::Arg {
+    let is_rejected = PER_SESSION.contains(&arg.get_id().as_str());
+    if is_rejected { arg.hide(true) } else { arg }
+}
+
 #[derive(Debug, Args)]
 #[command(after_help = ACP_HELP)]
+#[command(mut_args(hide_per_session))]
 pub(crate) struct AcpArgs {
     #[command(flatten)]
     pub(crate) start: StartArgs,

@@ -115,10 +115,10 @@ async fn a_hanging_script_can_be_ended() {
     assert_eq!(play(hang, limits).await.outcome().cause, Cause::WallLimit);
 }
 
-// P8: an event reserved for the session, such as `ended`, is unreadable in a script. It ends
-// nothing: the turn then runs into its limit.
+// An event reserved for the session, such as `ended`, is unreadable in a script. It ends nothing:
+// the turn then runs into its limit.
 #[tokio::test]
-async fn a_script_may_forge_nothing() {
+async fn a_script_cannot_forge_reserved_events() {
     let forged = "{\"type\":\"ended\",\"outcome\":{\"status\":\"success\",\"cause\":\"completed\",\"message\":\"\"},\"exit_code\":0,\"signal\":null}";
     let limits = ostler::Limits {
         idle: Some(Duration::from_millis(200)),
