@@ -19,11 +19,14 @@ pub(crate) enum Installation {
 }
 
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
-    let all = arguments == ["--all"];
-    if !arguments.is_empty() && !all {
-        bail!("agents takes only `--all`, which adds the agents that are big or slow");
+    let flags: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    if !matches!(flags[..], [] | ["--all"] | ["--lock", _]) {
+        bail!(
+            "agents takes only `--all`, which adds the agents that are big or slow, or \
+             `--lock NAME`, which writes the lock file of one from its manifest"
+        );
     }
-    match install(all)? {
+    match run_installer(&flags)? {
         Installation::Ready => Ok(ExitCode::SUCCESS),
         Installation::Impossible(fix) => bail!("cannot install the real agents: {fix}"),
     }
@@ -43,11 +46,16 @@ pub(crate) fn versions() -> Result<BTreeMap<String, String>> {
         .collect())
 }
 
+/// Installs the agents, with `all` also those that are big or slow.
+pub(crate) fn install(all: bool) -> Result<Installation> {
+    run_installer(if all { &["--all"] } else { &[] })
+}
+
 /// Runs the testkit's installer.
 ///
 /// Returns an error if the installer does not build or crashes, and `Impossible` if it reports that
 /// it cannot install.
-pub(crate) fn install(all: bool) -> Result<Installation> {
+fn run_installer(flags: &[&str]) -> Result<Installation> {
     if let Err(fix) = programs::ensure(&programs::NPM) {
         return Ok(Installation::Impossible(fix));
     }
@@ -63,7 +71,7 @@ pub(crate) fn install(all: bool) -> Result<Installation> {
         .join("debug")
         .join("install-agents");
     let mut child = Command::new(&installer)
-        .args(all.then_some("--all"))
+        .args(flags)
         .current_dir(workspace::root())
         .stdin(Stdio::null())
         .stderr(Stdio::piped())

@@ -1,11 +1,14 @@
 //! `cargo xtask bench`: the benchmarks behind docs/performance.md, each in the crate it measures.
 
+mod inputs;
+mod sessions;
+
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
-pub(crate) const ABOUT: &str =
-    "benchmark overhead (ostler against the bare agent), read (parsing) or append (storing)";
+pub(crate) const ABOUT: &str = "benchmark sessions (against other SDKs; --quick), \
+    overhead (ostler against the bare agent), read (parsing) or append (storing)";
 
 /// Names of the benchmarks, each with its crate.
 const BENCHMARKS: &[(&str, &str)] = &[
@@ -16,6 +19,17 @@ const BENCHMARKS: &[(&str, &str)] = &[
 
 /// Runs one benchmark, or all of them if none is named. Further arguments are passed on to it.
 pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
+    match arguments.first().map(String::as_str) {
+        Some("__latency") => {
+            inputs::print_latency_lines()?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        Some("sessions") => {
+            sessions::run(&arguments[1..])?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        _ => {}
+    }
     let (name, rest) = arguments
         .split_first()
         .map_or((None, arguments), |(name, rest)| (Some(name), rest));

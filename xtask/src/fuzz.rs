@@ -121,7 +121,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     );
     for name in &failed {
         println!(
-            "{name}: to replay a find, run cargo xtask fuzz --target {name} --seed {seed} --case NUMBER"
+            "{name}: to replay a finding, run cargo xtask fuzz --target {name} --seed {seed} --case NUMBER"
         );
     }
     Ok(if failed.is_empty() {
@@ -166,22 +166,24 @@ fn parse(arguments: &[String]) -> Result<Options> {
 /// Renders the table of a campaign: a line for each target, and the sum.
 fn table(report: &str, seed: u64) -> String {
     let mut text = format!(
-        "\n── fuzz, seed {seed} ──\n{:10}{:>12}{:>9}{:>7}\n",
-        "target", "inputs", "seconds", "finds"
+        "\n── fuzz, seed {seed} ──\n{:10}{:>12}{:>9}{:>10}\n",
+        "target", "inputs", "seconds", "findings"
     );
     let mut sum = [0; 3];
     for line in report.lines() {
         let mut cells = line.split('\t');
         let name = cells.next().unwrap_or_default();
         let numbers: Vec<u64> = cells.filter_map(|cell| cell.parse().ok()).collect();
-        let [inputs, seconds, finds] = numbers[..] else {
+        let [inputs, seconds, findings] = numbers[..] else {
             continue;
         };
-        text.push_str(&format!("{name:10}{inputs:>12}{seconds:>9}{finds:>7}\n"));
-        sum = [sum[0] + inputs, sum[1] + seconds, sum[2] + finds];
+        text.push_str(&format!(
+            "{name:10}{inputs:>12}{seconds:>9}{findings:>10}\n"
+        ));
+        sum = [sum[0] + inputs, sum[1] + seconds, sum[2] + findings];
     }
     text.push_str(&format!(
-        "{:10}{:>12}{:>9}{:>7}\n",
+        "{:10}{:>12}{:>9}{:>10}\n",
         "all", sum[0], sum[1], sum[2]
     ));
     text

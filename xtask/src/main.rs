@@ -38,6 +38,11 @@ const COMMANDS: &[Command] = &[
         run: tidy::run,
     },
     Command {
+        name: "size",
+        about: tidy::SIZE_ABOUT,
+        run: tidy::run_size,
+    },
+    Command {
         name: "agents",
         about: agents::ABOUT,
         run: agents::run,

@@ -6,6 +6,7 @@ mod heavy;
 mod lanes;
 mod litellm;
 mod metadata;
+mod mutants;
 mod netns;
 mod packages;
 mod runner;
@@ -87,7 +88,8 @@ fn step_names() -> String {
 }
 
 fn all_steps() -> impl Iterator<Item = &'static Step> {
-    steps::STEPS.iter().chain([&steps::HEAVY, &steps::LITELLM])
+    let on_request = [&steps::HEAVY, &steps::LITELLM, &steps::MUTANTS];
+    steps::STEPS.iter().chain(on_request)
 }
 
 fn is_ci() -> bool {
@@ -138,10 +140,11 @@ mod tests {
     }
 
     #[test]
-    fn litellm_and_heavy_agents_run_only_on_request() {
+    fn litellm_heavy_agents_and_mutants_run_only_on_request() {
         for (name, selection) in [
             ("litellm", Selection::WithLitellm),
             ("heavy", Selection::AllAgents),
+            ("mutants", Selection::One("mutants".into())),
         ] {
             let has = |selection: &Selection| {
                 choose(selection)

@@ -17,13 +17,17 @@ mod modules;
 mod paths;
 mod registries;
 mod requirements;
+mod root_names;
+mod size;
 mod test_functions;
 mod test_items;
 mod test_lists;
+mod text_decisions;
 mod tokens;
 mod tree;
 mod wording;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -63,6 +67,20 @@ pub(crate) fn run(arguments: &[String]) -> Result<ExitCode> {
     }
 }
 
+pub(crate) const SIZE_ABOUT: &str = "count the tokens of product code and tests, without comments";
+
+/// Prints the size of the product crates, next to that of another checkout if one is given.
+pub(crate) fn run_size(arguments: &[String]) -> Result<ExitCode> {
+    let before = match arguments {
+        [] => None,
+        [checkout] => Some(size::measure(&Tree::read(Path::new(checkout))?)),
+        _ => bail!("size takes at most one argument: another checkout to compare with"),
+    };
+    let now = size::measure(&Tree::read(workspace::root())?);
+    print!("{}", size::table(&now, before.as_ref()));
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Checks the repository, prints every finding and returns their number.
 pub(crate) fn check_repository() -> Result<usize> {
     let findings = check(&Tree::read(workspace::root())?);
@@ -92,6 +110,8 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings.extend(glossary::check(tree));
     findings.extend(wording::check(tree));
     findings.extend(registries::check(tree));
+    findings.extend(root_names::check(tree));
+    findings.extend(text_decisions::check(&modules));
     findings.extend(requirements::check(tree));
     findings.sort();
     findings.dedup();

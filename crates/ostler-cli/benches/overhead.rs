@@ -118,7 +118,7 @@ fn time_to_report(home: &Path, agent: &Path, pid_file: &Path) -> Duration {
 fn real_claude(runs: usize) {
     let server = ModelServer::start(Script::always("Hello from the scripted model."));
     let home = tempfile::tempdir().unwrap();
-    let env = real::claude_env(home.path(), &server.base_url());
+    let env = ostler_testkit::scenario::CLAUDE.host(home.path(), &server.base_url());
     let flags = "-p --output-format=stream-json --input-format=stream-json --verbose \
                  --include-partial-messages";
     compare(

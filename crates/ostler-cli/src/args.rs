@@ -4,6 +4,7 @@ mod acp;
 mod commands;
 mod config;
 mod doctor;
+mod logging;
 mod r#loop;
 mod policy;
 mod sandbox;
@@ -23,7 +24,8 @@ pub(crate) use self::config::{
     ConfigArgs, ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE,
 };
 pub(crate) use self::doctor::DoctorArgs;
-pub(crate) use self::r#loop::{LoopArgs, LoopLimits, LoopMode, ToolSet};
+pub(crate) use self::logging::{LogArgs, LogFilter};
+pub(crate) use self::r#loop::{LoopArgs, LoopMode, ToolSet};
 pub(crate) use self::policy::{
     Permissions, PolicyArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs,
 };
@@ -51,6 +53,8 @@ pub(crate) use self::usage::{UsageArgs, UsageBy};
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) verb: Verb,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
 #[derive(Debug, Subcommand)]
@@ -500,16 +504,30 @@ pub(crate) struct ManArgs {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) Option<Duration>);
 
-fn time(text: &str) -> Result<Time, String> {
-    ostler::config::time(text).map(Time)
+/// A value that a flag does not accept.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+struct InvalidValue(String);
+
+impl InvalidValue {
+    fn new(why: impl std::fmt::Display) -> Self {
+        Self(why.to_string())
+    }
+}
+
+fn time(text: &str) -> Result<Time, InvalidValue> {
+    ostler::config::time(text)
+        .map(Time)
+        .map_err(InvalidValue::new)
 }
 
 /// A size limit; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size(pub(crate) Option<u64>);
 
-fn size(text: &str) -> Result<Size, String> {
-    ostler::config::size_limit(text).map(Size)
+fn size(text: &str) -> Result<Size, ostler::config::SizeError> {
+    text.parse::<ostler::config::SizeLimit>()
+        .map(|limit| Size(limit.0))
 }
 
 #[cfg(test)]

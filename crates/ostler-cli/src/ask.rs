@@ -11,10 +11,12 @@ mod terminal;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 
-use ostler::clip::sanitize;
 use ostler::event::{Decision, Permission};
 use ostler::hooks::ASK_PERSON;
-use ostler::{Attendance, Event, EventKind, PermissionAnswer, Remote};
+use ostler::permission::PermissionAnswer;
+use ostler::render::clip::sanitize;
+use ostler::spec::Attendance;
+use ostler::{Event, EventKind, Remote};
 
 use self::person::ModelQuestion;
 pub(crate) use self::person::{QuestionReceiver, question_channel};

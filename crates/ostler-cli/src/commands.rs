@@ -1,12 +1,12 @@
 //! Parsing of `--commands` and `--allow-command`.
 
-use ostler::{CommandChoice, CommandPreset};
+use ostler::sandbox::{CommandChoice, CommandPreset};
 
 use crate::args::{CommandArgs, Commands};
-use crate::fault::Fault;
+use crate::fault::Result;
 
 /// Returns the commands that the flags allow.
-pub(crate) fn choice(args: &CommandArgs) -> Result<CommandChoice, Fault> {
+pub(crate) fn choice(args: &CommandArgs) -> Result<CommandChoice> {
     let preset = args.commands.map(|commands| match commands {
         Commands::Strict => CommandPreset::Strict,
         Commands::Build => CommandPreset::Build,
@@ -24,24 +24,22 @@ pub(crate) fn choice(args: &CommandArgs) -> Result<CommandChoice, Fault> {
 
 /// Splits the command given to a flag into words. Quotes work as in a shell; no other shell syntax
 /// is interpreted.
-pub(crate) fn split(flag: &str, command: &str) -> Result<Vec<String>, Fault> {
-    let words = shlex::split(command).ok_or_else(|| {
-        Fault::usage(format!(
-            "{flag} {command}: unclosed quote or trailing backslash"
-        ))
-    })?;
+pub(crate) fn split(flag: &str, command: &str) -> Result<Vec<String>> {
+    let words = shlex::split(command)
+        .ok_or_else(|| usage!("{flag} {command}: unclosed quote or trailing backslash"))?;
     if words.first().is_none_or(String::is_empty) {
-        return Err(Fault::usage(format!("{flag}: expected a command"))
-            .hint(format!("for example: {flag} 'cargo test'")));
+        return Err(
+            usage!("{flag}: expected a command").hint(format!("for example: {flag} 'cargo test'"))
+        );
     }
     if let Some(syntax) = shell_syntax(command) {
         let hint = format!(
             "run it in a shell: {flag} {}",
             quoted(&format!("sh -c {}", quoted(command)))
         );
-        return Err(Fault::usage(format!(
+        return Err(usage!(
             "{flag}: the command runs without a shell, but {syntax} is shell syntax"
-        ))
+        )
         .hint(hint));
     }
     Ok(words)

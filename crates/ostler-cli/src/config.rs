@@ -1,14 +1,15 @@
 //! Loading of `ostler.toml` files: their locations and the merged configuration.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
 use ostler::Agents;
 use ostler::config::{Author, Config, Key, Origin, Source};
-use ostler::trust::{FileKind, REMEDY, Standing, WorkspaceFile};
+use ostler::trust::{FileKind, REMEDY, Standing, WorkspaceFile, within_repository};
 
 use crate::args::{ConfigArgs, PolicyArgs};
-use crate::fault::Fault;
-use crate::trust::{Project, within_repository};
+use crate::fault::{Fault, Result};
+use crate::trust::{Project, why_ignored};
 use crate::{environment, files};
 
 /// Name of the user's file.
@@ -34,30 +35,39 @@ pub(crate) struct ConfigLocation {
 }
 
 /// Loads the configuration for an agent name. No file is read for the name of a built-in agent.
-pub(crate) fn load_for(name: &str) -> Result<Config, Fault> {
+pub(crate) fn load_for(name: &str) -> Result<Config> {
     if Agents::builtin().get(name).is_some() {
         return Ok(Config::default());
     }
-    let here = environment::directory()
-        .map_err(|e| Fault::usage(format!("cannot use the current directory: {e}")))?;
-    let args = ConfigArgs::default();
-    load(args, &Project::read(args, &PolicyArgs::default(), &here)?)
+    Ok(load_in(ConfigArgs::default(), &directory(None)?)?.1)
+}
+
+/// Loads the project in a directory, and its configuration.
+pub(crate) fn load_in(args: ConfigArgs, dir: &Path) -> Result<(Project, Config)> {
+    let project = Project::read(args, &PolicyArgs::default(), dir)?;
+    let config = load(args, &project)?;
+    Ok((project, config))
+}
+
+/// Returns the absolute working directory.
+pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf> {
+    let here =
+        environment::directory().map_err(|e| usage!("cannot use the current directory: {e}"))?;
+    Ok(given.map_or_else(|| here.clone(), |dir| here.join(dir)))
 }
 
 /// Loads the configuration of a project: the user's file, overridden by the project's.
-pub(crate) fn load(args: ConfigArgs, project: &Project) -> Result<Config, Fault> {
+pub(crate) fn load(args: ConfigArgs, project: &Project) -> Result<Config> {
     let mut sources = Vec::new();
     if !args.no_config {
         sources.extend(user_source()?);
         sources.extend(project.file(FileKind::Config).map(|file| {
-            source(
-                file,
-                if file.is_trusted() {
-                    Author::Trusted
-                } else {
-                    Author::Unknown
-                },
-            )
+            let author = if file.is_trusted() {
+                Author::Trusted
+            } else {
+                Author::Unknown
+            };
+            source(file, author)
         }));
     }
     let mut config = parse(&sources)?;
@@ -68,17 +78,13 @@ pub(crate) fn load(args: ConfigArgs, project: &Project) -> Result<Config, Fault>
 }
 
 /// Loads the configuration with a project file that is treated as untrusted.
-pub(crate) fn untrusted(file: &WorkspaceFile) -> Result<Config, Fault> {
-    let user = user_source()?;
-    parse(
-        &user
-            .into_iter()
-            .chain([source(file, Author::Unknown)])
-            .collect::<Vec<_>>(),
-    )
+pub(crate) fn untrusted(file: &WorkspaceFile) -> Result<Config> {
+    let mut sources: Vec<Source> = user_source()?.into_iter().collect();
+    sources.push(source(file, Author::Unknown));
+    parse(&sources)
 }
 
-fn parse(sources: &[Source]) -> Result<Config, Fault> {
+fn parse(sources: &[Source]) -> Result<Config> {
     Config::load(sources, &Agents::builtin()).map_err(|error| {
         let hint = "see docs/configuration.md for the file format; `--no-config` ignores the file";
         Fault::usage(error.to_string()).hint(hint)
@@ -86,7 +92,7 @@ fn parse(sources: &[Source]) -> Result<Config, Fault> {
 }
 
 fn source(file: &WorkspaceFile, author: Author) -> Source {
-    let name = file.root.join(&file.name).display().to_string();
+    let name = file.path().display().to_string();
     Source {
         name,
         text: file.text.clone(),
@@ -97,7 +103,7 @@ fn source(file: &WorkspaceFile, author: Author) -> Source {
 }
 
 /// Reads the user's file.
-fn user_source() -> Result<Option<Source>, Fault> {
+fn user_source() -> Result<Option<Source>> {
     let Some(dir) = user_config_dir() else {
         return Ok(None);
     };
@@ -118,53 +124,39 @@ fn user_config_dir() -> Option<PathBuf> {
 }
 
 /// Returns the model from the environment, for any agent.
-pub(crate) fn model() -> Result<Option<String>, Fault> {
+pub(crate) fn model() -> Result<Option<String>> {
     variable(MODEL_VARIABLE)
 }
 
-fn variable(name: &str) -> Result<Option<String>, Fault> {
+fn variable(name: &str) -> Result<Option<String>> {
     let value = environment::variable(name).filter(|value| !value.is_empty());
-    let text = value.map(|value| {
-        value
-            .into_string()
-            .map_err(|_| Fault::usage(format!("{name} is not UTF-8")))
-    });
-    text.transpose()
+    let text = value.map(OsString::into_string).transpose();
+    text.map_err(|_| usage!("{name} is not UTF-8"))
 }
 
 /// Returns a warning about values of the project's file that were ignored.
 pub(crate) fn ignored_warnings(config: &Config, project: &Project) -> Vec<String> {
     let ignored = config.ignored();
-    let Some(file) = project
-        .file(FileKind::Config)
-        .filter(|_| !ignored.is_empty())
-    else {
+    let file = project.file(FileKind::Config);
+    let Some(file) = file.filter(|_| !ignored.is_empty()) else {
         return Vec::new();
     };
-    let keys: Vec<String> = ignored
-        .iter()
-        .take(MAX_NAMED)
-        .map(|ignored| ignored.entry.key.to_string())
-        .collect();
+    let keys = ignored.iter().take(MAX_NAMED);
+    let keys: Vec<String> = keys.map(|it| it.entry.key.to_string()).collect();
+    let more = if ignored.len() > MAX_NAMED {
+        ", …"
+    } else {
+        ""
+    };
+    let count = match ignored.len() {
+        1 => "one value is".to_owned(),
+        count => format!("{count} values are"),
+    };
     vec![format!(
-        "{} {}: {} ignored ({}). {REMEDY} `ostler config show` explains why.",
-        file.root.join(&file.name).display(),
-        if file.standing == Standing::Changed {
-            "has changed since you trusted it"
-        } else {
-            "is not trusted"
-        },
-        if ignored.len() == 1 {
-            "one value is".to_owned()
-        } else {
-            format!("{} values are", ignored.len())
-        },
-        keys.join(", ")
-            + if ignored.len() > MAX_NAMED {
-                ", …"
-            } else {
-                ""
-            },
+        "{} {}: {count} ignored ({}{more}). {REMEDY} `ostler config show` explains why.",
+        file.path().display(),
+        why_ignored(file),
+        keys.join(", "),
     )]
 }
 

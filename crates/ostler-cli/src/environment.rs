@@ -8,6 +8,7 @@
 //! | `TERM=dumb`, `CI` | no live status line |
 //! | `OSTLER_CONFIG_DIR`, `XDG_CONFIG_HOME`, `HOME` | where the user's settings are |
 //! | `OSTLER_COMPLETE` | set by the completion script: the shell that requests candidates |
+//! | `OSTLER_LOG`, `OSTLER_LOG_FILE` | the log: `docs/debugging.md` |
 //! | `OSTLER_AGENT`, `OSTLER_MODEL` | default agent and model: `docs/configuration.md` |
 //!
 //! Agents get a filtered environment: see `docs/environment.md`.
@@ -20,8 +21,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use ostler::Host;
 use ostler::event::Timestamp;
-use ostler::{BridgeProgram, GuardProgram, Host};
+use ostler::host::{BridgeProgram, GuardProgram};
 
 /// First argument that runs this program as the guard of an agent.
 pub(crate) const GUARD_ROLE: &str = "__guard";
@@ -107,7 +109,7 @@ pub(crate) fn host_of(variables: Vec<(String, String)>) -> Host {
 /// Returns the processes of a session that are still running. Empty on systems that do not expose
 /// the environment of processes.
 pub(crate) fn left_of(session: &str) -> Vec<u32> {
-    let mark = format!("{}={session}", ostler::SESSION_VARIABLE);
+    let mark = format!("{}={session}", ostler::host::SESSION_VARIABLE);
     let is_marked = |pid: &u32| {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environ

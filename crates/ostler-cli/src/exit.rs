@@ -12,6 +12,11 @@ pub(crate) const USAGE: Code = Code(2);
 pub(crate) const UNAVAILABLE: Code = Code(3);
 pub(crate) const INTERNAL: Code = Code(70);
 
+/// Returns success or failure.
+pub(crate) fn ok_if(is_ok: bool) -> Code {
+    if is_ok { OK } else { FAILED }
+}
+
 /// Returns the exit code for the cause that ended a run.
 pub(crate) fn of(cause: Cause) -> Code {
     Code(match cause {

@@ -4,6 +4,9 @@ use ostler::{Cause, Outcome};
 
 use crate::exit::{self, Code};
 
+/// A result whose error ends the program, unless it has another.
+pub(crate) type Result<T, E = Fault> = std::result::Result<T, E>;
+
 /// An error that ends the program.
 #[derive(Debug)]
 pub(crate) struct Fault {
@@ -13,31 +16,27 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Creates a usage error.
-    pub(crate) fn usage(message: impl Into<String>) -> Self {
+    fn new(code: Code, message: impl Into<String>) -> Self {
         Self {
-            code: exit::USAGE,
+            code,
             message: message.into(),
             hint: None,
         }
+    }
+
+    /// Creates a usage error.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(exit::USAGE, message)
     }
 
     /// Creates an error for something that is not available.
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {
-        Self {
-            code: exit::UNAVAILABLE,
-            message: message.into(),
-            hint: None,
-        }
+        Self::new(exit::UNAVAILABLE, message)
     }
 
     /// Creates an internal error.
     pub(crate) fn internal(error: impl std::fmt::Display) -> Self {
-        Self {
-            code: exit::INTERNAL,
-            message: error.to_string(),
-            hint: None,
-        }
+        Self::new(exit::INTERNAL, error.to_string())
     }
 
     /// Adds a hint about what to do.
@@ -65,10 +64,9 @@ impl Fault {
         } else {
             Cause::Protocol
         };
-        let outcome = Outcome::new(cause, &self.message);
-        match &self.hint {
-            Some(hint) => outcome.hint(hint),
-            None => outcome,
+        Outcome {
+            hint: self.hint.clone(),
+            ..Outcome::new(cause, &self.message)
         }
     }
 }

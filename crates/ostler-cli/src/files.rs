@@ -3,22 +3,22 @@
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
-use crate::fault::Fault;
+use crate::fault::Result;
 
 /// Maximum file size.
 const MAX_BYTES: u64 = 1024 * 1024;
 
 /// Reads a text file; `None` if it does not exist.
-pub(crate) fn text(file: &Path) -> Result<Option<String>, Fault> {
+pub(crate) fn text(file: &Path) -> Result<Option<String>> {
     let name = file.display();
-    let cannot = |error: std::io::Error| Fault::usage(format!("cannot read {name}: {error}"));
+    let cannot = |error: std::io::Error| usage!("cannot read {name}: {error}");
     // Checked before opening: opening a pipe would block.
     match std::fs::metadata(file) {
         Err(error) if [ErrorKind::NotFound, ErrorKind::NotADirectory].contains(&error.kind()) => {
             return Ok(None);
         }
         Err(error) => return Err(cannot(error)),
-        Ok(meta) if !meta.is_file() => return Err(Fault::usage(format!("{name} is not a file"))),
+        Ok(meta) if !meta.is_file() => return Err(usage!("{name} is not a file")),
         Ok(_) => {}
     }
     let mut text = String::new();
@@ -26,9 +26,9 @@ pub(crate) fn text(file: &Path) -> Result<Option<String>, Fault> {
         .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text))
         .map_err(cannot)?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(Fault::usage(format!(
+        return Err(usage!(
             "{name} is too large: at most {MAX_BYTES} bytes are allowed"
-        )));
+        ));
     }
     Ok(Some(text))
 }

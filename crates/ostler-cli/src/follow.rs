@@ -9,7 +9,7 @@ use tokio::time::MissedTickBehavior;
 
 use crate::ask::Prompter;
 use crate::exit::{self, Code};
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 use crate::output::{self, Output};
 use crate::screen::{End, Screen};
 use crate::signals::{SignalAction, Signals};
@@ -22,10 +22,11 @@ const FORCED_TICKS: u32 = 10;
 
 /// Shows a session to its end and returns its exit code.
 pub(crate) async fn follow(
-    (mut session, mut prompter): (Session, Prompter),
+    mut session: Session,
+    mut prompter: Prompter,
     shown: Box<dyn Output>,
     mut signals: Signals,
-) -> Result<Code, Fault> {
+) -> Result<Code> {
     let live = shown.is_live();
     let (screen, mut done) = Screen::open(shown).map_err(Fault::internal)?;
     let mut follower = Follower::new(session.remote(), screen);

@@ -1,5 +1,8 @@
 //! The program `ostler`: drives coding agents from the command line.
 
+#[macro_use]
+mod macros;
+
 mod args;
 mod ask;
 mod cmd;
@@ -10,6 +13,7 @@ mod exit;
 mod fault;
 mod files;
 mod follow;
+mod logging;
 mod output;
 mod policy;
 mod prompt;
@@ -27,10 +31,10 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::args::{Cli, Verb};
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 
 fn main() -> ExitCode {
-    ostler::memory::return_large_buffers();
+    ostler::host::return_large_buffers();
     #[cfg(unix)]
     if let Some(code) = hidden_role() {
         return code;
@@ -56,7 +60,7 @@ fn main() -> ExitCode {
     finish(dispatch(cli))
 }
 
-fn finish(ended: Result<exit::Code, Fault>) -> ExitCode {
+fn finish(ended: Result<exit::Code>) -> ExitCode {
     match ended {
         Ok(code) => code.into(),
         Err(fault) => {
@@ -66,7 +70,8 @@ fn finish(ended: Result<exit::Code, Fault>) -> ExitCode {
     }
 }
 
-fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
+fn dispatch(cli: Cli) -> Result<exit::Code> {
+    logging::start(cli.log, &cli.verb)?;
     // One thread is enough for one run and starts faster.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -93,8 +98,8 @@ fn dispatch(cli: Cli) -> Result<exit::Code, Fault> {
 }
 
 /// Runs a hidden role of this program: the guard of an agent's processes (`ostler::guard`), the
-/// bridge from an agent to the caller's tools (`ostler::bridge`), or an escape attempt from the
-/// sandbox (`ostler::sandbox_check`).
+/// bridge from an agent to the caller's tools (`ostler::host::bridge`), or an escape attempt from
+/// the sandbox (`ostler::sandbox::check`).
 #[cfg(unix)]
 fn hidden_role() -> Option<ExitCode> {
     let mut args = environment::args().skip(1);
@@ -118,10 +123,10 @@ fn hidden_role() -> Option<ExitCode> {
 /// Runs the bridge. Stdout belongs to the agent, so errors go to stderr.
 #[cfg(unix)]
 fn bridge(args: impl Iterator<Item = std::ffi::OsString>) -> exit::Code {
-    match ostler::bridge::run(args, std::io::stdin(), std::io::stdout()) {
+    match ostler::host::bridge::run(args, std::io::stdin(), std::io::stdout()) {
         Ok(()) => exit::OK,
         Err(error) => {
-            output::eprint_line(&format!("error: cannot connect to the session: {error}"));
+            errln!("error: cannot connect to the session: {error}");
             exit::UNAVAILABLE
         }
     }

@@ -18,28 +18,38 @@ mod writer;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anstream::AutoStream;
-use ostler::clip::sanitize;
+use anstream::stream::RawStream;
+use anstyle::Style;
 use ostler::event::Notice;
+use ostler::render::clip::{Sanitizer, sanitize};
 use ostler::{Event, Outcome};
+use serde_json::{Value, json};
 
-pub(crate) use self::human::{thousands, usage_summary};
-use self::loop_progress::LoopProgress;
+use self::events::Events;
+use self::human::{Human, Pane, Shown, Turns};
+pub(crate) use self::human::{counted, thousands, usage_summary};
+use self::json::{Json, Seen};
+pub(crate) use self::loop_progress::LoopProgress;
+use self::markdown::Markdown;
+use self::notify::Notify;
 pub(crate) use self::status::Status;
 pub(crate) use self::table::{Align, table};
 pub(crate) use self::terminal_filter::TerminalFilter;
+use self::text::Text;
 pub(crate) use self::tools::Dialects;
 use self::tools::{Detail, Tools};
 use self::value::is_safe_to_type;
 pub(crate) use self::value::{name, one_line, visible};
-pub(crate) use self::wrap::wrap_lines;
+pub(crate) use self::wrap::{wrap_indented, wrap_lines};
 pub(crate) use self::writer::{Batch, Writer};
 use crate::args::{Format, ViewArgs};
 use crate::environment;
 use crate::exit::{self, Code};
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 
 /// Colours, each with one meaning. The text says the same without them.
 pub(crate) mod style {
@@ -64,9 +74,6 @@ pub(crate) trait Output: Send {
     /// Updates the status line; `elapsed` is the time since the start.
     fn tick(&mut self, _elapsed: Duration) {}
 
-    /// Shows a warning in response to user input.
-    fn remark(&mut self, _words: &str) {}
-
     /// Shows a line from Ostler.
     fn line(&mut self, _line: &str) {}
 
@@ -89,26 +96,8 @@ pub(crate) struct QuestionText {
     pub(crate) prompt: String,
 }
 
-/// Whether events are live or recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Liveness {
-    Now,
-    Recorded,
-}
-
-/// Whether a shown session is stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Stored {
-    #[default]
-    Yes,
-    No,
-}
-
-impl Stored {
-    pub(crate) fn of<T>(store: Option<&T>) -> Self {
-        if store.is_some() { Self::Yes } else { Self::No }
-    }
-}
+/// Where output goes.
+pub(crate) type Sink = Box<dyn Write + Send>;
 
 /// Options and context of the human format.
 #[derive(Clone, Default)]
@@ -117,7 +106,14 @@ pub(crate) struct View {
     /// The workspace, if it is known up front.
     pub(crate) dir: Option<PathBuf>,
     pub(crate) dialects: Dialects,
-    pub(crate) stored: Stored,
+    /// Whether events are shown as they happen, rather than from a recording.
+    pub(crate) is_live: bool,
+    /// Whether the shown session is stored.
+    pub(crate) is_stored: bool,
+    /// Whether prompts are shown too.
+    pub(crate) shows_prompts: bool,
+    /// For a loop.
+    pub(crate) loop_progress: Option<LoopProgress>,
 }
 
 impl View {
@@ -130,139 +126,74 @@ impl View {
     }
 }
 
-/// Opens the output for a recording, which is not stored.
-pub(crate) fn open(format: Format, liveness: Liveness) -> Box<dyn Output> {
-    open_view(
-        format,
-        liveness,
-        View {
-            stored: Stored::No,
-            ..View::default()
-        },
-    )
-}
-
-/// Opens the output for a live run.
-pub(crate) fn open_run(format: Format, view: View) -> Box<dyn Output> {
-    open_view(format, Liveness::Now, view)
-}
-
-fn open_view(format: Format, liveness: Liveness, view: View) -> Box<dyn Output> {
+/// Opens the output for a run or a recording.
+pub(crate) fn open(format: Format, view: View) -> Box<dyn Output> {
+    let (out, err) = (TerminalFilter::stdout(), Box::new(aside()));
     match format {
-        Format::Events => Box::new(events::Events::new(io::BufWriter::with_capacity(
-            64 * 1024,
-            TerminalFilter::stdout(),
-        ))),
-        Format::Json => Box::new(json::Json::new(TerminalFilter::stdout(), Box::new(aside()))),
-        Format::Text => Box::new(text()),
-        Format::Human => Box::new(human(screens(), liveness, view)),
-    }
-}
-
-/// Opens the output for a stored session. The human format includes the prompts.
-pub(crate) fn open_stored(format: Format) -> Box<dyn Output> {
-    match format {
-        Format::Human => {
-            Box::new(human(screens(), Liveness::Recorded, View::default()).with_prompts())
-        }
-        format => open_view(format, Liveness::Recorded, View::default()),
-    }
-}
-
-fn text() -> text::Text {
-    text::Text::new(
-        Box::new(TerminalFilter::stdout()),
-        Box::new(aside()),
-        io::stdout().is_terminal(),
-    )
-}
-
-/// Returns stdout and stderr for the human format.
-fn screens() -> (Box<dyn Write + Send>, Box<dyn Write + Send>) {
-    (Box::new(stdout()), Box::new(aside()))
-}
-
-/// The command line that resumes a loop, without session and message.
-pub(crate) struct ResumeCommand(pub(crate) String);
-
-impl ResumeCommand {
-    /// Returns the complete command line.
-    fn line(&self, session: &str, words: &str) -> String {
-        format!("{} --resume {session} \"{words}\"", self.0)
-    }
-}
-
-/// Opens the output of a loop, which shows how to resume it.
-pub(crate) fn open_loop(
-    format: Format,
-    again: Option<ResumeCommand>,
-    view: View,
-) -> Box<dyn Output> {
-    match format {
-        Format::Human => {
-            Box::new(human(screens(), Liveness::Now, view).for_loop(LoopProgress::new(again)))
-        }
-        Format::Text => Box::new(text().for_loop(LoopProgress::new(again))),
-        format => open_run(format, view),
+        Format::Events => Box::new(Events(io::BufWriter::with_capacity(64 * 1024, out))),
+        Format::Json => Box::new(Json {
+            out: Box::new(out),
+            err,
+            seen: Seen::default(),
+        }),
+        Format::Text => Box::new(Text {
+            out: Box::new(out),
+            err,
+            on_screen: io::stdout().is_terminal(),
+            loop_progress: view.loop_progress,
+        }),
+        Format::Human => Box::new(human(Box::new(stdout()), err, view)),
     }
 }
 
 /// Opens the human output for a chat. `place` wraps the writers, so that output does not disturb
 /// the line editor.
-pub(crate) fn open_chat(
-    view: View,
-    place: impl Fn(Box<dyn Write + Send>) -> Box<dyn Write + Send>,
-) -> Box<dyn Output> {
-    let out = TerminalFilter::new(place(Box::new(io::stdout())), io::stdout().is_terminal());
-    let err = TerminalFilter::new(place(Box::new(io::stderr())), io::stderr().is_terminal());
-    let out = AutoStream::new(
-        Box::new(out) as Box<dyn Write + Send>,
-        AutoStream::choice(&io::stdout()),
-    );
-    let err = AutoStream::new(
-        Box::new(err) as Box<dyn Write + Send>,
-        AutoStream::choice(&io::stderr()),
-    );
-    Box::new(
-        human(
-            (Box::new(out), Box::new(IgnoreErrors(err))),
-            Liveness::Now,
-            view,
-        )
-        .for_chat(),
-    )
+pub(crate) fn open_chat(view: View, place: impl Fn(Sink) -> Sink) -> Box<dyn Output> {
+    let out = filtered(place(Box::new(io::stdout())), &io::stdout());
+    let err = IgnoreErrors(filtered(place(Box::new(io::stderr())), &io::stderr()));
+    Box::new(Human {
+        turns: Some(Turns::default()),
+        ..human(Box::new(out), Box::new(err), view)
+    })
 }
 
-fn human(
-    (out, err): (Box<dyn Write + Send>, Box<dyn Write + Send>),
-    liveness: Liveness,
-    view: View,
-) -> human::Human {
-    let (is_screen, is_out_screen) = (io::stderr().is_terminal(), io::stdout().is_terminal());
-    let is_now = liveness == Liveness::Now;
-    let terminal = || Box::new(io::stderr()) as Box<dyn Write + Send>;
+fn human(out: Sink, err: Sink, view: View) -> Human {
+    let is_screen = |stream: &dyn IsTerminal| stream.is_terminal() && !environment::is_dumb();
+    let (is_out_screen, is_err_screen) = (io::stdout().is_terminal(), io::stderr().is_terminal());
     let detail = view.detail();
-    let mut tools = Tools::new(detail, view.dialects, is_now);
+    let mut tools = Tools::new(detail, view.dialects, view.is_live);
     if let Some(dir) = &view.dir {
         tools.work_in(dir);
     }
-    let how = view.args.notify.filter(|_| is_now && is_screen);
-    let human = human::Human::new(human::Parts {
+    let how = view.args.notify.filter(|_| view.is_live && is_err_screen);
+    let pane = |out, renderer, style| Pane {
         out,
-        err,
-        status: if is_now { status() } else { Status::new(None) },
-        same_screen: is_out_screen && is_screen,
-        reply: (is_out_screen && !environment::is_dumb()).then(markdown::Markdown::new),
-        thinking: (is_screen && !environment::is_dumb())
-            .then(|| markdown::Markdown::plain(style::DIM)),
+        renderer,
+        style,
+        sanitizer: Sanitizer::default(),
+    };
+    let plain = || Markdown::plain(style::DIM);
+    Human {
+        reply: pane(
+            out,
+            is_screen(&io::stdout()).then(Markdown::new),
+            Style::new(),
+        ),
+        thinking: pane(err, is_screen(&io::stderr()).then(plain), style::DIM),
+        status: if view.is_live {
+            status()
+        } else {
+            Status::new(None)
+        },
+        same_screen: is_out_screen && is_err_screen,
         tools,
         detail,
-        notify: how.map(|how| notify::Notify::new(terminal(), how)),
-    });
-    if view.stored == Stored::Yes {
-        human
-    } else {
-        human.unstored()
+        notify: how.map(|how| Notify::new(Box::new(io::stderr()), how)),
+        is_stored: view.is_stored,
+        shows_prompts: view.shows_prompts,
+        turns: None,
+        loop_progress: view.loop_progress,
+        shown: Shown::default(),
     }
 }
 
@@ -283,8 +214,11 @@ pub(crate) fn columns() -> usize {
 
 /// Returns the status line, which is shown only on an interactive terminal.
 pub(crate) fn status() -> Status {
-    let live = io::stderr().is_terminal() && !environment::is_ci() && !environment::is_dumb();
-    Status::new(live.then(|| Box::new(io::stderr()) as Box<dyn Write + Send>))
+    let live = io::stderr().is_terminal()
+        && !environment::is_ci()
+        && !environment::is_dumb()
+        && !HAS_LOG.load(Ordering::Relaxed);
+    Status::new(live.then(|| Box::new(io::stderr()) as Sink))
 }
 
 /// Returns the width for wrapping lines: that of the terminal, clamped to a readable range.
@@ -303,20 +237,20 @@ pub(crate) fn warning(notice: &Notice) -> String {
     format!("warning: {}", one_line(&notice.message, 2000))
 }
 
+/// Filters a writer of stdout or stderr, and allows colours if that is a terminal.
+fn filtered(to: Sink, stream: &impl RawStream) -> AutoStream<Sink> {
+    let filter = TerminalFilter::new(to, stream.is_terminal());
+    AutoStream::new(Box::new(filter), AutoStream::choice(stream))
+}
+
 /// Returns filtered stdout, with colours if it is a terminal.
-fn stdout() -> AutoStream<Box<dyn Write + Send>> {
-    AutoStream::new(
-        Box::new(TerminalFilter::stdout()),
-        AutoStream::choice(&io::stdout()),
-    )
+fn stdout() -> AutoStream<Sink> {
+    filtered(Box::new(io::stdout()), &io::stdout())
 }
 
 /// Returns filtered stderr, with colours if it is a terminal.
-fn stderr() -> AutoStream<Box<dyn Write + Send>> {
-    AutoStream::new(
-        Box::new(TerminalFilter::stderr()),
-        AutoStream::choice(&io::stderr()),
-    )
+fn stderr() -> AutoStream<Sink> {
+    filtered(Box::new(io::stderr()), &io::stderr())
 }
 
 /// Returns stderr for a run, ignoring write errors.
@@ -347,35 +281,59 @@ pub(crate) fn print_line(line: &str) {
     let _ = writeln!(stdout(), "{line}");
 }
 
+/// Prints a value as indented JSON to stdout.
+pub(crate) fn print_json(value: &Value) {
+    outln!("{value:#}");
+}
+
 /// Prints a line to stderr.
 pub(crate) fn eprint_line(line: &str) {
     let _ = writeln!(stderr(), "{line}");
+}
+
+/// Whether the log shares stderr with all other output.
+static HAS_LOG: AtomicBool = AtomicBool::new(false);
+
+/// Prepares stderr for the log: no status line is shown.
+pub(crate) fn share_stderr_with_log() {
+    HAS_LOG.store(true, Ordering::Relaxed);
+}
+
+/// Prints a line of the log to stderr. On a terminal, it gets a line of its own.
+pub(crate) fn eprint_log(line: &str) {
+    let is_inside = io::stderr().is_terminal() && terminal_filter::is_mid_line();
+    let before = if is_inside { "\n" } else { "" };
+    let _ = stderr().write_all(format!("{before}{line}\n").as_bytes());
+}
+
+/// Prints warnings, which may contain foreign text, to stderr.
+pub(crate) fn warn(remarks: &[String]) {
+    remarks.iter().for_each(|it| eprint_line(&sanitize(it)));
 }
 
 /// Prints an error and its hint to stderr.
 pub(crate) fn print_fault(fault: &Fault) {
     let Outcome { message, hint, .. } = fault.outcome();
     let bad = style::BAD.bold();
-    eprint_line(&format!("{bad}error:{bad:#} {}", sanitize(&message)));
+    errln!("{bad}error:{bad:#} {}", sanitize(&message));
     if let Some(hint) = hint {
-        eprint_line(&format!("  hint: {}", sanitize(&hint)));
+        errln!("  hint: {}", sanitize(&hint));
     }
 }
 
 /// Prints a JSON object with `--output json` even for a run that could not start, so that scripts
 /// find the cause in the usual place.
-pub(crate) fn reporting<T>(format: Format, begun: Result<T, Fault>) -> Result<T, Fault> {
+pub(crate) fn reporting<T>(format: Format, begun: Result<T>) -> Result<T> {
     begun.inspect_err(|fault| {
         if format == Format::Json {
             let outcome = fault.outcome();
-            let report = serde_json::json!({ "errors": [outcome.message], "outcome": outcome });
-            print_line(&format!("{report:#}"));
+            print_json(&json!({ "errors": [outcome.message], "outcome": outcome }));
         }
     })
 }
 
 /// Handles a write error on stdout. A closed pipe (`| head`) is not an error.
-pub(crate) fn on_write_error(error: &io::Error) -> Result<Code, Fault> {
+pub(crate) fn on_write_error(error: &io::Error) -> Result<Code> {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Ok(exit::OK);
     }

@@ -1,11 +1,11 @@
 //! Loading of the permission policy for a directory, from all of its layers.
 
 use ostler::permission::{Policy, Preset, Trust};
-use ostler::trust::{FileKind, REMEDY, Standing, WorkspaceFile};
+use ostler::trust::{FileKind, REMEDY, WorkspaceFile};
 
 use crate::args::{Permissions, PolicyArgs};
-use crate::fault::Fault;
-use crate::trust::Project;
+use crate::fault::Result;
+use crate::trust::{Project, why_ignored};
 use crate::user;
 
 /// The effective policy of a directory.
@@ -20,7 +20,7 @@ pub(crate) struct LoadedPolicy {
 }
 
 /// Loads the layers: `--policy`, the user's file, the project's file, `--permissions`.
-pub(crate) fn load(args: &PolicyArgs, project: &Project) -> Result<LoadedPolicy, Fault> {
+pub(crate) fn load(args: &PolicyArgs, project: &Project) -> Result<LoadedPolicy> {
     let mut layers = user::permissions(args)?;
     layers.extend(project.file(FileKind::Policy).map(parse).transpose()?);
     layers.extend(args.permissions.map(|name| Policy::preset(preset(name))));
@@ -34,35 +34,23 @@ pub(crate) fn load(args: &PolicyArgs, project: &Project) -> Result<LoadedPolicy,
 }
 
 /// Returns a warning about rules that are ignored because the project's file is not trusted.
-pub(crate) fn left_out(project: &Project) -> Result<Option<String>, Fault> {
+pub(crate) fn left_out(project: &Project) -> Result<Option<String>> {
     let Some(file) = project.file(FileKind::Policy) else {
         return Ok(None);
     };
     let dropped = parse(file)?.dropped();
-    let why = if file.standing == Standing::Changed {
-        "has changed since you trusted it"
-    } else {
-        "is not trusted"
-    };
-    Ok((dropped > 0).then(|| {
-        format!(
-            "{} {why}: its allow rules ({dropped}) are ignored. {REMEDY}",
-            file.name
-        )
-    }))
+    let (name, why) = (&file.name, why_ignored(file));
+    let warning = || format!("{name} {why}: its allow rules ({dropped}) are ignored. {REMEDY}");
+    Ok((dropped > 0).then(warning))
 }
 
-fn parse(file: &WorkspaceFile) -> Result<Policy, Fault> {
+fn parse(file: &WorkspaceFile) -> Result<Policy> {
     let trust = if file.is_trusted() {
         Trust::Full
     } else {
         Trust::Project
     };
-    user::parse(
-        &file.text,
-        &file.root.join(&file.name).display().to_string(),
-        trust,
-    )
+    user::parse(&file.text, &file.path().display().to_string(), trust)
 }
 
 fn preset(name: Permissions) -> Preset {

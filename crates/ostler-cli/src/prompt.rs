@@ -4,11 +4,11 @@ use std::io::{IsTerminal, Read};
 use std::path::Path;
 
 use crate::args::TaskArgs;
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 
 /// Reads the task. Stdin is read only if requested or if there is no other task: an inherited pipe
 /// that is never closed must not block the program (P32).
-pub(crate) fn read(args: &TaskArgs, dir: &Path, verb: &str) -> Result<String, Fault> {
+pub(crate) fn read(args: &TaskArgs, dir: &Path, verb: &str) -> Result<String> {
     let typed = args.prompt.as_deref().or(args.text.as_deref());
     let given = match (&args.prompt_file, typed) {
         (Some(file), _) => Some(from_file(file, dir, verb)?),
@@ -38,33 +38,28 @@ fn join(task: &str, more: &str) -> String {
     }
 }
 
-fn stdin() -> Result<String, Fault> {
+fn stdin() -> Result<String> {
     let mut bytes = Vec::new();
     std::io::stdin()
         .read_to_end(&mut bytes)
-        .map_err(|e| Fault::usage(format!("cannot read stdin: {e}")))?;
+        .map_err(|e| usage!("cannot read stdin: {e}"))?;
     String::from_utf8(bytes).map_err(|_| Fault::usage("the task on stdin is not UTF-8 text"))
 }
 
 /// S4-10, S4-39: the file must be inside the working directory, after resolving links.
-fn from_file(file: &Path, dir: &Path, verb: &str) -> Result<String, Fault> {
+fn from_file(file: &Path, dir: &Path, verb: &str) -> Result<String> {
     let shown = file.display();
-    let fault = |error: std::io::Error| {
-        Fault::usage(format!("cannot read the prompt file {shown}: {error}"))
-    };
+    let fault = |error: std::io::Error| usage!("cannot read the prompt file {shown}: {error}");
     let root = dir
         .canonicalize()
-        .map_err(|e| Fault::usage(format!("cannot use {}: {e}", dir.display())))?;
+        .map_err(|e| usage!("cannot use {}: {e}", dir.display()))?;
     let full = root.join(file).canonicalize().map_err(fault)?;
     if !full.starts_with(&root) {
         let hint = format!(
             "move it into {}, or pipe it to stdin: `ostler {verb} < {shown}`",
             root.display()
         );
-        return Err(Fault::usage(format!(
-            "the prompt file {shown} is outside the working directory"
-        ))
-        .hint(hint));
+        return Err(usage!("the prompt file {shown} is outside the working directory").hint(hint));
     }
     std::fs::read_to_string(&full).map_err(fault)
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ostler::Event;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::output::style::WARN;
 use crate::output::{Batch, Output, QuestionText, Writer};
 
 /// How the output ended.
@@ -39,18 +40,15 @@ impl Screen {
         output: Box<dyn Output>,
     ) -> io::Result<(Self, oneshot::Receiver<io::Result<()>>)> {
         let Writer { to, done } = Writer::start(output)?;
-        let (waiting, question) = (Batch::default(), None);
-        Ok((
-            Self {
-                to: Some(to),
-                waiting,
-                question,
-                is_held: false,
-                large: None,
-                end: None,
-            },
-            done,
-        ))
+        let screen = Self {
+            to: Some(to),
+            waiting: Batch::default(),
+            question: None,
+            is_held: false,
+            large: None,
+            end: None,
+        };
+        Ok((screen, done))
     }
 
     /// Returns how the output ended, if it has.
@@ -80,8 +78,9 @@ impl Screen {
         }
     }
 
-    pub(crate) fn remark(&mut self, words: impl Into<String>) {
-        self.waiting.remark(words);
+    /// Queues a warning in response to user input.
+    pub(crate) fn remark(&mut self, words: impl std::fmt::Display) {
+        self.line(format!("{WARN}!{WARN:#} {words}"));
     }
 
     pub(crate) fn line(&mut self, line: impl Into<String>) {

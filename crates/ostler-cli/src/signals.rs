@@ -1,7 +1,7 @@
 //! Signals: Ctrl-C interrupts the turn and a second one kills the agent; SIGTERM and SIGHUP stop
 //! gracefully; SIGCONT redraws the screen.
 
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 
 /// Action requested by a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ mod unix {
     use tokio::signal::unix::{Signal, SignalKind, signal};
     use tokio::time::Sleep;
 
-    use super::{Fault, SignalAction};
+    use super::{Fault, Result, SignalAction};
     use crate::environment;
 
     /// Termination signals within this time count as one: `timeout` signals the process and then
@@ -43,7 +43,7 @@ mod unix {
     impl Signals {
         /// Listens for signals that were not ignored at startup: `nohup` ignores SIGHUP, and a
         /// shell without job control ignores SIGINT for background processes.
-        pub(crate) fn listen() -> Result<Self, Fault> {
+        pub(crate) fn listen() -> Result<Self> {
             let ignored = environment::ignored_signals();
             let listen = |kind: SignalKind| {
                 let bit = u32::try_from(kind.as_raw_value() - 1).unwrap_or(0);
@@ -110,7 +110,7 @@ pub(crate) struct Signals;
 
 #[cfg(not(unix))]
 impl Signals {
-    pub(crate) fn listen() -> Result<Self, Fault> {
+    pub(crate) fn listen() -> Result<Self> {
         Ok(Self)
     }
 

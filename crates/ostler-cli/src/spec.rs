@@ -5,54 +5,42 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use ostler::config::{Config, Defaults, nearest};
-use ostler::{
-    AfterTurn, Agent, Attendance, Denials, Dialect, Host, Limits, Sandbox, Settings, Spec,
-    SpecError, keys,
+use ostler::dialect::Dialect;
+use ostler::spec::{
+    AfterTurn, Attendance, Denials, Limits, ProjectSettings, Sandbox, Settings, keys,
 };
+use ostler::trust::ignored_agent_files;
+use ostler::{Agent, Host, Spec, SpecError};
 
 use crate::args::{AgentSettings, LimitArgs, SandboxKind, StartArgs, Time};
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 use crate::trust::Project;
 use crate::{config, environment, output, policy};
 
 /// Agent name of `ostler loop`. `ostler run` cannot use it, because it has no model.
 pub(crate) const LOOP: &str = "loop";
 
-/// Returns the absolute working directory.
-pub(crate) fn directory(given: Option<&Path>) -> Result<PathBuf, Fault> {
-    let here = environment::directory()
-        .map_err(|e| Fault::usage(format!("cannot use the current directory: {e}")))?;
-    Ok(given.map_or_else(|| here.clone(), |dir| here.join(dir)))
-}
-
-/// Agents with their own documentation page; all others speak ACP and share one.
-const AGENT_PAGES: [&str; 8] = [
-    "claude",
-    "codex",
-    "copilot",
-    "loop",
-    "mock",
-    "openai-api",
-    "openclaw",
-    "scripted",
-];
-
-/// Returns the documentation page of an agent.
+/// Returns the documentation page of an agent. A configured agent speaks ACP.
 pub(crate) fn docs_page(agent: &dyn Agent) -> String {
-    let name = AGENT_PAGES
-        .iter()
-        .find(|name| **name == agent.name())
-        .unwrap_or(&"acp");
-    format!("docs/agents/{name}.md")
+    let page = |name| format!("docs/agents/{name}.md");
+    let about = agent.about();
+    ostler_agents::find(about.name).map_or_else(
+        || page(about.probe.map_or(about.name, |_| "acp")),
+        ostler_agents::Manifest::docs_page,
+    )
 }
 
 /// Converts a spec error into a usage error.
 pub(crate) fn spec_fault(error: &SpecError, agent: &dyn Agent, verb: &str) -> Fault {
-    let hint = format!(
+    Fault::usage(error.to_string()).hint(settings_hint(agent, verb))
+}
+
+/// Returns the hint for a spec that the agent rejects.
+pub(crate) fn settings_hint(agent: &dyn Agent, verb: &str) -> String {
+    format!(
         "see `ostler {verb} --help` and {} for the settings",
         docs_page(agent)
-    );
-    Fault::usage(error.to_string()).hint(hint)
+    )
 }
 
 /// The agent to start, and the name it was chosen by: its own or a configured one.
@@ -62,13 +50,22 @@ pub(crate) struct ChosenAgent {
     pub(crate) agent: Arc<dyn Agent>,
 }
 
-/// Returns the requested agent, or the first usable one. The scripted agent is chosen only if a
-/// user follows the run (`has_viewer`).
+/// Whether the scripted agent may be chosen if no other is usable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Demo {
+    /// A user follows the run.
+    Allowed,
+    /// A program reads the answer.
+    Refused,
+}
+
+/// Returns the requested agent, or the first usable one.
 pub(crate) async fn choose(
     config: &Config,
     args: &StartArgs,
-    (host, has_viewer): (&Host, bool),
-) -> Result<ChosenAgent, Fault> {
+    host: &Host,
+    demo: Demo,
+) -> Result<ChosenAgent> {
     if let Some(name) = &args.agent {
         return find_agent(config, name);
     }
@@ -76,13 +73,13 @@ pub(crate) async fn choose(
         return chosen;
     }
     let chosen = first_usable(config, host).await?;
-    if !chosen.agent.plays() {
+    if !chosen.agent.about().scripted {
         return Ok(chosen);
     }
     // A user who tries Ostler sees what it does. A script, or a request with agent-specific flags,
     // must not mistake a scripted answer for a real one: it gets the first real agent, which
     // reports that it is not installed.
-    if args.is_for_any_agent() && has_viewer {
+    if args.is_for_any_agent() && demo == Demo::Allowed {
         output::eprint_line(
             "No coding agent found. The built-in agent `scripted` plays a demo instead.",
         );
@@ -92,21 +89,21 @@ pub(crate) async fn choose(
     Ok(config
         .agents()
         .iter()
-        .find(|known| !known.plays())
+        .find(|known| !known.about().scripted)
         .map_or(chosen, |agent| ChosenAgent::unaliased(agent.clone())))
 }
 
 /// Returns the agent configured by a file or the environment.
-pub(crate) fn configured(config: &Config) -> Option<Result<ChosenAgent, Fault>> {
+pub(crate) fn configured(config: &Config) -> Option<Result<ChosenAgent>> {
     let entry = config.default_agent()?;
     Some(find_agent(config, entry.value.text()).map_err(|fault| fault.with_origin(&entry.from)))
 }
 
 /// Returns the first agent that is installed and ready, or the scripted agent if there is none.
-pub(crate) async fn first_usable(config: &Config, host: &Host) -> Result<ChosenAgent, Fault> {
+pub(crate) async fn first_usable(config: &Config, host: &Host) -> Result<ChosenAgent> {
     let agent = config
         .agents()
-        .choose_for(host, |agent| probe_spec(config, agent.name()))
+        .choose_for(host, |agent| probe_spec(config, agent.about().name))
         .await;
     agent
         .map(ChosenAgent::unaliased)
@@ -116,7 +113,7 @@ pub(crate) async fn first_usable(config: &Config, host: &Host) -> Result<ChosenA
 impl ChosenAgent {
     pub(crate) fn unaliased(agent: Arc<dyn Agent>) -> Self {
         Self {
-            name: agent.name().to_owned(),
+            name: agent.about().name.to_owned(),
             agent,
         }
     }
@@ -135,11 +132,10 @@ pub(crate) fn likely_dialect(
     config: &Config,
     chosen: &ChosenAgent,
 ) -> &'static dyn Dialect {
-    let mut spec = Spec {
-        after_turn: AfterTurn::Wait,
-        ..Spec::default()
-    };
-    let _ = collect_settings(&args.agent_settings, &mut spec.settings);
+    let mut spec = Spec::default().after_turn(AfterTurn::Wait);
+    let mut settings = Settings::default();
+    let _ = collect_settings(&args.agent_settings, &mut settings);
+    let _ = spec.apply(&settings);
     if let Some(defaults) = config.defaults(&chosen.name) {
         let _ = defaults.fill(&mut spec, &lookup);
     }
@@ -161,16 +157,13 @@ pub(crate) fn lookup(name: &str) -> Option<String> {
 }
 
 /// Returns the agent with this name, or an error that lists all names.
-pub(crate) fn find_agent(config: &Config, name: &str) -> Result<ChosenAgent, Fault> {
+pub(crate) fn find_agent(config: &Config, name: &str) -> Result<ChosenAgent> {
     let agent = config.agent(name).ok_or_else(|| {
         if name == LOOP {
             return Fault::usage("`loop` is a command, not an agent")
                 .hint("run `ostler loop \"…\"`");
         }
-        let (names, fault) = (
-            config.names(),
-            Fault::usage(format!("unknown agent {name:?}")),
-        );
+        let (names, fault) = (config.names(), usage!("unknown agent {name:?}"));
         let near = nearest(name, &names);
         let meant = if near.is_empty() {
             String::new()
@@ -198,15 +191,19 @@ pub(crate) struct LaunchContext {
     pub(crate) attendance: Attendance,
     /// Whether the model is already chosen, so that the environment variable is ignored.
     pub(crate) has_model: bool,
+    /// The verb, to name it in a hint.
+    pub(crate) verb: &'static str,
 }
 
 /// The spec from the command line, before an agent's configured defaults.
 #[derive(Debug)]
 pub(crate) struct RequestedSpec {
     pub(crate) spec: Spec,
+    /// The agent's settings, by their keys.
+    pub(crate) settings: Settings,
+    /// The verb, to name it in a hint.
+    verb: &'static str,
     streaming: bool,
-    /// Whether a policy applies that project settings of the agent could bypass.
-    has_policy: bool,
 }
 
 /// Builds the spec from the command line.
@@ -214,7 +211,7 @@ pub(crate) fn build(
     args: StartArgs,
     config: &Config,
     context: LaunchContext,
-) -> Result<RequestedSpec, Fault> {
+) -> Result<RequestedSpec> {
     let mut settings = Settings::default();
     let denials = if args.agent_settings.tolerate_denials {
         Denials::Tolerate
@@ -250,64 +247,62 @@ pub(crate) fn build(
         })
         .transpose()?;
     let loaded = policy::load(&args.policy, &context.project)?;
-    loaded
-        .remarks
-        .iter()
-        .for_each(|remark| output::eprint_line(remark));
-    let has_policy = loaded.policy.is_some() && !context.project.is_trusted;
-    let spec = Spec {
-        prompt: context.prompt,
-        dir: Some(context.dir),
-        after_turn: context.after_turn,
-        attendance: context.attendance,
-        policy: loaded.policy,
-        settings,
-        extra_args: args.extra,
-        env,
-        program,
-        raw_log,
-        limits: merged_limits(&args.limits, &config.limits()),
-        denials,
-        sandbox: sandbox(args.sandbox),
-        ..Spec::default()
+    output::warn(&loaded.remarks);
+    let project_settings = if context.project.is_trusted {
+        ProjectSettings::Trusted
+    } else {
+        ProjectSettings::Untrusted
     };
+    let mut spec = Spec::new(context.prompt)
+        .dir(context.dir)
+        .after_turn(context.after_turn)
+        .attendance(context.attendance)
+        .policy(loaded.policy)
+        .project_settings(project_settings)
+        .extra_args(args.extra)
+        .limits(merged_limits(&args.limits, &config.limits()))
+        .denials(denials)
+        .sandbox(sandbox(args.sandbox));
+    spec.env = env;
+    spec.program = program;
+    spec.raw_log = raw_log;
     Ok(RequestedSpec {
         spec,
+        settings,
+        verb: context.verb,
         streaming: context.streaming,
-        has_policy,
     })
 }
 
 /// Returns the limits from the files, overridden by the flags.
 fn merged_limits(args: &LimitArgs, usual: &Limits) -> Limits {
     let flag_or = |flag: Option<Time>, usual| flag.map_or(usual, |time| time.0);
-    Limits {
-        wall: flag_or(args.timeout, usual.wall),
-        idle: flag_or(args.idle_timeout, usual.idle),
-        startup: flag_or(args.startup_timeout, usual.startup),
-        grace: args.grace.and_then(|time| time.0).unwrap_or(usual.grace),
-        budget_tokens: args.max_tokens.or(usual.budget_tokens),
-        budget_turns: args.max_messages.or(usual.budget_turns),
-        budget_wall: flag_or(args.max_time, usual.budget_wall),
-        event_bytes: args
-            .sizes
-            .max_log_size
-            .map_or(usual.event_bytes, |size| size.0),
-        raw_bytes: args
-            .sizes
-            .max_raw_size
-            .map_or(usual.raw_bytes, |size| size.0),
-        ..usual.clone()
-    }
+    usual
+        .clone()
+        .wall(flag_or(args.timeout, usual.wall))
+        .idle(flag_or(args.idle_timeout, usual.idle))
+        .startup(flag_or(args.startup_timeout, usual.startup))
+        .grace(args.grace.and_then(|time| time.0).unwrap_or(usual.grace))
+        .budget_tokens(args.max_tokens.or(usual.budget_tokens))
+        .budget_turns(args.max_messages.or(usual.budget_turns))
+        .budget_wall(flag_or(args.max_time, usual.budget_wall))
+        .event_bytes(
+            args.sizes
+                .max_log_size
+                .map_or(usual.event_bytes, |size| size.0),
+        )
+        .raw_bytes(
+            args.sizes
+                .max_raw_size
+                .map_or(usual.raw_bytes, |size| size.0),
+        )
 }
 
 impl RequestedSpec {
     /// Returns the result of [`RequestedSpec::spec`] and prints its warnings.
-    pub(crate) fn resolve(&self, config: &Config, chosen: &ChosenAgent) -> Result<Spec, Fault> {
+    pub(crate) fn resolve(&self, config: &Config, chosen: &ChosenAgent) -> Result<Spec> {
         let (spec, remarks) = self.spec(config, chosen)?;
-        remarks
-            .iter()
-            .for_each(|remark| output::eprint_line(remark));
+        output::warn(&remarks);
         Ok(spec)
     }
 
@@ -317,65 +312,40 @@ impl RequestedSpec {
         &self,
         config: &Config,
         chosen: &ChosenAgent,
-    ) -> Result<(Spec, Vec<String>), Fault> {
+    ) -> Result<(Spec, Vec<String>)> {
         let (agent, mut spec) = (&*chosen.agent, self.spec.clone());
+        spec.apply(&self.settings)
+            .map_err(|error| spec_fault(&error, agent, self.verb))?;
         let mut remarks = match config.defaults(&chosen.name) {
             Some(defaults) => fill_defaults(&defaults, &mut spec)?,
             None => config.fill_limits(agent, &mut spec),
         };
-        let knows = |key: &str| agent.settings().iter().any(|known| known.key == key);
-        if knows(keys::INCLUDE_PARTIAL) && spec.settings.get(keys::INCLUDE_PARTIAL).is_none() {
-            spec.settings
-                .set(keys::INCLUDE_PARTIAL, self.streaming.to_string());
+        if agent.about().accepts(keys::INCLUDE_PARTIAL) {
+            spec.include_partial.get_or_insert(self.streaming);
         }
-        if self.has_policy
-            && let Some(dir) = &self.spec.dir
-        {
-            remarks.extend(leave_out_project_settings(agent, &mut spec.settings, dir));
-        }
+        remarks.extend(ignored_settings(agent, &spec));
         Ok((spec, remarks))
     }
 }
 
 /// Fills in an agent's configured defaults, and returns warnings for the user.
-pub(crate) fn fill_defaults(
-    defaults: &Defaults<'_>,
-    spec: &mut Spec,
-) -> Result<Vec<String>, Fault> {
+pub(crate) fn fill_defaults(defaults: &Defaults<'_>, spec: &mut Spec) -> Result<Vec<String>> {
     defaults.fill(spec, &lookup).map_err(|error| {
         Fault::usage(error.to_string())
             .hint("set it, or pass the agent's variable with `--env NAME=VALUE`")
     })
 }
 
-/// Paths of project settings of agents, to name them in a warning.
-const PROJECT_SETTINGS: [&str; 3] = [".claude", ".mcp.json", "CLAUDE.md"];
-
-/// Disables project settings of the agent when a policy applies. They can start programs (hooks,
-/// MCP servers) that no rule covers.
-fn leave_out_project_settings(
-    agent: &dyn Agent,
-    settings: &mut Settings,
-    dir: &Path,
-) -> Option<String> {
-    let takes = agent
-        .settings()
-        .iter()
-        .any(|known| known.key == "setting_sources");
-    if !takes || settings.get("setting_sources").is_some() {
-        return None;
-    }
-    settings.set("setting_sources", "user");
-    let there: Vec<&str> = PROJECT_SETTINGS
-        .into_iter()
-        .filter(|name| dir.join(name).exists())
-        .collect();
-    (!there.is_empty()).then(|| {
+/// Returns a warning about settings of the project for the agent that a policy excludes.
+fn ignored_settings(agent: &dyn Agent, spec: &Spec) -> Option<String> {
+    let about = dialect_for(agent, spec).about();
+    let ignored = ignored_agent_files(&about, spec, spec.dir.as_deref()?);
+    (about.project_files.can_ignore && !ignored.is_empty()).then(|| {
         format!(
             "The project's settings for the agent ({}) are ignored because a policy applies: they \
              can start programs that no rule covers. To use them, pass `--trust-project` or add \
              the project to `trusted_projects` in your policy.",
-            there.join(", ")
+            ignored.join(", ")
         )
     })
 }
@@ -390,7 +360,7 @@ fn sandbox(kind: Option<SandboxKind>) -> Sandbox {
 }
 
 /// Stores the agent settings under their keys.
-fn collect_settings(given: &AgentSettings, settings: &mut Settings) -> Result<(), Fault> {
+fn collect_settings(given: &AgentSettings, settings: &mut Settings) -> Result<()> {
     let single = [
         (keys::MODEL, &given.model),
         (keys::SYSTEM_PROMPT, &given.system_prompt),
@@ -439,11 +409,11 @@ fn collect_settings(given: &AgentSettings, settings: &mut Settings) -> Result<()
 }
 
 /// Applies the `--set` flags.
-pub(crate) fn apply_set_flags(settings: &mut Settings, entries: &[String]) -> Result<(), Fault> {
+pub(crate) fn apply_set_flags(settings: &mut Settings, entries: &[String]) -> Result<()> {
     let mut set: Vec<&str> = Vec::new();
     for entry in entries {
         let Some((key, value)) = entry.split_once('=') else {
-            return Err(Fault::usage(format!("--set {entry}: expected KEY=VALUE")));
+            return Err(usage!("--set {entry}: expected KEY=VALUE"));
         };
         // The first `--set` of a key replaces Ostler's value, further ones add to it.
         if set.contains(&key) {
@@ -474,41 +444,39 @@ fn split_tools(typed: &str) -> Vec<&str> {
     if tools.is_empty() { vec![typed] } else { tools } // an empty text means no tools
 }
 
-fn schema_text(schema: &str) -> Result<String, Fault> {
+fn schema_text(schema: &str) -> Result<String> {
     if schema.trim_start().starts_with('{') {
         return Ok(schema.to_owned());
     }
-    std::fs::read_to_string(schema)
-        .map_err(|e| Fault::usage(format!("cannot read the schema {schema}: {e}")))
+    std::fs::read_to_string(schema).map_err(|e| usage!("cannot read the schema {schema}: {e}"))
 }
 
 /// Parses the `--env` flags.
-pub(crate) fn variables(entries: &[String]) -> Result<BTreeMap<String, String>, Fault> {
+pub(crate) fn variables(entries: &[String]) -> Result<BTreeMap<String, String>> {
     entries.iter().map(|entry| variable(entry)).collect()
 }
 
-fn variable(entry: &str) -> Result<(String, String), Fault> {
+fn variable(entry: &str) -> Result<(String, String)> {
     if let Some((name, value)) = entry.split_once('=') {
         return Ok((name.to_owned(), value.to_owned()));
     }
     let value = environment::variable(entry).ok_or_else(|| {
-        Fault::usage(format!("--env {entry}: the variable is not set"))
-            .hint("set it with `--env NAME=VALUE`")
+        usage!("--env {entry}: the variable is not set").hint("set it with `--env NAME=VALUE`")
     })?;
     let value = value
         .into_string()
-        .map_err(|_| Fault::usage(format!("--env {entry}: its value is not UTF-8")))?;
+        .map_err(|_| usage!("--env {entry}: its value is not UTF-8"))?;
     Ok((entry.to_owned(), value))
 }
 
-fn absolute(path: &Path) -> Result<PathBuf, Fault> {
-    std::path::absolute(path).map_err(|e| Fault::usage(format!("{}: {e}", path.display())))
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|e| usage!("{}: {e}", path.display()))
 }
 
-fn utf8_path(path: &Path) -> Result<String, Fault> {
+fn utf8_path(path: &Path) -> Result<String> {
     path.to_str()
         .map(str::to_owned)
-        .ok_or_else(|| Fault::usage(format!("{} is not UTF-8", path.display())))
+        .ok_or_else(|| usage!("{} is not UTF-8", path.display()))
 }
 
 #[cfg(test)]
@@ -524,9 +492,9 @@ mod tests {
                 .join(&docs_page);
             let text = std::fs::read_to_string(file).unwrap();
             assert!(
-                text.contains(agent.name()),
+                text.contains(agent.about().name),
                 "{docs_page} does not mention {}",
-                agent.name()
+                agent.about().name
             );
         }
     }

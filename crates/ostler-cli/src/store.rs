@@ -8,23 +8,21 @@ use ostler::config::Config;
 use ostler_store::{Filter, SessionRow, Store, StoreError};
 
 use crate::args::StartArgs;
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 use crate::spec::LOOP;
 use crate::{commands, environment, output};
 
 /// Opens the user's store, creating it if necessary.
-pub(crate) fn open_store() -> Result<Arc<Store>, Fault> {
+pub(crate) fn open_store() -> Result<Arc<Store>> {
     let dir = environment::state_dir().ok_or_else(|| {
         Fault::usage("no directory to store sessions in: HOME is not set")
             .hint("set OSTLER_STATE_DIR to a directory")
     })?;
-    Store::open(&dir)
-        .map(Arc::new)
-        .map_err(|error| fault(&error))
+    Ok(Arc::new(Store::open(&dir)?))
 }
 
 /// Opens the store for reading. If it is not writable, opens it read-only with a warning.
-pub(crate) fn open_store_for_reading() -> Result<Arc<Store>, Fault> {
+pub(crate) fn open_store_for_reading() -> Result<Arc<Store>> {
     let fault = match open_store() {
         Ok(store) => return Ok(store),
         Err(fault) => fault,
@@ -33,26 +31,25 @@ pub(crate) fn open_store_for_reading() -> Result<Arc<Store>, Fault> {
     else {
         return Err(fault);
     };
-    output::eprint_line(&format!(
+    errln!(
         "warning: sessions are read-only: {}",
         fault.outcome().message
-    ));
+    );
     Ok(Arc::new(store))
 }
 
-/// Converts a store error into one for the user.
-pub(crate) fn fault(error: &StoreError) -> Fault {
-    match error {
-        StoreError::Ambiguous { .. } => {
-            Fault::usage(error.to_string()).hint("use a longer prefix of the id")
+impl From<StoreError> for Fault {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Ambiguous { .. } => usage!("{error}").hint("use a longer prefix of the id"),
+            StoreError::Running { pid, .. } => {
+                usage!("{error}").hint(format!("stop process {pid} first"))
+            }
+            StoreError::Unusable { .. } => {
+                Self::internal(error).hint("set OSTLER_STATE_DIR to another directory")
+            }
+            _ => Self::internal(error),
         }
-        StoreError::Running { pid, .. } => {
-            Fault::usage(error.to_string()).hint(format!("stop process {pid} first"))
-        }
-        StoreError::Unusable { .. } => {
-            Fault::internal(error).hint("set OSTLER_STATE_DIR to another directory")
-        }
-        _ => Fault::internal(error),
     }
 }
 
@@ -68,21 +65,21 @@ pub(crate) fn prepare_storage(
     args: &mut StartArgs,
     dir: &Path,
     config: &Config,
-) -> Result<SessionStorage, Fault> {
+) -> Result<SessionStorage> {
     let host = environment::host().with_commands(commands::choice(&args.commands)?);
     // With `--no-store`, neither the directory nor the database is created.
     let store = match (!args.no_store).then(open_store).transpose() {
         Ok(store) => store,
         Err(fault) => {
-            output::eprint_line(&format!(
+            errln!(
                 "warning: the session is not stored: {}",
                 fault.outcome().message
-            ));
+            );
             None
         }
     };
     if args.continue_latest {
-        resume_latest(args, dir, (store.as_deref(), config))?;
+        resume_latest(args, dir, store.as_deref(), config)?;
     } else if let (None, Some(id), Some(store)) = (&args.agent, &args.agent_settings.resume, &store)
     {
         args.agent = agent_of(store, id, config)?;
@@ -96,33 +93,27 @@ pub(crate) fn prepare_storage(
 
 /// Returns the agent of a session to resume, or `None` if the default agent is the same. An unknown
 /// id is an error: for a session that only the agent knows, the agent must be named.
-fn agent_of(store: &Store, id: &str, config: &Config) -> Result<Option<String>, Fault> {
-    let row = store
-        .look_up(id)
-        .map_err(|error| fault(&error))?
-        .ok_or_else(|| {
-            Fault::usage(format!("no session {}", output::name(id))).hint(
-                "run `ostler sessions --all` to list sessions; \
+fn agent_of(store: &Store, id: &str, config: &Config) -> Result<Option<String>> {
+    let row = store.look_up(id)?.ok_or_else(|| {
+        usage!("no session {}", output::name(id)).hint(
+            "run `ostler sessions --all` to list sessions; \
              if only the agent knows the session, add `--agent NAME`",
-            )
-        })?;
+        )
+    })?;
     // A configured name may refer to the same agent with different settings.
     let usual = config
         .default_agent()
         .and_then(|entry| config.agent(entry.value.text()));
-    Ok(Some(row.agent).filter(|own| usual.is_none_or(|agent| agent.name() != own)))
+    Ok(Some(row.agent).filter(|own| usual.is_none_or(|agent| agent.about().name != own)))
 }
 
 /// Returns the session with this id or prefix, or an error with a hint.
-pub(crate) fn resolve(store: &Store, id: &str) -> Result<SessionRow, Fault> {
-    store
-        .look_up(id)
-        .map_err(|error| fault(&error))?
-        .ok_or_else(|| {
-            Fault::usage(format!("no session {}", output::name(id))).hint(
-                "run `ostler sessions --all` to list sessions; a unique prefix of an id is enough",
-            )
-        })
+pub(crate) fn resolve(store: &Store, id: &str) -> Result<SessionRow> {
+    store.look_up(id)?.ok_or_else(|| {
+        usage!("no session {}", output::name(id)).hint(
+            "run `ostler sessions --all` to list sessions; a unique prefix of an id is enough",
+        )
+    })
 }
 
 /// Number of recent sessions to search for one that can be resumed.
@@ -132,15 +123,16 @@ const RECENT: usize = 100;
 fn resume_latest(
     args: &mut StartArgs,
     dir: &Path,
-    (store, config): (Option<&Store>, &Config),
-) -> Result<(), Fault> {
+    store: Option<&Store>,
+    config: &Config,
+) -> Result<()> {
     let store = store.ok_or_else(|| Fault::usage("sessions are not stored"))?;
     let real = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     // Sessions are stored under the agent's own name.
     let own = |name: &String| {
         config
             .agent(name)
-            .map_or_else(|| name.clone(), |agent| agent.name().to_owned())
+            .map_or_else(|| name.clone(), |agent| agent.about().name.to_owned())
     };
     let filter = Filter {
         agent: args.agent.as_ref().map(own),
@@ -148,14 +140,11 @@ fn resume_latest(
         limit: Some(RECENT),
         ..Filter::default()
     };
-    let mut rows = store
-        .sessions(&filter)
-        .map_err(|error| fault(&error))?
-        .into_iter();
+    let mut rows = store.sessions(&filter)?.into_iter();
     // A session whose agent never reported an id cannot be resumed.
     let row = rows.find(|row| {
         let from_events = match config.agents().get(&row.agent) {
-            Some(agent) => agent.dialect().resumes_from_events(),
+            Some(agent) => agent.about().capabilities.resumes_from_events,
             None => row.agent == LOOP && args.agent.as_deref() == Some(LOOP),
         };
         row.native_session.is_some() || from_events

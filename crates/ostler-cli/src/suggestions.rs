@@ -97,7 +97,7 @@ fn setting(flag: &str) -> (String, Option<Arc<dyn Agent>>) {
     let key = name.replace('-', "_");
     let owner = Agents::builtin()
         .iter()
-        .find(|agent| agent.settings().iter().any(|s| s.key == key))
+        .find(|agent| agent.about().accepts(&key))
         .cloned();
     (key, owner)
 }
@@ -106,7 +106,7 @@ fn tips(flag: &str, key: &str, owner: Option<&dyn Agent>) -> Vec<String> {
     match owner {
         Some(agent) => vec![format!(
             "{key} is a setting of {}: use `--set {key}=VALUE`",
-            agent.name()
+            agent.about().name
         )],
         None if flag.starts_with('-') => vec![
             "to pass a task that begins with a dash, use `--prompt TEXT`".into(),

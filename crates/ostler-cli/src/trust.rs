@@ -4,11 +4,11 @@ mod memory;
 
 use std::path::{Path, PathBuf};
 
-use ostler::trust::{FileKind, Standing, WorkspaceFile, WorkspaceTrust};
+use ostler::trust::{FileKind, Standing, WorkspaceFile, WorkspaceTrust, within_repository};
 
 pub(crate) use self::memory::{Memory, Remembered};
 use crate::args::{ConfigArgs, PolicyArgs};
-use crate::fault::Fault;
+use crate::fault::Result;
 use crate::{environment, user};
 
 /// A project and its settings files.
@@ -21,19 +21,17 @@ pub(crate) struct Project {
     /// Whether the whole directory is trusted, by `--trust-project` or `trusted_projects`.
     pub(crate) is_trusted: bool,
     /// The user's sandbox policy.
-    pub(crate) sandbox: ostler::SandboxPolicy,
+    pub(crate) sandbox: ostler::sandbox::SandboxPolicy,
 }
 
 impl Project {
     /// Reads the project in a directory. If the directory does not exist, the run reports it later.
-    pub(crate) fn read(config: ConfigArgs, args: &PolicyArgs, dir: &Path) -> Result<Self, Fault> {
+    pub(crate) fn read(config: ConfigArgs, args: &PolicyArgs, dir: &Path) -> Result<Self> {
         let root = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         let own = user::permissions(args)?;
         let trusts = |root: &Path| {
-            args.trust_project
-                || own
-                    .iter()
-                    .any(|layer| layer.trusts(&root.to_string_lossy()))
+            let root = root.to_string_lossy();
+            args.trust_project || own.iter().any(|layer| layer.trusts(&root))
         };
         let is_trusted = trusts(&root);
         let mut project = Self {
@@ -71,51 +69,53 @@ impl Project {
 
     /// Returns the trust decision for the library.
     pub(crate) fn trust(&self) -> WorkspaceTrust {
-        let private = [environment::config_dir(), environment::state_dir()]
-            .into_iter()
-            .flatten();
+        let private = [environment::config_dir(), environment::state_dir()];
+        let private = private.into_iter().flatten();
+        let private = private.filter_map(|dir| std::path::absolute(dir).ok());
         WorkspaceTrust {
             base: self.sandbox.clone(),
             root: Some(self.root.clone()),
             files: self.files.clone(),
-            private: private
-                .filter_map(|dir| std::path::absolute(dir).ok())
-                .collect(),
+            private: private.collect(),
         }
     }
 }
 
+/// Explains why requests of a file are ignored.
+pub(crate) fn why_ignored(file: &WorkspaceFile) -> &'static str {
+    match file.standing {
+        Standing::Changed => "has changed since you trusted it",
+        _ => "is not trusted",
+    }
+}
+
 /// Reads the file of this kind; two of them are an error.
-fn read(root: &Path, kind: FileKind) -> Result<Option<WorkspaceFile>, Fault> {
-    let found = kind
-        .names()
-        .iter()
-        .map(|name| WorkspaceFile::read(root, kind, name));
-    let found: Vec<WorkspaceFile> = found
-        .filter_map(Result::transpose)
+fn read(root: &Path, kind: FileKind) -> Result<Option<WorkspaceFile>> {
+    let names = kind.names().iter();
+    let found: Vec<WorkspaceFile> = names
+        .filter_map(|name| WorkspaceFile::read(root, kind, name).transpose())
         .collect::<Result<_, _>>()
         .map_err(|error| {
             let hint = match kind {
                 FileKind::Config => "`--no-config` ignores it",
                 _ => "remove it, or replace it with a regular file",
             };
-            Fault::usage(format!("{}: {}", root.display(), error.message)).hint(hint)
+            usage!("{}: {}", root.display(), error.message).hint(hint)
         })?;
     if let [first, second] = &found[..] {
-        let path = |file: &WorkspaceFile| root.join(&file.name).display().to_string();
-        let message = format!(
+        let fault = usage!(
             "found two files of the same kind: {} and {}",
-            path(first),
-            path(second)
+            first.path().display(),
+            second.path().display()
         );
-        return Err(Fault::usage(message).hint("remove one of them"));
+        return Err(fault.hint("remove one of them"));
     }
     Ok(found.into_iter().next())
 }
 
 /// Finds the configuration in a directory or the nearest one above it in the repository. The user's
 /// own file is skipped.
-fn find_config(root: &Path) -> Result<Option<WorkspaceFile>, Fault> {
+fn find_config(root: &Path) -> Result<Option<WorkspaceFile>> {
     let own = environment::config_dir().and_then(|dir| dir.canonicalize().ok());
     for root in within_repository(root)
         .into_iter()
@@ -126,15 +126,4 @@ fn find_config(root: &Path) -> Result<Option<WorkspaceFile>, Fault> {
         }
     }
     Ok(None)
-}
-
-/// Returns the directory and its ancestors up to the repository root, or only the directory outside
-/// a repository.
-pub(crate) fn within_repository(dir: &Path) -> Vec<&Path> {
-    let all: Vec<&Path> = dir.ancestors().collect();
-    let depth = all
-        .iter()
-        .position(|dir| dir.join(".git").exists())
-        .unwrap_or(0);
-    all[..=depth].to_vec()
 }

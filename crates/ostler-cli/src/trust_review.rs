@@ -4,13 +4,14 @@
 use std::io::Write;
 use std::path::Path;
 
-use ostler::event::{Level, Notice};
+use ostler::Host;
+use ostler::event::{Level, Notice, NoticeCode};
 use ostler::permission::Trust;
-use ostler::trust::{Decided, FileKind, Standing, UNTRUSTED, WorkspaceFile};
-use ostler::{Attendance, Host};
+use ostler::spec::Attendance;
+use ostler::trust::{Decided, FileKind, Standing, WorkspaceFile};
 
 use crate::args::{ConfigArgs, PolicyArgs};
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 use crate::output::{eprint_line, style, visible};
 use crate::trust::{Memory, Project};
 use crate::{config, environment, policy, user};
@@ -35,10 +36,11 @@ impl RequestedAccess {
 
 /// Reads the project of a run. On a terminal, asks whether to trust files that request more access.
 pub(crate) fn open(
-    (config, args): (ConfigArgs, &PolicyArgs),
+    config: ConfigArgs,
+    args: &PolicyArgs,
     dir: &Path,
     attendance: Attendance,
-) -> Result<Project, Fault> {
+) -> Result<Project> {
     let mut project = Project::read(config, args, dir)?;
     if attendance == Attendance::Attended {
         ask(&mut project);
@@ -64,10 +66,10 @@ fn ask(project: &mut Project) {
     if waiting.is_empty() {
         return;
     }
-    eprint_line(&format!(
+    errln!(
         "{} has settings files that request more access than you granted:",
         shown(&project.root.to_string_lossy())
-    ));
+    );
     for (at, requested) in &waiting {
         describe(&project.files[*at], requested)
             .iter()
@@ -78,10 +80,10 @@ fn ask(project: &mut Project) {
             waiting.iter().map(|(at, _)| &project.files[*at]).collect();
         // The answer applies to this run even if it cannot be saved.
         if let Err(fault) = Memory::remember(&files) {
-            eprint_line(&format!(
+            errln!(
                 "warning: trusted for this run only: {}",
                 shown(&fault.outcome().message)
-            ));
+            );
         }
         waiting
             .iter()
@@ -92,18 +94,11 @@ fn ask(project: &mut Project) {
 }
 
 /// Returns the access that a file requests.
-pub(crate) fn requested_access(
-    project: &Project,
-    file: &WorkspaceFile,
-) -> Result<RequestedAccess, Fault> {
+pub(crate) fn requested_access(project: &Project, file: &WorkspaceFile) -> Result<RequestedAccess> {
     Ok(match file.kind {
         FileKind::Sandbox => {
             let decided = as_if_trusted(project, file)?;
-            let never = decided
-                .refused
-                .iter()
-                .map(|(request, why)| format!("{request} ({why})"))
-                .collect();
+            let never = decided.refused.iter().map(ToString::to_string).collect();
             RequestedAccess {
                 grantable: decided.opened.iter().map(ToString::to_string).collect(),
                 never,
@@ -142,7 +137,7 @@ pub(crate) fn requested_access(
 }
 
 /// Returns what a project's sandbox file would get if it were trusted.
-fn as_if_trusted(project: &Project, file: &WorkspaceFile) -> Result<Decided, Fault> {
+fn as_if_trusted(project: &Project, file: &WorkspaceFile) -> Result<Decided> {
     let mut trust = project.trust();
     trust.files = vec![WorkspaceFile {
         standing: Standing::Trusted,
@@ -150,13 +145,13 @@ fn as_if_trusted(project: &Project, file: &WorkspaceFile) -> Result<Decided, Fau
     }];
     trust.root = Some(file.root.clone());
     let host = environment::host().with_workspace(trust);
-    ostler::sandbox_policy(&host, &file.root).map_err(|error| Fault::usage(error.message))
+    ostler::sandbox::sandbox_policy(&host, &file.root).map_err(|error| Fault::usage(error.message))
 }
 
 /// Describes a file and its requests, as lines for people.
 pub(crate) fn describe(file: &WorkspaceFile, requested: &RequestedAccess) -> Vec<String> {
     let (warn, dim) = (style::WARN, style::DIM);
-    let path = shown(&file.root.join(&file.name).to_string_lossy());
+    let path = shown(&file.path().to_string_lossy());
     let mut lines = vec![format!(
         "  {path} {dim}{}, sha256 {}…{dim:#}",
         file.standing.as_str(),
@@ -228,7 +223,7 @@ pub(crate) fn attach(
     host: Host,
     project: &Project,
     config: &ostler::config::Config,
-) -> Result<Host, Fault> {
+) -> Result<Host> {
     Ok(host
         .with_workspace(project.trust())
         .with_notices(notices(project, config)?))
@@ -236,7 +231,7 @@ pub(crate) fn attach(
 
 /// Returns notices about ignored configuration values and permission rules. Agents report on the
 /// sandbox policy and the script themselves.
-fn notices(project: &Project, config: &ostler::config::Config) -> Result<Vec<Notice>, Fault> {
+fn notices(project: &Project, config: &ostler::config::Config) -> Result<Vec<Notice>> {
     let mut messages = config::ignored_warnings(config, project);
     messages.extend(policy::left_out(project)?);
     messages.extend(
@@ -247,6 +242,6 @@ fn notices(project: &Project, config: &ostler::config::Config) -> Result<Vec<Not
     );
     Ok(messages
         .into_iter()
-        .map(|message| Notice::new(Level::Warning, UNTRUSTED, message))
+        .map(|message| Notice::new(Level::Warning, NoticeCode::WorkspaceUntrusted, message))
         .collect())
 }

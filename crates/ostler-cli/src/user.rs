@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use ostler::permission::{Policy, Trust};
 
 use crate::args::PolicyArgs;
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 use crate::{environment, files};
 
 /// Loads the user's permission rules: `--policy`, and the file in the configuration directory.
-pub(crate) fn permissions(args: &PolicyArgs) -> Result<Vec<Policy>, Fault> {
+pub(crate) fn permissions(args: &PolicyArgs) -> Result<Vec<Policy>> {
     let mut layers = Vec::new();
     if let Some(file) = &args.policy {
-        let none = || Fault::usage(format!("--policy {}: file not found", file.display()));
+        let none = || usage!("--policy {}: file not found", file.display());
         layers.push(read(file)?.ok_or_else(none)?);
     }
     let own = file("policy.toml");
@@ -21,14 +21,14 @@ pub(crate) fn permissions(args: &PolicyArgs) -> Result<Vec<Policy>, Fault> {
 }
 
 /// Loads the user's sandbox policy, or returns the default.
-pub(crate) fn sandbox() -> Result<ostler::SandboxPolicy, Fault> {
+pub(crate) fn sandbox() -> Result<ostler::sandbox::SandboxPolicy> {
     let Some(file) = file("sandbox.toml") else {
-        return Ok(ostler::SandboxPolicy::default());
+        return Ok(ostler::sandbox::SandboxPolicy::default());
     };
     let Some(text) = files::text(&file)? else {
-        return Ok(ostler::SandboxPolicy::default());
+        return Ok(ostler::sandbox::SandboxPolicy::default());
     };
-    ostler::SandboxPolicy::parse_as(&text, &file.display().to_string()).map_err(|error| {
+    ostler::sandbox::SandboxPolicy::parse_as(&text, &file.display().to_string()).map_err(|error| {
         Fault::usage(error.message)
             .hint("see docs/sandbox.md for the file format; nothing runs until the file is valid")
     })
@@ -38,7 +38,7 @@ fn file(name: &str) -> Option<PathBuf> {
     environment::config_dir().map(|dir| dir.join(name))
 }
 
-fn read(file: &Path) -> Result<Option<Policy>, Fault> {
+fn read(file: &Path) -> Result<Option<Policy>> {
     let Some(text) = files::text(file)? else {
         return Ok(None);
     };
@@ -46,7 +46,7 @@ fn read(file: &Path) -> Result<Option<Policy>, Fault> {
 }
 
 /// Parses permission rules.
-pub(crate) fn parse(text: &str, source: &str, trust: Trust) -> Result<Policy, Fault> {
+pub(crate) fn parse(text: &str, source: &str, trust: Trust) -> Result<Policy> {
     Policy::parse(text, source, trust).map_err(|error| {
         Fault::usage(error.to_string()).hint(
             "see docs/permissions.md for the file format; nothing runs until the file is valid",

@@ -1,9 +1,29 @@
 //! The dialect contract: how to launch one agent, converse with it and probe it. All of it is pure.
+//!
+//! A dialect can be tested without a process: lines go in, events and requests come out.
+//!
+//! ```
+//! use ostler_core::dialect::{Dialect, Launching, Outbox, ToAgent};
+//! use ostler_core::spec::Spec;
+//!
+//! fn first_answer(dialect: &dyn Dialect, line: &str) -> Outbox {
+//!     let spec = Spec::new("hello");
+//!     let mut conversation = dialect.converse(&Launching::new(&spec));
+//!     let mut out = Outbox::default();
+//!     conversation.send(ToAgent::Prompt("hello".into()), &mut out);
+//!     conversation.on_line(line, &mut out);
+//!     out
+//! }
+//! ```
 
+mod about;
 mod probe;
+mod setting;
 pub mod transcript;
 
-use crate::event::{EventKind, Level, Notice, Unreadable};
+use crate::event::{
+    Event, EventKind, Level, Notice, NoticeCode, Permission, RequestKind, Unreadable,
+};
 use crate::lines::Line;
 use crate::outcome::Outcome;
 use crate::permission::{PermissionRequest, ToolKind, ToolUse, Verdict};
@@ -11,36 +31,24 @@ use crate::raw_json::RawJson;
 use crate::spec::{Spec, SpecError};
 use crate::usage::Usage;
 
+pub use about::{About, Capabilities, PlainModel, ProjectFiles};
 pub use probe::{Login, LoginQuery, Probe, Runtime, Version};
-use transcript::{ResumeDelay, Transcripts};
+pub use setting::{Pass, Rule, Setting};
 
 /// Translation of one agent's protocol. Implementations are stateless; each child process gets its
 /// own [`Conversation`].
 pub trait Dialect: Send + Sync {
-    /// Returns the agent's name in Ostler.
-    fn name(&self) -> &'static str;
-
-    /// Returns what the agent can do.
-    fn capabilities(&self) -> Capabilities;
-
-    /// Returns model names the agent is known to accept. Others may work too.
-    fn models(&self) -> &'static [&'static str];
-
-    /// Returns every setting the agent accepts.
-    fn settings(&self) -> Vec<Setting>;
-
-    /// Returns how to check that the agent is installed and ready, or `None` if it is part of
-    /// Ostler.
-    fn probe(&self) -> Option<Probe>;
+    /// Returns the static facts about the agent.
+    fn about(&self) -> About;
 
     /// Validates the spec and returns what to launch.
     ///
     /// # Errors
     /// Names the invalid setting. Nothing is started in that case.
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError>;
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError>;
 
     /// Creates the conversation with one child.
-    fn converse(&self, spec: &Spec) -> Box<dyn Conversation>;
+    fn converse(&self, launching: &Launching<'_>) -> Box<dyn Conversation>;
 
     /// Returns the transport this spec selects, if the agent has several. Each has the same name
     /// and settings, and its own capabilities. `None` selects this one.
@@ -54,122 +62,50 @@ pub trait Dialect: Send + Sync {
         None
     }
 
-    /// Whether the agent reaches the caller's tools through a program that it starts itself
-    /// ([`Spec::bridge`]).
-    fn needs_bridge(&self) -> bool {
-        false
-    }
-
-    /// Whether Ostler must assign the session id up front ([`crate::spec::keys::SESSION_ID`]),
-    /// because this agent reports its own too late (or never) for an interrupted turn to be
-    /// resumed. Given an id that it knows, such an agent resumes that session.
-    fn needs_session_id(&self) -> bool {
-        false
-    }
-
-    /// Whether the agent stores no sessions itself, and is resumed from Ostler's events
-    /// ([`Spec::past`]).
-    fn resumes_from_events(&self) -> bool {
-        false
-    }
-
-    /// Returns where the agent stores its sessions, or `None` if they cannot be looked up.
-    fn transcripts(&self) -> Option<&'static Transcripts> {
-        None
-    }
-
-    /// Returns the session files that must not be resumed within the minute of their creation, or
-    /// `None` if there is no such restriction.
-    fn resume_delay(&self) -> Option<&'static ResumeDelay> {
-        None
-    }
-
-    /// Returns the settings that turn the agent into a plain model, which replies and does nothing
-    /// else.
-    fn as_model(&self) -> PlainModel {
-        PlainModel::default()
-    }
-
-    /// Returns true if a recording that begins with this text is in this protocol. `opening` may
-    /// end in the middle of a line.
-    fn recognizes(&self, _opening: &str) -> bool {
-        false
-    }
-
     /// Describes what a call of one of the agent's tools would do, in the terms of the policy.
     fn tool_use(&self, tool: &str, _input: &RawJson) -> ToolUse {
         ToolUse::new(tool, ToolKind::Other)
     }
 }
 
-/// How to run an agent as a plain model.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PlainModel {
-    /// Settings that remove the agent's own tools, or disable them.
-    pub settings: &'static [(&'static str, &'static str)],
-    /// Whether the settings remove all tools. Otherwise each call that the agent asks about is
-    /// denied by policy.
-    pub toolless: bool,
+/// What a child is launched with: the caller's spec, and what the session adds to it.
+#[derive(Debug, Clone, Copy)]
+pub struct Launching<'a> {
+    /// The spec, as far as the session has not changed it: with the current model, permission mode
+    /// and session to resume.
+    pub spec: &'a Spec,
+    /// How the agent reaches the caller's tools, if it does so through a program that it starts
+    /// ([`Capabilities::bridged_tools`]).
+    pub bridge: Option<&'a Bridge>,
+    /// Events of the earlier session to resume, for an agent whose sessions Ostler stores
+    /// ([`Capabilities::resumes_from_events`]).
+    pub past: &'a [Event],
 }
 
-/// A setting that an agent accepts, for `--set`, error messages and the documentation.
+impl<'a> Launching<'a> {
+    /// Returns a launch with nothing but the spec.
+    #[must_use]
+    pub fn new(spec: &'a Spec) -> Self {
+        Self {
+            spec,
+            bridge: None,
+            past: &[],
+        }
+    }
+}
+
+/// The program that an agent starts to reach the caller's tools. It relays lines between its stdin
+/// and stdout and the agent's session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
-    /// The key.
-    pub key: &'static str,
-    /// What it does.
-    pub help: &'static str,
-    /// Whether a value may be or contain a secret.
-    pub secret: bool,
-    /// The only accepted values; empty if others are accepted too.
-    pub words: &'static [&'static str],
-}
-
-/// What an agent can do. This is data, so that no code depends on an agent's name.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Capabilities {
-    /// Resumes an earlier session.
-    pub resume: bool,
-    /// Resumes a copy of an earlier session.
-    pub fork: bool,
-    /// Streams text while it is generated.
-    pub stream_text: bool,
-    /// Shows its reasoning.
-    pub thinking: bool,
-    /// Accepts an interrupt without exiting.
-    pub interrupt: bool,
-    /// Answers according to a JSON schema.
-    pub structured: bool,
-    /// Reports its cost.
-    pub cost: bool,
-    /// Takes several turns in one process. Otherwise each turn has its own process.
-    pub many_turns: bool,
-    /// Accepts a message for the current turn.
-    pub steer: bool,
-    /// Asks whether a tool may run, so that a policy can decide.
-    pub ask: bool,
-    /// Accepts the caller's tools.
-    pub tools: bool,
-    /// Changes its model between turns.
-    pub set_model: bool,
-    /// Changes its permission mode between turns.
-    pub set_permission_mode: bool,
-    /// Has processes that can be suspended.
-    pub freeze: bool,
-    /// Prints nothing until the turn is over: its silence does not mean that it hangs.
-    pub silent: bool,
-    /// Reports each tool call and its result.
-    pub tells_tools: bool,
-    /// Reports denied tool calls.
-    pub tells_denials: bool,
-    /// Reports every token of a turn.
-    pub tells_usage: bool,
-    /// Accepts prompts of many megabytes: only the model's own limit applies.
-    pub long_prompts: bool,
+pub struct Bridge {
+    /// Absolute path of the program.
+    pub program: String,
+    /// Its arguments.
+    pub args: Vec<String>,
 }
 
 /// What to launch.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Launch {
     /// Name of the program, looked up on `PATH`.
     pub program: &'static str,
@@ -217,6 +153,12 @@ pub enum Arg {
     },
 }
 
+impl<T: Into<String>> From<T> for Arg {
+    fn from(text: T) -> Self {
+        Self::Plain(text.into())
+    }
+}
+
 /// Maximum length of an argument on the command line, in bytes; the kernel's limit for one is 128
 /// KiB.
 pub const ARG_CAP: usize = 100 * 1024;
@@ -233,7 +175,7 @@ pub trait Conversation: Send {
     fn on_line(&mut self, line: &str, out: &mut Outbox);
 
     /// Called for each line from a bridge, a program that the agent started to reach the caller's
-    /// tools ([`Spec::bridge`]). There can be several.
+    /// tools ([`Launching::bridge`]). There can be several.
     fn on_bridge_line(&mut self, _from: u32, _line: &str, _out: &mut Outbox) {}
 
     /// Whether a bridge still waits for a reply. One that has closed its output is not dropped
@@ -257,6 +199,9 @@ pub enum ToAgent {
     Prompt(String),
     /// A message for the current turn.
     Steer(String),
+    /// Starts a turn that makes these calls, which the last turn ended with
+    /// ([`Detail::pending_calls`](crate::outcome::Detail::pending_calls)).
+    Approve(Vec<String>),
     /// Ends the current turn.
     Interrupt,
     /// The answer to a permission request.
@@ -298,6 +243,17 @@ pub enum ToAgent {
     },
 }
 
+impl ToAgent {
+    /// Returns the prompt of a message that starts a turn; empty for an approval.
+    #[must_use]
+    pub fn prompt(&self) -> &str {
+        match self {
+            Self::Prompt(prompt) => prompt,
+            _ => "",
+        }
+    }
+}
+
 /// Properties that can change during a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -308,12 +264,12 @@ pub enum Change {
 }
 
 impl Change {
-    /// Returns the request's name in events.
+    /// Returns the kind of the request in events.
     #[must_use]
-    pub fn request(&self) -> &'static str {
+    pub fn request(&self) -> RequestKind {
         match self {
-            Self::Model(_) => "set_model",
-            Self::PermissionMode(_) => "set_permission_mode",
+            Self::Model(_) => RequestKind::SetModel,
+            Self::PermissionMode(_) => RequestKind::SetPermissionMode,
         }
     }
 
@@ -389,8 +345,6 @@ pub struct Exit {
 pub enum FromConversation {
     /// Publish an event.
     Event(EventKind),
-    /// Write to the child's stdin.
-    Write(Vec<u8>),
     /// The agent started a turn, or confirmed the one it was asked for.
     TurnStarted,
     /// The agent ended a turn.
@@ -402,6 +356,37 @@ pub enum FromConversation {
     AskPermission(PermissionRequest),
     /// Withdraw a permission request.
     WithdrawPermission(String),
+    /// The reply to a [`ToAgent::Change`].
+    Changed {
+        /// The request.
+        id: u64,
+        /// Why the change failed, or `None` if it succeeded.
+        error: Option<String>,
+    },
+    /// End the child, which is of no further use: SIGTERM, then SIGKILL after the grace period. The
+    /// turn ends with it.
+    EndProcess,
+    /// Do something outside of the session's state.
+    Do(Action),
+}
+
+impl From<Action> for FromConversation {
+    fn from(action: Action) -> Self {
+        Self::Do(action)
+    }
+}
+
+/// Something that only the session's driver can do. Conversations and the session machine ask for
+/// it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Write to the child's stdin.
+    Write(Vec<u8>),
+    /// Close the child's stdin once everything is written.
+    CloseInput,
+    /// Send SIGTERM to the child's processes. For an agent that accepts no input while it works,
+    /// this is the only way to interrupt it.
+    Terminate,
     /// Run one of the caller's tools. The reply is one [`ToAgent::ToolDone`], unless the job is
     /// cancelled.
     RunTool(ToolJob),
@@ -416,21 +401,22 @@ pub enum FromConversation {
         /// The line, with its line ending.
         line: Vec<u8>,
     },
-    /// The reply to a [`ToAgent::Change`].
-    Changed {
-        /// The request.
-        id: u64,
-        /// Why the change failed, or `None` if it succeeded.
-        error: Option<String>,
-    },
-    /// Close the child's stdin once everything is written.
-    EndInput,
-    /// Send SIGTERM to the child: the only way to interrupt an agent that accepts no input while it
-    /// works.
-    Terminate,
-    /// End the child, which is of no further use: SIGTERM, then SIGKILL after the grace period. The
-    /// turn ends with it.
-    EndProcess,
+    /// Start the agent's process: for the first time, or again to resume the session.
+    Spawn,
+    /// Send SIGKILL to the agent's processes.
+    Kill,
+    /// Suspend the agent's processes.
+    Freeze,
+    /// Continue the suspended processes.
+    Thaw,
+    /// Use this value from the next start of the process on.
+    Adopt(Change),
+    /// Ask the caller's permission handler.
+    AskHandler(Permission),
+    /// Stop asking the permission handler: the request with this id is decided.
+    CancelAsk(String),
+    /// Report a turn's outcome to the circuit breaker.
+    RecordTurn(Outcome),
 }
 
 /// Result of a turn, as the agent reported it.
@@ -470,7 +456,7 @@ impl Outbox {
     }
 
     /// Publishes a notice.
-    pub fn notice(&mut self, level: Level, code: &str, message: impl Into<String>) {
+    pub fn notice(&mut self, level: Level, code: NoticeCode, message: impl Into<String>) {
         self.event(Notice::new(level, code, message));
     }
 
@@ -485,8 +471,8 @@ impl Outbox {
     }
 
     /// Appends any other output.
-    pub fn push(&mut self, out: FromConversation) {
-        self.0.push(out);
+    pub fn push(&mut self, out: impl Into<FromConversation>) {
+        self.0.push(out.into());
     }
 
     /// Removes all outputs, in order. The allocation is reused for the next line.
@@ -510,7 +496,7 @@ pub fn deliver_line(conversation: &mut dyn Conversation, line: Line<'_>, out: &m
             if lossy {
                 out.notice(
                     Level::Warning,
-                    "invalid_utf8",
+                    NoticeCode::InvalidUtf8,
                     "A line contained invalid UTF-8; damaged characters are replaced by \u{fffd}.",
                 );
             }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use crate::codes::{NoticeCode, RefusalCode, RequestKind};
 use crate::outcome::Outcome;
 use crate::permission::ToolKind;
 use crate::raw_json::RawJson;
@@ -34,7 +35,7 @@ pub struct Event {
 }
 
 /// A point in time: milliseconds since the Unix epoch, shown as RFC 3339 in UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, JsonSchema)]
 #[schemars(with = "String", extend("format" = "date-time"))]
 pub struct Timestamp(
     /// Milliseconds since the Unix epoch.
@@ -68,13 +69,18 @@ impl std::fmt::Display for Timestamp {
     }
 }
 
+/// A text that is not a timestamp, with the reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct InvalidTimestamp(String);
+
 impl std::str::FromStr for Timestamp {
-    type Err = String;
+    type Err = InvalidTimestamp;
 
     fn from_str(s: &str) -> Result<Self, Self::Err> {
         s.parse::<jiff::Timestamp>()
             .map(|t| Self(t.as_millisecond()))
-            .map_err(|e| e.to_string())
+            .map_err(|error| InvalidTimestamp(error.to_string()))
     }
 }
 
@@ -343,9 +349,12 @@ pub struct Notice {
     /// Severity.
     pub level: Level,
     /// Code for programs to branch on.
-    pub code: String,
+    pub code: NoticeCode,
     /// One sentence for a person.
     pub message: String,
+    /// The kind of the agent's message, if Ostler does not know it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unknown_kind: Option<String>,
     /// The agent's line, if the notice is about one that Ostler does not know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub raw: Option<RawJson>,
@@ -354,11 +363,12 @@ pub struct Notice {
 impl Notice {
     /// Creates a notice without a raw line.
     #[must_use]
-    pub fn new(level: Level, code: &str, message: impl Into<String>) -> Self {
+    pub fn new(level: Level, code: NoticeCode, message: impl Into<String>) -> Self {
         Self {
             level,
-            code: code.to_owned(),
+            code,
             message: message.into(),
+            unknown_kind: None,
             raw: None,
         }
     }
@@ -367,28 +377,14 @@ impl Notice {
     /// as `type "x"`, and is the same for all messages of that kind: they are counted by it.
     #[must_use]
     pub fn unknown_message(agent: &str, kind: &str, raw: Option<RawJson>) -> Self {
-        let message = format!("{agent} said something that {UNKNOWN}{kind}.");
+        let message = format!("{agent} said something that Ostler does not know: {kind}.");
         Self {
+            unknown_kind: Some(kind.to_owned()),
             raw,
-            ..Self::new(Level::Debug, UNKNOWN_CODE, message)
+            ..Self::new(Level::Debug, NoticeCode::UnknownMessage, message)
         }
     }
-
-    /// Returns the kind of the unknown message, if the notice is about one.
-    #[must_use]
-    pub fn unknown_kind(&self) -> Option<&str> {
-        let (_, kind) = self
-            .message
-            .split_once(UNKNOWN)
-            .filter(|_| self.code == UNKNOWN_CODE)?;
-        Some(kind.strip_suffix('.').unwrap_or(kind))
-    }
 }
-
-const UNKNOWN_CODE: &str = "unknown_message";
-
-/// Text before the kind of an unknown message.
-const UNKNOWN: &str = "Ostler does not know: ";
 
 /// Severity of a notice.
 #[derive(
@@ -425,13 +421,13 @@ pub struct Unreadable {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Refused {
     /// The request.
-    pub request: String,
+    pub request: RequestKind,
     /// Why it was refused.
     pub why: String,
     /// Code for programs to branch on: `ending`, `no_turn`, `busy`, `unsupported`, `rejected`,
     /// `timeout`, `unknown`, `decided`, `budget`.
     #[serde(default)]
-    pub code: String,
+    pub code: RefusalCode,
 }
 
 /// A turn ended. Each turn has exactly one such event.
@@ -508,37 +504,4 @@ impl Event {
 #[must_use]
 pub fn schema() -> schemars::Schema {
     schemars::schema_for!(Event)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    // The kind is extracted from the message, whatever it contains.
-    #[test]
-    fn the_kind_of_an_unknown_message_can_be_extracted() {
-        for kind in [
-            "type \"x\"",
-            "a block without a type",
-            "type \"a. b.\"",
-            "",
-            "type \"Ostler does not know: \"",
-        ] {
-            let notice = Notice::unknown_message("Some Agent 2.0", kind, None);
-            assert_eq!(notice.unknown_kind(), Some(kind));
-            assert_eq!(
-                (notice.level, notice.code.as_str()),
-                (Level::Debug, "unknown_message")
-            );
-        }
-        let other = Notice {
-            code: "other".into(),
-            ..Notice::unknown_message("a", "b", None)
-        };
-        assert_eq!(other.unknown_kind(), None);
-        assert_eq!(
-            Notice::new(Level::Debug, "unknown_message", "something else").unknown_kind(),
-            None
-        );
-    }
 }

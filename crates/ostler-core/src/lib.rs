@@ -8,17 +8,23 @@
 //! [`event`]s, and the [`machine`] decides what they mean for the session. [`outcome`] and
 //! [`usage`] describe how a turn ended and what it cost.
 
+pub mod names;
 pub mod raw_json;
 pub mod rotation;
 pub mod lines;
+pub mod lenient;
+pub mod surrogates;
 pub mod clip;
+mod codes;
 pub mod outcome;
+pub mod http_status;
 pub mod breaker;
 pub mod usage;
 pub mod display;
 pub mod event;
 pub mod log;
 pub mod export;
+pub mod matching;
 pub mod permission;
 pub mod change;
 pub mod size;

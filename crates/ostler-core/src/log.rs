@@ -2,6 +2,22 @@
 //!
 //! A session appends events to the log before it publishes them. Implementations are elsewhere; a
 //! session depends only on [`Log`].
+//!
+//! ```
+//! use ostler_core::event::Event;
+//! use ostler_core::log::{Log, LogError};
+//!
+//! /// Reads a whole session page by page, so that memory stays bounded.
+//! fn for_each(log: &dyn Log, id: &str, mut each: impl FnMut(Event)) -> Result<(), LogError> {
+//!     let mut from = 0;
+//!     loop {
+//!         let page = log.read(id, from, 1000)?;
+//!         let Some(last) = page.last() else { return Ok(()) };
+//!         from = last.seq + 1;
+//!         page.into_iter().for_each(&mut each);
+//!     }
+//! }
+//! ```
 
 use std::future::Future;
 use std::path::{Path, PathBuf};

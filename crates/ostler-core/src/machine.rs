@@ -12,8 +12,11 @@ mod changes;
 mod ending;
 mod pause;
 mod process;
+mod request;
 mod sending;
+mod step;
 mod heartbeat;
+mod life;
 mod tools;
 mod turn;
 mod volume;
@@ -24,20 +27,25 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::dialect::{Capabilities, Change, Exit, ToAgent, TurnResult};
-use crate::event::{EventKind, Level, Notice, Origin, Refused, SessionState, State, TurnStarted};
+use crate::dialect::{Action, Capabilities, Change, Exit, FromConversation, ToAgent, TurnResult};
+use crate::event::{
+    EventKind, Level, Notice, NoticeCode, Origin, RefusalCode, RequestKind, SessionState, State,
+    TurnStarted,
+};
 use crate::outcome::Outcome;
-use crate::permission::{PermissionRequest, Policy, ToolUse};
+use crate::permission::{Policy, ToolUse};
 use crate::spec::{AfterTurn, Attendance, Limits};
 
 use account::Account;
 use budget::Warnings;
-use changes::Changes;
-use ending::Escalation;
+use changes::{ChangeRequest, Changes};
 use heartbeat::Heartbeat;
+use life::{Life, Work};
 use permissions::Permissions;
+pub use request::{CallerRequest, Completion, Interruption};
+use step::Step;
 use tools::Tools;
-use turn::{Pending, Turn};
+use turn::{EndReason, Pending, Turn};
 use volume::Volume;
 
 /// Something that happened.
@@ -55,20 +63,16 @@ pub enum Input {
     Steer(String),
     /// The caller sent a message that must not be queued.
     SendNow(String),
+    /// The caller approved tool calls that the last turn ended with, given by their ids.
+    Approve(Vec<String>),
     /// The agent printed a line. Whatever it means, the agent is alive.
     Activity,
-    /// The agent reported an event.
-    Event(EventKind),
+    /// The conversation with the agent reported something, or asks for something.
+    Conversation(FromConversation),
     /// Ostler itself has a notice for the caller.
     Notice(Notice),
-    /// The agent started a turn.
-    TurnStarted,
-    /// The agent ended a turn.
-    TurnEnded(TurnResult),
-    /// Number of the agent's background tasks that are running.
-    Background(usize),
     /// The caller interrupts the turn.
-    Interrupt,
+    Interrupt(CallerRequest),
     /// The caller pauses the session: messages are held back.
     Pause,
     /// The caller pauses the session and suspends the agent's processes.
@@ -76,27 +80,32 @@ pub enum Input {
     /// The caller resumes the session: held messages are delivered, and the agent continues.
     Resume,
     /// The caller changes the model or the permission mode.
-    Change(Change),
-    /// The agent's reply to a change: the request's id, and the error if it failed.
-    Changed(u64, Option<String>),
+    Change(CallerRequest, Change),
     /// The agent called a tool: the call's id, and what the policy needs to know about it.
     ToolCalled(String, ToolUse),
-    /// The agent asks for permission to run a tool.
-    PermissionRequested(PermissionRequest),
-    /// The agent withdrew a permission request.
-    PermissionWithdrawn(String),
-    /// The caller answered a permission request, given by its id.
-    PermissionAnswered(String, PermissionAnswer),
+    /// A permission request was answered.
+    PermissionAnswered {
+        /// Id of the permission request.
+        id: String,
+        /// The answer.
+        answer: PermissionAnswer,
+        /// The caller's request; `None` if the permission handler answered.
+        request: Option<CallerRequest>,
+    },
     /// The caller stops the session gracefully.
     Stop,
     /// The caller kills the session.
     Kill,
-    /// The agent's process is of no further use; the session outlives it.
-    EndProcess,
     /// The agent's process exited; the dialect's explanation of the turn's end, if it has one.
     Exited(Exit, Option<TurnResult>),
     /// Time passed.
     Tick,
+}
+
+impl From<FromConversation> for Input {
+    fn from(output: FromConversation) -> Self {
+        Self::Conversation(output)
+    }
 }
 
 /// Something to do.
@@ -109,22 +118,29 @@ pub enum Effect {
         /// What happened.
         kind: EventKind,
     },
-    /// Start the agent's process: for the first time, or again to resume the session.
-    Spawn,
-    /// Suspend the agent's processes.
-    Freeze,
-    /// Continue the suspended processes.
-    Thaw,
-    /// Use this value from the next start of the process on.
-    Adopt(Change),
-    /// Send a message to the agent.
+    /// Pass a message to the conversation with the agent.
     Send(ToAgent),
-    /// Close the agent's stdin.
-    CloseInput,
-    /// Send SIGTERM to the agent's processes.
-    Terminate,
-    /// Send SIGKILL to the agent's processes.
-    Kill,
+    /// Tell the caller the result of a request.
+    Complete {
+        /// The request.
+        request: CallerRequest,
+        /// Its result.
+        completion: Completion,
+    },
+    /// Do something that only the driver can do.
+    Do(Action),
+}
+
+impl From<Action> for Effect {
+    fn from(action: Action) -> Self {
+        Self::Do(action)
+    }
+}
+
+impl From<ToAgent> for Effect {
+    fn from(message: ToAgent) -> Self {
+        Self::Send(message)
+    }
 }
 
 /// A person's answer to a permission request.
@@ -138,32 +154,22 @@ pub enum PermissionAnswer {
     Deny(String),
 }
 
-/// A hundred years: no one waits that long, and a driver's clock need not support it.
+/// Deadlines from here on (a hundred years) are never due. A driver's clock need not support them.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// State machine of one session.
 #[derive(Debug)]
 pub struct Machine {
+    /// The state as last published.
     state: SessionState,
+    life: Life,
     after_turn: AfterTurn,
     limits: Limits,
     capabilities: Capabilities,
     turns: u32,
-    current_turn: Option<Turn>,
-    queue: VecDeque<String>,
-    /// When the agent's process was started; `None` while there is none.
-    spawned_at: Option<Duration>,
-    /// Whether the process is being started.
-    starting: bool,
-    /// Whether there ever was a process.
-    has_spawned: bool,
+    queue: VecDeque<ToAgent>,
+    /// Whether messages are held back.
     paused: bool,
-    /// Since when the agent's processes are suspended.
-    frozen_since: Option<Duration>,
-    background_tasks: usize,
-    escalation: Option<Escalation>,
-    /// Whether only the agent's background tasks hold a finished session open.
-    lingering: bool,
     /// When the first turn started.
     first_turn_at: Option<Duration>,
     tools: Tools,
@@ -174,14 +180,17 @@ pub struct Machine {
     heartbeat: Heartbeat,
     volume: Volume,
     last_outcome: Option<Outcome>,
+    /// The time of the current input, and the effects that it causes.
+    step: Step,
 }
 
 impl Machine {
-    /// Creates a session that is not started.
+    /// Creates the machine of a session that has not been started.
     #[must_use]
     pub fn new(limits: Limits, after_turn: AfterTurn) -> Self {
         Self {
             state: SessionState::Created,
+            life: Life::Created,
             after_turn,
             limits,
             capabilities: Capabilities {
@@ -189,16 +198,8 @@ impl Machine {
                 ..Capabilities::default()
             },
             turns: 0,
-            current_turn: None,
             queue: VecDeque::new(),
-            spawned_at: None,
-            starting: false,
-            has_spawned: false,
             paused: false,
-            frozen_since: None,
-            background_tasks: 0,
-            escalation: None,
-            lingering: false,
             first_turn_at: None,
             tools: Tools::default(),
             account: Account::new(),
@@ -208,6 +209,7 @@ impl Machine {
             heartbeat: Heartbeat::default(),
             volume: Volume::default(),
             last_outcome: None,
+            step: Step::default(),
         }
     }
 
@@ -245,28 +247,36 @@ impl Machine {
     /// Returns true if a turn is in progress.
     #[must_use]
     pub fn in_turn(&self) -> bool {
-        self.current_turn.is_some()
+        self.life.turn().is_some()
     }
 
     /// Returns true if the session ends when the agent's process exits.
     #[must_use]
     pub fn ends_on_exit(&self) -> bool {
-        self.is_ending() || !self.can_sleep() || !self.has_spawned
+        let never_ran = matches!(
+            self.life,
+            Life::Created
+                | Life::Starting {
+                    is_restart: false,
+                    ..
+                }
+        );
+        self.is_ending() || !self.can_sleep() || never_ran
     }
 
     /// Returns when [`Input::Tick`] is due, unless another input comes first.
     #[must_use]
     pub fn deadline(&self) -> Option<Duration> {
-        if self.state == SessionState::Ended {
+        if self.has_ended() {
             return None;
         }
-        let escalation = self.escalation.map(|escalation| escalation.until);
-        if self.frozen_since.is_some() {
-            return escalation.filter(|at| *at < NEVER); // its time stands still
+        let escalation = self.life.escalation().map(|escalation| escalation.until);
+        if self.life.is_frozen() {
+            return escalation.filter(|at| *at < NEVER); // other time limits are suspended too
         }
         let turn = self
-            .current_turn
-            .as_ref()
+            .life
+            .turn()
             .and_then(|t| t.deadline(&self.limits, self.may_be_silent()));
         let waits = [
             self.startup_deadline(),
@@ -280,50 +290,72 @@ impl Machine {
     }
 
     /// Handles an input and appends the effects to perform.
-    pub fn handle(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
+    pub fn handle(&mut self, now: Duration, input: Input, effects: &mut Vec<Effect>) {
         if !self.has_ended() {
-            self.handle_bounded(now, input, fx);
+            self.step.now = now;
+            self.handle_bounded(input);
+            effects.append(&mut self.step.effects);
         }
     }
 
-    fn dispatch(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
+    fn dispatch(&mut self, input: Input) {
         match input {
-            Input::Start => self.start(fx),
-            Input::Spawned => self.on_spawned(now, fx),
-            Input::SpawnFailed(outcome) => self.on_spawn_failed(now, outcome, fx),
-            Input::Send(prompt) => self.send(now, prompt, fx),
-            Input::Steer(prompt) => self.steer(now, prompt, fx),
-            Input::SendNow(prompt) => self.send_now(now, prompt, fx),
-            Input::Activity => self.on_activity(now),
-            Input::Event(kind) => self.on_event(now, kind, fx),
-            Input::Notice(notice) => self.emit(notice, fx),
-            Input::TurnStarted => self.on_turn_started(now, fx),
-            Input::TurnEnded(result) => self.on_turn_ended(now, result, fx),
-            Input::Background(running) => self.on_background(now, running, fx),
-            Input::Interrupt => self.interrupt(now, fx),
-            Input::Pause => self.pause(fx),
-            Input::Freeze => self.freeze(now, fx),
-            Input::Resume => self.resume(now, fx),
-            Input::Change(change) => self.change(now, change, fx),
-            Input::Changed(id, error) => self.on_changed(id, error, fx),
+            Input::Start => self.start(),
+            Input::Spawned => self.on_spawned(),
+            Input::SpawnFailed(outcome) => self.on_spawn_failed(outcome),
+            Input::Send(prompt) => self.send(ToAgent::Prompt(prompt)),
+            Input::Steer(prompt) => self.steer(prompt),
+            Input::SendNow(prompt) => self.send_now(ToAgent::Prompt(prompt)),
+            Input::Approve(calls) => self.send_now(ToAgent::Approve(calls)),
+            Input::Activity => self.on_activity(),
+            Input::Conversation(output) => self.on_output(output),
+            Input::Notice(notice) => self.emit(notice),
+            Input::Interrupt(request) => self.interrupt(request),
+            Input::Pause => self.pause(),
+            Input::Freeze => self.freeze(),
+            Input::Resume => self.resume(),
+            Input::Change(request, change) => self.change(ChangeRequest { request, change }),
             Input::ToolCalled(call, wants) => self.permissions.on_tool_called(call, &wants),
-            Input::PermissionRequested(ask) => self.on_permission_requested(now, ask, fx),
-            Input::PermissionWithdrawn(id) => self.on_permission_withdrawn(now, &id, fx),
-            Input::PermissionAnswered(id, answer) => {
-                self.on_permission_answered(now, (&id, answer), fx);
-            }
-            Input::Stop => self.stop(now, fx),
-            Input::Kill => self.kill(now, fx),
-            Input::EndProcess => self.terminate_process(now, fx),
-            Input::Exited(exit, blame) => self.on_exited(now, (&exit, blame), fx),
-            Input::Tick => self.tick(now, fx),
+            Input::PermissionAnswered {
+                id,
+                answer,
+                request,
+            } => self.on_permission_answered(&id, answer, request),
+            Input::Stop => self.stop(),
+            Input::Kill => self.kill(),
+            Input::Exited(exit, blame) => self.on_exited(&exit, blame),
+            Input::Tick => self.tick(),
+        }
+    }
+
+    /// Handles an output of the conversation.
+    fn on_output(&mut self, output: FromConversation) {
+        match output {
+            FromConversation::Event(kind) => self.on_event(kind),
+            FromConversation::TurnStarted => self.on_turn_started(),
+            FromConversation::TurnEnded(result) => self.on_turn_ended(result),
+            FromConversation::Background(running) => self.on_background(running),
+            FromConversation::AskPermission(ask) => self.on_permission_requested(ask),
+            FromConversation::WithdrawPermission(id) => self.on_permission_withdrawn(&id),
+            FromConversation::Changed { id, error } => self.on_changed(id, error),
+            FromConversation::EndProcess => self.terminate_process(),
+            FromConversation::Do(action) => self.step.push(action),
         }
     }
 
     // --- turns
 
-    /// Starts a turn: the caller's, with a message, or one of the agent's own.
-    fn begin_turn(&mut self, now: Duration, prompt: Option<&str>, fx: &mut Vec<Effect>) {
+    /// Starts a turn. Without a prompt, it is one that the agent started by itself.
+    fn begin_turn(&mut self, prompt: Option<&str>) {
+        let turn = self.open_turn(prompt);
+        if let Some(process) = self.life.process_mut() {
+            process.work = Work::Turn(turn);
+        }
+        self.publish_state();
+    }
+
+    /// Creates the next turn, and reports its start.
+    fn open_turn(&mut self, prompt: Option<&str>) -> Turn {
         let origin = if prompt.is_some() {
             Origin::Caller
         } else {
@@ -331,52 +363,46 @@ impl Machine {
         };
         self.turns += 1;
         self.account.settle();
-        self.heartbeat = Heartbeat::begin(now);
+        self.heartbeat = Heartbeat::begin(self.step.now);
         // A session for one task has one deadline, however many turns the agent adds by itself.
-        let first = *self.first_turn_at.get_or_insert(now);
+        let first = *self.first_turn_at.get_or_insert(self.step.now);
         let since = if self.after_turn == AfterTurn::End {
             first
         } else {
-            now
+            self.step.now
         };
-        self.current_turn = Some(Turn::new(origin, now, since, self.limits.output));
-        if self.state != SessionState::Starting {
-            self.mark_awake(fx);
-        }
-        // A replayed recording has no prompt.
+        let mut turn = Turn::new(origin, self.step.now, since, self.limits.output);
+        turn.awake = self.life.is_ready();
+        // A replayed recording has no prompt, nor has an approval.
         let prompt = prompt.filter(|text| !text.is_empty()).map(str::to_owned);
-        self.emit(TurnStarted { origin, prompt }, fx);
-        if self.state == SessionState::Idle {
-            self.set_state(SessionState::Working, fx);
-        }
+        self.emit(TurnStarted { origin, prompt });
+        turn
     }
 
     // --- input from the agent
 
-    fn on_activity(&mut self, now: Duration) {
-        // A line without a meaning, such as a handshake reply, does not end the starting phase.
-        if let Some(turn) = &mut self.current_turn {
-            turn.touch(now);
+    fn on_activity(&mut self) {
+        // A line that yields no event, such as a handshake reply, does not end the starting phase.
+        if let Some(turn) = self.life.turn_mut() {
+            turn.touch(self.step.now);
             turn.awake = true;
         }
     }
 
-    fn on_event(&mut self, now: Duration, kind: EventKind, fx: &mut Vec<Effect>) {
+    fn on_event(&mut self, kind: EventKind) {
         // A notice during startup does not mean that the agent is ready: it identifies itself
         // first. After an error, however, nothing may follow until the next turn, and the session
         // must not stay in `starting` forever.
         let is_incidental = match &kind {
-            EventKind::Notice(notice) => {
-                notice.level != Level::Error || self.current_turn.is_some()
-            }
+            EventKind::Notice(notice) => notice.level != Level::Error || self.in_turn(),
             kind => matches!(kind, EventKind::Unreadable(_)),
         };
-        if let Some(turn) = &mut self.current_turn {
-            turn.record(now, &kind);
+        if let Some(turn) = self.life.turn_mut() {
+            turn.record(self.step.now, &kind);
             turn.awake = true;
         }
         if let Some(notice) = self.permissions.bypassed(&kind) {
-            self.emit(notice, fx);
+            self.emit(notice);
         }
         if let Some(kind) = self.tools.record(kind) {
             let used = if let EventKind::Usage(usage) = &kind {
@@ -384,133 +410,146 @@ impl Machine {
             } else {
                 None
             };
-            self.emit(kind, fx);
+            self.emit(kind);
             if let Some(usage) = used {
-                self.on_usage(now, &usage, fx);
+                self.on_usage(&usage);
             }
         }
         if !is_incidental {
-            self.mark_awake(fx);
+            self.mark_awake();
         }
     }
 
     /// Ends the starting phase at the agent's first meaningful output.
-    fn mark_awake(&mut self, fx: &mut Vec<Effect>) {
-        if let Some(turn) = &mut self.current_turn {
+    fn mark_awake(&mut self) {
+        if let Some(turn) = self.life.turn_mut() {
             turn.awake = true;
         }
-        if self.state == SessionState::Starting {
-            self.set_state(self.steady_state(), fx);
+        if !self.life.is_ready() {
+            self.life.set_ready();
+            self.publish_state();
         }
     }
 
-    fn on_turn_started(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if let Some(turn) = &mut self.current_turn {
-            turn.touch(now);
-        } else if self.escalation.is_none() && self.spawned_at.is_some() {
-            self.begin_turn(now, None, fx);
+    fn on_turn_started(&mut self) {
+        if let Some(turn) = self.life.turn_mut() {
+            turn.touch(self.step.now);
+        } else if self.life.is_available() {
+            self.begin_turn(None);
         }
-        self.mark_awake(fx);
+        self.mark_awake();
     }
 
-    fn on_turn_ended(&mut self, now: Duration, result: TurnResult, fx: &mut Vec<Effect>) {
-        self.mark_awake(fx);
-        if self.current_turn.is_none() {
+    fn on_turn_ended(&mut self, result: TurnResult) {
+        self.mark_awake();
+        if !self.in_turn() {
             let message = format!(
                 "The agent ended a turn that had already ended ({}).",
                 result.outcome.cause
             );
-            self.emit(Notice::new(Level::Debug, "late_result", message), fx);
+            self.notice(Level::Debug, NoticeCode::LateResult, message);
             for part in &result.usage {
-                self.emit(part.clone(), fx);
-                self.on_usage(now, part, fx);
+                self.emit(part.clone());
+                self.on_usage(part);
             }
             return;
         }
-        let last = self.close_turn(result, fx);
-        match last {
-            Some(Pending::Limit(_) | Pending::Stop(_)) => self.close_input(now, fx),
-            Some(Pending::Interrupt(_)) | None => self.proceed(now, fx),
+        match self.close_turn(result) {
+            Some(pending) if pending.ends_session() => self.close_input(),
+            _ => self.proceed(),
         }
     }
 
     /// Proceeds after a turn: starts the next one, waits, or ends the session.
-    fn proceed(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.escalation.is_some() || self.end_if_spent(now, fx) {
+    fn proceed(&mut self) {
+        if !self.life.is_unescalated() || self.end_if_spent() {
             return;
         }
-        self.set_state(self.steady_state(), fx);
+        self.life.set_ready();
+        self.publish_state();
         if !self.has_one_process_per_turn() {
-            self.next_turn(now, fx);
+            self.next_turn();
         }
-        let done =
-            self.current_turn.is_none() && self.queue.is_empty() && self.turns > 0 && !self.paused;
+        let done = !self.in_turn() && self.queue.is_empty() && self.turns > 0 && !self.paused;
         let is_finished = done && self.after_turn == AfterTurn::End;
         if !is_finished && self.has_one_process_per_turn() {
-            return self.end_turn_process(now, fx);
+            return self.end_turn_process();
         }
-        // Closing stdin would cut off background tasks.
-        self.lingering = is_finished && self.background_tasks > 0;
-        if is_finished && !self.lingering {
-            self.close_input(now, fx);
+        let Some(process) = self.life.process_mut() else {
+            return;
+        };
+        match process.work {
+            Work::Turn(_) => {}
+            // Closing stdin would cut off background tasks.
+            _ if is_finished && process.background_tasks > 0 => process.work = Work::Lingering,
+            _ => process.work = Work::Idle,
+        }
+        if is_finished && !self.life.waits_for_background() {
+            self.close_input();
         }
     }
 
-    fn on_background(&mut self, now: Duration, running: usize, fx: &mut Vec<Effect>) {
-        self.background_tasks = running;
-        if self.current_turn.is_none() && self.spawned_at.is_some() {
-            self.proceed(now, fx);
+    fn on_background(&mut self, running: usize) {
+        let Some(process) = self.life.process_mut() else {
+            return;
+        };
+        process.background_tasks = running;
+        if !self.in_turn() {
+            self.proceed();
         }
     }
 
-    // --- requests of the caller
+    // --- requests from the caller
 
-    fn interrupt(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.thaw(now, fx); // a suspended process receives nothing
-        let until = now.saturating_add(self.limits.grace);
-        let only_background = self.waits_for_background();
-        match &mut self.current_turn {
-            Some(turn) if turn.pending.is_none() => {
-                turn.pending = Some(Pending::Interrupt(until));
-                fx.push(Effect::Send(ToAgent::Interrupt));
+    fn interrupt(&mut self, request: CallerRequest) {
+        self.thaw(); // a suspended process receives nothing
+        let until = self.step.after(self.limits.grace);
+        let only_background = self.life.waits_for_background();
+        if let Some(turn) = self.life.turn_mut() {
+            turn.interrupts.push(request);
+            if turn.pending.is_none() {
+                turn.pending = Some(Pending::new(EndReason::Interrupt, until));
+                self.step.push(ToAgent::Interrupt);
             }
-            Some(_) => {}
-            None if only_background => {
-                self.last_outcome = Some(turn::background_interrupted());
-                self.close_input(now, fx);
-            }
-            None => self.refuse(("interrupt", "no_turn"), "no turn is under way", fx),
+            return;
+        }
+        self.step
+            .complete(request, Completion::Interrupted(Interruption::NoTurn));
+        if only_background {
+            self.last_outcome = Some(turn::background_interrupted());
+            self.close_input();
+        } else {
+            let (kind, code) = (RequestKind::Interrupt, RefusalCode::NoTurn);
+            self.refuse(kind, code, "no turn is under way");
         }
     }
 
     // --- helpers
 
     fn has_ended(&self) -> bool {
-        self.state == SessionState::Ended
+        matches!(self.life, Life::Ended)
     }
 
-    fn set_state(&mut self, to: SessionState, fx: &mut Vec<Effect>) {
+    /// Publishes the state if it has changed.
+    fn publish_state(&mut self) {
+        self.set_state(self.current_state());
+    }
+
+    fn set_state(&mut self, to: SessionState) {
         if self.state != to {
             let from = std::mem::replace(&mut self.state, to);
-            self.emit(State { from, to }, fx);
+            self.emit(State { from, to });
         }
     }
 
-    fn emit(&self, kind: impl Into<EventKind>, fx: &mut Vec<Effect>) {
-        fx.push(Effect::Emit {
+    fn emit(&mut self, kind: impl Into<EventKind>) {
+        self.step.push(Effect::Emit {
             turn: self.turns,
             kind: kind.into(),
         });
     }
 
-    fn refuse(&self, (request, code): (&str, &str), why: &str, fx: &mut Vec<Effect>) {
-        self.emit(
-            Refused {
-                request: request.into(),
-                why: why.into(),
-                code: code.into(),
-            },
-            fx,
-        );
+    fn notice(&mut self, level: Level, code: NoticeCode, message: impl Into<String>) {
+        self.emit(Notice::new(level, code, message));
     }
 }

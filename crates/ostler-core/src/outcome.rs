@@ -1,7 +1,18 @@
 //! Outcomes: how a turn or session ended, with a cause for programs and a message for people.
+//!
+//! ```
+//! use ostler_core::outcome::{Cause, Outcome, Status};
+//!
+//! let outcome = Outcome::new(Cause::RateLimit, "The limit resets at 17:00.");
+//! assert_eq!(outcome.status, Status::Failed);
+//! assert_eq!(outcome.cause.as_str(), "rate_limit");
+//! ```
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use crate::codes::{Reason, SpawnFailure};
+use crate::names::named;
 
 /// The end of a turn or session. An outcome is data, not an error: a failed run still returns one.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -34,82 +45,60 @@ pub enum Status {
     Stopped,
 }
 
-/// Why a turn or session ended. The list is closed on purpose, so that a program can handle every
-/// cause.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// The agent finished.
-    Completed,
-    /// The agent is not logged in, or its key was rejected.
-    Auth,
-    /// The account's rate or quota limit was reached.
-    RateLimit,
-    /// The model's service is overloaded.
-    Overloaded,
-    /// The model API failed (HTTP 5xx); usually temporary.
-    ServerError,
-    /// The model's service could not be reached, or the connection broke.
-    Network,
-    /// The budget of money, tokens, messages or time was used up.
-    Budget,
-    /// The limit on the agent's steps was reached.
-    TurnLimit,
-    /// The limit on the wall-clock time of a turn was reached.
-    WallLimit,
-    /// The agent was silent for too long while no tool was running.
-    IdleLimit,
-    /// The agent printed nothing after it was started.
-    StartupLimit,
-    /// The agent produced more output than allowed.
-    OutputLimit,
-    /// A tool call was denied.
-    Denied,
-    /// The model refused the request.
-    Refused,
-    /// The caller interrupted the turn.
-    Interrupted,
-    /// The agent's process ended without finishing the turn.
-    AgentDied,
-    /// The agent violated its protocol.
-    Protocol,
-    /// The request was invalid: an unknown session id, a bad model name, a prompt that is too long.
-    BadRequest,
-    /// The agent is not installed, or cannot be started.
-    Unavailable,
-    /// The agent asked a question or needs approval, and the run is unattended. The next message
-    /// continues it.
-    NeedsInput,
-    /// The caller stopped the session.
-    Stopped,
+named! {
+    /// Why a turn or session ended. The list is closed on purpose, so that a program can handle
+    /// every cause.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Cause {
+        /// The agent finished.
+        Completed = "completed",
+        /// The agent is not logged in, or its key was rejected.
+        Auth = "auth",
+        /// The account's rate or quota limit was reached.
+        RateLimit = "rate_limit",
+        /// The model's service is overloaded.
+        Overloaded = "overloaded",
+        /// The model API failed (HTTP 5xx); usually temporary.
+        ServerError = "server_error",
+        /// The model's service could not be reached, or the connection broke.
+        Network = "network",
+        /// The budget of money, tokens, messages or time was used up.
+        Budget = "budget",
+        /// The limit on the agent's steps was reached.
+        TurnLimit = "turn_limit",
+        /// The limit on the wall-clock time of a turn was reached.
+        WallLimit = "wall_limit",
+        /// The agent was silent for too long while no tool was running.
+        IdleLimit = "idle_limit",
+        /// The agent printed nothing after it was started.
+        StartupLimit = "startup_limit",
+        /// The agent produced more output than allowed.
+        OutputLimit = "output_limit",
+        /// A tool call was denied.
+        Denied = "denied",
+        /// The model refused the request.
+        Refused = "refused",
+        /// The caller interrupted the turn.
+        Interrupted = "interrupted",
+        /// The agent's process ended without finishing the turn.
+        AgentDied = "agent_died",
+        /// The agent violated its protocol.
+        Protocol = "protocol",
+        /// The request was invalid: an unknown session id, a bad model name, a prompt that is too
+        /// long.
+        BadRequest = "bad_request",
+        /// The agent is not installed, or cannot be started.
+        Unavailable = "unavailable",
+        /// The agent asked a question or needs approval, and the run is unattended. The next
+        /// message continues it.
+        NeedsInput = "needs_input",
+        /// The caller stopped the session.
+        Stopped = "stopped",
+    }
 }
 
 impl Cause {
-    /// Every cause, in the order of the documentation.
-    pub const ALL: [Self; 21] = [
-        Self::Completed,
-        Self::Auth,
-        Self::RateLimit,
-        Self::Overloaded,
-        Self::ServerError,
-        Self::Network,
-        Self::Budget,
-        Self::TurnLimit,
-        Self::WallLimit,
-        Self::IdleLimit,
-        Self::StartupLimit,
-        Self::OutputLimit,
-        Self::Denied,
-        Self::Refused,
-        Self::Interrupted,
-        Self::AgentDied,
-        Self::Protocol,
-        Self::BadRequest,
-        Self::Unavailable,
-        Self::NeedsInput,
-        Self::Stopped,
-    ];
-
     /// Returns the status that belongs to the cause.
     #[must_use]
     pub fn status(self) -> Status {
@@ -118,34 +107,6 @@ impl Cause {
             Self::WallLimit | Self::IdleLimit | Self::StartupLimit => Status::Timeout,
             Self::Interrupted | Self::NeedsInput | Self::Stopped => Status::Stopped,
             _ => Status::Failed,
-        }
-    }
-
-    /// Returns the name on the wire.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Auth => "auth",
-            Self::RateLimit => "rate_limit",
-            Self::Overloaded => "overloaded",
-            Self::ServerError => "server_error",
-            Self::Network => "network",
-            Self::Budget => "budget",
-            Self::TurnLimit => "turn_limit",
-            Self::WallLimit => "wall_limit",
-            Self::IdleLimit => "idle_limit",
-            Self::StartupLimit => "startup_limit",
-            Self::OutputLimit => "output_limit",
-            Self::Denied => "denied",
-            Self::Refused => "refused",
-            Self::Interrupted => "interrupted",
-            Self::AgentDied => "agent_died",
-            Self::Protocol => "protocol",
-            Self::BadRequest => "bad_request",
-            Self::Unavailable => "unavailable",
-            Self::NeedsInput => "needs_input",
-            Self::Stopped => "stopped",
         }
     }
 
@@ -169,12 +130,6 @@ impl Cause {
             Self::Budget | Self::TurnLimit | Self::OutputLimit => Some("LimitError"),
             Self::Refused | Self::BadRequest => Some("InvalidRequestError"),
         }
-    }
-}
-
-impl std::fmt::Display for Cause {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.as_str())
     }
 }
 
@@ -202,17 +157,23 @@ pub struct Detail {
     /// The limit that was reached, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_ms: Option<u64>,
-    /// The agent's own name for the ending.
+    /// The agent's own name for the ending, or that of Ostler's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<String>,
+    /// Ostler's reason for the ending, if the cause alone does not tell it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Reason>,
     /// Why a process could not be started: `missing`, `not_executable`, `bad_format`,
     /// `bad_directory`, `too_long`, `too_slow`, `called_off`, `unconfined`, `breaker_open`,
     /// `other`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spawn: Option<String>,
+    pub spawn: Option<SpawnFailure>,
     /// Tools whose calls were denied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denied_tools: Vec<String>,
+    /// Ids of the tool calls that wait for a person's approval.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_calls: Vec<String>,
 }
 
 impl Outcome {
@@ -246,6 +207,23 @@ impl Outcome {
     pub fn with(mut self, set: impl FnOnce(&mut Detail)) -> Self {
         set(self.detail.get_or_insert_default());
         self
+    }
+
+    /// Adds Ostler's reason, which is also the name of the ending unless the agent has one.
+    #[must_use]
+    pub fn because(self, reason: Reason) -> Self {
+        self.with(|detail| {
+            detail
+                .native
+                .get_or_insert_with(|| reason.as_str().to_owned());
+            detail.reason = Some(reason);
+        })
+    }
+
+    /// Returns Ostler's reason, if there is one.
+    #[must_use]
+    pub fn reason(&self) -> Option<&Reason> {
+        self.detail.as_ref()?.reason.as_ref()
     }
 
     /// Returns true if the agent finished its work.

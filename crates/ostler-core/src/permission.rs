@@ -3,7 +3,6 @@
 
 mod command;
 mod file;
-mod pattern;
 mod path;
 mod policy;
 mod preset;
@@ -13,62 +12,39 @@ mod tests;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use self::command::is_same_option;
 pub use self::file::PolicyError;
 pub use self::policy::{Policy, PolicyAction, PolicyDecision, Rule, Trust};
-pub use self::preset::Preset;
+pub use self::preset::{Preset, UnknownPreset};
+use crate::names::named;
 use crate::raw_json::RawJson;
 
-/// Kind of effect a tool has.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum ToolKind {
-    /// Reads files, or changes nothing outside of the agent.
-    Read,
-    /// Changes files.
-    Edit,
-    /// Runs commands.
-    Execute,
-    /// Accesses the network.
-    Network,
-    /// Belongs to an MCP server; its effect is unknown.
-    Mcp,
-    /// Its effect is unknown.
-    Other,
-}
-
-impl ToolKind {
-    /// Every kind.
-    pub const ALL: [Self; 6] = [
-        Self::Read,
-        Self::Edit,
-        Self::Execute,
-        Self::Network,
-        Self::Mcp,
-        Self::Other,
-    ];
-
-    /// Returns the kind's name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Edit => "edit",
-            Self::Execute => "execute",
-            Self::Network => "network",
-            Self::Mcp => "mcp",
-            Self::Other => "other",
-        }
-    }
-
-    /// Returns the kind with this name.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+named! {
+    /// Kind of effect a tool has.
+    #[derive(
+        Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize,
+        JsonSchema,
+    )]
+    #[serde(rename_all = "snake_case")]
+    pub enum ToolKind or UnknownKind {
+        /// Reads files, or changes nothing outside of the agent.
+        Read = "read",
+        /// Changes files.
+        Edit = "edit",
+        /// Runs commands.
+        Execute = "execute",
+        /// Accesses the network.
+        Network = "network",
+        /// Belongs to an MCP server; its effect is unknown.
+        Mcp = "mcp",
+        /// Its effect is unknown.
+        Other = "other",
     }
 }
+
+/// A name that is not that of a [`ToolKind`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown kind {0:?}: expected one of {names}", names = ToolKind::ALL.map(ToolKind::as_str).join(", "))]
+pub struct UnknownKind(String);
 
 /// What an agent wants to do with a tool.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -54,6 +54,12 @@ impl RawJson {
         Self(RawValue::NULL.to_owned())
     }
 
+    /// Returns an empty object.
+    #[must_use]
+    pub fn empty_object() -> Self {
+        Self::of(&serde_json::Map::new())
+    }
+
     /// Returns the JSON text.
     #[must_use]
     pub fn get(&self) -> &str {

@@ -120,6 +120,17 @@ mod tests {
     }
 
     #[test]
+    fn a_rotation_says_whether_it_has_dropped_anything() {
+        let mut rotation = Rotation::new(4);
+        assert_eq!(rotation.step(b"ab"), (Step::Write(b"ab"), &b""[..]));
+        assert_eq!(rotation.step(b"cd"), (Step::Rotate, &b"cd"[..]));
+        assert_eq!(rotation.step(b"cd"), (Step::Write(b"cd"), &b""[..]));
+        assert!(!rotation.has_dropped(), "both segments exist");
+        assert_eq!(rotation.step(b"e"), (Step::Rotate, &b"e"[..]));
+        assert!(rotation.has_dropped());
+    }
+
+    #[test]
     fn without_room_nothing_is_stored() {
         assert_eq!(written(1, &[b"abc".to_vec()]), (vec![], vec![], 3));
     }

@@ -1,25 +1,89 @@
-//! Session specification: settings and limits that apply to every agent, and their validation.
+//! Session specification: what to run, where, and within which limits.
+//!
+//! ```
+//! use ostler_core::spec::{AfterTurn, Spec};
+//!
+//! let spec = Spec::new("Fix the failing test.")
+//!     .dir("/project")
+//!     .model("opus")
+//!     .after_turn(AfterTurn::Wait);
+//! assert_eq!(spec.model.as_deref(), Some("opus"));
+//! ```
+
+/// Defines the methods that set one field each.
+macro_rules! setters {
+    ($struct:ident; $($(#[$doc:meta])* $field:ident: $type:ty => $value:expr;)*) => {
+        impl $struct {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $field(mut self, $field: $type) -> Self {
+                    self.$field = $value;
+                    self
+                }
+            )*
+        }
+    };
+}
+
+mod limits;
+mod settings;
+mod value;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::Duration;
 
-use crate::clip::OUTPUT_CAP;
-use crate::event::Event;
 use crate::permission::Policy;
 use crate::raw_json::RawJson;
 
+pub use limits::Limits;
+pub use settings::{Settings, keys};
+pub use value::{InvalidValue, SpecError, ValueKind, is_uuid};
+
 /// What to run, where, and within which limits. Everything except the prompt is optional.
+///
+/// Fields that not every agent supports are settings too: each has a key ([`keys`]), and an agent
+/// rejects those that it does not have. [`Spec::set`] sets any of them by its key.
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub struct Spec {
     /// The first message.
     pub prompt: String,
     /// Working directory; the caller's if none is given.
     pub dir: Option<PathBuf>,
-    /// Settings by key: the common ones in [`keys`], and those listed on the agent's page.
-    pub settings: Settings,
+    /// The model, by the agent's own name for it.
+    pub model: Option<String>,
+    /// Session to resume: Ostler's id, or the agent's own.
+    pub resume: Option<String>,
+    /// Whether to resume a copy of the session and leave the original unchanged.
+    pub fork: bool,
+    /// Id for a new session.
+    pub session_id: Option<String>,
+    /// Replacement for the agent's system prompt.
+    pub system_prompt: Option<String>,
+    /// Text appended to the agent's system prompt.
+    pub append_system_prompt: Option<String>,
+    /// The agent's tools that are available, or `None` for the usual ones.
+    pub tools: Option<Vec<String>>,
+    /// The agent's tools that it may use without asking.
+    pub allowed_tools: Vec<String>,
+    /// The agent's tools that it may not use.
+    pub disallowed_tools: Vec<String>,
+    /// What the agent may do without asking, by its own name for it.
+    pub permission_mode: Option<String>,
+    /// JSON schema of a structured answer.
+    pub json_schema: Option<String>,
+    /// Maximum number of steps per turn.
+    pub max_turns: Option<u32>,
+    /// Maximum cost in US dollars, as the agent itself enforces it.
+    pub max_budget_usd: Option<f64>,
+    /// Whether text is streamed while it is generated, or `None` for the agent's usual way.
+    pub include_partial: Option<bool>,
+    /// Additional directories the agent may use.
+    pub add_dirs: Vec<PathBuf>,
+    /// Settings that only one agent has.
+    settings: Settings,
     /// Arguments passed to the agent's program as they are.
     pub extra_args: Vec<String>,
     /// Variables added to the agent's environment.
@@ -38,81 +102,113 @@ pub struct Spec {
     pub sandbox: Sandbox,
     /// Policy for the agent's actions. Without one, the agent's own settings decide.
     pub policy: Option<Policy>,
+    /// Trust in the settings that the working directory has for the agent itself.
+    pub project_settings: ProjectSettings,
     /// Whether permission requests are answered.
     pub attendance: Attendance,
     /// The caller's tools, offered to the agent besides its own.
-    pub tools: Vec<ToolOffer>,
-    /// Events of the earlier session to resume, for an agent whose sessions Ostler stores.
-    pub past: Arc<[Event]>,
+    pub bound_tools: Vec<ToolOffer>,
+    /// Tool calls that the resumed session ended with, by their ids
+    /// ([`Detail::pending_calls`](crate::outcome::Detail::pending_calls)). They are made once,
+    /// instead of sending the prompt.
+    pub approved_calls: Vec<String>,
     /// Ostler's id of the session that precedes this one in the log without being resumed, because
     /// it has no content.
     pub follows: Option<String>,
-    /// How the agent reaches the caller's tools, if it does so through a program that it starts.
-    /// Ostler sets this itself.
-    pub bridge: Option<Bridge>,
 }
 
-/// The program that an agent starts to reach the caller's tools. It relays lines between its stdin
-/// and stdout and the agent's session.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bridge {
-    /// Absolute path of the program.
-    pub program: String,
-    /// Its arguments.
-    pub args: Vec<String>,
+setters! { Spec;
+    /// Sets the working directory.
+    dir: impl Into<PathBuf> => Some(dir.into());
+    /// Sets the model.
+    model: impl Into<String> => Some(model.into());
+    /// Sets the session to resume.
+    resume: impl Into<String> => Some(resume.into());
+    /// Sets the id for a new session.
+    session_id: impl Into<String> => Some(session_id.into());
+    /// Replaces the agent's system prompt.
+    system_prompt: impl Into<String> => Some(system_prompt.into());
+    /// Appends a text to the agent's system prompt.
+    append_system_prompt: impl Into<String> => Some(append_system_prompt.into());
+    /// Sets what the agent may do without asking.
+    permission_mode: impl Into<String> => Some(permission_mode.into());
+    /// Sets the JSON schema of a structured answer.
+    json_schema: impl Into<String> => Some(json_schema.into());
+    /// Limits the number of steps per turn.
+    max_turns: u32 => Some(max_turns);
+    /// Sets the program to start.
+    program: impl Into<PathBuf> => Some(program.into());
+    /// Sets the limits on time and size.
+    limits: Limits => limits;
+    /// Sets whether a denied tool call fails the turn.
+    denials: Denials => denials;
+    /// Sets what happens after a turn.
+    after_turn: AfterTurn => after_turn;
+    /// Sets the restrictions that the system enforces on the agent's process.
+    sandbox: Sandbox => sandbox;
+    /// Sets the policy for the agent's actions.
+    policy: impl Into<Option<Policy>> => policy.into();
+    /// Sets the trust in the settings that the working directory has for the agent itself.
+    project_settings: ProjectSettings => project_settings;
+    /// Sets whether permission requests are answered.
+    attendance: Attendance => attendance;
+    /// Sets the caller's tools.
+    bound_tools: Vec<ToolOffer> => bound_tools;
+    /// Approves tool calls that the resumed session ended with.
+    approved_calls: Vec<String> => approved_calls;
+    /// Sets the arguments passed to the agent's program.
+    extra_args: Vec<String> => extra_args;
+}
+
+impl Spec {
+    /// Creates a spec with this prompt.
+    #[must_use]
+    pub fn new(prompt: impl Into<String>) -> Self {
+        Self {
+            prompt: prompt.into(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns true if a policy or a person decides what the agent may do.
+    #[must_use]
+    pub fn is_supervised(&self) -> bool {
+        self.policy.is_some() || self.attendance == Attendance::Attended
+    }
+
+    /// Returns true if the agent must not load its settings from the working directory, because
+    /// they could start programs that no rule of the policy covers.
+    #[must_use]
+    pub fn ignores_project_settings(&self) -> bool {
+        self.policy.is_some() && self.project_settings == ProjectSettings::Untrusted
+    }
 }
 
 /// Omits anything that may be secret: shows only names of variables and settings, and the length of
 /// the prompt.
 impl fmt::Debug for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Destructured, so that a new field cannot be forgotten here.
-        let Self {
-            prompt,
-            dir,
-            settings,
-            extra_args,
-            env,
-            program,
-            raw_log,
-            limits,
-            denials,
-            ..
-        } = self;
-        let Self {
-            after_turn,
-            sandbox,
-            policy,
-            attendance,
-            tools,
-            past,
-            bridge,
-            ..
-        } = self;
+        let tools = self.bound_tools.iter().map(|tool| &tool.name);
         f.debug_struct("Spec")
-            .field("prompt", &format_args!("<{} bytes>", prompt.len()))
-            .field("dir", dir)
-            .field("settings", settings)
+            .field("prompt", &format_args!("<{} bytes>", self.prompt.len()))
+            .field("dir", &self.dir)
+            .field("settings", &self.to_settings())
             .field(
                 "extra_args",
-                &format_args!("<{} arguments>", extra_args.len()),
+                &format_args!("<{} arguments>", self.extra_args.len()),
             )
-            .field("env", &env.keys())
-            .field("program", program)
-            .field("raw_log", raw_log)
-            .field("limits", limits)
-            .field("denials", denials)
-            .field("after_turn", after_turn)
-            .field("sandbox", sandbox)
-            .field("policy", policy)
-            .field("attendance", attendance)
-            .field(
-                "tools",
-                &tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
-            )
-            .field("past", &format_args!("<{} events>", past.len()))
-            .field("bridge", bridge)
-            .finish()
+            .field("env", &self.env.keys())
+            .field("program", &self.program)
+            .field("raw_log", &self.raw_log)
+            .field("limits", &self.limits)
+            .field("denials", &self.denials)
+            .field("after_turn", &self.after_turn)
+            .field("sandbox", &self.sandbox)
+            .field("policy", &self.policy)
+            .field("project_settings", &self.project_settings)
+            .field("attendance", &self.attendance)
+            .field("bound_tools", &tools.collect::<Vec<_>>())
+            .finish_non_exhaustive()
     }
 }
 
@@ -173,6 +269,17 @@ pub struct ToolOffer {
     pub parameters: RawJson,
 }
 
+/// Trust in the settings that a working directory has for the agent itself: hooks, MCP servers,
+/// plugins. They come with a repository, and can start programs that no rule covers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ProjectSettings {
+    /// Under a policy, the agent ignores them. Without one, it loads them as it usually does.
+    #[default]
+    Untrusted,
+    /// The agent loads them as it usually does.
+    Trusted,
+}
+
 /// Whether permission requests are answered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Attendance {
@@ -193,427 +300,54 @@ pub enum Denials {
     Tolerate,
 }
 
-/// Keys of the settings that mean the same for every agent that has them.
-pub mod keys {
-    /// The model.
-    pub const MODEL: &str = "model";
-    /// Replacement for the agent's system prompt.
-    pub const SYSTEM_PROMPT: &str = "system_prompt";
-    /// Text appended to the agent's system prompt.
-    pub const APPEND_SYSTEM_PROMPT: &str = "append_system_prompt";
-    /// What the agent may do without asking.
-    pub const PERMISSION_MODE: &str = "permission_mode";
-    /// Tools that are available.
-    pub const TOOLS: &str = "tools";
-    /// Tools allowed without asking.
-    pub const ALLOWED_TOOLS: &str = "allowed_tools";
-    /// Tools that are never allowed.
-    pub const DISALLOWED_TOOLS: &str = "disallowed_tools";
-    /// MCP servers, as files or JSON.
-    pub const MCP_CONFIG: &str = "mcp_config";
-    /// Whether only the given MCP servers are used.
-    pub const STRICT_MCP: &str = "strict_mcp";
-    /// JSON schema of a structured answer.
-    pub const JSON_SCHEMA: &str = "json_schema";
-    /// Maximum number of steps.
-    pub const MAX_TURNS: &str = "max_turns";
-    /// Maximum cost in US dollars.
-    pub const MAX_BUDGET_USD: &str = "max_budget_usd";
-    /// Id of a new session.
-    pub const SESSION_ID: &str = "session_id";
-    /// Session to resume.
-    pub const RESUME: &str = "resume";
-    /// Whether a copy of the session is resumed.
-    pub const FORK: &str = "fork";
-    /// Additional directories the agent may use.
-    pub const ADD_DIR: &str = "add_dir";
-    /// Preset: the agent works on files through one of Ostler's programs, and has no other tools.
-    pub const WORKSPACE_TOOLS: &str = "workspace_tools";
-    /// Whether text is streamed while it is generated.
-    pub const INCLUDE_PARTIAL: &str = "include_partial";
-}
-
-/// Settings by key. A key may have several values.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct Settings(BTreeMap<String, Vec<String>>);
-
-/// Shows only the keys, because a value may be secret.
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
-impl Settings {
-    /// Sets a key to one value, replacing any others.
-    pub fn set(&mut self, key: &str, value: impl Into<String>) {
-        self.0.insert(key.to_owned(), vec![value.into()]);
-    }
-
-    /// Adds a value to a key.
-    pub fn push(&mut self, key: &str, value: impl Into<String>) {
-        self.0.entry(key.to_owned()).or_default().push(value.into());
-    }
-
-    /// Removes a key.
-    pub fn remove(&mut self, key: &str) {
-        self.0.remove(key);
-    }
-
-    /// Returns the values of a key.
-    #[must_use]
-    pub fn get(&self, key: &str) -> Option<&[String]> {
-        self.0.get(key).map(Vec::as_slice)
-    }
-
-    /// Returns the only value of a key, or its last.
-    #[must_use]
-    pub fn last(&self, key: &str) -> Option<&str> {
-        self.get(key).and_then(<[String]>::last).map(String::as_str)
-    }
-
-    /// Returns true if a switch is on.
-    #[must_use]
-    pub fn is_on(&self, key: &str) -> bool {
-        self.last(key).is_some_and(|v| v == "true")
-    }
-
-    /// Returns every key with its values, in alphabetical order.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
-        self.0.iter().map(|(k, v)| (k.as_str(), v.as_slice()))
-    }
-}
-
-/// Limits on time and size, with defaults. `None` means no limit.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Limits {
-    /// Maximum time for the task, including turns that the agent starts by itself
-    /// ([`AfterTurn::End`]), or for one turn in a session that waits for more messages
-    /// ([`AfterTurn::Wait`]).
-    pub wall: Option<Duration>,
-    /// Maximum silence of the agent while no tool runs and no permission request is open.
-    pub idle: Option<Duration>,
-    /// Maximum time until the agent's first output.
-    pub startup: Option<Duration>,
-    /// Time between the steps of ending an agent: after a request before SIGTERM, and after SIGTERM
-    /// before SIGKILL.
-    pub grace: Duration,
-    /// Maximum size of an answer, in bytes.
-    pub output: usize,
-    /// Maximum time for the agent to reply to a request such as a change of model.
-    pub control: Duration,
-    /// Maximum cost of the session, for the warning at 80 % and for agents that do not enforce it
-    /// themselves.
-    pub budget_usd: Option<f64>,
-    /// Maximum number of tokens of the session, all kinds together.
-    pub budget_tokens: Option<u64>,
-    /// Maximum number of messages in the session.
-    pub budget_turns: Option<u32>,
-    /// Maximum time of the session, counted from its first turn.
-    pub budget_wall: Option<Duration>,
-    /// Maximum size of the session's stored events, in bytes of JSON. The session ends when it is
-    /// reached.
-    pub event_bytes: Option<u64>,
-    /// Maximum size of the agent's stored raw output, in bytes. The oldest part is dropped beyond
-    /// it.
-    pub raw_bytes: Option<u64>,
-}
-
-impl Limits {
-    /// Default of [`Limits::event_bytes`].
-    pub const EVENT_BYTES: u64 = 256_000_000;
-    /// Default of [`Limits::raw_bytes`].
-    pub const RAW_BYTES: u64 = 512_000_000;
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            wall: Some(Duration::from_secs(60 * 60)),
-            idle: Some(Duration::from_secs(10 * 60)),
-            startup: Some(Duration::from_secs(60)),
-            grace: Duration::from_secs(5),
-            output: OUTPUT_CAP,
-            control: Duration::from_secs(30),
-            budget_usd: None,
-            budget_tokens: None,
-            budget_turns: None,
-            budget_wall: None,
-            event_bytes: Some(Self::EVENT_BYTES),
-            raw_bytes: Some(Self::RAW_BYTES),
-        }
-    }
-}
-
-/// Format of a setting's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueKind {
-    /// Non-empty text of at most this many characters.
-    Text(usize),
-    /// One word without spaces that does not start with a dash.
-    Word,
-    /// `true` or `false`.
-    Switch,
-    /// A whole number of at least 1.
-    Count,
-    /// A number greater than 0.
-    Amount,
-    /// One of these values.
-    OneOf(&'static [&'static str]),
-    /// Any number of non-empty texts.
-    List,
-    /// Any number of non-empty texts; a single empty one means "none".
-    ListOrNone,
-    /// A JSON object.
-    Object,
-    /// A UUID.
-    Uuid,
-}
-
-/// Invalid setting. Nothing was started.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{key}{}: {why}", display_value(.value, *.secret))]
-pub struct SpecError {
-    /// The setting.
-    pub key: String,
-    /// The given value; empty if it may be secret.
-    pub value: String,
-    /// What is allowed.
-    pub why: String,
-    /// Whether the value was omitted.
-    secret: bool,
-}
-
-fn display_value(value: &str, secret: bool) -> String {
-    if secret {
-        String::new()
-    } else {
-        format!(" = {value:?}")
-    }
-}
-
-impl SpecError {
-    /// Creates an error for an invalid value. A long value is shortened at a character boundary.
-    #[must_use]
-    pub fn new(key: &str, value: &str, why: impl Into<String>) -> Self {
-        let short = &value[..value.floor_char_boundary(80)];
-        let value = if short.len() < value.len() {
-            format!("{short}…")
-        } else {
-            value.to_owned()
-        };
-        Self {
-            key: key.to_owned(),
-            value,
-            why: why.into(),
-            secret: false,
-        }
-    }
-
-    /// Creates an error for an invalid value that may be or contain a secret. The value is omitted.
-    #[must_use]
-    pub fn secret(key: &str, why: impl Into<String>) -> Self {
-        Self {
-            key: key.to_owned(),
-            value: String::new(),
-            why: why.into(),
-            secret: true,
-        }
-    }
-}
-
-impl ValueKind {
-    /// Validates the values of a key.
-    ///
-    /// # Errors
-    /// Names the key, the value, and what is allowed.
-    pub fn check(self, key: &str, values: &[String]) -> Result<(), SpecError> {
-        let many = matches!(self, Self::List | Self::ListOrNone);
-        if !many && values.len() != 1 {
-            return Err(SpecError::new(
-                key,
-                &values.join(", "),
-                "expected one value",
-            ));
-        }
-        if self == Self::ListOrNone && values.len() == 1 && values[0].is_empty() {
-            return Ok(());
-        }
-        values
-            .iter()
-            .try_for_each(|value| match self.violation(value) {
-                Some(why) => Err(SpecError::new(key, value, why)),
-                None => Ok(()),
-            })
-    }
-
-    fn violation(self, value: &str) -> Option<String> {
-        if value.contains('\0') {
-            return Some("a NUL character cannot be passed to a program".into());
-        }
-        let (ok, expected) = match self {
-            Self::Text(max) => (
-                !value.is_empty() && value.chars().nth(max).is_none(),
-                format!("expected text of 1 to {max} characters"),
-            ),
-            Self::Word => (
-                !value.is_empty()
-                    && !value.starts_with('-')
-                    && !value.contains(|c: char| c.is_whitespace() || c.is_control()),
-                "expected one word that does not start with a dash".into(),
-            ),
-            Self::Switch => (
-                matches!(value, "true" | "false"),
-                "expected true or false".into(),
-            ),
-            Self::Count => (
-                value.parse::<u32>().is_ok_and(|n| n > 0),
-                "expected a whole number of at least 1".into(),
-            ),
-            Self::Amount => (
-                value.parse::<f64>().is_ok_and(|n| n.is_finite() && n > 0.0),
-                "expected a number greater than 0".into(),
-            ),
-            Self::OneOf(words) => (
-                words.contains(&value),
-                format!("expected one of: {}", words.join(", ")),
-            ),
-            Self::List | Self::ListOrNone => (
-                !value.trim().is_empty(),
-                "expected a value that is not empty".into(),
-            ),
-            Self::Object => (is_object(value), "expected a JSON object".into()),
-            Self::Uuid => (
-                is_uuid(value),
-                "expected a UUID such as 123e4567-e89b-42d3-a456-426614174000".into(),
-            ),
-        };
-        (!ok).then_some(expected)
-    }
-}
-
-fn is_object(text: &str) -> bool {
-    text.trim_start().starts_with('{')
-        && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
-}
-
-/// Returns true if `text` is a UUID in the usual form of five groups.
-#[must_use]
-pub fn is_uuid(text: &str) -> bool {
-    let groups: Vec<&str> = text.split('-').collect();
-    groups.iter().map(|g| g.len()).eq([8, 4, 4, 4, 12])
-        && groups
-            .iter()
-            .all(|g| g.bytes().all(|b| b.is_ascii_hexdigit()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // S3-17: every kind rejects invalid values, and the error names the key, the value and what is
-    // allowed.
-    #[test]
-    fn kinds_accept_and_reject() {
-        let long = "x".repeat(11);
-        let table: &[(ValueKind, &[&str], &[&str])] = &[
-            (
-                ValueKind::Text(10),
-                &["a", "0123456789", "--x"],
-                &["", &long, "a\0b"],
-            ),
-            (
-                ValueKind::Word,
-                &["opus", "claude-opus-5-5"],
-                &["", "two words", "-x", "a\nb"],
-            ),
-            (ValueKind::Switch, &["true", "false"], &["", "yes", "TRUE"]),
-            (ValueKind::Count, &["1", "20"], &["0", "-1", "1.5", "", "x"]),
-            (
-                ValueKind::Amount,
-                &["0.5", "10", "1e-7"],
-                &["0", "-1", "NaN", "inf", ""],
-            ),
-            (ValueKind::OneOf(&["low", "high"]), &["low"], &["Low", ""]),
-            (ValueKind::List, &["Bash(git *)"], &["", " "]),
-            (ValueKind::ListOrNone, &["Bash", ""], &[" "]),
-            (
-                ValueKind::Object,
-                &["{}", " {\"a\":1}"],
-                &["[]", "{", "\"x\"", ""],
-            ),
-            (
-                ValueKind::Uuid,
-                &["123e4567-e89b-42d3-a456-426614174000"],
-                &["123", "123e4567e89b42d3a456426614174000", "--version"],
-            ),
-        ];
-        for (kind, good, bad) in table {
-            for v in *good {
-                assert_eq!(
-                    kind.check("k", &[(*v).to_string()]),
-                    Ok(()),
-                    "{kind:?} {v:?}"
-                );
-            }
-            for v in *bad {
-                let error = kind
-                    .check("the_key", &[(*v).to_string()])
-                    .expect_err(v)
-                    .to_string();
-                assert!(error.starts_with("the_key = "), "{error}");
-            }
-        }
-    }
-
-    #[test]
-    fn two_values_are_rejected_where_one_is_expected() {
-        assert!(
-            ValueKind::Word
-                .check("model", &["a".into(), "b".into()])
-                .is_err()
-        );
-        assert!(
-            ValueKind::List
-                .check("tools", &["a".into(), "b".into()])
-                .is_ok()
-        );
-    }
-
-    #[test]
-    fn a_secret_is_omitted_from_the_error() {
-        let error = SpecError::secret("mcp_config", "expected a JSON object");
-        assert_eq!(
-            (error.to_string().as_str(), &*error.value),
-            ("mcp_config: expected a JSON object", "")
-        );
-    }
-
     #[test]
     fn debug_output_of_a_spec_omits_secrets() {
-        let mut spec = Spec {
-            prompt: "the-prompt".into(),
-            extra_args: vec!["--an-arg".into()],
-            ..Spec::default()
-        };
+        let mut spec = Spec::new("the-prompt").extra_args(vec!["--an-arg".into()]);
         spec.env.insert("THE_KEY".into(), "the-value".into());
-        spec.settings.set(keys::MCP_CONFIG, "the-config");
+        spec.set(keys::MCP_CONFIG, ["the-config"]).unwrap();
+        spec.system_prompt = Some("the-instructions".into());
         let shown = format!("{spec:?}");
-        for secret in ["the-prompt", "the-value", "the-config", "--an-arg"] {
+        for secret in [
+            "the-prompt",
+            "the-value",
+            "the-config",
+            "the-instructions",
+            "--an-arg",
+        ] {
             assert!(!shown.contains(secret), "{shown}");
         }
-        for name in ["THE_KEY", "mcp_config", "<10 bytes>", "<1 arguments>"] {
+        for name in [
+            "THE_KEY",
+            "mcp_config",
+            "system_prompt",
+            "<10 bytes>",
+            "<1 arguments>",
+        ] {
             assert!(shown.contains(name), "{shown}");
         }
     }
 
-    // P19
     #[test]
-    fn a_long_value_is_shortened_at_a_character_boundary() {
-        let value = format!("{}😀tail", "a".repeat(79));
-        assert_eq!(
-            SpecError::new("k", &value, "no").value,
-            format!("{}…", "a".repeat(79))
+    fn a_policy_or_a_person_supervises_a_session() {
+        let ruled = Spec::default().policy(Policy::default());
+        let watched = Spec::default().attendance(Attendance::Attended);
+        assert!(ruled.is_supervised() && watched.is_supervised());
+        assert!(!Spec::default().is_supervised());
+    }
+
+    #[test]
+    fn project_settings_are_ignored_under_a_policy_unless_they_are_trusted() {
+        let ruled = Spec::default().policy(Policy::default());
+        assert!(ruled.ignores_project_settings());
+        assert!(
+            !ruled
+                .project_settings(ProjectSettings::Trusted)
+                .ignores_project_settings()
         );
+        assert!(!Spec::default().ignores_project_settings());
     }
 }

@@ -14,7 +14,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use ostler_core::dialect::{self, Outbox};
+use ostler_core::dialect::{self, Launching, Outbox};
 use ostler_core::lines::{Line, Lines};
 use ostler_core::spec::Spec;
 
@@ -75,7 +75,7 @@ fn lines_only(input: &[u8]) -> usize {
 fn to_events(input: &[u8]) -> usize {
     let mut conversation = ostler_dialects::find("claude")
         .unwrap()
-        .converse(&Spec::default());
+        .converse(&Launching::new(&Spec::default()));
     let mut out = Outbox::default();
     let mut count = 0;
     each_line(input, |line| {

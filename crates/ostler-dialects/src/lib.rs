@@ -8,10 +8,14 @@
 mod extra;
 mod inherits;
 mod natives;
-mod lenient;
-mod surrogates;
+mod json_lines;
+mod jsonrpc;
+mod turn_process;
+mod blame;
+mod structured;
+mod tools;
+mod permissions;
 mod settings;
-mod http_status;
 mod mcp;
 mod recording;
 
@@ -23,11 +27,12 @@ pub mod copilot;
 pub mod mock;
 pub mod openai;
 pub mod openclaw;
+pub mod pi;
 pub mod tool_loop;
-pub mod plain;
 pub mod scripted;
 
 use ostler_core::dialect::Dialect;
+use ostler_core::{http_status, lenient, surrogates};
 
 /// Returns every dialect, in the order in which agents are detected.
 #[must_use]
@@ -49,6 +54,7 @@ pub fn all() -> &'static [&'static dyn Dialect] {
         &acp::CLAUDE_AGENT_ACP,
         #[cfg(feature = "acp")]
         &acp::CODEX_ACP,
+        &pi::Pi,
         &openai::OpenAi,
         &scripted::Scripted,
         &tool_loop::ToolLoop,
@@ -71,17 +77,22 @@ pub fn recognize(opening: &str) -> Option<&'static dyn Dialect> {
         .iter()
         .chain(alternatives)
         .copied()
-        .find(|dialect| dialect.recognizes(opening))
+        .find(|dialect| (dialect.about().recognizes)(opening))
 }
 
 /// Returns the dialect with this name.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static dyn Dialect> {
-    all().iter().copied().find(|dialect| dialect.name() == name)
+    all()
+        .iter()
+        .copied()
+        .find(|dialect| dialect.about().name == name)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     // S2-4: includes the four agents that the requirement names.
@@ -91,12 +102,12 @@ mod tests {
             assert!(find(name).is_some(), "{name}");
         }
         for dialect in all() {
-            assert_eq!(
-                find(dialect.name()).map(Dialect::name),
-                Some(dialect.name())
-            );
+            let name = dialect.about().name;
+            assert_eq!(find(name).map(|found| found.about().name), Some(name));
         }
-        assert_eq!(all().len(), if cfg!(feature = "acp") { 14 } else { 8 });
+        let names: BTreeSet<&str> = all().iter().map(|dialect| dialect.about().name).collect();
+        assert_eq!(names.len(), all().len());
+        assert_eq!(find("gemini").is_some(), cfg!(feature = "acp"));
         assert!(find("no-such-agent").is_none());
     }
 }

@@ -2,19 +2,20 @@
 //!
 //! The transport passes each message to [`ToolServer::on_message`] and returns the response.
 
-mod schema;
-
 use std::collections::BTreeMap;
 
-pub(crate) use schema::adapt;
+pub(crate) use ostler_model::adapt;
 
-use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
+use ostler_core::dialect::{Action, Outbox, ToolJob};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::ToolOffer;
-use serde::Serialize;
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
-use crate::lenient::{Node, Scalar, Table, wire};
+use crate::json_lines::without_nulls;
+use crate::jsonrpc::{Failure, INVALID_PARAMS, Incoming, METHOD_NOT_FOUND, RequestId, V2};
+use crate::lenient::{Object, Scalar, Table, wire};
 use crate::surrogates;
 
 /// The server's name.
@@ -23,22 +24,18 @@ pub(crate) const SERVER: &str = "ostler";
 /// Protocol version announced if the client does not name one.
 const PROTOCOL: &str = "2025-06-18";
 
-wire! {
-    /// A JSON-RPC message to the server.
-    struct ClientMessage {
-        id: Option<&'a RawValue>,
-        method: Scalar<'a>,
-        params: Node<'a, ClientParams<'a>>,
-    }
+/// A JSON-RPC message to the server.
+type ClientMessage<'a> = Incoming<'a, ClientParams<'a>, IgnoredAny>;
 
+wire! {
     /// Parameters of a [`ClientMessage`].
     struct ClientParams {
-        name: Scalar<'a>,
+        name,
         arguments: Option<&'a RawValue>,
         #[serde(rename = "_meta")]
         meta: Table<'a, Scalar<'a>>,
         #[serde(rename = "protocolVersion")]
-        protocol_version: Scalar<'a>,
+        protocol_version,
         #[serde(rename = "requestId")]
         request_id: Option<&'a RawValue>,
     }
@@ -48,7 +45,7 @@ wire! {
 #[derive(Debug)]
 pub(crate) struct ToolServer {
     /// The response to `tools/list`.
-    list: RawJson,
+    list: Value,
     names: Vec<String>,
     /// Key in a call's `_meta` with the id of the tool call in the client's events, if it sends
     /// one.
@@ -67,49 +64,18 @@ pub(crate) struct ToolServer {
 struct PendingCall {
     client: u32,
     /// Id of its JSON-RPC request.
-    rpc: RawJson,
+    rpc: RequestId,
     /// Token under which the client expects progress notifications.
-    token: Option<RawJson>,
+    token: Option<Value>,
     /// Number of progress reports sent.
     reports: u64,
-}
-
-#[derive(Serialize)]
-struct Tools<'a> {
-    tools: Vec<Tool<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Tool<'a> {
-    name: &'a str,
-    description: &'a str,
-    input_schema: RawJson,
-    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
-    meta: Option<&'a RawJson>,
-}
-
-impl<'a> Tool<'a> {
-    fn new(offer: &'a ToolOffer, quirks: &'a ClientQuirks) -> Self {
-        let ToolOffer {
-            name,
-            description,
-            parameters,
-        } = offer;
-        Self {
-            name,
-            description,
-            input_schema: adapt(parameters),
-            meta: quirks.meta.as_ref(),
-        }
-    }
 }
 
 /// Client-specific extensions of MCP: tool metadata, call metadata and result handling.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClientQuirks {
     /// `_meta` of every tool.
-    pub(crate) meta: Option<RawJson>,
+    pub(crate) meta: Option<Value>,
     /// Key in a call's `_meta` with the id of the tool call in the client's events.
     pub(crate) call_key: Option<&'static str>,
     /// Whether the client parses a JSON text as a structured result, and fails if it is not an
@@ -121,76 +87,66 @@ pub(crate) struct ClientQuirks {
 #[derive(Debug)]
 pub(crate) enum Handled {
     /// The response to a request.
-    Response(RpcResponse),
+    Response(RawJson),
     /// The message was a notification. Transports that reply even to those send this response.
-    Notification(RpcResponse),
+    Notification(RawJson),
     /// A call was started; [`ToolServer::finish`] returns its response.
     CallStarted,
 }
 
-/// A JSON-RPC response.
-#[derive(Debug, Serialize)]
-pub(crate) struct RpcResponse {
-    jsonrpc: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<RawJson>,
-    #[serde(flatten)]
-    payload: RpcPayload,
+/// Result of a tool call, for the model.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ToolOutput<'a> {
+    /// Whether the tool succeeded.
+    pub(crate) ok: bool,
+    /// Its output.
+    pub(crate) text: &'a str,
 }
 
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum RpcPayload {
-    Result(RawJson),
-    Error(RpcError),
-}
-
-#[derive(Debug, Serialize)]
-struct RpcError {
-    code: i32,
-    message: String,
-}
-
-impl RpcResponse {
-    fn new(id: Option<RawJson>, payload: RpcPayload) -> Self {
-        Self {
-            jsonrpc: "2.0",
-            id,
-            payload,
-        }
+impl<'a> ToolOutput<'a> {
+    /// Returns the result of a call that failed for this reason.
+    pub(crate) const fn failed(text: &'a str) -> Self {
+        Self { ok: false, text }
     }
 }
 
-#[derive(Serialize)]
-struct Block<'a> {
-    r#type: &'static str,
-    text: &'a str,
+/// A message for one of the server's clients.
+#[derive(Debug)]
+pub(crate) struct ToClient {
+    /// The client.
+    #[cfg_attr(
+        not(feature = "acp"),
+        expect(dead_code, reason = "only bridges for ACP agents are several clients")
+    )]
+    pub(crate) client: u32,
+    /// The message.
+    pub(crate) message: RawJson,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct CallResult<'a> {
-    content: [Block<'a>; 1],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    structured_content: Option<StructuredText<'a>>,
-    is_error: bool,
-}
-
-/// A plain text wrapped as a structured result.
-#[derive(Serialize)]
-struct StructuredText<'a> {
-    result: &'a str,
+/// A message from one of the server's clients.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FromClient<'a> {
+    /// The client.
+    pub(crate) client: u32,
+    /// Id for the job, if the message is a tool call.
+    pub(crate) job: &'a str,
+    /// The message.
+    pub(crate) text: &'a str,
 }
 
 impl ToolServer {
     pub(crate) fn new(offers: &[ToolOffer], quirks: &ClientQuirks) -> Self {
+        let tool = |offer: &ToolOffer| {
+            without_nulls(json!({
+                "name": offer.name,
+                "description": offer.description,
+                "inputSchema": adapt(&offer.parameters),
+                "_meta": quirks.meta,
+            }))
+        };
+        let tools: Vec<Value> = offers.iter().map(tool).collect();
         Self {
-            list: RawJson::of(&Tools {
-                tools: offers
-                    .iter()
-                    .map(|offer| Tool::new(offer, quirks))
-                    .collect(),
-            }),
+            list: json!({ "tools": tools }),
             names: offers.iter().map(|offer| offer.name.clone()).collect(),
             call_key: quirks.call_key,
             reads_json: quirks.reads_json,
@@ -223,146 +179,91 @@ impl ToolServer {
         self.pending.remove(job).is_some()
     }
 
-    /// Returns the client that waits for a call and the response with its result, or `None` if no
-    /// such call is pending.
-    pub(crate) fn finish(
-        &mut self,
-        job: &str,
-        ok: bool,
-        output: &str,
-    ) -> Option<(u32, RpcResponse)> {
+    /// Returns the response with the result of a call, or `None` if no such call is pending.
+    pub(crate) fn finish(&mut self, job: &str, output: ToolOutput<'_>) -> Option<ToClient> {
         let PendingCall { client, rpc, .. } = self.pending.remove(job)?;
-        let content = [Block {
-            r#type: "text",
-            text: output,
-        }];
-        let needs_wrapping = self.reads_json
-            && !output.trim_start().starts_with('{')
-            && RawJson::parse(output).is_ok();
-        let structured_content = needs_wrapping.then_some(StructuredText { result: output });
-        let result = RawJson::of(&CallResult {
-            content,
-            structured_content,
-            is_error: !ok,
-        });
-        Some((
-            client,
-            RpcResponse::new(Some(rpc), RpcPayload::Result(result)),
-        ))
+        let ToolOutput { ok, text } = output;
+        let needs_wrapping =
+            self.reads_json && !text.trim_start().starts_with('{') && RawJson::parse(text).is_ok();
+        let result = without_nulls(json!({
+            "content": [{"type": "text", "text": text}],
+            "structuredContent": needs_wrapping.then(|| json!({ "result": text })),
+            "isError": !ok,
+        }));
+        let message = V2.response(Some(&rpc), result);
+        Some(ToClient { client, message })
     }
 
-    /// Returns the client that waits for a call and a progress notification for it, or `None` if
-    /// the client did not ask for progress.
+    /// Returns a progress notification for a call, or `None` if the client did not ask for
+    /// progress.
     ///
     /// MCP clients abandon a call after a while (a minute, by default) unless they receive progress
     /// notifications.
     #[cfg(feature = "acp")]
-    pub(crate) fn progress(&mut self, job: &str, message: &str) -> Option<(u32, RawJson)> {
-        #[derive(Serialize)]
-        struct Notification<'a> {
-            jsonrpc: &'static str,
-            method: &'static str,
-            params: ProgressParams<'a>,
-        }
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct ProgressParams<'a> {
-            progress_token: &'a RawJson,
-            progress: u64,
-            message: &'a str,
-        }
+    pub(crate) fn progress(&mut self, job: &str, message: &str) -> Option<ToClient> {
         let PendingCall {
             client,
             token,
             reports,
             ..
         } = self.pending.get_mut(job)?;
-        let progress_token = token.as_ref()?;
+        let token = token.as_ref()?;
         *reports += 1;
-        let params = ProgressParams {
-            progress_token,
-            progress: *reports,
-            message,
-        };
-        Some((
-            *client,
-            RawJson::of(&Notification {
-                jsonrpc: "2.0",
-                method: "notifications/progress",
-                params,
-            }),
-        ))
+        let params = json!({"progressToken": token, "progress": reports, "message": message});
+        Some(ToClient {
+            client: *client,
+            message: V2.notification("notifications/progress", Some(params)),
+        })
     }
 
-    /// Handles a client's message. A tool call becomes the job with the given id.
-    pub(crate) fn on_message(
-        &mut self,
-        (client, job): (u32, &str),
-        text: &str,
-        out: &mut Outbox,
-    ) -> Handled {
+    /// Handles a client's message. A tool call becomes a job.
+    pub(crate) fn on_message(&mut self, from: FromClient<'_>, out: &mut Outbox) -> Handled {
         let mut buffer = String::new();
-        let message: Node<'_, ClientMessage<'_>> = surrogates::read(text, &mut buffer);
-        let empty = ClientMessage::default();
-        let message = message.map().unwrap_or(&empty);
-        let id = message
-            .id
-            .filter(|id| id.get() != "null")
-            .map(RawJson::from_raw);
-        let payload = match message.method.or_empty() {
-            "initialize" => RpcPayload::Result(initialize_result(message)),
-            "ping" => RpcPayload::Result(empty_object()),
-            "tools/list" => RpcPayload::Result(self.list.clone()),
-            "tools/call" => match self.call((client, job), message, out) {
-                None => return Handled::CallStarted,
-                Some(error) => RpcPayload::Error(error),
-            },
-            "notifications/cancelled" => {
-                self.on_cancelled(client, message, out);
-                RpcPayload::Result(empty_object())
+        let message: Object<ClientMessage<'_>> = surrogates::read(from.text, &mut buffer);
+        let id = message.id();
+        let method = message.method().unwrap_or_default();
+        let result = match method {
+            "initialize" => initialize_result(&message.params),
+            "tools/list" => self.list.clone(),
+            "tools/call" => {
+                let Err(InvalidCall(why)) = self.start_call(from, &message, out) else {
+                    return Handled::CallStarted;
+                };
+                return Handled::Response(error(id.as_ref(), INVALID_PARAMS, &why));
             }
-            method if id.is_some() => RpcPayload::Error(RpcError {
-                code: -32601,
-                message: format!("no method {method:?}"),
-            }),
-            _ => RpcPayload::Result(empty_object()),
+            "notifications/cancelled" => {
+                self.on_cancelled(from.client, &message.params, out);
+                json!({})
+            }
+            method if method != "ping" && id.is_some() => {
+                let why = format!("no method {method:?}");
+                return Handled::Response(error(id.as_ref(), METHOD_NOT_FOUND, &why));
+            }
+            _ => json!({}),
         };
-        let request = id.is_some() || matches!(payload, RpcPayload::Error(_));
-        let response = RpcResponse::new(id, payload);
-        if request {
+        let response = V2.response(id.as_ref(), result);
+        if id.is_some() {
             Handled::Response(response)
         } else {
             Handled::Notification(response)
         }
     }
 
-    /// Starts a call, or returns what is wrong with it.
-    fn call(
+    /// Starts a call.
+    fn start_call(
         &mut self,
-        (client, job): (u32, &str),
+        from: FromClient<'_>,
         message: &ClientMessage<'_>,
         out: &mut Outbox,
-    ) -> Option<RpcError> {
-        let invalid = |message: String| {
-            Some(RpcError {
-                code: -32602,
-                message,
-            })
-        };
-        let Some(id) = message.id.filter(|id| id.get() != "null") else {
-            return invalid("the call has no id".into());
-        };
-        let Some(params) = message.params.map() else {
-            return invalid("the call has no parameters".into());
-        };
-        let Some(name) = self
+    ) -> Result<(), InvalidCall> {
+        let rpc = message.id();
+        let rpc = rpc.ok_or_else(|| InvalidCall("the call has no id".to_owned()))?;
+        let params = &message.params;
+        let name = self
             .names
             .iter()
             .find(|name| Some(name.as_str()) == params.name.text())
-            .cloned()
-        else {
-            return invalid(format!("unknown tool {:?}", params.name.or_empty()));
-        };
+            .ok_or_else(|| InvalidCall(format!("unknown tool {:?}", params.name.or_empty())))?;
         let meta = |key: &str| {
             let rows = params.meta.0.iter().flatten();
             rows.rev()
@@ -371,79 +272,58 @@ impl ToolServer {
         };
         let meta_text = |key: &str| meta(key).and_then(Scalar::owned);
         let token = meta("progressToken").and_then(|token| match token {
-            Scalar::Text(text) => Some(RawJson::of(text)),
-            Scalar::Count(count) => Some(RawJson::of(count)),
+            Scalar::Text(text) => Some(json!(text)),
+            Scalar::Count(count) => Some(json!(count)),
             _ => None,
         });
         self.pending.insert(
-            job.to_owned(),
+            from.job.to_owned(),
             PendingCall {
-                client,
-                rpc: RawJson::from_raw(id),
+                client: from.client,
+                rpc,
                 token,
                 reports: 0,
             },
         );
-        out.push(FromConversation::RunTool(ToolJob {
-            id: job.to_owned(),
+        out.push(Action::RunTool(ToolJob {
+            id: from.job.to_owned(),
             call: self.call_key.and_then(meta_text),
-            name,
+            name: name.clone(),
             input: params
                 .arguments
-                .map_or_else(empty_object, RawJson::from_raw),
+                .map_or_else(|| RawJson::of(&json!({})), RawJson::from_raw),
         }));
-        None
+        Ok(())
     }
 
     /// Cancels the call with the JSON-RPC id in the parameters. No response is due.
-    fn on_cancelled(&mut self, client: u32, message: &ClientMessage<'_>, out: &mut Outbox) {
-        let Some(rpc) = message.params.map().and_then(|params| params.request_id) else {
+    fn on_cancelled(&mut self, client: u32, params: &ClientParams<'_>, out: &mut Outbox) {
+        let Some(rpc) = params.request_id.and_then(RequestId::from_raw) else {
             return;
         };
-        let same = |call: &PendingCall| call.client == client && call.rpc.get() == rpc.get();
+        let same = |call: &PendingCall| call.client == client && call.rpc == rpc;
         let job = self
             .pending
             .iter()
             .find(|(_, call)| same(call))
             .map(|(job, _)| job.clone());
         if let Some(job) = job.filter(|job| self.cancel(job)) {
-            out.push(FromConversation::CancelTool(job));
+            out.push(Action::CancelTool(job));
         }
     }
 }
 
-fn empty_object() -> RawJson {
-    RawJson::of(&BTreeMap::<&str, &str>::new())
+/// What is wrong with a call.
+struct InvalidCall(String);
+
+fn error(id: Option<&RequestId>, code: i32, message: &str) -> RawJson {
+    V2.error(id, Failure { code, message })
 }
 
-fn initialize_result(message: &ClientMessage<'_>) -> RawJson {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct InitializeResult<'a> {
-        protocol_version: &'a str,
-        capabilities: Capabilities,
-        server_info: ServerInfo,
-    }
-    #[derive(Serialize)]
-    struct Capabilities {
-        tools: BTreeMap<&'static str, bool>,
-    }
-    #[derive(Serialize)]
-    struct ServerInfo {
-        name: &'static str,
-        version: &'static str,
-    }
-    let params = message.params.map();
-    RawJson::of(&InitializeResult {
-        protocol_version: params
-            .and_then(|params| params.protocol_version.text())
-            .unwrap_or(PROTOCOL),
-        capabilities: Capabilities {
-            tools: BTreeMap::new(),
-        },
-        server_info: ServerInfo {
-            name: SERVER,
-            version: "1",
-        },
+fn initialize_result(params: &ClientParams<'_>) -> Value {
+    json!({
+        "protocolVersion": params.protocol_version.text().unwrap_or(PROTOCOL),
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": SERVER, "version": "1"},
     })
 }

@@ -1,44 +1,27 @@
-//! Tables of agent settings: each key with its allowed values, checked in one place.
+//! Tables of agent settings: each key with its allowed values and its arguments, checked in one
+//! place.
 
-use ostler_core::dialect::Setting;
-use ostler_core::spec::{Settings, SpecError, ValueKind};
+use ostler_core::dialect::{ARG_CAP, Arg, Pass, Setting};
+use ostler_core::spec::{Settings, SpecError, keys};
 
-/// One setting of an agent. `P` describes how the agent receives it.
-pub(crate) struct Row<P: 'static> {
-    /// The key.
-    pub(crate) key: &'static str,
-    /// The kind of value.
-    pub(crate) kind: ValueKind,
-    /// Help text.
-    pub(crate) help: &'static str,
-    /// Additional check of a value, if its kind alone does not suffice.
-    pub(crate) rule: Option<Rule>,
-    /// Whether a value may hold secrets and must not be repeated in errors.
-    pub(crate) secret: bool,
-    /// How the agent receives the value.
-    pub(crate) pass: P,
-}
-
-/// Checks one value and returns what is wrong with it.
-pub(crate) type Rule = fn(&str) -> Result<(), String>;
-
-/// Returns the table's rows for the documentation and `--set`.
-pub(crate) fn list<P>(table: &[Row<P>]) -> Vec<Setting> {
-    let words = |kind: ValueKind| {
-        if let ValueKind::OneOf(words) = kind {
-            words
-        } else {
-            &[]
-        }
+/// Settings, one per row: `key, kind [if rule] [=> pass], help;`.
+macro_rules! rows {
+    (@pass) => { ostler_core::dialect::Pass::Kept };
+    (@pass $pass:ident $(($flag:expr))?) => { ostler_core::dialect::Pass::$pass $(($flag))? };
+    ($(
+        $key:expr, $kind:ident $(($limit:expr))? $(if $rule:path)?
+            $(=> $pass:ident $(($flag:expr))?)?, $help:literal;
+    )*) => {
+        [$(ostler_core::dialect::Setting {
+            key: $key,
+            kind: ostler_core::spec::ValueKind::$kind $(($limit))?,
+            rules: &[$($rule)?],
+            pass: crate::settings::rows!(@pass $($pass $(($flag))?)?),
+            help: $help,
+        },)*]
     };
-    let setting = |row: &Row<P>| Setting {
-        key: row.key,
-        help: row.help,
-        secret: row.secret,
-        words: words(row.kind),
-    };
-    table.iter().map(setting).collect()
 }
+pub(crate) use rows;
 
 /// Rejects the ACP transport in a build without it.
 ///
@@ -57,42 +40,127 @@ pub(crate) fn require_acp(key: &str) -> Result<(), SpecError> {
 ///
 /// # Errors
 /// Returns an error for the first setting that is unknown or invalid.
-pub(crate) fn check<P>(table: &[Row<P>], settings: &Settings) -> Result<(), SpecError> {
+pub(crate) fn check(table: &[Setting], settings: &Settings) -> Result<(), SpecError> {
     for (key, values) in settings.iter() {
-        let Some(row) = table.iter().find(|row| row.key == key) else {
-            // The misspelled key may be one whose value is a secret.
+        let Some(setting) = table.iter().find(|setting| setting.key == key) else {
             return Err(SpecError::secret(key, unknown_key(table, key)));
         };
-        row.check(values).map_err(|error| {
-            if row.secret {
+        check_values(setting, values).map_err(|error| {
+            if setting.is_secret() {
                 SpecError::secret(key, error.why)
             } else {
                 error
             }
         })?;
     }
+    if settings.is_on(keys::FORK) && settings.last(keys::RESUME).is_none() {
+        return Err(SpecError::new(keys::FORK, "true", "needs resume"));
+    }
     Ok(())
 }
 
-impl<P> Row<P> {
-    fn check(&self, values: &[String]) -> Result<(), SpecError> {
-        self.kind.check(self.key, values)?;
-        let Some(rule) = self.rule else { return Ok(()) };
-        values
-            .iter()
-            .filter(|value| !value.is_empty())
-            .try_for_each(|value| rule(value).map_err(|why| SpecError::new(self.key, value, why)))
+fn check_values(setting: &Setting, values: &[String]) -> Result<(), SpecError> {
+    setting.kind.check(setting.key, values)?;
+    for value in values.iter().filter(|value| !value.is_empty()) {
+        for rule in setting.rules {
+            rule(value).map_err(|why| SpecError::new(setting.key, value, why.0))?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the arguments for the settings, in the order of the table.
+///
+/// # Errors
+/// Returns an error for a value that is too long for an argument.
+pub(crate) fn arguments(table: &[Setting], settings: &Settings) -> Result<Vec<Arg>, SpecError> {
+    let mut args = Vec::new();
+    for setting in table {
+        let values = settings.get(setting.key).unwrap_or_default();
+        let in_file = |value: &str| match setting.pass {
+            Pass::File(_) => true,
+            Pass::Json(_) => is_json(value),
+            _ => false,
+        };
+        for value in values.iter().filter(|value| !in_file(value)) {
+            check_length(setting, value)?;
+        }
+        let is_on = |default: bool| values.last().map_or(default, |value| value == "true");
+        match setting.pass {
+            Pass::Switch(flag) if is_on(false) => args.push(flag.into()),
+            Pass::SwitchOff(flag) if is_on(true) => args.push(flag.into()),
+            Pass::Custom(convert) if !values.is_empty() => args.extend(convert(values, settings)),
+            Pass::Value(prefix) | Pass::File(prefix) | Pass::Json(prefix) => {
+                let (flag, prefix) = match prefix.contains('=') {
+                    true => (None, prefix),
+                    false => (Some(prefix), ""),
+                };
+                for value in values {
+                    args.extend(flag.map(Arg::from));
+                    args.push(match in_file(value) {
+                        true => Arg::InFile {
+                            prefix,
+                            text: value.clone(),
+                        },
+                        false => format!("{prefix}{value}").into(),
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(args)
+}
+
+/// Rejects a value that is too long for an argument.
+///
+/// # Errors
+/// Returns an error if the value is longer than [`ARG_CAP`].
+pub(crate) fn check_length(setting: &Setting, value: &str) -> Result<(), SpecError> {
+    let why = "exceeds the command-line limit of 100 KiB";
+    match value.len() > ARG_CAP {
+        true if setting.is_secret() => Err(SpecError::secret(setting.key, why)),
+        true => Err(SpecError::new(setting.key, value, why)),
+        false => Ok(()),
+    }
+}
+
+/// Returns true if the value is JSON rather than a path.
+pub(crate) fn is_json(value: &str) -> bool {
+    value.trim_start().starts_with('{')
+}
+
+/// The part of a rule outside parentheses, which do not nest.
+pub(crate) struct OutsideParentheses {
+    /// The characters.
+    pub(crate) text: String,
+    /// Whether the last parenthesis is closed.
+    pub(crate) is_closed: bool,
+}
+
+impl OutsideParentheses {
+    /// Reads a rule such as `Bash(git log *)`.
+    pub(crate) fn of(rule: &str) -> Self {
+        let (mut text, mut is_closed) = (String::new(), true);
+        for c in rule.chars() {
+            match c {
+                '(' | ')' => is_closed = c == ')',
+                c if is_closed => text.push(c),
+                _ => {}
+            }
+        }
+        Self { text, is_closed }
     }
 }
 
 /// Minimum similarity of a key to be suggested for an unknown one.
 const MIN_SIMILARITY: f64 = 0.75;
 
-fn unknown_key<P>(table: &[Row<P>], key: &str) -> String {
+fn unknown_key(table: &[Setting], key: &str) -> String {
     let normalized = key.to_lowercase().replace('-', "_");
     let mut similar: Vec<(f64, &str)> = table
         .iter()
-        .map(|row| (strsim::jaro_winkler(&normalized, row.key), row.key))
+        .map(|setting| (strsim::jaro_winkler(&normalized, setting.key), setting.key))
         .filter(|(score, _)| *score >= MIN_SIMILARITY)
         .collect();
     similar.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -100,7 +168,7 @@ fn unknown_key<P>(table: &[Row<P>], key: &str) -> String {
     if similar.is_empty() {
         format!(
             "unknown setting; known settings are: {}",
-            names(table.iter().map(|row| row.key).collect())
+            names(table.iter().map(|setting| setting.key).collect())
         )
     } else {
         format!(
@@ -112,40 +180,19 @@ fn unknown_key<P>(table: &[Row<P>], key: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ostler_core::spec::InvalidValue;
+
     use super::*;
 
-    const TABLE: &[Row<()>] = &[
-        Row {
-            key: "model",
-            kind: ValueKind::Word,
-            help: "",
-            rule: None,
-            secret: false,
-            pass: (),
-        },
-        Row {
-            key: "password",
-            kind: ValueKind::Count,
-            help: "",
-            rule: None,
-            secret: true,
-            pass: (),
-        },
-        Row {
-            key: "max_turns",
-            kind: ValueKind::Count,
-            help: "",
-            rule: Some(|v| {
-                if v == "13" {
-                    Err("not 13".into())
-                } else {
-                    Ok(())
-                }
-            }),
-            secret: false,
-            pass: (),
-        },
-    ];
+    fn not_13(value: &str) -> Result<(), InvalidValue> {
+        InvalidValue::unless(value != "13", "not 13")
+    }
+
+    const TABLE: &[Setting] = &rows! {
+        "model", Word, "";
+        "password", Count => Secret, "";
+        "max_turns", Count if not_13, "";
+    };
 
     fn why(key: &str, value: &str) -> String {
         let mut settings = Settings::default();

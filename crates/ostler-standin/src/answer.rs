@@ -6,12 +6,14 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::request::{Request, plain};
 use super::server_style::ServerStyle;
 
 /// An answer of the model, built with [`Answer::text`], [`Answer::tool`], [`Answer::error`] or
 /// [`Answer::hang`].
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[must_use]
 pub struct Answer {
     /// The content, in order.
     pub blocks: Vec<Block>,
@@ -62,8 +64,37 @@ pub enum Block {
     },
 }
 
+impl Block {
+    /// Returns the text to send, with placeholders filled in, or the arguments of a call.
+    pub(super) fn text(&self, request: &Request) -> String {
+        match self {
+            Self::Text { text, .. } | Self::Thinking { thinking: text, .. } => {
+                let results = request.last_tool_results();
+                let result = results.last().map_or("", |result| &result.text);
+                text.replace("{tool_result}", result)
+                    .replace("{user_text}", &request.last_user_text())
+            }
+            Self::ToolUse { input, .. } => plain(input),
+        }
+    }
+
+    /// Returns the number of deltas when streamed.
+    pub(super) fn deltas(&self) -> usize {
+        match self {
+            Self::Text { deltas, .. } | Self::Thinking { deltas, .. } => *deltas,
+            // Two pieces, to catch a reader that takes one piece for the whole input.
+            Self::ToolUse { .. } => 2,
+        }
+    }
+
+    /// Returns true for a tool call.
+    pub(super) fn is_call(&self) -> bool {
+        matches!(self, Self::ToolUse { .. })
+    }
+}
+
 /// An error response of the provider.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failure {
     /// The HTTP status.
@@ -73,10 +104,8 @@ pub struct Failure {
     /// The provider's message.
     pub message: String,
     /// The provider's error code, such as `model_not_found`, if it has codes besides types.
-    #[serde(default)]
     pub code: Option<String>,
     /// Body sent instead of the provider's, such as the error page of a proxy.
-    #[serde(default)]
     pub body: Option<String>,
     /// Extra response headers, such as `retry-after`.
     #[serde(default)]
@@ -150,83 +179,83 @@ impl Usage {
             reasoning: 3 + nth,
         }
     }
+
+    /// Returns the whole input, including the cache.
+    pub(super) fn prompt(self) -> u64 {
+        self.input + self.cache_read + self.cache_creation
+    }
 }
 
 impl Answer {
     /// Creates an answer with one text block.
-    #[must_use]
     pub fn text(text: impl Into<String>) -> Self {
         Self::default().and_text(text)
     }
 
     /// Creates an answer with one tool call.
-    #[must_use]
     pub fn tool(name: impl Into<String>, input: Value) -> Self {
         Self::default().and_tool(name, input)
     }
 
     /// Creates an answer with thinking. Add text with [`Answer::and_text`].
-    #[must_use]
     pub fn thinking(thinking: impl Into<String>) -> Self {
-        let block = Block::Thinking {
+        Self::default().and(Block::Thinking {
             thinking: thinking.into(),
             deltas: 1,
-        };
-        Self {
-            blocks: vec![block],
-            ..Self::default()
-        }
+        })
     }
 
     /// Creates an error response, such as `(401, "authentication_error", "invalid x-api-key")`.
-    #[must_use]
     pub fn error(status: u16, kind: impl Into<String>, message: impl Into<String>) -> Self {
-        let (kind, message) = (kind.into(), message.into());
-        let failure = Failure {
-            status,
-            kind,
-            message,
-            code: None,
-            body: None,
-            headers: Vec::new(),
-        };
         Self {
-            error: Some(failure),
+            error: Some(Failure {
+                status,
+                kind: kind.into(),
+                message: message.into(),
+                ..Failure::default()
+            }),
             ..Self::default()
         }
     }
 
     /// Creates an answer that never sends a byte.
-    #[must_use]
     pub fn hang() -> Self {
-        Self {
-            ending: Ending::Silent,
-            ..Self::default()
-        }
+        Self::default().ending(Ending::Silent)
+    }
+
+    fn and(mut self, block: Block) -> Self {
+        self.blocks.push(block);
+        self
+    }
+
+    fn ending(mut self, ending: Ending) -> Self {
+        self.ending = ending;
+        self
+    }
+
+    /// Changes the error, if there is one.
+    fn with_error(mut self, change: impl FnOnce(&mut Failure)) -> Self {
+        self.error.as_mut().map(change);
+        self
     }
 
     /// Adds a text block.
-    #[must_use]
-    pub fn and_text(mut self, text: impl Into<String>) -> Self {
-        self.blocks.push(Block::Text {
+    pub fn and_text(self, text: impl Into<String>) -> Self {
+        self.and(Block::Text {
             text: text.into(),
             deltas: 1,
-        });
-        self
+        })
     }
 
     /// Adds a tool call.
-    #[must_use]
-    pub fn and_tool(mut self, name: impl Into<String>, input: Value) -> Self {
-        self.blocks.push(Block::ToolUse {
+    pub fn and_tool(self, name: impl Into<String>, input: Value) -> Self {
+        self.and(Block::ToolUse {
             name: name.into(),
             input,
-        });
-        self
+        })
     }
 
     /// Splits the text or thinking block added last into `count` deltas.
-    #[must_use]
     pub fn deltas(mut self, count: usize) -> Self {
         if let Some(Block::Text { deltas, .. } | Block::Thinking { deltas, .. }) =
             self.blocks.last_mut()
@@ -237,41 +266,27 @@ impl Answer {
     }
 
     /// Adds a response header to an error.
-    #[must_use]
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        if let Some(failure) = &mut self.error {
-            failure.headers.push((name.into(), value.into()));
-        }
-        self
+    pub fn header(self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.with_error(|error| error.headers.push((name.into(), value.into())))
     }
 
     /// Sets the code of an error.
-    #[must_use]
-    pub fn code(mut self, code: impl Into<String>) -> Self {
-        if let Some(failure) = &mut self.error {
-            failure.code = Some(code.into());
-        }
-        self
+    pub fn code(self, code: impl Into<String>) -> Self {
+        self.with_error(|error| error.code = Some(code.into()))
     }
 
     /// Replaces the body of an error.
-    #[must_use]
-    pub fn body(mut self, body: impl Into<String>) -> Self {
-        if let Some(failure) = &mut self.error {
-            failure.body = Some(body.into());
-        }
-        self
+    pub fn body(self, body: impl Into<String>) -> Self {
+        self.with_error(|error| error.body = Some(body.into()))
     }
 
     /// Overrides the stop reason, for example with `refusal` or `max_tokens`.
-    #[must_use]
     pub fn stop_reason(mut self, reason: impl Into<String>) -> Self {
         self.stop_reason = Some(reason.into());
         self
     }
 
     /// Sets the token counts.
-    #[must_use]
     pub fn usage(mut self, usage: Usage) -> Self {
         self.usage = Some(usage);
         self
@@ -283,42 +298,33 @@ impl Answer {
     }
 
     /// Sets the delay before the first byte.
-    #[must_use]
     pub fn delay(mut self, delay: Duration) -> Self {
         self.delay_ms = millis(delay);
         self
     }
 
     /// Sets the delay before each delta.
-    #[must_use]
     pub fn delta_delay(mut self, delay: Duration) -> Self {
         self.delta_delay_ms = millis(delay);
         self
     }
 
     /// Hangs after `deltas` deltas, with the connection open.
-    #[must_use]
-    pub fn hang_after(mut self, deltas: usize) -> Self {
-        self.ending = Ending::HangAfter(deltas);
-        self
+    pub fn hang_after(self, deltas: usize) -> Self {
+        self.ending(Ending::HangAfter(deltas))
     }
 
     /// Drops the connection after `deltas` deltas.
-    #[must_use]
-    pub fn cut_after(mut self, deltas: usize) -> Self {
-        self.ending = Ending::CutAfter(deltas);
-        self
+    pub fn cut_after(self, deltas: usize) -> Self {
+        self.ending(Ending::CutAfter(deltas))
     }
 
     /// Drops the connection after the headers.
-    #[must_use]
-    pub fn cut_at_once(mut self) -> Self {
-        self.ending = Ending::CutAtOnce;
-        self
+    pub fn cut_at_once(self) -> Self {
+        self.ending(Ending::CutAtOnce)
     }
 
     /// Ends with an error within the stream, after `deltas` deltas. The HTTP status is 200.
-    #[must_use]
     pub fn error_after(
         mut self,
         deltas: usize,
@@ -326,19 +332,15 @@ impl Answer {
         message: impl Into<String>,
     ) -> Self {
         self.error = Self::error(200, kind, message).error;
-        self.ending = Ending::ErrorAfter(deltas);
-        self
+        self.ending(Ending::ErrorAfter(deltas))
     }
 
     /// Ends the stream with invalid JSON, after `deltas` deltas.
-    #[must_use]
-    pub fn garbage_after(mut self, deltas: usize) -> Self {
-        self.ending = Ending::GarbageAfter(deltas);
-        self
+    pub fn garbage_after(self, deltas: usize) -> Self {
+        self.ending(Ending::GarbageAfter(deltas))
     }
 
     /// Sets the style of the server's output, or a single deviation.
-    #[must_use]
     pub fn manner(mut self, manner: impl Into<ServerStyle>) -> Self {
         self.manner = manner.into();
         self
@@ -346,13 +348,9 @@ impl Answer {
 
     /// Returns the stop reason to send: the override, or the one that follows from the blocks.
     pub(super) fn effective_stop_reason(&self) -> &str {
-        let calls_tool = self
-            .blocks
-            .iter()
-            .any(|block| matches!(block, Block::ToolUse { .. }));
         match &self.stop_reason {
             Some(reason) => reason,
-            None if calls_tool => "tool_use",
+            None if self.blocks.iter().any(Block::is_call) => "tool_use",
             None => "end_turn",
         }
     }

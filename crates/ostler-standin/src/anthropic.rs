@@ -5,41 +5,34 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Block, Failure, Usage};
 use super::ids;
 use super::request::Request;
-use super::wire::{Frame, Wire, cut, filled};
+use super::wire::{Frame, Wire, cut};
 
 pub(super) const WIRE: Wire = Wire {
     stream,
     whole,
     error,
-    error_frame,
+    error_frame: |failure| Frame::event("error", error(failure)),
 };
 
 fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
-    let start = message(request, &[], &usage(answer.counts(), 1));
-    let mut frames = vec![frame("message_start", &json!({"message": start}))];
-    for (index, content) in contents(answer, request).iter().enumerate() {
-        frames.extend(block_frames(
-            index,
-            content,
-            deltas_of(&answer.blocks[index]),
-        ));
+    let usage = answer.counts();
+    let start = message(request, &[], Usage { output: 1, ..usage });
+    let mut frames = vec![Frame::event("message_start", json!({"message": start}))];
+    for (index, block) in answer.blocks.iter().enumerate() {
+        frames.extend(block_frames(index, block, request));
     }
     let end = json!({
         "delta": {"stop_reason": answer.effective_stop_reason(), "stop_sequence": null},
-        "usage": {"output_tokens": answer.counts().output},
+        "usage": {"output_tokens": usage.output},
     });
-    frames.push(frame("message_delta", &end));
-    frames.push(frame("message_stop", &json!({})));
+    frames.push(Frame::event("message_delta", end));
+    frames.push(Frame::event("message_stop", json!({})));
     frames
 }
 
 fn whole(answer: &Answer, request: &Request) -> Value {
-    let content = contents(answer, request);
-    let mut message = message(
-        request,
-        &content,
-        &usage(answer.counts(), answer.counts().output),
-    );
+    let blocks = answer.blocks.iter().map(|block| content(block, request));
+    let mut message = message(request, &blocks.collect::<Vec<_>>(), answer.counts());
     message["stop_reason"] = json!(answer.effective_stop_reason());
     message
 }
@@ -52,16 +45,12 @@ fn error(failure: &Failure) -> Value {
     })
 }
 
-fn error_frame(failure: &Failure) -> Frame {
-    frame("error", &error(failure))
-}
-
 /// Returns the response to a request for a token count.
 pub(super) fn token_count() -> Value {
     json!({"input_tokens": Usage::default().input})
 }
 
-fn message(request: &Request, content: &[Value], usage: &Value) -> Value {
+fn message(request: &Request, content: &[Value], usage: Usage) -> Value {
     json!({
         "id": ids::fresh("msg_"),
         "type": "message",
@@ -70,96 +59,70 @@ fn message(request: &Request, content: &[Value], usage: &Value) -> Value {
         "content": content,
         "stop_reason": null,
         "stop_sequence": null,
-        "usage": usage,
+        "usage": {
+            "input_tokens": usage.input,
+            "cache_creation_input_tokens": usage.cache_creation,
+            "cache_read_input_tokens": usage.cache_read,
+            "output_tokens": usage.output,
+            "service_tier": "standard",
+        },
     })
 }
 
-fn usage(usage: Usage, output_so_far: u64) -> Value {
-    json!({
-        "input_tokens": usage.input,
-        "cache_creation_input_tokens": usage.cache_creation,
-        "cache_read_input_tokens": usage.cache_read,
-        "output_tokens": output_so_far,
-        "service_tier": "standard",
-    })
-}
-
-// Renders the complete blocks, with ids and filled placeholders, for both stream and whole message.
-fn contents(answer: &Answer, request: &Request) -> Vec<Value> {
-    let filled = |text: &str| filled(text, request);
-    let content = |block: &Block| match block {
-        Block::Text { text, .. } => json!({"type": "text", "text": filled(text)}),
-        Block::Thinking { thinking, .. } => {
-            json!({"type": "thinking", "thinking": filled(thinking), "signature": "c2lnbmVk"})
+/// Renders a complete block, with its id and filled placeholders.
+fn content(block: &Block, request: &Request) -> Value {
+    let text = block.text(request);
+    match block {
+        Block::Text { .. } => json!({"type": "text", "text": text}),
+        Block::Thinking { .. } => {
+            json!({"type": "thinking", "thinking": text, "signature": "c2lnbmVk"})
         }
         Block::ToolUse { name, input } => {
             json!({"type": "tool_use", "id": ids::fresh("toolu_"), "name": name, "input": input})
         }
-    };
-    answer.blocks.iter().map(content).collect()
-}
-
-fn deltas_of(block: &Block) -> usize {
-    match block {
-        Block::Text { deltas, .. } | Block::Thinking { deltas, .. } => *deltas,
-        // Two pieces, to catch a reader that takes one piece for the whole input.
-        Block::ToolUse { .. } => 2,
     }
 }
 
-fn block_frames(index: usize, content: &Value, deltas: usize) -> Vec<Frame> {
-    let (mut empty, mut pieces) = (content.clone(), Vec::new());
-    match content["type"].as_str() {
-        Some("text") => {
+fn block_frames(index: usize, block: &Block, request: &Request) -> Vec<Frame> {
+    let content = content(block, request);
+    let mut empty = content.clone();
+    let pieces = |text: &str| cut(text, block.deltas()).into_iter();
+    let text = block.text(request);
+    let deltas: Vec<Value> = match block {
+        Block::Text { .. } => {
             empty["text"] = json!("");
-            for piece in cut(text_of(content, "text"), deltas) {
-                pieces.push(json!({"type": "text_delta", "text": piece}));
-            }
+            pieces(&text)
+                .map(|piece| json!({"type": "text_delta", "text": piece}))
+                .collect()
         }
-        Some("thinking") => {
+        Block::Thinking { .. } => {
             empty["thinking"] = json!("");
             empty["signature"] = json!("");
-            for piece in cut(text_of(content, "thinking"), deltas) {
-                pieces.push(json!({"type": "thinking_delta", "thinking": piece}));
-            }
-            pieces.push(json!({"type": "signature_delta", "signature": content["signature"]}));
+            let signature = json!({"type": "signature_delta", "signature": content["signature"]});
+            pieces(&text)
+                .map(|piece| json!({"type": "thinking_delta", "thinking": piece}))
+                .chain([signature])
+                .collect()
         }
-        _ => {
+        Block::ToolUse { input, .. } => {
             empty["input"] = json!({});
-            for piece in cut(&content["input"].to_string(), deltas) {
-                pieces.push(json!({"type": "input_json_delta", "partial_json": piece}));
-            }
+            pieces(&input.to_string())
+                .map(|piece| json!({"type": "input_json_delta", "partial_json": piece}))
+                .collect()
         }
-    }
-    let mut frames = vec![frame(
-        "content_block_start",
-        &json!({"index": index, "content_block": empty}),
-    )];
-    for piece in pieces {
-        let delta = frame(
+    };
+    let start = json!({"index": index, "content_block": empty});
+    let delta = |delta| {
+        Frame::event(
             "content_block_delta",
-            &json!({"index": index, "delta": piece}),
-        );
-        frames.push(Frame {
-            is_delta: true,
-            ..delta
-        });
-    }
-    frames.push(frame("content_block_stop", &json!({"index": index})));
-    frames
-}
-
-fn text_of<'a>(content: &'a Value, key: &str) -> &'a str {
-    content[key].as_str().unwrap_or_default()
-}
-
-fn frame(name: &str, data: &Value) -> Frame {
-    let mut data = data.clone();
-    data["type"] = json!(name);
-    Frame {
-        text: format!("event: {name}\ndata: {data}\n\n"),
-        is_delta: false,
-    }
+            json!({"index": index, "delta": delta}),
+        )
+        .delta()
+    };
+    std::iter::once(Frame::event("content_block_start", start))
+        .chain(deltas.into_iter().map(delta))
+        .chain([Frame::event("content_block_stop", json!({"index": index}))])
+        .collect()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::request::plain;
 use super::server_style::Shape;
 use super::wire::cut;
 
@@ -11,14 +12,6 @@ pub(super) struct Call {
     pub(super) id: String,
     pub(super) name: String,
     pub(super) input: Value,
-}
-
-impl Call {
-    fn arguments(&self) -> String {
-        self.input
-            .as_str()
-            .map_or_else(|| self.input.to_string(), str::to_owned)
-    }
 }
 
 /// Renders the calls for a whole message.
@@ -67,13 +60,13 @@ fn in_one_piece(index: usize, call: &Call, shape: Shape) -> Value {
         Shape::EmptyArguments => {}
         Shape::NoArguments => piece["function"] = json!({"name": call.name}),
         Shape::ObjectArguments => piece["function"]["arguments"] = call.input.clone(),
-        _ => piece["function"]["arguments"] = json!(call.arguments()),
+        _ => piece["function"]["arguments"] = json!(plain(&call.input)),
     }
     piece
 }
 
 fn in_pieces(index: usize, call: &Call, shape: Shape) -> Vec<Value> {
-    let arguments = call.arguments();
+    let arguments = plain(&call.input);
     let count = if shape == Shape::ManyPieces {
         arguments.chars().count()
     } else {

@@ -5,41 +5,27 @@ use serde_json::{Value, json};
 use super::answer::{Answer, Block, Failure, Usage};
 use super::ids;
 use super::request::Request;
-use super::wire::{Frame, Wire, cut, filled};
+use super::wire::{Frame, Wire, cut};
 
 pub(super) const WIRE: Wire = Wire {
     stream,
     whole,
     error,
-    error_frame,
+    error_frame: |failure| Frame::data(error(failure)),
 };
 
 fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     let id = ids::fresh("");
-    let mut frames = Vec::new();
-    for part in parts(answer, request) {
-        let response = response(&id, request, &candidate(&[part], None));
-        frames.push(Frame {
-            is_delta: true,
-            ..Frame::data(&response.to_string())
-        });
-    }
+    let parts = parts(answer, request).into_iter();
+    let frame = |part| Frame::data(response(&id, request, &[part])).delta();
     // The last part is empty, as the provider sends it after thinking or a call.
-    let mut last = response(
-        &id,
-        request,
-        &candidate(&[json!({"text": ""})], Some(finish_reason(answer))),
-    );
-    last["usageMetadata"] = usage(answer.counts());
-    frames.push(Frame::data(&last.to_string()));
-    frames
+    let last = ended(response(&id, request, &[json!({"text": ""})]), answer);
+    parts.map(frame).chain([Frame::data(last)]).collect()
 }
 
 fn whole(answer: &Answer, request: &Request) -> Value {
-    let candidate = candidate(&parts(answer, request), Some(finish_reason(answer)));
-    let mut whole = response(&ids::fresh(""), request, &candidate);
-    whole["usageMetadata"] = usage(answer.counts());
-    whole
+    let response = response(&ids::fresh(""), request, &parts(answer, request));
+    ended(response, answer)
 }
 
 fn error(failure: &Failure) -> Value {
@@ -50,10 +36,6 @@ fn error(failure: &Failure) -> Value {
         error["details"] = json!([{"@type": info, "reason": code, "domain": "googleapis.com"}]);
     }
     json!({"error": error})
-}
-
-fn error_frame(failure: &Failure) -> Frame {
-    Frame::data(&error(failure).to_string())
 }
 
 /// Returns the response to a request for a token count.
@@ -68,46 +50,34 @@ pub(super) fn embeddings(request: &Request) -> Value {
     json!({"embedding": vector, "embeddings": vec![vector; count]})
 }
 
-fn response(id: &str, request: &Request, candidate: &Value) -> Value {
+fn response(id: &str, request: &Request, parts: &[Value]) -> Value {
+    let candidate = json!({"index": 0, "content": {"role": "model", "parts": parts}});
     json!({"responseId": id, "modelVersion": request.model(), "candidates": [candidate]})
 }
 
-fn candidate(parts: &[Value], finish_reason: Option<&str>) -> Value {
-    let mut candidate = json!({"index": 0, "content": {"role": "model", "parts": parts}});
-    if let Some(reason) = finish_reason {
-        candidate["finishReason"] = json!(reason);
-    }
-    candidate
+/// Adds the finish reason and the token counts.
+fn ended(mut response: Value, answer: &Answer) -> Value {
+    response["candidates"][0]["finishReason"] = json!(finish_reason(answer));
+    response["usageMetadata"] = usage(answer.counts());
+    response
 }
 
 /// Renders the parts of the answer, each as one delta. This provider sends a call as a whole.
 fn parts(answer: &Answer, request: &Request) -> Vec<Value> {
-    let mut parts = Vec::new();
-    for block in &answer.blocks {
+    let parts = |block: &Block| {
+        let pieces = cut(&block.text(request), block.deltas()).into_iter();
         match block {
-            Block::Text { text, deltas } => {
-                parts.extend(
-                    cut(&filled(text, request), *deltas)
-                        .iter()
-                        .map(|piece| json!({"text": piece})),
-                );
-            }
-            Block::Thinking { thinking, deltas } => {
-                let pieces = cut(&filled(thinking, request), *deltas);
-                parts.extend(
-                    pieces
-                        .iter()
-                        .map(|piece| json!({"text": piece, "thought": true})),
-                );
-            }
-            Block::ToolUse { name, input } => {
-                // Without an id, like the real service.
-                let call = json!({"name": name, "args": input});
-                parts.push(json!({"functionCall": call, "thoughtSignature": "c2lnbmVk"}));
-            }
+            Block::Text { .. } => pieces.map(|piece| json!({"text": piece})).collect(),
+            Block::Thinking { .. } => pieces
+                .map(|piece| json!({"text": piece, "thought": true}))
+                .collect(),
+            // Without an id, like the real service.
+            Block::ToolUse { name, input } => vec![json!({
+                "functionCall": {"name": name, "args": input}, "thoughtSignature": "c2lnbmVk",
+            })],
         }
-    }
-    parts
+    };
+    answer.blocks.iter().flat_map(parts).collect()
 }
 
 /// Translates the script's stop reasons to this provider's, which has none for a call. Others are
@@ -123,13 +93,12 @@ fn finish_reason(answer: &Answer) -> &str {
 
 /// Renders token counts. The prompt's include the cache, but the output's do not include thinking.
 fn usage(usage: Usage) -> Value {
-    let prompt = usage.input + usage.cache_read + usage.cache_creation;
     json!({
-        "promptTokenCount": prompt,
+        "promptTokenCount": usage.prompt(),
         "cachedContentTokenCount": usage.cache_read,
         "candidatesTokenCount": usage.output.saturating_sub(usage.reasoning),
         "thoughtsTokenCount": usage.reasoning,
-        "totalTokenCount": prompt + usage.output,
+        "totalTokenCount": usage.prompt() + usage.output,
     })
 }
 

@@ -3,13 +3,11 @@
 //!
 //! `script` selects the answer to a request. One module per provider (`anthropic`, `openai`,
 //! `responses`, `gemini`) renders it, and `server` serves it over HTTP. `side_calls` answers
-//! requests that are not part of a script. `offline` configures each agent to use the stand-in. A
-//! new provider is a sibling of `openai`.
+//! requests that are not part of a script. A new provider is a sibling of `openai`.
 
 #![expect(
-    clippy::disallowed_methods,
     clippy::expect_used,
-    reason = "serves tests and trials, which a panic fails; the clock is only used to wait"
+    reason = "serves tests and trials, which a panic fails"
 )]
 
 mod anthropic;
@@ -19,7 +17,6 @@ mod chat_calls;
 mod gemini;
 mod ids;
 mod server_style;
-mod offline;
 mod openai;
 mod request;
 mod responses;
@@ -28,8 +25,7 @@ mod server;
 mod wire;
 
 pub use answer::{Answer, Block, Ending, Failure, Usage};
-pub use offline::{KEY, MODEL, Offline};
 pub use request::{Request, ToolResult};
-pub use script::{Rule, Script, When};
+pub use script::{Rule, Script, ScriptError, When};
 pub use server::ModelServer;
 pub use server_style::{Delivery, Framing, Reasoning, ServerStyle, Shape, Tokens};

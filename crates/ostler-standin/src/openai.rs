@@ -8,44 +8,42 @@ use super::chat_calls::{self, Call};
 use super::ids;
 use super::request::Request;
 use super::server_style::{Framing, Reasoning, Shape, Tokens};
-use super::wire::{Frame, Wire, cut, filled};
+use super::wire::{Frame, Wire, cut};
 
 pub(super) const WIRE: Wire = Wire {
     stream,
     whole,
     error,
-    error_frame,
+    error_frame: |failure| Frame::data(error(failure)),
 };
 
 /// Creation time of every answer: constant, since tests do not read the clock.
 const CREATED: u64 = 1_700_000_000;
 
 fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
-    let writer = Writer::new(answer, request);
-    let mut frames = vec![writer.frame(&json!({"role": "assistant", "content": ""}), &Value::Null)];
-    for delta in deltas(answer, request) {
-        frames.push(Frame {
-            is_delta: true,
-            ..writer.frame(&delta, &Value::Null)
-        });
-    }
-    let calls = chat_calls::deltas(&calls(answer), answer.manner.shape);
+    let writer = Writer {
+        id: ids::fresh("chatcmpl-"),
+        answer,
+        request,
+    };
+    let frame = |delta| writer.frame(&delta, None);
+    let mut frames = vec![frame(json!({"role": "assistant", "content": ""}))];
+    let deltas = deltas(answer, request).into_iter();
+    frames.extend(deltas.map(|delta| frame(delta).delta()));
     let mut last = json!({});
-    for delta in calls {
+    for calls in chat_calls::deltas(&calls(answer), answer.manner.shape) {
+        let delta = json!({"tool_calls": calls});
         if answer.manner.shape == Shape::WithTheEnd {
-            last = json!({"tool_calls": delta});
+            last = delta;
         } else {
-            frames.push(Frame {
-                is_delta: true,
-                ..writer.frame(&json!({"tool_calls": delta}), &Value::Null)
-            });
+            frames.push(frame(delta).delta());
         }
     }
-    frames.push(writer.frame(&last, &json!(finish_reason(answer))));
+    frames.push(writer.frame(&last, Some(finish_reason(answer))));
     if answer.manner.tokens == Tokens::AsAsked && request.wants_usage() {
         let mut chunk = writer.chunk(&[]);
         chunk["usage"] = usage(answer.counts());
-        frames.push(Frame::data(&chunk.to_string()));
+        frames.push(Frame::data(chunk));
     }
     if answer.manner.framing != Framing::WithoutDone {
         frames.push(Frame::data("[DONE]"));
@@ -54,19 +52,11 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
 }
 
 fn whole(answer: &Answer, request: &Request) -> Value {
-    let text = |wanted: fn(&Block) -> Option<&str>| -> Option<String> {
-        let texts: Vec<String> = answer
-            .blocks
-            .iter()
-            .filter_map(wanted)
-            .map(|text| filled(text, request))
-            .collect();
-        (!texts.is_empty()).then(|| texts.concat())
-    };
-    let mut message = json!({"role": "assistant", "content": text(text_of)});
-    if let Some(thinking) = text(thinking_of) {
-        for field in fields(answer.manner.reasoning) {
-            message[*field] = json!(thinking);
+    let mut message = json!({"role": "assistant", "content": null});
+    for block in &answer.blocks {
+        for field in fields(block, answer.manner.reasoning) {
+            let before = message[*field].as_str().unwrap_or_default();
+            message[*field] = json!(format!("{before}{}", block.text(request)));
         }
     }
     let calls = calls(answer);
@@ -88,12 +78,8 @@ fn whole(answer: &Answer, request: &Request) -> Value {
     whole
 }
 
-fn error(failure: &Failure) -> Value {
+pub(super) fn error(failure: &Failure) -> Value {
     json!({"error": {"message": failure.message, "type": failure.kind, "param": null, "code": failure.code}})
-}
-
-fn error_frame(failure: &Failure) -> Frame {
-    Frame::data(&error(failure).to_string())
 }
 
 /// Returns the response to a request for the list of models.
@@ -105,47 +91,36 @@ pub(super) fn models(names: &[String]) -> Value {
 /// Writer of the chunks of one answer.
 struct Writer<'a> {
     id: String,
-    model: &'a str,
-    usage: Usage,
-    tokens: Tokens,
-    wants_usage: bool,
+    answer: &'a Answer,
+    request: &'a Request,
 }
 
-impl<'a> Writer<'a> {
-    fn new(answer: &Answer, request: &'a Request) -> Self {
-        Self {
-            id: ids::fresh("chatcmpl-"),
-            model: request.model(),
-            usage: answer.counts(),
-            tokens: answer.manner.tokens,
-            wants_usage: request.wants_usage(),
-        }
-    }
-
-    fn frame(&self, delta: &Value, finish_reason: &Value) -> Frame {
+impl Writer<'_> {
+    fn frame(&self, delta: &Value, finish_reason: Option<&str>) -> Frame {
         let choice =
             json!({"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish_reason});
         let mut chunk = self.chunk(&[choice]);
-        let is_last = !finish_reason.is_null();
-        match self.tokens {
-            Tokens::InEveryChunk => {
-                let output = if is_last { self.usage.output } else { 1 };
-                let reasoning = if is_last { self.usage.reasoning } else { 0 };
+        let counts = self.answer.counts();
+        match (self.answer.manner.tokens, finish_reason) {
+            (Tokens::InEveryChunk, None) => {
+                let (output, reasoning) = (1, 0);
                 chunk["usage"] = usage(Usage {
                     output,
                     reasoning,
-                    ..self.usage
+                    ..counts
                 });
             }
-            Tokens::InTheLastChoice if is_last => chunk["usage"] = usage(self.usage),
-            Tokens::AsAsked if self.wants_usage => chunk["usage"] = Value::Null,
+            (Tokens::InEveryChunk | Tokens::InTheLastChoice, Some(_)) => {
+                chunk["usage"] = usage(counts);
+            }
+            (Tokens::AsAsked, _) if self.request.wants_usage() => chunk["usage"] = Value::Null,
             _ => {}
         }
-        Frame::data(&chunk.to_string())
+        Frame::data(chunk)
     }
 
     fn chunk(&self, choices: &[Value]) -> Value {
-        json!({"id": self.id, "object": "chat.completion.chunk", "created": CREATED, "model": self.model,
+        json!({"id": self.id, "object": "chat.completion.chunk", "created": CREATED, "model": self.request.model(),
             "system_fingerprint": null, "choices": choices})
     }
 }
@@ -153,32 +128,11 @@ impl<'a> Writer<'a> {
 /// Returns the deltas of text and thinking, in order.
 fn deltas(answer: &Answer, request: &Request) -> Vec<Value> {
     let mut deltas = Vec::new();
-    for block in &answer.blocks {
-        match block {
-            Block::Text {
-                text,
-                deltas: count,
-            } => {
-                deltas.extend(
-                    cut(&filled(text, request), *count)
-                        .iter()
-                        .map(|piece| json!({"content": piece})),
-                );
-            }
-            Block::Thinking {
-                thinking,
-                deltas: count,
-            } => {
-                for piece in cut(&filled(thinking, request), *count) {
-                    let fields = fields(answer.manner.reasoning).iter();
-                    deltas.push(
-                        fields
-                            .map(|field| ((*field).to_owned(), json!(piece)))
-                            .collect(),
-                    );
-                }
-            }
-            Block::ToolUse { .. } => {}
+    for block in answer.blocks.iter().filter(|block| !block.is_call()) {
+        let fields = fields(block, answer.manner.reasoning).iter();
+        for piece in cut(&block.text(request), block.deltas()) {
+            let field = |field: &&str| ((*field).to_owned(), json!(piece));
+            deltas.push(fields.clone().map(field).collect());
         }
     }
     deltas
@@ -196,25 +150,14 @@ fn calls(answer: &Answer) -> Vec<Call> {
     answer.blocks.iter().filter_map(call).collect()
 }
 
-fn text_of(block: &Block) -> Option<&str> {
-    match block {
-        Block::Text { text, .. } => Some(text),
-        _ => None,
-    }
-}
-
-fn thinking_of(block: &Block) -> Option<&str> {
-    match block {
-        Block::Thinking { thinking, .. } => Some(thinking),
-        _ => None,
-    }
-}
-
-fn fields(reasoning: Reasoning) -> &'static [&'static str] {
-    match reasoning {
-        Reasoning::Content => &["reasoning_content"],
-        Reasoning::Plain => &["reasoning"],
-        Reasoning::Both => &["reasoning_content", "reasoning"],
+/// Returns the fields that hold the text of a block.
+fn fields(block: &Block, reasoning: Reasoning) -> &'static [&'static str] {
+    match (block, reasoning) {
+        (Block::Text { .. }, _) => &["content"],
+        (Block::ToolUse { .. }, _) => &[],
+        (_, Reasoning::Content) => &["reasoning_content"],
+        (_, Reasoning::Plain) => &["reasoning"],
+        (_, Reasoning::Both) => &["reasoning_content", "reasoning"],
     }
 }
 
@@ -231,11 +174,10 @@ fn finish_reason(answer: &Answer) -> &str {
 
 /// Renders token counts. The prompt's include the cache, and the output's include thinking.
 fn usage(usage: Usage) -> Value {
-    let prompt = usage.input + usage.cache_read + usage.cache_creation;
     json!({
-        "prompt_tokens": prompt,
+        "prompt_tokens": usage.prompt(),
         "completion_tokens": usage.output,
-        "total_tokens": prompt + usage.output,
+        "total_tokens": usage.prompt() + usage.output,
         "prompt_tokens_details": {"cached_tokens": usage.cache_read},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
     })

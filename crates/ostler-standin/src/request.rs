@@ -40,10 +40,8 @@ impl Request {
     /// Returns the requested model.
     #[must_use]
     pub fn model(&self) -> &str {
-        self.gemini().map_or_else(
-            || self.body["model"].as_str().unwrap_or_default(),
-            |(model, _)| model,
-        )
+        self.gemini()
+            .map_or_else(|| text(&self.body["model"]), |(model, _)| model)
     }
 
     /// Returns true if the answer should be streamed.
@@ -51,40 +49,33 @@ impl Request {
     pub fn wants_stream(&self) -> bool {
         match self.gemini() {
             Some((_, verb)) => verb == "streamGenerateContent",
-            None => self.body["stream"].as_bool().unwrap_or(false),
+            None => self.body["stream"] == true,
         }
     }
 
     /// Returns true if the request asks for token counts in the stream (`include_usage`).
     #[must_use]
     pub fn wants_usage(&self) -> bool {
-        self.body["stream_options"]["include_usage"]
-            .as_bool()
-            .unwrap_or(false)
+        self.body["stream_options"]["include_usage"] == true
     }
 
     /// Returns the names of the offered tools, including those inside namespaces.
     #[must_use]
     pub fn tool_names(&self) -> Vec<&str> {
-        if self.gemini().is_some() {
-            let declared = list(&self.body["tools"])
-                .iter()
-                .flat_map(|tool| list(&tool["functionDeclarations"]));
-            return declared.filter_map(|tool| tool["name"].as_str()).collect();
-        }
-        let name = |tool: &'_ Value| {
-            if tool["function"].is_object() {
-                "/function/name"
-            } else {
-                "/name"
-            }
+        let inner = if self.gemini().is_some() {
+            "functionDeclarations"
+        } else {
+            "tools"
         };
-        let flat = list(&self.body["tools"])
-            .iter()
-            .flat_map(|tool| match list(&tool["tools"]) {
-                [] => std::slice::from_ref(tool),
-                inner => inner,
-            });
+        let tools = list(&self.body["tools"]).iter();
+        let flat = tools.flat_map(|tool| match list(&tool[inner]) {
+            [] => std::slice::from_ref(tool),
+            inner => inner,
+        });
+        let name = |tool: &'_ Value| match &tool["function"] {
+            Value::Object(_) => "/function/name",
+            _ => "/name",
+        };
         flat.filter_map(|tool| tool.pointer(name(tool))?.as_str())
             .collect()
     }
@@ -118,15 +109,11 @@ impl Request {
         if !self.is_chat() && !self.is_responses() {
             return texts(&self.body["system"]).join("\n");
         }
-        let system = self
-            .messages()
-            .into_iter()
-            .filter(|message| message.role == Role::System);
-        texts(&self.body["instructions"])
-            .into_iter()
-            .chain(system.flat_map(|message| message.texts))
-            .collect::<Vec<_>>()
-            .join("\n")
+        let mut all = texts(&self.body["instructions"]);
+        let messages = self.messages().into_iter();
+        let system = messages.filter(|message| message.role == Role::System);
+        all.extend(system.flat_map(|message| message.texts));
+        all.join("\n")
     }
 
     /// Returns the last user text, without the reminders that the agent adds.
@@ -151,13 +138,13 @@ impl Request {
             .count();
         let fresh = all[prompts..]
             .rsplit(|message| message.role == Role::Assistant)
-            .next();
-        fresh
-            .unwrap_or_default()
+            .next()
+            .unwrap_or_default();
+        let texts: Vec<String> = fresh
             .iter()
             .map(|message| message.texts.join("\n"))
-            .collect::<Vec<_>>()
-            .join("\n")
+            .collect();
+        texts.join("\n")
     }
 
     /// Returns every tool result in the conversation, oldest first.
@@ -377,6 +364,10 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
 fn texts(content: &Value) -> Vec<&str> {
     match content {
         Value::String(text) => vec![text.as_str()],
@@ -389,9 +380,9 @@ fn texts(content: &Value) -> Vec<&str> {
 
 fn block_result(block: &Value) -> ToolResult {
     ToolResult {
-        tool_use_id: block["tool_use_id"].as_str().unwrap_or_default().to_owned(),
+        tool_use_id: text(&block["tool_use_id"]).to_owned(),
         text: texts(&block["content"]).join("\n"),
-        is_error: block["is_error"].as_bool().unwrap_or(false),
+        is_error: block["is_error"] == true,
     }
 }
 
@@ -400,21 +391,19 @@ fn single_result(message: &Value) -> Option<ToolResult> {
     if message["role"] == "tool" {
         return Some(chat_result(message));
     }
-    let is_output = message["type"]
-        .as_str()
-        .is_some_and(|kind| kind.ends_with("_call_output"));
-    is_output.then(|| {
-        let text = texts(&message["output"]).join("\n");
+    text(&message["type"]).ends_with("_call_output").then(|| {
+        let output = texts(&message["output"]).join("\n");
         // Codex reports the exit code to the model in a separate line.
-        let exit_failed = text
+        let exit_failed = output
             .split_once("exited with code ")
             .is_some_and(|(_, code)| !code.starts_with('0'));
-        let refused = text.starts_with("exec_command failed") || text.starts_with("patch rejected");
-        let failed = exit_failed || refused || has_code(&text);
+        let refused = ["exec_command failed", "patch rejected"]
+            .iter()
+            .any(|words| output.starts_with(words));
         ToolResult {
-            tool_use_id: message["call_id"].as_str().unwrap_or_default().to_owned(),
-            text,
-            is_error: failed,
+            tool_use_id: text(&message["call_id"]).to_owned(),
+            is_error: exit_failed || refused || has_code(&output),
+            text: output,
         }
     })
 }
@@ -428,15 +417,11 @@ fn has_code(text: &str) -> bool {
 // Chat completions do not mark errors. Only the text shows them, by a code before the first colon
 // or by its wording.
 fn chat_result(message: &Value) -> ToolResult {
-    let text = texts(&message["content"]).join("\n");
-    let is_error = has_code(&text) || text.starts_with("Permission denied");
+    let content = texts(&message["content"]).join("\n");
     ToolResult {
-        tool_use_id: message["tool_call_id"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned(),
-        text,
-        is_error,
+        tool_use_id: text(&message["tool_call_id"]).to_owned(),
+        is_error: has_code(&content) || content.starts_with("Permission denied"),
+        text: content,
     }
 }
 
@@ -444,12 +429,17 @@ fn function_result(result: &Value) -> ToolResult {
     let (output, error) = (&result["response"]["output"], &result["response"]["error"]);
     let value = if error.is_null() { output } else { error };
     ToolResult {
-        tool_use_id: result["id"].as_str().unwrap_or_default().to_owned(),
-        text: value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned),
+        tool_use_id: text(&result["id"]).to_owned(),
+        text: plain(value),
         is_error: !error.is_null(),
     }
+}
+
+/// Returns the text of a string, and the JSON of any other value.
+pub(super) fn plain(value: &Value) -> String {
+    value
+        .as_str()
+        .map_or_else(|| value.to_string(), str::to_owned)
 }
 
 #[cfg(test)]

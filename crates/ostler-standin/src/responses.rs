@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 
 use super::answer::{Answer, Block, Failure, Usage};
-use super::ids;
 use super::request::Request;
-use super::wire::{Frame, Wire, cut, filled};
+use super::wire::{Frame, Wire, cut};
+use super::{ids, openai};
 
 pub(super) const WIRE: Wire = Wire {
     stream,
     whole,
-    error,
+    error: openai::error,
     error_frame,
 };
 
@@ -18,10 +18,10 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     let id = ids::fresh("resp_");
     let started = response(&id, request, "in_progress", &[]);
     let mut writer = Writer::default();
-    writer.push("response.created", json!({"response": started}), false);
+    writer.push("response.created", json!({"response": started}));
     let items = items(answer, request);
     for (index, (item, block)) in items.iter().zip(&answer.blocks).enumerate() {
-        writer.item(index, item, pieces_of(block));
+        writer.item(index, item, block.deltas());
     }
     let (name, status) = ended(answer);
     let mut done = response(&id, request, status, &items);
@@ -29,7 +29,7 @@ fn stream(answer: &Answer, request: &Request) -> Vec<Frame> {
     if status == "incomplete" {
         done["incomplete_details"] = json!({"reason": reason(answer)});
     }
-    writer.push(name, json!({"response": done}), false);
+    writer.push(name, json!({"response": done}));
     writer.frames
 }
 
@@ -45,16 +45,12 @@ fn whole(answer: &Answer, request: &Request) -> Value {
     whole
 }
 
-fn error(failure: &Failure) -> Value {
-    json!({"error": {"message": failure.message, "type": failure.kind, "param": null, "code": failure.code}})
-}
-
 /// Renders an error within the stream, which has its own final event in this API.
 fn error_frame(failure: &Failure) -> Frame {
     let code = failure.code.as_ref().unwrap_or(&failure.kind);
     let response = json!({"id": ids::fresh("resp_"), "object": "response", "status": "failed", "output": [],
         "error": {"code": code, "message": failure.message}, "usage": null});
-    frame("response.failed", &json!({"response": response}))
+    Frame::event("response.failed", json!({"response": response}))
 }
 
 /// Returns the last event and its status. An answer cut short by a limit or a filter is incomplete.
@@ -82,28 +78,25 @@ fn response(id: &str, request: &Request, status: &str, output: &[Value]) -> Valu
 /// Renders the complete items, one for each block, for both stream and whole response.
 fn items(answer: &Answer, request: &Request) -> Vec<Value> {
     let item = |block: &Block| match block {
-        Block::Text { text, .. } => {
+        Block::Text { .. } => {
             let part =
-                json!({"type": "output_text", "text": filled(text, request), "annotations": []});
+                json!({"type": "output_text", "text": block.text(request), "annotations": []});
             json!({"type": "message", "id": ids::fresh("msg_"), "role": "assistant", "status": "completed",
                 "content": [part]})
         }
-        Block::Thinking { thinking, .. } => {
-            let part = json!({"type": "summary_text", "text": filled(thinking, request)});
+        Block::Thinking { .. } => {
+            let part = json!({"type": "summary_text", "text": block.text(request)});
             json!({"type": "reasoning", "id": ids::fresh("rs_"), "summary": [part], "content": null,
                 "encrypted_content": "c2VhbGVk"})
         }
-        Block::ToolUse { name, input } => call(name, input, request),
+        Block::ToolUse { name, .. } => call(name, &block.text(request), request),
     };
     answer.blocks.iter().map(item).collect()
 }
 
 /// Renders a call. Tools that take plain text have another item type, and a name can belong to a
 /// namespace.
-fn call(name: &str, input: &Value, request: &Request) -> Value {
-    let text = input
-        .as_str()
-        .map_or_else(|| input.to_string(), str::to_owned);
+fn call(name: &str, text: &str, request: &Request) -> Value {
     let call_id = ids::fresh("call_");
     if request.takes_text(name) {
         return json!({"type": "custom_tool_call", "id": ids::fresh("ctc_"), "call_id": call_id, "name": name,
@@ -118,26 +111,19 @@ fn call(name: &str, input: &Value, request: &Request) -> Value {
     call
 }
 
-fn pieces_of(block: &Block) -> usize {
-    match block {
-        Block::Text { deltas, .. } | Block::Thinking { deltas, .. } => *deltas,
-        // Two pieces, to catch a reader that takes one piece for the whole input.
-        Block::ToolUse { .. } => 2,
-    }
-}
-
 #[derive(Default)]
 struct Writer {
     frames: Vec<Frame>,
 }
 
 impl Writer {
-    fn push(&mut self, name: &str, mut data: Value, is_delta: bool) {
+    fn frame(&self, name: &str, mut data: Value) -> Frame {
         data["sequence_number"] = json!(self.frames.len());
-        self.frames.push(Frame {
-            is_delta,
-            ..frame(name, &data)
-        });
+        Frame::event(name, data)
+    }
+
+    fn push(&mut self, name: &str, data: Value) {
+        self.frames.push(self.frame(name, data));
     }
 
     /// Writes an item: its start, its pieces, and the complete item.
@@ -176,11 +162,8 @@ impl Writer {
         } else {
             json!("")
         };
-        self.push(
-            "response.output_item.added",
-            json!({"output_index": index, "item": started}),
-            false,
-        );
+        let started = json!({"output_index": index, "item": started});
+        self.push("response.output_item.added", started);
         at["output_index"] = json!(index);
         at["item_id"] = item["id"].clone();
         let part = match kind {
@@ -195,37 +178,30 @@ impl Writer {
             _ => None,
         };
         if let Some((name, empty)) = &part {
-            self.push(&format!("{name}.added"), with(&at, "part", empty), false);
+            self.push(&format!("{name}.added"), with(&at, "part", empty));
         }
         let whole = item
             .pointer(text)
             .and_then(Value::as_str)
             .unwrap_or_default();
         for piece in cut(whole, count) {
-            self.push(
-                &format!("{deltas}.delta"),
-                with(&at, "delta", &json!(piece)),
-                true,
-            );
+            let delta = with(&at, "delta", &json!(piece));
+            let frame = self.frame(&format!("{deltas}.delta"), delta).delta();
+            self.frames.push(frame);
         }
         let finished = text.rsplit('/').next().unwrap_or_default();
         self.push(
             &format!("{deltas}.done"),
             with(&at, finished, &json!(whole)),
-            false,
         );
         if let Some((name, _)) = &part {
             self.push(
                 &format!("{name}.done"),
                 with(&at, "part", &item[without][0]),
-                false,
             );
         }
-        self.push(
-            "response.output_item.done",
-            json!({"output_index": index, "item": item}),
-            false,
-        );
+        let done = json!({"output_index": index, "item": item});
+        self.push("response.output_item.done", done);
     }
 }
 
@@ -235,24 +211,14 @@ fn with(at: &Value, key: &str, value: &Value) -> Value {
     data
 }
 
-fn frame(name: &str, data: &Value) -> Frame {
-    let mut data = data.clone();
-    data["type"] = json!(name);
-    Frame {
-        text: format!("event: {name}\ndata: {data}\n\n"),
-        is_delta: false,
-    }
-}
-
 /// Renders token counts. The input's include the cache, and the output's include thinking.
 fn usage(usage: Usage) -> Value {
-    let input = usage.input + usage.cache_read + usage.cache_creation;
     json!({
-        "input_tokens": input,
+        "input_tokens": usage.prompt(),
         "input_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_creation},
         "output_tokens": usage.output,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning},
-        "total_tokens": input + usage.output,
+        "total_tokens": usage.prompt() + usage.output,
     })
 }
 

@@ -9,6 +9,7 @@ use super::request::Request;
 /// The rules of one server, in order.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[must_use]
 pub struct Script {
     rules: Vec<Rule>,
     /// The models that the server lists.
@@ -22,6 +23,7 @@ pub struct Script {
 /// One rule: a condition, how often it may be used, and the answer.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[must_use]
 pub struct Rule {
     #[serde(default)]
     when: When,
@@ -53,21 +55,23 @@ pub struct When {
     pub news: Option<String>,
 }
 
+/// Text that is not a script.
+#[derive(Debug, thiserror::Error)]
+#[error("not a model script: {0}")]
+pub struct ScriptError(#[from] serde_json::Error);
+
 impl Script {
     /// Creates a script without rules.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// Creates a script that answers every request with one text.
-    #[must_use]
     pub fn always(text: impl Into<String>) -> Self {
         Self::new().rule(Rule::any().answer(Answer::text(text)))
     }
 
     /// Appends a rule.
-    #[must_use]
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
@@ -75,7 +79,6 @@ impl Script {
 
     /// Treats calls whose system prompt contains `part` as side calls: they get a fixed answer, and
     /// are not counted as model calls.
-    #[must_use]
     pub fn side_calls(mut self, part: impl Into<String>) -> Self {
         self.asides.push(part.into());
         self
@@ -83,15 +86,11 @@ impl Script {
 
     /// Returns true if the script treats the request as a side call.
     pub(crate) fn is_side_call(&self, request: &Request) -> bool {
-        !self.asides.is_empty()
-            && self
-                .asides
-                .iter()
-                .any(|part| request.system_text().contains(part.as_str()))
+        let mut parts = self.asides.iter();
+        parts.any(|part| request.system_text().contains(part.as_str()))
     }
 
     /// Adds a model to the server's list. The server answers for all others, too.
-    #[must_use]
     pub fn model(mut self, name: impl Into<String>) -> Self {
         self.models.push(name.into());
         self
@@ -107,8 +106,8 @@ impl Script {
     ///
     /// # Errors
     /// If the text is not JSON of that form. The message names the position.
-    pub fn from_json(json: &str) -> Result<Self, String> {
-        serde_json::from_str(json).map_err(|error| format!("not a model script: {error}"))
+    pub fn from_json(json: &str) -> Result<Self, ScriptError> {
+        Ok(serde_json::from_str(json)?)
     }
 
     /// Returns the answer to the nth model call, if a rule matches, and counts one use of the rule.
@@ -122,13 +121,11 @@ impl Script {
 
 impl Rule {
     /// Creates a rule for every request.
-    #[must_use]
     pub fn any() -> Self {
         Self::when(When::default())
     }
 
     /// Creates a rule for requests that meet a condition.
-    #[must_use]
     pub fn when(when: When) -> Self {
         Self {
             when,
@@ -138,7 +135,6 @@ impl Rule {
     }
 
     /// Creates a rule for requests whose last user text contains `text`.
-    #[must_use]
     pub fn on_text(text: impl Into<String>) -> Self {
         Self::when(When {
             text: Some(text.into()),
@@ -147,7 +143,6 @@ impl Rule {
     }
 
     /// Creates a rule for the nth model call, counted from 1.
-    #[must_use]
     pub fn on_call(nth: usize) -> Self {
         Self::when(When {
             nth: Some(nth),
@@ -156,7 +151,6 @@ impl Rule {
     }
 
     /// Creates a rule for requests with a tool result.
-    #[must_use]
     pub fn on_tool_result() -> Self {
         Self::when(When {
             tool_result: Some(true),
@@ -166,7 +160,6 @@ impl Rule {
 
     /// Creates a rule for requests in which a new message contains `text`, including reminders and
     /// notifications of the agent.
-    #[must_use]
     pub fn on_news(text: impl Into<String>) -> Self {
         Self::when(When {
             news: Some(text.into()),
@@ -175,7 +168,6 @@ impl Rule {
     }
 
     /// Creates a rule for side requests of the agent, which offer no tools.
-    #[must_use]
     pub fn on_side_request() -> Self {
         Self::when(When {
             tools: Some(false),
@@ -184,41 +176,35 @@ impl Rule {
     }
 
     /// Restricts the rule to requests that offer tools: the agent's main loop and its subagents.
-    #[must_use]
     pub fn with_tools(mut self) -> Self {
         self.when.tools = Some(true);
         self
     }
 
     /// Restricts the rule to models whose name contains `part`.
-    #[must_use]
     pub fn for_model(mut self, part: impl Into<String>) -> Self {
         self.when.model = Some(part.into());
         self
     }
 
     /// Limits how often the rule is used.
-    #[must_use]
     pub fn times(mut self, times: u32) -> Self {
         self.times = Some(times);
         self
     }
 
     /// Limits the rule to one use.
-    #[must_use]
     pub fn once(self) -> Self {
         self.times(1)
     }
 
     /// Sets the answer.
-    #[must_use]
     pub fn answer(mut self, answer: Answer) -> Self {
         self.answer = answer;
         self
     }
 
     /// Sets the answer to one text.
-    #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
         self.answer(Answer::text(text))
     }
@@ -231,19 +217,12 @@ impl When {
                 .is_none_or(|part| whole.contains(part.as_str()))
         };
         let results = request.last_tool_results();
-        let result_text_matches = self.tool_result_text.as_ref().is_none_or(|part| {
-            results
-                .iter()
-                .any(|result| result.text.contains(part.as_str()))
-        });
+        let has_text = |part: &String| results.iter().any(|result| result.text.contains(part));
+        let (has_results, has_tools) = (!results.is_empty(), !request.tool_names().is_empty());
         self.nth.is_none_or(|wanted| wanted == nth)
-            && self
-                .tool_result
-                .is_none_or(|wanted| wanted != results.is_empty())
-            && self
-                .tools
-                .is_none_or(|wanted| wanted != request.tool_names().is_empty())
-            && result_text_matches
+            && self.tool_result.is_none_or(|wanted| wanted == has_results)
+            && self.tools.is_none_or(|wanted| wanted == has_tools)
+            && self.tool_result_text.as_ref().is_none_or(has_text)
             && contains(&self.model, request.model())
             && contains(&self.text, &request.last_user_text())
             && contains(&self.system, &request.system_text())
@@ -326,6 +305,6 @@ mod tests {
         assert_eq!(answer.effective_stop_reason(), "tool_use");
         assert!(script.answer(&request(&json!("x")), 2).is_none());
         let error = Script::from_json(r#"{"rules":[{"wen":{}}]}"#).unwrap_err();
-        assert!(error.contains("wen"), "{error}");
+        assert!(error.to_string().contains("wen"), "{error}");
     }
 }

@@ -1,10 +1,10 @@
 //! HTTP server of the scripted model: listens on loopback and records every request.
 
 use std::collections::VecDeque;
-use std::convert::Infallible;
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes, to_bytes};
 use axum::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
@@ -34,13 +34,13 @@ pub struct ModelServer {
     runtime: Option<Runtime>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
     arrived: Condvar,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     script: Script,
     requests: Vec<Request>,
@@ -75,17 +75,8 @@ impl ModelServer {
     /// If the port cannot be bound or the runtime cannot be started.
     #[must_use]
     pub fn start(script: Script) -> Self {
-        let state = State {
-            script,
-            requests: Vec::new(),
-            side_calls: Vec::new(),
-            unmatched: Vec::new(),
-            served: Vec::new(),
-        };
-        let shared = Arc::new(Shared {
-            state: Mutex::new(state),
-            arrived: Condvar::new(),
-        });
+        let shared = Arc::new(Shared::default());
+        shared.lock().script = script;
         // A separate runtime, so that the server answers while a test blocks its only thread.
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -173,19 +164,14 @@ impl ModelServer {
     /// Blocks until `count` model calls have arrived. Returns false on timeout.
     #[must_use]
     pub fn wait_for_requests(&self, count: usize, timeout: Duration) -> bool {
-        let deadline = Instant::now() + timeout;
-        let mut state = self.shared.lock();
-        loop {
-            if state.calls().count() >= count {
-                return true;
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            let waited = self.shared.arrived.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let is_missing = |state: &mut State| state.calls().count() < count;
+        let state = self.shared.lock();
+        let waited = self
+            .shared
+            .arrived
+            .wait_timeout_while(state, timeout, is_missing)
+            .unwrap_or_else(PoisonError::into_inner);
+        !waited.1.timed_out()
     }
 }
 
@@ -203,34 +189,33 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn serve(&self, http: HttpRequest<Body>) -> Result<Response, Infallible> {
+    async fn serve(&self, http: HttpRequest<Body>) -> Response {
         let request = read(http).await;
-        let path = (request.method.as_str(), request.bare_path());
-        let response = match path {
-            _ if request.is_model_call() => {
-                let answer = self.choose(&request);
-                return Ok(respond(&answer, &request).await);
-            }
+        if request.is_model_call() {
+            let answer = self.choose(&request);
+            return respond(&answer, &request).await;
+        }
+        let body = match (request.method.as_str(), request.bare_path()) {
             ("GET", path) if path.ends_with("/models") => {
-                reply_json(200, &openai::models(self.lock().script.models()))
+                Some(openai::models(self.lock().script.models()))
             }
-            ("POST", path) if path.ends_with(":countTokens") => {
-                reply_json(200, &gemini::token_count())
-            }
+            ("POST", path) if path.ends_with(":countTokens") => Some(gemini::token_count()),
             ("POST", path) if path.ends_with("mbedContent") || path.ends_with("mbedContents") => {
-                reply_json(200, &gemini::embeddings(&request))
+                Some(gemini::embeddings(&request))
             }
-            ("POST", "/v1/messages/count_tokens") => reply_json(200, &anthropic::token_count()),
+            ("POST", "/v1/messages/count_tokens") => Some(anthropic::token_count()),
             // Claude Code warms up its connection with HEAD /api/hello, unless that is disabled.
-            ("GET" | "HEAD", "/" | "/api/hello") => reply_json(200, &json!({"ok": true})),
-            _ => {
-                let message = format!("the scripted model server does not serve {}", request.path);
-                let body = json!({"type": "not_found_error", "message": message});
-                reply_json(404, &json!({"type": "error", "error": body}))
-            }
+            ("GET" | "HEAD", "/" | "/api/hello") => Some(json!({"ok": true})),
+            _ => None,
         };
+        let status = if body.is_some() { 200 } else { 404 };
+        let body = body.unwrap_or_else(|| {
+            let message = format!("the scripted model server does not serve {}", request.path);
+            let error = json!({"type": "not_found_error", "message": message});
+            json!({"type": "error", "error": error})
+        });
         self.record(&mut self.lock(), request);
-        Ok(response)
+        reply(status, JSON, Body::from(body.to_string()))
     }
 
     fn choose(&self, request: &Request) -> Answer {
@@ -292,21 +277,16 @@ async fn respond(answer: &Answer, request: &Request) -> Response {
         std::future::pending::<()>().await;
     }
     let wire = wire(request);
-    if let (Some(failure), false) = (
-        &answer.error,
-        matches!(answer.ending, Ending::ErrorAfter(_)),
-    ) {
-        let body = failure
-            .body
-            .clone()
-            .unwrap_or_else(|| (wire.error)(failure).to_string());
+    if let Some(failure) = &answer.error
+        && !matches!(answer.ending, Ending::ErrorAfter(_))
+    {
+        let body = failure.body.clone();
+        let body = body.unwrap_or_else(|| (wire.error)(failure).to_string());
         let mut response = reply(failure.status, JSON, Body::from(body));
         for (name, value) in &failure.headers {
             let name: HeaderName = name.parse().expect("parse a header name of the script");
-            response.headers_mut().insert(
-                name,
-                value.parse().expect("parse a header value of the script"),
-            );
+            let value = value.parse().expect("parse a header value of the script");
+            response.headers_mut().insert(name, value);
         }
         return response;
     }
@@ -319,12 +299,11 @@ async fn respond(answer: &Answer, request: &Request) -> Response {
         return reply(200, JSON, Body::from(whole));
     }
     // Agents fall back to a whole message after a broken stream, so that is broken, too.
-    let half = whole.chars().take(whole.chars().count() / 2).collect();
-    let frame = Frame {
-        text: half,
+    let half = Frame {
+        text: whole.chars().take(whole.chars().count() / 2).collect(),
         is_delta: false,
     };
-    reply(200, JSON, body(steps(answer, vec![frame], wire)))
+    reply(200, JSON, body(steps(answer, vec![half], wire)))
 }
 
 /// Next action of the connection.
@@ -339,23 +318,18 @@ enum Step {
 fn steps(answer: &Answer, frames: Vec<Frame>, wire: Wire) -> VecDeque<Step> {
     // The pause lets earlier frames leave: an immediate cut would drop them.
     let after_pause = |last: Step| vec![Step::Wait(Duration::from_millis(20)), last];
+    let send = |frame: Frame| vec![Step::Send(Bytes::from(frame.text))];
     let (limit, last) = match answer.ending {
         Ending::HangAfter(deltas) => (deltas, after_pause(Step::Hang)),
         Ending::CutAfter(deltas) => (deltas, after_pause(Step::Cut)),
-        Ending::ErrorAfter(deltas) => (
-            deltas,
-            answer
-                .error
-                .iter()
-                .map(|failure| send((wire.error_frame)(failure)))
-                .collect(),
-        ),
-        Ending::GarbageAfter(deltas) => (deltas, vec![send(Frame::data("{\"half\": "))]),
-        Ending::Complete | Ending::Silent | Ending::CutAtOnce => (usize::MAX, Vec::new()),
+        Ending::ErrorAfter(deltas) => {
+            let frame = answer.error.as_ref().map(wire.error_frame);
+            (deltas, frame.map(send).unwrap_or_default())
+        }
+        Ending::GarbageAfter(deltas) => (deltas, send(Frame::data("{\"half\": "))),
+        Ending::Complete | Ending::Silent => (usize::MAX, Vec::new()),
+        Ending::CutAtOnce => return after_pause(Step::Cut).into(),
     };
-    if answer.ending == Ending::CutAtOnce {
-        return after_pause(Step::Cut).into();
-    }
     let (mut steps, mut deltas) = (VecDeque::new(), 0);
     for frame in frames {
         // With a limit of 0, the start of the message is still sent.
@@ -372,10 +346,6 @@ fn steps(answer: &Answer, frames: Vec<Frame>, wire: Wire) -> VecDeque<Step> {
     }
     steps.extend(last);
     steps
-}
-
-fn send(frame: Frame) -> Step {
-    Step::Send(Bytes::from(frame.text))
 }
 
 /// Renders a frame in the server's style.
@@ -406,10 +376,6 @@ fn body(steps: VecDeque<Step>) -> Body {
             }
         }
     }))
-}
-
-fn reply_json(status: u16, body: &Value) -> Response {
-    reply(status, JSON, Body::from(body.to_string()))
 }
 
 fn reply(status: u16, kind: &'static str, body: Body) -> Response {

@@ -115,47 +115,21 @@ pub enum Delivery {
     AlwaysWhole,
 }
 
-impl From<Shape> for ServerStyle {
-    fn from(shape: Shape) -> Self {
-        Self {
-            shape,
-            ..Self::default()
+/// Converts each single deviation into a style.
+macro_rules! single_deviations {
+    ($($field:ident: $deviation:ty),*) => {$(
+        impl From<$deviation> for ServerStyle {
+            fn from($field: $deviation) -> Self {
+                Self { $field, ..Self::default() }
+            }
         }
-    }
+    )*};
 }
 
-impl From<Reasoning> for ServerStyle {
-    fn from(reasoning: Reasoning) -> Self {
-        Self {
-            reasoning,
-            ..Self::default()
-        }
-    }
-}
-
-impl From<Tokens> for ServerStyle {
-    fn from(tokens: Tokens) -> Self {
-        Self {
-            tokens,
-            ..Self::default()
-        }
-    }
-}
-
-impl From<Framing> for ServerStyle {
-    fn from(framing: Framing) -> Self {
-        Self {
-            framing,
-            ..Self::default()
-        }
-    }
-}
-
-impl From<Delivery> for ServerStyle {
-    fn from(delivery: Delivery) -> Self {
-        Self {
-            delivery,
-            ..Self::default()
-        }
-    }
-}
+single_deviations!(
+    shape: Shape,
+    reasoning: Reasoning,
+    tokens: Tokens,
+    framing: Framing,
+    delivery: Delivery
+);

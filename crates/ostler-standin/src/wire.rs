@@ -1,6 +1,8 @@
 //! Shared parts of the wire formats: stream frames, and the functions that each format provides.
 
-use serde_json::Value;
+use std::fmt::Display;
+
+use serde_json::{Value, json};
 
 use super::answer::{Answer, Failure};
 use super::request::Request;
@@ -27,23 +29,29 @@ pub(super) struct Frame {
 
 impl Frame {
     /// Returns a frame without an event name.
-    pub(super) fn data(data: &str) -> Self {
+    pub(super) fn data(data: impl Display) -> Self {
         Self {
             text: format!("data: {data}\n\n"),
             is_delta: false,
         }
     }
-}
 
-/// Fills in the placeholders of a text of the script.
-pub(super) fn filled(text: &str, request: &Request) -> String {
-    let results = request.last_tool_results();
-    let result = results
-        .last()
-        .map(|result| result.text.as_str())
-        .unwrap_or_default();
-    text.replace("{tool_result}", result)
-        .replace("{user_text}", &request.last_user_text())
+    /// Returns a frame with an event name, which is also the type of its data.
+    pub(super) fn event(name: &str, mut data: Value) -> Self {
+        data["type"] = json!(name);
+        Self {
+            text: format!("event: {name}\ndata: {data}\n\n"),
+            is_delta: false,
+        }
+    }
+
+    /// Marks the frame as a delta.
+    pub(super) fn delta(self) -> Self {
+        Self {
+            is_delta: true,
+            ..self
+        }
+    }
 }
 
 /// Cuts a text into `count` pieces of about the same length, or fewer if the text is shorter.

@@ -58,8 +58,12 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
-    // Takes effect only before the first table is created. It lets pruning shrink the file.
-    connection.pragma_update(None, "auto_vacuum", "incremental")?;
+    let pages: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
+    if pages == 0 {
+        // It lets pruning shrink the file. In a file that has tables, setting it has no effect, but
+        // writes to the file and waits for the disk.
+        connection.pragma_update(None, "auto_vacuum", "incremental")?;
+    }
     connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()))?;
     // In WAL mode this survives a crash of the process. A power failure may lose the last commits,
     // but does not corrupt the database.

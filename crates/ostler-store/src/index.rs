@@ -83,7 +83,8 @@ pub(crate) fn append(db: &Connection, key: i64, entry: &LogEntry) -> Result<()> 
         EventKind::Usage(usage) if usage.scope == Scope::Turn => on_usage(db, key, event, usage),
         EventKind::Ended(end) => on_ended(db, key, event.at, end),
         EventKind::Notice(notice) => notice
-            .unknown_kind()
+            .unknown_kind
+            .as_deref()
             .map_or(Ok(()), |kind| on_unknown_message(db, key, event.at, kind)),
         _ => Ok(()),
     }

@@ -224,15 +224,32 @@ fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
 }
 
+/// Returns the statement that lists the sessions that may match a filter, and its parameters.
+fn list_statement(filter: &Filter) -> (String, Vec<Value>) {
+    // Only the conditions that apply: SQLite could not use an index for one that may not.
+    let agent = filter
+        .agent
+        .clone()
+        .map(|agent| (" AND agent = ?", agent.into()));
+    let dir = filter
+        .dir
+        .as_deref()
+        .map(|dir| (" AND dir = ?", dir_value(dir)));
+    let (conditions, values): (String, Vec<Value>) = agent.into_iter().chain(dir).unzip();
+    let live = if filter.live {
+        " AND cause IS NULL"
+    } else {
+        ""
+    };
+    let sql = format!("{COLUMNS} WHERE TRUE{conditions}{live} ORDER BY began_at DESC, key DESC");
+    (sql, values)
+}
+
 /// Lists the sessions that match a filter, newest first.
 pub(crate) fn list(db: &Connection, filter: &Filter) -> Result<Vec<SessionRow>> {
-    let sql = format!(
-        "{COLUMNS} WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR dir = ?2) AND (NOT ?3 OR cause IS NULL)
-         ORDER BY began_at DESC, key DESC"
-    );
+    let (sql, values) = list_statement(filter);
     let mut query = db.prepare_cached(&sql)?;
-    let dir = filter.dir.as_deref().map_or(Value::Null, dir_value);
-    let rows = query.query_map(params![filter.agent, dir, filter.live], row)?;
+    let rows = query.query_map(rusqlite::params_from_iter(values), row)?;
     // SQL cannot apply the limit: whether a session is live depends on its process.
     let wanted = rows.filter(|row| match row {
         Ok(row) => {
@@ -368,4 +385,33 @@ pub(crate) fn latest(db: &Connection, dir: &Path) -> Result<Option<SessionRow>> 
         ..Filter::default()
     };
     Ok(list(db, &filter)?.pop())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // However many sessions there are, `--continue` reads one.
+    #[test]
+    fn the_newest_session_in_a_directory_is_found_by_an_index() {
+        let dir = tempfile::tempdir().unwrap();
+        let store_dir = crate::files::StoreDir::prepare(dir.path()).unwrap();
+        let db = crate::database::open(&store_dir).unwrap();
+        let filter = Filter {
+            dir: Some("/work".into()),
+            ..Filter::default()
+        };
+        let (sql, values) = list_statement(&filter);
+        let mut plan = db.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let steps: Vec<String> = plan
+            .query_map(rusqlite::params_from_iter(values), |row| row.get("detail"))
+            .unwrap()
+            .collect::<Result<_>>()
+            .unwrap();
+        assert!(steps[0].contains("sessions_by_dir"), "{steps:?}");
+        assert!(
+            steps.iter().all(|step| !step.contains("TEMP B-TREE")),
+            "{steps:?}"
+        );
+    }
 }

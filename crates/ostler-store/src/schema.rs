@@ -40,6 +40,9 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
     for (number, migration) in (1..).zip(MIGRATIONS).filter(|(number, _)| *number > found) {
         apply(connection, number, migration).map_err(&database_error)?;
     }
+    if found < known() {
+        tracing::info!(from = found, to = known(), "database migrated");
+    }
     Ok(())
 }
 

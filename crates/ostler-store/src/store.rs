@@ -36,6 +36,7 @@ impl Store {
         let store_dir = StoreDir::prepare(dir)?;
         let connection = database::open(&store_dir)?;
         let path = store_dir.database();
+        tracing::debug!(path = %path.display(), "store opened");
         let writer = Writer::start(connection, path.clone())
             .map_err(|error| StoreError::unusable(&path, &error))?;
         Ok(Self {

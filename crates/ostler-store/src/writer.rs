@@ -163,6 +163,7 @@ impl WriterThread {
 
     fn complete(&mut self, job: Job, result: Result<(), StoreError>) {
         if let (Err(error), Some(session)) = (&result, job.session()) {
+            tracing::warn!(session, %error, "events not stored");
             self.failed
                 .entry(session.to_owned())
                 .or_insert_with(|| error.clone());
@@ -189,20 +190,21 @@ fn apply(
             cursors.insert(new_session.session.clone(), SessionCursor { key, last: 0 });
             Ok(())
         }
-        Job::Append(entries, _) => match entries.first() {
-            Some(first) => append(db, (&first.event.session, entries), cursors, path),
-            None => Ok(()),
-        },
+        Job::Append(entries, _) => append(db, entries, cursors, path),
         Job::Flush(_) => Ok(()),
     }
 }
 
 fn append(
     db: &Connection,
-    (session, entries): (&str, &[LogEntry]),
+    entries: &[LogEntry],
     cursors: &mut HashMap<String, SessionCursor>,
     path: &Path,
 ) -> Result<(), StoreError> {
+    let Some(first) = entries.first() else {
+        return Ok(());
+    };
+    let session: &str = &first.event.session;
     if !cursors.contains_key(session) {
         let found = index::find(db, session).map_err(StoreError::database(path))?;
         let found = found

@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         None => Ok(Script::always("Hello from the scripted model.")),
         Some(path) => std::fs::read_to_string(&path)
             .map_err(|error| format!("{path}: {error}"))
-            .and_then(|json| Script::from_json(&json)),
+            .and_then(|json| Script::from_json(&json).map_err(|error| error.to_string())),
     };
     let server = match script {
         Ok(script) => ModelServer::start(script),

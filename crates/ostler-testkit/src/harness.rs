@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
+use crate::real::Pinned;
 use crate::{fake, transcript};
 
 /// How the agent of a scenario is run.
@@ -100,12 +101,8 @@ pub fn run_in(mode: AgentMode, scenario: impl FnOnce()) -> Coverage {
 
 /// Returns the program to start instead of the agent, for the test environment with this root and
 /// model address.
-pub(crate) fn stand_in(
-    program: Option<fn() -> PathBuf>,
-    root: &Path,
-    model: &str,
-) -> Option<StandIn> {
-    let program = program?;
+pub(crate) fn stand_in(pinned: Option<Pinned>, root: &Path, model: &str) -> Option<StandIn> {
+    let pinned = pinned?;
     CURRENT.with_borrow(|set| {
         let Setup {
             mode,
@@ -118,7 +115,7 @@ pub(crate) fn stand_in(
         let dir = dir.path();
         let mode_file = match mode {
             AgentMode::Record(_) => {
-                json!({"record": dir, "program": program(), "root": root, "model": model})
+                json!({"record": dir, "program": pinned.program(), "root": root, "model": model})
             }
             AgentMode::Replay(file) => {
                 json!({"play": file, "dir": dir, "root": root, "model": model})

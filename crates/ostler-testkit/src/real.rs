@@ -1,29 +1,65 @@
 //! Real agents: pinned, installed once from npm into the build tree, and found there by tests.
 
-mod pinned;
-
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use ostler_standin::Offline;
+use ostler_agents::{Group, Install, Manifest};
 
-pub use pinned::{
-    ALL, CLAUDE, CLAUDE_AGENT_ACP, CODEX, CODEX_ACP, COPILOT, GEMINI, GOOSE, OPENCLAW, OPENCODE,
-    PinnedAgent, QWEN,
-};
+/// A real agent, pinned to a version.
+#[derive(Debug, Clone, Copy)]
+pub struct Pinned {
+    /// Its name in Ostler.
+    pub name: &'static str,
+    /// Whether it is so big or slow that only `--all-agents` runs it.
+    pub heavy: bool,
+    install: &'static Install,
+}
 
-/// The version of Claude Code that the tests use.
-pub const CLAUDE_VERSION: &str = CLAUDE.version;
+/// Returns all pinned agents.
+pub fn all() -> impl Iterator<Item = Pinned> {
+    ostler_agents::all().iter().filter_map(Pinned::of)
+}
 
-impl PinnedAgent {
+/// Returns the pinned agent with this name.
+///
+/// # Panics
+/// If there is none.
+#[must_use]
+pub fn pinned(name: &str) -> Pinned {
+    all()
+        .find(|pinned| pinned.name == name)
+        .unwrap_or_else(|| panic!("no manifest of {name} says how to install it"))
+}
+
+impl Pinned {
+    fn of(manifest: &'static Manifest) -> Option<Self> {
+        Some(Self {
+            name: manifest.name,
+            heavy: manifest.group == Group::Heavy,
+            install: manifest.install.as_ref()?,
+        })
+    }
+
+    /// Returns the version of the npm package.
+    #[must_use]
+    pub fn version(self) -> &'static str {
+        &self.install.version
+    }
+
+    /// Returns the version that the program reports: usually the same.
+    #[must_use]
+    pub fn reported_version(self) -> &'static str {
+        self.install.reported_version()
+    }
+
     /// Installs the agent under `<target>/agents` unless it is installed, and returns its program.
     ///
     /// Concurrent callers share one download: the first installs, the others wait.
     ///
     /// # Errors
     /// One sentence with the fix: npm is missing, npm failed, or this platform has no build.
-    pub fn install(&self, target: &Path) -> Result<PathBuf, String> {
+    pub fn install(self, target: &Path) -> Result<PathBuf, String> {
         let home = self.home(target);
         if let Some(program) = self.program_in(&home) {
             return Ok(program);
@@ -45,11 +81,12 @@ impl PinnedAgent {
             .prefix("installing-")
             .tempdir_in(&agents)
             .map_err(|error| failed("create a directory", error))?;
-        fs::write(fresh.path().join("package.json"), self.package)
+        let package = self.install.package(self.name).to_string();
+        fs::write(fresh.path().join("package.json"), package)
             .map_err(|error| failed("write", error))?;
-        fs::write(fresh.path().join("package-lock.json"), self.lock)
+        fs::copy(self.lock_file(), fresh.path().join("package-lock.json"))
             .map_err(|error| failed("write", error))?;
-        npm_ci(fresh.path())?;
+        npm(fresh.path(), &["ci"])?;
         if self.program_in(fresh.path()).is_none() {
             let (os, arch, name) = (std::env::consts::OS, std::env::consts::ARCH, self.name);
             return Err(format!(
@@ -64,12 +101,34 @@ impl PinnedAgent {
             .ok_or_else(|| format!("npm installed no program in {}", home.display()))
     }
 
+    /// Resolves the packages of the manifest with npm, and writes the lock file beside it.
+    ///
+    /// # Errors
+    /// One sentence with the fix: npm is missing or failed, or a file cannot be written.
+    pub fn lock(self) -> Result<PathBuf, String> {
+        let failed = |error: std::io::Error| format!("cannot lock {}: {error}", self.name);
+        let dir = tempfile::tempdir().map_err(failed)?;
+        let package = self.install.package(self.name).to_string();
+        fs::write(dir.path().join("package.json"), package).map_err(failed)?;
+        npm(
+            dir.path(),
+            &[
+                "install",
+                "--package-lock-only",
+                "--omit-lockfile-registry-resolved",
+            ],
+        )?;
+        let file = self.lock_file();
+        fs::copy(dir.path().join("package-lock.json"), &file).map_err(failed)?;
+        Ok(file)
+    }
+
     /// Returns the program of the installed agent.
     ///
     /// # Panics
     /// If it is not installed; the message says how to install it.
     #[must_use]
-    pub fn program(&self) -> PathBuf {
+    pub fn program(self) -> PathBuf {
         let home = self.home(&target_dir().expect("find the build's target directory"));
         self.program_in(&home).unwrap_or_else(|| {
             let more = if self.heavy { " --all" } else { "" };
@@ -83,21 +142,33 @@ impl PinnedAgent {
 
     /// Returns its installation directory.
     #[must_use]
-    pub fn home(&self, target: &Path) -> PathBuf {
+    pub fn home(self, target: &Path) -> PathBuf {
         target
             .join("agents")
-            .join(format!("{}-{}", self.name, self.version))
+            .join(format!("{}-{}", self.name, self.version()))
     }
 
     /// Returns the possible paths of its program in the npm directory.
-    pub fn programs(&self) -> impl Iterator<Item = String> {
-        self.programs
-            .iter()
-            .map(|program| format!("node_modules/{program}"))
+    pub fn programs(self) -> impl Iterator<Item = String> {
+        let programs = self.install.programs.iter();
+        programs.map(|program| format!("node_modules/{program}"))
+    }
+
+    /// Returns the directories that come first in its `PATH`.
+    pub fn path(self, target: &Path) -> impl Iterator<Item = PathBuf> {
+        let modules = self.home(target).join("node_modules");
+        let directories = self.install.path.iter().map(move |path| modules.join(path));
+        directories.filter(|directory| directory.is_dir())
+    }
+
+    /// Returns the lock file that npm installs it from, with checksums.
+    fn lock_file(self) -> PathBuf {
+        let agents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../ostler-agents/agents");
+        agents.join(self.name).join("package-lock.json")
     }
 
     // npm installs only the package for this platform, so the one that exists is the right one.
-    fn program_in(&self, home: &Path) -> Option<PathBuf> {
+    fn program_in(self, home: &Path) -> Option<PathBuf> {
         self.programs()
             .map(|program| home.join(program))
             .find(|program| program.is_file())
@@ -110,51 +181,32 @@ impl PinnedAgent {
 /// If it is not installed; the message says how to install it.
 #[must_use]
 pub fn claude() -> PathBuf {
-    CLAUDE.program()
+    pinned("claude").program()
 }
 
-/// Returns the directory of the Node.js that OpenClaw needs, as installed by npm.
+/// Returns the complete environment that an agent needs to use a scripted model, and writes its
+/// files into `home`.
 ///
 /// # Panics
-/// If the build's target directory is not found.
+/// If a file cannot be written.
 #[must_use]
-pub fn openclaw_node() -> PathBuf {
-    let machine = if cfg!(target_arch = "aarch64") {
-        "arm64"
-    } else {
-        "x64"
-    };
-    let target = target_dir().expect("find the build's target directory");
-    OPENCLAW
-        .home(&target)
-        .join(format!("node_modules/node-linux-{machine}/bin"))
-}
-
-/// Returns the complete environment that a real agent needs to use a scripted model, and writes
-/// its files into `home`.
-///
-/// # Panics
-/// If `ostler-standin` does not know the agent, or a file cannot be written.
-#[must_use]
-pub fn offline_env(agent: &str, home: &Path, base_url: &str) -> Vec<(String, String)> {
-    let offline = Offline::of(agent)
-        .unwrap_or_else(|| panic!("{agent} is not in ostler-standin's offline.rs"));
-    offline
-        .write_files(home, base_url)
-        .expect("write the agent's files");
+pub fn offline_env(manifest: &'static Manifest, home: &Path, url: &str) -> Vec<(String, String)> {
     let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".to_owned());
-    std::iter::once(("PATH".to_owned(), path))
-        .chain(offline.env(home, base_url))
-        .collect()
-}
-
-/// Returns the same for Claude Code.
-///
-/// # Panics
-/// Never: it is known.
-#[must_use]
-pub fn claude_env(home: &Path, base_url: &str) -> Vec<(String, String)> {
-    offline_env("claude", home, base_url)
+    let target = target_dir().expect("find the build's target directory");
+    let own = Pinned::of(manifest).into_iter();
+    let own = own.flat_map(|pinned| pinned.path(&target));
+    let path = own.fold(path, |path, first| format!("{}:{path}", first.display()));
+    let mut env = vec![("PATH".to_owned(), path)];
+    match &manifest.redirection {
+        Some(redirection) => {
+            redirection
+                .write_files(home, url)
+                .expect("write the agent's files");
+            env.extend(redirection.env(home, url));
+        }
+        None => env.push(("HOME".to_owned(), home.display().to_string())),
+    }
+    env
 }
 
 /// Returns the build's target directory: above the running program, or as named by
@@ -171,10 +223,9 @@ pub fn target_dir() -> Option<PathBuf> {
         .or_else(|| std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from))
 }
 
-fn npm_ci(dir: &Path) -> Result<(), String> {
+fn npm(dir: &Path, args: &[&str]) -> Result<(), String> {
     let mut command = Command::new("npm");
-    command.args([
-        "ci",
+    command.args(args).args([
         "--ignore-scripts",
         "--no-audit",
         "--no-fund",
@@ -198,7 +249,8 @@ fn npm_ci(dir: &Path) -> Result<(), String> {
         .find(|line| line.contains("error"))
         .unwrap_or("no reason given");
     Err(format!(
-        "npm ci failed ({reason}); check the network, then run: cargo xtask agents"
+        "npm {} failed ({reason}); check the network, then run: cargo xtask agents",
+        args[0]
     ))
 }
 
@@ -220,4 +272,58 @@ pub fn built(name: &str) -> PathBuf {
         program.display()
     );
     program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_lock_file_has_the_pinned_version_checksums_and_no_download_address() {
+        for agent in all() {
+            let text = fs::read_to_string(agent.lock_file()).unwrap();
+            let lock: serde_json::Value = serde_json::from_str(&text).unwrap();
+            let package = agent.install.package(agent.name);
+            let listed =
+                ["dependencies", "optionalDependencies"].map(|kind| package[kind].as_object());
+            let wanted: Vec<_> = listed.into_iter().flatten().flatten().collect();
+            assert!(
+                wanted
+                    .iter()
+                    .any(|(_, version)| version.as_str().unwrap().contains(agent.version())),
+                "{}",
+                agent.name
+            );
+            for (name, version) in wanted {
+                let locked = &lock["packages"][format!("node_modules/{name}")];
+                // npm omits packages that this platform cannot use.
+                if locked.is_object() {
+                    assert!(
+                        version
+                            .as_str()
+                            .unwrap()
+                            .ends_with(locked["version"].as_str().unwrap()),
+                        "{name}"
+                    );
+                }
+            }
+            let packages = lock["packages"].as_object().unwrap();
+            assert!(packages.len() > 1);
+            // A bundled package is covered by the checksum of its parent.
+            let own = |locked: &serde_json::Value| locked["inBundle"] != true;
+            for (name, locked) in packages
+                .iter()
+                .filter(|(name, locked)| !name.is_empty() && own(locked))
+            {
+                assert!(
+                    locked["integrity"]
+                        .as_str()
+                        .unwrap_or_default()
+                        .starts_with("sha512-"),
+                    "{name}"
+                );
+            }
+            assert!(!text.contains("resolved"));
+        }
+    }
 }

@@ -22,10 +22,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use self::arguments::PathScope;
-pub use self::preset::{CommandChoice, CommandPreset};
+pub use self::preset::{CommandChoice, CommandPreset, UnknownCommandPreset};
 pub use self::protected::{Restored, Snapshot, protected_paths, protected_paths_with, remove_tree};
 use crate::catalog::ToolInfo;
-use crate::{Code, ToolError};
+use crate::{Code, RuleError, ToolError};
 
 /// Path of the rules in a workspace; the same file as the policy.
 const RULES_FILE: &str = ".ostler/sandbox.toml";
@@ -74,43 +74,41 @@ pub struct Examples {
 
 impl CommandRule {
     /// Checks that the rule is valid and that its examples hold.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), RuleError> {
         let name = &self.name;
         if name.is_empty() {
-            return Err("a [[command]] has no name".to_owned());
+            return Err(RuleError::new("a [[command]] has no name"));
         }
+        let invalid = |why: String| RuleError::new(format!("command {name:?}: {why}"));
         if !is_command_name(name.strip_prefix("./").unwrap_or(name)) {
-            return Err(format!(
-                "command {name:?}: a name is one word without a slash, optionally after ./"
-            ));
+            let why = "a name is one word without a slash, optionally after ./";
+            return Err(invalid(why.to_owned()));
         }
         if let Some(empty) = [&self.block, &self.text, &self.needs]
             .iter()
             .find(|list| list.iter().any(Vec::is_empty))
         {
-            return Err(format!(
-                "command {name:?}: an entry of {empty:?} has no words"
-            ));
+            return Err(invalid(format!("an entry of {empty:?} has no words")));
         }
         let expectations = [(&self.examples.allow, true), (&self.examples.deny, false)];
         for (example, expected) in expectations
             .iter()
             .flat_map(|(list, ok)| list.iter().map(move |e| (e, *ok)))
         {
-            let outcome = self
-                .try_example(example)
-                .map_err(|why| format!("command {name:?}: example {example:?}: {why}"))?;
-            match (outcome, expected) {
-                (Ok(()), false) => {
-                    return Err(format!(
-                        "command {name:?}: the rule allows {example:?}, its example of a denied call"
-                    ));
+            let denial = self
+                .denial_of_example(example)
+                .map_err(|why| invalid(format!("example {example:?}: {why}")))?;
+            match (denial, expected) {
+                (None, false) => {
+                    return Err(invalid(format!(
+                        "the rule allows {example:?}, its example of a denied call"
+                    )));
                 }
-                (Err(why), true) => {
-                    return Err(format!(
-                        "command {name:?}: the rule denies {example:?}, its example of an allowed \
-                         call: {why}"
-                    ));
+                (Some(denial), true) => {
+                    return Err(invalid(format!(
+                        "the rule denies {example:?}, its example of an allowed call: {}",
+                        denial.message
+                    )));
                 }
                 _ => {}
             }
@@ -118,11 +116,13 @@ impl CommandRule {
         Ok(())
     }
 
-    /// Evaluates an example. The outer error means that the example itself is invalid.
-    fn try_example(&self, example: &str) -> Result<Result<(), String>, String> {
+    /// Returns why the rule denies an example, if it does. The error means that the example itself
+    /// is invalid.
+    fn denial_of_example(&self, example: &str) -> Result<Option<ToolError>, RuleError> {
         let mut words = words::split(example)?;
         if words.first() != Some(&self.name) {
-            return Err(format!("it does not begin with {}", self.name));
+            let why = format!("it does not begin with {}", self.name);
+            return Err(RuleError::new(why));
         }
         let args = words.split_off(1);
         let context = CommandContext {
@@ -130,11 +130,9 @@ impl CommandRule {
             path: OsStr::new(""),
             is_denied: &|_| false,
         };
-        let judged = matching::judge(self, &args);
-        Ok(judged.and_then(|()| {
-            arguments::check(self, &args, &context, PathScope::Workspace)
-                .map_err(|error| error.message)
-        }))
+        let checked = matching::judge(self, &args)
+            .and_then(|()| arguments::check(self, &args, &context, PathScope::Workspace));
+        Ok(checked.err())
     }
 }
 
@@ -194,14 +192,12 @@ impl Commands {
     /// # Errors
     /// Names the invalid rule, or the example that does not hold.
     pub fn new(rules: &[CommandRule]) -> Result<Self, ToolError> {
-        let bad = |why| ToolError::new(Code::BadArguments, why);
-        let mut all: BTreeMap<_, _> = defaults::rules()
-            .map_err(bad)?
+        let mut all: BTreeMap<_, _> = defaults::rules()?
             .into_iter()
             .map(|rule| (rule.name.clone(), rule))
             .collect();
         for rule in rules {
-            rule.check().map_err(bad)?;
+            rule.check()?;
             all.insert(rule.name.clone(), rule.clone());
         }
         Ok(Self {
@@ -226,8 +222,7 @@ impl Commands {
     ) -> Result<Self, ToolError> {
         self.preset = preset;
         if preset >= CommandPreset::Build {
-            let rules =
-                defaults::tool_rules().map_err(|why| ToolError::new(Code::BadArguments, why))?;
+            let rules = defaults::tool_rules()?;
             let unrestricted = |name: &str| CommandRule {
                 name: name.to_owned(),
                 ..CommandRule::default()
@@ -294,10 +289,15 @@ impl Commands {
     ) -> Result<ApprovedCommand, ToolError> {
         check_shape(command, args)?;
         for rule in self.narrowing.iter().filter(|rule| rule.name == command) {
-            matching::judge(rule, args).map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
+            matching::judge(rule, args)?;
         }
         let program = match self.allowed_words(command, args) {
-            Some(words) => self.check_allowed((command, args), words, context)?,
+            Some(words) => {
+                let further = args.get(words - 1..).unwrap_or_default();
+                self.check_blocks(command, args)?;
+                self.check_further(further, context)?;
+                lookup::find_named(command, context)?
+            }
             None => self.check_rules(command, args, context)?,
         };
         let env = if command == "git" {
@@ -320,28 +320,24 @@ impl Commands {
     }
 
     /// Checks a call of an allowed command: anything the policy blocks stays blocked.
-    fn check_allowed(
+    fn check_blocks(&self, command: &str, args: &[String]) -> Result<(), ToolError> {
+        let is_policy = |rule: &&CommandRule| self.policy_names.contains(&rule.name);
+        let rule = self.rules.get(command).filter(is_policy);
+        rule.map_or(Ok(()), |rule| matching::blocked(rule, args))
+    }
+
+    /// Checks the paths among the further arguments of an allowed command.
+    fn check_further(
         &self,
-        (command, args): (&str, &[String]),
-        words: usize,
+        further: &[String],
         context: &CommandContext<'_>,
-    ) -> Result<PathBuf, ToolError> {
-        let policy_rule = self
-            .rules
-            .get(command)
-            .filter(|rule| self.policy_names.contains(&rule.name));
-        if let Some(rule) = policy_rule {
-            matching::blocked(rule, args)
-                .map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
-        }
-        let further = args.get(words - 1..).unwrap_or_default();
+    ) -> Result<(), ToolError> {
         let scope = if self.preset == CommandPreset::Strict {
             PathScope::Workspace
         } else {
             PathScope::Sandbox
         };
-        arguments::check(&CommandRule::default(), further, context, scope)?;
-        lookup::find_named(command, context)
+        arguments::check(&CommandRule::default(), further, context, scope)
     }
 
     fn check_rules(
@@ -359,7 +355,7 @@ impl Commands {
             (None, None) if self.builders.contains(command) => (&any, PathScope::Sandbox),
             (None, None) => return Err(self.unknown(command)),
         };
-        matching::judge(rule, args).map_err(|why| ToolError::new(Code::DeniedByPolicy, why))?;
+        matching::judge(rule, args)?;
         arguments::check(rule, args, context, scope)?;
         lookup::find(command, context)
     }

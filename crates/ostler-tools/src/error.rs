@@ -1,69 +1,49 @@
 //! Tool errors: a code to branch on and a message that a model can act on.
 
+use ostler_core::names::named;
 use serde::Serialize;
 
-/// Reason for a tool failure. The codes are a contract with models and scripts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Code {
-    /// The file does not exist.
-    FileNotFound,
-    /// The path leads out of the workspace.
-    PathOutsideWorkspace,
-    /// A rule forbids the access.
-    DeniedByPolicy,
-    /// The path is a directory; a file was expected.
-    IsDirectory,
-    /// The path is not a directory; a directory was expected.
-    NotADirectory,
-    /// The path is a device, a pipe or a socket; a regular file was expected.
-    NotAFile,
-    /// The text to replace does not occur in the file.
-    FindNotFound,
-    /// The text to replace occurs more than once in the file.
-    FindNotUnique,
-    /// A size limit was exceeded.
-    TooLarge,
-    /// The file is not text.
-    BinaryFile,
-    /// Something with that name already exists.
-    Exists,
-    /// The arguments do not match the tool's schema.
-    BadArguments,
-    /// No tool has that name.
-    UnknownTool,
-    /// The command ran and reported failure.
-    CommandFailed,
-    /// The command exceeded its time limit and was killed.
-    TimedOut,
-    /// The system reported an error, such as a full disk or missing permissions.
-    Io,
+named! {
+    /// Reason for a tool failure. The codes are a contract with models and scripts.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Code {
+        /// The file does not exist.
+        FileNotFound = "file_not_found",
+        /// The path leads out of the workspace.
+        PathOutsideWorkspace = "path_outside_workspace",
+        /// A rule forbids the access.
+        DeniedByPolicy = "denied_by_policy",
+        /// The path is a directory; a file was expected.
+        IsDirectory = "is_directory",
+        /// The path is not a directory; a directory was expected.
+        NotADirectory = "not_a_directory",
+        /// The path is a device, a pipe or a socket; a regular file was expected.
+        NotAFile = "not_a_file",
+        /// The text to replace does not occur in the file.
+        FindNotFound = "find_not_found",
+        /// The text to replace occurs more than once in the file.
+        FindNotUnique = "find_not_unique",
+        /// A size limit was exceeded.
+        TooLarge = "too_large",
+        /// The file is not text.
+        BinaryFile = "binary_file",
+        /// Something with that name already exists.
+        Exists = "exists",
+        /// The arguments do not match the tool's schema.
+        BadArguments = "bad_arguments",
+        /// No tool has that name.
+        UnknownTool = "unknown_tool",
+        /// The command ran and reported failure.
+        CommandFailed = "command_failed",
+        /// The command exceeded its time limit and was killed.
+        TimedOut = "timed_out",
+        /// The system reported an error, such as a full disk or missing permissions.
+        Io = "io",
+    }
 }
 
 impl Code {
-    /// Returns the name used on the wire.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::FileNotFound => "file_not_found",
-            Self::PathOutsideWorkspace => "path_outside_workspace",
-            Self::DeniedByPolicy => "denied_by_policy",
-            Self::IsDirectory => "is_directory",
-            Self::NotADirectory => "not_a_directory",
-            Self::NotAFile => "not_a_file",
-            Self::FindNotFound => "find_not_found",
-            Self::FindNotUnique => "find_not_unique",
-            Self::TooLarge => "too_large",
-            Self::BinaryFile => "binary_file",
-            Self::Exists => "exists",
-            Self::BadArguments => "bad_arguments",
-            Self::UnknownTool => "unknown_tool",
-            Self::CommandFailed => "command_failed",
-            Self::TimedOut => "timed_out",
-            Self::Io => "io",
-        }
-    }
-
     /// Returns true if a rule stopped the tool, rather than a mistake or a system error.
     #[must_use]
     pub fn is_denial(self) -> bool {
@@ -73,7 +53,7 @@ impl Code {
 
 /// A failed tool call: a code to branch on and a message to act on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {message}", code.as_str())]
+#[error("{code}: {message}")]
 pub struct ToolError {
     /// Reason for the failure.
     pub code: Code,
@@ -93,5 +73,38 @@ impl ToolError {
             message: message.into(),
             needs_approval: Vec::new(),
         }
+    }
+}
+
+/// An invalid rule or limit of a sandbox policy.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct RuleError {
+    /// What is wrong, and where.
+    pub message: String,
+}
+
+impl RuleError {
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+        }
+    }
+
+    /// Returns the error of the file in which the rule is.
+    pub(crate) fn in_file(self, source: &str) -> ToolError {
+        ToolError::new(Code::BadArguments, format!("{source}: {}", self.message))
+    }
+}
+
+impl From<toml::de::Error> for RuleError {
+    fn from(error: toml::de::Error) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl From<RuleError> for ToolError {
+    fn from(error: RuleError) -> Self {
+        Self::new(Code::BadArguments, error.message)
     }
 }

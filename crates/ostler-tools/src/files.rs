@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::RuleError;
+
 pub(crate) mod arguments;
 mod bare_repository;
 pub(crate) mod create_file;
@@ -59,7 +61,7 @@ pub struct FileRules {
 
 impl FileRules {
     /// Checks that every glob is valid.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), RuleError> {
         rules::Rules::new(self, None).map(|_| ())
     }
 }

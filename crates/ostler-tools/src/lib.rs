@@ -16,8 +16,8 @@ mod repository;
 mod tree;
 mod workspace;
 
-pub use error::{Code, ToolError};
+pub use error::{Code, RuleError, ToolError};
 pub use files::{FileRules, Span};
-pub use policy::{OffLimits, Request, SandboxPolicy, WorkspacePolicy};
+pub use policy::{NotGranted, OffLimits, RefusedRequest, Request, SandboxPolicy, WorkspacePolicy};
 pub use repository::UserGitConfig;
 pub use workspace::Workspace;

@@ -3,15 +3,19 @@
 mod off_limits;
 mod workspace_policy;
 
+use std::str::FromStr;
+
 use serde::Deserialize;
 
 pub use self::off_limits::OffLimits;
-pub use self::workspace_policy::{Granted, Narrowed, Request, WorkspacePolicy};
+pub use self::workspace_policy::{
+    Granted, Narrowed, NotGranted, RefusedRequest, Request, WorkspacePolicy,
+};
 
 use crate::command::{CommandPreset, CommandRule};
 use crate::confine::CommandLimits;
 use crate::files::FileRules;
-use crate::{Code, ToolError};
+use crate::{RuleError, ToolError};
 
 /// Path of the policy file in a workspace.
 pub const POLICY_FILE: &str = ".ostler/sandbox.toml";
@@ -38,26 +42,29 @@ pub struct SandboxPolicy {
 }
 
 impl SandboxPolicy {
-    /// Parses a policy and checks each rule against its own examples.
-    ///
-    /// # Errors
-    /// Names the faulty line or rule.
-    pub fn parse(text: &str) -> Result<Self, ToolError> {
-        Self::parse_as(text, POLICY_FILE)
-    }
-
-    /// Parses a policy from a file that messages call `source`.
+    /// Parses a policy from a file that messages call `source`, and checks each rule against its
+    /// own examples.
     ///
     /// # Errors
     /// Names the faulty line or rule.
     pub fn parse_as(text: &str, source: &str) -> Result<Self, ToolError> {
-        let bad = |why: String| ToolError::new(Code::BadArguments, format!("{source}: {why}"));
-        let policy: Self = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
-        policy.files.check().map_err(bad)?;
-        policy.sandbox.check().map_err(bad)?;
-        for rule in &policy.commands {
-            rule.check().map_err(bad)?;
-        }
+        Self::read(text).map_err(|error| error.in_file(source))
+    }
+
+    fn read(text: &str) -> Result<Self, RuleError> {
+        let policy: Self = toml::from_str(text)?;
+        policy.files.check()?;
+        policy.sandbox.check()?;
+        policy.commands.iter().try_for_each(CommandRule::check)?;
         Ok(policy)
+    }
+}
+
+/// Parses a policy as [`SandboxPolicy::parse_as`] does, with the name of a workspace's file.
+impl FromStr for SandboxPolicy {
+    type Err = ToolError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse_as(text, POLICY_FILE)
     }
 }

@@ -53,7 +53,7 @@ impl Workspace {
             return Ok(SandboxPolicy::default());
         };
         Ok(SandboxPolicy::default()
-            .narrowed_by(&WorkspacePolicy::parse(&text)?)
+            .narrowed_by(&text.parse::<WorkspacePolicy>()?)
             .policy)
     }
 

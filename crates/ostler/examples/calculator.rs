@@ -16,8 +16,9 @@
 use std::sync::Arc;
 
 use ostler::adapter::{ApiModel, Message, ModelAdapter, Models, offer};
+use ostler::testing::Script;
 use ostler::tools::{Code, ToolError};
-use ostler::{Agents, Host, Script, Tool};
+use ostler::{Agents, Host, Tool};
 
 #[derive(serde::Deserialize, schemars::JsonSchema)]
 struct Calculation {

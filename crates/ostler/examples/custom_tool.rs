@@ -12,8 +12,10 @@
     reason = "an example reads the environment and prints"
 )]
 
-use ostler::tools::{Code, ToolError};
-use ostler::{Agent, ApiAgent, EventKind, Host, Script, Spec, Tool, ToolFuture};
+use ostler::agent::ApiAgent;
+use ostler::testing::Script;
+use ostler::tools::{Code, ToolError, ToolFuture};
+use ostler::{Agent, EventKind, Host, Spec, Tool};
 use serde::Deserialize;
 
 /// Adds numbers.
@@ -65,13 +67,7 @@ text = "17 + 25 is 42."
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = Host::new(std::env::vars_os());
     let agent = ApiAgent::playing(Script::parse(SCRIPT)?).tool(Calculator);
-    let mut session = agent.start(
-        &host,
-        Spec {
-            prompt: "What is 17 + 25?".into(),
-            ..Spec::default()
-        },
-    )?;
+    let mut session = agent.start(&host, Spec::new("What is 17 + 25?"))?;
     while let Some(event) = session.next().await {
         match event.kind {
             EventKind::ToolCall(call) => println!("-> {} {}", call.name, call.input.get()),

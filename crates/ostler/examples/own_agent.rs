@@ -15,42 +15,29 @@
 
 use std::sync::Arc;
 
+use ostler::agent::ProcessAgent;
 use ostler::dialect::{
-    Arg, Conversation, Exit, FromConversation, Inherits, Launch, Outbox, Probe, ToAgent, TurnResult,
+    About, Action, Arg, Capabilities, Conversation, Dialect, Exit, FromConversation, Inherits,
+    Launch, Launching, Outbox, ToAgent, TurnResult,
 };
 use ostler::event::{Text, TextKind};
-use ostler::{
-    Agents, Capabilities, Dialect, Host, Outcome, ProcessAgent, Setting, Spec, SpecError,
-};
+use ostler::{Agents, Host, Outcome, Spec, SpecError};
 
 /// An agent backed by `sed`, which repeats each line in capital letters.
 struct Shouter;
 
 impl Dialect for Shouter {
-    fn name(&self) -> &'static str {
-        "shouter"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            many_turns: true,
-            ..Capabilities::default()
+    fn about(&self) -> About {
+        About {
+            capabilities: Capabilities {
+                many_turns: true,
+                ..Capabilities::default()
+            },
+            ..About::new("shouter")
         }
     }
 
-    fn models(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        Vec::new()
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        None
-    }
-
-    fn launch(&self, _: &Spec) -> Result<Launch, SpecError> {
+    fn launch(&self, _: &Launching<'_>) -> Result<Launch, SpecError> {
         let args = ["-u", "s/.*/\\U&/"]
             .map(|arg| Arg::Plain(arg.to_owned()))
             .to_vec();
@@ -65,7 +52,7 @@ impl Dialect for Shouter {
         })
     }
 
-    fn converse(&self, _: &Spec) -> Box<dyn Conversation> {
+    fn converse(&self, _: &Launching<'_>) -> Box<dyn Conversation> {
         Box::new(ShouterConversation)
     }
 }
@@ -77,7 +64,7 @@ impl Conversation for ShouterConversation {
 
     fn send(&mut self, message: ToAgent, out: &mut Outbox) {
         if let ToAgent::Prompt(prompt) = message {
-            out.push(FromConversation::Write(
+            out.push(Action::Write(
                 format!("{}\n", prompt.replace('\n', " ")).into_bytes(),
             ));
         }
@@ -106,16 +93,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut agents = Agents::builtin();
     agents.add(Arc::new(ProcessAgent::new(&Shouter)));
     let agent = agents.get("shouter").ok_or("the agent was not added")?;
-    let run = agent
-        .start(
-            &host,
-            Spec {
-                prompt: "hello there".into(),
-                ..Spec::default()
-            },
-        )?
-        .wait()
-        .await;
+    let run = agent.start(&host, Spec::new("hello there"))?.wait().await;
     println!("{} ({})", run.text(), run.outcome().cause);
     Ok(())
 }

@@ -12,7 +12,11 @@
     reason = "an example reads the environment and prints"
 )]
 
-use ostler::{Agent, ApiAgent, Denials, EventKind, Host, SandboxPolicy, Script, Spec};
+use ostler::agent::ApiAgent;
+use ostler::sandbox::SandboxPolicy;
+use ostler::spec::Denials;
+use ostler::testing::Script;
+use ostler::{Agent, EventKind, Host, Spec};
 
 /// A policy in the format of `.ostler/sandbox.toml`. It replaces that file in the workspace.
 const POLICY: &str = r#"
@@ -44,13 +48,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::fs::create_dir(workspace.path().join("private"))?;
     std::fs::write(workspace.path().join("private/diary.txt"), "dear diary")?;
     let host = Host::new(std::env::vars_os());
-    let agent = ApiAgent::playing(Script::parse(SCRIPT)?).policy(SandboxPolicy::parse(POLICY)?);
-    let spec = Spec {
-        prompt: "Try it.".into(),
-        dir: Some(workspace.path().into()),
-        denials: Denials::Tolerate, // otherwise the turn ends with cause `denied`
-        ..Spec::default()
-    };
+    let agent = ApiAgent::playing(Script::parse(SCRIPT)?).policy(POLICY.parse::<SandboxPolicy>()?);
+    let spec = Spec::new("Try it.")
+        .dir(workspace.path())
+        .denials(Denials::Tolerate); // otherwise the turn ends with cause `denied`
     let mut session = agent.start(&host, spec)?;
     while let Some(event) = session.next().await {
         match event.kind {

@@ -20,16 +20,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .choose(&host)
         .await
         .ok_or("no agent is ready")?;
-    let run = agent
-        .start(
-            &host,
-            Spec {
-                prompt,
-                ..Spec::default()
-            },
-        )?
-        .wait()
-        .await;
+    let run = agent.start(&host, Spec::new(prompt))?.wait().await;
     println!("{} ({})", run.text(), run.outcome().cause);
     Ok(())
 }

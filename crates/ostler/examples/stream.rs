@@ -17,13 +17,7 @@ use ostler::{Agents, EventKind, Host, Spec};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let host = Host::new(std::env::vars_os());
     let agent = Agents::builtin().get("scripted").ok_or("no such agent")?;
-    let mut session = agent.start(
-        &host,
-        Spec {
-            prompt: "show me".into(),
-            ..Spec::default()
-        },
-    )?;
+    let mut session = agent.start(&host, Spec::new("show me"))?;
     while let Some(event) = session.next().await {
         match event.kind {
             EventKind::Text(text) if text.kind == TextKind::Reply => print!("{}", text.text),

@@ -13,7 +13,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler::{Agent, Cause, Events, Host, Limits, MockAgent, Spec, Step};
+use ostler::spec::Limits;
+use ostler::testing::{Events, MockAgent, Step};
+use ostler::{Agent, Cause, Host, Spec};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,19 +28,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Step::Say(Box::new(text)),
         Step::Hang,
     ])));
-    let limits = Limits {
-        wall: Some(Duration::from_millis(300)),
-        ..Limits::default()
-    };
+    let limits = Limits::default().wall(Duration::from_millis(300));
     let run = agent
-        .start(
-            &host,
-            Spec {
-                prompt: "hello".into(),
-                limits,
-                ..Spec::default()
-            },
-        )?
+        .start(&host, Spec::new("hello").limits(limits))?
         .wait()
         .await;
     match run.outcome().cause {

@@ -15,7 +15,9 @@
 
 use ostler::adapter::ApiModel;
 use ostler::agent_loop::{CommandCheck, Ending, Loop};
-use ostler::{Agent, EventKind, Host, Script, Spec};
+use ostler::event::NoticeCode;
+use ostler::testing::Script;
+use ostler::{Agent, EventKind, Host, Spec};
 
 const SCRIPT: &str = r#"
 [[reply]]
@@ -44,11 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let agent = Loop::new(ApiModel::scripted("scripted", Script::parse(SCRIPT)?))
         .max_iterations(10)
         .verify(check);
-    let spec = || Spec {
-        prompt: "Write the answer to a file.".into(),
-        dir: Some(workspace.path().into()),
-        ..Spec::default()
-    };
+    let spec = || Spec::new("Write the answer to a file.").dir(workspace.path());
 
     // Like any agent, a loop can be read event by event.
     let mut session = agent.start(&host, spec())?;
@@ -57,7 +55,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             EventKind::ToolResult(result) => {
                 println!("{}: ok = {}", result.name.unwrap_or_default(), result.ok);
             }
-            EventKind::Notice(notice) if notice.code.ends_with("verified") => {
+            EventKind::Notice(notice)
+                if matches!(notice.code, NoticeCode::Verified | NoticeCode::NotVerified) =>
+            {
                 println!("{}", notice.message);
             }
             EventKind::TurnEnded(turn) => println!("{} ({})", turn.text, turn.outcome.cause),

@@ -32,13 +32,12 @@ use std::time::Duration;
 use ostler_core::event::{Text, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::ToolOffer;
-use ostler_core::usage::Usage;
 
 pub(crate) use adapter_model::AdapterModel;
 pub use agent::{AgentModel, Calling, ModelOptions};
 pub use api::ApiModel;
 pub use choice::{ModelChoice, Models, UnknownModel};
-pub use ostler_dialects::plain::{Content, Message, Reply, Stop, ToolRequest};
+pub use ostler_model::{Content, Message, ModelError, Reply, Stop, ToolRequest};
 
 /// A future that resolves to the model's reply.
 pub type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, ModelError>> + Send + 'a>>;
@@ -125,33 +124,6 @@ impl Updates {
     }
 }
 
-/// The error of a model that did not reply.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{}", .outcome.message)]
-pub struct ModelError {
-    /// The outcome, with a cause that a program can branch on.
-    pub outcome: Box<Outcome>,
-    /// Usage up to the error.
-    pub usage: Vec<Usage>,
-}
-
-impl ModelError {
-    /// Creates an error with this outcome and no usage.
-    #[must_use]
-    pub fn new(outcome: Outcome) -> Self {
-        Self {
-            outcome: Box::new(outcome),
-            usage: Vec::new(),
-        }
-    }
-
-    /// Returns the outcome's cause.
-    #[must_use]
-    pub fn cause(&self) -> Cause {
-        self.outcome.cause
-    }
-}
-
 /// Returns the outcome of a reply that timed out.
 fn reply_timed_out(time: Duration) -> Outcome {
     let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
@@ -166,5 +138,5 @@ fn reply_timed_out(time: Duration) -> Outcome {
 /// Describes a tool as it is offered to a model.
 #[must_use]
 pub fn offer(tool: &dyn crate::Tool) -> ToolOffer {
-    crate::tool::offer(tool)
+    crate::tools::offer(tool)
 }

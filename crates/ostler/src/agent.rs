@@ -1,4 +1,20 @@
 //! Agents, which can be probed and started, and the registry that maps names to them.
+//!
+//! ```
+//! use ostler::agent::Probed;
+//! use ostler::{Agents, Host, Spec};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let host = Host::new(std::env::vars_os());
+//! for agent in Agents::builtin().iter() {
+//!     match agent.probe(&host, &Spec::default()).await {
+//!         Probed::Ready { version, .. } => println!("{}: {version:?}", agent.about().name),
+//!         missing => println!("{}: {missing:?}", agent.about().name),
+//!     }
+//! #   break;
+//! }
+//! # });
+//! ```
 
 mod api;
 mod mock;
@@ -10,63 +26,38 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler_core::dialect::{Capabilities, Dialect, Setting};
-use ostler_core::spec::{AfterTurn, Attendance, Sandbox, Spec, SpecError, keys};
+use ostler_core::dialect::{About, Dialect};
+use ostler_core::spec::{AfterTurn, Attendance, Sandbox, Spec, SpecError};
 
 use crate::host::{Host, RESERVED_PREFIX};
-use crate::probe::Probed;
 use crate::session::Session;
-use crate::tool::offer;
+use crate::tools::offer;
 
 pub use api::ApiAgent;
 pub use mock::MockAgent;
 pub use process::ProcessAgent;
 
+pub use crate::breaker::Breakers;
+pub use crate::probe::Probed;
+
 /// A coding agent that can be started.
 pub trait Agent: Send + Sync {
-    /// The agent's name, as used with `--agent`.
-    fn name(&self) -> &str;
+    /// Returns the dialect of its output.
+    fn dialect(&self) -> &'static dyn Dialect;
 
-    /// The agent's capabilities.
-    fn capabilities(&self) -> Capabilities;
-
-    /// Known model names; others may work too.
-    fn models(&self) -> &[&'static str];
-
-    /// The settings that the agent accepts.
-    fn settings(&self) -> Vec<Setting>;
-
-    /// Whether its answers come from a file and must not be mistaken for a model's.
-    fn plays(&self) -> bool {
-        false
+    /// Returns the static facts about the agent: its name, capabilities, models and settings.
+    fn about(&self) -> About {
+        self.dialect().about()
     }
 
-    /// Whether it is an external program rather than a part of Ostler.
-    fn is_program(&self) -> bool {
-        false
-    }
+    /// Returns true if the agent is installed or configured, with the program that the spec names,
+    /// if it names one. Fast: nothing is started.
+    fn is_found(&self, host: &Host, spec: &Spec) -> bool;
 
-    /// Returns true if the agent is installed or configured. Fast: nothing is started.
-    fn is_found(&self, host: &Host) -> bool;
-
-    /// Like [`Agent::is_found`], for this spec, which may name another program.
-    fn is_found_for(&self, host: &Host, _: &Spec) -> bool {
-        self.is_found(host)
-    }
-
-    /// Checks whether the agent is ready to be started. This runs the agent's program and takes a
-    /// moment.
-    fn probe<'a>(&'a self, host: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>>;
-
-    /// Like [`Agent::probe`], including what this spec needs besides the agent, such as helper
-    /// programs. An invalid spec is only detected by [`Agent::start`].
-    fn probe_for<'a>(
-        &'a self,
-        host: &'a Host,
-        _: &'a Spec,
-    ) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
-        self.probe(host)
-    }
+    /// Checks whether the agent is ready to be started, including what the spec needs besides it,
+    /// such as helper programs. This runs the agent's program and takes a moment. An invalid spec
+    /// is only detected by [`Agent::start`].
+    fn probe<'a>(&'a self, host: &'a Host, spec: &'a Spec) -> ProbeFuture<'a>;
 
     /// Starts a session with `spec.prompt` as its first message. Must be called within a tokio
     /// runtime.
@@ -75,10 +66,10 @@ pub trait Agent: Send + Sync {
     /// If the spec is invalid; nothing is started then. An agent that cannot be started is not an
     /// error here: the session ends with cause `unavailable`, and its events have the reason.
     fn start(&self, host: &Host, spec: Spec) -> Result<Session, SpecError>;
-
-    /// The dialect of its output.
-    fn dialect(&self) -> &'static dyn Dialect;
 }
+
+/// A future that resolves to the result of a probe.
+pub type ProbeFuture<'a> = Pin<Box<dyn Future<Output = Probed> + Send + 'a>>;
 
 /// The known agents, in the order in which they are tried when none is named.
 #[derive(Clone)]
@@ -97,7 +88,7 @@ impl Agents {
     pub fn builtin() -> Self {
         let programs = ostler_dialects::all()
             .iter()
-            .filter(|dialect| dialect.probe().is_some());
+            .filter(|dialect| dialect.about().is_program());
         let mut all: Vec<Arc<dyn Agent>> = Vec::new();
         for dialect in programs {
             all.push(Arc::new(ProcessAgent::new(*dialect)));
@@ -110,7 +101,8 @@ impl Agents {
 
     /// Adds an agent in front of all others, replacing any with the same name.
     pub fn add(&mut self, agent: Arc<dyn Agent>) {
-        self.0.retain(|known| known.name() != agent.name());
+        self.0
+            .retain(|known| known.about().name != agent.about().name);
         self.0.insert(0, agent);
     }
 
@@ -122,7 +114,10 @@ impl Agents {
     /// Returns the agent with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Arc<dyn Agent>> {
-        self.0.iter().find(|agent| agent.name() == name).cloned()
+        self.0
+            .iter()
+            .find(|agent| agent.about().name == name)
+            .cloned()
     }
 
     /// Iterates over all agents.
@@ -147,7 +142,7 @@ impl Agents {
             return Some(only.agent);
         }
         for (agent, spec) in &found {
-            if agent.probe_for(host, spec).await.is_usable() {
+            if agent.probe(host, spec).await.is_usable() {
                 return Some(Arc::clone(agent));
             }
         }
@@ -179,7 +174,7 @@ impl Agents {
         spec: impl Fn(&dyn Agent) -> Spec,
     ) -> Vec<(&Arc<dyn Agent>, Spec)> {
         let all = self.0.iter().map(|agent| (agent, spec(&**agent)));
-        all.filter(|(agent, spec)| agent.is_found_for(host, spec))
+        all.filter(|(agent, spec)| agent.is_found(host, spec))
             .collect()
     }
 }
@@ -214,9 +209,15 @@ fn only(found: &[(&Arc<dyn Agent>, Spec)]) -> Option<Choice> {
     })
 }
 
-fn check(spec: &Spec) -> Result<(), SpecError> {
+fn check(spec: &Spec, about: &About) -> Result<(), SpecError> {
+    let approves = !spec.approved_calls.is_empty();
+    if approves && !(about.capabilities.resumes_from_events && spec.resume.is_some()) {
+        let why = "only a resumed session of a model with Ostler's tools has calls to approve";
+        return Err(SpecError::secret("approved calls", why.to_owned()));
+    }
     // A session that waits for messages can start without one.
     if spec.prompt.trim().is_empty()
+        && !approves
         && !(spec.prompt.is_empty() && spec.after_turn == AfterTurn::Wait)
     {
         return Err(SpecError::new(
@@ -239,8 +240,8 @@ fn check(spec: &Spec) -> Result<(), SpecError> {
 }
 
 /// Checks the spec of an agent without a process, which cannot be sandboxed as a whole.
-fn check_without_process(spec: &Spec) -> Result<(), SpecError> {
-    check(spec)?;
+fn check_without_process(spec: &Spec, about: &About) -> Result<(), SpecError> {
+    check(spec, about)?;
     match spec.sandbox {
         Sandbox::Usual | Sandbox::Off => Ok(()),
         mode => {
@@ -253,19 +254,13 @@ fn check_without_process(spec: &Spec) -> Result<(), SpecError> {
 
 /// Completes the spec with what every agent needs: the host's tools, attendance and budget.
 fn prepare(host: &Host, spec: &mut Spec) {
-    if let Some(budget) = spec
-        .settings
-        .last(keys::MAX_BUDGET_USD)
-        .and_then(|b| b.parse().ok())
-    {
-        spec.limits.budget_usd.get_or_insert(budget);
-    }
+    spec.limits.budget_usd = spec.limits.budget_usd.or(spec.max_budget_usd);
     if host.permission_handler().is_some() {
         spec.attendance = Attendance::Attended;
     }
     for tool in host.tools() {
-        spec.tools.retain(|known| known.name != tool.name());
-        spec.tools.push(offer(&**tool));
+        spec.bound_tools.retain(|known| known.name != tool.name());
+        spec.bound_tools.push(offer(&**tool));
     }
 }
 

@@ -4,13 +4,14 @@
 //! ```
 //! use ostler::adapter::ApiModel;
 //! use ostler::agent_loop::{Ending, Loop};
-//! use ostler::{Host, Script};
+//! use ostler::Host;
+//! use ostler::testing::Script;
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! let replies = "[[reply]]\ntext = \"Forty.\"\n[[reply]]\ntext = \"Forty-two.\"";
 //! let model = ApiModel::scripted("scripted", Script::parse(replies).expect("a valid script"));
 //! let agent = Loop::new(model).bare().max_iterations(5).verify(|answer: String| async move {
-//!     if answer.contains("two") { Ok(()) } else { Err(format!("{answer} is not enough")) }
+//!     if answer.contains("two") { Ok(()) } else { Err(format!("{answer} is not enough").into()) }
 //! });
 //! let task = "What is six times seven?";
 //! let result = agent.run(&Host::default(), task).await.expect("valid settings");
@@ -24,26 +25,24 @@
 mod command;
 mod result;
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_core::dialect::{Capabilities, Dialect, Setting};
+use ostler_core::dialect::Dialect;
 use ostler_core::spec::{AfterTurn, Denials, Settings, Spec, SpecError, keys};
 use ostler_dialects::tool_loop::ToolLoop;
 
 use crate::adapter::{AdapterModel, ModelAdapter};
-use crate::agent::{Agent, ApiAgent};
+use crate::agent::{Agent, ApiAgent, ProbeFuture};
 use crate::hooks::{Hooks, Middleware, Person, Verify};
 use crate::host::Host;
 use crate::probe::Probed;
 use crate::session::Session;
-use crate::tool::Tool;
+use crate::tools::Tool;
 
-pub use command::CommandCheck;
-pub use ostler_dialects::openai::AWAITING_APPROVAL;
-pub use result::{Condition, Ending, LoopResult, Waiting};
+pub use command::{CommandCheck, MissingProgram};
+pub use ostler_model::AWAITING_APPROVAL;
+pub use result::{ApprovalError, Condition, Ending, LoopResult, Waiting};
 
 /// How much a loop does without approval.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -222,14 +221,7 @@ impl Loop {
     /// Returns an error if a setting is invalid; nothing was started then. A loop that fails is not
     /// an error: its result has the reason.
     pub async fn run(&self, host: &Host, task: &str) -> Result<LoopResult, SpecError> {
-        self.run_with(
-            host,
-            Spec {
-                prompt: task.to_owned(),
-                ..Spec::default()
-            },
-        )
-        .await
+        self.run_with(host, Spec::new(task.to_owned())).await
     }
 
     /// Runs a task with a directory, a policy or other settings.
@@ -238,13 +230,7 @@ impl Loop {
     /// The same as for [`Loop::run`].
     pub async fn run_with(&self, host: &Host, spec: Spec) -> Result<LoopResult, SpecError> {
         // The session waits for more, so that a question can be answered.
-        let session = self.start(
-            host,
-            Spec {
-                after_turn: AfterTurn::Wait,
-                ..spec
-            },
-        )?;
+        let session = self.start(host, spec.after_turn(AfterTurn::Wait))?;
         Ok(result::of_turn(session, Vec::new()).await)
     }
 
@@ -257,7 +243,7 @@ impl Loop {
         ];
         let counted = spec.limits.budget_tokens.is_some()
             || spec.limits.budget_usd.is_some()
-            || limits.iter().any(|key| spec.settings.last(key).is_some());
+            || limits.iter().any(|key| spec.value(key).is_some());
         // Limits are enforced between two replies, so each reply must report its usage.
         let each = if counted {
             self.model.with_usage_per_reply()
@@ -267,8 +253,7 @@ impl Loop {
         let model = each.unwrap_or_else(|| self.model.clone());
         let mut around = self.around.clone();
         let seconds = spec
-            .settings
-            .last("tool_timeout")
+            .value("tool_timeout")
             .and_then(|seconds| seconds.parse().ok());
         around.tool_timeout = seconds.map(Duration::from_secs).or(around.tool_timeout);
         ApiAgent::around(&ToolLoop, Arc::new(AdapterModel::new(model)), around)
@@ -278,28 +263,12 @@ impl Loop {
 }
 
 impl Agent for Loop {
-    fn name(&self) -> &str {
-        ToolLoop.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        ToolLoop.capabilities()
-    }
-
-    fn models(&self) -> &[&'static str] {
-        ToolLoop.models()
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        ToolLoop.settings()
-    }
-
     /// Always available, but only used when it is named.
-    fn is_found(&self, _: &Host) -> bool {
+    fn is_found(&self, _: &Host, _: &Spec) -> bool {
         false
     }
 
-    fn probe<'a>(&'a self, _: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
+    fn probe<'a>(&'a self, _: &'a Host, _: &'a Spec) -> ProbeFuture<'a> {
         Box::pin(async {
             Probed::Ready {
                 version: Some(env!("CARGO_PKG_VERSION").into()),
@@ -312,10 +281,8 @@ impl Agent for Loop {
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
         // Values in the spec win.
         for (key, values) in self.settings.iter() {
-            if spec.settings.get(key).is_none() {
-                values
-                    .iter()
-                    .for_each(|value| spec.settings.push(key, value));
+            if spec.values(key).is_none() {
+                spec.set(key, values)?;
             }
         }
         if let Some(time) = self.time {

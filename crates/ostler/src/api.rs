@@ -14,23 +14,25 @@ use futures_util::{FutureExt, StreamExt};
 use ostler_core::clip::head_and_tail;
 use ostler_core::event::Notice;
 use ostler_core::raw_json::RawJson;
-use ostler_dialects::openai::is_worth_retrying;
-use ostler_dialects::openai::runner_protocol::{
+use ostler_core::spec::ToolOffer;
+use ostler_model::ModelRequest;
+use ostler_model::runner_protocol::{
     Failed, FailedKind, Flow, LoopFeatures, Ready, Retrying, RunnerCommand, RunnerEvent,
-    RunnerLine, ToolJob, ToolOffer, ToolOutcome, When,
+    RunnerLine, ToolJob, ToolOutcome, When,
 };
 use ostler_tools::{Code, ToolError};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use tokio::sync::mpsc;
+use tracing::warn;
 
 use crate::clock;
-use crate::hooks::{ASK_PERSON, Hooks};
+use crate::hooks::{ASK_PERSON, Hooks, NotVerified};
 use crate::in_process;
-use crate::model::{AnswerPiece, Model};
+use crate::model::{Model, ReplyItem};
 use crate::process::Child;
 use crate::session::tool_results::Submissions;
-use crate::tool::{self, Progress};
 use crate::toolbox::Toolbox;
+use crate::tools::{self, Progress};
 
 /// Everything the runner works with.
 #[derive(Clone)]
@@ -190,7 +192,7 @@ async fn introduce(runner: Arc<ApiRunner>, output: RunnerOutput) {
     let tools = runner
         .tools
         .iter()
-        .map(|tool| tool::offer(&**tool))
+        .map(|tool| tools::offer(&**tool))
         .chain(runner.offered.iter().cloned());
     let tools = tools.chain(runner.hooks.as_ref().and_then(Hooks::offer));
     let ready = Ready {
@@ -254,17 +256,17 @@ async fn verify(runner: Arc<ApiRunner>, answer: String, output: RunnerOutput) {
         None => Ok(Ok(())),
     };
     let fault = fault
-        .unwrap_or_else(|_| Err("The check itself panicked.".to_owned()))
+        .unwrap_or_else(|_| Err("The check itself panicked.".into()))
         .err();
     output
         .event(RunnerEvent::Verified(
-            fault.map(|why| head_and_tail(why, OUTPUT_HALF)),
+            fault.map(|NotVerified(why)| head_and_tail(why, OUTPUT_HALF)),
         ))
         .await;
 }
 
 /// Calls the model, and retries where that can help and no output would be repeated.
-async fn call(runner: Arc<ApiRunner>, request: RawJson, output: RunnerOutput) {
+async fn call(runner: Arc<ApiRunner>, request: ModelRequest, output: RunnerOutput) {
     let mut attempts = Attempts::new(runner.retries);
     loop {
         let failed = match attempt_call(&runner, &request, &output).await {
@@ -311,12 +313,19 @@ impl Attempts {
         let delay = self
             .delays
             .next()
-            .filter(|_| is_worth_retrying(&failed))
+            .filter(|_| failed.is_worth_retrying())
             .and_then(|delay| retry_delay(delay, &failed));
         let Some(delay) = delay else {
             return Err(failed);
         };
         let after_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
+        warn!(
+            attempt = self.made,
+            of = self.max,
+            status = failed.status,
+            delay_ms = after_ms,
+            "model call failed, retrying"
+        );
         let retrying = Retrying {
             attempt: self.made,
             of: self.max,
@@ -349,22 +358,26 @@ struct FailedAttempt {
 
 async fn attempt_call(
     runner: &ApiRunner,
-    request: &RawJson,
+    request: &ModelRequest,
     output: &RunnerOutput,
 ) -> Result<(), FailedAttempt> {
     let mut has_output = false;
     let mut answer = runner
         .model
-        .call(request.get())
+        .call(request)
         .await
         .map_err(|failed| FailedAttempt { failed, has_output })?;
     while let Some(piece) = answer.next().await {
         match piece.map_err(|failed| FailedAttempt { failed, has_output })? {
-            AnswerPiece::Payload(payload) => {
+            ReplyItem::Chunk(chunk) => {
                 has_output = true;
-                output.line(format!("{payload}\n")).await;
+                output.line(format!("{chunk}\n")).await;
             }
-            AnswerPiece::Alive => output.event(RunnerEvent::Alive).await,
+            ReplyItem::Parts(parts) => {
+                has_output = true;
+                output.event(RunnerEvent::Parts(parts)).await;
+            }
+            ReplyItem::Alive => output.event(RunnerEvent::Alive).await,
         }
     }
     Ok(())

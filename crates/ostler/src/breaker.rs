@@ -8,13 +8,10 @@ use std::time::Duration;
 
 use ostler_core::breaker::{self, Breaker, Config, Rejection, TurnReport};
 use ostler_core::event::Timestamp;
-use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::spec::{Spec, keys};
+use ostler_core::outcome::{Cause, Outcome, SpawnFailure};
+use ostler_core::spec::Spec;
 
 use crate::clock::{self, SessionClock};
-
-/// `detail.spawn` of a start that a breaker refused.
-const BREAKER_OPEN: &str = "breaker_open";
 
 /// Prevents a broken agent from being started over and over; see `docs/limits.md`. Clones share
 /// state.
@@ -174,7 +171,7 @@ impl SessionBreaker {
         let key = Key {
             agent: self.agent.to_owned(),
             account: self.account.clone(),
-            model: spec.settings.last(keys::MODEL).map(str::to_owned),
+            model: spec.model.clone(),
         };
         self.permit = None; // release the previous start first
         self.permit = Some(self.breakers.admit(&key)?);
@@ -232,7 +229,7 @@ fn outcome(key: &Key, refused: &Rejection, wall: Timestamp) -> Outcome {
     Outcome::new(Cause::Unavailable, message)
         .hint(hint)
         .with(|detail| {
-            detail.spawn = Some(BREAKER_OPEN.to_owned());
+            detail.spawn = Some(SpawnFailure::BreakerOpen);
             detail.resets_at = Some(Timestamp(wall.0.saturating_add(left)).to_string());
         })
 }
@@ -320,7 +317,7 @@ mod tests {
             (Cause::Unavailable, true)
         );
         let detail = refused.detail.unwrap();
-        assert_eq!(detail.spawn.as_deref(), Some("breaker_open"));
+        assert_eq!(detail.spawn, Some(SpawnFailure::BreakerOpen));
         assert_eq!(detail.resets_at, Some(at(30).wall.to_string()));
         let probe = shared.admit(&key, at(30)).unwrap();
         let refused = shared.admit(&key, at(30)).unwrap_err();

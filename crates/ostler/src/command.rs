@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use ostler_core::event::{Level, Notice};
+use ostler_core::event::{Level, Notice, NoticeCode};
 use ostler_tools::catalog::ToolOutput;
 use ostler_tools::command::{
     ApprovedCommand, CommandContext, CommandPreset, Commands, RUN_COMMAND, RunCommand, describe,
@@ -28,13 +28,7 @@ pub(crate) use self::environment::user_git;
 pub use self::output::{CommandOutput, KilledFor};
 use crate::host::Host;
 use crate::process;
-use crate::trust::{Decided, Machine, OPENED};
-
-/// Code of notices about sandbox layers that this machine lacks.
-const GAP: &str = "sandbox_gap";
-
-/// Code of notices about the commands a model may run.
-const COMMANDS: &str = "sandbox_commands";
+use crate::trust::{Decided, Machine};
 
 /// Runner of a model's commands.
 pub struct CommandRunner {
@@ -75,9 +69,7 @@ impl CommandRunner {
         let paths = CommandPaths::of(host, workspace.root());
         let base = {
             let home = paths.home();
-            limits
-                .check_here(&home)
-                .map_err(|why| ToolError::new(Code::BadArguments, why))?;
+            limits.check_here(&home)?;
             Confinement::command(&limits, &home)
         };
         let mut tried = Confinement {
@@ -180,7 +172,7 @@ impl CommandRunner {
                 };
                 (
                     CommandPreset::Strict,
-                    Some(Notice::new(level, COMMANDS, message)),
+                    Some(Notice::new(level, NoticeCode::SandboxCommands, message)),
                 )
             }
             (wanted, None) => (wanted.unwrap_or(CommandPreset::Build), None),
@@ -225,29 +217,33 @@ impl CommandRunner {
 
     fn setup_notices(&self) -> Vec<Notice> {
         let report = self.report();
-        let refused = self
-            .refusal()
-            .map(|error| Notice::new(Level::Warning, GAP, sentence(&error.message)));
+        let refused = self.refusal().map(|error| {
+            Notice::new(
+                Level::Warning,
+                NoticeCode::SandboxGap,
+                sentence(&error.message),
+            )
+        });
         let gaps = report.gaps().filter(|_| refused.is_none()).map(|gap| {
             let message = format!(
                 "Commands run without the sandbox layer {:?}: {}.",
                 gap.name, gap.by
             );
-            Notice::new(Level::Warning, GAP, message)
+            Notice::new(Level::Warning, NoticeCode::SandboxGap, message)
         });
         let gaps = refused.clone().into_iter().chain(gaps);
         let home = self.host.var("HOME").map(Path::new);
         let wide = home.is_some_and(|home| home.starts_with(self.workspace.root())).then(|| {
             let message = "The workspace contains your home directory: commands can read and change \
                            all of it, including keys.";
-            Notice::new(Level::Warning, OPENED, message)
+            Notice::new(Level::Warning, NoticeCode::SandboxPolicy, message)
         });
         let foreign = foreign_owner(self.workspace.root()).map(|owner| {
             let message = format!(
                 "Commands run as root without capabilities, and the workspace belongs to user \
                  {owner}: they cannot write files that only the owner may. Run Ostler as that user."
             );
-            Notice::new(Level::Warning, OPENED, message)
+            Notice::new(Level::Warning, NoticeCode::SandboxPolicy, message)
         });
         let mut opened = self.limits.beyond_defaults();
         if !self.commands.added().is_empty() {
@@ -264,7 +260,7 @@ impl CommandRunner {
                 "The sandbox policy allows more than the defaults: {}.",
                 opened.join("; ")
             );
-            Notice::new(Level::Info, OPENED, message)
+            Notice::new(Level::Info, NoticeCode::SandboxPolicy, message)
         });
         let withheld = self
             .limits
@@ -276,7 +272,7 @@ impl CommandRunner {
                     "Commands do not get the variable {name}: its value looks like a credential. \
                      Use --env {name} to pass it anyway."
                 );
-                Notice::new(Level::Warning, OPENED, message)
+                Notice::new(Level::Warning, NoticeCode::SandboxPolicy, message)
             });
         gaps.chain(wide)
             .chain(foreign)
@@ -314,12 +310,8 @@ impl CommandRunner {
                 .map_or(most, |seconds| seconds.clamp(1, most)),
         );
         // Thousands of arguments mean thousands of disk accesses, so use a blocking thread.
-        let (host, commands, workspace) = (
-            self.host.clone(),
-            self.commands.clone(),
-            self.workspace.clone(),
-        );
-        let work = move || check(&host, &commands, &workspace, (&asked.command, &asked.args));
+        let checker = self.checker();
+        let work = move || checker.check(&asked.command, &asked.args);
         let broke = |_| {
             ToolError::new(
                 Code::Io,
@@ -335,7 +327,15 @@ impl CommandRunner {
     /// # Errors
     /// Returns an error that names the rule that denies it.
     pub fn check(&self, command: &str, args: &[String]) -> Result<ApprovedCommand, ToolError> {
-        check(&self.host, &self.commands, &self.workspace, (command, args))
+        self.checker().check(command, args)
+    }
+
+    fn checker(&self) -> CommandChecker {
+        CommandChecker {
+            host: self.host.clone(),
+            commands: self.commands.clone(),
+            workspace: self.workspace.clone(),
+        }
     }
 
     /// Runs a command that was checked. Dropping the future kills it and everything it started.
@@ -470,18 +470,23 @@ impl<'a> CommandPaths<'a> {
     }
 }
 
-fn check(
-    host: &Host,
-    commands: &Commands,
-    workspace: &Workspace,
-    (command, args): (&str, &[String]),
-) -> Result<ApprovedCommand, ToolError> {
-    let path = environment::path(host, workspace.root());
-    let is_denied = |path: &Path| workspace.is_denied(path);
-    let place = CommandContext {
-        root: workspace.root(),
-        path: &path,
-        is_denied: &is_denied,
-    };
-    commands.check(command, args, &place)
+/// Checks commands on any thread.
+struct CommandChecker {
+    host: Host,
+    commands: Arc<Commands>,
+    workspace: Arc<Workspace>,
+}
+
+impl CommandChecker {
+    fn check(&self, command: &str, args: &[String]) -> Result<ApprovedCommand, ToolError> {
+        let root = self.workspace.root();
+        let path = environment::path(&self.host, root);
+        let is_denied = |path: &Path| self.workspace.is_denied(path);
+        let place = CommandContext {
+            root,
+            path: &path,
+            is_denied: &is_denied,
+        };
+        self.commands.check(command, args, &place)
+    }
 }

@@ -1,5 +1,27 @@
 //! Configuration of agents: layered files, with the origin of each value. Pure: texts and variables
 //! are arguments.
+//!
+//! Later files override earlier ones. Of a file whose author is unknown, such as that of a cloned
+//! project, only harmless values are accepted; the others are listed.
+//!
+//! ```
+//! use ostler::Agents;
+//! use ostler::config::{Author, Config, Source};
+//!
+//! let source = |name: &str, text: &str, author| Source {
+//!     name: name.into(),
+//!     text: text.into(),
+//!     dir: "/".into(),
+//!     home: None,
+//!     author,
+//! };
+//! let user = source("config.toml", "agent = 'claude'", Author::Trusted);
+//! let project = source("ostler.toml", "[agents.claude]\ncommand = './evil'", Author::Unknown);
+//! let config = Config::load(&[user, project], &Agents::builtin())?;
+//! assert!(config.default_agent().is_some());
+//! assert_eq!(config.ignored().len(), 1);
+//! # Ok::<(), ostler::config::ConfigError>(())
+//! ```
 
 mod check;
 mod custom;
@@ -14,6 +36,7 @@ mod rows;
 mod tests;
 mod time;
 mod trust;
+mod value_error;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -28,10 +51,11 @@ pub use defaults::Defaults;
 pub use entry::{Entry, Origin, Value};
 pub use key::{Field, Key, Limit, Measure};
 pub use near::nearest;
-pub use ostler_core::size::{parse as size, parse_limit as size_limit};
+pub use ostler_core::size::{ByteSize, SizeError, SizeLimit};
 pub use rows::Row;
 pub use time::time;
 pub use trust::HARMLESS_SETTINGS;
+pub use value_error::ValueError;
 
 /// The text of a configuration file.
 #[derive(Debug, Clone)]
@@ -214,7 +238,7 @@ impl Config {
     /// Returns every name of an agent, including alternative ones.
     #[must_use]
     pub fn names(&self) -> Vec<&str> {
-        let own = self.agents.iter().map(|agent| agent.name());
+        let own = self.agents.iter().map(|agent| agent.about().name);
         let others = self.entries.keys().filter_map(|key| match key {
             Key::AgentField(name, Field::Like) => Some(name.as_str()),
             _ => None,
@@ -244,7 +268,7 @@ impl Config {
         let base = like.or_else(|| {
             self.entries
                 .keys()
-                .find_map(|key| agent_of(key).filter(|base| *base == agent.name()))
+                .find_map(|key| agent_of(key).filter(|base| *base == agent.about().name))
         });
         let mut names: Vec<&str> = own.into_iter().chain(base).collect();
         names.dedup();
@@ -277,7 +301,7 @@ impl Config {
             }
             match custom::acp(name, entry.value.list()) {
                 Ok(agent) => self.agents.add_last(agent),
-                Err(why) => problems.push(entry.problem(&why)),
+                Err(error) => problems.push(entry.problem(&error.to_string())),
             }
         }
         problems

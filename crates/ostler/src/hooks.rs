@@ -1,4 +1,17 @@
 //! Hooks of an agent loop: a check of the result, middleware between rounds, and a person to ask.
+//!
+//! ```
+//! use ostler::Loop;
+//! use ostler::adapter::ApiModel;
+//! use ostler::testing::Script;
+//!
+//! let script = Script::parse("[[reply]]\ntext = 'The answer is 42.'").unwrap();
+//! let agent = Loop::new(ApiModel::scripted("scripted", script)).verify(
+//!     |answer: String| async move {
+//!         if answer.contains("42") { Ok(()) } else { Err("There is no number in it.".into()) }
+//!     },
+//! );
+//! ```
 
 use std::future::Future;
 use std::pin::Pin;
@@ -6,16 +19,27 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_core::spec::ToolOffer;
-use ostler_dialects::openai::runner_protocol::When;
+use ostler_model::runner_protocol::When;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::tool;
+use crate::tools;
 
-pub use ostler_dialects::openai::runner_protocol::Flow;
+pub use ostler_model::runner_protocol::Flow;
 
-/// A future that resolves to the result of a check: `Err` with the reason why the work is not done.
-pub type VerifyFuture<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
+/// The reason why the work is not done, for the model.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotVerified(pub String);
+
+impl<T: Into<String>> From<T> for NotVerified {
+    fn from(reason: T) -> Self {
+        Self(reason.into())
+    }
+}
+
+/// A future that resolves to the result of a check.
+pub type VerifyFuture<'a> = Pin<Box<dyn Future<Output = Result<(), NotVerified>> + Send + 'a>>;
 
 /// Checks the result of a loop before it is accepted. On failure, the reason is sent to the model
 /// and the loop continues.
@@ -27,7 +51,7 @@ pub trait Verify: Send + Sync {
 impl<F, R> Verify for F
 where
     F: Fn(String) -> R + Send + Sync,
-    R: Future<Output = Result<(), String>> + Send + 'static,
+    R: Future<Output = Result<(), NotVerified>> + Send + 'static,
 {
     fn verify<'a>(&'a self, answer: &'a str) -> VerifyFuture<'a> {
         Box::pin(self(answer.to_owned()))
@@ -95,17 +119,15 @@ impl Hooks {
     pub(crate) fn offer(&self) -> Option<ToolOffer> {
         let description = "Asks the person you work for a question, and gives the answer. \
                            Only for what you cannot find out or decide yourself.";
-        let ask = tool::tool(ASK_PERSON, description, |AskPersonArgs { .. }| async {
+        let ask = tools::tool(ASK_PERSON, description, |AskPersonArgs { .. }| async {
             Ok(String::new())
         });
-        self.asks.then(|| tool::offer(&ask))
+        self.asks.then(|| tools::offer(&ask))
     }
 
     /// Extracts the question from the arguments of [`ASK_PERSON`].
-    pub(crate) fn question(input: &str) -> Result<String, String> {
-        serde_json::from_str(input)
-            .map(|AskPersonArgs { question }| question)
-            .map_err(|error| error.to_string())
+    pub(crate) fn question(input: &str) -> Result<String, serde_json::Error> {
+        serde_json::from_str(input).map(|AskPersonArgs { question }| question)
     }
 
     /// Runs all middleware. The first that stops the loop wins; otherwise their messages are

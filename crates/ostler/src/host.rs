@@ -1,4 +1,19 @@
 //! Host: what the caller provides for agents, such as an environment, a log, tools and a guard.
+//!
+//! ```
+//! use ostler::Host;
+//! use ostler::host::GuardProgram;
+//!
+//! let host = Host::new(std::env::vars_os()).with_guard(GuardProgram {
+//!     program: std::env::current_exe().unwrap(),
+//!     args: vec!["guard".into()], // `main` calls `ostler::guard::run` for this argument
+//! });
+//! assert!(host.var("PATH").is_some());
+//! ```
+
+#[cfg(unix)]
+pub mod bridge;
+mod memory;
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -10,9 +25,11 @@ use ostler_core::event::Notice;
 use ostler_core::log::Log;
 use ostler_tools::command::CommandChoice;
 
+pub use memory::return_large_buffers;
+
 use crate::breaker::{self, Breakers};
-use crate::permission_handler::PermissionHandler;
-use crate::tool::Tool;
+use crate::permission::PermissionHandler;
+use crate::tools::Tool;
 use crate::trust::WorkspaceTrust;
 
 /// The environment in which agents are started.
@@ -21,7 +38,8 @@ use crate::trust::WorkspaceTrust;
 /// agent gets only those it needs.
 #[derive(Clone, Default)]
 pub struct Host {
-    env: BTreeMap<OsString, OsString>,
+    /// Shared by all sessions, because it can be large.
+    env: Arc<BTreeMap<OsString, OsString>>,
     guard: Option<GuardProgram>,
     bridge: Option<BridgeProgram>,
     helpers: Option<PathBuf>,
@@ -127,7 +145,7 @@ impl Host {
     /// Creates a host with these environment variables, usually `std::env::vars_os()`.
     pub fn new(env: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         Self {
-            env: env.into_iter().collect(),
+            env: Arc::new(env.into_iter().collect()),
             ..Self::default()
         }
     }
@@ -278,7 +296,7 @@ impl Host {
 
     /// Sets a variable.
     pub(crate) fn with(mut self, name: &str, value: impl Into<OsString>) -> Self {
-        self.env.insert(name.into(), value.into());
+        Arc::make_mut(&mut self.env).insert(name.into(), value.into());
         self
     }
 
@@ -517,14 +535,9 @@ mod tests {
         };
         assert_eq!(names(&host), ["ANTHROPIC_API_KEY", "LC_ALL", "PATH"]);
         // Cloud credentials only if that cloud serves the model.
-        let mut bedrock = host;
-        bedrock
-            .env
-            .insert("CLAUDE_CODE_USE_BEDROCK".into(), "1".into());
+        let bedrock = host.with("CLAUDE_CODE_USE_BEDROCK", "1");
         assert!(names(&bedrock).contains(&"AWS_SECRET_ACCESS_KEY".to_owned()));
-        bedrock
-            .env
-            .insert("CLAUDE_CODE_USE_BEDROCK".into(), "0".into());
+        let bedrock = bedrock.with("CLAUDE_CODE_USE_BEDROCK", "0");
         assert!(!names(&bedrock).contains(&"AWS_SECRET_ACCESS_KEY".to_owned()));
         let added = BTreeMap::from([("CLAUDE_CODE_USE_BEDROCK".to_owned(), "1".to_owned())]);
         assert!(

@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use tokio::io::DuplexStream;
 use tokio::task::JoinHandle;
+use tracing::Instrument;
 
 use crate::process::{Child, Control, ExitStatus};
 
@@ -18,7 +19,7 @@ where
 {
     let (stdin, task_in) = tokio::io::duplex(PIPE);
     let (task_out, stdout) = tokio::io::duplex(PIPE);
-    let task = tokio::spawn(run(task_in, task_out));
+    let task = tokio::spawn(run(task_in, task_out).in_current_span());
     Child {
         stdin: Some(Box::new(stdin)),
         stdout: Box::new(stdout),

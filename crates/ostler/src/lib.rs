@@ -7,7 +7,7 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! let host = Host::new(std::env::vars_os()); // each agent gets only the variables it needs
 //! let agent = Agents::builtin().get("scripted").expect("a built-in agent"); // or "claude", …
-//! let spec = Spec { prompt: "hello".into(), ..Spec::default() };
+//! let spec = Spec::new("hello");
 //!
 //! let mut session = agent.start(&host, spec).expect("a valid spec");
 //! while let Some(event) = session.next().await {
@@ -37,17 +37,19 @@
 //! | use an agent or a server as a plain model | [`adapter`] |
 //! | run a model with tools until a task is done | [`agent_loop`] |
 //! | read layered configuration files | [`config`] |
-//! | test a program without an agent | [`MockAgent`], [`Script`], [`Replay`] |
+//! | test a program without an agent | [`testing`] |
 //!
 //! # Theory of operation
 //!
 //! [`Agent::start`] validates the [`Spec`] and returns a [`Session`] immediately. A driver task
-//! owns the agent's process and reads its output. The agent's [`Dialect`] translates each line into
+//! owns the agent's process and reads its output. The agent's [dialect] translates each line into
 //! events, and a pure state machine decides what follows: write to the agent, ask for permission,
 //! end the turn, stop the process.
 //!
 //! - **Events are never lost.** Each has a sequence number and a time. A slow reader does not slow
-//!   the agent down: it reads from the log, or from a file that belongs to the session.
+//!   the agent down: it reads from the log, or from a temporary file that belongs to the session.
+//!   The agent waits only if the log cannot keep up, or if there is no log and that file is full
+//!   (1 GiB).
 //! - **Every turn ends exactly once**, with an [`Outcome`] whose [`Cause`] a program can branch on.
 //!   The last event of a session is [`EventKind::Ended`].
 //! - **A failed run is not an `Err`.** Only an invalid spec is, and then nothing was started.
@@ -87,67 +89,45 @@
 //! - `sandbox`: Landlock and seccomp around commands and agents, on Linux
 
 pub mod adapter;
-mod agent;
+pub mod agent;
+mod agent_path;
 pub mod agent_loop;
 mod api;
 mod breaker;
-#[cfg(unix)]
-pub mod bridge;
 mod clock;
 mod command;
 pub mod config;
+pub mod event;
 pub mod hooks;
-mod host;
+pub mod host;
 mod in_process;
-pub mod memory;
 mod mock;
 mod model;
-mod permission_handler;
+pub mod permission;
 mod probe;
 mod process;
 pub mod provider;
+pub mod render;
 mod replay;
 mod resume;
-#[cfg(target_os = "linux")]
-pub mod sandbox_check;
-mod session;
-mod tool;
+pub mod sandbox;
+pub mod session;
+pub mod testing;
 mod toolbox;
+pub mod tools;
 pub mod trust;
 
+pub use adapter::{ModelAdapter, ModelOptions, Models};
+pub use agent::{Agent, Agents};
+pub use agent_loop::Loop;
+pub use event::{Event, EventKind, Usage};
+pub use host::Host;
+pub use ostler_core::log::Log;
+pub use ostler_core::outcome::{Cause, Outcome};
+pub use ostler_core::spec::{Spec, SpecError};
+pub use ostler_core::{dialect, log, outcome, spec};
+pub use permission::PermissionHandler;
 #[cfg(target_os = "linux")]
 pub use process::guard;
-
-pub use adapter::{Message, ModelAdapter, Models, Reply};
-pub use agent::{Agent, Agents, ApiAgent, Choice, ChoiceReason, MockAgent, ProcessAgent};
-pub use agent_loop::Loop;
-pub use breaker::Breakers;
-pub use command::{CommandOutput, CommandRunner, KilledFor, sandbox_policy};
-pub use host::{BridgeProgram, GuardProgram, Host, RESERVED_PREFIX, SESSION_VARIABLE};
-pub use mock::{Events, Step};
-pub use model::Script;
-pub use ostler_core::change;
-pub use ostler_core::dialect::{self, Capabilities, Dialect, Setting};
-pub use ostler_core::display;
-pub use ostler_core::event::{self, Event, EventKind};
-pub use ostler_core::export::{Export, ExportFormat};
-pub use ostler_core::log::{Log, LogEntry, LogError, NewSession, SessionRecord};
-pub use ostler_core::machine::PermissionAnswer;
-pub use ostler_core::outcome::{Cause, Detail, Outcome, Status};
-pub use ostler_core::permission;
-pub use ostler_core::raw_json::RawJson;
-pub use ostler_core::spec::{
-    AfterTurn, Attendance, Denials, Limits, Sandbox, Settings, Spec, SpecError, ToolOffer, keys,
-};
-pub use ostler_core::usage::{CostSource, Scope, Usage};
-pub use ostler_core::{clip, outcome};
-pub use ostler_tools::command::{CommandChoice, CommandPreset};
-pub use ostler_tools::{self as tools, SandboxPolicy, ToolError};
-pub use permission_handler::{AnswerFuture, PermissionHandler};
-pub use probe::Probed;
-pub use replay::Replay;
-pub use session::{
-    Interruption, PendingInterrupt, ReadItem, Reader, Remote, RequestError, Run, Session,
-    SessionEnded, SessionStatus, SubmittedResult, WhenBusy,
-};
-pub use tool::{Progress, Tool, ToolFuture, tool};
+pub use session::{Remote, Run, Session};
+pub use tools::{Tool, tool};

@@ -31,41 +31,55 @@ impl Events {
     pub fn new(steps: Vec<Step>) -> Self {
         Self(steps)
     }
+}
 
-    /// Parses a script: one JSON object per line, either an event without its envelope,
-    /// `{"wait_ms": 100}` or `{"hang": true}`. Empty lines and lines that start with `#` are
-    /// skipped.
-    ///
-    /// # Errors
-    /// Names the first invalid line. A script without an event is an error too, because it would
-    /// never end a turn.
-    pub fn parse(text: &str) -> Result<Self, String> {
+/// A script that cannot be played.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EventsError {
+    /// A line is not an event, a wait or a hang.
+    #[error("line {line}: {source}")]
+    Line {
+        /// Number of the line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+    /// There is no event, so a turn would never end.
+    #[error("it contains no event")]
+    Empty,
+}
+
+/// Parses a script: one JSON object per line, either an event without its envelope,
+/// `{"wait_ms": 100}` or `{"hang": true}`. Empty lines and lines that start with `#` are skipped.
+impl std::str::FromStr for Events {
+    type Err = EventsError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
         #[derive(Deserialize)]
         struct Pause {
             wait_ms: Option<u64>,
             hang: Option<bool>,
         }
         let mut steps = Vec::new();
-        for (number, line) in text.lines().enumerate() {
-            if line.trim().is_empty() || line.trim_start().starts_with('#') {
+        for (line, text) in (1..).zip(text.lines()) {
+            if text.trim().is_empty() || text.trim_start().starts_with('#') {
                 continue;
             }
-            let step = match serde_json::from_str::<Pause>(line) {
+            let step = match serde_json::from_str::<Pause>(text) {
                 Ok(Pause {
                     wait_ms: Some(ms), ..
                 }) => Ok(Step::Wait(Duration::from_millis(ms))),
                 Ok(Pause {
                     hang: Some(true), ..
                 }) => Ok(Step::Hang),
-                _ => EventKind::from_json(line).map(|kind| Step::Say(Box::new(kind))),
+                _ => EventKind::from_json(text).map(|kind| Step::Say(Box::new(kind))),
             };
-            steps.push(step.map_err(|error| format!("line {}: {error}", number + 1))?);
+            steps.push(step.map_err(|source| EventsError::Line { line, source })?);
         }
-        if !steps
-            .iter()
-            .any(|step| matches!(step, Step::Say(_) | Step::Hang))
-        {
-            return Err("it contains no event".into());
+        let ends = |step: &Step| matches!(step, Step::Say(_) | Step::Hang);
+        if !steps.iter().any(ends) {
+            return Err(EventsError::Empty);
         }
         Ok(Self(steps))
     }

@@ -1,4 +1,5 @@
-//! Models: a request goes in, a stream of payloads comes out, over HTTP or from a script.
+//! Models: a request goes in, the parts of a reply come out. There are three: a server, a script,
+//! and an adapter around an agent or anything else ([`crate::adapter`]).
 
 pub(crate) mod account;
 #[cfg(feature = "api")]
@@ -12,34 +13,42 @@ use std::future::Future;
 use std::pin::Pin;
 
 use futures_util::Stream;
-use ostler_dialects::openai::runner_protocol::Failed;
+use ostler_model::runner_protocol::Failed;
+use ostler_model::{ModelRequest, Part};
 
 #[cfg(feature = "api")]
 pub(crate) use http::Http;
 #[cfg(not(feature = "api"))]
 pub(crate) use http_absent::Http;
-pub use script::Script;
 pub(crate) use script::Scripted;
+pub use script::{Script, ScriptError};
 
-/// The payloads of an answer as they arrive.
-pub(crate) type AnswerStream = Pin<Box<dyn Stream<Item = Result<AnswerPiece, Failed>> + Send>>;
+/// A reply as it arrives.
+pub(crate) type ReplyStream = Pin<Box<dyn Stream<Item = Result<ReplyItem, Failed>> + Send>>;
 
-/// One item of an answer's stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum AnswerPiece {
-    /// A payload: one line of JSON, or `[DONE]`.
-    Payload(String),
+/// One item of a reply's stream.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum ReplyItem {
+    /// A payload of an OpenAI-compatible server: one line of JSON, or `[DONE]`. Recordings contain
+    /// it verbatim; [`openai::decode`](ostler_model::openai::decode) returns its parts.
+    #[cfg_attr(
+        not(feature = "api"),
+        expect(dead_code, reason = "only a server sends it")
+    )]
+    Chunk(String),
+    /// Parts of the reply.
+    Parts(Vec<Part>),
     /// A sign of life without data.
     Alive,
 }
 
-/// A source of answers.
+/// A source of replies.
 pub(crate) trait Model: Send + Sync {
-    /// Requests an answer. Dropping the future or the answer cancels the request.
+    /// Requests a reply. Dropping the future or the reply cancels the request.
     fn call<'a>(
         &'a self,
-        request: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<AnswerStream, Failed>> + Send + 'a>>;
+        request: &'a ModelRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<ReplyStream, Failed>> + Send + 'a>>;
 
     /// Returns the name of the model.
     fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>>;

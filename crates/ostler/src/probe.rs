@@ -87,10 +87,30 @@ impl Probed {
     pub fn is_usable(&self) -> bool {
         matches!(self, Self::Ready { .. } | Self::LoginUnknown { .. })
     }
+
+    /// Records the result for a program or a server.
+    pub(crate) fn trace(&self, program: &str) {
+        let (result, version) = match self {
+            Self::Missing { .. } => ("missing", None),
+            Self::NotConfigured { .. } => ("not_configured", None),
+            Self::Broken { .. } => ("broken", None),
+            Self::TooOld { version, .. } => ("too_old", Some(version)),
+            Self::NotLoggedIn { version, .. } => ("not_logged_in", Some(version)),
+            Self::LoginUnknown { version, .. } => ("login_unknown", Some(version)),
+            Self::Ready { version, .. } => ("ready", version.as_ref()),
+        };
+        tracing::debug!(program, result, version, "probed");
+    }
 }
 
 /// Probes the agent as this spec would start it.
 pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
+    let probed = run(host, plan, spec).await;
+    probed.trace(plan.program);
+    probed
+}
+
+async fn run(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
     let prober = Prober {
         host,
         plan,
@@ -144,7 +164,7 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
         Ok(output) if output.timed_out => {
             return broken(format!("it did not report its version within {TIMEOUT:?}"));
         }
-        Ok(output) => match (plan.read_version)(&output.stdout) {
+        Ok(output) => match (plan.read_version)(output.printed()) {
             Some(version) => version,
             None => {
                 return broken(format!(
@@ -167,7 +187,7 @@ pub(crate) async fn probe(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
                 input: login.input,
             };
             match prober.run(&path, query).await {
-                Ok(output) => (login.read)(output.status.code, &output.stdout),
+                Ok(output) => (login.read)(output.status.code, output.printed()),
                 Err(_) => Login::Unknown,
             }
         }

@@ -13,6 +13,8 @@ mod direct;
 pub mod guard;
 #[cfg(target_os = "linux")]
 mod guarded;
+#[cfg(target_os = "linux")]
+mod marked;
 mod once;
 mod restoring;
 mod sandboxed;
@@ -24,8 +26,9 @@ mod workspace_lock;
 use std::future::Future;
 use std::pin::Pin;
 
-use ostler_core::event::Notice;
+use ostler_core::event::{Notice, NoticeCode};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tracing::{debug, warn};
 
 pub(crate) use command::PreparedCommand;
 #[cfg(target_os = "linux")]
@@ -110,17 +113,55 @@ pub(crate) trait Control: Send {
     fn wait(&mut self) -> Pin<Box<dyn Future<Output = ExitStatus> + Send + '_>>;
 }
 
+/// Records a step to stop a child.
+fn trace_stop(pid: Option<u32>, step: &'static str) {
+    debug!(pid, step, "stopping process");
+}
+
+/// Records how a child ended.
+fn trace_exit(pid: Option<u32>, status: &ExitStatus) {
+    let ExitStatus { code, signal, .. } = *status;
+    let left_over = status.left_over.then_some(true);
+    let out_of_memory = status.out_of_memory.then_some(true);
+    debug!(
+        pid,
+        code, signal, left_over, out_of_memory, "process exited"
+    );
+}
+
 /// Returns a warning if `/proc`, which is used to find processes that left their group, is missing.
 fn missing_proc_notice() -> Option<Notice> {
     let is_missing = cfg!(target_os = "linux") && !std::path::Path::new("/proc/self/stat").exists();
     let message = "/proc is not available: commands that the agent moves out of its process group \
                    cannot be found and stopped.";
-    is_missing.then(|| Notice::new(ostler_core::event::Level::Warning, "no_proc", message))
+    is_missing.then(|| {
+        Notice::new(
+            ostler_core::event::Level::Warning,
+            NoticeCode::NoProc,
+            message,
+        )
+    })
 }
 
 /// Spawns a prepared command, under a guard if there is one. Protected files in its workspaces are
 /// restored once it has ended.
-pub(crate) async fn spawn(mut prepared: PreparedCommand) -> Result<Child, SpawnError> {
+pub(crate) async fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
+    let (program, args) = (prepared.program.clone(), prepared.args.len());
+    let confined = prepared.confinement.is_some();
+    let program = program.display();
+    let spawned = spawn_restored(prepared).await;
+    match &spawned {
+        // Arguments and variables may be secret, so they are only counted.
+        Ok(child) => {
+            let confined = confined.then_some(true);
+            debug!(pid = child.pid, %program, args, confined, "process spawned");
+        }
+        Err(error) => warn!(%program, %error, "process not spawned"),
+    }
+    spawned
+}
+
+async fn spawn_restored(mut prepared: PreparedCommand) -> Result<Child, SpawnError> {
     let workspaces = std::mem::take(&mut prepared.restore);
     if workspaces.is_empty() {
         return spawn_unrestored(prepared).await;
@@ -154,7 +195,7 @@ pub(crate) fn probe_layers(
 /// Returns true if any process of a session is running, apart from this one.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_anything_left(session: &str) -> bool {
-    !sweep::marked(&format!("{}={session}", crate::host::SESSION_VARIABLE)).is_empty()
+    !marked::marked(&format!("{}={session}", crate::host::SESSION_VARIABLE)).is_empty()
 }
 
 /// A private temporary directory that is removed on drop, whatever its permissions are then.

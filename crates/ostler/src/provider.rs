@@ -8,7 +8,7 @@
 //! use ostler::{Agents, Spec, provider};
 //!
 //! let agent = Agents::builtin().get("claude").expect("a built-in agent");
-//! let spec = Spec { prompt: "hello".into(), ..Spec::default() };
+//! let spec = Spec::new("hello");
 //! let mut session = provider::create_session(&*agent, &host, spec).await?;
 //! println!("{}", session.wait().await.text());
 //! # Ok(())
@@ -16,7 +16,7 @@
 //! ```
 
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::spec::{AfterTurn, Spec, SpecError, keys};
+use ostler_core::spec::{AfterTurn, Spec, SpecError};
 
 use crate::agent::Agent;
 use crate::host::Host;
@@ -48,8 +48,8 @@ pub async fn validate_environment(
     let fail = |cause, message: String, hint: String| {
         Err(Box::new(Outcome::new(cause, message).hint(hint)))
     };
-    let name = agent.name();
-    match agent.probe_for(host, spec).await {
+    let name = agent.about().name;
+    match agent.probe(host, spec).await {
         Probed::Ready { .. } | Probed::LoginUnknown { .. } => Ok(()),
         Probed::Missing { hint, searched } => {
             let dirs: Vec<String> = searched
@@ -113,7 +113,7 @@ pub async fn resume_session(
     host: &Host,
     (id, mut spec): (&str, Spec),
 ) -> Result<Session, CreateError> {
-    spec.settings.set(keys::RESUME, id);
+    spec.resume = Some(id.into());
     spec.after_turn = AfterTurn::Wait;
     create_session(agent, host, spec).await
 }
@@ -134,5 +134,5 @@ pub fn submit_tool_results(
     session: &Session,
     results: impl IntoIterator<Item = SubmittedResult>,
 ) -> Result<(), RequestError> {
-    session.submit_tool_results(results)
+    session.remote().submit_tool_results(results)
 }

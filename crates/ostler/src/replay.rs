@@ -1,10 +1,10 @@
 //! Replay: turns a recording of an agent's output into events, without starting anything.
 
-use ostler_core::dialect::{Dialect, Exit};
+use ostler_core::dialect::{Dialect, Exit, Launching};
 use ostler_core::event::{Event, Timestamp};
 use ostler_core::lines::Lines;
 use ostler_core::machine::{Input, Machine};
-use ostler_core::spec::{AfterTurn, Limits, Spec};
+use ostler_core::spec::{AfterTurn, Spec};
 
 use crate::session::engine::Engine;
 
@@ -31,23 +31,23 @@ impl Replay {
     #[must_use]
     pub fn new(dialect: &'static dyn Dialect, spec: &Spec) -> Self {
         // No time limits, and no size limit because nothing is stored.
-        let limits = Limits {
-            wall: None,
-            idle: None,
-            startup: None,
-            event_bytes: None,
-            ..spec.limits.clone()
-        };
+        let limits = spec
+            .limits
+            .clone()
+            .wall(None)
+            .idle(None)
+            .startup(None)
+            .event_bytes(None);
         let id = format!("replay-{}", uuid::Uuid::new_v4()).into();
         let dialect = dialect.select_transport(spec).unwrap_or(dialect);
         let mut engine = Engine::new(
             id,
-            dialect.converse(spec),
+            dialect.converse(&Launching::new(spec)),
             Machine::new(limits, AfterTurn::Wait),
         );
         engine.handle(Input::Send(String::new()));
         engine.handle(Input::Start);
-        engine.on_spawned(None);
+        engine.on_spawned();
         Self {
             engine,
             lines: Lines::new(),

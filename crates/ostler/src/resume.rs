@@ -12,16 +12,15 @@ use std::time::Duration;
 
 use ostler_core::dialect::Version;
 use ostler_core::dialect::transcript::{Head, ResumeDelay, Transcripts};
-use ostler_core::event::{Level, Notice, Timestamp};
+use ostler_core::event::{Level, Notice, NoticeCode, Timestamp};
 use ostler_core::log::SessionRecord;
-use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::outcome::{Cause, Outcome, Reason};
+
+use crate::agent_path;
 
 /// How much of a transcript is searched for its head, which may follow after two copies of the
 /// prompt.
 const MAX_HEAD: u64 = 32 * 1024 * 1024;
-
-/// Code for a session that does not exist.
-pub(crate) const UNKNOWN_SESSION: &str = "unknown_session";
 
 /// A session to resume.
 #[derive(Debug, Clone, Copy)]
@@ -93,20 +92,18 @@ impl ResumeProblem {
     /// Returns the outcome of the session that was not started. It is always a bad request, even if
     /// the session is in use: the agent is fine, and the circuit breaker must not count it.
     pub(crate) fn outcome(&self) -> Outcome {
-        let code = self.as_str().to_owned();
         Outcome::new(Cause::BadRequest, self.to_string())
             .hint(self.hint())
-            .with(|detail| detail.native = Some(code))
+            .because(self.reason())
     }
 
-    /// Returns the code of the problem.
-    fn as_str(&self) -> &'static str {
+    fn reason(&self) -> Reason {
         match self {
-            Self::UnknownId { .. } => UNKNOWN_SESSION,
-            Self::OtherDirectory { .. } => "other_directory",
-            Self::DirectoryGone { .. } => "directory_gone",
-            Self::InUse { .. } => "session_in_use",
-            Self::Incompatible { .. } => "newer_transcript",
+            Self::UnknownId { .. } => Reason::UnknownSession,
+            Self::OtherDirectory { .. } => Reason::OtherDirectory,
+            Self::DirectoryGone { .. } => Reason::DirectoryGone,
+            Self::InUse { .. } => Reason::SessionInUse,
+            Self::Incompatible { .. } => Reason::NewerTranscript,
         }
     }
 
@@ -133,7 +130,7 @@ impl ResumeProblem {
         }
     }
 
-    fn notice(&self, code: &str) -> Notice {
+    fn notice(&self, code: NoticeCode) -> Notice {
         Notice::new(Level::Warning, code, format!("{self} {}", self.hint()))
     }
 }
@@ -151,11 +148,10 @@ fn quoted(path: &Path) -> String {
 
 /// Returns the directory of the agent's state, or `None` if the environment does not determine it.
 pub(crate) fn root(roots: &[&str], env: &BTreeMap<OsString, OsString>) -> Option<PathBuf> {
-    let value = |name: &str| env.get(OsStr::new(name)).filter(|value| !value.is_empty());
-    roots.iter().find_map(|path| match path.strip_prefix('$') {
-        Some(name) => value(name).map(PathBuf::from),
-        None => Some(Path::new(value("HOME")?).join(path.strip_prefix("~/")?)),
-    })
+    let value = |name: &str| env.get(OsStr::new(name)).map(OsString::as_os_str);
+    roots
+        .iter()
+        .find_map(|path| agent_path::resolve(path, value))
 }
 
 /// Returns how long to wait before a session can be resumed, for an agent that loses a session
@@ -179,7 +175,7 @@ pub(crate) fn delay_notice(id: &str, delay: Duration) -> Notice {
          if it were resumed now; resuming in {} s.",
         delay.as_secs() + 1
     );
-    Notice::new(Level::Info, "waiting_to_resume", message)
+    Notice::new(Level::Info, NoticeCode::WaitingToResume, message)
 }
 
 /// Checks whether a session can be resumed. `known` is its record in the log, if there is one
@@ -205,7 +201,11 @@ pub(crate) fn check(
             return Err(problem);
         }
         let message = format!("{problem} It is resumed in {}.", request.dir.display());
-        notices.push(Notice::new(Level::Warning, "resumed_elsewhere", message));
+        notices.push(Notice::new(
+            Level::Warning,
+            NoticeCode::ResumedElsewhere,
+            message,
+        ));
     }
     Ok(ResumeCheck {
         notices,
@@ -296,7 +296,7 @@ pub(crate) fn newer_version_notice(
         written_by,
         installed,
     };
-    is_newer.then(|| problem().notice("newer_transcript"))
+    is_newer.then(|| problem().notice(NoticeCode::NewerTranscript))
 }
 
 /// Fails if another process has the session open. Two writers would mix two conversations, and the

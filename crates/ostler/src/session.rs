@@ -1,5 +1,25 @@
 //! Sessions: a handle that sends requests, readers that follow the events, and a driver task that
 //! owns the child process, the conversation and the session machine.
+//!
+//! ```
+//! use ostler::spec::AfterTurn;
+//! use ostler::{Agents, EventKind, Host, Spec};
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+//! let agent = Agents::builtin().get("scripted").unwrap();
+//! let spec = Spec::new("hello").after_turn(AfterTurn::Wait);
+//! let mut session = agent.start(&Host::default(), spec).unwrap();
+//! let remote = session.remote(); // can be cloned and sent to other tasks
+//! let mut turns = 0;
+//! while let Some(event) = session.next().await {
+//!     if let EventKind::TurnEnded(_) = event.kind {
+//!         turns += 1;
+//!         if turns == 1 { remote.send("and again").unwrap() } else { remote.stop() }
+//!     }
+//! }
+//! assert_eq!(turns, 2);
+//! # });
+//! ```
 
 #[cfg(unix)]
 mod bridge_server;
@@ -10,6 +30,7 @@ mod backlog;
 mod files;
 mod stdin;
 mod child;
+mod chunk;
 pub(crate) mod engine;
 mod event_queue;
 mod raw_log;
@@ -17,20 +38,27 @@ mod reader;
 mod remote;
 mod spill;
 mod status;
+mod trace;
 pub(crate) mod tool_results;
 mod driver;
-mod pending_requests;
 mod jobs;
+mod launch_state;
 
+use std::future::poll_fn;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ostler_core::dialect::{Dialect, Version};
+use futures_core::Stream;
+use ostler_core::dialect::{Dialect, Launching, Version};
 use ostler_core::event::{Ended, Event, EventKind, Notice, TurnEnded};
+use ostler_core::machine::PermissionAnswer;
 use ostler_core::outcome::Outcome;
 use ostler_core::spec::Spec;
 use tokio::sync::{mpsc, oneshot};
+use tracing::Instrument;
 
 use crate::breaker::SessionBreaker;
 use crate::host::Host;
@@ -41,10 +69,9 @@ use reader::OwnReader;
 use status::Shared;
 use tool_results::Submissions;
 
+pub use ostler_core::machine::Interruption;
 pub use reader::{ReadItem, Reader};
-pub use remote::{
-    Interruption, PendingInterrupt, Remote, RequestError, SessionEnded, SubmittedResult, WhenBusy,
-};
+pub use remote::{PendingInterrupt, Remote, RequestError, SessionEnded, SubmittedResult, WhenBusy};
 pub use status::SessionStatus;
 
 /// Everything needed to start a session.
@@ -60,13 +87,15 @@ pub(crate) struct SessionSetup {
     pub(crate) dir: PathBuf,
     /// Ostler's id of the session that this one continues.
     pub(crate) continues: Option<String>,
+    /// Events of the session that this one resumes, for an agent that stores none itself.
+    pub(crate) past: Arc<[Event]>,
     pub(crate) breaker: SessionBreaker,
     pub(crate) submissions: Arc<Submissions>,
 }
 
 /// Prepares a child that speaks the given dialect.
 pub(crate) type LaunchFn =
-    Box<dyn FnMut(&'static dyn Dialect, &Spec) -> Result<LaunchedChild, Outcome> + Send>;
+    Box<dyn FnMut(&'static dyn Dialect, &Launching<'_>) -> Result<LaunchedChild, Outcome> + Send>;
 
 /// A child that is ready to be started, with notices for the caller.
 pub(crate) struct LaunchedChild {
@@ -96,23 +125,36 @@ pub(crate) enum ChildSource {
 
 /// A session with an agent.
 ///
-/// [`Session::next`] returns every event in order; the last one is [`EventKind::Ended`]. There can
-/// be other readers ([`Remote::events`]), and the agent never waits for a reader. A session
-/// dereferences to [`Remote`], which has the methods that control it. Dropping the session ends the
-/// agent.
+/// It is a [`Stream`] of every event in order; the last one is [`EventKind::Ended`].
+/// [`Session::next`] does the same without the traits of streams. There can be other readers
+/// ([`Remote::events`]), and a slow reader does not slow the agent down.
+///
+/// The common requests are methods of the session; [`Session::remote`] has all of them. Dropping
+/// the session ends the agent.
+///
+/// ```no_run
+/// # async fn example(mut session: ostler::Session) {
+/// while let Some(event) = session.next().await {
+///     if let ostler::EventKind::TurnEnded(turn) = event.kind {
+///         println!("{}", turn.text);
+///         session.stop();
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Session {
     remote: Remote,
     reader: OwnReader,
-    /// Dropped with the session, which ends it.
+    /// Dropped with the session, which signals the driver to end the agent.
     _alive: oneshot::Sender<()>,
 }
 
-impl std::ops::Deref for Session {
-    type Target = Remote;
+impl Stream for Session {
+    type Item = Event;
 
-    fn deref(&self) -> &Remote {
-        &self.remote
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.get_mut().reader.poll_event(cx)
     }
 }
 
@@ -156,15 +198,14 @@ impl Session {
             shared: shared.clone(),
             submissions: submissions.clone(),
         };
-        tokio::spawn(driver::run(
-            setup,
-            driver::Caller {
-                inbox,
-                dropped,
-                shared,
-                submissions,
-            },
-        ));
+        let span = trace::session_span(&setup);
+        let caller = driver::Caller {
+            inbox,
+            dropped,
+            shared,
+            submissions,
+        };
+        tokio::spawn(driver::run(setup, caller).instrument(span));
         Self {
             remote,
             reader: OwnReader::new(backlog),
@@ -178,6 +219,49 @@ impl Session {
         self.remote.clone()
     }
 
+    /// Returns the session id.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.remote.id()
+    }
+
+    /// Sends a message, as [`Remote::send`] does.
+    ///
+    /// # Errors
+    /// If the session has ended.
+    pub fn send(&self, message: impl Into<String>) -> Result<(), SessionEnded> {
+        self.remote.send(message)
+    }
+
+    /// Asks the agent to end the current turn, as [`Remote::interrupt`] does.
+    pub fn interrupt(&self) -> PendingInterrupt {
+        self.remote.interrupt()
+    }
+
+    /// Answers a permission request, as [`Remote::answer`] does.
+    ///
+    /// # Errors
+    /// As for [`Remote::answer`].
+    pub async fn answer(&self, id: &str, answer: PermissionAnswer) -> Result<(), RequestError> {
+        self.remote.answer(id, answer).await
+    }
+
+    /// Ends the session gracefully, as [`Remote::stop`] does.
+    pub fn stop(&self) {
+        self.remote.stop();
+    }
+
+    /// Ends the session immediately.
+    pub fn kill(&self) {
+        self.remote.kill();
+    }
+
+    /// Returns a snapshot of the session's state.
+    #[must_use]
+    pub fn status(&self) -> SessionStatus {
+        self.remote.status()
+    }
+
     /// Returns true if [`Session::next`] would return immediately. If not, it is a good moment to
     /// flush output.
     #[must_use]
@@ -188,7 +272,7 @@ impl Session {
     /// Waits for the next event. Returns `None` after the last one. Events that are no longer in
     /// memory are read from the log.
     pub async fn next(&mut self) -> Option<Event> {
-        self.reader.next().await
+        poll_fn(|cx| self.reader.poll_event(cx)).await
     }
 
     /// Reads all events to the end and returns the result.

@@ -6,7 +6,7 @@ use ostler_tools::catalog::{FILE_TOOLS, ToolInfo, ToolOutput};
 use ostler_tools::{Code, ToolError, Workspace};
 
 use crate::command::CommandRunner;
-use crate::tool::{Tool, ToolFuture};
+use crate::tools::{Tool, ToolFuture};
 
 /// The tools available to a model.
 #[derive(Clone, Default)]

@@ -3,24 +3,27 @@
 //! Values from a workspace only narrow what a model may do, unless the caller has decided otherwise
 //! about exactly this content. The library never decides: a file is [`Standing::Untrusted`] until
 //! the caller says otherwise.
+//!
+//! ```
+//! use ostler::Host;
+//! use ostler::trust::WorkspaceTrust;
+//!
+//! // For a program whose user has read the files and agreed.
+//! let trust = WorkspaceTrust::trusting(".".as_ref())?;
+//! let host = Host::default().with_workspace(trust);
+//! # Ok::<(), ostler::tools::ToolError>(())
+//! ```
 
 use std::path::{Path, PathBuf};
 
-use ostler_core::event::{Level, Notice};
+use ostler_core::dialect::About;
+use ostler_core::event::{Level, Notice, NoticeCode};
+use ostler_core::spec::Spec;
 use ostler_tools::confine::HostPaths;
 use ostler_tools::policy::{Granted, Narrowed};
 use ostler_tools::{
-    Code, OffLimits, Request, SandboxPolicy, ToolError, Workspace, WorkspacePolicy,
+    Code, OffLimits, RefusedRequest, Request, SandboxPolicy, ToolError, Workspace, WorkspacePolicy,
 };
-
-/// Code of notices about requests of an untrusted workspace.
-pub const UNTRUSTED: &str = "workspace_untrusted";
-
-/// Code of notices about what a sandbox policy allows beyond the defaults.
-pub const OPENED: &str = "sandbox_policy";
-
-/// Code of notices about requests that no workspace is granted.
-pub const NEVER: &str = "never_granted";
 
 /// How a user changes the decision; part of every notice about it.
 pub const REMEDY: &str =
@@ -118,6 +121,12 @@ impl WorkspaceFile {
         }))
     }
 
+    /// Returns the full path.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.root.join(&self.name)
+    }
+
     /// Whether this content is trusted.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
@@ -136,7 +145,7 @@ impl WorkspaceFile {
             self.name,
             listed(requests)
         );
-        Notice::new(Level::Warning, UNTRUSTED, message)
+        Notice::new(Level::Warning, NoticeCode::WorkspaceUntrusted, message)
     }
 }
 
@@ -187,7 +196,7 @@ pub struct Decided {
     /// Requests that were granted.
     pub opened: Vec<Request>,
     /// Requests that no workspace is granted, and why.
-    pub refused: Vec<(Request, String)>,
+    pub refused: Vec<RefusedRequest>,
     /// Notices about the above.
     pub notices: Vec<Notice>,
 }
@@ -267,7 +276,7 @@ impl WorkspaceTrust {
                 ..Decided::default()
             });
         };
-        let asked = WorkspacePolicy::parse(&file.text)?;
+        let asked = file.text.parse::<WorkspacePolicy>()?;
         if !file.is_trusted() {
             let Narrowed { policy, left_out } = self.base.narrowed_by(&asked);
             let named: Vec<String> = left_out.iter().map(Request::to_string).collect();
@@ -299,19 +308,24 @@ impl WorkspaceTrust {
         if !opened.is_empty() {
             let named: Vec<String> = opened.iter().map(Request::to_string).collect();
             let message = format!("{} is trusted: {}.", file.name, listed(&named));
-            notices.push(Notice::new(Level::Warning, OPENED, message));
+            notices.push(Notice::new(
+                Level::Warning,
+                NoticeCode::SandboxPolicy,
+                message,
+            ));
         }
         if !refused.is_empty() {
-            let named: Vec<String> = refused
-                .iter()
-                .map(|(request, why)| format!("{request} ({why})"))
-                .collect();
+            let named: Vec<String> = refused.iter().map(ToString::to_string).collect();
             let message = format!(
                 "{} requests what no workspace is granted: {}.",
                 file.name,
                 listed(&named)
             );
-            notices.push(Notice::new(Level::Warning, NEVER, message));
+            notices.push(Notice::new(
+                Level::Warning,
+                NoticeCode::NeverGranted,
+                message,
+            ));
         }
         Ok(Decided {
             policy,
@@ -321,6 +335,36 @@ impl WorkspaceTrust {
             ..Decided::default()
         })
     }
+}
+
+/// Returns the agent's own settings in a working directory that it must not load: those that exist
+/// in the directory or above it in the repository, if a policy applies and they are not trusted.
+#[must_use]
+pub fn ignored_agent_files(about: &About, spec: &Spec, dir: &Path) -> Vec<&'static str> {
+    let files = about.project_files;
+    let is_selected = files.setting.is_some_and(|key| spec.values(key).is_some());
+    if !spec.ignores_project_settings() || is_selected {
+        return Vec::new();
+    }
+    let roots = within_repository(dir);
+    let exists = |path: &&str| {
+        roots
+            .iter()
+            .any(|root| root.join(path).symlink_metadata().is_ok())
+    };
+    files.paths.iter().copied().filter(exists).collect()
+}
+
+/// Returns the directory and its ancestors up to the repository root, or only the directory outside
+/// a repository.
+#[must_use]
+pub fn within_repository(dir: &Path) -> Vec<&Path> {
+    let all: Vec<&Path> = dir.ancestors().collect();
+    let depth = all
+        .iter()
+        .position(|dir| dir.join(".git").exists())
+        .unwrap_or(0);
+    all[..=depth].to_vec()
 }
 
 #[cfg(test)]

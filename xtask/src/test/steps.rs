@@ -8,6 +8,7 @@ use super::deny;
 use super::heavy;
 use super::lanes::Lane;
 use super::litellm;
+use super::mutants;
 use super::netns::Isolation;
 use super::packages;
 use super::runner::{self, Group};
@@ -142,6 +143,16 @@ pub(super) const HEAVY: Step = Step {
     run: heavy,
 };
 
+/// A step that only runs with `--step mutants`: it takes hours.
+pub(super) const MUTANTS: Step = Step {
+    name: "mutants",
+    about: "faults that the tests of core, permissions and accounting detect",
+    quick: false,
+    needs: None,
+    lane: Lane::Last,
+    run: mutants,
+};
+
 fn fmt(context: &mut Context) -> Result<Outcome> {
     Ok(context.perform(workspace::cargo().args(["fmt", "--all", "--check"])))
 }
@@ -175,6 +186,10 @@ fn features(context: &mut Context) -> Result<Outcome> {
 
 fn deny(_: &mut Context) -> Result<Outcome> {
     deny::check()
+}
+
+fn mutants(_: &mut Context) -> Result<Outcome> {
+    mutants::check()
 }
 
 fn build(context: &mut Context) -> Result<Outcome> {

@@ -1,94 +1,48 @@
-//! Names of agents, read from the registry in `ostler-dialects`.
+//! Names of agents, read from their manifests in `ostler-agents`.
 
-use std::collections::BTreeSet;
-
-use super::test_items::split_tests;
-use super::tokens::{Kind, Token, tokens};
 use super::tree::Tree;
 
-const DIALECTS: &str = "crates/ostler-dialects/src/";
-
-/// The agents that speak ACP: statics with a field `name`.
-pub(super) const KNOWN: &str = "crates/ostler-dialects/src/acp/known.rs";
+/// Folder of the manifests.
+pub(super) const MANIFESTS: &str = "crates/ostler-agents/agents/";
 
 /// Returns the name of every agent that is a program of another vendor.
 ///
-/// Agents that are part of Ostler have no probe. Their names are ordinary words (`loop`, `mock`)
-/// and are left out.
-pub(super) fn agent_names(tree: &Tree) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for (path, text) in tree.rust().filter(|(path, _)| path.starts_with(DIALECTS)) {
-        let (product, _) = split_tests(&tokens(text));
-        if path == KNOWN {
-            names.extend(static_names(&product));
-        } else if implements_dialect(&product) && !is_built_in(&product) {
-            names.extend(dialect_name(&product));
+/// The names of agents that are part of Ostler are ordinary words, and are left out.
+pub(super) fn agent_names(tree: &Tree) -> Vec<String> {
+    let manifests = tree.iter().filter_map(|(path, text)| {
+        let name = path
+            .strip_prefix(MANIFESTS)?
+            .strip_suffix("/manifest.toml")?;
+        Some((name, text.parse::<toml::Table>().ok()?))
+    });
+    manifests
+        .filter(|(_, manifest)| manifest.contains_key("install"))
+        .map(|(name, _)| name.to_owned())
+        .collect()
+}
+
+/// Returns true if an identifier or a text contains a name as whole words: `pi` is in `PiThing` and
+/// `run_pi`, but not in `pipe`.
+pub(super) fn contains_name(text: &str, name: &str) -> bool {
+    let (all, name) = (words(text), words(name));
+    all.windows(name.len()).any(|part| part == name)
+}
+
+/// Splits at anything that is not a letter or a digit, and before a capital after a small letter.
+fn words(text: &str) -> Vec<String> {
+    let (mut words, mut was_small) = (vec![String::new()], false);
+    for sign in text.chars() {
+        let starts = sign.is_uppercase() && was_small;
+        if starts || !sign.is_alphanumeric() {
+            words.push(String::new());
         }
-    }
-    names
-}
-
-/// Returns the `name` of each `static … = …{ name: "…", … };`, without the names of nested values.
-fn static_names(all: &[Token]) -> Vec<String> {
-    let (mut in_static, mut depth) = (false, 0_usize);
-    let mut names = Vec::new();
-    for (at, token) in all.iter().enumerate() {
-        match token.kind {
-            Kind::Sign('{') => depth += 1,
-            Kind::Sign('}') => depth = depth.saturating_sub(1),
-            Kind::Sign(';') if depth == 0 => in_static = false,
-            _ if token.word() == Some("static") && depth == 0 => in_static = true,
-            _ => {}
+        if let Some(word) = words.last_mut().filter(|_| sign.is_alphanumeric()) {
+            word.extend(sign.to_lowercase());
         }
-        if let [name, colon, value, ..] = &all[at..]
-            && in_static
-            && depth == 1
-            && name.word() == Some("name")
-            && colon.is(':')
-        {
-            names.extend(string(value));
-        }
+        was_small = sign.is_lowercase() || sign.is_numeric();
     }
-    names
-}
-
-fn implements_dialect(all: &[Token]) -> bool {
-    let is = |token: &Token, word: &str| token.word() == Some(word);
-    all.windows(3)
-        .any(|three| is(&three[0], "impl") && is(&three[1], "Dialect") && is(&three[2], "for"))
-}
-
-/// Returns true if the body of `fn probe` is `None`.
-fn is_built_in(all: &[Token]) -> bool {
-    body(all, "probe").is_some_and(|token| token.word() == Some("None"))
-}
-
-/// Returns what `fn name` returns: a string, or a constant of the same file.
-fn dialect_name(all: &[Token]) -> Option<String> {
-    let returned = body(all, "name")?;
-    string(returned).or_else(|| {
-        let constant = returned.word()?;
-        let declared = all
-            .windows(2)
-            .position(|two| two[0].word() == Some("const") && two[1].word() == Some(constant))?;
-        let value = all[declared..].iter().take_while(|token| !token.is(';'));
-        value.filter_map(string).next()
-    })
-}
-
-/// Returns the first token of a function's body.
-fn body<'a>(all: &'a [Token], function: &str) -> Option<&'a Token> {
-    let at = all
-        .windows(2)
-        .position(|two| two[0].word() == Some("fn") && two[1].word() == Some(function))?;
-    all[at..].iter().skip_while(|token| !token.is('{')).nth(1)
-}
-
-fn string(token: &Token) -> Option<String> {
-    match &token.kind {
-        Kind::Text(text) if !text.is_empty() => Some(text.clone()),
-        _ => None,
-    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 #[cfg(test)]
@@ -97,52 +51,31 @@ mod tests {
     use crate::workspace;
 
     #[test]
-    fn names_come_from_dialects_and_from_acp_entries() {
-        let dialect = |name: &str, probe: &str| {
-            format!(
-                "const NAME: &str = \"two\"; impl Dialect for X {{
-                 fn name(&self) -> &'static str {{ {name} }}
-                 fn probe(&self) -> Option<Probe> {{ {probe} }} }}"
-            )
-        };
+    fn names_come_from_manifests_with_a_program() {
         let names = agent_names(&Tree::of(&[
-            (
-                "crates/ostler-dialects/src/one/mod.rs",
-                &dialect("\"one\"", "Some(PROBE)"),
-            ),
-            (
-                "crates/ostler-dialects/src/two/mod.rs",
-                &dialect("NAME", "Some(PROBE)"),
-            ),
-            (
-                "crates/ostler-dialects/src/own/mod.rs",
-                &dialect("\"own\"", "None"),
-            ),
-            (
-                "crates/ostler-dialects/src/acp/handshake.rs",
-                "X { name: \"client\" }",
-            ),
-            (
-                KNOWN,
-                "static THREE: Acp = Acp(&Entry { name: \"three\", modes: &[Mode { name: \"ask\" }] });
-                 const MODE: Mode = Mode { name: \"plan\" };
-                 #[cfg(test)] mod tests { const X: Entry = Entry { name: \"invented\" }; }",
-            ),
+            (&format!("{MANIFESTS}one/manifest.toml"), "[install]"),
+            (&format!("{MANIFESTS}own/manifest.toml"), "group = \"own\""),
+            (&format!("{MANIFESTS}two/package-lock.json"), "{}"),
         ]));
-        assert_eq!(names.iter().collect::<Vec<_>>(), ["one", "three", "two"]);
+        assert_eq!(names, ["one"]);
     }
 
     #[test]
-    fn every_agent_of_the_registry_is_found() {
+    fn every_agent_has_a_manifest() {
         let names = agent_names(&Tree::read(workspace::root()).unwrap());
-        for name in [
-            "claude", "codex", "copilot", "gemini", "goose", "openclaw", "opencode", "qwen",
-        ] {
-            assert!(names.contains(name), "{name} is missing from {names:?}");
+        for name in ["claude", "codex-acp", "goose"] {
+            assert!(names.iter().any(|known| known == name), "{name}: {names:?}");
         }
-        assert!(
-            !names.contains("loop") && !names.contains("mock"),
-            "{names:?}"
-        );
+    }
+
+    #[test]
+    fn a_name_is_found_as_whole_words_in_any_case() {
+        for text in ["PiThing", "run_pi", "PI", "a pi!", "startPi"] {
+            assert!(contains_name(text, "pi"), "{text}");
+        }
+        for text in ["pipe", "spin", "Pipe", "rapid_pipes", ""] {
+            assert!(!contains_name(text, "pi"), "{text}");
+        }
+        assert!(contains_name("CodexAcp", "codex-acp") && !contains_name("Codex", "codex-acp"));
     }
 }

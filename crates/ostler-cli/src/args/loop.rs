@@ -161,7 +161,7 @@ pub(crate) struct LoopLimits {
     pub(crate) max_output_tokens: Option<String>,
     /// Maximum cost in US dollars
     ///
-    /// A model whose cost is unknown is stopped.
+    /// The loop stops if the model's cost is unknown.
     #[arg(long, value_name = "USD")]
     pub(crate) max_budget_usd: Option<String>,
     /// Maximum number of consecutive failed steps [default: 3]

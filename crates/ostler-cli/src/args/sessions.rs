@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::Format;
+use super::{Format, InvalidValue};
 
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
@@ -71,10 +71,10 @@ pub(crate) enum SessionsVerb {
     Search(SessionsSearchArgs),
     /// Export a session as Markdown, HTML or JSON lines
     Export(SessionsExportArgs),
-    /// Remove sessions; never one that is running
+    /// Remove sessions that are not running
     #[command(visible_alias = "remove")]
     Rm(SessionsRmArgs),
-    /// Remove old sessions by age or total size; never one that is running
+    /// Remove old sessions that are not running, by age or total size
     Prune(SessionsPruneArgs),
 }
 
@@ -180,7 +180,7 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
 const MAX_AGE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Parses an age. Unlike a time limit, it may be zero and may be given in days and weeks.
-pub(super) fn age(text: &str) -> Result<Duration, String> {
+pub(super) fn age(text: &str) -> Result<Duration, InvalidValue> {
     let units = [
         ("s", 1.0),
         ("m", 60.0),
@@ -191,12 +191,12 @@ pub(super) fn age(text: &str) -> Result<Duration, String> {
     ];
     let time = scaled(text, &units).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     time.filter(|time| *time <= MAX_AGE)
-        .ok_or_else(|| "expected an age such as 12h, 30d or 8w".into())
+        .ok_or_else(|| InvalidValue::new("expected an age such as 12h, 30d or 8w"))
 }
 
 /// Parses a size in bytes.
-fn size(text: &str) -> Result<u64, String> {
-    ostler::config::size(text)
+fn size(text: &str) -> Result<u64, ostler::config::SizeError> {
+    text.parse::<ostler::config::ByteSize>().map(|size| size.0)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ stored are not included.";
 #[derive(Debug, Args)]
 #[command(after_help = USAGE_EXAMPLES)]
 pub(crate) struct UsageArgs {
-    /// Only turns that began within this time, such as 12h, 7d or 8w [default: all]
+    /// Only turns that began within the last TIME, such as 12h, 7d or 8w [default: all]
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) since: Option<Duration>,
     /// Grouping

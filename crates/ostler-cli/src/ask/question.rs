@@ -99,12 +99,7 @@ fn arguments(map: &Map<String, Value>, lines: &mut Vec<String>) {
             .chain(words)
             .collect::<Vec<_>>()
             .join(" ");
-        push_lines(
-            &command,
-            COMMAND_LIMITS,
-            ("$ ", anstyle::Style::new()),
-            lines,
-        );
+        lines.extend(part(&command, COMMAND_LIMITS, "$ ", anstyle::Style::new()));
     }
     for key in SUBJECT_KEYS {
         if let Some(value) = text(key) {
@@ -120,7 +115,7 @@ fn arguments(map: &Map<String, Value>, lines: &mut Vec<String>) {
         ("content", "+ ", GOOD),
     ] {
         if let Some(value) = text(key) {
-            push_lines(value, DEFAULT_LIMITS, (mark, paint), lines);
+            lines.extend(part(value, DEFAULT_LIMITS, mark, paint));
             rest.remove(key);
         }
     }
@@ -138,24 +133,19 @@ fn argument(word: &str) -> String {
     quoted.replace('\n', "\\n")
 }
 
-fn push_lines(
-    text: &str,
-    room: PartLimits,
-    (mark, paint): (&str, anstyle::Style),
-    lines: &mut Vec<String>,
-) {
+/// Returns the lines of a text that fit, each with a mark, and a note about the rest.
+fn part(text: &str, room: PartLimits, mark: &str, paint: anstyle::Style) -> Vec<String> {
     // Not `lines`, which strips carriage returns.
     let all = text.strip_suffix('\n').unwrap_or(text).split('\n');
-    for line in all.clone().take(room.lines) {
+    let shown = all.clone().take(room.lines).map(|line| {
         let (line, left) = cut_to(line, room.width);
-        lines.push(format!(
-            "  {paint}{mark}{line}{paint:#}{WARN}{left}{WARN:#}"
-        ));
-    }
-    match all.count().saturating_sub(room.lines) {
-        0 => {}
-        more => lines.push(format!("  {WARN}({more} more lines not shown){WARN:#}")),
-    }
+        format!("  {paint}{mark}{line}{paint:#}{WARN}{left}{WARN:#}")
+    });
+    let note = match all.clone().count().saturating_sub(room.lines) {
+        0 => None,
+        more => Some(format!("  {WARN}({more} more lines not shown){WARN:#}")),
+    };
+    shown.chain(note).collect()
 }
 
 /// Cuts a line to the default width, with invisible characters escaped. Also returns a note about
@@ -183,7 +173,7 @@ mod tests {
             id: "1".into(),
             tool: tool.into(),
             kind: Some(kind),
-            input: Some(ostler::RawJson::parse(&input.to_string()).unwrap()),
+            input: Some(ostler::event::RawJson::parse(&input.to_string()).unwrap()),
             decision: Decision::Asked,
             by: DecidedBy::Default,
             message: None,

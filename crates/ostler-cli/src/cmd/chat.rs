@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler::config::Config;
-use ostler::{AfterTurn, Attendance, Denials, Host, Session, keys as setting};
+use ostler::spec::{AfterTurn, Attendance, Denials, keys as setting};
+use ostler::{Host, Session};
 use ostler_store::Store;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -26,10 +27,10 @@ use self::input::LineInput;
 use crate::args::{ChatArgs, ViewArgs};
 use crate::ask::{self, Prompter};
 use crate::exit::{self, Code};
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 use crate::follow::TICK;
 use crate::output::style::DIM;
-use crate::output::{self, Dialects, Stored, View, name, one_line};
+use crate::output::{self, Dialects, View, name, one_line};
 use crate::screen::{End, Screen};
 use crate::signals::{SignalAction, Signals};
 use crate::spec::{self, ChosenAgent, LaunchContext, RequestedSpec};
@@ -40,7 +41,7 @@ use crate::{config, environment, trust_review};
 const QUIT_WINDOW: Duration = Duration::from_secs(2);
 
 /// Runs the conversation until the user quits or the session ends.
-pub(crate) async fn run(args: ChatArgs) -> Result<Code, Fault> {
+pub(crate) async fn run(args: ChatArgs) -> Result<Code> {
     let (setup, session) = start(args).await?;
     let mut signals = Signals::listen()?;
     let (mut chat, mut done) = Chat::open(setup, &session)?;
@@ -78,19 +79,19 @@ struct ChatSetup {
 }
 
 /// Validates the arguments and starts the agent.
-async fn start(mut args: ChatArgs) -> Result<(ChatSetup, Session), Fault> {
-    let dir = spec::directory(args.start.dir.as_deref())?;
+async fn start(mut args: ChatArgs) -> Result<(ChatSetup, Session)> {
+    let dir = config::directory(args.start.dir.as_deref())?;
     let is_attended = io::stdin().is_terminal();
     let attendance = if is_attended {
         ask::attendance()
     } else {
         Attendance::Unattended
     };
-    let project = trust_review::open((args.start.config, &args.start.policy), &dir, attendance)?;
+    let project = trust_review::open(args.start.config, &args.start.policy, &dir, attendance)?;
     let config = config::load(args.start.config, &project)?;
     let SessionStorage { host, store } = store::prepare_storage(&mut args.start, &dir, &config)?;
     let host = trust_review::attach(host, &project, &config)?;
-    let chosen = spec::choose(&config, &args.start, (&host, true)).await?;
+    let chosen = spec::choose(&config, &args.start, &host, spec::Demo::Allowed).await?;
     let prompt = args.prompt.unwrap_or_default();
     let (streaming, after_turn) = (true, AfterTurn::Wait);
     let context = LaunchContext {
@@ -100,6 +101,7 @@ async fn start(mut args: ChatArgs) -> Result<(ChatSetup, Session), Fault> {
         streaming,
         after_turn,
         attendance,
+        verb: "chat",
         ..LaunchContext::default()
     };
     let history = environment::state_dir()
@@ -155,15 +157,15 @@ struct Chat {
 type Done = oneshot::Receiver<io::Result<()>>;
 
 impl Chat {
-    fn open(setup: ChatSetup, session: &Session) -> Result<(Self, Done), Fault> {
+    fn open(setup: ChatSetup, session: &Session) -> Result<(Self, Done)> {
         let gate = Gate::default();
-        let dialects = Dialects::of(setup.config.agents());
-        let stored = Stored::of(setup.store.as_ref());
         let view = View {
             args: setup.view,
             dir: Some(setup.dir.clone()),
-            dialects,
-            stored,
+            dialects: Dialects::of(setup.config.agents()),
+            is_live: true,
+            is_stored: setup.store.is_some(),
+            ..View::default()
         };
         let shown = output::open_chat(view, |place| gate.writer(place));
         let is_live = shown.is_live();

@@ -1,6 +1,7 @@
 //! `ostler completions`: prints the registration script, and completion candidates when the script
 //! asks for them.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::Path;
@@ -13,49 +14,53 @@ use ostler::Models;
 use ostler::config::Config;
 use ostler_store::{Filter, Store};
 
-use crate::args::{Cli, CompletionsArgs, ConfigArgs, PolicyArgs};
+use crate::args::{Cli, CompletionsArgs, ConfigArgs};
 use crate::exit::{self, Code};
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 use crate::output::{self, one_line};
-use crate::trust::Project;
-use crate::{config, environment, spec};
+use crate::{config, environment};
 
 /// Maximum number of sessions to offer, newest first.
 const SESSIONS: usize = 50;
 
 /// Prints the script that registers completion in a shell.
-pub(crate) fn script(args: &CompletionsArgs) -> Result<Code, Fault> {
+pub(crate) fn script(args: &CompletionsArgs) -> Result<Code> {
     let shell = args.shell.to_string();
     let mut script = Vec::new();
     // The script finds the program on PATH, so that it survives updates.
+    let (variable, name) = (environment::COMPLETE_VARIABLE, "ostler");
     completer(&shell)?
-        .write_registration(
-            environment::COMPLETE_VARIABLE,
-            "ostler",
-            "ostler",
-            "ostler",
-            &mut script,
-        )
+        .write_registration(variable, name, name, name, &mut script)
         .map_err(Fault::internal)?;
-    output::print_bytes(&script).or_else(|error| output::on_write_error(&error).map(|_| ()))?;
-    Ok(exit::OK)
+    print(&script)
 }
 
 /// Prints the candidates for the words after `--`.
-pub(crate) fn answer(shell: &str) -> Result<Code, Fault> {
-    let words: Vec<OsString> = typed();
+pub(crate) fn answer(shell: &str) -> Result<Code> {
+    let words = typed();
     let mut command = with_candidates(Cli::command());
     command.build();
-    let mut candidates = Vec::new();
     let dir = environment::directory().ok();
     let completer = completer(shell)?;
-    let done = match shell {
-        "bash" => bash(&mut command, words, dir.as_deref()).map(|found| candidates = found),
-        _ => completer.write_complete(&mut command, words, dir.as_deref(), &mut candidates),
+    let candidates = match shell {
+        "bash" => bash(&mut command, words, dir.as_deref()),
+        _ => {
+            let mut candidates = Vec::new();
+            let done =
+                completer.write_complete(&mut command, words, dir.as_deref(), &mut candidates);
+            done.map(|()| candidates)
+        }
     };
-    done.map_err(Fault::internal)?;
-    output::print_bytes(&candidates).or_else(|error| output::on_write_error(&error).map(|_| ()))?;
-    Ok(exit::OK)
+    let candidates = candidates.map_err(Fault::internal)?;
+    print(&candidates)
+}
+
+/// Prints bytes for the shell.
+fn print(bytes: &[u8]) -> Result<Code> {
+    match output::print_bytes(bytes) {
+        Ok(()) => Ok(exit::OK),
+        Err(error) => output::on_write_error(&error),
+    }
 }
 
 /// Returns the candidates for bash, which passes the `=` of `--agent=claude` as a separate word.
@@ -106,14 +111,14 @@ fn statics<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'static str> {
     names.map(|name| &*name.to_owned().leak()).collect()
 }
 
-fn completer(shell: &str) -> Result<&'static dyn EnvCompleter, Fault> {
+fn completer(shell: &str) -> Result<&'static dyn EnvCompleter> {
     let shells: Shells<'static> = Shells::builtins();
     shells
         .0
         .iter()
         .copied()
         .find(|known| known.is(shell))
-        .ok_or_else(|| Fault::usage(format!("completion is not supported for {shell:?}")))
+        .ok_or_else(|| usage!("completion is not supported for {shell:?}"))
 }
 
 /// Returns the command line that is being completed.
@@ -128,11 +133,8 @@ fn typed() -> Vec<OsString> {
 fn agents() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let config = configured();
-        config
-            .names()
-            .into_iter()
-            .map(CompletionCandidate::new)
-            .collect()
+        let names = config.names().into_iter();
+        names.map(CompletionCandidate::new).collect()
     })
 }
 
@@ -140,32 +142,18 @@ fn agents() -> ArgValueCandidates {
 fn models() -> ArgValueCandidates {
     ArgValueCandidates::new(|| {
         let config = configured();
-        let named = option(&["--agent", "-a"]).or_else(|| {
-            config
-                .default_agent()
-                .map(|entry| entry.value.text().to_owned())
-        });
-        let mut names: Vec<String> = Vec::new();
+        let default = config.default_agent().map(|entry| entry.value.text());
+        let named = option(&["--agent", "-a"]).or_else(|| default.map(str::to_owned));
+        let mut names = BTreeSet::new();
         for name in config.names() {
             if named.as_deref().is_some_and(|named| named != name) {
                 continue;
             }
-            names.extend(
-                config
-                    .agent(name)
-                    .iter()
-                    .flat_map(|agent| agent.models().iter().map(|model| (*model).to_owned())),
-            );
-            names.extend(
-                config
-                    .defaults(name)
-                    .iter()
-                    .flat_map(|it| it.aliases())
-                    .map(str::to_owned),
-            );
+            let models = config.agent(name).map(|agent| agent.about().models);
+            names.extend(models.into_iter().flatten().map(ToString::to_string));
+            let aliases = config.defaults(name).map(|defaults| defaults.aliases());
+            names.extend(aliases.into_iter().flatten().map(str::to_owned));
         }
-        names.sort();
-        names.dedup();
         names.into_iter().map(CompletionCandidate::new).collect()
     })
 }
@@ -196,7 +184,7 @@ fn session_ids() -> ArgValueCandidates {
             .unwrap_or_default();
         let candidate = |row: &ostler_store::SessionRow| {
             let task = one_line(row.prompt.as_deref().unwrap_or_default().trim_start(), 50);
-            CompletionCandidate::new(ostler::display::short_id(&row.session))
+            CompletionCandidate::new(ostler::render::display::short_id(&row.session))
                 .help(Some(format!("{}: {task}", one_line(&row.agent, 20)).into()))
         };
         rows.iter().map(candidate).collect()
@@ -225,9 +213,8 @@ fn option(names: &[&str]) -> Option<String> {
 /// Returns the effective configuration, or the default if a file is invalid: completion cannot
 /// report errors.
 fn configured() -> Config {
-    let args = ConfigArgs::default();
-    let here =
-        spec::directory(None).and_then(|dir| Project::read(args, &PolicyArgs::default(), &dir));
-    here.and_then(|project| config::load(args, &project))
+    config::directory(None)
+        .and_then(|dir| config::load_in(ConfigArgs::default(), &dir))
+        .map(|(_, config)| config)
         .unwrap_or_default()
 }

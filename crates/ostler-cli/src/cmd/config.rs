@@ -1,20 +1,21 @@
 //! `ostler config show|path|example`: shows the configuration.
 
-use ostler::clip::sanitize;
 use ostler::config::{Field, Key, Origin, Row};
+use ostler::render::clip::sanitize;
 use ostler::trust::{FileKind, REMEDY, Standing};
 use serde_json::{Value, json};
 
+use super::policy::file_json;
 use crate::args::{ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE};
-use crate::config::{MODEL_VARIABLE, load, locations, model};
+use crate::config::{MODEL_VARIABLE, directory, load, locations, model};
 use crate::exit::{self, Code};
-use crate::fault::Fault;
-use crate::output::{eprint_line, print_line, style};
-use crate::spec::{directory, find_agent};
+use crate::fault::Result;
+use crate::output::{eprint_line, print_json, print_line, style};
+use crate::spec::find_agent;
 use crate::trust::Project;
 
 /// Runs the subcommand.
-pub(crate) fn run(args: &ConfigVerbArgs) -> Result<Code, Fault> {
+pub(crate) fn run(args: &ConfigVerbArgs) -> Result<Code> {
     match &args.verb {
         ConfigVerb::Show(args) => show(args),
         ConfigVerb::Path(args) => path(args),
@@ -25,7 +26,7 @@ pub(crate) fn run(args: &ConfigVerbArgs) -> Result<Code, Fault> {
     }
 }
 
-fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
+fn show(args: &ConfigShowArgs) -> Result<Code> {
     let dir = directory(args.here.dir.as_deref())?;
     let project = Project::read(args.here.config, &args.here.policy(), &dir)?;
     let mut config = load(args.here.config, &project)?;
@@ -33,40 +34,26 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
         find_agent(&config, name)?;
         config.set(Key::Agent, name, Origin::Flag("--agent"));
     }
-    if let Some(name) = config
-        .default_agent()
-        .map(|entry| entry.value.text().to_owned())
-    {
+    let default = config.default_agent();
+    if let Some(name) = default.map(|entry| entry.value.text().to_owned()) {
         find_agent(&config, &name)?;
         if let Some(model) = model()? {
-            config.set(
-                Key::AgentField(name, Field::Model),
-                model,
-                Origin::Variable(MODEL_VARIABLE),
-            );
+            let key = Key::AgentField(name, Field::Model);
+            config.set(key, model, Origin::Variable(MODEL_VARIABLE));
         }
     }
     let rows = config.rows(args.agent.as_deref());
     if args.here.json {
-        let ignored: Vec<Value> = config
-            .ignored()
-            .iter()
-            .map(|ignored| {
-                let mut value = origin(&ignored.entry.from);
-                value["key"] = ignored.entry.key.to_string().into();
-                value["why"] = ignored.why.as_str().into();
-                value
-            })
-            .collect();
-        let file = project.file(FileKind::Config);
-        let file = file.map(
-            |file| json!({ "file": file.root.join(&file.name), "trust": file.standing.as_str() }),
-        );
+        let ignored = config.ignored().iter().map(|ignored| {
+            let mut value = origin(&ignored.entry.from);
+            value["key"] = ignored.entry.key.to_string().into();
+            value["why"] = ignored.why.as_str().into();
+            value
+        });
+        let ignored: Vec<Value> = ignored.collect();
+        let file = project.file(FileKind::Config).map(file_json);
         let values: Vec<Value> = rows.iter().map(as_json).collect();
-        print_line(&format!(
-            "{:#}",
-            json!({ "values": values, "ignored": ignored, "project": file })
-        ));
+        print_json(&json!({ "values": values, "ignored": ignored, "project": file }));
         return Ok(exit::OK);
     }
     let width = |cell: fn(&Row) -> &String| {
@@ -79,10 +66,10 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
     let (keys, values, dim) = (width(|row| &row.key), width(|row| &row.value), style::DIM);
     for row in &rows {
         let (key, value) = (sanitize(&row.key), sanitize(&row.value).replace('\n', " "));
-        print_line(&format!(
+        outln!(
             "{key:keys$}  {value:values$}  {dim}{}{dim:#}",
             sanitize(&row.from.to_string())
-        ));
+        );
     }
     let warn = style::WARN;
     for ignored in config.ignored() {
@@ -90,10 +77,10 @@ fn show(args: &ConfigShowArgs) -> Result<Code, Fault> {
             "{}: {} is ignored: {}",
             ignored.entry.from, ignored.entry.key, ignored.why
         );
-        eprint_line(&format!("{warn}!{warn:#} {}", sanitize(&line)));
+        errln!("{warn}!{warn:#} {}", sanitize(&line));
     }
     if let Some(file) = project.file(FileKind::Config) {
-        let path = sanitize(&file.root.join(&file.name).to_string_lossy());
+        let path = sanitize(&file.path().to_string_lossy());
         let remedy = if file.is_trusted() { "" } else { REMEDY };
         eprint_line(format!("{path} is {}. {remedy}", file.standing.as_str()).trim_end());
     }
@@ -116,7 +103,7 @@ fn origin(from: &Origin) -> Value {
     }
 }
 
-fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
+fn path(args: &ConfigPathArgs) -> Result<Code> {
     let dir = directory(args.dir.as_deref())?;
     let project = Project::read(args.config, &args.policy(), &dir)?;
     let locations = if args.config.no_config {
@@ -134,10 +121,7 @@ fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
                 "trusted": is_trusted, "trust": trust,
             })
         });
-        print_line(&format!(
-            "{:#}",
-            json!({ "files": files.collect::<Vec<_>>() })
-        ));
+        print_json(&json!({ "files": files.collect::<Vec<_>>() }));
         return Ok(exit::OK);
     }
     let dim = style::DIM;
@@ -150,11 +134,11 @@ fn path(args: &ConfigPathArgs) -> Result<Code, Fault> {
                 "changed since it was trusted; only harmless values are used"
             }
         };
-        print_line(&format!(
+        outln!(
             "{}  {dim}{}, {state}{dim:#}",
             sanitize(&location.file.to_string_lossy()),
             location.whose
-        ));
+        );
     }
     Ok(exit::OK)
 }

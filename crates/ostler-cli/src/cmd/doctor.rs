@@ -9,18 +9,19 @@ mod report;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler::clip::sanitize;
+use ostler::agent::{ChoiceReason, Probed};
 use ostler::config::Config;
-use ostler::{Agent, ChoiceReason, Host, Probed, Spec, keys};
+use ostler::spec::keys;
+use ostler::{Agent, Host, Spec};
 use serde::Serialize;
 use tokio::task::JoinSet;
 
-use crate::args::{DoctorArgs, PolicyArgs};
+use crate::args::DoctorArgs;
+use crate::config::directory;
 use crate::exit::{self, Code};
-use crate::fault::Fault;
-use crate::output::{self, eprint_line, print_line};
-use crate::spec::{ChosenAgent, directory, find_agent, lookup, probe_spec};
-use crate::trust::Project;
+use crate::fault::{Fault, Result};
+use crate::output::{self, print_line};
+use crate::spec::{ChosenAgent, find_agent, lookup, probe_spec};
 use crate::{config, environment};
 use finding::Finding;
 
@@ -54,12 +55,9 @@ enum Reason {
 }
 
 /// Probes the agents and reports.
-pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
-    let project = Project::read(args.config, &PolicyArgs::default(), &directory(None)?)?;
-    let config = config::load(args.config, &project)?;
-    config::ignored_warnings(&config, &project)
-        .iter()
-        .for_each(|remark| eprint_line(&sanitize(remark)));
+pub(crate) async fn run(args: DoctorArgs) -> Result<Code> {
+    let (project, config) = config::load_in(args.config, &directory(None)?)?;
+    output::warn(&config::ignored_warnings(&config, &project));
     if let Some(agent) = &args.conformance {
         return conformance::run(&config, agent, args.json).await;
     }
@@ -90,7 +88,7 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code, Fault> {
         if let Some(choice) = choice {
             report["run"] = serde_json::to_value(choice).map_err(Fault::internal)?;
         }
-        print_line(&serde_json::to_string_pretty(&report).map_err(Fault::internal)?);
+        output::print_json(&report);
     } else {
         let lines = match choice {
             Some(choice) => report::overview(&findings, &choice, output::width()),
@@ -122,7 +120,8 @@ async fn examine(
         while probes.len() < MAX_PROBES
             && let Some((at, subject)) = waiting.next()
         {
-            probes.spawn(probe(at, (config, subject), host.clone(), helper));
+            let probe = probe(config, subject, host.clone(), helper);
+            probes.spawn(async move { (at, probe.await) });
         }
         let busy = subjects
             .iter()
@@ -151,36 +150,37 @@ async fn examine(
 
 /// Probes one agent with its configured defaults.
 fn probe(
-    at: usize,
-    (config, subject): (&Config, &ChosenAgent),
+    config: &Config,
+    subject: &ChosenAgent,
     host: Arc<Host>,
     helper: Option<&str>,
-) -> impl Future<Output = (usize, Probed)> + Send + 'static {
+) -> impl Future<Output = Probed> + Send + 'static {
     let mut spec = Spec::default();
     let filled = config
         .defaults(&subject.name)
         .map(|defaults| defaults.fill(&mut spec, &lookup))
         .transpose();
-    if let Some(name) = helper {
-        spec.settings.set(keys::WORKSPACE_TOOLS, name);
+    let mut wrong = filled.err().map(|error| error.to_string());
+    if let Some(name) = helper
+        && let Err(error) = spec.set(keys::WORKSPACE_TOOLS, [name])
+    {
+        wrong = Some(error.to_string());
     }
-    let wrong = filled.err().map(|error| error.to_string());
     let agent = subject.agent.clone();
     async move {
         match wrong {
-            Some(hint) => (at, Probed::NotConfigured { hint }),
-            None => (at, agent.probe_for(&host, &spec).await),
+            Some(hint) => Probed::NotConfigured { hint },
+            None => agent.probe(&host, &spec).await,
         }
     }
 }
 
 /// Returns the agent that a run would use.
-fn choose(config: &Config, host: &Host, findings: &[Finding]) -> Result<RunChoice, Fault> {
+fn choose(config: &Config, host: &Host, findings: &[Finding]) -> Result<RunChoice> {
     if let Some(entry) = config.default_agent() {
         let (agent, configured_by) = (entry.value.text().to_owned(), Some(entry.from.to_string()));
-        let behind = config
-            .agent(&agent)
-            .map_or_else(|| agent.clone(), |known| known.name().to_owned());
+        let known = config.agent(&agent);
+        let behind = known.map_or_else(|| agent.clone(), |known| known.about().name.to_owned());
         return Ok(RunChoice {
             agent,
             behind,
@@ -191,19 +191,20 @@ fn choose(config: &Config, host: &Host, findings: &[Finding]) -> Result<RunChoic
     let is_usable = |agent: &dyn Agent| {
         findings
             .iter()
-            .any(|f| f.agent == agent.name() && f.state.is_usable())
+            .any(|f| f.agent == agent.about().name && f.state.is_usable())
     };
-    let choice =
-        config
-            .agents()
-            .choose_probed(host, |agent| probe_spec(config, agent.name()), is_usable);
+    let choice = config.agents().choose_probed(
+        host,
+        |agent| probe_spec(config, agent.about().name),
+        is_usable,
+    );
     let choice = choice.ok_or_else(|| Fault::internal("no agents are registered"))?;
     let reason = match choice.reason {
-        _ if choice.agent.plays() => Reason::NoneUsable,
+        _ if choice.agent.about().scripted => Reason::NoneUsable,
         ChoiceReason::Only => Reason::OnlyInstalled,
         ChoiceReason::First => Reason::FirstUsable,
     };
-    let agent = choice.agent.name().to_owned();
+    let agent = choice.agent.about().name.to_owned();
     Ok(RunChoice {
         behind: agent.clone(),
         agent,

@@ -4,14 +4,14 @@ use clap::CommandFactory;
 
 use crate::args::{Cli, ManArgs};
 use crate::exit::{self, Code};
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 use crate::output::print_line;
 
 /// Runs the verb.
-pub(crate) fn run(args: &ManArgs) -> Result<Code, Fault> {
+pub(crate) fn run(args: &ManArgs) -> Result<Code> {
     match &args.dir {
         Some(dir) => clap_mangen::generate_to(Cli::command(), dir)
-            .map_err(|e| Fault::usage(format!("{}: {e}", dir.display())))?,
+            .map_err(|e| usage!("{}: {e}", dir.display()))?,
         None => {
             let mut page = Vec::new();
             clap_mangen::Man::new(Cli::command())

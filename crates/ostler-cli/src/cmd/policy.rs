@@ -2,38 +2,38 @@
 
 use std::path::{Path, PathBuf};
 
-use ostler::RawJson;
-use ostler::clip::sanitize;
+use ostler::event::RawJson;
 use ostler::permission::{PolicyAction, PolicyDecision, ToolUse};
-use ostler::trust::FileKind;
-use serde_json::json;
+use ostler::render::clip::sanitize;
+use ostler::trust::{FileKind, WorkspaceFile};
+use serde_json::{Value, json};
 
 use crate::args::{ConfigArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs};
-use crate::config::load_for;
+use crate::config::{directory, load_for};
 use crate::exit::{self, Code};
-use crate::fault::Fault;
-use crate::output::{eprint_line, print_line, style};
+use crate::fault::{Fault, Result};
+use crate::output::{print_json, print_line, style, warn};
 use crate::policy::{LoadedPolicy, load};
-use crate::spec::{directory, find_agent};
+use crate::spec::find_agent;
 use crate::trust::Project;
 
 /// Runs the subcommand.
-pub(crate) fn run(args: &PolicyVerbArgs) -> Result<Code, Fault> {
+pub(crate) fn run(args: &PolicyVerbArgs) -> Result<Code> {
     match &args.verb {
         PolicyVerb::Test(args) => test(args),
         PolicyVerb::Show(args) => show(args),
     }
 }
 
-fn workspace(args: &PolicyShowArgs) -> Result<PathBuf, Fault> {
+fn workspace(args: &PolicyShowArgs) -> Result<PathBuf> {
     let dir = directory(args.dir.as_deref())?;
     dir.canonicalize()
-        .map_err(|e| Fault::usage(format!("cannot use {}: {e}", dir.display())))
+        .map_err(|e| usage!("cannot use {}: {e}", dir.display()))
 }
 
 /// Loads the project without its configuration, and its policy. A warning about ignored rules comes
 /// first.
-fn load_policy(args: &PolicyShowArgs, dir: &Path) -> Result<(Project, LoadedPolicy), Fault> {
+fn load_policy(args: &PolicyShowArgs, dir: &Path) -> Result<(Project, LoadedPolicy)> {
     let project = Project::read(ConfigArgs { no_config: true }, &args.policy, dir)?;
     let mut loaded = load(&args.policy, &project)?;
     loaded.remarks.splice(..0, loaded.left_out.take());
@@ -41,7 +41,7 @@ fn load_policy(args: &PolicyShowArgs, dir: &Path) -> Result<(Project, LoadedPoli
 }
 
 /// `ostler policy test`.
-fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
+fn test(args: &PolicyTestArgs) -> Result<Code> {
     let agent = find_agent(&load_for(&args.agent)?, &args.agent)?.agent;
     let input = RawJson::parse(&args.json).map_err(|error| {
         let why = format!("the tool arguments are not valid JSON: {error}");
@@ -53,21 +53,17 @@ fn test(args: &PolicyTestArgs) -> Result<Code, Fault> {
     let policy = loaded.policy.unwrap_or_default();
     let ruling = policy.decide(&wants, &dir.to_string_lossy());
     if args.here.json {
-        let message = if let PolicyAction::Deny(message) = &ruling.action {
-            Some(message)
-        } else {
-            None
+        let message = match &ruling.action {
+            PolicyAction::Deny(message) => Some(message),
+            _ => None,
         };
         let report = json!({
             "ruled": ruling.action.as_str(), "rule": ruling.rule, "message": message,
             "tool": wants.tool, "kind": wants.kind, "remarks": loaded.remarks,
         });
-        print_line(&format!("{report:#}"));
+        print_json(&report);
     } else {
-        loaded
-            .remarks
-            .iter()
-            .for_each(|remark| eprint_line(&sanitize(remark)));
+        warn(&loaded.remarks);
         print_line(&sentence(&ruling, &wants, policy.is_empty()));
     }
     Ok(match ruling.action {
@@ -104,46 +100,38 @@ fn paint(ruling: &str) -> anstyle::Style {
     }
 }
 
+/// Returns a project's file and its trust, for programs.
+pub(super) fn file_json(file: &WorkspaceFile) -> Value {
+    json!({ "file": file.path(), "trust": file.standing.as_str() })
+}
+
 /// `ostler policy show`.
-fn show(args: &PolicyShowArgs) -> Result<Code, Fault> {
+fn show(args: &PolicyShowArgs) -> Result<Code> {
     let (project, loaded) = load_policy(args, &workspace(args)?)?;
     let file = project.file(FileKind::Policy);
     let policy = loaded.policy.unwrap_or_default();
     if args.json {
         let rules: Vec<_> = policy.rules().collect();
-        let file = file.map(
-            |file| json!({ "file": file.root.join(&file.name), "trust": file.standing.as_str() }),
-        );
-        print_line(&format!(
-            "{:#}",
-            json!({ "rules": rules, "remarks": loaded.remarks, "project": file })
-        ));
+        let file = file.map(file_json);
+        print_json(&json!({ "rules": rules, "remarks": loaded.remarks, "project": file }));
         return Ok(exit::OK);
     }
     for rule in policy.rules() {
         let paint = paint(rule.as_str());
-        let message = rule
-            .message()
-            .map(|message| format!(": {}", sanitize(message)))
-            .unwrap_or_default();
-        print_line(&format!(
-            "{paint}{:<5}{paint:#} {rule}{message}",
-            rule.as_str()
-        ));
+        let message = rule.message().map(|it| format!(": {}", sanitize(it)));
+        let message = message.unwrap_or_default();
+        outln!("{paint}{:<5}{paint:#} {rule}{message}", rule.as_str());
     }
     if policy.is_empty() {
         print_line("No rules: the agent's own defaults apply.");
     }
-    loaded
-        .remarks
-        .iter()
-        .for_each(|remark| eprint_line(&sanitize(remark)));
+    warn(&loaded.remarks);
     if let Some(file) = file {
-        eprint_line(&format!(
+        errln!(
             "{} is {}.",
-            sanitize(&file.root.join(&file.name).to_string_lossy()),
+            sanitize(&file.path().to_string_lossy()),
             file.standing.as_str()
-        ));
+        );
     }
     Ok(exit::OK)
 }

@@ -2,17 +2,20 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use ostler::{Dialect, Event, EventKind, Replay, Spec};
+use ostler::dialect::Dialect;
+use ostler::spec::Settings;
+use ostler::testing::Replay;
+use ostler::{Event, EventKind, Spec};
 
 use crate::args::ReplayArgs;
 use crate::config::load_for;
 use crate::exit::{self, Code};
-use crate::fault::Fault;
-use crate::output::{self, Liveness, Output, eprint_line, style};
+use crate::fault::{Fault, Result};
+use crate::output::{self, Output, View, style};
 use crate::spec::{ChosenAgent, apply_set_flags, find_agent};
 
 /// Reads a recording and shows it.
-pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
+pub(crate) fn run(args: &ReplayArgs) -> Result<Code> {
     let named = args
         .agent
         .as_deref()
@@ -32,7 +35,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
         .map_err(|error| unreadable(args, &error))?;
     let recording = recognize(args, named.as_ref(), &opening)?;
     let mut shown = Viewer {
-        output: output::open(args.format(), Liveness::Recorded),
+        output: output::open(args.format(), View::default()),
         code: None,
     };
     let bytes = opening.chain(source);
@@ -48,9 +51,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Code, Fault> {
         (Ok(()), Some(code)) => Ok(code),
         (Ok(()), None) => {
             let warn = style::WARN;
-            eprint_line(&format!(
+            errln!(
                 "{warn}!{warn:#} the recording is incomplete: the session was cut off or still running"
-            ));
+            );
             Ok(exit::FAILED)
         }
         (Err(error), _) => output::on_write_error(&error),
@@ -75,18 +78,14 @@ fn display_name(args: &ReplayArgs) -> String {
 }
 
 fn unreadable(args: &ReplayArgs, error: &std::io::Error) -> Fault {
-    Fault::usage(format!("cannot read {}: {error}", display_name(args)))
+    usage!("cannot read {}: {error}", display_name(args))
 }
 
 /// Determines the kind of recording from the beginning of the file and the flags.
-fn recognize(
-    args: &ReplayArgs,
-    named: Option<&ChosenAgent>,
-    opening: &[u8],
-) -> Result<Recording, Fault> {
+fn recognize(args: &ReplayArgs, named: Option<&ChosenAgent>, opening: &[u8]) -> Result<Recording> {
     let file = display_name(args);
     if opening.is_empty() {
-        return Err(Fault::usage(format!("{file} is empty")));
+        return Err(usage!("{file} is empty"));
     }
     let text = String::from_utf8_lossy(opening);
     if text
@@ -96,21 +95,23 @@ fn recognize(
     {
         return Ok(Recording::Events);
     }
-    let mut spec = Box::new(Spec::default());
-    apply_set_flags(&mut spec.settings, &args.set)?;
+    let (mut spec, mut settings) = (Box::new(Spec::default()), Settings::default());
+    apply_set_flags(&mut settings, &args.set)?;
+    spec.apply(&settings)
+        .map_err(|error| Fault::usage(error.to_string()))?;
     let recognized = Replay::recognize(opening);
     let kind = "a recording is the output of `--raw-log` or `--output events`";
     let Some(ChosenAgent { name, agent }) = named else {
         return recognized
             .map(|dialect| Recording::Raw(dialect, spec))
             .ok_or_else(|| {
-                Fault::usage(format!("{file} is not a recording of a known agent")).hint(format!(
+                usage!("{file} is not a recording of a known agent").hint(format!(
                     "{kind}; use `--agent NAME` to read it as the output of that agent"
                 ))
             });
     };
     let dialect = agent.dialect();
-    match recognized.filter(|known| known.name() == dialect.name()) {
+    match recognized.filter(|known| known.about().name == dialect.about().name) {
         // The dialect of the recorded transport.
         Some(known) if args.set.is_empty() => Ok(Recording::Raw(known, spec)),
         Some(_) => Ok(Recording::Raw(dialect, spec)),
@@ -119,11 +120,11 @@ fn recognize(
             let hint = match recognized {
                 Some(known) => format!(
                     "it looks like a recording of {}; omit `--agent`",
-                    known.name()
+                    known.about().name
                 ),
                 None => kind.to_owned(),
             };
-            Err(Fault::usage(format!("{file} is not a recording of {name}")).hint(hint))
+            Err(usage!("{file} is not a recording of {name}").hint(hint))
         }
     }
 }
@@ -171,7 +172,7 @@ fn show_raw(
     mut source: impl Read,
     mut replay: Replay,
     shown: &mut Viewer,
-) -> Result<Written, Fault> {
+) -> Result<Written> {
     let mut chunk = vec![0; 64 * 1024];
     loop {
         let n = source
@@ -186,23 +187,14 @@ fn show_raw(
     }
 }
 
-fn show_events(
-    args: &ReplayArgs,
-    source: impl BufRead,
-    shown: &mut Viewer,
-) -> Result<Written, Fault> {
+fn show_events(args: &ReplayArgs, source: impl BufRead, shown: &mut Viewer) -> Result<Written> {
     for (at, line) in source.lines().enumerate() {
         let line = line.map_err(|error| unreadable(args, &error))?;
         if line.trim().is_empty() {
             continue;
         }
-        let event = Event::from_json(&line).map_err(|error| {
-            Fault::usage(format!(
-                "{}:{}: not an event: {error}",
-                display_name(args),
-                at + 1
-            ))
-        })?;
+        let event = Event::from_json(&line)
+            .map_err(|error| usage!("{}:{}: not an event: {error}", display_name(args), at + 1))?;
         if let Err(error) = shown.show(vec![event]) {
             return Ok(Err(error));
         }

@@ -1,20 +1,21 @@
 //! `ostler run`: runs one task with one agent.
 
-use ostler::{Attendance, Session};
+use ostler::Session;
+use ostler::spec::Attendance;
 
 use crate::args::RunArgs;
 use crate::ask::Prompter;
 use crate::exit::Code;
-use crate::fault::Fault;
+use crate::fault::Result;
 use crate::follow::follow;
-use crate::output::{self, Dialects, Stored, View};
+use crate::output::{self, Dialects, View};
 use crate::signals::Signals;
 use crate::spec::{self, LaunchContext};
 use crate::store::{self, SessionStorage};
 use crate::{ask, config, prompt, trust_review};
 
 /// Runs one task.
-pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
+pub(crate) async fn run(args: RunArgs) -> Result<Code> {
     let format = args.task.format();
     let StartedRun {
         session,
@@ -23,7 +24,7 @@ pub(crate) async fn run(args: RunArgs) -> Result<Code, Fault> {
         view,
     } = output::reporting(format, begin(args).await)?;
     let prompter = Prompter::new(session.remote(), attendance);
-    follow((session, prompter), output::open_run(format, view), signals).await
+    follow(session, prompter, output::open(format, view), signals).await
 }
 
 /// A run that has started.
@@ -35,22 +36,29 @@ struct StartedRun {
 }
 
 /// Validates the arguments and starts the agent.
-async fn begin(mut args: RunArgs) -> Result<StartedRun, Fault> {
-    let dir = spec::directory(args.start.dir.as_deref())?;
+async fn begin(mut args: RunArgs) -> Result<StartedRun> {
+    let dir = config::directory(args.start.dir.as_deref())?;
     let task = prompt::read(&args.task, &dir, "run")?;
     let format = args.task.format();
     let attendance = ask::attendance_for(format);
-    let project = trust_review::open((args.start.config, &args.start.policy), &dir, attendance)?;
+    let project = trust_review::open(args.start.config, &args.start.policy, &dir, attendance)?;
     let config = config::load(args.start.config, &project)?;
     let SessionStorage { host, store } = store::prepare_storage(&mut args.start, &dir, &config)?;
     let host = trust_review::attach(host, &project, &config)?;
     let streaming = format.is_streaming();
-    let chosen = spec::choose(&config, &args.start, (&host, streaming)).await?;
+    let demo = if streaming {
+        spec::Demo::Allowed
+    } else {
+        spec::Demo::Refused
+    };
+    let chosen = spec::choose(&config, &args.start, &host, demo).await?;
     let view = View {
         args: args.task.view,
         dir: Some(dir.clone()),
         dialects: Dialects::of(config.agents()),
-        stored: Stored::of(store.as_ref()),
+        is_live: true,
+        is_stored: store.is_some(),
+        ..View::default()
     };
     let context = LaunchContext {
         prompt: task,
@@ -58,6 +66,7 @@ async fn begin(mut args: RunArgs) -> Result<StartedRun, Fault> {
         project,
         streaming,
         attendance,
+        verb: "run",
         ..LaunchContext::default()
     };
     let spec = spec::build(args.start, &config, context)?.resolve(&config, &chosen)?;

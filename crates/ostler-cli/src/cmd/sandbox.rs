@@ -2,10 +2,10 @@
 
 use crate::args::{SandboxArgs, SandboxCheckArgs, SandboxVerb};
 use crate::exit::Code;
-use crate::fault::Fault;
+use crate::fault::Result;
 
 /// Runs the subcommand.
-pub(crate) async fn run(args: SandboxArgs) -> Result<Code, Fault> {
+pub(crate) async fn run(args: SandboxArgs) -> Result<Code> {
     match args.verb {
         SandboxVerb::Check(args) => check(args).await,
     }
@@ -15,7 +15,7 @@ pub(crate) async fn run(args: SandboxArgs) -> Result<Code, Fault> {
 pub(crate) use linux::{attempt, check};
 
 #[cfg(not(target_os = "linux"))]
-async fn check(_args: SandboxCheckArgs) -> Result<Code, Fault> {
+async fn check(_args: SandboxCheckArgs) -> Result<Code> {
     Err(Fault::usage(
         "the command sandbox is only available on Linux",
     ))
@@ -27,58 +27,56 @@ mod linux {
     use std::path::Path;
     use std::process::ExitCode;
 
-    use ostler::clip::sanitize;
-    use ostler::sandbox_check::{self, AttemptOutcome, Checked, Verdict};
+    use ostler::render::clip::sanitize;
+    use ostler::sandbox::check::{self, AttemptOutcome, Checked, Verdict};
     use ostler::trust::{Decided, FileKind, REMEDY, Standing};
+    use serde_json::{Value, json};
 
     use super::SandboxCheckArgs;
     use crate::args::{ConfigArgs, PolicyArgs};
+    use crate::config::directory;
     use crate::environment;
     use crate::exit::{self, Code};
-    use crate::fault::Fault;
-    use crate::output::{print_line, style};
+    use crate::fault::{Fault, Result};
+    use crate::output::{print_json, print_line, style};
     use crate::signals::{SignalAction, Signals};
-    use crate::spec::directory;
     use crate::trust::Project;
 
     /// Runs the hidden role: one escape attempt from inside a sandbox.
     pub(crate) fn attempt(args: impl Iterator<Item = OsString>) -> ExitCode {
-        let tried = sandbox_check::attempt(args);
+        let tried = check::attempt(args);
         if let AttemptOutcome::Done(words) | AttemptOutcome::Refused(words) = &tried {
             print_line(words);
         }
         ExitCode::from(tried.code())
     }
 
-    pub(crate) async fn check(args: SandboxCheckArgs) -> Result<Code, Fault> {
+    pub(crate) async fn check(args: SandboxCheckArgs) -> Result<Code> {
         let policy = args.dir.as_deref().map(WorkspacePolicy::of).transpose()?;
         let attempter = environment::attempter().map_err(Fault::internal)?;
         let host = environment::host();
         // An interrupt leaves nothing behind: dropping the future cleans up.
         let checked = tokio::select! {
-            checked = sandbox_check::check(&host, &attempter) => checked,
+            checked = check::check(&host, &attempter) => checked,
             caught = interrupted() => return caught,
         };
         let checked = checked.map_err(|error| Fault::internal(error.message))?;
         if args.json {
             let mut report = serde_json::to_value(&checked).map_err(Fault::internal)?;
-            report["policy"] = serde_json::json!(policy.as_ref().map(|policy| policy.clauses().0));
-            report["workspace"] = serde_json::json!(policy.as_ref().map(WorkspacePolicy::as_json));
-            print_line(&format!("{report:#}"));
+            let workspace = policy.as_ref().map(WorkspacePolicy::as_json);
+            report["policy"] = json!(workspace.as_ref().map(|it| &it["opened"]));
+            report["workspace"] = json!(workspace);
+            print_json(&report);
         } else {
             show(&checked);
             policy.iter().for_each(WorkspacePolicy::show);
             conclude(&checked);
         }
-        Ok(if checked.holds {
-            exit::OK
-        } else {
-            exit::FAILED
-        })
+        Ok(exit::ok_if(checked.holds))
     }
 
     /// Resolves when a signal ends the program.
-    async fn interrupted() -> Result<Code, Fault> {
+    async fn interrupted() -> Result<Code> {
         let mut signals = Signals::listen()?;
         while signals.next().await == SignalAction::Continue {}
         Ok(exit::of(ostler::Cause::Interrupted))
@@ -92,13 +90,13 @@ mod linux {
     }
 
     impl WorkspacePolicy {
-        fn of(dir: &Path) -> Result<Self, Fault> {
+        fn of(dir: &Path) -> Result<Self> {
             let dir = directory(Some(dir))?;
             let project =
                 Project::read(ConfigArgs { no_config: true }, &PolicyArgs::default(), &dir)?;
             let standing = project.file(FileKind::Sandbox).map(|file| file.standing);
             let host = environment::host().with_workspace(project.trust());
-            let decided = ostler::sandbox_policy(&host, &project.root);
+            let decided = ostler::sandbox::sandbox_policy(&host, &project.root);
             Ok(Self {
                 decided: decided.map_err(|error| Fault::usage(error.message))?,
                 standing,
@@ -106,84 +104,67 @@ mod linux {
         }
 
         /// Returns the requests that are granted, not granted, and never granted.
-        fn clauses(&self) -> (Vec<String>, Vec<String>, Vec<String>) {
-            let all = |requests: &[ostler::tools::Request]| {
+        fn clauses(&self) -> [Vec<String>; 3] {
+            fn texts(requests: &[impl ToString]) -> Vec<String> {
                 requests.iter().map(ToString::to_string).collect()
-            };
-            let never = self
-                .decided
-                .refused
-                .iter()
-                .map(|(request, why)| format!("{request} ({why})"))
-                .collect();
-            (
-                all(&self.decided.opened),
-                all(&self.decided.left_out),
-                never,
-            )
+            }
+            let decided = &self.decided;
+            [
+                texts(&decided.opened),
+                texts(&decided.left_out),
+                texts(&decided.refused),
+            ]
         }
 
-        fn as_json(&self) -> serde_json::Value {
-            let (opened, left_out, never) = self.clauses();
+        fn as_json(&self) -> Value {
+            let [opened, left_out, never] = self.clauses();
             let trust = self.standing.map(Standing::as_str);
-            serde_json::json!({ "trust": trust, "opened": opened, "left_out": left_out, "never": never })
+            json!({ "trust": trust, "opened": opened, "left_out": left_out, "never": never })
         }
 
         fn show(&self) {
             let Some(standing) = self.standing else {
                 return print_line("\nThe project has no .ostler/sandbox.toml.");
             };
-            let (opened, left_out, never) = self.clauses();
-            print_line(&format!(
-                "\nThe project's .ostler/sandbox.toml is {}:",
-                standing.as_str()
-            ));
-            let lists = [
-                ("granted", opened),
-                ("not granted", left_out),
-                ("never granted", never),
-            ];
-            for (label, clauses) in &lists {
-                clauses
-                    .iter()
-                    .for_each(|clause| print_line(&format!("  {label}: {}", sanitize(clause))));
+            let standing = standing.as_str();
+            outln!("\nThe project's .ostler/sandbox.toml is {standing}:");
+            let lists = self.clauses();
+            for (label, clauses) in ["granted", "not granted", "never granted"]
+                .iter()
+                .zip(&lists)
+            {
+                for clause in clauses {
+                    outln!("  {label}: {}", sanitize(clause));
+                }
             }
-            if lists.iter().all(|(_, clauses)| clauses.is_empty()) {
+            if lists.iter().all(Vec::is_empty) {
                 print_line("  requests nothing beyond your own policy");
             }
-            if !lists[1].1.is_empty() {
-                print_line(&format!("  {REMEDY}"));
+            if !lists[1].is_empty() {
+                outln!("  {REMEDY}");
             }
         }
     }
 
+    fn mark(is_good: bool) -> String {
+        let (mark, paint) = if is_good {
+            ("✓", style::GOOD)
+        } else {
+            ("✗", style::BAD)
+        };
+        format!("{paint}{mark}{paint:#}")
+    }
+
     fn show(checked: &Checked) {
-        let (good, bad, dim) = (style::GOOD, style::BAD, style::DIM);
+        let dim = style::DIM;
         print_line("Sandbox layers on this machine:\n");
         for layer in &checked.report.layers {
-            let (mark, paint) = if layer.enforced {
-                ("✓", good)
-            } else {
-                ("✗", bad)
-            };
-            print_line(&format!(
-                "{paint}{mark}{paint:#} {:<14} {}",
-                layer.name, layer.by
-            ));
+            outln!("{} {:<14} {}", mark(layer.enforced), layer.name, layer.by);
         }
         print_line("\nAttempts from inside the sandbox:\n");
-        let width = checked
-            .attempts
-            .iter()
-            .map(|attempt| attempt.what.len())
-            .max()
-            .unwrap_or(0);
+        let widths = checked.attempts.iter().map(|attempt| attempt.what.len());
+        let width = widths.max().unwrap_or(0);
         for attempt in &checked.attempts {
-            let (mark, paint) = if attempt.result.is_good() {
-                ("✓", good)
-            } else {
-                ("✗", bad)
-            };
             let result = match attempt.result {
                 Verdict::Held => "held",
                 Verdict::Works => "works",
@@ -192,15 +173,16 @@ mod linux {
                 Verdict::Untried => "not tried",
             };
             let detail: String = sanitize(&attempt.detail).chars().take(60).collect();
-            let row = format!(
-                "{:<width$}  {result:<9} {dim}{:<15} {detail}{dim:#}",
-                attempt.what, attempt.layer
+            outln!(
+                "{} {:<width$}  {result:<9} {dim}{:<15} {detail}{dim:#}",
+                mark(attempt.result.is_good()),
+                attempt.what,
+                attempt.layer
             );
-            print_line(&format!("{paint}{mark}{paint:#} {row}"));
         }
         if let Some(refused) = &checked.refused {
             let warn = style::WARN;
-            print_line(&format!("\n{warn}By default {}{warn:#}", sanitize(refused)));
+            outln!("\n{warn}By default {}{warn:#}", sanitize(refused));
         }
     }
 
@@ -212,10 +194,10 @@ mod linux {
             .filter(|attempt| !attempt.result.is_good())
             .count();
         match failed {
-            0 => print_line(&format!("\n{good}The default policy is enforced.{good:#}")),
-            _ => print_line(&format!(
+            0 => outln!("\n{good}The default policy is enforced.{good:#}"),
+            _ => outln!(
                 "\n{bad}The default policy is not enforced{bad:#}: {failed} of these attempts had the wrong result."
-            )),
+            ),
         }
     }
 }

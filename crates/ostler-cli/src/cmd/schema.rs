@@ -2,14 +2,14 @@
 
 use crate::args::{Schema, SchemaArgs};
 use crate::exit::{self, Code};
-use crate::fault::Fault;
-use crate::output::print_line;
+use crate::fault::{Fault, Result};
+use crate::output::print_json;
 
 /// Runs the verb.
-pub(crate) fn run(args: &SchemaArgs) -> Result<Code, Fault> {
+pub(crate) fn run(args: &SchemaArgs) -> Result<Code> {
     let schema = match args.kind {
         Schema::Events => ostler::event::schema(),
     };
-    print_line(&serde_json::to_string_pretty(&schema).map_err(Fault::internal)?);
+    print_json(&serde_json::to_value(&schema).map_err(Fault::internal)?);
     Ok(exit::OK)
 }

@@ -7,8 +7,9 @@ mod search;
 use std::io;
 use std::path::Path;
 
-use ostler::event::Timestamp;
-use ostler::{Event, EventKind, display};
+use ostler::event::{CostSource, Timestamp};
+use ostler::render::display;
+use ostler::{Event, EventKind};
 use ostler_store::{Filter, Log, PruneLimits, SessionRow, SessionStatus, Store};
 use serde_json::{Value, json};
 
@@ -19,15 +20,17 @@ use crate::args::{
 use crate::config::load_for;
 use crate::environment;
 use crate::exit::{self, Code};
-use crate::fault::Fault;
-use crate::output::{self, Align, eprint_line, name, one_line, print_line, style};
-use crate::store::{fault, open_store_for_reading, resolve};
+use crate::fault::{Fault, Result};
+use crate::output::{
+    self, Align, View, counted, eprint_line, name, one_line, print_json, print_line, style,
+};
+use crate::store::{open_store_for_reading, resolve};
 
 /// Number of events to read at once.
 const PAGE: usize = 1_000;
 
 /// Runs the subcommand.
-pub(crate) fn run(args: SessionsArgs) -> Result<Code, Fault> {
+pub(crate) fn run(args: SessionsArgs) -> Result<Code> {
     let store = open_store_for_reading()?;
     match args.verb {
         None => list(&store, args.list),
@@ -40,29 +43,23 @@ pub(crate) fn run(args: SessionsArgs) -> Result<Code, Fault> {
     }
 }
 
-fn list(store: &Store, args: SessionsListArgs) -> Result<Code, Fault> {
+fn list(store: &Store, args: SessionsListArgs) -> Result<Code> {
     let filter = Filter {
         live: args.live,
         without_failed_starts: !args.all,
         ..filter(args.filter)?
     };
-    let rows = store.sessions(&filter).map_err(|error| fault(&error))?;
+    let rows = store.sessions(&filter)?;
     if args.json {
-        print_line(&format!(
-            "{:#}",
-            json!({ "sessions": rows.iter().map(as_json).collect::<Vec<_>>() })
-        ));
+        print_json(&json!({ "sessions": rows.iter().map(as_json).collect::<Vec<_>>() }));
     } else if rows.is_empty() {
         eprint_line("No sessions found.");
-        if filter.without_failed_starts
-            && !store
-                .sessions(&Filter {
-                    limit: Some(1),
-                    ..Filter::default()
-                })
-                .unwrap_or_default()
-                .is_empty()
-        {
+        let any = Filter {
+            limit: Some(1),
+            ..Filter::default()
+        };
+        let is_any = store.sessions(&any).is_ok_and(|rows| !rows.is_empty());
+        if filter.without_failed_starts && is_any {
             eprint_line("  hint: use `--all` to include failed starts");
         }
     } else {
@@ -72,7 +69,7 @@ fn list(store: &Store, args: SessionsListArgs) -> Result<Code, Fault> {
 }
 
 /// Returns the filter for the requested sessions.
-fn filter(args: SessionsFilterArgs) -> Result<Filter, Fault> {
+fn filter(args: SessionsFilterArgs) -> Result<Filter> {
     Ok(Filter {
         agent: args.agent.map(own_name).transpose()?,
         dir: args.dir.as_deref().map(stored_dir).transpose()?,
@@ -82,15 +79,15 @@ fn filter(args: SessionsFilterArgs) -> Result<Filter, Fault> {
 }
 
 /// Returns the agent's own name, under which its sessions are stored.
-fn own_name(name: String) -> Result<String, Fault> {
+fn own_name(name: String) -> Result<String> {
     let own = load_for(&name)?
         .agent(&name)
-        .map(|agent| agent.name().to_owned());
+        .map(|agent| agent.about().name.to_owned());
     Ok(own.unwrap_or(name))
 }
 
 /// Returns a directory as it is stored in sessions.
-fn stored_dir(dir: &Path) -> Result<std::path::PathBuf, Fault> {
+fn stored_dir(dir: &Path) -> Result<std::path::PathBuf> {
     let here = environment::directory().map_err(Fault::internal)?;
     // A removed directory may have sessions too.
     Ok(dir.canonicalize().unwrap_or_else(|_| here.join(dir)))
@@ -104,7 +101,7 @@ fn display_name(row: &SessionRow) -> String {
 fn as_json(row: &SessionRow) -> Value {
     let held_by = match row.status {
         SessionStatus::Live(pid) => Some(pid),
-        SessionStatus::Ended(_) | SessionStatus::Abandoned => None,
+        _ => None,
     };
     json!({
         "session": row.session,
@@ -129,11 +126,19 @@ fn as_json(row: &SessionRow) -> Value {
 }
 
 fn table(rows: &[SessionRow]) {
-    let (now, home) = (environment::now(), environment::home());
-    let cells: Vec<[String; 8]> = rows
-        .iter()
-        .map(|row| cells(row, now, home.as_deref()))
-        .collect();
+    let now = environment::now();
+    let cells = rows.iter().map(|row| {
+        [
+            short_id(&row.session),
+            name(&row.agent),
+            ago(now, row.began_at),
+            row.turns.to_string(),
+            shown_cost(row.cost_usd, row.cost_source),
+            row.status.as_str().to_owned(),
+            one_line(&shown_dir(&row.dir), 40),
+            one_line(row.prompt.as_deref().unwrap_or("").trim_start(), 50),
+        ]
+    });
     let heads = [
         "session",
         "agent",
@@ -144,32 +149,26 @@ fn table(rows: &[SessionRow]) {
         "directory",
         "task",
     ];
-    output::table(heads.map(|head| (head, Align::Left)), &cells);
+    output::table(
+        heads.map(|head| (head, Align::Left)),
+        &cells.collect::<Vec<_>>(),
+    );
 }
 
-fn cells(row: &SessionRow, now: Timestamp, home: Option<&Path>) -> [String; 8] {
-    [
-        name(display::short_id(&row.session)),
-        name(&row.agent),
-        ago(now, row.began_at),
-        row.turns.to_string(),
-        row.cost_usd.map_or_else(
-            || "–".to_owned(),
-            |cost| display::cost(cost, row.cost_source),
-        ),
-        row.status.as_str().to_owned(),
-        one_line(&relative_to_home(&row.dir, home), 40),
-        one_line(row.prompt.as_deref().unwrap_or("").trim_start(), 50),
-    ]
+/// Returns the short form of a session id, for a line.
+fn short_id(session: &str) -> String {
+    name(display::short_id(session))
+}
+
+/// Formats a cost, or a dash if it is unknown.
+pub(crate) fn shown_cost(cost: Option<f64>, source: CostSource) -> String {
+    cost.map_or_else(|| "–".to_owned(), |cost| display::cost(cost, source))
 }
 
 /// Returns the time this long ago.
 pub(crate) fn before(age: std::time::Duration) -> Timestamp {
-    Timestamp(
-        environment::now()
-            .0
-            .saturating_sub(i64::try_from(age.as_millis()).unwrap_or(i64::MAX)),
-    )
+    let age = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+    Timestamp(environment::now().0.saturating_sub(age))
 }
 
 /// Formats how long ago a time was, or its date if it was long ago.
@@ -186,7 +185,12 @@ fn ago(now: Timestamp, then: Timestamp) -> String {
     }
 }
 
-pub(crate) fn relative_to_home(dir: &Path, home: Option<&Path>) -> String {
+/// Formats a path, with `~` for the home directory.
+pub(crate) fn shown_dir(dir: &Path) -> String {
+    relative_to_home(dir, environment::home().as_deref())
+}
+
+fn relative_to_home(dir: &Path, home: Option<&Path>) -> String {
     match home.and_then(|home| dir.strip_prefix(home).ok()) {
         Some(rest) if rest.as_os_str().is_empty() => "~".to_owned(),
         Some(rest) => format!("~/{}", rest.display()),
@@ -194,16 +198,21 @@ pub(crate) fn relative_to_home(dir: &Path, home: Option<&Path>) -> String {
     }
 }
 
-fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
+fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code> {
     let row = resolve(store, &args.id)?;
     if args.json {
-        print_line(&format!("{:#}", as_json(&row)));
+        print_json(&as_json(&row));
         return Ok(exit::OK);
     }
     if args.output == crate::args::Format::Human {
         head(&row);
     }
-    let mut shown = output::open_stored(args.output);
+    let view = View {
+        is_stored: true,
+        shows_prompts: true,
+        ..View::default()
+    };
+    let mut shown = output::open(args.output, view);
     let mut ended = false;
     let written = each_page(store, &row.session, |events| {
         ended = events
@@ -220,10 +229,10 @@ fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code, Fault> {
     drop(shown);
     if !ended {
         let warn = style::WARN;
-        eprint_line(&format!(
+        errln!(
             "{warn}!{warn:#} the session is incomplete: {}",
             row.status.as_str()
-        ));
+        );
     }
     Ok(exit::OK)
 }
@@ -233,7 +242,7 @@ fn each_page(
     store: &Store,
     session: &str,
     mut take: impl FnMut(&[Event]) -> io::Result<()>,
-) -> Result<io::Result<()>, Fault> {
+) -> Result<io::Result<()>> {
     let mut next = 1;
     loop {
         let events = store.read(session, next, PAGE).map_err(Fault::internal)?;
@@ -249,92 +258,63 @@ fn each_page(
 
 /// Prints the details of a session before its events.
 fn head(row: &SessionRow) {
-    let version = row
-        .agent_version
-        .as_deref()
-        .map(|version| format!(" {}", name(version)))
-        .unwrap_or_default();
+    let version = row.agent_version.as_deref();
+    let version = version.map(|version| format!(" {}", name(version)));
+    let agent = format!("{}{}", name(&row.agent), version.unwrap_or_default());
     let of_agent = |id: &String| (*id != row.session).then(|| name(id));
+    let ago = ago(environment::now(), row.began_at);
     let rows = [
         ("session", Some(name(&row.session))),
-        ("agent", Some(format!("{}{version}", name(&row.agent)))),
+        ("agent", Some(agent)),
         ("agent's id", row.native_session.as_ref().and_then(of_agent)),
         ("model", row.model.as_deref().map(name)),
-        (
-            "directory",
-            Some(one_line(
-                &relative_to_home(&row.dir, environment::home().as_deref()),
-                200,
-            )),
-        ),
-        (
-            "began",
-            Some(format!(
-                "{} ({})",
-                row.began_at,
-                ago(environment::now(), row.began_at)
-            )),
-        ),
-        (
-            "continues",
-            row.continues
-                .as_deref()
-                .map(|id| name(display::short_id(id))),
-        ),
+        ("directory", Some(one_line(&shown_dir(&row.dir), 200))),
+        ("began", Some(format!("{} ({ago})", row.began_at))),
+        ("continues", row.continues.as_deref().map(short_id)),
     ];
     let dim = style::DIM;
     for (key, value) in rows {
         if let Some(value) = value {
-            eprint_line(&format!("{dim}{key:>12}{dim:#}  {value}"));
+            errln!("{dim}{key:>12}{dim:#}  {value}");
         }
     }
     eprint_line("");
 }
 
-fn prune(store: &Store, args: &SessionsPruneArgs) -> Result<Code, Fault> {
+fn prune(store: &Store, args: &SessionsPruneArgs) -> Result<Code> {
     let keep = PruneLimits {
         older_than: args.older_than.map(before),
         larger_than_bytes: args.larger_than,
     };
-    let pruned = store
-        .prune(&keep, args.dry_run)
-        .map_err(|error| fault(&error))?;
+    let pruned = store.prune(&keep, args.dry_run)?;
     if args.json {
         let report =
             json!({ "dry_run": args.dry_run, "sessions": pruned.sessions, "bytes": pruned.bytes });
-        print_line(&format!("{report:#}"));
+        print_json(&report);
         return Ok(exit::OK);
     }
     if args.dry_run {
         pruned.sessions.iter().for_each(|id| print_line(&name(id)));
     }
-    let sessions = match pruned.sessions.len() {
-        1 => "1 session".to_owned(),
-        count => format!("{count} sessions"),
-    };
+    let sessions = counted(pruned.sessions.len() as u64, "session");
     let verb = if args.dry_run {
         "Would remove"
     } else {
         "Removed"
     };
-    eprint_line(&format!("{verb} {sessions}, {}", size(pruned.bytes)));
+    errln!("{verb} {sessions}, {}", size(pruned.bytes));
     Ok(exit::OK)
 }
 
 fn size(bytes: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "shown with one decimal")]
-    let mut size = bytes as f64;
-    for unit in ["bytes", "KB", "MB"] {
-        if size < 1000.0 {
-            return if unit == "bytes" {
-                format!("{bytes} bytes")
-            } else {
-                format!("{size:.1} {unit}")
-            };
-        }
-        size /= 1000.0;
+    let size = bytes as f64;
+    match size {
+        ..1e3 => format!("{bytes} bytes"),
+        ..1e6 => format!("{:.1} KB", size / 1e3),
+        ..1e9 => format!("{:.1} MB", size / 1e6),
+        _ => format!("{:.1} GB", size / 1e9),
     }
-    format!("{size:.1} GB")
 }
 
 #[cfg(test)]

@@ -3,21 +3,21 @@
 
 use std::path::{Path, PathBuf};
 
-use ostler::Attendance;
-use ostler::trust::{Standing, WorkspaceFile};
+use ostler::spec::Attendance;
+use ostler::trust::{Standing, WorkspaceFile, within_repository};
 use serde_json::{Value, json};
 
 use crate::args::{ConfigArgs, PolicyArgs, TrustArgs};
 use crate::ask;
+use crate::config::directory;
 use crate::exit::{self, Code};
-use crate::fault::Fault;
-use crate::output::{eprint_line, print_line, style};
-use crate::spec::directory;
-use crate::trust::{Memory, Project, Remembered, within_repository};
+use crate::fault::{Fault, Result};
+use crate::output::{print_json, print_line, style};
+use crate::trust::{Memory, Project, Remembered};
 use crate::trust_review::{RequestedAccess, confirm, describe, requested_access, shown};
 
 /// Runs the verb.
-pub(crate) fn run(args: &TrustArgs) -> Result<Code, Fault> {
+pub(crate) fn run(args: &TrustArgs) -> Result<Code> {
     if args.list {
         return list(args.json);
     }
@@ -26,17 +26,14 @@ pub(crate) fn run(args: &TrustArgs) -> Result<Code, Fault> {
         return revoke(&dir, args.json);
     }
     if !dir.is_dir() {
-        return Err(Fault::usage(format!(
-            "{} is not a directory",
-            dir.display()
-        )));
+        return Err(usage!("{} is not a directory", dir.display()));
     }
     let project = Project::read(ConfigArgs::default(), &PolicyArgs::default(), &dir)?;
     let all: Vec<(&WorkspaceFile, RequestedAccess)> = project
         .files
         .iter()
         .map(|file| Ok((file, requested_access(&project, file)?)))
-        .collect::<Result<_, Fault>>()?;
+        .collect::<Result<_>>()?;
     if !args.json {
         show(&project, &all);
     }
@@ -50,16 +47,13 @@ pub(crate) fn run(args: &TrustArgs) -> Result<Code, Fault> {
         let files = all
             .iter()
             .map(|(file, requested)| as_json(file, requested, code == exit::OK));
-        print_line(&format!(
-            "{:#}",
-            json!({ "dir": project.root, "files": files.collect::<Vec<_>>() })
-        ));
+        print_json(&json!({ "dir": project.root, "files": files.collect::<Vec<_>>() }));
     }
     Ok(code)
 }
 
 /// Trusts the files, if the user agrees.
-fn grant(args: &TrustArgs, project: &Project) -> Result<Code, Fault> {
+fn grant(args: &TrustArgs, project: &Project) -> Result<Code> {
     if !args.yes {
         if args.json {
             return Ok(exit::FAILED); // only report
@@ -97,16 +91,16 @@ fn as_json(file: &WorkspaceFile, requested: &RequestedAccess, is_trusted: bool) 
         file.standing
     };
     json!({
-        "file": file.root.join(&file.name), "sha256": file.sha256, "trust": standing.as_str(),
+        "file": file.path(), "sha256": file.sha256, "trust": standing.as_str(),
         "asks": requested.grantable, "never": requested.never,
     })
 }
 
 /// `ostler trust --list`.
-fn list(as_json: bool) -> Result<Code, Fault> {
+fn list(as_json: bool) -> Result<Code> {
     let memory = Memory::load();
     if let Some(fault) = memory.fault() {
-        eprint_line(&format!("warning: {}", shown(fault)));
+        errln!("warning: {}", shown(fault));
     }
     let rows: Vec<(&String, Vec<(&String, Standing)>)> = memory
         .projects()
@@ -121,21 +115,14 @@ fn list(as_json: bool) -> Result<Code, Fault> {
                 .collect();
             json!({ "dir": dir, "files": files })
         });
-        print_line(&format!(
-            "{:#}",
-            json!({ "projects": projects.collect::<Vec<_>>() })
-        ));
+        print_json(&json!({ "projects": projects.collect::<Vec<_>>() }));
         return Ok(exit::OK);
     }
     let dim = style::DIM;
     for (dir, files) in &rows {
         print_line(&shown(dir));
         files.iter().for_each(|(name, standing)| {
-            print_line(&format!(
-                "  {} {dim}{}{dim:#}",
-                shown(name),
-                standing.as_str()
-            ));
+            outln!("  {} {dim}{}{dim:#}", shown(name), standing.as_str());
         });
     }
     if rows.is_empty() {
@@ -171,7 +158,7 @@ fn standings<'a>(
 
 /// `ostler trust --revoke`: revokes trust in the directory, which need not exist, and in its
 /// ancestors within the repository.
-fn revoke(dir: &Path, as_json: bool) -> Result<Code, Fault> {
+fn revoke(dir: &Path, as_json: bool) -> Result<Code> {
     let real: PathBuf = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let mut revoked = Vec::new();
     for dir in within_repository(&real) {
@@ -180,26 +167,13 @@ fn revoke(dir: &Path, as_json: bool) -> Result<Code, Fault> {
         }
     }
     if as_json {
-        print_line(&format!(
-            "{:#}",
-            json!({ "dir": real, "revoked": !revoked.is_empty(), "dirs": revoked })
-        ));
+        print_json(&json!({ "dir": real, "revoked": !revoked.is_empty(), "dirs": revoked }));
     } else if revoked.is_empty() {
-        print_line(&format!(
-            "{} was not trusted.",
-            shown(&real.to_string_lossy())
-        ));
+        outln!("{} was not trusted.", shown(&real.to_string_lossy()));
     } else {
         revoked.iter().for_each(|dir| {
-            print_line(&format!(
-                "{} is no longer trusted.",
-                shown(&dir.to_string_lossy())
-            ));
+            outln!("{} is no longer trusted.", shown(&dir.to_string_lossy()));
         });
     }
-    Ok(if revoked.is_empty() {
-        exit::FAILED
-    } else {
-        exit::OK
-    })
+    Ok(exit::ok_if(!revoked.is_empty()))
 }

@@ -2,20 +2,18 @@
 
 use std::path::Path;
 
-use ostler::display;
 use ostler_store::{UsageGroup, UsageKey, UsageQuery};
 use serde_json::{Value, json};
 
 use crate::args::{UsageArgs, UsageBy};
-use crate::cmd::sessions::{before, relative_to_home};
-use crate::environment;
+use crate::cmd::sessions::{before, shown_cost, shown_dir};
 use crate::exit::{self, Code};
-use crate::fault::Fault;
-use crate::output::{Align, eprint_line, one_line, print_line, table, thousands};
-use crate::store::{fault, open_store_for_reading};
+use crate::fault::Result;
+use crate::output::{Align, eprint_line, one_line, print_json, table, thousands};
+use crate::store::open_store_for_reading;
 
 /// Prints the usage table.
-pub(crate) fn run(args: &UsageArgs) -> Result<Code, Fault> {
+pub(crate) fn run(args: &UsageArgs) -> Result<Code> {
     let since = args.since.map(before);
     let by = match args.by {
         UsageBy::Agent => UsageKey::Agent,
@@ -23,20 +21,14 @@ pub(crate) fn run(args: &UsageArgs) -> Result<Code, Fault> {
         UsageBy::Day => UsageKey::Day,
         UsageBy::Dir => UsageKey::Dir,
     };
-    let report = open_store_for_reading()?
-        .usage(&UsageQuery { since, by })
-        .map_err(|error| fault(&error))?;
+    let report = open_store_for_reading()?.usage(&UsageQuery { since, by })?;
     if args.json {
-        let groups: Vec<Value> = report
-            .groups
-            .iter()
-            .map(|group| as_json(group, Some(args.by)))
-            .collect();
+        let groups = report.groups.iter();
+        let groups: Vec<Value> = groups.map(|it| as_json(it, Some(args.by))).collect();
         let total = as_json(&report.total, None);
-        print_line(&format!(
-            "{:#}",
-            json!({ "by": args.by.as_str(), "since": since, "groups": groups, "total": total })
-        ));
+        print_json(
+            &json!({ "by": args.by.as_str(), "since": since, "groups": groups, "total": total }),
+        );
     } else if report.total.turns == 0 {
         eprint_line(if since.is_some() {
             "No turns began within that time."
@@ -88,10 +80,7 @@ fn as_json(group: &UsageGroup, by: Option<UsageBy>) -> Value {
 fn shown(by: UsageBy, key: Option<&str>) -> String {
     match (by, key) {
         (_, None) => "unknown".to_owned(),
-        (UsageBy::Dir, Some(dir)) => one_line(
-            &relative_to_home(Path::new(dir), environment::home().as_deref()),
-            60,
-        ),
+        (UsageBy::Dir, Some(dir)) => one_line(&shown_dir(Path::new(dir)), 60),
         (_, Some(key)) => one_line(key, 60),
     }
 }
@@ -111,9 +100,6 @@ fn cells(name: String, group: &UsageGroup) -> [String; 8] {
         count(cached),
         count(usage.output),
         count(usage.total()),
-        usage.cost_usd.map_or_else(
-            || "–".to_owned(),
-            |cost| display::cost(cost, usage.cost_source),
-        ),
+        shown_cost(usage.cost_usd, usage.cost_source),
     ]
 }

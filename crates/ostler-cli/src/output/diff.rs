@@ -3,8 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use ostler::change::{ChangeKind, FileChange};
+use ostler::render::change::{ChangeKind, FileChange};
 use similar::{ChangeTag, TextDiff};
+
+use super::counted;
 
 /// Number of unchanged lines around a change.
 const CONTEXT: usize = 2;
@@ -135,16 +137,13 @@ impl Changed {
     /// Formats the totals, such as `3 files +12 −4`. Returns `None` without a change; omits the
     /// lines unless all are known.
     pub(super) fn brief(&self) -> Option<String> {
-        let files = match self.files.len() {
-            0 => return None,
-            1 => "1 file".to_owned(),
-            n => format!("{n} files"),
-        };
-        Some(if self.is_unknown {
-            files
+        let lines = if self.is_unknown {
+            String::new()
         } else {
-            format!("{files} +{} −{}", self.added, self.removed)
-        })
+            format!(" +{} −{}", self.added, self.removed)
+        };
+        let files = counted(self.files.len() as u64, "file");
+        (!self.files.is_empty()).then(|| files + &lines)
     }
 }
 

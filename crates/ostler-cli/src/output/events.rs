@@ -7,13 +7,7 @@ use ostler::Event;
 use super::Output;
 
 /// Writer of NDJSON.
-pub(super) struct Events<W>(W);
-
-impl<W: Write> Events<W> {
-    pub(super) fn new(out: W) -> Self {
-        Self(out)
-    }
-}
+pub(super) struct Events<W>(pub W);
 
 impl<W: Write + Send> Output for Events<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {

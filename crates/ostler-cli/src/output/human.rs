@@ -1,19 +1,22 @@
 //! The human format: the answer streams to stdout; tools, thinking, notices and the result go to
 //! stderr.
 //!
-//! Text chosen by an agent, a tool or a model goes through [`plain`], or through [`one_line`] or
-//! [`name`] within a line.
+//! Text chosen by an agent, a tool or a model goes through [`sanitize`], or through `one_line` or
+//! `name` within a line.
 
 mod ending;
 
 use std::io::{self, Write};
 use std::time::Duration;
 
-use ostler::clip::{Sanitizer, sanitize};
+use anstyle::Style;
 use ostler::event::{
-    Decision, Level, Notice, SessionState, Started, TextKind, Timestamp, ToolResult,
+    Decision, Level, Notice, NoticeCode, Scope, SessionState, Started, TextKind, Timestamp,
+    ToolResult,
 };
-use ostler::{Cause, Event, EventKind, Outcome, Scope, Usage, display};
+use ostler::render::clip::{Sanitizer, sanitize};
+use ostler::render::display;
+use ostler::{Cause, Event, EventKind, Outcome, Usage};
 
 use super::loop_progress::{LoopNotice, LoopProgress};
 use super::markdown::Markdown;
@@ -23,25 +26,73 @@ use super::style::{DIM, WARN};
 use super::tools::{Detail, Tools};
 use super::value::{name, one_line};
 use super::wrap::wrap;
-use super::{Output, QuestionText, columns};
+use super::{Output, QuestionText, Sink, columns};
 
 /// The human format.
 pub(super) struct Human {
-    out: Box<dyn Write + Send>,
-    err: Box<dyn Write + Send>,
-    status: Status,
+    /// The answer, on stdout.
+    pub reply: Pane,
+    /// The thinking and everything else, on stderr.
+    pub thinking: Pane,
+    pub status: Status,
     /// Whether stdout and stderr share a screen, so that an open line on one must end before the
     /// other writes.
-    same_screen: bool,
-    /// Renders the answer, if stdout is a terminal.
-    reply: Option<Markdown>,
-    /// Wraps thinking, if stderr is a terminal.
-    thinking: Option<Markdown>,
-    /// Sanitizers for the answer and the thinking, which come in pieces.
-    sanitizers: [Sanitizer; 2],
-    tools: Tools,
-    detail: Detail,
-    notify: Option<Notify>,
+    pub same_screen: bool,
+    pub tools: Tools,
+    pub detail: Detail,
+    pub notify: Option<Notify>,
+    /// Whether the session is stored, so that Ostler's id identifies it.
+    pub is_stored: bool,
+    /// Whether prompts are shown too.
+    pub shows_prompts: bool,
+    /// For a chat: each turn gets a summary.
+    pub turns: Option<Turns>,
+    /// For a loop.
+    pub loop_progress: Option<LoopProgress>,
+    pub shown: Shown,
+}
+
+/// A stream of text: where it goes, and how it is rendered.
+pub(super) struct Pane {
+    pub out: Sink,
+    /// Renders the text, if the stream is a terminal.
+    pub renderer: Option<Markdown>,
+    /// Style of the text without a renderer.
+    pub style: Style,
+    /// Sanitizes the text, which comes in pieces.
+    pub sanitizer: Sanitizer,
+}
+
+impl Pane {
+    /// Writes sanitized text. Returns true if its last line is open.
+    fn write(&mut self, text: &str) -> io::Result<bool> {
+        let style = self.style;
+        let (shown, is_open) = match &mut self.renderer {
+            Some(renderer) => (renderer.push(text, columns()), renderer.is_open()),
+            None => (format!("{style}{text}{style:#}"), !text.ends_with('\n')),
+        };
+        write!(self.out, "{shown}")?;
+        Ok(is_open)
+    }
+
+    /// Writes the rest of a text whose line is ending.
+    fn end_line(&mut self) -> io::Result<()> {
+        let finish = self.renderer.as_mut().map(Markdown::finish);
+        write!(self.out, "{}", finish.as_deref().unwrap_or("\n"))?;
+        self.out.flush()
+    }
+
+    /// Writes the current word, complete or not.
+    fn flush_word(&mut self) -> io::Result<()> {
+        let word = self.renderer.as_mut().map(Markdown::flush_word);
+        write!(self.out, "{}", word.unwrap_or_default())?;
+        self.out.flush()
+    }
+}
+
+/// The session as far as it was shown.
+#[derive(Default)]
+pub(super) struct Shown {
     /// Contents of the current line.
     line: OpenLine,
     /// Whether text arrived since the last tick.
@@ -55,177 +106,86 @@ pub(super) struct Human {
     /// Outcome of the last turn, once it has ended.
     outcome: Option<Outcome>,
     /// Cause in the result line, once that is written.
-    shown: Option<Cause>,
-    /// Whether the session is stored, so that Ostler's id identifies it.
-    is_stored: bool,
-    /// Whether prompts are shown too.
-    shows_prompts: bool,
-    /// For a chat: each turn gets a summary.
-    turns: Option<Turns>,
-    /// For a loop.
-    loop_progress: Option<LoopProgress>,
+    cause: Option<Cause>,
 }
 
 /// Turns of a chat so far.
 #[derive(Default)]
-struct Turns {
+pub(super) struct Turns {
     count: u32,
     since: Option<Timestamp>,
     /// Outcome of the last turn, which the end of the session does not repeat.
     last: Option<Outcome>,
 }
 
-/// Parts of the human format.
-pub(super) struct Parts {
-    pub(super) out: Box<dyn Write + Send>,
-    pub(super) err: Box<dyn Write + Send>,
-    pub(super) status: Status,
-    pub(super) same_screen: bool,
-    pub(super) reply: Option<Markdown>,
-    pub(super) thinking: Option<Markdown>,
-    pub(super) tools: Tools,
-    pub(super) detail: Detail,
-    pub(super) notify: Option<Notify>,
-}
-
 /// Contents of the current line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum OpenLine {
+    #[default]
     Nothing,
-    Reply,
-    Thinking,
+    Text(TextKind),
     /// A question, with the answer after it.
     Question,
 }
 
 impl Human {
-    pub(super) fn new(parts: Parts) -> Self {
-        let Parts {
-            out,
-            err,
-            status,
-            same_screen,
-            reply,
-            thinking,
-            tools,
-            detail,
-            notify,
-        } = parts;
-        Self {
-            out,
-            err,
-            status,
-            same_screen,
-            reply,
-            thinking,
-            sanitizers: Default::default(),
-            tools,
-            detail,
-            notify,
-            line: OpenLine::Nothing,
-            is_writing: false,
-            first: None,
-            now: Timestamp(0),
-            started: None,
-            wrote_answer: false,
-            usage: None,
-            outcome: None,
-            shown: None,
-            is_stored: true,
-            shows_prompts: false,
-            turns: None,
-            loop_progress: None,
+    fn pane(&mut self, kind: TextKind) -> &mut Pane {
+        match kind {
+            TextKind::Reply => &mut self.reply,
+            TextKind::Thinking => &mut self.thinking,
         }
     }
 
-    /// Marks the session as not stored: only the agent knows it.
-    pub(super) fn unstored(mut self) -> Self {
-        self.is_stored = false;
-        self
+    /// Starts another message, which escape sequences do not span.
+    fn reset_sanitizers(&mut self) {
+        self.reply.sanitizer = Sanitizer::default();
+        self.thinking.sanitizer = Sanitizer::default();
     }
 
-    /// Also shows the prompt of every turn.
-    pub(super) fn with_prompts(mut self) -> Self {
-        self.shows_prompts = true;
-        self
-    }
-
-    /// Adapts the output for a chat.
-    pub(super) fn for_chat(mut self) -> Self {
-        self.turns = Some(Turns::default());
-        self
-    }
-
-    /// Adapts the output for a loop.
-    pub(super) fn for_loop(mut self, loop_progress: LoopProgress) -> Self {
-        self.loop_progress = Some(loop_progress);
-        self
+    /// Starts another answer, which blocks do not span either.
+    fn reset_reply(&mut self) {
+        self.reset_sanitizers();
+        self.reply.renderer.as_mut().map(Markdown::reset);
     }
 
     fn text(&mut self, kind: TextKind, text: &str, whole: bool) -> io::Result<()> {
         if whole {
-            self.sanitizers = Default::default(); // sequences do not span messages
+            self.reset_sanitizers();
         }
-        let [reply, thinking] = &mut self.sanitizers;
-        let (want, text) = match kind {
-            TextKind::Reply => (OpenLine::Reply, reply.push(text)),
-            TextKind::Thinking => (OpenLine::Thinking, thinking.push(text)),
-        };
+        let text = self.pane(kind).sanitizer.push(text);
         if text.is_empty() && !whole {
             return Ok(());
         }
-        if self.line != want {
+        let line = OpenLine::Text(kind);
+        if self.shown.line != line {
             self.end_line()?;
         }
         self.status.hide();
-        let renderer = if kind == TextKind::Reply {
-            &mut self.reply
-        } else {
-            &mut self.thinking
-        };
-        let (shown, is_open) = match renderer {
-            Some(renderer) => (renderer.push(&text, columns()), renderer.is_open()),
-            None if kind == TextKind::Thinking => {
-                (format!("{DIM}{text}{DIM:#}"), !text.ends_with('\n'))
-            }
-            None => (text.clone(), !text.ends_with('\n')),
-        };
-        match kind {
-            TextKind::Reply => {
-                write!(self.out, "{shown}")?;
-                self.wrote_answer = true;
-            }
-            TextKind::Thinking => write!(self.err, "{shown}")?,
-        }
-        self.line = if is_open { want } else { OpenLine::Nothing };
-        self.is_writing = true;
+        let is_open = self.pane(kind).write(&text)?;
+        self.shown.wrote_answer |= kind == TextKind::Reply;
+        self.shown.line = if is_open { line } else { OpenLine::Nothing };
+        self.shown.is_writing = true;
         if whole {
             self.end_line()?;
-            self.reply.as_mut().map(Markdown::reset); // neither do blocks
-            self.sanitizers = Default::default();
+            self.reset_reply();
         }
         Ok(())
     }
 
     /// Ends the current line, so that the next output starts on a new one.
     fn end_line(&mut self) -> io::Result<()> {
-        match std::mem::replace(&mut self.line, OpenLine::Nothing) {
-            OpenLine::Reply => {
-                write!(self.out, "{}", rest_of(&mut self.reply))?;
-                self.out.flush()?;
-            }
-            OpenLine::Thinking => write!(self.err, "{}", rest_of(&mut self.thinking))?,
-            OpenLine::Question => writeln!(self.err)?,
-            OpenLine::Nothing => {}
+        match std::mem::take(&mut self.shown.line) {
+            OpenLine::Text(kind) => self.pane(kind).end_line(),
+            OpenLine::Question => writeln!(self.thinking.out),
+            OpenLine::Nothing => Ok(()),
         }
-        Ok(())
     }
 
     /// Writes a message to stderr, after a lead of two columns and before the end of a style. Wraps
     /// on a terminal.
-    fn message(&mut self, (lead, end): (&str, &str), message: &str) -> io::Result<()> {
+    fn message(&mut self, lead: &str, message: &str, end: &str) -> io::Result<()> {
         let message = sanitize(message);
-        let message = if self.thinking.is_some() {
+        let message = if self.thinking.renderer.is_some() {
             wrap(&message, 2, columns())
         } else {
             message
@@ -235,15 +195,15 @@ impl Human {
 
     /// Writes a separate line to stderr.
     fn stderr_line(&mut self, line: &str) -> io::Result<()> {
-        if self.same_screen || matches!(self.line, OpenLine::Thinking | OpenLine::Question) {
+        if self.same_screen || self.shown.line != OpenLine::Text(TextKind::Reply) {
             self.end_line()?;
         }
         self.status.hide();
-        writeln!(self.err, "{line}")
+        writeln!(self.thinking.out, "{line}")
     }
 
     fn tool_result(&mut self, result: &ToolResult) -> io::Result<()> {
-        let lines = self.tools.ended(result, self.now);
+        let lines = self.tools.ended(result, self.shown.now);
         self.status.doing(if self.tools.is_idle() {
             "thinking"
         } else {
@@ -253,11 +213,8 @@ impl Human {
     }
 
     fn notice(&mut self, notice: &Notice) -> io::Result<()> {
-        match self
-            .loop_progress
-            .as_mut()
-            .and_then(|loop_progress| loop_progress.notice(notice))
-        {
+        let progress = self.loop_progress.as_mut();
+        match progress.and_then(|progress| progress.notice(notice)) {
             Some(LoopNotice::Doing(kind)) => {
                 self.end_line()?; // the next answer starts on a new line
                 self.status.doing(&kind);
@@ -266,11 +223,11 @@ impl Human {
                 lines.iter().try_for_each(|line| self.stderr_line(line))?;
             }
             // API errors are also the message of the outcome, which comes last.
-            None if notice.level >= Level::Warning && notice.code != "api_error" => {
-                self.message((&format!("{WARN}!{WARN:#} "), ""), &notice.message)?;
+            None if notice.level >= Level::Warning && notice.code != NoticeCode::ApiError => {
+                self.message(&format!("{WARN}!{WARN:#} "), &notice.message, "")?;
             }
             None if notice.level == Level::Info && self.detail != Detail::Nothing => {
-                self.message((&format!("{DIM}· "), &format!("{DIM:#}")), &notice.message)?;
+                self.message(&format!("{DIM}· "), &notice.message, &format!("{DIM:#}"))?;
             }
             None => {}
         }
@@ -280,11 +237,12 @@ impl Human {
     /// Writes the prompt of a turn.
     fn prompt(&mut self, prompt: &str) -> io::Result<()> {
         self.end_line()?;
-        if std::mem::take(&mut self.wrote_answer) {
-            writeln!(self.out)?; // separates turns
+        let out = &mut self.reply.out;
+        if std::mem::take(&mut self.shown.wrote_answer) {
+            writeln!(out)?; // separates turns
         }
         for line in sanitize(prompt).lines() {
-            writeln!(self.out, "{DIM}›{DIM:#} {line}")?;
+            writeln!(out, "{DIM}›{DIM:#} {line}")?;
         }
         Ok(())
     }
@@ -292,8 +250,8 @@ impl Human {
 
 impl Output for Human {
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        self.now = event.at;
-        self.first.get_or_insert(event.at);
+        self.shown.now = event.at;
+        self.shown.first.get_or_insert(event.at);
         match &event.kind {
             EventKind::Started(started) => {
                 self.status.doing("thinking");
@@ -301,7 +259,7 @@ impl Output for Human {
                 if let Some(dir) = &started.cwd {
                     self.tools.work_in(dir.as_ref());
                 }
-                self.started = Some(started.clone());
+                self.shown.started = Some(started.clone());
             }
             EventKind::Text(text)
                 if text.kind == TextKind::Thinking && self.detail == Detail::Nothing => {}
@@ -310,7 +268,7 @@ impl Output for Human {
             }
             EventKind::ToolCall(call) => {
                 self.end_line()?;
-                self.sanitizers = Default::default();
+                self.reset_sanitizers();
                 let doing = self.tools.called(call, event.at);
                 self.status.doing(&doing);
             }
@@ -322,7 +280,7 @@ impl Output for Human {
             EventKind::Usage(usage) => {
                 self.status.usage_summary(usage);
                 if usage.scope == Scope::Session {
-                    self.usage = Some(usage.clone());
+                    self.shown.usage = Some(usage.clone());
                 }
             }
             EventKind::State(state) if state.to == SessionState::Stopping => {
@@ -334,21 +292,20 @@ impl Output for Human {
                 self.stderr_line(&format!("{WARN}!{WARN:#} unreadable output ({why}): {raw}"))?;
             }
             EventKind::Refused(refused) => {
-                let (request, why) = (name(&refused.request), one_line(&refused.why, 200));
+                let (request, why) = (name(refused.request.as_str()), one_line(&refused.why, 200));
                 self.stderr_line(&format!("{WARN}!{WARN:#} {request} refused: {why}"))?;
             }
             EventKind::TurnStarted(turn) => {
-                self.outcome = None;
+                self.shown.outcome = None;
                 self.tools.begin_turn();
-                self.sanitizers = Default::default();
-                self.reply.as_mut().map(Markdown::reset);
+                self.reset_reply();
                 if let Some(prompt) = turn.prompt.as_deref().filter(|_| self.shows_prompts) {
                     self.prompt(prompt)?;
                 }
                 if let Some(turns) = &mut self.turns {
                     turns.count += 1;
                     turns.since = Some(event.at);
-                    self.wrote_answer = false;
+                    self.shown.wrote_answer = false;
                     self.status.doing("thinking");
                 }
             }
@@ -360,57 +317,36 @@ impl Output for Human {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.out.flush()?;
-        self.err.flush()
+        self.reply.out.flush()?;
+        self.thinking.out.flush()
     }
 
     fn tick(&mut self, elapsed: Duration) {
-        match self.line {
+        match self.shown.line {
             OpenLine::Nothing => self.status.show(elapsed),
-            _ if std::mem::take(&mut self.is_writing) => {}
+            _ if std::mem::take(&mut self.shown.is_writing) => {}
             // An incomplete word is shown after a while. Write errors surface with the next text.
-            OpenLine::Reply => {
-                let word = self
-                    .reply
-                    .as_mut()
-                    .map(Markdown::flush_word)
-                    .unwrap_or_default();
-                let _ = write!(self.out, "{word}").and_then(|()| self.out.flush());
-            }
-            OpenLine::Thinking => {
-                let word = self
-                    .thinking
-                    .as_mut()
-                    .map(Markdown::flush_word)
-                    .unwrap_or_default();
-                let _ = write!(self.err, "{word}");
-            }
+            OpenLine::Text(kind) => drop(self.pane(kind).flush_word()),
             OpenLine::Question => {}
         }
     }
 
-    fn remark(&mut self, words: &str) {
-        // A closed stderr is not an error.
-        let _ = self.stderr_line(&format!("{WARN}!{WARN:#} {words}"));
-    }
-
     fn line(&mut self, line: &str) {
-        let _ = self.stderr_line(line);
+        let _ = self.stderr_line(line); // a closed stderr is not an error
     }
 
     fn question(&mut self, question: &QuestionText) {
-        for line in &question.lines {
-            let _ = self.stderr_line(line);
-        }
+        question.lines.iter().for_each(|line| self.line(line));
         let _ = self.end_line();
         self.status.hide();
-        let _ = write!(self.err, "{}", question.prompt).and_then(|()| self.err.flush());
-        self.line = OpenLine::Question;
+        let err = &mut self.thinking.out;
+        let _ = write!(err, "{}", question.prompt).and_then(|()| err.flush());
+        self.shown.line = OpenLine::Question;
     }
 
     fn answered(&mut self) {
         // The Enter key already ended the line.
-        self.line = OpenLine::Nothing;
+        self.shown.line = OpenLine::Nothing;
     }
 
     fn is_live(&self) -> bool {
@@ -418,54 +354,40 @@ impl Output for Human {
     }
 }
 
-impl Drop for Human {
-    fn drop(&mut self) {
-        self.status.hide();
-    }
-}
-
-/// Returns the rest of a text whose line is ending.
-fn rest_of(renderer: &mut Option<Markdown>) -> String {
-    renderer
-        .as_mut()
-        .map_or_else(|| "\n".to_owned(), Markdown::finish)
-}
-
 /// Formats tokens and cost briefly.
 pub(crate) fn usage_summary(usage: &Usage) -> String {
     let known = [usage.input, usage.cache_read, usage.cache_write];
     let input = known.into_iter().flatten().reduce(u64::saturating_add);
-    let mut parts = Vec::new();
-    match (input.map(thousands), usage.output.map(thousands)) {
-        (Some(input), Some(output)) => parts.push(format!("{input} tokens in, {output} out")),
-        (Some(input), None) => parts.push(format!("{input} tokens in")),
-        (None, Some(output)) => parts.push(format!("{output} tokens out")),
-        (None, None) => {}
-    }
-    parts.extend(
-        usage
-            .cost_usd
-            .map(|cost| display::cost(cost, usage.cost_source)),
-    );
+    let tokens = match (input.map(thousands), usage.output.map(thousands)) {
+        (Some(input), Some(output)) => Some(format!("{input} tokens in, {output} out")),
+        (Some(input), None) => Some(format!("{input} tokens in")),
+        (None, output) => output.map(|output| format!("{output} tokens out")),
+    };
+    let cost = usage.cost_usd;
+    let cost = cost.map(|cost| display::cost(cost, usage.cost_source));
+    let parts: Vec<String> = [tokens, cost].into_iter().flatten().collect();
     parts.join(" · ")
 }
 
 pub(crate) fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
+    match n / 1000 {
+        0 => n.to_string(),
+        rest => format!("{},{:03}", thousands(rest), n % 1000),
     }
-    out
+}
+
+/// Formats a count with its noun, such as `3 files`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+fn duration(milliseconds: i64) -> Duration {
+    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
 }
 
 pub(super) fn span_of(milliseconds: i64) -> String {
-    span(Duration::from_millis(
-        u64::try_from(milliseconds).unwrap_or(0),
-    ))
+    span(duration(milliseconds))
 }
 
 pub(super) fn span(time: Duration) -> String {
@@ -500,20 +422,37 @@ mod tests {
         }
     }
 
+    fn human(out: impl Fn() -> Sink) -> Human {
+        let pane = || Pane {
+            out: out(),
+            renderer: None,
+            style: Style::new(),
+            sanitizer: Sanitizer::default(),
+        };
+        Human {
+            reply: pane(),
+            thinking: pane(),
+            status: Status::new(None),
+            same_screen: true,
+            tools: Tools::new(Detail::Usual, Dialects::default(), false),
+            detail: Detail::Usual,
+            notify: None,
+            is_stored: true,
+            shows_prompts: false,
+            turns: None,
+            loop_progress: None,
+            shown: Shown::default(),
+        }
+    }
+
     /// Returns the notification for a session that took this many seconds.
     fn notification(how: Notification, seconds: i64) -> String {
         let terminal = Screen::default();
-        let mut human = Human::new(Parts {
-            out: Box::new(io::sink()),
-            err: Box::new(io::sink()),
-            status: Status::new(None),
-            same_screen: false,
-            reply: None,
-            thinking: None,
-            tools: Tools::new(Detail::Usual, Dialects::default(), false),
-            detail: Detail::Usual,
-            notify: Some(Notify::new(Box::new(terminal.clone()), how)),
-        });
+        let notify = Notify::new(Box::new(terminal.clone()), how);
+        let mut human = Human {
+            notify: Some(notify),
+            ..human(|| Box::new(io::sink()))
+        };
         let outcome = Outcome::new(Cause::Completed, "ok");
         let ended = Ended {
             outcome,
@@ -567,17 +506,7 @@ mod tests {
     #[test]
     fn escape_sequences_split_across_deltas_are_removed() {
         let screen = Screen::default();
-        let mut human = Human::new(Parts {
-            out: Box::new(screen.clone()),
-            err: Box::new(screen.clone()),
-            status: Status::new(None),
-            same_screen: true,
-            reply: None,
-            thinking: None,
-            tools: Tools::new(Detail::Usual, Dialects::default(), false),
-            detail: Detail::Usual,
-            notify: None,
-        });
+        let mut human = human(|| Box::new(screen.clone()));
         let text = |kind, text: &str, delta| Text {
             kind,
             text: text.into(),
@@ -613,7 +542,7 @@ mod tests {
 
     #[test]
     fn tokens_are_counted_by_direction() {
-        let mut usage = Usage::unknown(ostler::Scope::Turn);
+        let mut usage = Usage::unknown(ostler::event::Scope::Turn);
         assert_eq!(usage_summary(&usage), "");
         usage.output = Some(1234);
         assert_eq!(usage_summary(&usage), "1,234 tokens out");

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use ostler::event::{Level, Started, Timestamp, TurnEnded};
-use ostler::{Event, EventKind, Outcome, RawJson, Usage};
+use ostler::event::{Level, RawJson, Started, Timestamp, TurnEnded};
+use ostler::{Event, EventKind, Outcome, Usage};
 use serde::Serialize;
 
-use super::{Output, warning};
+use super::{Output, Sink, warning};
 
 /// The object. Fields may be added, never renamed; `docs/output.md` describes them.
 #[derive(Debug, Serialize)]
@@ -34,9 +34,15 @@ struct Report<'a> {
 }
 
 /// Collects events and writes one object at the end.
-pub(super) struct Json<W> {
-    out: W,
-    err: Box<dyn Write + Send>,
+pub(super) struct Json {
+    pub out: Sink,
+    pub err: Sink,
+    pub seen: Seen,
+}
+
+/// Events so far.
+#[derive(Default)]
+pub(super) struct Seen {
     first: Option<Timestamp>,
     started: Option<Started>,
     turn: Option<TurnEnded>,
@@ -46,56 +52,40 @@ pub(super) struct Json<W> {
     warnings: Vec<String>,
 }
 
-impl<W: Write> Json<W> {
-    pub(super) fn new(out: W, err: Box<dyn Write + Send>) -> Self {
-        let (errors, warnings) = (Vec::new(), Vec::new());
-        Self {
-            out,
-            err,
-            first: None,
-            started: None,
-            turn: None,
-            tool_calls: 0,
-            denied: 0,
-            errors,
-            warnings,
-        }
-    }
-}
-
 /// Returns a time if it was recorded.
 fn known(at: Timestamp) -> Option<Timestamp> {
     Some(at).filter(|at| *at != Timestamp::UNKNOWN)
 }
 
-impl<W: Write + Send> Output for Json<W> {
+impl Output for Json {
     fn event(&mut self, event: &Event) -> io::Result<()> {
-        let first = *self.first.get_or_insert(event.at);
+        let seen = &mut self.seen;
+        let first = *seen.first.get_or_insert(event.at);
         match &event.kind {
-            EventKind::Started(started) => self.started = Some(started.clone()),
+            EventKind::Started(started) => seen.started = Some(started.clone()),
             EventKind::TurnEnded(turn) => {
                 // A turn that the agent started itself does not replace the structured answer.
-                let before = self.turn.take().and_then(|t| t.structured);
+                let before = seen.turn.take().and_then(|t| t.structured);
                 let structured = turn.structured.clone().or(before);
-                self.turn = Some(TurnEnded {
+                seen.turn = Some(TurnEnded {
                     structured,
                     ..turn.clone()
                 });
             }
-            EventKind::ToolCall(_) => self.tool_calls += 1,
-            EventKind::ToolResult(result) => self.denied += usize::from(result.denied),
+            EventKind::ToolCall(_) => seen.tool_calls += 1,
+            EventKind::ToolResult(result) => seen.denied += usize::from(result.denied),
             EventKind::Notice(notice) if notice.level == Level::Warning => {
                 writeln!(self.err, "{}", warning(notice))?;
-                self.warnings.push(notice.message.clone());
+                seen.warnings.push(notice.message.clone());
             }
             EventKind::Notice(notice) if notice.level == Level::Error => {
-                self.errors.push(notice.message.clone());
+                seen.errors.push(notice.message.clone());
             }
             EventKind::Ended(ended) => {
                 if !ended.outcome.is_success() {
-                    self.errors.push(ended.outcome.message.clone());
+                    seen.errors.push(ended.outcome.message.clone());
                 }
-                let started = self.started.as_ref();
+                let (started, turn) = (seen.started.as_ref(), seen.turn.as_ref());
                 let report = Report {
                     session: &event.session,
                     agent: started.map(|s| s.agent.as_str()),
@@ -103,14 +93,14 @@ impl<W: Write + Send> Output for Json<W> {
                     native_session: started.and_then(|s| s.native_session.as_deref()),
                     model: started.and_then(|s| s.model.as_deref()),
                     outcome: &ended.outcome,
-                    text: self.turn.as_ref().map_or("", |t| &t.text),
-                    structured: self.turn.as_ref().and_then(|t| t.structured.as_ref()),
+                    text: turn.map_or("", |t| &t.text),
+                    structured: turn.and_then(|t| t.structured.as_ref()),
                     usage: ended.usage.as_ref(),
                     turns: event.turn,
-                    tool_calls: self.tool_calls,
-                    denied: self.denied,
-                    errors: &self.errors,
-                    warnings: &self.warnings,
+                    tool_calls: seen.tool_calls,
+                    denied: seen.denied,
+                    errors: &seen.errors,
+                    warnings: &seen.warnings,
                     started_at: known(first),
                     ended_at: known(event.at),
                     duration_ms: event.at.since(first),

@@ -1,8 +1,8 @@
 //! Notifications for a user who looked away while an agent was working.
 
-use std::io::Write;
 use std::time::Duration;
 
+use super::Sink;
 use crate::args::Notification;
 
 /// Minimum duration of work that is worth a notification.
@@ -10,12 +10,12 @@ const MIN_DURATION: Duration = Duration::from_secs(30);
 
 /// Notifies through the terminal.
 pub(super) struct Notify {
-    terminal: Box<dyn Write + Send>,
+    terminal: Sink,
     how: Notification,
 }
 
 impl Notify {
-    pub(super) fn new(terminal: Box<dyn Write + Send>, how: Notification) -> Self {
+    pub(super) fn new(terminal: Sink, how: Notification) -> Self {
         Self { terminal, how }
     }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ostler::Usage;
 
+use super::Sink;
 use super::value::one_line;
 
 const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
@@ -19,7 +20,7 @@ const MAX_ACTIVITY: usize = 100;
 /// The status line; inactive if stderr is not a terminal.
 pub(crate) struct Status {
     /// Unfiltered terminal, because the line uses control sequences.
-    terminal: Option<Box<dyn Write + Send>>,
+    terminal: Option<Sink>,
     is_shown: bool,
     turn: usize,
     doing: String,
@@ -27,7 +28,7 @@ pub(crate) struct Status {
 }
 
 impl Status {
-    pub(crate) fn new(terminal: Option<Box<dyn Write + Send>>) -> Self {
+    pub(crate) fn new(terminal: Option<Sink>) -> Self {
         Self {
             terminal,
             is_shown: false,
@@ -55,17 +56,18 @@ impl Status {
             return;
         };
         let spinner = SPINNER[self.turn % SPINNER.len()];
-        let usage_summary = if self.usage_summary.is_empty() {
-            String::new()
+        let dot = if self.usage_summary.is_empty() {
+            ""
         } else {
-            format!(" · {}", self.usage_summary)
+            " · "
         };
         // Without wrapping (7l), a long line is cut at the edge; K clears the rest of the previous
         // one.
         let line = format!(
-            "\r\x1b[?7l{spinner} {}s · {}{usage_summary}\x1b[K\x1b[?7h",
+            "\r\x1b[?7l{spinner} {}s · {}{dot}{}\x1b[K\x1b[?7h",
             elapsed.as_secs(),
-            self.doing
+            self.doing,
+            self.usage_summary
         );
         // Fails only if the terminal is gone.
         let _ = terminal
@@ -84,6 +86,12 @@ impl Status {
                 .write_all(b"\r\x1b[2K")
                 .and_then(|()| terminal.flush());
         }
+    }
+}
+
+impl Drop for Status {
+    fn drop(&mut self) {
+        self.hide();
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn table<const N: usize>(heads: [(&str, Align); N], rows: &[[String; 
     lines
         .next()
         .into_iter()
-        .for_each(|line| print_line(&format!("{dim}{line}{dim:#}")));
+        .for_each(|line| outln!("{dim}{line}{dim:#}"));
     lines.for_each(|line| print_line(&line));
 }
 

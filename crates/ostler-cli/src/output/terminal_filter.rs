@@ -1,14 +1,15 @@
 //! Filter in front of a terminal: passes text, line breaks, tabs and Ostler's own colours, and
 //! escapes everything else.
 //!
-//! Foreign text is sanitized where it is shown ([`ostler::clip::sanitize`], `one_line`, `visible`).
-//! This filter is the last line of defence: text that was missed there cannot move the cursor,
-//! write to the clipboard or reverse a line. Characters are escaped as in JSON (`\u202e`), so that
-//! JSON output stays valid and keeps its meaning.
+//! Foreign text is sanitized where it is shown ([`ostler::render::clip::sanitize`], `one_line`,
+//! `visible`). This filter is the last line of defence: text that was missed there cannot move the
+//! cursor, write to the clipboard or reverse a line. Characters are escaped as in JSON (`\u202e`),
+//! so that JSON output stays valid and keeps its meaning.
 
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use ostler::clip::{is_deceptive, is_harmless_joiner};
+use ostler::render::clip::{is_deceptive, is_harmless_joiner};
 
 /// Maximum length of a colour sequence; Ostler's own are shorter.
 const MAX_SEQUENCE: usize = 24;
@@ -18,6 +19,14 @@ const COLOURS: [&str; 20] = [
     "", "0", "1", "2", "3", "4", "22", "23", "24", "31", "32", "33", "34", "35", "36", "37", "39",
     "90", "92", "93",
 ];
+
+/// Whether the last text on the terminal did not end with a line break.
+static IS_MID_LINE: AtomicBool = AtomicBool::new(false);
+
+/// Returns true if the cursor of the terminal is not at the start of a line.
+pub(super) fn is_mid_line() -> bool {
+    IS_MID_LINE.load(Ordering::Relaxed)
+}
 
 /// A writer that filters output to a terminal. Output to anything else is unchanged.
 pub(crate) struct TerminalFilter<W> {
@@ -33,13 +42,6 @@ impl TerminalFilter<io::Stdout> {
     /// Returns filtered stdout.
     pub(crate) fn stdout() -> Self {
         Self::new(io::stdout(), io::stdout().is_terminal())
-    }
-}
-
-impl TerminalFilter<io::Stderr> {
-    /// Returns filtered stderr.
-    pub(crate) fn stderr() -> Self {
-        Self::new(io::stderr(), io::stderr().is_terminal())
     }
 }
 
@@ -65,6 +67,9 @@ impl<W: Write> Write for TerminalFilter<W> {
         let used = pass(&all, &mut self.before, &mut safe);
         self.partial = all.split_off(used);
         self.inner.write_all(safe.as_bytes())?;
+        if !safe.is_empty() {
+            IS_MID_LINE.store(!safe.ends_with('\n'), Ordering::Relaxed);
+        }
         Ok(bytes.len())
     }
 

@@ -2,43 +2,21 @@
 
 use std::io::{self, Write};
 
-use ostler::clip::sanitize;
 use ostler::event::Level;
+use ostler::render::clip::sanitize;
 use ostler::{Cause, Event, EventKind};
 
 use super::loop_progress::LoopProgress;
-use super::{Output, warning};
+use super::{Output, Sink, warning};
 
 /// The text format.
 pub(super) struct Text {
-    out: Box<dyn Write + Send>,
-    err: Box<dyn Write + Send>,
+    pub out: Sink,
+    pub err: Sink,
     /// Whether stdout is a terminal, for which the answer is sanitized.
-    on_screen: bool,
-    loop_progress: Option<LoopProgress>,
-}
-
-impl Text {
-    pub(super) fn new(
-        out: Box<dyn Write + Send>,
-        err: Box<dyn Write + Send>,
-        on_screen: bool,
-    ) -> Self {
-        Self {
-            out,
-            err,
-            on_screen,
-            loop_progress: None,
-        }
-    }
-
-    /// Adapts the output for a loop: if it waits for an answer, the resume command is shown.
-    pub(super) fn for_loop(self, loop_progress: LoopProgress) -> Self {
-        Self {
-            loop_progress: Some(loop_progress),
-            ..self
-        }
-    }
+    pub on_screen: bool,
+    /// For a loop: if it waits for an answer, the resume command is shown.
+    pub loop_progress: Option<LoopProgress>,
 }
 
 impl Output for Text {
@@ -56,21 +34,19 @@ impl Output for Text {
                 writeln!(self.err, "{}", warning(notice))?;
             }
             EventKind::Ended(ended) if !ended.outcome.is_success() => {
+                let outcome = &ended.outcome;
                 writeln!(
                     self.err,
                     "{}: {}",
-                    ended.outcome.cause,
-                    sanitize(&ended.outcome.message)
+                    outcome.cause,
+                    sanitize(&outcome.message)
                 )?;
-                if let Some(hint) = &ended.outcome.hint {
+                if let Some(hint) = &outcome.hint {
                     writeln!(self.err, "  hint: {}", sanitize(hint))?;
                 }
-                let waits = ended.outcome.cause == Cause::NeedsInput;
-                let resume = self
-                    .loop_progress
-                    .as_ref()
-                    .filter(|_| waits)
-                    .and_then(|it| it.resume_line(&event.session, &ended.outcome));
+                let waits = outcome.cause == Cause::NeedsInput;
+                let progress = self.loop_progress.as_ref().filter(|_| waits);
+                let resume = progress.and_then(|it| it.resume_line(&event.session, outcome));
                 if let Some(resume) = resume {
                     writeln!(self.err, "  resume with: {resume}")?;
                 }

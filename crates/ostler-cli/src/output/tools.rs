@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ostler::Agents;
 use ostler::agent_loop::AWAITING_APPROVAL;
-use ostler::change::{self, ChangeKind};
+use ostler::dialect::Dialect;
 use ostler::event::{Timestamp, ToolCall, ToolResult};
 use ostler::permission::{ToolKind, ToolUse};
-use ostler::{Agents, Dialect};
+use ostler::render::change::{self, ChangeKind};
 
 use super::diff::{Changed, Diff, DiffLine, Texts};
 use super::human::{span_of, thousands};
@@ -44,7 +45,7 @@ impl Dialects {
         Self(
             agents
                 .iter()
-                .map(|agent| (agent.name().to_owned(), agent.dialect()))
+                .map(|agent| (agent.about().name.to_owned(), agent.dialect()))
                 .collect(),
         )
     }
@@ -88,6 +89,13 @@ struct Running {
     since: Timestamp,
     /// Text of the files that it may change, read before it ran.
     before: BTreeMap<String, String>,
+}
+
+/// A call that has ended; it may have begun before the recording.
+struct EndedCall<'a> {
+    running: Option<&'a Running>,
+    result: &'a ToolResult,
+    now: Timestamp,
 }
 
 impl Tools {
@@ -182,7 +190,12 @@ impl Tools {
         if self.detail == Detail::Nothing {
             return Vec::new();
         }
-        let mut lines = vec![self.head(running.as_ref(), (result, now), &diffs)];
+        let ended = EndedCall {
+            running: running.as_ref(),
+            result,
+            now,
+        };
+        let mut lines = vec![self.head(&ended, &diffs)];
         lines.extend(self.diff_lines(&diffs));
         let is_command = running.is_some_and(|running| running.wants.kind == ToolKind::Execute);
         lines.extend(self.output_lines(result, is_command));
@@ -190,12 +203,12 @@ impl Tools {
     }
 
     /// Formats the line of a call: result, subject and duration.
-    fn head(
-        &self,
-        running: Option<&Running>,
-        (result, now): (&ToolResult, Timestamp),
-        diffs: &[(String, Diff)],
-    ) -> String {
+    fn head(&self, ended: &EndedCall<'_>, diffs: &[(String, Diff)]) -> String {
+        let EndedCall {
+            running,
+            result,
+            now,
+        } = *ended;
         let tool = name(result.name.as_deref().unwrap_or("tool"));
         let subject = match (diffs, running) {
             ([(path, _)], _) => one_line(path, WIDTH),
@@ -372,7 +385,7 @@ impl Tools {
     }
 
     /// Describes the subject of a call on one line.
-    fn subject(&self, input: &ostler::RawJson, wants: &ToolUse) -> String {
+    fn subject(&self, input: &ostler::event::RawJson, wants: &ToolUse) -> String {
         match (wants.kind, &wants.paths[..]) {
             (ToolKind::Edit, [first, rest @ ..]) => {
                 let more = if rest.is_empty() {
@@ -446,7 +459,7 @@ fn brief(input: &str, relative: impl Fn(&str) -> String) -> String {
 
 #[cfg(test)]
 mod tests {
-    use ostler::RawJson;
+    use ostler::event::RawJson;
     use serde_json::{Value, json};
 
     use super::*;
@@ -479,22 +492,39 @@ mod tests {
     }
 
     /// Renders one call of an agent; `meanwhile` runs between call and result.
-    fn seen(
-        (agent, dir): (&str, &Path),
-        (tool, input): (&str, &Value),
-        (ok, output): (bool, &str),
-        meanwhile: impl Fn(),
-    ) -> String {
+    fn seen(agent: &str, dir: &Path, shown: &Shown<'_>, meanwhile: impl Fn()) -> String {
+        let Shown {
+            tool,
+            input,
+            ok,
+            output,
+        } = *shown;
         let mut tools = tools(Detail::Usual, dir);
         tools.begin(agent);
         tools.called(&call(tool, input), Timestamp(1));
         meanwhile();
-        anstream::adapter::strip_str(
-            &tools
-                .ended(&result(tool, ok, output), Timestamp(6))
-                .join("\n"),
-        )
-        .to_string()
+        let lines = tools.ended(&result(tool, ok, output), Timestamp(6));
+        anstream::adapter::strip_str(&lines.join("\n")).to_string()
+    }
+
+    /// A call and its result.
+    struct Shown<'a> {
+        tool: &'a str,
+        input: &'a Value,
+        ok: bool,
+        output: &'a str,
+    }
+
+    impl<'a> Shown<'a> {
+        fn ok(tool: &'a str, input: &'a Value) -> Self {
+            let (ok, output) = (true, "");
+            Self {
+                tool,
+                input,
+                ok,
+                output,
+            }
+        }
     }
 
     #[test]
@@ -582,7 +612,7 @@ mod tests {
             ("scripted", "create_file", create("path", "content"), new),
         ];
         for (agent, tool, input, want) in table {
-            let found = seen((agent, &dir), (tool, &input), (true, "Done."), || {});
+            let found = seen(agent, &dir, &Shown::ok(tool, &input), || {});
             assert_eq!(found, format!("✓ {tool} {want}"), "{agent} {input}");
         }
     }
@@ -594,32 +624,20 @@ mod tests {
         let file = dir.path().join("a.txt");
         std::fs::write(&file, "one\n").unwrap();
         let input = json!({"path": "a.txt", "strange": true});
-        let found = seen(
-            ("scripted", dir.path()),
-            ("edit_file", &input),
-            (true, ""),
-            || {
-                std::fs::write(&file, "one\ntwo\n").unwrap();
-            },
-        );
+        let edit = Shown::ok("edit_file", &input);
+        let found = seen("scripted", dir.path(), &edit, || {
+            std::fs::write(&file, "one\ntwo\n").unwrap();
+        });
         assert_eq!(found, "✓ edit_file a.txt +1 −0 5ms\n   one\n  +two");
         // Files outside the workspace are not read.
         let outside = json!({"file_path": "/etc/hostname", "content": "x\n"});
-        let found = seen(
-            ("claude", dir.path()),
-            ("Write", &outside),
-            (true, ""),
-            || {},
-        );
+        let write = Shown::ok("Write", &outside);
+        let found = seen("claude", dir.path(), &write, || {});
         assert_eq!(found, "✓ Write /etc/hostname +1 −0 5ms\n  +x");
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join("link")).unwrap();
         for path in ["../../etc/hostname", "link"] {
-            let found = seen(
-                ("claude", dir.path()),
-                ("Write", &json!({"file_path": path, "content": "x\n"})),
-                (true, ""),
-                || {},
-            );
+            let input = json!({"file_path": path, "content": "x\n"});
+            let found = seen("claude", dir.path(), &Shown::ok("Write", &input), || {});
             assert_eq!(found, format!("✓ Write {path} +1 −0 5ms\n  +x"));
         }
     }
@@ -631,12 +649,8 @@ mod tests {
             {"path": dir.path().join("a"), "kind": {"type": "add"}, "diff": "1\n"},
             {"path": dir.path().join("b"), "kind": {"type": "update", "move_path": dir.path().join("c")}, "diff": "@@ -1 +0,0 @@\n-2\n"},
         ]});
-        let found = seen(
-            ("codex", dir.path()),
-            ("apply_patch", &input),
-            (true, ""),
-            || {},
-        );
+        let patch = Shown::ok("apply_patch", &input);
+        let found = seen("codex", dir.path(), &patch, || {});
         let want = "✓ apply_patch a and 2 more +1 −1 5ms\n  a +1 −0\n  +1\n  b → c +0 −1\n  -2";
         assert_eq!(found, want);
     }
@@ -645,25 +659,30 @@ mod tests {
     fn failed_commands_show_their_last_output() {
         let dir = tempfile::tempdir().unwrap();
         let output: String = (1..=12).map(|n| format!("{n}\t.\n")).collect();
-        let bash = ("Bash", &json!({"command": "make"}));
-        let found = seen(("claude", dir.path()), bash, (false, &output), || {});
+        let make = json!({"command": "make"});
+        let bash = |ok| Shown {
+            ok,
+            output: &output,
+            ..Shown::ok("Bash", &make)
+        };
+        let found = seen("claude", dir.path(), &bash(false), || {});
         let last: String = (3..=12).map(|n| format!("\n  │ {n}    .")).collect();
         assert_eq!(
             found,
             format!("✗ Bash make 5ms failed\n  ⋯ 2 more lines before (-v to show all){last}")
         );
         assert_eq!(
-            seen(("claude", dir.path()), bash, (true, &output), || {}),
+            seen("claude", dir.path(), &bash(true), || {}),
             "✓ Bash make 5ms"
         );
         // For other tools, the first line is shown.
-        let read = ("Read", &json!({"file_path": "x"}));
-        let found = seen(
-            ("claude", dir.path()),
-            read,
-            (false, "\nnot found\nmore"),
-            || {},
-        );
+        let input = json!({"file_path": "x"});
+        let read = Shown {
+            ok: false,
+            output: "\nnot found\nmore",
+            ..Shown::ok("Read", &input)
+        };
+        let found = seen("claude", dir.path(), &read, || {});
         assert_eq!(found, "✗ Read x 5ms failed\n  not found");
     }
 

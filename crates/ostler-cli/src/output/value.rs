@@ -1,7 +1,7 @@
 //! Sanitizing of foreign values for a single line: no escape sequences, no line breaks, limited
 //! length, and no invisible characters.
 
-use ostler::clip::{is_harmless_joiner, sanitize};
+use ostler::render::clip::{is_harmless_joiner, sanitize};
 
 /// Maximum length of a name or id.
 pub(super) const MAX_NAME: usize = 64;

@@ -144,6 +144,12 @@ pub(crate) fn wrap_lines(text: &str, width: usize, indent: usize) -> Vec<String>
     line.take().lines().map(str::to_owned).collect()
 }
 
+/// Breaks a text into lines of at most `width` columns, all of them indented.
+pub(crate) fn wrap_indented(text: &str, indent: usize, width: usize) -> Vec<String> {
+    let lines = wrap_lines(text, width.saturating_sub(indent), 0).into_iter();
+    lines.map(|line| format!("{:indent$}{line}", "")).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

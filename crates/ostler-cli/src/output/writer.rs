@@ -30,7 +30,6 @@ pub(crate) struct Batch {
 )]
 enum Item {
     Event(Event),
-    Remark(String),
     Line(String),
     Question(QuestionText),
     Answered,
@@ -49,11 +48,6 @@ impl Batch {
     pub(crate) fn push(&mut self, event: Event) {
         self.bytes += event.weight();
         self.items.push(Item::Event(event));
-    }
-
-    /// Adds a warning in response to user input.
-    pub(crate) fn remark(&mut self, words: impl Into<String>) {
-        self.items.push(Item::Remark(words.into()));
     }
 
     /// Adds a line. Foreign text in it must be sanitized.
@@ -95,7 +89,6 @@ impl Batch {
         for item in self.items {
             match item {
                 Item::Event(event) => output.event(&event)?,
-                Item::Remark(words) => output.remark(&words),
                 Item::Line(line) => output.line(&line),
                 Item::Question(question) => output.question(&question),
                 Item::Answered => output.answered(),

@@ -9,7 +9,7 @@ use ostler::trust::{Standing, WorkspaceFile};
 use serde::{Deserialize, Serialize};
 
 use crate::environment;
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 
 /// The name of the file.
 const FILE: &str = "trusted.json";
@@ -59,7 +59,7 @@ impl Memory {
             },
             Some(Err(why)) => Self {
                 dir,
-                fault: Some(why),
+                fault: Some(why.to_string()),
                 ..Self::default()
             },
         }
@@ -92,7 +92,7 @@ impl Memory {
     }
 
     /// Stores that these contents are trusted.
-    pub(crate) fn remember(files: &[&WorkspaceFile]) -> Result<(), Fault> {
+    pub(crate) fn remember(files: &[&WorkspaceFile]) -> Result<()> {
         for file in files {
             let inside = environment::state_dir()
                 .is_some_and(|dir| dir.canonicalize().unwrap_or(dir).starts_with(&file.root));
@@ -107,10 +107,10 @@ impl Memory {
         change(|projects| {
             for file in files {
                 let Some(root) = file.root.to_str() else {
-                    return Err(Fault::usage(format!(
+                    return Err(usage!(
                         "cannot trust {}: the path is not UTF-8",
                         file.root.display()
-                    )));
+                    ));
                 };
                 let known = projects.entry(root.to_owned()).or_default();
                 known.insert(file.name.clone(), file.sha256.clone());
@@ -120,7 +120,7 @@ impl Memory {
     }
 
     /// Removes a directory. Returns false if it was not trusted.
-    pub(crate) fn forget(dir: &Path) -> Result<bool, Fault> {
+    pub(crate) fn forget(dir: &Path) -> Result<bool> {
         let mut found = false;
         change(|projects| {
             found = dir
@@ -133,9 +133,7 @@ impl Memory {
 }
 
 /// Updates the stored decisions atomically, one process at a time.
-fn change(
-    work: impl FnOnce(&mut BTreeMap<String, Remembered>) -> Result<(), Fault>,
-) -> Result<(), Fault> {
+fn change(work: impl FnOnce(&mut BTreeMap<String, Remembered>) -> Result<()>) -> Result<()> {
     let dir = environment::state_dir().ok_or_else(|| {
         Fault::usage("no directory to store trust decisions in: HOME is not set")
             .hint("set OSTLER_STATE_DIR to a directory")
@@ -164,9 +162,20 @@ fn change(
     Ok(())
 }
 
-fn read(dir: &Path) -> Result<Option<Stored>, String> {
+/// A file of decisions that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is ignored: {why}", path.display())]
+struct InvalidFile {
+    path: PathBuf,
+    why: String,
+}
+
+fn read(dir: &Path) -> Result<Option<Stored>, InvalidFile> {
     let path = dir.join(FILE);
-    let invalid = |why: &dyn std::fmt::Display| format!("{} is ignored: {why}", path.display());
+    let invalid = |why: &dyn std::fmt::Display| InvalidFile {
+        path: path.clone(),
+        why: why.to_string(),
+    };
     let metadata = match std::fs::symlink_metadata(&path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(invalid(&error)),

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use ostler_testkit::fake;
-use ostler_testkit::real::{self, PinnedAgent};
+use ostler_testkit::real::{self, Pinned};
 use serde_json::Value;
 
 use crate::driver::{output, utf8};
@@ -53,7 +53,9 @@ fn missing_or_untestable_agent_is_named() {
     let (code, output) = doctor(None, "mock");
     assert_eq!(code, Some(2), "{output}");
     assert!(
-        output.contains("mock cannot be tested") && output.contains("claude, codex"),
+        output.contains("mock cannot be tested")
+            && output.contains("claude, ")
+            && output.contains(", codex"),
         "{output}"
     );
     let (code, output) = doctor(None, "nobody");
@@ -194,7 +196,7 @@ fn configured_agent_is_tested_if_its_program_is_known() {
     let noted = std::fs::read_to_string(rig.path("noted")).unwrap();
     assert_eq!(
         noted.lines().last(),
-        Some(format!("--acp||||{}", ostler_testkit::model::KEY).as_str())
+        Some(format!("--acp||||{}", ostler_testkit::scenario::KEY).as_str())
     );
 
     let rig = configured(
@@ -211,7 +213,7 @@ fn configured_agent_is_tested_if_its_program_is_known() {
 }
 
 /// Returns the report for a real agent on PATH, in an empty home directory.
-fn report(agent: &PinnedAgent) -> Value {
+fn report(agent: Pinned) -> Value {
     let home = tempfile::tempdir().unwrap();
     let bin = home.path().join("bin");
     std::fs::create_dir(&bin).unwrap();
@@ -219,7 +221,9 @@ fn report(agent: &PinnedAgent) -> Value {
     let mut path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     // Some need a newer Node than others, and one of them bundles it.
     if agent.heavy {
-        path = format!("{}:{path}", real::openclaw_node().display());
+        let target = real::target_dir().unwrap();
+        let node = real::pinned("openclaw").path(&target).next().unwrap();
+        path = format!("{}:{path}", node.display());
     }
     let mut command = Command::new(env!("CARGO_BIN_EXE_ostler"));
     command
@@ -233,16 +237,18 @@ fn report(agent: &PinnedAgent) -> Value {
     report
 }
 
-/// Fails unless a real agent passes this number of checks and is the version that the probe lists
-/// as tested.
-pub(crate) fn conforms(agent: &PinnedAgent, ways: usize) {
-    let report = report(agent);
+/// Fails unless a real agent passes every check that its capabilities allow, and is the version
+/// that the probe lists as tested.
+pub(crate) fn conforms(agent: &str) {
+    let pinned = real::pinned(agent);
+    let report = report(pinned);
     assert_eq!(
         (&report["conforms"], report["version"].as_str()),
-        (&Value::Bool(true), Some(agent.reported_version))
+        (&Value::Bool(true), Some(pinned.reported_version()))
     );
     assert_eq!(
-        report["tested_version"], agent.reported_version,
+        report["tested_version"],
+        pinned.reported_version(),
         "the probe names the version that these tests drive"
     );
     assert_eq!(
@@ -256,5 +262,37 @@ pub(crate) fn conforms(agent: &PinnedAgent, ways: usize) {
         .iter()
         .filter(|check| check["result"] == "passed")
         .count();
-    assert!(passed >= ways, "{report:#}");
+    let able = ostler::Agents::builtin()
+        .get(agent)
+        .unwrap()
+        .about()
+        .capabilities;
+    let optional = [
+        able.stream_text,
+        able.tells_tools,
+        able.interrupt,
+        able.resume,
+    ];
+    let applicable = 5 + optional.iter().filter(|able| **able).count();
+    // With a policy, some use a transport that can do more.
+    assert!(passed >= applicable, "{report:#}");
 }
+
+/// Generates a test of the check with a real agent, in the agent's group.
+macro_rules! conformance_test {
+    (real real $agent:ident $name:literal) => {
+        $crate::conformance::conformance_test! { @ $agent $name }
+    };
+    (heavy heavy $agent:ident $name:literal) => {
+        $crate::conformance::conformance_test! { @ $agent $name }
+    };
+    (@ $agent:ident $name:literal) => {
+        #[test]
+        fn $agent() {
+            $crate::conformance::conforms($name);
+        }
+    };
+    ($($other:tt)*) => {};
+}
+
+pub(crate) use conformance_test;

@@ -121,6 +121,7 @@ fn each_flag_is_under_its_heading() {
     Session: --resume --session-id --fork --continue --no-store --raw-log
     Limits: --timeout --idle-timeout --startup-timeout --max-turns --max-budget-usd --max-tokens --max-messages --max-time --max-log-size --max-raw-size
     Commands (for agents that use Ostler's tools: openai-api, scripted, loop): --commands --allow-command
+    Log: --log --log-file
     ");
     assert_snapshot!(headings(&["loop"]), @r"
     Arguments: [PROMPT]
@@ -129,6 +130,7 @@ fn each_flag_is_under_its_heading() {
     Limits: --timeout --reply-timeout --tool-timeout --max-iterations --max-tool-calls --max-input-tokens --max-output-tokens --max-budget-usd --max-errors --context-window --max-log-size --max-raw-size
     Permissions: --permissions --policy --trust-project
     Commands (for agents that use Ostler's tools: openai-api, scripted, loop): --commands --allow-command
+    Log: --log --log-file
     ");
     let run = headings(&["run"]);
     let chat = headings(&["chat"]);
@@ -168,6 +170,12 @@ fn help_of_a_small_verb() {
                                     docs/configuration.md
       -h, --help                    Print help
       -V, --version                 Print version
+
+    Log:
+          --log <LEVEL>      Log to stderr, from a level on: error, warn, info,
+                             debug, trace; see docs/debugging.md
+          --log-file <FILE>  Append the log to a file instead; the default level is
+                             debug
 
     States:
       ready            installed and logged in

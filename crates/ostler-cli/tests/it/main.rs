@@ -25,6 +25,7 @@ mod guard;
 mod heavy;
 mod help;
 mod hints;
+mod logging;
 mod missing_layers;
 mod output;
 mod policy;

@@ -79,7 +79,7 @@ fn json_is_one_object() {
     let ran = run_hello(&test_env, &["--output", "json"]);
     let report: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!((ran.status.code(), utf8(&ran.stderr)), (Some(0), ""));
-    let expected = json!({"agent": "claude", "agent_version": real::CLAUDE_VERSION, "text": "It is 42.", "structured": null,
+    let expected = json!({"agent": "claude", "agent_version": real::pinned("claude").version(), "text": "It is 42.", "structured": null,
         "turns": 1, "tool_calls": 1, "denied": 0, "errors": [], "exit_code": 0, "signal": null});
     for (key, value) in expected.as_object().unwrap() {
         assert_eq!(&report[key], value, "{key} in {report:#}");
@@ -264,7 +264,11 @@ fn doctor_reports_readiness() {
     let (code, claude) = doctor(&ready);
     assert_eq!(
         (code, &claude["status"], &claude["version"]),
-        (Some(0), &json!("ready"), &json!(real::CLAUDE_VERSION)),
+        (
+            Some(0),
+            &json!("ready"),
+            &json!(real::pinned("claude").version())
+        ),
         "{claude:#}"
     );
     assert_eq!(

@@ -56,7 +56,7 @@ fn the_default_policy_holds_on_this_machine() {
     );
     let readme = include_str!("../../../../README.md");
     assert!(
-        readme.contains(&format!("makes {} attempts", attempts.len())),
+        readme.contains(&format!("runs {} checks", attempts.len())),
         "the README does not say {}",
         attempts.len()
     );

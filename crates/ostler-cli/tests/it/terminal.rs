@@ -5,8 +5,9 @@ use std::process::Command;
 use std::sync::Arc;
 
 use ostler_core::event::{
-    DecidedBy, Decision, Ended, Event, EventKind, Level, Notice, Origin, Permission, Refused,
-    Started, Text, TextKind, Timestamp, ToolCall, ToolResult, TurnEnded, TurnStarted, Unreadable,
+    DecidedBy, Decision, Ended, Event, EventKind, Level, Notice, NoticeCode, Origin, Permission,
+    Refused, Started, Text, TextKind, Timestamp, ToolCall, ToolResult, TurnEnded, TurnStarted,
+    Unreadable,
 };
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::raw_json::RawJson;
@@ -138,9 +139,9 @@ fn hostile_events() -> Vec<EventKind> {
         .into(),
         permission(Decision::Asked).into(),
         permission(Decision::Denied).into(),
-        Notice::new(Level::Warning, HOSTILE, HOSTILE).into(),
-        Notice::new(Level::Info, "x", HOSTILE).into(),
-        Notice::new(Level::Warning, "store_failed", HOSTILE).into(),
+        Notice::new(Level::Warning, HOSTILE.into(), HOSTILE).into(),
+        Notice::new(Level::Info, "x".into(), HOSTILE).into(),
+        Notice::new(Level::Warning, NoticeCode::StoreFailed, HOSTILE).into(),
         Unreadable {
             raw: h(),
             why: h(),
@@ -149,9 +150,9 @@ fn hostile_events() -> Vec<EventKind> {
         }
         .into(),
         Refused {
-            request: h(),
+            request: HOSTILE.into(),
             why: h(),
-            code: h(),
+            code: HOSTILE.into(),
         }
         .into(),
         TurnEnded {

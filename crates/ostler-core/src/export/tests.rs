@@ -83,7 +83,7 @@ fn story() -> Vec<EventKind> {
             parent: None,
         }
         .into(),
-        Notice::new(Level::Warning, "x", "careful <b>").into(),
+        Notice::new(Level::Warning, "x".into(), "careful <b>").into(),
         turn("not shown again").into(),
         TurnStarted {
             origin: Origin::Caller,

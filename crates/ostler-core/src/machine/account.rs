@@ -151,4 +151,77 @@ mod tests {
         assert!(account.record_late(&tokens(1).reported(0.25)));
         assert_eq!(cost(&account), (Some(0.25), CostSource::Reported));
     }
+
+    #[test]
+    fn the_latest_numbers_of_each_model_count() {
+        let on = |model: &str, input, cost| Usage {
+            model: Some(model.into()),
+            ..tokens(input).reported(cost)
+        };
+        let mut turn = UsageByModel::default();
+        assert!(turn.sum().is_none() && turn.cost().is_none());
+        turn.record(&on("a", 1, 0.25));
+        turn.record(&on("a", 3, 0.5));
+        turn.record(&on("b", 4, 2.0));
+        turn.record(&Usage {
+            scope: Scope::Session,
+            ..on("c", 100, 100.0)
+        });
+        let sum = turn.sum().unwrap();
+        assert_eq!(
+            (sum.input, sum.model, sum.scope),
+            (Some(7), None, Scope::Turn)
+        );
+        assert_eq!((sum.cost_usd, turn.cost()), (Some(2.5), Some(2.5)));
+    }
+
+    #[test]
+    fn reports_of_one_model_in_one_result_are_added() {
+        let turn: UsageByModel = [tokens(1).reported(0.5), tokens(2).reported(0.25)]
+            .into_iter()
+            .collect();
+        let sum = turn.sum().unwrap();
+        assert_eq!((sum.input, sum.cost_usd), (Some(3), Some(0.75)));
+        assert_eq!(sum.model.as_deref(), Some("m"));
+    }
+
+    #[test]
+    fn a_late_report_counts_until_the_next_turn_starts() {
+        let late = tokens(5);
+        let mut account = Account::new();
+        assert!(!account.record_late(&late), "no turn yet");
+        account.close(turn(Some(tokens(1))), true);
+        assert!(!account.record_late(&late), "the turn was reported whole");
+        assert_eq!(account.total().input, Some(1));
+        account.close(turn(Some(tokens(2))), false);
+        assert_eq!(
+            account.total().input,
+            Some(3),
+            "counted before it is settled"
+        );
+        assert!(
+            account.record_late(&late),
+            "replaces the numbers of the turn"
+        );
+        assert_eq!(account.total().input, Some(6));
+        let session = Usage {
+            scope: Scope::Session,
+            ..tokens(100)
+        };
+        assert!(!account.record_late(&session), "not about the turn");
+        account.settle();
+        assert!(!account.record_late(&late));
+        assert_eq!(account.total().input, Some(6));
+        assert_eq!(account.total().scope, Scope::Session);
+    }
+
+    #[test]
+    fn a_settled_turn_without_numbers_leaves_a_lower_bound() {
+        let mut account = Account::new();
+        account.close(turn(None), false);
+        account.settle();
+        assert!(!account.record_late(&tokens(1)));
+        account.close(turn(Some(tokens(1).reported(0.5))), true);
+        assert_eq!(cost(&account), (Some(0.5), CostSource::Partial));
+    }
 }

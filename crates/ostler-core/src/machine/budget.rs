@@ -1,17 +1,17 @@
-//! Session budgets: money, tokens, turns and time. At 80 % a warning is emitted; at 100 % the turn
+//! Session budgets: money, tokens, turns and time. At 80% a warning is emitted; at 100% the turn
 //! is interrupted and the session ends.
 
 use std::time::Duration;
 
-use super::turn::Pending;
-use super::{Effect, Machine};
+use super::Machine;
+use super::turn::{EndReason, Pending};
 use crate::dialect::ToAgent;
-use crate::event::{Level, Notice, SessionState};
+use crate::event::{Level, NoticeCode, RefusalCode, RequestKind};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::AfterTurn;
 use crate::usage::{Scope, Usage};
 
-/// Warnings that were emitted.
+/// Budget warnings that were already emitted.
 #[derive(Debug, Default)]
 pub(super) struct Warnings {
     money: bool,
@@ -30,11 +30,11 @@ const MORE_TURNS: &str = "Allow more messages (--max-messages), or start another
 const MORE_TIME: &str = "Allow more time (--max-time), or start another session.";
 
 impl Machine {
-    pub(super) fn on_usage(&mut self, now: Duration, usage: &Usage, fx: &mut Vec<Effect>) {
-        let Some(turn) = &self.current_turn else {
+    pub(super) fn on_usage(&mut self, usage: &Usage) {
+        let Some(turn) = self.life.turn() else {
             if self.account.record_late(usage) {
-                self.emit_total(fx);
-                self.end_if_spent(now, fx);
+                self.emit_total();
+                self.end_if_spent();
             }
             return;
         };
@@ -53,9 +53,9 @@ impl Machine {
             }
             Scope::Session => (usage.cost_usd, usage.total()),
         };
-        self.warn_budget_use(money, tokens, fx);
+        self.warn_budget_use(money, tokens);
         if let Some(outcome) = self.exceeded_budget(money, tokens) {
-            self.interrupt_with(now, outcome, fx);
+            self.interrupt_with(outcome);
         }
     }
 
@@ -73,64 +73,57 @@ impl Machine {
 
     /// Ends a session that waits for messages, once its money or tokens are used up. Returns true
     /// if it did.
-    pub(super) fn end_if_spent(&mut self, now: Duration, fx: &mut Vec<Effect>) -> bool {
+    pub(super) fn end_if_spent(&mut self) -> bool {
         let total = self.account.total();
         let spent = self.exceeded_budget(total.cost_usd, total.total());
         let idle = self.after_turn == AfterTurn::Wait
-            && self.current_turn.is_none()
-            && self.escalation.is_none();
-        let Some(outcome) = spent.filter(|_| idle && self.state != SessionState::Ended) else {
+            && !self.in_turn()
+            && self.life.is_unescalated()
+            && !self.has_ended();
+        let Some(outcome) = spent.filter(|_| idle) else {
             return false;
         };
         self.last_outcome = Some(outcome);
-        self.close_input(now, fx);
+        self.close_input();
         true
     }
 
     /// Interrupts the turn, and ends the session with it.
-    fn interrupt_with(&mut self, now: Duration, outcome: Outcome, fx: &mut Vec<Effect>) {
-        if let Some(turn) = &mut self.current_turn
+    fn interrupt_with(&mut self, outcome: Outcome) {
+        if let Some(turn) = self.life.turn_mut()
             && turn.pending.is_none()
         {
-            turn.pending = Some(Pending::Limit((
-                Box::new(outcome),
-                now.saturating_add(self.limits.grace),
-            )));
-            fx.push(Effect::Send(ToAgent::Interrupt));
+            let until = self.step.after(self.limits.grace);
+            turn.pending = Some(Pending::new(EndReason::Limit(Box::new(outcome)), until));
+            self.step.push(ToAgent::Interrupt);
         }
     }
 
-    /// Warns once when 80 % of the money or of the tokens are used.
-    pub(super) fn warn_budget_use(
-        &mut self,
-        money: Option<f64>,
-        tokens: Option<u64>,
-        fx: &mut Vec<Effect>,
-    ) {
+    /// Warns once when 80% of the money or of the tokens are used.
+    pub(super) fn warn_budget_use(&mut self, money: Option<f64>, tokens: Option<u64>) {
         if let (Some(spent), Some(limit)) = (money, self.limits.budget_usd)
             && spent >= 0.8 * limit
             && !std::mem::replace(&mut self.warnings.money, true)
         {
-            self.warn_budget(&format!("${spent:.4} of the ${limit} budget is used."), fx);
+            self.warn_budget(&format!("${spent:.4} of the ${limit} budget is used."));
         }
         if let (Some(tokens), Some(limit)) = (tokens, self.limits.budget_tokens)
             && tokens >= four_fifths(limit)
             && !std::mem::replace(&mut self.warnings.tokens, true)
         {
-            self.warn_budget(
-                &format!("{tokens} of the {limit} budgeted tokens are used."),
-                fx,
-            );
+            self.warn_budget(&format!(
+                "{tokens} of the {limit} budgeted tokens are used."
+            ));
         }
     }
 
-    fn warn_budget(&self, message: &str, fx: &mut Vec<Effect>) {
-        self.emit(Notice::new(Level::Warning, "budget_near", message), fx);
+    fn warn_budget(&mut self, message: &str) {
+        self.notice(Level::Warning, NoticeCode::BudgetNear, message);
     }
 
     /// Returns true if the session may take no further message. In that case the message is
     /// refused, and the session ends unless a turn is in progress or a message is queued.
-    pub(super) fn refuse_if_out_of_turns(&mut self, now: Duration, fx: &mut Vec<Effect>) -> bool {
+    pub(super) fn refuse_if_out_of_turns(&mut self) -> bool {
         let Some(limit) = self.limits.budget_turns else {
             return false;
         };
@@ -141,26 +134,26 @@ impl Machine {
             if u64::from(taken) + 1 >= four_fifths(limit.into())
                 && !std::mem::replace(&mut self.warnings.turns, true)
             {
-                self.warn_budget(&format!("This is message {} of {limit}.", taken + 1), fx);
+                self.warn_budget(&format!("This is message {} of {limit}.", taken + 1));
             }
             return false;
         }
         self.refuse(
-            ("send", "budget"),
+            RequestKind::Send,
+            RefusalCode::Budget,
             &format!("the session has reached its limit of {limit} messages"),
-            fx,
         );
-        if self.current_turn.is_none() && self.queue.is_empty() {
+        if !self.in_turn() && self.queue.is_empty() {
             self.last_outcome = Some(outcome(
                 format!("The session has reached its limit of {limit} messages."),
                 MORE_TURNS,
             ));
-            self.close_input(now, fx);
+            self.close_input();
         }
         true
     }
 
-    /// Returns when 80 % or all of the session's time will have passed.
+    /// Returns when 80% or all of the session's time will have passed.
     pub(super) fn budget_deadline(&self) -> Option<Duration> {
         let (since, limit) = (self.first_turn_at?, self.limits.budget_wall?);
         let part = if self.warnings.time {
@@ -168,38 +161,29 @@ impl Machine {
         } else {
             limit.mul_f64(0.8)
         };
-        let is_ending = self
-            .current_turn
-            .as_ref()
-            .is_some_and(|turn| turn.pending.is_some());
-        since
-            .checked_add(part)
-            .filter(|_| self.escalation.is_none() && !is_ending)
+        since.checked_add(part).filter(|_| self.is_undisturbed())
     }
 
-    pub(super) fn check_time_budget(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.budget_deadline().is_none_or(|due| due > now) {
+    pub(super) fn check_time_budget(&mut self) {
+        if self.budget_deadline().is_none_or(|due| due > self.step.now) {
             return;
         }
         let limit = self.limits.budget_wall.unwrap_or_default();
         if !std::mem::replace(&mut self.warnings.time, true) {
-            self.warn_budget(
-                &format!("80 % of the session's time ({limit:?}) is used."),
-                fx,
-            );
+            self.warn_budget(&format!("80% of the session's time ({limit:?}) is used."));
         }
-        if self.budget_deadline().is_none_or(|due| due > now) {
+        if self.budget_deadline().is_none_or(|due| due > self.step.now) {
             return;
         }
         let outcome = outcome(
             format!("The session has reached its time limit of {limit:?}."),
             MORE_TIME,
         );
-        if self.current_turn.is_some() {
-            self.interrupt_with(now, outcome, fx);
+        if self.in_turn() {
+            self.interrupt_with(outcome);
         } else {
             self.last_outcome = Some(outcome);
-            self.close_input(now, fx);
+            self.close_input();
         }
     }
 }

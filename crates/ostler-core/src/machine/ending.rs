@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use super::turn::{self, Pending, Turn};
-use super::{Effect, Machine};
-use crate::dialect::{Exit, ToAgent, TurnResult};
-use crate::event::{Ended, Level, Notice, Origin, SessionState};
+use super::request::{Completion, Interruption};
+use super::turn::{self, EndReason, Pending, Turn};
+use super::{Effect, Life, Machine};
+use crate::dialect::{Action, Exit, ToAgent, TurnResult};
+use crate::event::{Ended, Level, NoticeCode, Origin, RefusalCode, RequestKind, SessionState};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::AfterTurn;
 
-/// How far the agent's process has been asked to end, and when the next step is due.
+/// The latest step taken to end the agent's process, and when the next one is due.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Escalation {
-    step: EscalationStep,
+    level: EscalationLevel,
     pub(super) until: Duration,
     pub(super) after_exit: AfterExit,
 }
@@ -27,59 +28,58 @@ pub(super) enum AfterExit {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EscalationStep {
+pub(super) enum EscalationLevel {
     InputClosed,
     Terminated,
     Killed,
 }
 
 impl Machine {
-    pub(super) fn stop(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.drop_queue(fx);
-        if self.ends_unstarted(fx) {
+    pub(super) fn stop(&mut self) {
+        self.drop_queue();
+        if self.ends_unstarted() {
             return;
         }
-        self.thaw(now, fx); // a suspended process can neither receive anything nor exit
-        self.end_with_process(fx);
-        let until = now.saturating_add(self.limits.grace);
-        match &mut self.current_turn {
-            Some(turn) if !matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_))) => {
-                turn.pending = Some(Pending::Stop(until));
-                fx.push(Effect::Send(ToAgent::Interrupt));
-                self.set_state(SessionState::Stopping, fx);
+        self.thaw(); // a suspended process can neither receive anything nor exit
+        self.end_with_process();
+        let until = self.step.after(self.limits.grace);
+        match self.life.turn_mut() {
+            Some(turn) if turn.pending.as_ref().is_some_and(Pending::ends_session) => {}
+            Some(turn) => {
+                turn.pending = Some(Pending::new(EndReason::Stop, until));
+                self.step.push(ToAgent::Interrupt);
+                self.publish_state();
             }
-            Some(_) => {}
             None => {
                 self.stop_lingering();
-                self.close_input(now, fx);
+                self.close_input();
             }
         }
     }
 
-    pub(super) fn kill(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.drop_queue(fx);
-        if self.ends_unstarted(fx) {
+    pub(super) fn kill(&mut self) {
+        self.drop_queue();
+        if self.ends_unstarted() {
             return;
         }
-        self.thaw(now, fx);
-        self.end_with_process(fx);
-        if let Some(turn) = &mut self.current_turn
+        self.thaw();
+        self.end_with_process();
+        if let Some(turn) = self.life.turn_mut()
             && turn.pending.is_none()
         {
-            turn.pending = Some(Pending::Stop(now.saturating_add(self.limits.grace)));
+            let until = self.step.after(self.limits.grace);
+            turn.pending = Some(Pending::new(EndReason::Stop, until));
         }
         self.stop_lingering();
-        if self
-            .escalation
-            .is_none_or(|escalation| escalation.step != EscalationStep::Killed)
-        {
-            self.escalate(now, (EscalationStep::Killed, AfterExit::EndSession), fx);
+        let escalation = self.life.escalation();
+        if escalation.is_none_or(|escalation| escalation.level != EscalationLevel::Killed) {
+            self.escalate(EscalationLevel::Killed, AfterExit::EndSession);
         }
     }
 
     /// Ends a session whose agent has no process. Returns true if it did.
-    fn ends_unstarted(&mut self, fx: &mut Vec<Effect>) -> bool {
-        let unstarted = self.spawned_at.is_none();
+    fn ends_unstarted(&mut self) -> bool {
+        let unstarted = self.life.process().is_none();
         if unstarted {
             let message = match self.turns {
                 0 => "The session was stopped before the agent was started.",
@@ -90,58 +90,57 @@ impl Machine {
                 .take()
                 .unwrap_or_else(|| Outcome::new(Cause::Stopped, message));
             if self.turns > 0 {
-                // The process only sleeps: same states as with a process.
-                self.set_state(SessionState::Stopping, fx);
+                // Emit the same states as if the process were still running.
+                self.set_state(SessionState::Stopping);
             }
-            self.end(outcome, &Exit::default(), fx);
+            self.end(outcome, &Exit::default());
         }
         unstarted
     }
 
-    /// Makes the session end with the process that is being ended.
-    fn end_with_process(&mut self, fx: &mut Vec<Effect>) {
-        if let Some(escalation) = &mut self.escalation {
+    fn take_outcome(&mut self) -> Outcome {
+        let stopped = || Outcome::new(Cause::Stopped, "The session was stopped.");
+        self.last_outcome.take().unwrap_or_else(stopped)
+    }
+
+    /// Ends the session with its process, if the process is already being ended.
+    fn end_with_process(&mut self) {
+        if let Some(process) = self.life.process_mut()
+            && let Some(escalation) = &mut process.escalation
+        {
             escalation.after_exit = AfterExit::EndSession;
-            self.set_state(SessionState::Stopping, fx);
+            self.publish_state();
         }
     }
 
     /// Records that the caller stopped the session while it waited for background tasks.
     fn stop_lingering(&mut self) {
-        if self.waits_for_background() {
+        if self.life.waits_for_background() {
             self.last_outcome = Some(turn::background_stopped());
         }
     }
 
     /// Refuses every queued message, so that none is lost silently.
-    pub(super) fn drop_queue(&mut self, fx: &mut Vec<Effect>) {
+    pub(super) fn drop_queue(&mut self) {
         for _ in 0..self.queue.len() {
             self.refuse(
-                ("send", "ending"),
+                RequestKind::Send,
+                RefusalCode::Ending,
                 "the session was stopped before the message was delivered",
-                fx,
             );
         }
         self.queue.clear();
     }
 
     pub(super) fn startup_deadline(&self) -> Option<Duration> {
-        let silent = self.state == SessionState::Starting && self.escalation.is_none();
+        let process = self.life.process()?;
+        let is_starting = self.current_state() == SessionState::Starting;
         // Without a prompt, the agent need not print anything.
-        let asked = self
-            .current_turn
-            .as_ref()
-            .filter(|turn| !turn.awake)
-            .map(Turn::last_heard)?;
-        self.spawned_at?
-            .max(asked)
+        let turn = self.life.turn().filter(|turn| !turn.awake)?;
+        let since = process.since.max(turn.last_heard());
+        since
             .checked_add(self.limits.startup?)
-            .filter(|_| silent)
-    }
-
-    /// Returns true if only the agent's background tasks hold the session open.
-    pub(super) fn waits_for_background(&self) -> bool {
-        self.lingering && self.current_turn.is_none() && self.escalation.is_none()
+            .filter(|_| is_starting && process.escalation.is_none())
     }
 
     /// Returns when background tasks run out of time. They are part of the task and count towards
@@ -149,215 +148,189 @@ impl Machine {
     pub(super) fn linger_deadline(&self) -> Option<Duration> {
         self.first_turn_at?
             .checked_add(self.limits.wall?)
-            .filter(|_| self.waits_for_background())
+            .filter(|_| self.life.waits_for_background())
     }
 
-    pub(super) fn tick(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.frozen_since.is_none() {
-            self.check_limits(now, fx);
+    pub(super) fn tick(&mut self) {
+        if !self.life.is_frozen() {
+            self.check_limits();
         }
-        if let Some(escalation) = self.escalation.filter(|escalation| escalation.until <= now) {
-            match escalation.step {
-                EscalationStep::InputClosed => {
-                    self.escalate(now, (EscalationStep::Terminated, escalation.after_exit), fx);
+        let escalation = self.life.escalation();
+        if let Some(escalation) = escalation.filter(|escalation| escalation.until <= self.step.now)
+        {
+            match escalation.level {
+                EscalationLevel::InputClosed => {
+                    self.escalate(EscalationLevel::Terminated, escalation.after_exit);
                 }
-                EscalationStep::Terminated => {
-                    self.escalate(now, (EscalationStep::Killed, escalation.after_exit), fx);
+                EscalationLevel::Terminated => {
+                    self.escalate(EscalationLevel::Killed, escalation.after_exit);
                 }
-                EscalationStep::Killed => self.abandon(now, fx),
+                EscalationLevel::Killed => self.abandon(),
             }
         }
     }
 
-    fn check_limits(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.check_change_timeouts(now, fx);
-        self.check_time_budget(now, fx);
-        if self.linger_deadline().is_some_and(|d| d <= now) {
-            self.report_background_cut("did not end in time", fx);
-            self.close_input(now, fx);
+    fn check_limits(&mut self) {
+        self.check_change_timeouts();
+        self.check_time_budget();
+        if self.linger_deadline().is_some_and(|d| d <= self.step.now) {
+            self.report_background_cut("did not end in time");
+            self.close_input();
         }
-        if self.startup_deadline().is_some_and(|d| d <= now) {
-            self.give_up_on_turn(now, turn::startup_limit(&self.limits), fx);
+        if self.startup_deadline().is_some_and(|d| d <= self.step.now) {
+            self.give_up_on_turn(turn::startup_limit(&self.limits));
         }
-        self.check_heartbeat(now, fx);
+        self.check_heartbeat();
         let may_be_silent = self.may_be_silent();
-        if let Some(turn) = &mut self.current_turn {
-            match turn.due(now, &self.limits, may_be_silent) {
+        if let Some(turn) = self.life.turn_mut() {
+            match turn.due(self.step.now, &self.limits, may_be_silent) {
                 Some(turn::Due::Limit(outcome)) => {
-                    turn.pending = Some(Pending::Limit((
-                        Box::new(outcome),
-                        now.saturating_add(self.limits.grace),
-                    )));
-                    fx.push(Effect::Send(ToAgent::Interrupt));
+                    let until = self.step.after(self.limits.grace);
+                    turn.pending = Some(Pending::new(EndReason::Limit(Box::new(outcome)), until));
+                    self.step.push(ToAgent::Interrupt);
                 }
-                Some(turn::Due::NoAnswer(outcome)) => self.give_up_on_turn(now, outcome, fx),
+                Some(turn::Due::NoAnswer(outcome)) => self.give_up_on_turn(outcome),
                 None => {}
             }
         }
     }
 
-    fn report_background_cut(&self, why: &str, fx: &mut Vec<Effect>) {
+    fn report_background_cut(&mut self, why: &str) {
         let message = format!(
             "{} background tasks of the agent {why} and were cut off.",
-            self.background_tasks
+            self.background_tasks()
         );
-        self.emit(Notice::new(Level::Warning, "background_cut", message), fx);
+        self.notice(Level::Warning, NoticeCode::BackgroundCut, message);
     }
 
     /// Ends the turn of an agent that does not respond, and terminates its process.
-    fn give_up_on_turn(&mut self, now: Duration, outcome: Outcome, fx: &mut Vec<Effect>) {
+    fn give_up_on_turn(&mut self, outcome: Outcome) {
         let mut pending = None;
-        if self.current_turn.is_some() {
-            pending = self.close_turn(TurnResult::new(outcome), fx);
+        if self.in_turn() {
+            pending = self.close_turn(TurnResult::new(outcome));
         } else {
             self.last_outcome = Some(outcome);
         }
-        let after_exit = if self.survives_process(pending.as_ref()) {
+        let was_interrupted = pending.is_some_and(|pending| !pending.ends_session());
+        let after_exit = if self.can_sleep() && was_interrupted {
             AfterExit::Sleep
         } else {
+            self.drop_queue();
+            self.end_with_process();
             AfterExit::EndSession
         };
-        if after_exit == AfterExit::EndSession {
-            self.drop_queue(fx);
+        if self.life.is_unescalated() {
+            self.step.push(Action::CloseInput);
+            self.escalate(EscalationLevel::Terminated, after_exit);
         }
-        if self.escalation.is_none() {
-            fx.push(Effect::CloseInput);
-            self.escalate(now, (EscalationStep::Terminated, after_exit), fx);
-        }
-    }
-
-    /// Returns true if the session survives a process that did not end its turn, because only the
-    /// turn was interrupted.
-    fn survives_process(&self, pending: Option<&Pending>) -> bool {
-        self.can_sleep() && matches!(pending, Some(Pending::Interrupt(_)))
     }
 
     /// Ends the process; the session continues.
-    pub(super) fn end_process(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.escalate(now, (EscalationStep::InputClosed, AfterExit::Sleep), fx);
+    pub(super) fn end_process(&mut self) {
+        self.escalate(EscalationLevel::InputClosed, AfterExit::Sleep);
     }
 
-    /// Terminates a process that is of no further use, without waiting for it to notice its closed
+    /// Terminates a process that is no longer needed, without waiting for it to notice its closed
     /// stdin.
-    pub(super) fn terminate_process(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.spawned_at.is_some() && self.escalation.is_none() {
-            fx.push(Effect::CloseInput);
-            self.escalate(now, (EscalationStep::Terminated, AfterExit::Sleep), fx);
+    pub(super) fn terminate_process(&mut self) {
+        if self.life.is_available() {
+            self.step.push(Action::CloseInput);
+            self.escalate(EscalationLevel::Terminated, AfterExit::Sleep);
         }
     }
 
-    pub(super) fn close_input(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.spawned_at.is_none() && self.escalation.is_none() {
-            let outcome = self
-                .last_outcome
-                .take()
-                .unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
-            return self.end(outcome, &Exit::default(), fx); // no process, so no stdin to close
+    pub(super) fn close_input(&mut self) {
+        if self.life.process().is_none() {
+            let outcome = self.take_outcome();
+            return self.end(outcome, &Exit::default()); // no process, so no stdin to close
         }
-        if self
-            .escalation
-            .is_none_or(|escalation| escalation.after_exit == AfterExit::Sleep)
-        {
-            self.drop_queue(fx);
-            self.escalate(
-                now,
-                (EscalationStep::InputClosed, AfterExit::EndSession),
-                fx,
-            );
+        if !self.life.ends_with_process() {
+            self.drop_queue();
+            self.escalate(EscalationLevel::InputClosed, AfterExit::EndSession);
         }
     }
 
-    fn escalate(
-        &mut self,
-        now: Duration,
-        (step, after_exit): (EscalationStep, AfterExit),
-        fx: &mut Vec<Effect>,
-    ) {
-        if after_exit == AfterExit::EndSession {
-            self.set_state(SessionState::Stopping, fx);
-        }
-        fx.push(match step {
-            EscalationStep::InputClosed => Effect::CloseInput,
-            EscalationStep::Terminated => Effect::Terminate,
-            EscalationStep::Killed => Effect::Kill,
-        });
-        self.escalation = Some(Escalation {
-            step,
-            until: now.saturating_add(self.limits.grace),
+    fn escalate(&mut self, level: EscalationLevel, after_exit: AfterExit) {
+        let Some(process) = self.life.process_mut() else {
+            return;
+        };
+        process.escalation = Some(Escalation {
+            level,
+            until: self.step.after(self.limits.grace),
             after_exit,
+        });
+        if after_exit == AfterExit::EndSession {
+            self.publish_state();
+        }
+        self.step.push(match level {
+            EscalationLevel::InputClosed => Action::CloseInput,
+            EscalationLevel::Terminated => Action::Terminate,
+            EscalationLevel::Killed => Action::Kill,
         });
     }
 
     /// Gives up on a process that survived SIGKILL (stuck in the kernel), instead of waiting
     /// forever.
-    fn abandon(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+    fn abandon(&mut self) {
         let message = "The agent's process survived SIGKILL; it may be stuck in the kernel.";
-        self.emit(Notice::new(Level::Error, "process_left", message), fx);
-        self.on_exited(now, (&Exit::default(), None), fx);
+        self.notice(Level::Error, NoticeCode::ProcessLeft, message);
+        self.on_exited(&Exit::default(), None);
     }
 
-    pub(super) fn on_exited(
-        &mut self,
-        now: Duration,
-        (exit, blame): (&Exit, Option<TurnResult>),
-        fx: &mut Vec<Effect>,
-    ) {
-        if self.spawned_at.is_none() && self.escalation.is_none() {
+    pub(super) fn on_exited(&mut self, exit: &Exit, blame: Option<TurnResult>) {
+        if self.life.process().is_none() {
             return;
         }
         let ending = self.is_ending();
-        if let Some(turn) = &self.current_turn {
+        if let Some(turn) = self.life.turn() {
             let result = blame.unwrap_or_else(|| TurnResult::new(turn.exit_outcome(exit)));
-            let pending = self.close_turn(result, fx);
-            if matches!(pending, Some(Pending::Limit(_))) {
-                self.set_state(SessionState::Stopping, fx); // it exited when asked to end the turn
+            let pending = self.close_turn(result);
+            let reason = pending.as_ref().map(|pending| &pending.reason);
+            if matches!(reason, Some(EndReason::Limit(_))) {
+                // It exited when it was asked to end the turn.
+                self.set_state(SessionState::Stopping);
             }
-            if !ending
-                && self.can_sleep()
-                && !matches!(pending, Some(Pending::Stop(_) | Pending::Limit(_)))
-            {
-                return self.enter_sleep(now, fx);
+            if !ending && self.can_sleep() {
+                return self.enter_sleep();
             }
         } else if !ending && self.can_sleep() {
-            if self.escalation.is_none() && self.capabilities.many_turns {
-                self.report_unexpected_exit(exit, fx);
+            if self.life.is_unescalated() && self.capabilities.many_turns {
+                self.report_unexpected_exit(exit);
             }
-            return self.enter_sleep(now, fx);
-        } else if self.waits_for_background() && exit.code == Some(0) {
+            return self.enter_sleep();
+        } else if self.life.waits_for_background() && exit.code == Some(0) {
             // Its work was done, so the exit is not a failure.
-            self.report_background_cut("were still running when it exited", fx);
-        } else if self.escalation.is_none() {
+            self.report_background_cut("were still running when it exited");
+        } else if self.life.is_unescalated() {
             self.last_outcome = Some(turn::agent_died(exit)); // it was not asked to exit
         }
-        self.drop_queue(fx);
-        let outcome = self
-            .last_outcome
-            .take()
-            .unwrap_or_else(|| Outcome::new(Cause::Stopped, "The session was stopped."));
-        self.end(outcome, exit, fx);
+        self.drop_queue();
+        let outcome = self.take_outcome();
+        self.end(outcome, exit);
     }
 
     /// Ends the current turn, if there is one, and returns what was pending on it.
-    pub(super) fn close_turn(
-        &mut self,
-        result: TurnResult,
-        fx: &mut Vec<Effect>,
-    ) -> Option<Pending> {
-        let turn = self.current_turn.take()?;
-        self.close_tools(fx);
-        if self.background_tasks == 0 {
-            self.withdraw_all(fx);
+    pub(super) fn close_turn(&mut self, result: TurnResult) -> Option<Pending> {
+        let turn = self.life.take_turn()?;
+        self.finish_turn(turn, result)
+    }
+
+    /// Reports the end of a turn, and returns what was pending on it.
+    pub(super) fn finish_turn(&mut self, turn: Turn, result: TurnResult) -> Option<Pending> {
+        self.close_tools();
+        if self.background_tasks() == 0 {
+            self.withdraw_all();
         }
         self.permissions.forget_undecided_calls();
         let closed = turn.close(result, |kind| {
-            fx.push(Effect::Emit {
+            self.step.push(Effect::Emit {
                 turn: self.turns,
                 kind,
             });
         });
         if closed.ended.usage.is_some() {
             self.account.close(closed.used, closed.has_usage_report);
-            self.emit_total(fx);
+            self.emit_total();
         } else {
             self.account.close(closed.used, false);
         }
@@ -367,13 +340,20 @@ impl Machine {
         if !(is_extra && closed.ended.outcome.is_success() && self.last_outcome.is_some()) {
             self.last_outcome = Some(closed.ended.outcome.clone());
         }
-        self.emit(closed.ended, fx);
+        let interruption = Interruption::of(&closed.ended.outcome);
+        for request in closed.interrupts {
+            self.step
+                .complete(request, Completion::Interrupted(interruption));
+        }
+        self.step
+            .push(Action::RecordTurn(closed.ended.outcome.clone()));
+        self.emit(closed.ended);
         closed.pending
     }
 
-    fn close_tools(&mut self, fx: &mut Vec<Effect>) {
+    fn close_tools(&mut self) {
         for result in self.tools.close() {
-            fx.push(Effect::Emit {
+            self.step.push(Effect::Emit {
                 turn: self.turns,
                 kind: result.into(),
             });
@@ -381,28 +361,26 @@ impl Machine {
     }
 
     /// Emits the session's new total.
-    pub(super) fn emit_total(&mut self, fx: &mut Vec<Effect>) {
+    pub(super) fn emit_total(&mut self) {
         let total = self.account.total();
         let (money, tokens) = (total.cost_usd, total.total());
-        self.emit(total, fx);
-        self.warn_budget_use(money, tokens, fx);
+        self.emit(total);
+        self.warn_budget_use(money, tokens);
     }
 
-    pub(super) fn end(&mut self, outcome: Outcome, exit: &Exit, fx: &mut Vec<Effect>) {
-        self.drop_queue(fx);
-        self.close_tools(fx);
-        self.withdraw_all(fx);
-        self.refuse_open_changes(fx);
-        self.set_state(SessionState::Ended, fx);
+    pub(super) fn end(&mut self, outcome: Outcome, exit: &Exit) {
+        self.drop_queue();
+        self.close_tools();
+        self.withdraw_all();
+        self.refuse_open_changes();
+        self.life = Life::Ended;
+        self.publish_state();
         let usage = Some(self.account.total()).filter(|usage| usage.total().is_some());
-        self.emit(
-            Ended {
-                outcome,
-                exit_code: exit.code,
-                signal: exit.signal,
-                usage,
-            },
-            fx,
-        );
+        self.emit(Ended {
+            outcome,
+            exit_code: exit.code,
+            signal: exit.signal,
+            usage,
+        });
     }
 }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use super::{Effect, Machine};
-use crate::event::{Level, Notice};
+use super::Machine;
+use crate::event::{Level, NoticeCode};
 
 /// Interval between heartbeat notices.
 const INTERVAL: Duration = Duration::from_secs(30);
@@ -35,24 +35,28 @@ impl Machine {
 
     /// Returns when the next heartbeat notice is due.
     pub(super) fn heartbeat_deadline(&self) -> Option<Duration> {
-        let is_working = self
-            .current_turn
-            .as_ref()
-            .is_some_and(|turn| turn.pending.is_none());
+        let is_working = self.life.turn().is_some_and(|turn| turn.pending.is_none());
         self.heartbeat
             .last_notice
             .checked_add(INTERVAL)
             .filter(|_| self.capabilities.silent && is_working)
     }
 
-    pub(super) fn check_heartbeat(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.heartbeat_deadline().is_some_and(|at| at <= now) {
-            self.heartbeat.last_notice = now;
-            let seconds = now.saturating_sub(self.heartbeat.turn_started).as_secs();
+    pub(super) fn check_heartbeat(&mut self) {
+        if self
+            .heartbeat_deadline()
+            .is_some_and(|at| at <= self.step.now)
+        {
+            self.heartbeat.last_notice = self.step.now;
+            let seconds = self
+                .step
+                .now
+                .saturating_sub(self.heartbeat.turn_started)
+                .as_secs();
             let message = format!(
                 "The agent has been working for {seconds} s. It prints nothing until it is done."
             );
-            self.emit(Notice::new(Level::Info, "still_working", message), fx);
+            self.notice(Level::Info, NoticeCode::StillWorking, message);
         }
     }
 }

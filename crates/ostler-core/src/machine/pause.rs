@@ -1,68 +1,69 @@
 //! Pause and freeze: pausing holds messages back in order, and freezing also suspends the agent's
 //! processes.
 
-use std::time::Duration;
-
-use super::{Effect, Machine};
-use crate::event::SessionState;
+use super::{Machine, Work};
+use crate::dialect::Action;
+use crate::event::{RefusalCode, RequestKind};
 
 impl Machine {
-    pub(super) fn pause(&mut self, fx: &mut Vec<Effect>) {
+    pub(super) fn pause(&mut self) {
         if self.is_ending() {
-            return self.refuse(("pause", "ending"), "the session is ending", fx);
+            return self.refuse(
+                RequestKind::Pause,
+                RefusalCode::Ending,
+                "the session is ending",
+            );
         }
         self.paused = true;
-        if matches!(self.state, SessionState::Idle | SessionState::Working) {
-            self.set_state(SessionState::Paused, fx);
-        }
+        self.publish_state();
     }
 
-    pub(super) fn freeze(&mut self, now: Duration, fx: &mut Vec<Effect>) {
+    pub(super) fn freeze(&mut self) {
         if !self.capabilities.freeze {
             let why = "this agent has no process to suspend; use pause instead";
-            return self.refuse(("freeze", "unsupported"), why, fx);
+            return self.refuse(RequestKind::Freeze, RefusalCode::Unsupported, why);
         }
-        self.pause(fx);
-        if self.paused && self.spawned_at.is_some() && self.frozen_since.is_none() {
-            self.frozen_since = Some(now);
-            fx.push(Effect::Freeze);
+        self.pause();
+        if self.paused
+            && let Some(process) = self.life.process_mut()
+            && process.frozen_since.is_none()
+        {
+            process.frozen_since = Some(self.step.now);
+            self.step.push(Action::Freeze);
         }
     }
 
-    pub(super) fn resume(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        self.thaw(now, fx);
-        self.paused = false;
-        if self.state == SessionState::Paused {
-            self.set_state(self.steady_state(), fx);
+    pub(super) fn resume(&mut self) {
+        self.thaw();
+        if std::mem::take(&mut self.paused) {
+            self.publish_state();
         }
-        if self.spawned_at.is_some()
-            && self.current_turn.is_none()
-            && self.state != SessionState::Starting
-        {
-            self.proceed(now, fx);
+        if self.life.process().is_some() && self.life.is_ready() && !self.in_turn() {
+            self.proceed();
         } else {
-            self.next_turn(now, fx);
+            self.next_turn();
         }
     }
 
     /// Continues suspended processes. The time they were suspended does not count towards any
     /// limit.
-    pub(super) fn thaw(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        let Some(since) = self.frozen_since.take() else {
+    pub(super) fn thaw(&mut self) {
+        let Some(process) = self.life.process_mut() else {
             return;
         };
-        let lost = now.saturating_sub(since);
-        for moment in [&mut self.spawned_at, &mut self.first_turn_at]
-            .into_iter()
-            .flatten()
-        {
-            *moment = moment.saturating_add(lost);
-        }
-        if let Some(turn) = &mut self.current_turn {
+        let Some(since) = process.frozen_since.take() else {
+            return;
+        };
+        let lost = self.step.now.saturating_sub(since);
+        process.since = process.since.saturating_add(lost);
+        if let Work::Turn(turn) = &mut process.work {
             turn.shift(lost);
         }
+        if let Some(moment) = &mut self.first_turn_at {
+            *moment = moment.saturating_add(lost);
+        }
         self.changes.shift(lost);
-        fx.push(Effect::Thaw);
-        self.release_changes(now, fx);
+        self.step.push(Action::Thaw);
+        self.release_changes();
     }
 }

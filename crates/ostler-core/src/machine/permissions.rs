@@ -2,11 +2,13 @@
 //! Every decision is an event.
 
 use std::collections::{BTreeSet, VecDeque};
-use std::time::Duration;
 
-use super::{Effect, Machine, PermissionAnswer};
-use crate::dialect::ToAgent;
-use crate::event::{DecidedBy, Decision, EventKind, Level, Notice, Permission};
+use super::request::{CallerRequest, Completion, refused};
+use super::{Machine, PermissionAnswer};
+use crate::dialect::{Action, ToAgent};
+use crate::event::{
+    DecidedBy, Decision, EventKind, Level, Notice, NoticeCode, Permission, RefusalCode, RequestKind,
+};
 use crate::permission::{
     Fallback, PermissionRequest, Policy, PolicyAction, PolicyDecision, ToolUse, UNATTENDED_DENIAL,
     Verdict,
@@ -102,7 +104,7 @@ impl Permissions {
                     "The agent ran {tool} ({}) without asking, although the policy does not allow it.",
                     result.id
                 );
-                Some(Notice::new(Level::Error, "policy_bypass", message))
+                Some(Notice::new(Level::Error, NoticeCode::PolicyBypass, message))
             }
             _ => None,
         }
@@ -135,12 +137,7 @@ fn covers(granted: &PermissionRequest, ask: &PermissionRequest) -> bool {
 }
 
 impl Machine {
-    pub(super) fn on_permission_requested(
-        &mut self,
-        now: Duration,
-        ask: PermissionRequest,
-        fx: &mut Vec<Effect>,
-    ) {
+    pub(super) fn on_permission_requested(&mut self, ask: PermissionRequest) {
         let id = self.event_id(&ask);
         let PolicyDecision { action, rule } = self.permissions.rule_or_grant(&ask);
         // A grant has no rule: it comes from a person, and answers every request.
@@ -162,11 +159,9 @@ impl Machine {
                 (Verdict::Deny(why), Some(message), DecidedBy::Rule)
             }
             _ if is_ask && self.permissions.attended => {
-                self.emit_permission(
-                    now,
-                    permission(&id, &ask, Decision::Asked, (rule, DecidedBy::Default)),
-                    fx,
-                );
+                let asked = permission(&id, &ask, Decision::Asked, rule, DecidedBy::Default);
+                self.step.push(Action::AskHandler(asked.clone()));
+                self.emit_permission(asked);
                 return self.permissions.open.push((id, ask));
             }
             _ if is_ask => (
@@ -175,23 +170,19 @@ impl Machine {
                 DecidedBy::Default,
             ),
             _ => {
-                return fx.push(Effect::Send(ToAgent::Verdict {
+                return self.step.push(ToAgent::Verdict {
                     id: ask.id,
                     verdict: Verdict::Undecided,
-                }));
+                });
             }
         };
-        self.decide(
-            now,
-            PermissionDecision {
-                id,
-                ask,
-                verdict,
-                message,
-                by,
-            },
-            fx,
-        );
+        self.decide(PermissionDecision {
+            id,
+            ask,
+            verdict,
+            message,
+            by,
+        });
     }
 
     /// Returns the id of the tool call, unless another request about the same call is open.
@@ -200,7 +191,7 @@ impl Machine {
         ask.call.as_ref().filter(free).unwrap_or(&ask.id).clone()
     }
 
-    fn decide(&mut self, now: Duration, decided: PermissionDecision, fx: &mut Vec<Effect>) {
+    fn decide(&mut self, decided: PermissionDecision) {
         let PermissionDecision {
             id,
             ask,
@@ -214,26 +205,26 @@ impl Machine {
             Decision::Denied
         };
         self.permissions.mark_decided(&id);
-        self.emit_permission(now, permission(&id, &ask, decision, (message, by)), fx);
-        fx.push(Effect::Send(ToAgent::Verdict {
+        self.emit_permission(permission(&id, &ask, decision, message, by));
+        self.step.push(ToAgent::Verdict {
             id: ask.id,
             verdict,
-        }));
+        });
     }
 
-    fn emit_permission(&mut self, now: Duration, permission: Permission, fx: &mut Vec<Effect>) {
+    fn emit_permission(&mut self, permission: Permission) {
         let kind = EventKind::from(permission);
-        if let Some(turn) = &mut self.current_turn {
-            turn.record(now, &kind);
+        if let Some(turn) = self.life.turn_mut() {
+            turn.record(self.step.now, &kind);
         }
-        self.emit(kind, fx);
+        self.emit(kind);
     }
 
     pub(super) fn on_permission_answered(
         &mut self,
-        now: Duration,
-        (id, answer): (&str, PermissionAnswer),
-        fx: &mut Vec<Effect>,
+        id: &str,
+        answer: PermissionAnswer,
+        request: Option<CallerRequest>,
     ) {
         let Some(at) = self
             .permissions
@@ -243,13 +234,21 @@ impl Machine {
         else {
             let late = self.permissions.decided.iter().any(|decided| decided == id);
             let (code, why) = if late {
-                ("decided", "it was already decided")
+                (RefusalCode::Decided, "it was already decided")
             } else {
-                ("unknown", "there is no such permission request")
+                (RefusalCode::Unknown, "there is no such permission request")
             };
-            return self.refuse(("answer", code), why, fx);
+            let refused = refused(RequestKind::Answer, code, why);
+            return match request {
+                Some(request) => self.refuse_request(request, refused),
+                None => self.emit(refused),
+            };
         };
+        if let Some(request) = request {
+            self.step.complete(request, Completion::Done);
+        }
         let (id, ask) = self.permissions.open.remove(at);
+        self.step.push(Action::CancelAsk(id.clone()));
         let (verdict, message) = match answer {
             PermissionAnswer::Allow => (Verdict::Allow, None),
             PermissionAnswer::AllowAlways => {
@@ -261,25 +260,16 @@ impl Machine {
             }
             PermissionAnswer::Deny(why) => (Verdict::Deny(why.clone()), Some(why)),
         };
-        self.decide(
-            now,
-            PermissionDecision {
-                id,
-                ask,
-                verdict,
-                message,
-                by: DecidedBy::Person,
-            },
-            fx,
-        );
+        self.decide(PermissionDecision {
+            id,
+            ask,
+            verdict,
+            message,
+            by: DecidedBy::Person,
+        });
     }
 
-    pub(super) fn on_permission_withdrawn(
-        &mut self,
-        now: Duration,
-        ask_id: &str,
-        fx: &mut Vec<Effect>,
-    ) {
+    pub(super) fn on_permission_withdrawn(&mut self, ask_id: &str) {
         let Some(at) = self
             .permissions
             .open
@@ -289,35 +279,37 @@ impl Machine {
             return;
         };
         let (id, ask) = self.permissions.open.remove(at);
+        self.step.push(Action::CancelAsk(id.clone()));
         self.permissions.mark_decided(&id);
         let why = Some("the agent withdrew the request".to_owned());
-        self.emit_permission(
-            now,
-            permission(&id, &ask, Decision::Denied, (why, DecidedBy::Agent)),
-            fx,
-        );
+        self.emit_permission(permission(
+            &id,
+            &ask,
+            Decision::Denied,
+            why,
+            DecidedBy::Agent,
+        ));
     }
 
     /// Denies all open requests, because the turn is over. Later answers are refused.
-    pub(super) fn withdraw_all(&mut self, fx: &mut Vec<Effect>) {
+    pub(super) fn withdraw_all(&mut self) {
         for (id, ask) in std::mem::take(&mut self.permissions.open) {
             self.permissions.mark_decided(&id);
+            self.step.push(Action::CancelAsk(id.clone()));
             let why = "no answer: the turn ended".to_owned();
-            self.emit(
-                permission(
-                    &id,
-                    &ask,
-                    Decision::Denied,
-                    (Some(why.clone()), DecidedBy::Default),
-                ),
-                fx,
-            );
-            if self.spawned_at.is_some() {
+            self.emit(permission(
+                &id,
+                &ask,
+                Decision::Denied,
+                Some(why.clone()),
+                DecidedBy::Default,
+            ));
+            if self.life.process().is_some() {
                 // The requester may still be waiting, for example a subagent in the background.
-                fx.push(Effect::Send(ToAgent::Verdict {
+                self.step.push(ToAgent::Verdict {
                     id: ask.id,
                     verdict: Verdict::Deny(why),
-                }));
+                });
             }
         }
     }
@@ -327,7 +319,8 @@ fn permission(
     id: &str,
     ask: &PermissionRequest,
     decision: Decision,
-    (message, by): (Option<String>, DecidedBy),
+    message: Option<String>,
+    by: DecidedBy,
 ) -> Permission {
     let (tool, kind) = (ask.wants.tool.clone(), Some(ask.wants.kind));
     Permission {

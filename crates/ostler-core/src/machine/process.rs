@@ -1,13 +1,11 @@
 //! The agent's process within a session: it is started, may exit before the session ends, and is
 //! restarted.
 
-use std::time::Duration;
-
-use super::ending::AfterExit;
-use super::turn::{Pending, Turn};
-use super::{Effect, Machine};
-use crate::dialect::{Capabilities, Exit, TurnResult};
-use crate::event::{Level, Notice, SessionState};
+use super::Machine;
+use super::life::{Life, Process, Work};
+use super::turn::{EndReason, Pending};
+use crate::dialect::{Action, Capabilities, Exit, TurnResult};
+use crate::event::{Level, NoticeCode, SessionState};
 use crate::outcome::Outcome;
 use crate::spec::AfterTurn;
 
@@ -24,54 +22,58 @@ impl Machine {
         self.capabilities = capabilities;
     }
 
-    pub(super) fn start(&mut self, fx: &mut Vec<Effect>) {
-        if self.state == SessionState::Created {
-            self.spawn(fx);
+    pub(super) fn start(&mut self) {
+        if matches!(self.life, Life::Created) {
+            self.spawn(false);
         }
     }
 
     /// Restarts the agent, because a message is queued and no process is running.
-    pub(super) fn wake(&mut self, fx: &mut Vec<Effect>) {
-        if self.state != SessionState::Created && !self.starting {
-            self.spawn(fx);
+    pub(super) fn wake(&mut self) {
+        if matches!(self.life, Life::Asleep) {
+            self.spawn(true);
         }
     }
 
-    fn spawn(&mut self, fx: &mut Vec<Effect>) {
-        self.starting = true;
-        self.set_state(SessionState::Starting, fx);
-        fx.push(Effect::Spawn);
+    fn spawn(&mut self, is_restart: bool) {
+        self.life = Life::Starting {
+            is_restart,
+            is_ready: false,
+        };
+        self.publish_state();
+        self.step.push(Action::Spawn);
     }
 
-    pub(super) fn on_spawned(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.starting {
-            (self.starting, self.has_spawned) = (false, true);
-            self.spawned_at = Some(now);
-            self.release_changes(now, fx);
-            self.next_turn(now, fx);
+    pub(super) fn on_spawned(&mut self) {
+        if let Life::Starting { is_ready, .. } = self.life {
+            self.life = Life::Running(Process {
+                since: self.step.now,
+                is_ready,
+                work: Work::Idle,
+                background_tasks: 0,
+                frozen_since: None,
+                escalation: None,
+            });
+            self.release_changes();
+            self.next_turn();
         }
     }
 
-    pub(super) fn on_spawn_failed(
-        &mut self,
-        now: Duration,
-        outcome: Outcome,
-        fx: &mut Vec<Effect>,
-    ) {
-        if self.spawned_at.is_some() {
+    pub(super) fn on_spawn_failed(&mut self, outcome: Outcome) {
+        let Life::Starting { is_restart, .. } = self.life else {
             return;
-        }
-        self.starting = false;
+        };
         // The message was accepted, so it gets a turn, and the turn an ending.
-        if let Some(prompt) = self.queue.pop_front() {
-            self.begin_turn(now, Some(&prompt), fx);
-            self.close_turn(TurnResult::new(outcome.clone()), fx);
+        if let Some(message) = self.queue.pop_front() {
+            let turn = self.open_turn(Some(message.prompt()));
+            self.finish_turn(turn, TurnResult::new(outcome.clone()));
         }
-        if self.has_spawned && self.can_sleep() {
-            self.release_changes(now, fx);
-            return self.enter_sleep(now, fx); // it worked before, and may work again
+        if is_restart && self.can_sleep() {
+            self.life = Life::Asleep;
+            self.release_changes();
+            return self.enter_sleep(); // it worked before, and may work again
         }
-        self.end(outcome, &Exit::default(), fx);
+        self.end(outcome, &Exit::default());
     }
 
     /// Returns true if the session can outlive the agent's process: the next message starts
@@ -85,32 +87,31 @@ impl Machine {
     pub(super) fn has_one_process_per_turn(&self) -> bool {
         !self.capabilities.many_turns
             && self.can_sleep()
-            && self.spawned_at.is_some()
+            && self.life.process().is_some()
             && self.turns > 0
     }
 
     /// Ends the process of a finished turn.
-    pub(super) fn end_turn_process(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        if self.current_turn.is_none() && self.escalation.is_none() {
-            self.end_process(now, fx);
+    pub(super) fn end_turn_process(&mut self) {
+        if !self.in_turn() && self.life.is_unescalated() {
+            self.end_process();
         }
     }
 
     /// Resets the state of a process that exited while the session continues.
-    pub(super) fn enter_sleep(&mut self, now: Duration, fx: &mut Vec<Effect>) {
-        (self.spawned_at, self.escalation, self.frozen_since) = (None, None, None);
-        self.background_tasks = 0;
-        self.withdraw_all(fx);
-        self.refuse_open_changes(fx);
-        if self.end_if_spent(now, fx) {
+    pub(super) fn enter_sleep(&mut self) {
+        self.life = Life::Asleep;
+        self.withdraw_all();
+        self.refuse_open_changes();
+        if self.end_if_spent() {
             return;
         }
-        self.set_state(self.steady_state(), fx);
-        self.next_turn(now, fx);
+        self.publish_state();
+        self.next_turn();
     }
 
     /// Reports a process that exited without being asked to.
-    pub(super) fn report_unexpected_exit(&self, exit: &Exit, fx: &mut Vec<Effect>) {
+    pub(super) fn report_unexpected_exit(&mut self, exit: &Exit) {
         let how = match (exit.code, exit.signal) {
             (_, Some(signal)) => format!(" (signal {signal})"),
             (Some(code), None) => format!(" (exit code {code})"),
@@ -119,34 +120,42 @@ impl Machine {
         let message = format!(
             "The agent exited between turns{how}; it will be restarted with the next message."
         );
-        self.emit(Notice::new(Level::Warning, "agent_gone", message), fx);
+        self.notice(Level::Warning, NoticeCode::AgentGone, message);
     }
 
-    /// Returns the state of a session that is neither starting nor ending.
-    pub(super) fn steady_state(&self) -> SessionState {
-        match (self.paused, &self.current_turn) {
-            (true, _) => SessionState::Paused,
-            (false, Some(_)) => SessionState::Working,
-            (false, None) => SessionState::Idle,
+    /// Returns the state to publish.
+    pub(super) fn current_state(&self) -> SessionState {
+        let is_stopping = self.life.ends_with_process()
+            || self.life.turn().is_some_and(|turn| {
+                matches!(&turn.pending, Some(pending) if matches!(pending.reason, EndReason::Stop))
+            });
+        match &self.life {
+            Life::Created => SessionState::Created,
+            Life::Ended => SessionState::Ended,
+            _ if is_stopping => SessionState::Stopping,
+            life if !life.is_ready() => SessionState::Starting,
+            _ if self.paused => SessionState::Paused,
+            _ if self.in_turn() => SessionState::Working,
+            _ => SessionState::Idle,
         }
+    }
+
+    /// Returns the number of the agent's background tasks.
+    pub(super) fn background_tasks(&self) -> usize {
+        let process = self.life.process();
+        process.map_or(0, |process| process.background_tasks)
     }
 
     /// Returns true if neither the session nor the current turn is being ended.
     #[must_use]
     pub fn is_undisturbed(&self) -> bool {
-        self.escalation.is_none()
-            && self
-                .current_turn
-                .as_ref()
-                .is_none_or(|turn| turn.pending.is_none())
+        let turn = self.life.turn();
+        self.life.is_unescalated() && turn.is_none_or(|turn| turn.pending.is_none())
     }
 
     /// Returns true if nothing can be sent anymore.
     pub(super) fn is_ending(&self) -> bool {
-        let stops =
-            |turn: &Turn| matches!(turn.pending, Some(Pending::Stop(_) | Pending::Limit(_)));
-        self.escalation
-            .is_some_and(|escalation| escalation.after_exit == AfterExit::EndSession)
-            || self.current_turn.as_ref().is_some_and(stops)
+        let pending = self.life.turn().and_then(|turn| turn.pending.as_ref());
+        self.life.ends_with_process() || pending.is_some_and(Pending::ends_session)
     }
 }

@@ -2,6 +2,8 @@
 
 mod attacks;
 mod background;
+mod budget;
+mod bypass;
 mod live;
 mod pairs;
 mod properties;
@@ -13,9 +15,11 @@ use std::time::Duration;
 use super::*;
 use crate::dialect::TurnResult;
 use crate::event::{
-    DecidedBy, Decision, Permission, Started, Text, TextKind, ToolCall, ToolResult, Unreadable,
+    DecidedBy, Decision, NoticeCode, Permission, Started, Text, TextKind, ToolCall, ToolResult,
+    Unreadable,
 };
 use crate::outcome::Cause;
+use crate::permission::PermissionRequest;
 use crate::raw_json::RawJson;
 use crate::usage::{Tokens, Usage};
 
@@ -44,7 +48,7 @@ impl Rig {
             Input::Send("hi".into()),
             Input::Start,
             Input::Spawned,
-            Input::Event(started()),
+            event(started()),
         ] {
             rig.give(input);
         }
@@ -164,11 +168,63 @@ fn exit(code: i32) -> Exit {
     }
 }
 
+fn event(kind: EventKind) -> Input {
+    FromConversation::Event(kind).into()
+}
+
+fn turn_started() -> Input {
+    FromConversation::TurnStarted.into()
+}
+
+fn turn_ended(result: TurnResult) -> Input {
+    FromConversation::TurnEnded(result).into()
+}
+
+fn background(running: usize) -> Input {
+    FromConversation::Background(running).into()
+}
+
+fn requested(ask: PermissionRequest) -> Input {
+    FromConversation::AskPermission(ask).into()
+}
+
+fn withdrawn(id: String) -> Input {
+    FromConversation::WithdrawPermission(id).into()
+}
+
+fn changed(id: u64, error: Option<String>) -> Input {
+    FromConversation::Changed { id, error }.into()
+}
+
+/// The request of tests that do not look at its completion.
+const ANY: CallerRequest = CallerRequest(0);
+
+fn interrupt() -> Input {
+    Input::Interrupt(ANY)
+}
+
+fn change_to(change: Change) -> Input {
+    Input::Change(ANY, change)
+}
+
+fn answered(id: String, answer: PermissionAnswer) -> Input {
+    let request = None;
+    Input::PermissionAnswered {
+        id,
+        answer,
+        request,
+    }
+}
+
+fn end_process() -> Input {
+    FromConversation::EndProcess.into()
+}
+
 #[test]
 fn a_run_emits_the_expected_events() {
     let mut rig = Rig::working();
-    rig.give(Input::Event(text("hello")))
-        .give(Input::TurnEnded(over(Cause::Completed)))
+    rig.give(event(text("hello")))
+        .give(turn_ended(over(Cause::Completed)))
         .give(Input::Exited(exit(0), None));
     let words = [
         "state",
@@ -183,7 +239,10 @@ fn a_run_emits_the_expected_events() {
         "ended",
     ];
     assert_eq!(rig.kinds(), words);
-    assert!(rig.has_effect(&Effect::CloseInput) && !rig.has_effect(&Effect::Terminate));
+    assert!(
+        rig.has_effect(&Effect::Do(Action::CloseInput))
+            && !rig.has_effect(&Effect::Do(Action::Terminate))
+    );
     assert_eq!(
         (rig.turn_ended().text.as_str(), rig.ended().exit_code),
         ("hello", Some(0))
@@ -195,7 +254,7 @@ fn a_run_emits_the_expected_events() {
 #[test]
 fn states_go_from_created_to_ended() {
     let mut rig = Rig::working();
-    rig.give(Input::TurnEnded(over(Cause::Completed)))
+    rig.give(turn_ended(over(Cause::Completed)))
         .give(Input::Exited(exit(0), None));
     let states: Vec<String> = rig
         .events()
@@ -232,8 +291,7 @@ fn a_failed_start_ends_the_turn_and_the_session() {
 #[test]
 fn the_outcome_of_a_dead_agent_has_its_stderr() {
     let mut rig = Rig::working();
-    rig.give(Input::Event(text("par")))
-        .give(Input::Event(call("1")));
+    rig.give(event(text("par"))).give(event(call("1")));
     rig.give(Input::Exited(
         Exit {
             code: None,
@@ -274,7 +332,7 @@ fn unreadable_output_without_a_result_is_an_invalid_response() {
     let ends = |lines: &[&str], exit: Exit| {
         let mut rig = Rig::working();
         for line in lines {
-            rig.give(Input::Event(unreadable(line)));
+            rig.give(event(unreadable(line)));
         }
         rig.give(Input::Exited(exit, None));
         rig.turn_ended().outcome.clone()
@@ -313,14 +371,14 @@ fn unreadable_output_without_a_result_is_an_invalid_response() {
     // An agent that made progress speaks its protocol; a warning between its lines does not change
     // that.
     let mut rig = Rig::working();
-    rig.give(Input::Event(unreadable("a warning")))
-        .give(Input::Event(text("half an answer")));
+    rig.give(event(unreadable("a warning")))
+        .give(event(text("half an answer")));
     rig.give(Input::Exited(exit(0), None));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::AgentDied);
     // With a result, an unreadable line is one event and nothing more.
     let mut rig = Rig::working();
-    rig.give(Input::Event(unreadable("a banner")))
-        .give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(event(unreadable("a banner")))
+        .give(turn_ended(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
 }
 
@@ -328,14 +386,17 @@ fn unreadable_output_without_a_result_is_an_invalid_response() {
 #[test]
 fn an_agent_that_stays_after_its_result_is_terminated() {
     let mut rig = Rig::working();
-    rig.give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(turn_ended(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
     rig.wait(4 * S);
-    assert!(!rig.has_effect(&Effect::Terminate));
+    assert!(!rig.has_effect(&Effect::Do(Action::Terminate)));
     rig.wait(S);
-    assert!(rig.has_effect(&Effect::Terminate) && !rig.has_effect(&Effect::Kill));
+    assert!(
+        rig.has_effect(&Effect::Do(Action::Terminate))
+            && !rig.has_effect(&Effect::Do(Action::Kill))
+    );
     rig.wait(5 * S);
-    assert!(rig.has_effect(&Effect::Kill));
+    assert!(rig.has_effect(&Effect::Do(Action::Kill)));
     rig.give(Input::Exited(
         Exit {
             signal: Some(9),
@@ -353,10 +414,13 @@ fn an_agent_that_stays_after_its_result_is_terminated() {
 #[test]
 fn a_useless_process_is_killed_after_the_grace_period() {
     let mut rig = Rig::working();
-    rig.give(Input::EndProcess);
-    assert!(rig.has_effect(&Effect::Terminate) && !rig.has_effect(&Effect::Kill));
+    rig.give(end_process());
+    assert!(
+        rig.has_effect(&Effect::Do(Action::Terminate))
+            && !rig.has_effect(&Effect::Do(Action::Kill))
+    );
     rig.wait(5 * S);
-    assert!(rig.has_effect(&Effect::Kill));
+    assert!(rig.has_effect(&Effect::Do(Action::Kill)));
     rig.give(Input::Exited(
         Exit {
             signal: Some(9),
@@ -371,12 +435,7 @@ fn a_useless_process_is_killed_after_the_grace_period() {
 // A session that waits for its first message has no deadline, whatever its limits.
 #[test]
 fn no_limit_applies_before_the_first_message() {
-    let limits = Limits {
-        startup: Some(S),
-        idle: Some(S),
-        wall: Some(S),
-        ..Limits::default()
-    };
+    let limits = Limits::default().startup(S).idle(S).wall(S);
     let mut rig = Rig::new(limits, AfterTurn::Wait);
     rig.give(Input::Start);
     assert_eq!(rig.machine.deadline(), None);
@@ -404,11 +463,11 @@ fn an_unkillable_process_does_not_block_the_session() {
 fn the_wall_limit_interrupts_with_its_cause() {
     let mut rig = Rig::working();
     rig.machine.limits.idle = None;
-    rig.give(Input::Event(text("partial"))).wait(59 * 60 * S);
+    rig.give(event(text("partial"))).wait(59 * 60 * S);
     assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
     assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
-    rig.give(Input::TurnEnded(over(Cause::Interrupted)))
+    rig.give(turn_ended(over(Cause::Interrupted)))
         .give(Input::Exited(exit(0), None));
     let ended = rig.turn_ended();
     assert_eq!(
@@ -448,10 +507,10 @@ fn a_limit_ends_the_turn_within_five_seconds() {
                 .expect("a turn with a limit has a deadline");
             rig.give(Input::Tick);
             if acknowledges && rig.has_effect(&Effect::Send(ToAgent::Interrupt)) {
-                rig.give(Input::TurnEnded(over(Cause::Interrupted)));
+                rig.give(turn_ended(over(Cause::Interrupted)));
             }
             if talks {
-                rig.give(Input::Event(text("and on ")));
+                rig.give(event(text("and on ")));
             }
             ended = rig.kinds().contains(&"turn_ended").then_some(rig.now);
         }
@@ -475,11 +534,11 @@ fn a_limit_ends_the_turn_within_five_seconds() {
 fn tool_progress_is_not_silence() {
     let mut rig = Rig::working();
     rig.machine.limits.idle = Some(30 * S);
-    rig.give(Input::Event(call("1")));
+    rig.give(event(call("1")));
     for minute in 1..=10 {
         rig.wait(60 * S).give(Input::Notice(Notice::new(
             Level::Info,
-            "tool_progress",
+            NoticeCode::ToolProgress,
             format!("minute {minute}"),
         )));
         assert!(
@@ -487,8 +546,8 @@ fn tool_progress_is_not_silence() {
             "cut off in minute {minute}"
         );
     }
-    rig.give(Input::Event(result("1")))
-        .give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(event(result("1")))
+        .give(turn_ended(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
     assert_eq!(
         rig.kinds().iter().filter(|word| **word == "notice").count(),
@@ -502,19 +561,19 @@ fn an_agent_that_ignores_the_limit_is_terminated() {
     let mut rig = Rig::working();
     rig.wait(10 * 60 * S).wait(5 * S);
     assert_eq!(rig.turn_ended().outcome.cause, Cause::IdleLimit);
-    assert!(rig.has_effect(&Effect::Terminate));
+    assert!(rig.has_effect(&Effect::Do(Action::Terminate)));
 }
 
 // P40: a tool that is silent for ten minutes is not idle; a silent model is.
 #[test]
 fn silence_counts_only_while_the_model_is_expected_to_write() {
     let mut rig = Rig::working();
-    rig.give(Input::Event(call("1"))).wait(30 * 60 * S);
+    rig.give(event(call("1"))).wait(30 * 60 * S);
     assert!(
         !rig.has_effect(&Effect::Send(ToAgent::Interrupt)),
         "a silent tool is not idle"
     );
-    rig.give(Input::Event(result("1"))).wait(9 * 60 * S);
+    rig.give(event(result("1"))).wait(9 * 60 * S);
     assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
     assert!(
@@ -535,10 +594,10 @@ fn silence_does_not_count_during_a_permission_request() {
         message: None,
     };
     let mut rig = Rig::working();
-    rig.give(Input::Event(ask(Decision::Asked).into()))
+    rig.give(event(ask(Decision::Asked).into()))
         .wait(30 * 60 * S);
     assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
-    rig.give(Input::Event(ask(Decision::Denied).into()))
+    rig.give(event(ask(Decision::Denied).into()))
         .wait(10 * 60 * S);
     assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
 }
@@ -551,7 +610,7 @@ fn an_agent_without_output_hits_the_startup_limit() {
         .give(Input::Spawned)
         .wait(60 * S);
     assert_eq!(rig.turn_ended().outcome.cause, Cause::StartupLimit);
-    assert!(rig.has_effect(&Effect::Terminate));
+    assert!(rig.has_effect(&Effect::Do(Action::Terminate)));
 }
 
 // P37
@@ -567,26 +626,26 @@ fn an_interrupt_reports_whether_it_was_acknowledged() {
     };
     let mut heard = Rig::working();
     heard
-        .give(Input::Interrupt)
-        .give(Input::TurnEnded(over(Cause::Interrupted)));
+        .give(interrupt())
+        .give(turn_ended(over(Cause::Interrupted)));
     assert_eq!(
         (heard.turn_ended().outcome.cause, acknowledged(&heard)),
         (Cause::Interrupted, Some(true))
     );
     let mut deaf = Rig::working();
-    deaf.give(Input::Interrupt).wait(5 * S);
+    deaf.give(interrupt()).wait(5 * S);
     assert_eq!(
         (deaf.turn_ended().outcome.cause, acknowledged(&deaf)),
         (Cause::Interrupted, Some(false))
     );
-    assert!(deaf.has_effect(&Effect::Terminate));
+    assert!(deaf.has_effect(&Effect::Do(Action::Terminate)));
 }
 
 #[test]
 fn a_turn_that_finished_before_the_interrupt_is_completed() {
     let mut rig = Rig::working();
-    rig.give(Input::Interrupt)
-        .give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(interrupt())
+        .give(turn_ended(over(Cause::Completed)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
 }
 
@@ -595,7 +654,7 @@ fn an_interrupt_without_a_turn_is_refused_with_an_event() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
     rig.give(Input::Start)
         .give(Input::Spawned)
-        .give(Input::Interrupt);
+        .give(interrupt());
     assert_eq!(rig.kinds(), ["state", "refused"]);
 }
 
@@ -603,27 +662,27 @@ fn an_interrupt_without_a_turn_is_refused_with_an_event() {
 #[test]
 fn background_tasks_delay_the_end() {
     let mut rig = Rig::working();
-    rig.give(Input::Background(1))
-        .give(Input::TurnEnded(over(Cause::Completed)));
-    assert!(!rig.has_effect(&Effect::CloseInput));
-    rig.give(Input::Background(0));
-    assert!(rig.has_effect(&Effect::CloseInput));
+    rig.give(background(1))
+        .give(turn_ended(over(Cause::Completed)));
+    assert!(!rig.has_effect(&Effect::Do(Action::CloseInput)));
+    rig.give(background(0));
+    assert!(rig.has_effect(&Effect::Do(Action::CloseInput)));
 
     let mut stuck = Rig::working();
     stuck
-        .give(Input::Background(1))
-        .give(Input::TurnEnded(over(Cause::Completed)))
+        .give(background(1))
+        .give(turn_ended(over(Cause::Completed)))
         .wait(60 * 60 * S);
-    assert!(stuck.has_effect(&Effect::CloseInput));
+    assert!(stuck.has_effect(&Effect::Do(Action::CloseInput)));
 }
 
 #[test]
 fn an_interrupt_ends_background_tasks() {
     let mut rig = Rig::working();
-    rig.give(Input::Background(1))
-        .give(Input::TurnEnded(over(Cause::Completed)))
-        .give(Input::Interrupt);
-    assert!(rig.has_effect(&Effect::CloseInput));
+    rig.give(background(1))
+        .give(turn_ended(over(Cause::Completed)))
+        .give(interrupt());
+    assert!(rig.has_effect(&Effect::Do(Action::CloseInput)));
     rig.give(Input::Exited(exit(0), None));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Completed);
     assert_eq!(rig.ended().outcome.cause, Cause::Interrupted);
@@ -632,28 +691,25 @@ fn an_interrupt_ends_background_tasks() {
 // Before the first output the startup limit applies, not the idle limit.
 #[test]
 fn silence_before_the_first_output_is_not_idle() {
-    let limits = Limits {
-        idle: Some(S),
-        ..Limits::default()
-    };
+    let limits = Limits::default().idle(S);
     let mut rig = Rig::new(limits, AfterTurn::End);
     rig.give(Input::Send("hi".into()))
         .give(Input::Start)
         .give(Input::Spawned)
         .wait(30 * S);
     assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
-    rig.give(Input::Event(started())).wait(2 * S);
+    rig.give(event(started())).wait(2 * S);
     assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
 }
 
 #[test]
 fn an_agent_that_continues_by_itself_gets_a_new_turn() {
     let mut rig = Rig::working();
-    rig.give(Input::Background(1))
-        .give(Input::TurnEnded(over(Cause::Completed)));
-    rig.give(Input::TurnStarted)
-        .give(Input::Background(0))
-        .give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(background(1))
+        .give(turn_ended(over(Cause::Completed)));
+    rig.give(turn_started())
+        .give(background(0))
+        .give(turn_ended(over(Cause::Completed)));
     assert_eq!(
         rig.kinds().iter().filter(|w| **w == "turn_ended").count(),
         2
@@ -667,7 +723,7 @@ fn a_result_without_a_turn_is_only_a_notice() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
     rig.give(Input::Start)
         .give(Input::Spawned)
-        .give(Input::TurnEnded(over(Cause::Auth)));
+        .give(turn_ended(over(Cause::Auth)));
     assert_eq!(rig.kinds(), ["state", "state", "notice"]);
 }
 
@@ -677,7 +733,7 @@ fn messages_are_queued_and_never_lost() {
     rig.machine.after_turn = AfterTurn::Wait;
     rig.give(Input::Send("two".into()))
         .give(Input::Send("three".into()));
-    rig.give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(turn_ended(over(Cause::Completed)));
     assert!(
         rig.has_effect(&Effect::Send(ToAgent::Prompt("two".into())))
             && !rig.has_effect(&Effect::Send(ToAgent::Prompt("three".into())))
@@ -691,7 +747,7 @@ fn messages_are_queued_and_never_lost() {
 fn pause_holds_messages_back_and_resume_delivers_them() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::TurnEnded(over(Cause::Completed)))
+    rig.give(turn_ended(over(Cause::Completed)))
         .give(Input::Pause)
         .give(Input::Send("later".into()));
     assert_eq!(rig.machine.state(), SessionState::Paused);
@@ -713,7 +769,10 @@ fn stop_and_kill_are_idempotent() {
         rig.give(Input::Exited(exit(0), None)).give(first);
         assert_eq!(rig.turn_ended().outcome.cause, Cause::Stopped);
         assert_eq!(
-            rig.effects.iter().filter(|e| **e == Effect::Kill).count(),
+            rig.effects
+                .iter()
+                .filter(|e| **e == Effect::Do(Action::Kill))
+                .count(),
             1
         );
     }
@@ -722,11 +781,11 @@ fn stop_and_kill_are_idempotent() {
 #[test]
 fn a_call_without_a_result_is_paired_when_the_turn_ends() {
     let mut rig = Rig::working();
-    rig.give(Input::Event(call("1")))
-        .give(Input::Event(call("1")))
-        .give(Input::Event(call("2")))
-        .give(Input::Event(result("2")));
-    rig.give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(event(call("1")))
+        .give(event(call("1")))
+        .give(event(call("2")))
+        .give(event(result("2")));
+    rig.give(turn_ended(over(Cause::Completed)));
     let results: Vec<(String, Option<String>, bool)> = rig
         .events()
         .iter()
@@ -752,13 +811,13 @@ fn a_long_answer_is_truncated_with_a_marker_and_a_notice() {
     let mut rig = Rig::working();
     let mut long = over(Cause::Completed);
     long.text = Some("x".repeat(15 * 1024 * 1024));
-    rig.give(Input::TurnEnded(long));
+    rig.give(turn_ended(long));
     let text = &rig.turn_ended().text;
     assert!(text.len() < 10 * 1024 * 1024 + 100 && text.contains("[OUTPUT TRUNCATED"));
     assert!(
         rig.events()
             .iter()
-            .any(|w| matches!(w, EventKind::Notice(n) if n.code == "output_truncated"))
+            .any(|w| matches!(w, EventKind::Notice(n) if n.code.as_str() == "output_truncated"))
     );
 }
 
@@ -767,14 +826,13 @@ fn the_budget_warns_at_eighty_percent_and_ends_the_turn_at_the_limit() {
     let spend = |usd: f64| EventKind::from(Usage::for_turn(None, Tokens::default()).reported(usd));
     let mut rig = Rig::working();
     rig.machine.limits.budget_usd = Some(1.0);
-    rig.give(Input::Event(spend(0.5)));
+    rig.give(event(spend(0.5)));
     assert!(!rig.kinds().contains(&"notice"));
-    rig.give(Input::Event(spend(0.9)))
-        .give(Input::Event(spend(0.95)));
+    rig.give(event(spend(0.9))).give(event(spend(0.95)));
     assert_eq!(rig.kinds().iter().filter(|w| **w == "notice").count(), 1);
-    rig.give(Input::Event(spend(1.1)));
+    rig.give(event(spend(1.1)));
     assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
-    rig.give(Input::TurnEnded(over(Cause::Interrupted)));
+    rig.give(turn_ended(over(Cause::Interrupted)));
     assert_eq!(rig.turn_ended().outcome.cause, Cause::Budget);
 }
 
@@ -787,8 +845,8 @@ fn an_error_without_a_turn_ends_the_start() {
     ] {
         let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
         rig.give(Input::Start).give(Input::Spawned);
-        rig.give(Input::Event(
-            Notice::new(level, "handshake_failed", "no session").into(),
+        rig.give(event(
+            Notice::new(level, NoticeCode::HandshakeFailed, "no session").into(),
         ));
         assert_eq!(rig.machine.state(), state, "{level:?}");
     }
@@ -796,8 +854,8 @@ fn an_error_without_a_turn_ends_the_start() {
     rig.give(Input::Start)
         .give(Input::Spawned)
         .give(Input::Send("hi".into()));
-    rig.give(Input::Event(
-        Notice::new(Level::Error, "hook_failed", "no such hook").into(),
+    rig.give(event(
+        Notice::new(Level::Error, "hook_failed".into(), "no such hook").into(),
     ));
     assert_eq!(
         rig.machine.state(),
@@ -809,26 +867,23 @@ fn an_error_without_a_turn_ends_the_start() {
 // S2-21: every agent identifies itself before it works, whatever else it prints first.
 #[test]
 fn a_notice_does_not_end_the_start() {
-    let mut rig = Rig::new(
-        Limits {
-            startup: Some(S),
-            idle: Some(9 * S),
-            ..Limits::default()
-        },
-        AfterTurn::Wait,
-    );
+    let mut rig = Rig::new(Limits::default().startup(S).idle(9 * S), AfterTurn::Wait);
     for input in [Input::Start, Input::Spawned, Input::Send("hi".into())] {
         rig.give(input);
     }
     rig.effects.clear();
-    let notice = Notice::new(Level::Warning, "config_warning", "something is missing");
-    rig.give(Input::Event(notice.into())).wait(2 * S);
+    let notice = Notice::new(
+        Level::Warning,
+        "config_warning".into(),
+        "something is missing",
+    );
+    rig.give(event(notice.into())).wait(2 * S);
     assert_eq!(
         (rig.machine.state(), rig.kinds()),
         (SessionState::Starting, vec!["notice"]),
         "it responded in time"
     );
-    rig.give(Input::Event(started()));
+    rig.give(event(started()));
     assert_eq!(
         (rig.machine.state(), rig.kinds()),
         (SessionState::Working, vec!["notice", "started", "state"])

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use crate::event::{EventKind, Level, Notice, ToolResult};
+use crate::event::{EventKind, Level, Notice, NoticeCode, ToolResult};
 
 /// Maximum number of bytes of a late result's output that are reported.
 const LATE_CAP: usize = 1000;
@@ -24,7 +24,7 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    /// Returns true while a tool runs.
+    /// Returns true if a tool is running.
     pub(super) fn running(&self) -> bool {
         !self.open.is_empty()
     }
@@ -103,5 +103,5 @@ fn late(result: &ToolResult) -> Notice {
         "The tool call {} got another result: {short}{more}",
         result.id
     );
-    Notice::new(Level::Debug, "late_tool_result", message)
+    Notice::new(Level::Debug, NoticeCode::LateToolResult, message)
 }

@@ -4,24 +4,44 @@ use std::time::Duration;
 
 use crate::clip::Capped;
 use crate::dialect::{Exit, TurnResult};
-use crate::event::{Decision, EventKind, Level, Notice, Origin, TextKind, TurnEnded};
+use crate::event::{Decision, EventKind, Level, Notice, NoticeCode, Origin, TextKind, TurnEnded};
 use crate::outcome::{Cause, Outcome};
 use crate::spec::Limits;
 
 use super::account::UsageByModel;
+use super::request::CallerRequest;
 
 /// Number of characters of an unreadable line that an outcome quotes.
 const PREVIEW: usize = 200;
 
-/// Why the agent was asked to end the turn, and until when it may reply.
+/// A request to the agent to end the turn.
 #[derive(Debug)]
-pub(super) enum Pending {
+pub(super) struct Pending {
+    pub(super) reason: EndReason,
+    /// Until when the agent may reply.
+    until: Duration,
+}
+
+impl Pending {
+    pub(super) fn new(reason: EndReason, until: Duration) -> Self {
+        Self { reason, until }
+    }
+
+    /// Returns true if the session ends with the turn.
+    pub(super) fn ends_session(&self) -> bool {
+        matches!(self.reason, EndReason::Stop | EndReason::Limit(_))
+    }
+}
+
+/// Why the agent was asked to end a turn.
+#[derive(Debug)]
+pub(super) enum EndReason {
     /// The caller interrupted it.
-    Interrupt(Duration),
+    Interrupt,
     /// The caller is stopping the session.
-    Stop(Duration),
+    Stop,
     /// A limit was reached.
-    Limit((Box<Outcome>, Duration)),
+    Limit(Box<Outcome>),
 }
 
 /// Meaning of a deadline that has passed.
@@ -40,6 +60,7 @@ pub(super) struct ClosedTurn {
     /// reported along the way.
     pub(super) has_usage_report: bool,
     pub(super) pending: Option<Pending>,
+    pub(super) interrupts: Vec<CallerRequest>,
     pub(super) origin: Origin,
 }
 
@@ -63,6 +84,8 @@ pub(super) struct Turn {
     text: Capped,
     message: Option<String>,
     pub(super) pending: Option<Pending>,
+    /// The caller's interrupts, which end with the turn.
+    pub(super) interrupts: Vec<CallerRequest>,
 }
 
 impl Turn {
@@ -78,6 +101,7 @@ impl Turn {
             text: Capped::new(output_cap),
             message: None,
             pending: None,
+            interrupts: Vec::new(),
         }
     }
 
@@ -94,10 +118,8 @@ impl Turn {
     pub(super) fn shift(&mut self, by: Duration) {
         self.since = self.since.saturating_add(by);
         self.activity = self.activity.saturating_add(by);
-        if let Some(Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) =
-            &mut self.pending
-        {
-            *until = until.saturating_add(by);
+        if let Some(pending) = &mut self.pending {
+            pending.until = pending.until.saturating_add(by);
         }
     }
 
@@ -108,7 +130,7 @@ impl Turn {
             kind,
             EventKind::Text(_) | EventKind::ToolCall(_) | EventKind::ToolResult(_)
         ) {
-            self.unreadable = None; // a stray line: the agent does speak its protocol
+            self.unreadable = None; // only stray lines: the agent speaks its protocol
         }
         match kind {
             EventKind::Text(text) if text.kind == TextKind::Reply && text.parent.is_none() => {
@@ -147,9 +169,7 @@ impl Turn {
     /// Returns when the next action is due.
     pub(super) fn deadline(&self, limits: &Limits, may_be_silent: bool) -> Option<Duration> {
         match &self.pending {
-            Some(Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) => {
-                Some(*until)
-            }
+            Some(pending) => Some(pending.until),
             None => [self.wall(limits), self.idle(limits, may_be_silent)]
                 .into_iter()
                 .flatten()
@@ -174,9 +194,7 @@ impl Turn {
     /// Returns what is due now.
     pub(super) fn due(&self, now: Duration, limits: &Limits, may_be_silent: bool) -> Option<Due> {
         match &self.pending {
-            Some(Pending::Interrupt(until) | Pending::Stop(until) | Pending::Limit((_, until))) => {
-                (*until <= now).then(|| Due::NoAnswer(interrupted(false)))
-            }
+            Some(pending) => (pending.until <= now).then(|| Due::NoAnswer(interrupted(false))),
             None if self.wall(limits).is_some_and(|d| d <= now) => {
                 Some(Due::Limit(wall_limit(limits)))
             }
@@ -189,14 +207,14 @@ impl Turn {
 
     /// Ends the turn, and reconciles what the agent reported with what it was asked to do.
     pub(super) fn close(self, result: TurnResult, mut emit: impl FnMut(EventKind)) -> ClosedTurn {
-        let outcome = match &self.pending {
-            Some(Pending::Limit((outcome, _))) => (**outcome).clone(),
+        let outcome = match self.pending.as_ref().map(|pending| &pending.reason) {
+            Some(EndReason::Limit(outcome)) => (**outcome).clone(),
             // It finished before it could be stopped.
             _ if result.outcome.is_success() => result.outcome,
-            Some(Pending::Interrupt(_)) => interrupted(
+            Some(EndReason::Interrupt) => interrupted(
                 result.outcome.cause == Cause::Interrupted && acknowledged(&result.outcome),
             ),
-            Some(Pending::Stop(_)) => Outcome::new(
+            Some(EndReason::Stop) => Outcome::new(
                 Cause::Stopped,
                 "The turn was cut short because the session was stopped.",
             ),
@@ -222,7 +240,7 @@ impl Turn {
         };
         if text.truncated() {
             let message = format!("The answer is longer than {cap} bytes; the rest was truncated.");
-            emit(Notice::new(Level::Warning, "output_truncated", message).into());
+            emit(Notice::new(Level::Warning, NoticeCode::OutputTruncated, message).into());
         }
         let ended = TurnEnded {
             outcome,
@@ -235,6 +253,7 @@ impl Turn {
             used,
             has_usage_report,
             pending: self.pending,
+            interrupts: self.interrupts,
             origin: self.origin,
         }
     }

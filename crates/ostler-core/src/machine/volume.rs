@@ -4,17 +4,22 @@
 //! session still are.
 
 use std::io::{self, Write};
-use std::time::Duration;
 
-use super::turn::Pending;
+use super::turn::{EndReason, Pending};
 use super::{Effect, Input, Machine};
-use crate::dialect::{ToAgent, TurnResult};
-use crate::event::{EventKind, Level, Notice};
+use crate::dialect::{FromConversation, ToAgent, TurnResult};
+use crate::event::{EventKind, Level, NoticeCode};
 use crate::outcome::{Cause, Outcome};
-use crate::size;
+use crate::size::ByteSize;
 
 /// Size of what is stored with every event besides its kind: number, time, session and turn.
 const ENVELOPE_BYTES: u64 = 128;
+
+/// Size of the names of the fields of an event, at most.
+const FIELD_BYTES: u64 = 96;
+
+/// Number of bytes whose escapes fit into one byte when they are counted.
+const MAX_SUM: usize = 32;
 
 /// Assumed size of an event that the machine itself adds to one of the agent's.
 const OWN_EVENT_BYTES: u64 = 256;
@@ -38,19 +43,19 @@ impl Machine {
     }
 
     /// Handles an input within the limit.
-    pub(super) fn handle_bounded(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
+    pub(super) fn handle_bounded(&mut self, input: Input) {
         let Some(limit) = self.limits.event_bytes else {
-            return self.dispatch(now, input, fx);
+            return self.dispatch(input);
         };
         if self.volume.is_full {
-            return self.dispatch_muted(now, input, fx);
+            return self.dispatch_muted(input);
         }
         // The agent's events are measured before they are emitted: one that does not fit is
         // dropped.
         let (size, is_counted) = match &input {
-            Input::Event(kind) => (size_of(kind), true),
-            Input::Notice(notice) => (size_of(notice), true),
-            Input::PermissionRequested(ask) => (
+            Input::Conversation(FromConversation::Event(kind)) => (size_of(kind), true),
+            Input::Notice(notice) => (serialized_len(notice), true),
+            Input::Conversation(FromConversation::AskPermission(ask)) => (
                 ask.input
                     .as_ref()
                     .map_or(0, |input| input.get().len() as u64),
@@ -59,85 +64,96 @@ impl Machine {
             _ => (0, false),
         };
         if self.volume.used.saturating_add(size) > limit {
-            self.on_log_full(now, limit, fx);
-            return self.dispatch_muted(now, input, fx);
+            self.on_log_full(limit);
+            return self.dispatch_muted(input);
         }
-        let before = fx.len();
-        self.dispatch(now, input, fx);
-        let emitted = fx.iter().skip(before).filter_map(emitted);
+        let before = self.step.effects.len();
+        self.dispatch(input);
+        let emitted = self.step.effects.iter().skip(before).filter_map(emitted);
         self.volume.used += match is_counted {
             true => size + emitted.skip(1).map(|_| OWN_EVENT_BYTES).sum::<u64>(),
             false => emitted.map(size_of).sum(),
         };
         if self.volume.used > limit {
-            self.on_log_full(now, limit, fx);
+            self.on_log_full(limit);
         }
     }
 
     /// Interrupts the turn, because the log is full, and ends the session with it.
-    fn on_log_full(&mut self, now: Duration, limit: u64, fx: &mut Vec<Effect>) {
+    fn on_log_full(&mut self, limit: u64) {
         self.volume.is_full = true;
         if self.has_ended() {
             return; // the last event filled the log
         }
-        let size = size::display(limit);
+        let size = ByteSize(limit);
         let message =
             format!("The session's events reached the limit of {size}; no more are stored.");
-        self.emit(Notice::new(Level::Error, "log_full", message), fx);
+        self.notice(Level::Error, NoticeCode::LogFull, message);
         let outcome = Outcome::new(
             Cause::OutputLimit,
             format!("The session's events reached the limit of {size}."),
         )
         .hint("Allow more (--max-log-size), or continue in another session (--resume).");
-        self.thaw(now, fx); // a suspended process receives nothing
-        let (until, is_ending) = (now.saturating_add(self.limits.grace), self.is_ending());
-        match &mut self.current_turn {
-            Some(turn) => match turn.pending {
+        self.thaw(); // a suspended process receives nothing
+        let (until, is_ending) = (self.step.after(self.limits.grace), self.is_ending());
+        match self.life.turn_mut() {
+            Some(turn) => match &mut turn.pending {
                 None => {
-                    turn.pending = Some(Pending::Limit((Box::new(outcome), until)));
-                    fx.push(Effect::Send(ToAgent::Interrupt));
+                    turn.pending = Some(Pending::new(EndReason::Limit(Box::new(outcome)), until));
+                    self.step.push(ToAgent::Interrupt);
                 }
                 // It was already interrupted, and gets no extra time.
-                Some(Pending::Interrupt(until)) => {
-                    turn.pending = Some(Pending::Limit((Box::new(outcome), until)));
+                Some(Pending { reason, .. }) if matches!(reason, EndReason::Interrupt) => {
+                    *reason = EndReason::Limit(Box::new(outcome));
                 }
-                Some(Pending::Stop(_) | Pending::Limit(_)) => {}
+                Some(_) => {}
             },
             None if is_ending => {}
             None => {
                 self.last_outcome = Some(outcome);
-                self.close_input(now, fx);
+                self.close_input();
             }
         }
     }
 
     /// Handles an input without emitting any of the agent's events.
-    fn dispatch_muted(&mut self, now: Duration, input: Input, fx: &mut Vec<Effect>) {
+    fn dispatch_muted(&mut self, input: Input) {
         if self.has_ended() {
             return;
         }
         let input = match input {
-            Input::Event(EventKind::Usage(usage)) => {
-                if let Some(turn) = &mut self.current_turn {
+            Input::Conversation(output) => self.mute(output),
+            Input::Exited(exit, blame) => Input::Exited(exit, blame.map(without_text)),
+            Input::Notice(_) | Input::ToolCalled(..) => Input::Activity,
+            other => other,
+        };
+        self.dispatch(input);
+    }
+
+    /// Returns what remains of an output of the conversation without the events it would cause.
+    fn mute(&mut self, output: FromConversation) -> Input {
+        match output {
+            FromConversation::Event(EventKind::Usage(usage)) => {
+                if let Some(turn) = self.life.turn_mut() {
                     turn.used.record(&usage);
                 }
                 Input::Activity
             }
-            Input::TurnEnded(_) if self.current_turn.is_none() => Input::Activity,
-            Input::TurnEnded(result) => Input::TurnEnded(without_text(result)),
-            Input::Exited(exit, blame) => Input::Exited(exit, blame.map(without_text)),
+            FromConversation::TurnEnded(result) if self.in_turn() => {
+                FromConversation::TurnEnded(without_text(result)).into()
+            }
             // Open calls, permission requests and changes are closed by the end of the turn or
             // session.
-            Input::Event(_)
-            | Input::Notice(_)
-            | Input::TurnStarted
-            | Input::ToolCalled(..)
-            | Input::PermissionRequested(_)
-            | Input::PermissionWithdrawn(_)
-            | Input::Changed(..) => Input::Activity,
-            other => other,
-        };
-        self.dispatch(now, input, fx);
+            FromConversation::Event(_)
+            | FromConversation::TurnStarted
+            | FromConversation::TurnEnded(_)
+            | FromConversation::AskPermission(_)
+            | FromConversation::WithdrawPermission(_)
+            | FromConversation::Changed { .. } => Input::Activity,
+            FromConversation::Background(_)
+            | FromConversation::EndProcess
+            | FromConversation::Do(_) => output.into(),
+        }
     }
 }
 
@@ -165,7 +181,32 @@ fn emitted(effect: &Effect) -> Option<&EventKind> {
 }
 
 /// Returns the size of an event as it is stored.
-fn size_of<T: serde::Serialize>(kind: &T) -> u64 {
+fn size_of(kind: &EventKind) -> u64 {
+    let text = |text: &Option<String>| text.as_deref().map_or(0, escaped_len);
+    // Most events, and most bytes, are of two kinds. Measuring them does not serialize them.
+    let bytes = match kind {
+        EventKind::Text(it) => escaped_len(&it.text) + text(&it.message) + text(&it.parent),
+        EventKind::ToolResult(it) => {
+            let content = it.content.as_ref().map_or(0, |content| content.get().len());
+            escaped_len(&it.output) + escaped_len(&it.id) + text(&it.name) + content
+        }
+        other => return serialized_len(other),
+    };
+    ENVELOPE_BYTES + FIELD_BYTES + bytes as u64
+}
+
+/// Returns the length of a text inside a JSON string.
+fn escaped_len(text: &str) -> usize {
+    let escape = |byte: &u8| match byte {
+        b'"' | b'\\' | 0x08..=0x0a | 0x0c | 0x0d => 1u8,
+        ..0x20 => 5,
+        _ => 0,
+    };
+    let escapes = |chunk: &[u8]| usize::from(chunk.iter().map(escape).sum::<u8>());
+    text.len() + text.as_bytes().chunks(MAX_SUM).map(escapes).sum::<usize>()
+}
+
+fn serialized_len<T: serde::Serialize>(kind: &T) -> u64 {
     let mut count = ByteCounter(ENVELOPE_BYTES);
     // Counting cannot fail, and what cannot be serialized is not stored.
     let _ = serde_json::to_writer(&mut count, kind);
@@ -183,5 +224,20 @@ impl Write for ByteCounter {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod size_tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn an_escaped_length_is_that_of_the_json(text in "[\\x00-\\x7fäö😀]{0,200}") {
+            let json = serde_json::to_string(&text).unwrap();
+            prop_assert_eq!(escaped_len(&text), json.len() - 2);
+        }
     }
 }

@@ -7,7 +7,6 @@
 //! '…'`, and wherever a variable may expand to anything.
 
 mod data;
-mod options;
 mod programs;
 mod reader;
 #[cfg(test)]
@@ -16,11 +15,9 @@ mod tests;
 use std::ops::Range;
 
 use self::data::{Takes, takes};
-pub use self::options::is_same_option;
-use self::options::{Options, separate};
 use self::programs::{COMMAND_VARIABLES, CONTAINERS, KEYWORDS, SCRIPTED, SHELLS, WRAPPERS};
 use self::reader::{Reader, without_comments};
-use super::pattern::matches_wildcard;
+use crate::matching::{CommandPattern, Word, begins_with};
 
 /// Maximum size of a command that is analyzed, in bytes. Beyond it, allowing rules do not match,
 /// and denying or asking rules do: comparing a megabyte with thousands of rules would take too
@@ -36,30 +33,6 @@ const MAX_DEPTH: usize = 4;
 /// Maximum number of commands derived from other commands' arguments, and of positions in one
 /// command.
 const MAX_DERIVED: usize = 1_000;
-
-/// A word of a command, as a shell would pass it on.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Word {
-    text: String,
-    /// Base name, in case it is a program.
-    name: String,
-    /// Contains an expansion: it could become any word, none, or several.
-    is_open: bool,
-}
-
-impl Word {
-    fn literal(text: &str) -> Self {
-        Self {
-            text: text.to_owned(),
-            name: base_name(text),
-            is_open: false,
-        }
-    }
-
-    fn is_one_of(&self, programs: &str) -> bool {
-        programs.split(' ').any(|program| program == self.name)
-    }
-}
 
 /// Words that could be run as one command.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -117,24 +90,10 @@ fn is_harmless(c: char) -> bool {
     c.is_alphanumeric() || "_-./:=,+@%~".contains(c)
 }
 
-/// Returns true if words begin with those of an allowing rule, each as written.
+/// Returns true if words begin with those of an allowing rule, each as written. A command that a
+/// program runs on request is not covered by the rule, unless the rule names it too.
 pub(super) fn begins(words: &[String], prefix: &[String]) -> bool {
-    // A star matches within one path component, and only a name: `bin/*/x` does not match
-    // `bin/../x`.
-    let is_part = |(pattern, part): (&str, &str)| match part {
-        "" | "." | ".." => pattern == part,
-        part => matches_wildcard(pattern, part),
-    };
-    let matches = |(pattern, word): (&String, &String)| {
-        let is_as_deep = pattern.matches('/').count() == word.matches('/').count();
-        pattern == "*"
-            || pattern == word
-            || (is_as_deep && pattern.split('/').zip(word.split('/')).all(is_part))
-    };
-    let begins = words.len() >= prefix.len() && prefix.iter().zip(words).all(matches);
-    // A command that a program runs on request is not covered by the rule, unless the rule names it
-    // too.
-    begins
+    begins_with(words, prefix)
         && (prefix.first().is_some_and(|first| first == "*")
             || !runs_other_command(words)
             || runs_other_command(prefix))
@@ -364,32 +323,8 @@ fn command_of_variable(word: &str) -> Option<&str> {
 
 impl Segment {
     /// Returns true if this could be a command that begins with the words of a rule.
-    ///
-    /// The words are scanned once, from last to first, however many of them may be the program. A
-    /// long line of programs must not take quadratic time.
-    pub(super) fn could_begin(&self, prefix: &Prefix) -> bool {
-        let is_program =
-            |word: &Word| word.is_open || matches_wildcard(&prefix.program, &word.name);
-        if !self.words[self.starts.clone()].iter().any(is_program) {
-            return false;
-        }
-        let mut after = vec![PrefixMatch::default(); prefix.ordered.len()];
-        let mut options = vec![false; prefix.options.len()];
-        for (at, word) in self.words.iter().enumerate().skip(self.starts.start).rev() {
-            let rest =
-                after.first().is_none_or(|rest| rest.fresh) && options.iter().all(|seen| *seen);
-            if (word.is_open || rest) && self.starts.contains(&at) && is_program(word) {
-                return true;
-            }
-            for nth in 0..after.len() {
-                let rest = after.get(nth + 1).is_none_or(|rest| rest.fresh);
-                after[nth] = after[nth].before(word, &prefix.ordered[nth], rest);
-            }
-            for (nth, seen) in options.iter_mut().enumerate() {
-                *seen |= prefix.options.could_be(nth, word);
-            }
-        }
-        false
+    pub(super) fn could_begin(&self, pattern: &CommandPattern) -> bool {
+        pattern.could_begin(&self.words, &self.starts)
     }
 
     /// Returns true if one of the programs it may start is in a list.
@@ -434,11 +369,6 @@ impl Segment {
     }
 }
 
-/// Returns the base name of a program in lowercase, because some file systems ignore case.
-fn base_name(program: &str) -> String {
-    program.rsplit('/').next().unwrap_or(program).to_lowercase()
-}
-
 fn is_assignment(word: &str) -> bool {
     let Some((name, _)) = word.split_once('=') else {
         return false;
@@ -448,68 +378,4 @@ fn is_assignment(word: &str) -> bool {
         && name
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "_[]".contains(c))
-}
-
-/// The words of a denying or asking rule.
-#[derive(Debug, Clone)]
-pub(super) struct Prefix {
-    program: String,
-    /// Positional words after the program, in order.
-    ordered: Vec<String>,
-    options: Options,
-}
-
-impl Prefix {
-    pub(super) fn of(words: &[String]) -> Self {
-        let (program, more) = words
-            .split_first()
-            .map_or((String::new(), &[][..]), |(first, more)| {
-                (base_name(first), more)
-            });
-        let (ordered, options) = separate(&program, more);
-        Self {
-            program,
-            ordered,
-            options,
-        }
-    }
-}
-
-/// Whether the rest of a command could continue with the rest of a rule's words.
-#[derive(Debug, Clone, Copy, Default)]
-struct PrefixMatch {
-    /// After a word that takes no value.
-    fresh: bool,
-    /// After an option: the next word may be its value.
-    after_option: bool,
-}
-
-impl PrefixMatch {
-    /// Extends the match by one word to the left. `rest` says whether the words after the wanted
-    /// one match the words after this one.
-    fn before(self, word: &Word, wanted: &str, rest: bool) -> Self {
-        if word.is_open {
-            return Self {
-                fresh: true,
-                after_option: true,
-            };
-        }
-        if matches_wildcard(wanted, &word.text) {
-            return Self {
-                fresh: rest,
-                after_option: rest,
-            };
-        }
-        // Options do not hide what follows them, and each may have a value.
-        let is_option = word.text.starts_with('-');
-        let skipped = if is_option {
-            self.after_option
-        } else {
-            self.fresh
-        };
-        Self {
-            fresh: skipped && is_option,
-            after_option: skipped,
-        }
-    }
 }

@@ -9,10 +9,10 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 
-use super::command::Prefix;
-use super::path::Glob;
+use super::path::{Glob, PatternError};
 use super::policy::{Conditions, MAX_RULES, Policy, Rule, RuleAction, Trust};
-use super::{Command, ToolKind, ToolUse};
+use super::{Command, ToolKind, ToolUse, UnknownKind};
+use crate::matching::{Breadth, CommandPattern};
 
 /// The workspace that examples are evaluated in.
 const EXAMPLE_WORKSPACE: &str = "/workspace";
@@ -31,6 +31,29 @@ pub struct PolicyError {
     pub line: Option<usize>,
     /// What is wrong, with the number of the rule.
     pub message: String,
+}
+
+/// What is wrong with a rule or its examples.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct RuleError(String);
+
+impl From<&str> for RuleError {
+    fn from(message: &str) -> Self {
+        Self(message.to_owned())
+    }
+}
+
+impl From<PatternError> for RuleError {
+    fn from(error: PatternError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<UnknownKind> for RuleError {
+    fn from(error: UnknownKind) -> Self {
+        Self(error.to_string())
+    }
 }
 
 #[derive(Deserialize)]
@@ -69,6 +92,16 @@ impl<T> Default for OneOrMany<T> {
     fn default() -> Self {
         Self(Vec::new())
     }
+}
+
+/// The examples of one rule.
+struct Examples {
+    /// Line of the rule.
+    line: Option<usize>,
+    /// Uses that the rule decides.
+    decided: Vec<Example>,
+    /// Uses that it does not.
+    others: Vec<Example>,
 }
 
 /// A tool use to test a rule with.
@@ -113,7 +146,7 @@ impl Policy {
                        cannot trust itself: remove it";
             return Err(fail(None, why.to_owned()));
         }
-        check_complexity(&file).map_err(|why| fail(None, why))?;
+        check_complexity(&file).map_err(|error| fail(None, error.to_string()))?;
         let trusted = file.trusted_projects.unwrap_or_default();
         let trusted = trusted
             .iter()
@@ -126,11 +159,11 @@ impl Policy {
         for (at, entry) in file.rule.into_iter().enumerate() {
             let line = line_at(entry.span().start);
             let mut entry = entry.into_inner();
-            examples.push((
+            examples.push(Examples {
                 line,
-                std::mem::take(&mut entry.examples).0,
-                std::mem::take(&mut entry.not).0,
-            ));
+                decided: std::mem::take(&mut entry.examples).0,
+                others: std::mem::take(&mut entry.not).0,
+            });
             let rule = compile(entry, trust)
                 .map_err(|why| fail(line, format!("rule {}: {why}", at + 1)))?;
             rules.push(Rule {
@@ -139,28 +172,22 @@ impl Policy {
                 ..rule
             });
         }
-        let policy = Self::new(rules, trusted.concat());
-        for (rule, (line, yes, no)) in policy.rules().zip(examples) {
-            check_examples(&policy, rule, (&yes, &no))
-                .map_err(|why| fail(line, format!("{}: {why}", rule.short())))?;
+        let policy = Self::new(rules, trusted);
+        for (rule, examples) in policy.rules().zip(examples) {
+            check_examples(&policy, rule, &examples)
+                .map_err(|why| fail(examples.line, format!("rule {}: {why}", rule.number)))?;
         }
         Ok(policy.narrowing())
     }
 }
 
-impl Rule {
-    fn short(&self) -> String {
-        format!("rule {}", self.number)
-    }
-}
-
 /// Limits the size of a file: one that came with a workspace may be crafted to be slow.
-fn check_complexity(file: &File) -> Result<(), String> {
+fn check_complexity(file: &File) -> Result<(), RuleError> {
     let rules = file.rule.len();
     if rules > MAX_RULES {
-        return Err(format!(
+        return Err(RuleError(format!(
             "{rules} rules exceed the maximum of {MAX_RULES}: combine patterns into one rule"
-        ));
+        )));
     }
     let paths = |list: &[String]| {
         list.iter()
@@ -181,32 +208,30 @@ fn check_complexity(file: &File) -> Result<(), String> {
     let patterns = file.rule.iter().map(weight).sum::<usize>()
         + paths(file.trusted_projects.as_deref().unwrap_or(&[]));
     if patterns > MAX_PATTERNS {
-        return Err(format!(
+        return Err(RuleError(format!(
             "{patterns} command words, path components, tools, kinds and examples exceed the \
              maximum of {MAX_PATTERNS}: use wider patterns"
-        ));
+        )));
     }
     Ok(())
 }
 
-fn trusted_project(pattern: &str) -> Result<Vec<Glob>, String> {
-    if !pattern.starts_with('/') {
-        return Err(format!(
-            "{pattern:?} must be an absolute path, such as \"/home/me/work/**\""
-        ));
+fn trusted_project(pattern: &str) -> Result<Glob, PatternError> {
+    match pattern.starts_with('/') {
+        true => Glob::compile(pattern, Breadth::Exact),
+        false => Err(PatternError::Relative(pattern.to_owned())),
     }
-    Glob::compile(pattern, false)
 }
 
-fn compile(entry: RuleEntry, trust: Trust) -> Result<Rule, String> {
+fn compile(entry: RuleEntry, trust: Trust) -> Result<Rule, RuleError> {
     let action = match entry.action.as_str() {
         "allow" => RuleAction::Allow,
         "deny" => RuleAction::Deny,
         "ask" => RuleAction::Ask,
         other => {
-            return Err(format!(
+            return Err(RuleError(format!(
                 "do = {other:?}: expected \"allow\", \"deny\" or \"ask\""
-            ));
+            )));
         }
     };
     if entry.message.is_some() && action != RuleAction::Deny {
@@ -218,8 +243,8 @@ fn compile(entry: RuleEntry, trust: Trust) -> Result<Rule, String> {
         .kind
         .0
         .iter()
-        .map(|word| kind(word))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|name| name.parse())
+        .collect::<Result<Vec<_>, UnknownKind>>()?;
     let when = Conditions {
         kind,
         tool: entry.tool.0,
@@ -239,12 +264,19 @@ fn compile(entry: RuleEntry, trust: Trust) -> Result<Rule, String> {
         .iter()
         .map(|text| prefix(text))
         .collect::<Result<Vec<_>, _>>()?;
-    let wide = prefixes.iter().map(|words| Prefix::of(words)).collect();
+    let wide = prefixes
+        .iter()
+        .map(|words| CommandPattern::new(words))
+        .collect();
+    let breadth = match action {
+        RuleAction::Allow => Breadth::Exact,
+        RuleAction::Deny | RuleAction::Ask => Breadth::AnyName,
+    };
     let globs = when
         .path
         .iter()
-        .map(|pattern| Glob::compile(pattern, action != RuleAction::Allow));
-    let globs = globs.collect::<Result<Vec<_>, _>>()?.concat();
+        .map(|pattern| Glob::compile(pattern, breadth))
+        .collect::<Result<Vec<_>, _>>()?;
     Ok(Rule {
         source: "".into(),
         number: 0,
@@ -258,22 +290,12 @@ fn compile(entry: RuleEntry, trust: Trust) -> Result<Rule, String> {
     })
 }
 
-fn kind(word: &str) -> Result<ToolKind, String> {
-    ToolKind::parse(word).ok_or_else(|| {
-        let known: Vec<&str> = ToolKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        format!(
-            "unknown kind {word:?}: expected one of {}",
-            known.join(", ")
-        )
-    })
-}
-
 /// Splits the first words of a command.
-fn prefix(text: &str) -> Result<Vec<String>, String> {
+fn prefix(text: &str) -> Result<Vec<String>, RuleError> {
     if let Some(odd) = text.chars().find(|c| ";|&$()<>`'\"\\\n".contains(*c)) {
-        return Err(format!(
+        return Err(RuleError(format!(
             "command = {text:?} must be the first words of one command, without {odd:?}"
-        ));
+        )));
     }
     let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
     if words.is_empty() {
@@ -284,38 +306,32 @@ fn prefix(text: &str) -> Result<Vec<String>, String> {
 }
 
 /// Tests that each example is decided as stated.
-fn check_examples(
-    policy: &Policy,
-    rule: &Rule,
-    (yes, no): (&[Example], &[Example]),
-) -> Result<(), String> {
-    for (example, expected) in yes
-        .iter()
-        .map(|one| (one, true))
-        .chain(no.iter().map(|one| (one, false)))
-    {
-        let wants =
-            tool_use(rule, example).map_err(|why| format!("the example {example}: {why}"))?;
+fn check_examples(policy: &Policy, rule: &Rule, examples: &Examples) -> Result<(), RuleError> {
+    let decided = examples.decided.iter().map(|one| (one, true));
+    let others = examples.others.iter().map(|one| (one, false));
+    for (example, expected) in decided.chain(others) {
+        let wants = tool_use(rule, example)
+            .map_err(|why| RuleError(format!("the example {example}: {why}")))?;
         let decider = policy.decider(&wants, EXAMPLE_WORKSPACE);
         let is_this = decider.is_some_and(|decider| decider.number == rule.number);
         if is_this == expected {
             continue;
         }
         let decided = decider.map_or("no rule".to_owned(), Rule::to_string);
-        return Err(match expected {
+        return Err(RuleError(match expected {
             true => format!(
                 "its example {example} is decided by {decided}: change the rule, the order or the example"
             ),
             false => format!(
                 "it matches {example}, which is listed under `not`: change the rule or the example"
             ),
-        });
+        }));
     }
     Ok(())
 }
 
 /// Returns the tool use that an example describes. Missing parts are taken from its rule.
-fn tool_use(rule: &Rule, example: &Example) -> Result<ToolUse, String> {
+fn tool_use(rule: &Rule, example: &Example) -> Result<ToolUse, RuleError> {
     let when = &rule.when;
     let long = match example {
         Example::Long(long) => (**long).clone(),
@@ -351,7 +367,7 @@ fn tool_use(rule: &Rule, example: &Example) -> Result<ToolUse, String> {
         ToolKind::Other
     };
     let kind = match &long.kind {
-        Some(word) => kind(word)?,
+        Some(name) => name.parse()?,
         None => when.kind.first().copied().unwrap_or(default_kind),
     };
     let tool = long

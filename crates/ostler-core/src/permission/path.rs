@@ -3,7 +3,7 @@
 //! Nothing here accesses the disk, so symbolic links are not resolved: a path inside the workspace
 //! may lead out of it. Only a sandbox reliably confines a process.
 
-use globset::{GlobBuilder, GlobMatcher};
+use crate::matching::{Breadth, GlobError, GlobPattern, Globs, PathNames};
 
 /// Maximum length of a path that is examined. No file system accepts a longer one, so it can only
 /// be an attack.
@@ -28,9 +28,9 @@ pub(super) struct PathInfo {
 /// One interpretation of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Reading {
-    absolute: String,
+    absolute: PathNames,
     /// Path relative to the workspace; `None` if it is outside.
-    inside: Option<String>,
+    inside: Option<PathNames>,
     /// The workspace part is spelled exactly like the workspace, including case.
     is_exact: bool,
     /// It is the workspace, or a directory above it.
@@ -73,17 +73,18 @@ impl PathInfo {
 
 impl Reading {
     fn of(parts: &[&str], workspace: &[&str]) -> Self {
-        let is_same = |(left, right): (&&str, &&str)| left.to_lowercase() == right.to_lowercase();
-        let shared = parts
-            .iter()
-            .zip(workspace)
-            .take_while(|&pair| is_same(pair))
+        let names = |parts: &[&str]| PathNames::new(parts.iter().copied());
+        let (absolute, root) = (names(parts), names(workspace));
+        let shared = absolute
+            .prefixes()
+            .zip(root.prefixes())
+            .take_while(|(left, right)| left.lenient == right.lenient)
             .count();
         Self {
-            absolute: format!("/{}", parts.join("/")),
-            inside: (shared == workspace.len()).then(|| parts[shared..].join("/")),
+            inside: (shared == workspace.len()).then(|| names(&parts[shared..])),
             is_exact: parts.starts_with(workspace),
             is_above: shared == parts.len(),
+            absolute,
         }
     }
 }
@@ -172,9 +173,24 @@ fn parts<'a>(base: &'a str, path: &'a str) -> (Vec<&'a str>, bool) {
 #[derive(Debug, Clone)]
 pub(super) struct Glob {
     reach: Reach,
-    matcher: GlobMatcher,
+    globs: Globs,
     /// Patterns of the directories above a match: moving one of them moves everything below.
-    above: Vec<GlobMatcher>,
+    above: Vec<Globs>,
+}
+
+/// An error in a pattern for paths.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PatternError {
+    #[error("the path {0:?} does not name a file: write \"{0}**\" for everything below it")]
+    NotAFile(String),
+    #[error("the path {0:?}: ~ is not expanded, write the absolute path")]
+    Home(String),
+    #[error("the path {0:?} must not contain \"..\": write the absolute path")]
+    Parent(String),
+    #[error("{0:?} must be an absolute path, such as \"/home/me/work/**\"")]
+    Relative(String),
+    #[error("the path {0:?}: {1}")]
+    Invalid(String, GlobError),
 }
 
 /// What a pattern is compared with.
@@ -189,79 +205,57 @@ enum Reach {
 }
 
 impl Glob {
-    /// Compiles a pattern. For rules that should match as much as possible, the result has more
-    /// than one.
-    pub(super) fn compile(pattern: &str, is_wide: bool) -> Result<Vec<Self>, String> {
+    /// Compiles a pattern, for a rule that allows (`Breadth::Exact`) or one that should match as
+    /// much as possible.
+    pub(super) fn compile(pattern: &str, breadth: Breadth) -> Result<Self, PatternError> {
         let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
+        let error = |kind: fn(String) -> PatternError| Err(kind(pattern.to_owned()));
         if pattern.is_empty() || pattern.ends_with('/') {
-            return Err(format!(
-                "the path {pattern:?} does not name a file: write \"{pattern}**\" for everything below it"
-            ));
+            return error(PatternError::NotAFile);
         }
         if pattern.starts_with('~') {
-            return Err(format!(
-                "the path {pattern:?}: ~ is not expanded, write the absolute path"
-            ));
+            return error(PatternError::Home);
         }
         if pattern.split('/').any(|part| part == "..") {
-            return Err(format!(
-                "the path {pattern:?} must not contain \"..\": write the absolute path"
-            ));
+            return error(PatternError::Parent);
         }
+        let (reach, body) = match pattern.strip_prefix('/') {
+            Some(body) => (Reach::Absolute, body),
+            None if pattern.starts_with("**") => (Reach::Any, pattern),
+            None => (Reach::Inside, pattern),
+        };
+        let is_wide = breadth != Breadth::Exact;
         // A rule about everything below a directory also covers the directory: a search would
         // descend into it.
-        let itself = pattern
+        let itself = body
             .strip_suffix("/**")
             .filter(|itself| is_wide && !itself.is_empty());
-        let reach = match pattern {
-            p if p.starts_with('/') => Reach::Absolute,
-            p if p.starts_with("**") => Reach::Any,
-            _ => Reach::Inside,
+        let globs = |texts: &[&str]| {
+            let glob = |text: &&str| GlobPattern {
+                source: pattern,
+                glob: (*text).to_owned(),
+            };
+            Globs::new(breadth, texts.iter().map(glob))
         };
-        let matcher = |text: &str| {
-            let glob = GlobBuilder::new(text)
-                .literal_separator(true)
-                .case_insensitive(is_wide)
-                .build();
-            glob.map(|glob| glob.compile_matcher())
-        };
-        let above = if is_wide {
-            ancestors(pattern)
-        } else {
-            Vec::new()
-        };
-        // One that does not compile alone is half of an alternative that contains a slash.
-        let mut above: Vec<GlobMatcher> = above
-            .into_iter()
-            .filter_map(|text| matcher(text).ok())
-            .collect();
-        let one = |text: &str| {
-            let matcher =
-                matcher(text).map_err(|error| format!("the path {pattern:?}: {}", error.kind()))?;
-            Ok(Self {
-                reach,
-                matcher,
-                above: std::mem::take(&mut above),
-            })
-        };
-        [Some(pattern), itself]
-            .into_iter()
-            .flatten()
-            .map(one)
-            .collect()
+        let both: Vec<&str> = [Some(body), itself].into_iter().flatten().collect();
+        let above = if is_wide { ancestors(body) } else { Vec::new() };
+        let invalid = |error| PatternError::Invalid(pattern.to_owned(), error);
+        Ok(Self {
+            reach,
+            globs: globs(&both).map_err(invalid)?,
+            // One that does not compile alone is half of an alternative that contains a slash.
+            above: above
+                .iter()
+                .filter_map(|text| globs(&[text]).ok())
+                .collect(),
+        })
     }
 
     /// Returns true if the path certainly matches.
     pub(super) fn certainly_matches(&self, path: &PathInfo) -> bool {
         let is_match = |reading: &Reading| match self.reach {
-            Reach::Absolute => self.matcher.is_match(&reading.absolute),
-            _ => {
-                reading.is_exact
-                    && reading
-                        .inside
-                        .as_ref()
-                        .is_some_and(|inside| self.matcher.is_match(inside))
-            }
+            Reach::Absolute => self.globs.is_match(reading.absolute.whole()),
+            _ => reading.is_exact && reading.is_inside(&self.globs),
         };
         path.is_unambiguous && path.readings.iter().all(is_match)
     }
@@ -273,33 +267,39 @@ impl Glob {
             || path
                 .readings
                 .iter()
-                .any(|reading| self.matches(&self.matcher, reading))
+                .any(|reading| self.matches(&self.globs, reading))
     }
 
     /// Returns true if the path could be an ancestor of a match.
     pub(super) fn may_match_below(&self, path: &PathInfo) -> bool {
-        path.readings.iter().any(|reading| match self.reach {
-            Reach::Absolute => {
-                reading.absolute == "/"
-                    || self.above.iter().any(|above| self.matches(above, reading))
-            }
-            _ => reading.is_above || self.above.iter().any(|above| self.matches(above, reading)),
+        path.readings.iter().any(|reading| {
+            let is_root = match self.reach {
+                Reach::Absolute => reading.absolute.is_empty(),
+                _ => reading.is_above,
+            };
+            is_root || self.above.iter().any(|above| self.matches(above, reading))
         })
     }
 
-    fn matches(&self, matcher: &GlobMatcher, reading: &Reading) -> bool {
-        let is_inside = reading
-            .inside
-            .as_ref()
-            .is_some_and(|inside| matcher.is_match(inside));
+    fn matches(&self, globs: &Globs, reading: &Reading) -> bool {
+        let is_absolute = || globs.is_match(reading.absolute.whole());
         match self.reach {
-            Reach::Absolute => matcher.is_match(&reading.absolute),
-            Reach::Inside => is_inside,
+            Reach::Absolute => is_absolute(),
+            Reach::Inside => reading.is_inside(globs),
             // For a path that is certainly inside the workspace, the components above it do not
             // count.
-            Reach::Any if reading.is_exact => is_inside,
-            Reach::Any => is_inside || matcher.is_match(reading.absolute.trim_start_matches('/')),
+            Reach::Any if reading.is_exact => reading.is_inside(globs),
+            Reach::Any => reading.is_inside(globs) || is_absolute(),
         }
+    }
+}
+
+impl Reading {
+    /// Returns true if the path is in the workspace and matches there.
+    fn is_inside(&self, globs: &Globs) -> bool {
+        self.inside
+            .as_ref()
+            .is_some_and(|inside| globs.is_match(inside.whole()))
     }
 }
 

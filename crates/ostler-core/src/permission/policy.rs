@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::command::{self, Prefix, Segment};
+use super::command::{self, Segment};
 use super::path::{Glob, PathInfo};
-use super::pattern::matches_wildcard;
 use super::{Command, ToolKind, ToolUse};
 use crate::clip::sanitize;
+use crate::matching::{CommandPattern, matches_wildcard};
 
 /// Maximum number of rules in one file, and of earlier rules that [`Policy::lint`] compares each
 /// rule with.
@@ -111,7 +111,7 @@ pub struct Rule {
     pub(super) prefixes: Vec<Vec<String>>,
     /// The prefixes in the form for denying and asking rules.
     #[serde(skip)]
-    pub(super) wide: Vec<Prefix>,
+    pub(super) wide: Vec<CommandPattern>,
     #[serde(skip)]
     pub(super) globs: Vec<Glob>,
 }

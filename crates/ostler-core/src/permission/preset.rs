@@ -1,19 +1,22 @@
 //! Presets: named policies for users who do not write their own.
 
 use super::policy::{Policy, Trust};
+use crate::names::named;
 
-/// A named policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Preset {
-    /// Allows reading except of likely secrets, and denies everything else.
-    ReadOnly,
-    /// Allows reading except of likely secrets, and edits in the workspace except of hidden files;
-    /// asks for everything else.
-    Workspace,
-    /// Allows reading except of likely secrets, and asks for everything else.
-    Ask,
-    /// Allows everything.
-    All,
+named! {
+    /// A named policy, the strictest first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Preset or UnknownPreset {
+        /// Allows reading except of likely secrets, and denies everything else.
+        ReadOnly = "read-only",
+        /// Allows reading except of likely secrets, and asks for everything else.
+        Ask = "ask",
+        /// Allows reading except of likely secrets, and edits in the workspace except of hidden
+        /// files; asks for everything else.
+        Workspace = "workspace",
+        /// Allows everything.
+        All = "all",
+    }
 }
 
 /// Files that look like secrets. The list of the file tools is longer; here a match only leads to a
@@ -64,26 +67,6 @@ not = ["../a", "/etc/passwd", "a/../../b", "~/x", { path = ["a", "/b"] }, { path
 "#;
 
 impl Preset {
-    /// Every preset, strictest first.
-    pub const ALL: [Self; 4] = [Self::ReadOnly, Self::Ask, Self::Workspace, Self::All];
-
-    /// Returns the preset's name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "read-only",
-            Self::Workspace => "workspace",
-            Self::Ask => "ask",
-            Self::All => "all",
-        }
-    }
-
-    /// Returns the preset with this name.
-    #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|preset| preset.as_str() == word)
-    }
-
     /// Returns the rules as text.
     fn text(self) -> String {
         let rest = |action: &str| format!("\n[[rule]]\ntool = \"*\"\n{action}\n");
@@ -105,6 +88,11 @@ impl Preset {
         }
     }
 }
+
+/// A name that is not that of a [`Preset`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown preset {0:?}: expected one of {names}", names = Preset::ALL.map(Preset::as_str).join(", "))]
+pub struct UnknownPreset(String);
 
 impl Policy {
     /// Returns the policy of a preset.
@@ -131,8 +119,11 @@ mod tests {
                 read.as_ref().is_ok_and(|policy| policy.lint().is_empty()),
                 "{preset:?}: {read:?}"
             );
-            assert_eq!(Preset::parse(preset.as_str()), Some(preset));
+            assert_eq!(preset.as_str().parse(), Ok(preset));
         }
-        assert_eq!(Preset::parse("yolo"), None);
+        assert_eq!(
+            "yolo".parse::<Preset>().unwrap_err().to_string(),
+            "unknown preset \"yolo\": expected one of read-only, ask, workspace, all"
+        );
     }
 }

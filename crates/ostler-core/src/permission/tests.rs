@@ -975,3 +975,16 @@ fn only_the_named_tools_may_run() {
     }
     assert_eq!(only.lint(), [""; 0]);
 }
+
+// The file of a hostile workspace must not end the program.
+#[test]
+fn a_path_pattern_that_cannot_be_compiled_is_an_error() {
+    for depth in [10, 150, 1_000, 100_000] {
+        let glob = format!("{}{}", "{a,".repeat(depth), "}".repeat(depth));
+        for action in ["allow", "deny"] {
+            let text = format!("[[rule]]\npath = \"{glob}\"\ndo = \"{action}\"");
+            let read = Policy::parse(&text, "p", Trust::Project);
+            assert_eq!(read.is_ok(), depth == 10, "{depth} {action}");
+        }
+    }
+}

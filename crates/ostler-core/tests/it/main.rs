@@ -101,7 +101,7 @@ fn examples() -> Vec<EventKind> {
         usage.clone().into(),
         Notice::new(
             Level::Warning,
-            "api_retry",
+            NoticeCode::ApiRetry,
             "The request failed and is tried again.",
         )
         .into(),

@@ -3,13 +3,13 @@
 //! Agents start in the mode of their own settings, which for some allows everything.
 
 use ostler_core::dialect::Outbox;
-use ostler_core::event::Level;
+use ostler_core::event::{Level, NoticeCode};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::spec::{Spec, keys};
+use ostler_core::spec::Spec;
 
 use super::conversation::AcpConversation;
 use super::handshake::Step;
-use super::launch;
+use super::rpc::RequestKind;
 
 /// Who approves the agent's actions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,12 +24,9 @@ pub(super) enum Approver {
 
 impl Approver {
     pub(super) fn of(spec: &Spec) -> Self {
-        match (
-            spec.policy.is_some(),
-            spec.settings.get(keys::PERMISSION_MODE).is_some(),
-        ) {
+        match (spec.policy.is_some(), spec.permission_mode.is_some()) {
             (true, _) => Self::Policy,
-            (false, false) if launch::attended(spec) => Self::Person,
+            (false, false) if spec.is_supervised() => Self::Person,
             (false, _) => Self::None,
         }
     }
@@ -59,7 +56,7 @@ pub(super) fn required_step(
                     "{name} started in mode {was:?}, in which it does not ask; switching it to \
                      {asks:?}."
                 );
-                out.notice(Level::Info, "mode_changed", message);
+                out.notice(Level::Info, NoticeCode::ModeChanged, message);
             }
             Ok(Some(Step::AskMode(asks)))
         }
@@ -68,7 +65,7 @@ pub(super) fn required_step(
                 "{name} started in mode {mode:?}, in which it does not ask.{}",
                 suggest_modes(conversation)
             );
-            out.notice(Level::Warning, "does_not_ask", message);
+            out.notice(Level::Warning, NoticeCode::DoesNotAsk, message);
             Ok(None)
         }
         (Approver::Policy, None, Some(mode)) => {
@@ -96,14 +93,18 @@ pub(super) fn on_mode_change(conversation: &AcpConversation, asked_before: bool,
     let attended = conversation.start.approver != Approver::None
         && matches!(conversation.phase, super::conversation::Phase::Ready);
     // Not if the caller requested the change.
-    if attended && !conversation.rpc.is_changing() && asked_before && !asks(conversation) {
+    let is_changing = conversation
+        .rpc
+        .pending()
+        .any(|kind| matches!(kind, RequestKind::Change(_)));
+    if attended && !is_changing && asked_before && !asks(conversation) {
         let (name, modes) = (
             conversation.profile.name,
             conversation.options.current_modes(),
         );
         let mode = modes.first().map_or("", |(id, _)| id);
         let message = format!("{name} switched to mode {mode:?}, in which it acts without asking.");
-        out.notice(Level::Warning, "does_not_ask", message);
+        out.notice(Level::Warning, NoticeCode::DoesNotAsk, message);
     }
 }
 

@@ -5,6 +5,7 @@
 //! there is nothing else.
 
 use ostler_core::dialect::Exit;
+use ostler_core::event::NoticeCode;
 use ostler_core::outcome::{Cause, Outcome};
 
 use super::conversation::AcpConversation;
@@ -13,81 +14,86 @@ use super::profile::AgentProfile;
 use super::quirks::ErrorText;
 use super::rpc;
 use super::version::Version;
-use super::wire::{Details, RpcError};
+use super::wire::Details;
+use crate::blame::{Blame, Phrases, cause_by_phrase, with_exit};
 use crate::http_status;
-use crate::lenient::{Node, Scalar};
+use crate::jsonrpc::{INVALID_PARAMS, RpcError};
+use crate::lenient::{self, Object};
 
 /// ACP's error code for a missing login.
 const AUTH_REQUIRED: i64 = -32000;
 
 /// Keywords that indicate a cause, in lower case, the most certain first.
-const KEYWORDS: &[(&str, Cause)] = &[
-    ("unauthenticated", Cause::Auth),
-    ("unauthorized", Cause::Auth),
-    ("authentication", Cause::Auth),
-    ("api key", Cause::Auth),
-    ("api_key", Cause::Auth),
-    ("api-key", Cause::Auth),
-    ("not logged in", Cause::Auth),
-    ("401", Cause::Auth),
-    ("permission_denied", Cause::Auth),
-    ("forbidden", Cause::Auth),
-    ("rate limit", Cause::RateLimit),
-    ("rate_limit", Cause::RateLimit),
-    ("too many requests", Cause::RateLimit),
-    ("resource_exhausted", Cause::RateLimit),
-    ("quota", Cause::RateLimit),
-    ("429", Cause::RateLimit),
-    ("overloaded", Cause::Overloaded),
-    ("unavailable", Cause::Overloaded),
-    ("503", Cause::Overloaded),
-    ("529", Cause::Overloaded),
-    ("econnrefused", Cause::Network),
-    ("enotfound", Cause::Network),
-    ("etimedout", Cause::Network),
-    ("econnreset", Cause::Network),
-    ("fetch failed", Cause::Network),
-    ("unable to connect", Cause::Network),
-    ("connection", Cause::Network),
-    ("network", Cause::Network),
-    ("socket", Cause::Network),
-    ("server error", Cause::ServerError),
-    ("server_error", Cause::ServerError),
-    ("context length", Cause::BadRequest),
-    ("prompt budget", Cause::BadRequest),
-    ("too long", Cause::BadRequest),
-    ("maximum length", Cause::BadRequest),
-    ("too large", Cause::BadRequest),
-    ("invalid_request", Cause::BadRequest),
-    ("invalid request", Cause::BadRequest),
-    ("not found", Cause::BadRequest),
+const KEYWORDS: Phrases = &[
+    (
+        Cause::Auth,
+        &[
+            "unauthenticated",
+            "unauthorized",
+            "authentication",
+            "api key",
+            "api_key",
+            "api-key",
+            "not logged in",
+            "401",
+            "permission_denied",
+            "forbidden",
+        ],
+    ),
+    (
+        Cause::RateLimit,
+        &[
+            "rate limit",
+            "rate_limit",
+            "too many requests",
+            "resource_exhausted",
+            "quota",
+            "429",
+        ],
+    ),
+    (
+        Cause::Overloaded,
+        &["overloaded", "unavailable", "503", "529"],
+    ),
+    (
+        Cause::Network,
+        &[
+            "econnrefused",
+            "enotfound",
+            "etimedout",
+            "econnreset",
+            "fetch failed",
+            "unable to connect",
+            "connection",
+            "network",
+            "socket",
+        ],
+    ),
+    (Cause::ServerError, &["server error", "server_error"]),
+    (
+        Cause::BadRequest,
+        &[
+            "context length",
+            "prompt budget",
+            "too long",
+            "maximum length",
+            "too large",
+            "invalid_request",
+            "invalid request",
+            "not found",
+        ],
+    ),
     // The model API failed, and the agent does not say how.
-    ("apierror", Cause::Network),
+    (Cause::Network, &["apierror"]),
 ];
 
 fn cause_by_keyword(text: &str) -> Option<Cause> {
-    let text = text.to_lowercase();
-    KEYWORDS
-        .iter()
-        .find(|(word, _)| text.contains(word))
-        .map(|(_, cause)| *cause)
-}
-
-fn code(error: &RpcError<'_>) -> Option<i64> {
-    match error.code {
-        Scalar::Count(code) => i64::try_from(code).ok(),
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "JSON-RPC codes have five digits"
-        )]
-        Scalar::Amount(code) if code.abs() < 1e9 => Some(code as i64),
-        _ => None,
-    }
+    cause_by_phrase(KEYWORDS, text)
 }
 
 /// Returns the HTTP status, if the code is one or the details begin with one.
 fn status(error: &RpcError<'_>) -> Option<u16> {
-    let by_code = code(error).and_then(|code| u16::try_from(code).ok());
+    let by_code = error.code().and_then(|code| u16::try_from(code).ok());
     let first = |words: String| {
         words
             .split_whitespace()
@@ -101,8 +107,8 @@ fn status(error: &RpcError<'_>) -> Option<u16> {
 
 /// Returns the details of an error.
 fn details(error: &RpcError<'_>) -> Option<String> {
-    let details: Node<'_, Details<'_>> = serde_json::from_str(error.data?.get()).ok()?;
-    details.map()?.details.owned()
+    let details: Object<Details<'_>> = lenient::parse(error.data);
+    details.details.owned()
 }
 
 /// Texts that precede a status in messages of agents.
@@ -146,16 +152,16 @@ pub(super) fn of_fault(conversation: &AcpConversation, error: &RpcError<'_>) -> 
     let text = text_of(error);
     let whole = format!("{text} {}", error.data.map_or("", |data| data.get()));
     let status = status(error).or_else(|| status_in_text(&text));
-    let cause = match (code(error), status.and_then(cause_of_status)) {
+    let cause = match (error.code(), status.and_then(cause_of_status)) {
         (Some(AUTH_REQUIRED), _) => Cause::Auth,
         (_, Some(Cause::BadRequest)) => cause_by_keyword(&whole).unwrap_or(Cause::BadRequest),
         (_, Some(cause)) => cause,
-        (Some(code), _) if code == i64::from(rpc::INVALID_PARAMS) => {
+        (Some(code), _) if code == i64::from(INVALID_PARAMS) => {
             cause_by_keyword(&whole).unwrap_or(Cause::BadRequest)
         }
         _ => cause_by_keyword(&whole).unwrap_or(Cause::Protocol),
     };
-    let native = code(error).map(|code| code.to_string());
+    let native = error.code().map(|code| code.to_string());
     with_hint(conversation.profile, Outcome::new(cause, text)).with(|d| {
         d.http_status = status;
         d.native = native;
@@ -167,16 +173,12 @@ pub(super) fn of_lost_session(
     conversation: &AcpConversation,
     error: &RpcError<'_>,
 ) -> Option<Outcome> {
-    let known = [
-        rpc::INTERNAL_ERROR,
-        rpc::INVALID_PARAMS,
-        rpc::RESOURCE_NOT_FOUND,
-    ]
-    .map(|code| Some(i64::from(code)));
+    let known = [rpc::INTERNAL_ERROR, INVALID_PARAMS, rpc::RESOURCE_NOT_FOUND]
+        .map(|code| Some(i64::from(code)));
     let text = text_of(error);
     let reply = text.to_lowercase();
     let named = format!("session {} not found", conversation.session.to_lowercase());
-    let is_lost = known.contains(&code(error))
+    let is_lost = known.contains(&error.code())
         && (reply.contains("session not found") || reply.contains(&named));
     let message = format!(
         "{} no longer has the session: {text}",
@@ -185,7 +187,7 @@ pub(super) fn of_lost_session(
     is_lost.then(|| {
         Outcome::new(Cause::AgentDied, message)
             .hint("Send the message again. The agent is restarted and the session resumed.")
-            .with(|d| d.native = code(error).map(|code| code.to_string()))
+            .with(|d| d.native = error.code().map(|code| code.to_string()))
     })
 }
 
@@ -292,7 +294,8 @@ pub(super) fn may_be_error(error_text: &ErrorText, text: &str) -> bool {
 /// replied, the text can be its own: then only the certain prefix counts.
 pub(super) fn of_text(
     profile: &AgentProfile,
-    (error_text, text): (&ErrorText, &str),
+    error_text: &ErrorText,
+    text: &str,
     answered: bool,
 ) -> Option<Outcome> {
     if !may_be_error(error_text, text) || (answered && !text.starts_with(error_text.certain_prefix))
@@ -341,21 +344,21 @@ pub(super) fn of_silence(profile: &AgentProfile) -> Outcome {
 }
 
 /// Remarks that an agent writes into its reply, each with the code of the notice it becomes.
-const INLINE_NOTICES: &[(&str, &str)] = &[
+const INLINE_NOTICES: &[(&str, NoticeCode)] = &[
     (
         "Info: Request failed due to a transient API error. Retrying",
-        "api_retry",
+        NoticeCode::ApiRetry,
     ),
-    ("Info: Operation cancelled by user", "agent_info"),
+    ("Info: Operation cancelled by user", NoticeCode::AgentInfo),
 ];
 
 /// Returns the notice code and the text of a remark that the program itself, and not the model,
 /// wrote.
-pub(super) fn inline_notice(chunk: &str) -> Option<(&'static str, &str)> {
+pub(super) fn inline_notice(chunk: &str) -> Option<(NoticeCode, &str)> {
     let found = INLINE_NOTICES
         .iter()
         .find(|(begin, _)| chunk.starts_with(begin));
-    found.map(|(_, code)| (*code, chunk.trim_start_matches("Info: ")))
+    found.map(|(_, code)| (code.clone(), chunk.trim_start_matches("Info: ")))
 }
 
 /// Error messages of programs that do not know the arguments for ACP mode.
@@ -376,10 +379,7 @@ pub(super) fn of_exit(profile: &AgentProfile, exit: &Exit) -> Option<Outcome> {
     let (cause, line, hint) =
         gateway_unreachable(profile, exit).or_else(|| unknown_argument(exit))?;
     let message = format!("{} did not start: {}", profile.name, line.trim());
-    Some(Outcome::new(cause, message).hint(hint).with(|d| {
-        d.exit_code = exit.code;
-        d.stderr = Some(exit.stderr.clone());
-    }))
+    Some(with_exit(Outcome::new(cause, message).hint(hint), exit))
 }
 
 /// Recognizes an unreachable gateway.
@@ -411,18 +411,30 @@ fn unknown_argument(exit: &Exit) -> Option<(Cause, &str, &'static str)> {
         .map(|line| (Cause::BadRequest, line, hint))
 }
 
-fn with_hint(profile: &AgentProfile, outcome: Outcome) -> Outcome {
-    let hint = match outcome.cause {
-        Cause::Auth => profile.login_hint,
-        Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
-        Cause::Overloaded => "The model API is overloaded; try again in a moment.",
-        Cause::ServerError => http_status::SERVER_ERROR_HINT,
-        Cause::Network => {
-            "Check the network, the proxy and the address of the model API, then try again."
-        }
-        Cause::BadRequest => "Check the prompt, the model and the settings.",
-        Cause::Protocol => "Try again, or run the agent directly for more details.",
-        _ => return outcome,
-    };
-    outcome.hint(hint)
+/// Hints that fit any agent that speaks ACP, except for a missing login.
+const BLAME: Blame = Blame {
+    program: "",
+    messages: &[],
+    hints: &[
+        (
+            Cause::Overloaded,
+            "The model API is overloaded; try again in a moment.",
+        ),
+        (
+            Cause::Network,
+            "Check the network, the proxy and the address of the model API, then try again.",
+        ),
+        (
+            Cause::Protocol,
+            "Try again, or run the agent directly for more details.",
+        ),
+    ],
+};
+
+/// Adds the hint of the outcome's cause.
+pub(super) fn with_hint(profile: &AgentProfile, outcome: Outcome) -> Outcome {
+    match outcome.cause {
+        Cause::Auth => outcome.hint(profile.login_hint),
+        _ => BLAME.with_hint(outcome),
+    }
 }

@@ -1,17 +1,17 @@
 //! Calls of the caller's tools. They arrive over the bridge, are checked against the policy, and
 //! are matched to the tool calls in the events.
 
-use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
+use ostler_core::dialect::{Action, FromConversation, Outbox, ToolJob};
 use ostler_core::permission::{Fallback, PermissionRequest, ToolKind, ToolUse, Verdict};
-use ostler_core::raw_json::RawJson;
-use serde::Serialize;
 
 use super::conversation::AcpConversation;
 use super::permissions::PendingPermission;
-use crate::mcp::Handled;
+use crate::json_lines;
+use crate::mcp::{FromClient, Handled, ToClient, ToolOutput};
+use crate::permissions::reason;
 
 /// Result sent for a tool call that was cancelled.
-const CANCELLED: &str = "The turn ended before the tool was done.";
+const CANCELLED: ToolOutput<'_> = ToolOutput::failed("The turn ended before the tool was done.");
 
 /// Handles a line from a bridge process that the agent started to reach the tools.
 pub(super) fn on_line(conversation: &mut AcpConversation, from: u32, line: &str, out: &mut Outbox) {
@@ -19,17 +19,21 @@ pub(super) fn on_line(conversation: &mut AcpConversation, from: u32, line: &str,
     conversation.job_count += 1;
     let id = format!("order-{}", conversation.job_count);
     let mut effects = Outbox::default();
-    if let Handled::Response(response) =
-        conversation
-            .server
-            .on_message((from, &id), line, &mut effects)
-    {
-        write_line(from, &response, out);
+    let message = FromClient {
+        client: from,
+        job: &id,
+        text: line,
+    };
+    if let Handled::Response(message) = conversation.server.on_message(message, &mut effects) {
+        let client = from;
+        write(&ToClient { client, message }, out);
     }
     for item in effects.drain() {
         match item {
-            FromConversation::RunTool(job) => on_job(conversation, job, out),
-            FromConversation::CancelTool(id) if conversation.permissions.remove(&id).is_some() => {
+            FromConversation::Do(Action::RunTool(job)) => on_job(conversation, job, out),
+            FromConversation::Do(Action::CancelTool(id))
+                if conversation.permissions.remove(&id).is_some() =>
+            {
                 out.push(FromConversation::WithdrawPermission(id));
             }
             other => out.push(other),
@@ -43,14 +47,10 @@ fn on_job(conversation: &mut AcpConversation, mut job: ToolJob, out: &mut Outbox
     if conversation.is_working() {
         conversation.turn.used_tools = true;
         conversation.turn.text.end_message(out);
-        job.call = Some(
-            conversation
-                .calls
-                .on_job((&job.id, &job.name), &job.input, out),
-        );
+        job.call = Some(conversation.calls.on_job(&job, out));
     }
     if !conversation.policy {
-        return out.push(FromConversation::RunTool(job));
+        return out.push(Action::RunTool(job));
     }
     out.push(FromConversation::AskPermission(PermissionRequest {
         id: job.id.clone(),
@@ -71,27 +71,26 @@ pub(super) fn on_verdict(
     verdict: &Verdict,
     out: &mut Outbox,
 ) {
-    let why = match verdict {
-        Verdict::Allow | Verdict::Undecided => return out.push(FromConversation::RunTool(job)),
-        Verdict::Deny(why) if why.is_empty() => "Denied.",
-        Verdict::Deny(why) => why,
-    };
+    if !matches!(verdict, Verdict::Deny(_)) {
+        return out.push(Action::RunTool(job));
+    }
+    let why = reason(verdict);
     if let Some(call) = &job.call {
         conversation.calls.deny_shown(call, why);
     }
     conversation.turn.denied.push(job.name);
-    respond(conversation, &job.id, (false, why), out);
+    respond(conversation, &job.id, ToolOutput::failed(why), out);
 }
 
 /// Sends a tool's result. Does nothing if the call is no longer pending.
 pub(super) fn on_result(
     conversation: &mut AcpConversation,
     id: &str,
-    (ok, output): (bool, &str),
+    output: ToolOutput<'_>,
     out: &mut Outbox,
 ) {
-    conversation.calls.on_job_done(id, ok, output);
-    respond(conversation, id, (ok, output), out);
+    conversation.calls.on_job_done(id, output);
+    respond(conversation, id, output, out);
 }
 
 /// Reports a tool's progress to the client that waits for it.
@@ -101,16 +100,16 @@ pub(super) fn progress(
     message: &str,
     out: &mut Outbox,
 ) {
-    if let Some((to, note)) = conversation.server.progress(id, message) {
-        write_line(to, &note, out);
+    if let Some(notification) = conversation.server.progress(id, message) {
+        write(&notification, out);
     }
 }
 
 /// Cancels all pending tool calls at the end of the turn.
 pub(super) fn cancel_all(conversation: &mut AcpConversation, out: &mut Outbox) {
     for id in conversation.server.pending_jobs() {
-        respond(conversation, &id, (false, CANCELLED), out);
-        out.push(FromConversation::CancelTool(id));
+        respond(conversation, &id, CANCELLED, out);
+        out.push(Action::CancelTool(id));
     }
 }
 
@@ -122,30 +121,25 @@ pub(super) fn on_client_closed(conversation: &mut AcpConversation, from: u32, ou
         out.push(if conversation.permissions.remove(&id).is_some() {
             FromConversation::WithdrawPermission(id)
         } else {
-            FromConversation::CancelTool(id)
+            FromConversation::Do(Action::CancelTool(id))
         });
     }
 }
 
 /// Cancels a tool call that still waits for the policy.
 pub(super) fn cancel(conversation: &mut AcpConversation, job: &ToolJob, out: &mut Outbox) {
-    respond(conversation, &job.id, (false, CANCELLED), out);
+    respond(conversation, &job.id, CANCELLED, out);
 }
 
-fn respond(
-    conversation: &mut AcpConversation,
-    id: &str,
-    (ok, output): (bool, &str),
-    out: &mut Outbox,
-) {
-    if let Some((to, response)) = conversation.server.finish(id, ok, output) {
-        write_line(to, &response, out);
+fn respond(conversation: &mut AcpConversation, id: &str, output: ToolOutput<'_>, out: &mut Outbox) {
+    if let Some(response) = conversation.server.finish(id, output) {
+        write(&response, out);
     }
 }
 
-fn write_line(to: u32, message: &impl Serialize, out: &mut Outbox) {
-    out.push(FromConversation::WriteBridge {
-        to,
-        line: format!("{}\n", RawJson::of(message).get()).into_bytes(),
+fn write(to: &ToClient, out: &mut Outbox) {
+    out.push(Action::WriteBridge {
+        to: to.client,
+        line: json_lines::line(&to.message),
     });
 }

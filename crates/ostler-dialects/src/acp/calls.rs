@@ -3,20 +3,29 @@
 
 use std::collections::BTreeMap;
 
-use ostler_core::dialect::Outbox;
+use ostler_core::dialect::{Outbox, ToolJob};
 use ostler_core::event::{ToolCall, ToolResult};
 use ostler_core::raw_json::RawJson;
-use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::profile::AgentProfile;
 use super::quirks::{NameSource, Quirks};
 use super::tool_use;
-use super::wire::{Block, CallMeta, CommandResult, McpCall, Output, Update};
-use crate::lenient::{List, Node, Scalar};
+use super::wire::{Block, CallMeta, McpCall, Output, Update};
+use crate::lenient::{self, List, Node, Object, Objects, Scalar};
+use crate::mcp::ToolOutput;
 
-/// Context of a call: the agent, its quirks, and the names of the caller's tools.
-pub(super) type CallContext<'a> = (&'a AgentProfile, &'a Quirks, &'a [String]);
+/// What a conversation knows that its calls depend on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CallContext<'a> {
+    pub(super) profile: &'a AgentProfile,
+    pub(super) quirks: &'a Quirks,
+    /// Names of the caller's tools.
+    pub(super) bound: &'a [String],
+    /// Whether the turn was interrupted.
+    pub(super) cut_off: bool,
+}
 
 /// The tool calls of a turn.
 #[derive(Debug, Default)]
@@ -59,17 +68,7 @@ pub(super) struct Call {
 impl Call {
     /// Returns the arguments, or what the agent reports in place of them.
     pub(super) fn input(&self) -> RawJson {
-        #[derive(Serialize)]
-        struct Substitute<'a> {
-            title: &'a str,
-            locations: &'a [String],
-        }
-        let substitute = || {
-            RawJson::of(&Substitute {
-                title: &self.title,
-                locations: &self.paths,
-            })
-        };
+        let substitute = || RawJson::of(&json!({"title": self.title, "locations": self.paths}));
         self.input.clone().unwrap_or_else(substitute)
     }
 
@@ -115,7 +114,7 @@ impl Calls {
     /// Handles an update about a call.
     pub(super) fn on_update(
         &mut self,
-        (context, cut_off): (CallContext<'_>, bool),
+        context: CallContext<'_>,
         update: &Update<'_>,
         out: &mut Outbox,
     ) {
@@ -129,13 +128,13 @@ impl Calls {
         }
         self.merge(context, id, update);
         let is_finished = matches!(update.status.or_empty(), "completed" | "failed");
-        let is_raw = context.1.formats_outputs && update.raw_output.is_some();
+        let is_raw = context.quirks.formats_outputs && update.raw_output.is_some();
         if let Some(call) = self
             .all
             .get_mut(id)
-            .filter(|_| is_finished || is_raw || !context.1.describes_calls)
+            .filter(|_| is_finished || is_raw || !context.quirks.describes_calls)
         {
-            update_output(call, update, context.1);
+            update_output(call, update, context.quirks);
         }
         if !self.denied.iter().any(|(denied, _)| denied == id) {
             self.finish_denied(out);
@@ -144,7 +143,7 @@ impl Calls {
             return;
         };
         let status = update.status.or_empty();
-        let follows = context.1.input_follows
+        let follows = context.quirks.input_follows
             && status == "pending"
             && update.session_update.text() == Some("tool_call");
         if !follows {
@@ -160,7 +159,7 @@ impl Calls {
             if let Some(why) = why.filter(|_| call.output.is_empty()) {
                 call.output.clone_from(why);
             }
-            let cut_off = cut_off && context.1.describes_calls;
+            let cut_off = context.cut_off && context.quirks.describes_calls;
             call.finish(
                 id,
                 status == "completed" && !cut_off && !command_failed(update.raw_output),
@@ -198,14 +197,14 @@ impl Calls {
         let tool_name = update
             .name
             .owned()
-            .or_else(|| parse_lenient(update.meta).map().and_then(name_in_meta));
+            .or_else(|| name_in_meta(&lenient::parse(update.meta)));
         let has_diff = update
             .content
             .is_some_and(|content| content.get().contains(r#""diff""#));
         if let Some(call) = self
             .all
             .get_mut(id)
-            .filter(|_| !update.locations.0.is_empty() || has_diff)
+            .filter(|_| !update.locations.is_empty() || has_diff)
         {
             call.paths.clear();
         }
@@ -216,12 +215,12 @@ impl Calls {
             }
             if update.kind.text().is_some_and(|kind| kind != call.kind) {
                 call.kind.clear();
-                if context.1.names == NameSource::ValueKind {
+                if context.quirks.names == NameSource::ValueKind {
                     call.name.clear();
                     call.name_known = false;
                 }
             }
-            if update.title.text().is_some() && context.1.title_is_command {
+            if update.title.text().is_some() && context.quirks.title_is_command {
                 call.title.clear();
             }
         }
@@ -230,23 +229,21 @@ impl Calls {
 
     /// Merges an update about a call, except its output: the content of a permission request
     /// describes the request.
-    pub(super) fn merge(
-        &mut self,
-        (profile, quirks, bound): CallContext<'_>,
-        id: &str,
-        update: &Update<'_>,
-    ) {
+    pub(super) fn merge(&mut self, context: CallContext<'_>, id: &str, update: &Update<'_>) {
+        let CallContext {
+            profile,
+            quirks,
+            bound,
+            ..
+        } = context;
         let call = self.all.entry(id.to_owned()).or_default();
-        let meta: Node<'_, CallMeta<'_>> = parse_lenient(update.meta);
+        let meta: Object<CallMeta<'_>> = lenient::parse(update.meta);
         let set = |field: &mut String, text: &Scalar<'_>| {
             if let Some(text) = text.text().filter(|_| field.is_empty()) {
                 text.clone_into(field);
             }
         };
-        if meta
-            .map()
-            .is_some_and(|meta| meta.is_mcp_tool_call.is_true())
-        {
+        if meta.is_mcp_tool_call.is_true() {
             unwrap_mcp_call(call, update.raw_input);
         }
         set(&mut call.kind, &update.kind);
@@ -258,10 +255,7 @@ impl Calls {
             call.input = Some(RawJson::from_raw(input));
         }
         if !call.mcp && (call.name.is_empty() || !call.reported) {
-            let tool_name = update
-                .name
-                .owned()
-                .or_else(|| meta.map().and_then(name_in_meta));
+            let tool_name = update.name.owned().or_else(|| name_in_meta(&meta));
             call.name_known |= tool_name.is_some();
             if let Some(name) =
                 tool_name.or_else(|| (!call.name_known).then(|| fallback_name(quirks, id, call)))
@@ -283,11 +277,7 @@ impl Calls {
         if let Some(title) = update.title.text().filter(|_| !call.reported) {
             title.clone_into(&mut call.title);
         }
-        let paths = update
-            .locations
-            .0
-            .iter()
-            .filter_map(|it| it.map()?.path.owned());
+        let paths = update.locations.iter().filter_map(|it| it.path.owned());
         let paths: Vec<String> = paths.collect();
         if !paths.is_empty() {
             call.paths = paths;
@@ -296,14 +286,9 @@ impl Calls {
             let shown = update
                 .content
                 .filter(|content| content.get().contains(r#""diff""#));
-            let blocks: List<Node<'_, Block<'_>>> = shown
-                .and_then(|content| serde_json::from_str(content.get()).ok())
-                .unwrap_or_default();
-            call.paths = blocks
-                .0
-                .iter()
-                .filter_map(|block| block.map()?.path.owned())
-                .collect();
+            let blocks: Objects<Block<'_>> = lenient::parse(shown);
+            let paths = blocks.iter().filter_map(|block| block.path.owned());
+            call.paths = paths.collect();
         }
         self.join_early_job(id);
     }
@@ -358,14 +343,15 @@ impl Calls {
 
     /// Registers a job for one of the caller's tools and returns the id of the call that it belongs
     /// to.
-    pub(super) fn on_job(
-        &mut self,
-        (job, name): (&str, &str),
-        input: &RawJson,
-        out: &mut Outbox,
-    ) -> String {
+    pub(super) fn on_job(&mut self, job: &ToolJob, out: &mut Outbox) -> String {
+        let ToolJob {
+            id: job,
+            name,
+            input,
+            ..
+        } = job;
         let matches = |call: &Call| {
-            call.bound.as_deref() == Some(name)
+            call.bound.as_ref() == Some(name)
                 && !call.has_job
                 && !call.done
                 && may_be_equal(call.input.as_ref(), Some(input))
@@ -387,10 +373,10 @@ impl Calls {
     }
 
     /// Records the result of a job. It is reported only if the agent reports no result itself.
-    pub(super) fn on_job_done(&mut self, job: &str, ok: bool, output: &str) {
+    pub(super) fn on_job_done(&mut self, job: &str, output: ToolOutput<'_>) {
         if let Some(call) = self.all.get_mut(job) {
-            call.job_ok = Some(ok);
-            output.clone_into(&mut call.output);
+            call.job_ok = Some(output.ok);
+            output.text.clone_into(&mut call.output);
         }
     }
 
@@ -457,46 +443,30 @@ fn may_be_equal(one: Option<&RawJson>, other: Option<&RawJson>) -> bool {
 
 /// Returns true if an update is not about a tool call: the agent reports a compaction this way.
 pub(super) fn is_compaction(quirks: &Quirks, update: &Update<'_>) -> bool {
-    let meta: Node<'_, CallMeta<'_>> = parse_lenient(update.meta);
-    quirks.compacts_as.is_some_and(|name| {
-        meta.map()
-            .and_then(name_in_meta)
-            .is_some_and(|tool_name| tool_name == name)
-    })
-}
-
-fn parse_lenient<'a, T: serde::Deserialize<'a>>(raw: Option<&'a RawValue>) -> Node<'a, T>
-where
-    Node<'a, T>: Default,
-{
-    raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
-        .unwrap_or_default()
+    let compacts = |name| name_in_meta(&lenient::parse(update.meta)).as_deref() == Some(name);
+    quirks.compacts_as.is_some_and(compacts)
 }
 
 /// Unwraps a call to an MCP server's tool: the name combines both, and the arguments are nested.
 fn unwrap_mcp_call(call: &mut Call, input: Option<&RawValue>) {
-    let wrapped: Node<'_, McpCall<'_>> = parse_lenient(input);
-    let Some((server, tool, it)) = wrapped
-        .map()
-        .and_then(|it| Some((it.server.text()?, it.tool.text()?, it)))
-    else {
+    let wrapped: Object<McpCall<'_>> = lenient::parse(input);
+    let (Some(server), Some(tool)) = (wrapped.server.text(), wrapped.tool.text()) else {
         return;
     };
     call.name = format!("mcp__{server}__{tool}");
     call.mcp = true;
     "other".clone_into(&mut call.kind);
-    call.input = it.arguments.map(RawJson::from_raw);
+    call.input = wrapped.arguments.map(RawJson::from_raw);
 }
 
 /// Returns the tool name in a call's `_meta`.
-fn name_in_meta(meta: &CallMeta<'_>) -> Option<String> {
-    let goose = meta.goose.map().and_then(|it| it.tool_call.map());
-    let noted = meta
-        .claude
-        .map()
-        .or(goose)
-        .and_then(|it| it.tool_name.owned());
-    noted.or(meta.tool_name.owned())
+fn name_in_meta(meta: &Object<CallMeta<'_>>) -> Option<String> {
+    let names = [
+        &meta.claude.tool_name,
+        &meta.goose.tool_call.tool_name,
+        &meta.tool_name,
+    ];
+    names.into_iter().find_map(Scalar::owned)
 }
 
 /// Returns a name for a call whose name was not reported.
@@ -543,18 +513,15 @@ fn name_in_id(id: &str) -> Option<&str> {
 /// Updates a call's output: from its content, otherwise from the raw output, otherwise from
 /// `_meta`.
 fn update_output(call: &mut Call, update: &Update<'_>, quirks: &Quirks) {
-    let meta: Node<'_, CallMeta<'_>> = parse_lenient(update.meta);
-    let mut blocks: List<Node<'_, Block<'_>>> = update
-        .content
-        .and_then(|content| serde_json::from_str(content.get()).ok())
-        .unwrap_or_default();
+    let meta: Object<CallMeta<'_>> = lenient::parse(update.meta);
+    let mut blocks: List<Node<'_, Block<'_>>> = lenient::parse(update.content);
     // Terminals belong to the client, and Ostler offers none.
     blocks.0.retain(|block| {
         block
             .map()
             .is_none_or(|block| block.r#type.text() != Some("terminal"))
     });
-    let texts = texts(&blocks);
+    let texts = texts(blocks.0.iter().filter_map(Node::map));
     let raw = || raw_output(update.raw_output);
     let text = || Some(texts.join("\n")).filter(|text| !text.is_empty());
     let printed = command_output(update.raw_output).filter(|_| quirks.raw_output_is_stdout);
@@ -567,27 +534,26 @@ fn update_output(call: &mut Call, update: &Update<'_>, quirks: &Quirks) {
     });
     if let Some(text) = text {
         call.output = text;
-    } else if let Some(meta) = meta.map() {
-        let terminals = [&meta.terminal_output, &meta.terminal_output_delta];
-        let printed = terminals.iter().find_map(|it| it.map()?.data.text());
-        call.output
-            .push_str(printed.or(meta.output.text()).unwrap_or_default());
+    } else {
+        let printed = [
+            &meta.terminal_output.data,
+            &meta.terminal_output_delta.data,
+            &meta.output,
+        ];
+        let printed = printed.into_iter().find_map(Scalar::text);
+        call.output.push_str(printed.unwrap_or_default());
     }
     if texts.len() < blocks.0.len() {
         call.content = update.content.map(RawJson::from_raw);
     }
 }
 
-fn texts(blocks: &List<Node<'_, Block<'_>>>) -> Vec<String> {
-    blocks
-        .0
-        .iter()
-        .filter_map(|block| text_in(block.map()?))
-        .collect()
+fn texts<'a>(blocks: impl Iterator<Item = &'a Block<'a>>) -> Vec<String> {
+    blocks.filter_map(text_in).collect()
 }
 
 fn text_in(block: &Block<'_>) -> Option<String> {
-    let inner: Node<'_, Block<'_>> = parse_lenient(block.content);
+    let inner: Node<'_, Block<'_>> = lenient::parse(block.content);
     inner
         .map()
         .map_or_else(|| block.text.owned(), |inner| inner.text.owned())
@@ -595,31 +561,22 @@ fn text_in(block: &Block<'_>) -> Option<String> {
 
 /// Returns true if a command failed. Some agents report every tool that ran as completed.
 fn command_failed(raw: Option<&RawValue>) -> bool {
-    let output: Node<'_, Output<'_>> = parse_lenient(raw);
+    let output: Object<Output<'_>> = lenient::parse(raw);
     let bad = |code: &Scalar<'_>| code.amount().is_some_and(|code| code != 0.0);
+    let result = &output.metadata;
     // Output without an exit code means that it was cut off.
-    let cut_off = |it: &CommandResult<'_>| it.output.text().is_some() && it.exit.amount().is_none();
-    output.map().is_some_and(|it| {
-        it.contents
-            .0
-            .iter()
-            .filter_map(Node::map)
-            .any(|it| bad(&it.exit_code))
-            || it
-                .metadata
-                .map()
-                .is_some_and(|it| bad(&it.exit) || cut_off(it))
-    })
+    let cut_off = result.output.text().is_some() && result.exit.amount().is_none();
+    output.contents.iter().any(|it| bad(&it.exit_code)) || bad(&result.exit) || cut_off
 }
 
 /// Returns a command's output if the raw output has a field for it. It may be empty.
 fn command_output(raw: Option<&RawValue>) -> Option<String> {
-    let output: Node<'_, Output<'_>> = parse_lenient(raw);
-    output.map()?.output.owned()
+    let output: Object<Output<'_>> = lenient::parse(raw);
+    output.output.owned()
 }
 
 fn raw_output(raw: Option<&RawValue>) -> Option<String> {
-    let output: Node<'_, Output<'_>> = parse_lenient(raw);
+    let output: Node<'_, Output<'_>> = lenient::parse(raw);
     let text = match &output {
         Node::Text(text) => Some(text.clone().into_owned()),
         Node::Map(it) => {
@@ -631,7 +588,11 @@ fn raw_output(raw: Option<&RawValue>) -> Option<String> {
                 &it.text,
                 &it.error,
             ];
-            let answered = || it.result.map().map(|it| texts(&it.content).join("\n"));
+            let answered = || {
+                it.result
+                    .map()
+                    .map(|it| texts(it.content.iter()).join("\n"))
+            };
             fields.into_iter().find_map(Scalar::owned).or_else(answered)
         }
         Node::None => None,

@@ -3,32 +3,32 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use ostler_core::dialect::{
-    Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult,
+    Change, Conversation, Exit, FromConversation, Launching, Outbox, ToAgent, TurnResult,
 };
-use ostler_core::event::{Level, Notice};
+use ostler_core::event::{Level, NoticeCode};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::raw_json::RawJson;
-use ostler_core::spec::{Denials, Spec};
-use serde::Serialize;
-use serde::de::IgnoredAny;
+use ostler_core::spec::Denials;
+use serde_json::json;
+use serde_json::value::RawValue;
 
-use super::calls::Calls;
+use super::calls::{CallContext, Calls};
 use super::files::Files;
 use super::handshake::{SessionStart, Step};
 use super::options::SessionOptions;
 use super::profile::AgentProfile;
 use super::quirks::Quirks;
-use super::rpc::{self, RequestKind, RpcClient};
+use super::rpc::RequestKind;
 use super::updates::TurnText;
 use super::usage::UsageTracker;
 use super::version::Version;
-use super::wire::{Message, Params, RpcError};
+use super::wire::{Message, Params};
 use super::{
     blame, bridge_calls, ending, files, handshake, options, permissions, settings, updates,
 };
+use crate::json_lines::{self, LineReader};
+use crate::jsonrpc::{Call, Client, Failure, Kind, METHOD_NOT_FOUND, RequestId, RpcError, V2};
 use crate::lenient::Node;
-use crate::mcp::{ClientQuirks, ToolServer};
-use crate::surrogates;
+use crate::mcp::{ClientQuirks, ToolOutput, ToolServer};
 
 /// State of one conversation. Whatever belongs to a turn is in [`Turn`] and is dropped with it.
 pub(super) struct AcpConversation {
@@ -40,7 +40,7 @@ pub(super) struct AcpConversation {
     pub(super) start: SessionStart,
     pub(super) phase: Phase,
     pub(super) version: Version,
-    pub(super) rpc: RpcClient,
+    pub(super) rpc: Client<RequestKind>,
     /// The agent's id of the session.
     pub(super) session: String,
     pub(super) options: SessionOptions,
@@ -100,29 +100,34 @@ pub(super) struct Turn {
     pub(super) text: TurnText,
 }
 
-#[derive(Serialize)]
-struct PromptParams<'a> {
-    #[serde(rename = "sessionId")]
-    session: &'a str,
-    prompt: [Block<'a>; 1],
+/// A request of the agent.
+pub(super) struct Request<'a> {
+    pub(super) id: RequestId,
+    pub(super) method: &'a str,
+    pub(super) params: &'a Params<'a>,
 }
 
-#[derive(Serialize)]
-struct Block<'a> {
-    r#type: &'static str,
-    text: &'a str,
+/// The response to a request of ours: its result as JSON, and the error if it failed.
+pub(super) struct Response<'a> {
+    pub(super) result: &'a str,
+    pub(super) error: Option<RpcError<'a>>,
 }
 
-#[derive(Serialize)]
-struct SessionParams<'a> {
-    #[serde(rename = "sessionId")]
-    session: &'a str,
+impl<'a> Response<'a> {
+    /// Parses the result. Anything that is not an object counts as an empty one.
+    pub(super) fn parse<T: serde::Deserialize<'a> + Default>(&self) -> T {
+        match serde_json::from_str(self.result) {
+            Ok(Node::Map(result)) => result,
+            _ => T::default(),
+        }
+    }
 }
 
 impl AcpConversation {
-    pub(super) fn new(profile: &'static AgentProfile, spec: &Spec) -> Self {
-        let quirks = settings::quirks(profile, &spec.settings);
-        let start = SessionStart::new(profile, spec);
+    pub(super) fn new(profile: &'static AgentProfile, launching: &Launching<'_>) -> Self {
+        let spec = launching.spec;
+        let quirks = settings::quirks(profile, spec);
+        let start = SessionStart::new(profile, launching);
         Self {
             profile,
             quirks,
@@ -130,7 +135,7 @@ impl AcpConversation {
             policy: spec.policy.is_some(),
             phase: Phase::Opening,
             version: Version::One,
-            rpc: RpcClient::default(),
+            rpc: Client::new(V2),
             session: String::new(),
             options: SessionOptions::default(),
             steps: VecDeque::new(),
@@ -140,22 +145,39 @@ impl AcpConversation {
             permissions: BTreeMap::new(),
             files: Files::new(start.fs, quirks.missing_reads_empty),
             server: ToolServer::new(
-                &spec.tools,
+                &spec.bound_tools,
                 &ClientQuirks {
-                    meta: quirks.tool_meta.and_then(|meta| RawJson::parse(meta).ok()),
+                    meta: quirks
+                        .tool_meta
+                        .and_then(|meta| serde_json::from_str(meta).ok()),
                     reads_json: quirks.reads_json,
                     ..ClientQuirks::default()
                 },
             ),
-            bound: spec.tools.iter().map(|tool| tool.name.clone()).collect(),
+            bound: spec
+                .bound_tools
+                .iter()
+                .map(|tool| tool.name.clone())
+                .collect(),
             calls: Calls::default(),
             usage: UsageTracker::new(start.resume.is_some()),
             start,
             turns: 0,
             job_count: 0,
-            tools_unreached: spec.bridge.is_some(),
+            tools_unreached: launching.bridge.is_some(),
             turn: Turn::default(),
         }
+    }
+
+    /// Returns the tool calls, and what they depend on.
+    pub(super) fn calls_in_context(&mut self) -> (&mut Calls, CallContext<'_>) {
+        let context = CallContext {
+            profile: self.profile,
+            quirks: &self.quirks,
+            bound: &self.bound,
+            cut_off: self.turn.interrupted,
+        };
+        (&mut self.calls, context)
     }
 
     /// Returns true if the agent has a prompt that it has not answered yet.
@@ -182,15 +204,12 @@ impl AcpConversation {
 
     fn send(&mut self, prompt: &str, out: &mut Outbox) {
         self.usage.begin_turn();
-        let prompt = PromptParams {
-            session: &self.session,
-            prompt: [Block {
-                r#type: "text",
-                text: prompt,
-            }],
+        let prompt = json!([{"type": "text", "text": prompt}]);
+        let call = Call {
+            method: "session/prompt",
+            params: json!({"sessionId": self.session, "prompt": prompt}),
         };
-        self.rpc
-            .request(RequestKind::Prompt, ("session/prompt", prompt), out);
+        self.rpc.request(RequestKind::Prompt, call, out);
         out.push(FromConversation::TurnStarted);
     }
 
@@ -231,7 +250,11 @@ impl AcpConversation {
             "{} could not open a session ({cause}): {message} {hint}",
             self.profile.name
         );
-        out.notice(Level::Error, "handshake_failed", message.trim_end());
+        out.notice(
+            Level::Error,
+            NoticeCode::HandshakeFailed,
+            message.trim_end(),
+        );
     }
 
     /// Ends the turn.
@@ -250,7 +273,7 @@ impl AcpConversation {
                 "{name} has not started the bridge to the caller's tools, so it has none of \
                  them.{unreached_hint}"
             );
-            out.notice(Level::Warning, "tools_unreached", message);
+            out.notice(Level::Warning, NoticeCode::ToolsUnreached, message);
         }
         self.turn = Turn::default();
         out.push(FromConversation::TurnEnded(result));
@@ -262,13 +285,8 @@ impl AcpConversation {
         }
         if self.is_working() {
             self.turn.interrupted = true;
-            rpc::notify(
-                "session/cancel",
-                SessionParams {
-                    session: &self.session,
-                },
-                out,
-            );
+            let params = json!({"sessionId": self.session});
+            V2.notify("session/cancel", Some(params), out);
             permissions::cancel_all(self, out);
             bridge_calls::cancel_all(self, out);
         } else {
@@ -285,48 +303,19 @@ impl AcpConversation {
         }
     }
 
-    fn dispatch(&mut self, message: &Message<'_>, raw: &str, out: &mut Outbox) {
-        let id = message.id.filter(|id| id.get() != "null");
-        let empty = Params::default();
-        let params = message.params.map().unwrap_or(&empty);
-        match (message.method.text(), id) {
-            (Some("session/update"), None) => updates::on_update(self, params, raw, out),
-            // Extensions of the protocol begin with an underscore and can be ignored.
-            (Some(method), None) if method.starts_with('_') => {}
-            (Some(method), None) if self.quirks.ignored_methods.contains(&method) => {}
-            (Some(method), None) => {
-                self.report_unknown(raw, &format!("the notification {method:?}"), out);
-            }
-            (Some(method), Some(id)) => {
-                self.on_request((method, &RawJson::from_raw(id)), (params, raw), out);
-            }
-            (None, Some(id)) => match self.rpc.complete(id.get()) {
-                Some(kind) => self.on_response(&kind, message, out),
-                None => self.report_unknown(raw, "a response to an unknown request", out),
-            },
-            (None, None) => out.unreadable(raw, "a JSON object, but not a JSON-RPC message"),
-        }
-    }
-
-    /// Handles a request of the agent.
-    fn on_request(
-        &mut self,
-        (method, id): (&str, &RawJson),
-        (params, raw): (&Params<'_>, &str),
-        out: &mut Outbox,
-    ) {
-        match method {
-            "session/request_permission" => permissions::on_request(self, id, params, out),
+    fn on_request(&mut self, request: &Request<'_>, raw: &str, out: &mut Outbox) {
+        match request.method {
+            "session/request_permission" => permissions::on_request(self, request, out),
             "fs/read_text_file" | "fs/write_text_file" if self.files.served => {
-                files::on_request(self, (method, id), params, out);
+                files::on_request(self, request, out);
             }
-            _ => {
-                rpc::reply_error(
-                    id,
-                    rpc::METHOD_NOT_FOUND,
-                    &format!("no method {method:?}"),
-                    out,
-                );
+            method => {
+                let message = format!("no method {method:?}");
+                let failure = Failure {
+                    code: METHOD_NOT_FOUND,
+                    message: &message,
+                };
+                V2.reply_error(&request.id, failure, out);
                 if !self.quirks.ignored_methods.contains(&method) {
                     self.report_unknown(raw, &format!("the request {method:?}"), out);
                 }
@@ -335,31 +324,48 @@ impl AcpConversation {
     }
 
     fn on_response(&mut self, kind: &RequestKind, message: &Message<'_>, out: &mut Outbox) {
-        let result = message
-            .result
-            .map_or("null", serde_json::value::RawValue::get);
-        let empty = RpcError::default();
-        let error = match &message.error {
-            Node::Map(error) => Some(error),
-            Node::Text(_) => Some(&empty),
-            Node::None => None,
+        let response = Response {
+            result: message.result.map_or("null", RawValue::get),
+            error: message.error(),
         };
         match kind {
-            RequestKind::Prompt => ending::on_prompt_response(self, result, error, out),
+            RequestKind::Prompt => ending::on_prompt_response(self, &response, out),
             RequestKind::Change(change) => {
-                options::on_change_response(self, *change, (result, error), out);
+                options::on_change_response(self, *change, &response, out);
             }
-            _ => handshake::on_response(self, kind, (result, error), out),
+            _ => handshake::on_response(self, kind, &response, out),
         }
     }
 
     /// Reports an unknown message in a notice that carries it whole.
     pub(super) fn report_unknown(&self, raw: &str, kind: &str, out: &mut Outbox) {
-        out.event(Notice::unknown_message(
-            self.profile.name,
-            kind,
-            RawJson::parse(raw).ok(),
-        ));
+        json_lines::report_unknown(self.profile.name, kind, raw, out);
+    }
+}
+
+impl LineReader for AcpConversation {
+    type Line<'a> = Message<'a>;
+
+    fn on_message(&mut self, message: &Message<'_>, raw: &str, out: &mut Outbox) {
+        let params = &*message.params;
+        match message.kind() {
+            Kind::Notification("session/update") => updates::on_update(self, params, raw, out),
+            // Extensions of the protocol begin with an underscore and can be ignored.
+            Kind::Notification(method) if method.starts_with('_') => {}
+            Kind::Notification(method) if self.quirks.ignored_methods.contains(&method) => {}
+            Kind::Notification(method) => {
+                self.report_unknown(raw, &format!("the notification {method:?}"), out);
+            }
+            Kind::Request(id, method) => {
+                let request = Request { id, method, params };
+                self.on_request(&request, raw, out);
+            }
+            Kind::Response(id) => match self.rpc.complete(&id) {
+                Some(kind) => self.on_response(&kind, message, out),
+                None => self.report_unknown(raw, "a response to an unknown request", out),
+            },
+            Kind::Invalid => out.unreadable(raw, "a JSON object, but not a JSON-RPC message"),
+        }
     }
 }
 
@@ -374,7 +380,7 @@ impl Conversation for AcpConversation {
             ToAgent::Interrupt => self.interrupt(out),
             ToAgent::Verdict { id, verdict } => permissions::on_verdict(self, &id, &verdict, out),
             ToAgent::ToolDone { id, ok, output } => {
-                bridge_calls::on_result(self, &id, (ok, &output), out);
+                bridge_calls::on_result(self, &id, ToolOutput { ok, text: &output }, out);
             }
             ToAgent::FileDone { id, result } => self.files.on_result(&id, result, out),
             ToAgent::Change { id, change } => match &self.phase {
@@ -388,33 +394,12 @@ impl Conversation for AcpConversation {
             ToAgent::ToolProgress { id, message } => {
                 bridge_calls::progress(self, &id, &message, out);
             }
-            ToAgent::Steer(_) => {}
+            ToAgent::Steer(_) | ToAgent::Approve(_) => {}
         }
     }
 
     fn on_line(&mut self, raw: &str, out: &mut Outbox) {
-        // Checked first, because serde would read a list as the fields of a struct in their order.
-        if !raw.trim_start().starts_with('{') {
-            let json = serde_json::from_str::<IgnoredAny>(raw);
-            out.unreadable(
-                raw,
-                &json.map_or_else(
-                    |e| format!("not JSON: {e}"),
-                    |_| "JSON, but not an object".into(),
-                ),
-            );
-            return;
-        }
-        match serde_json::from_str(raw) {
-            Ok(message) => self.dispatch(&message, raw, out),
-            Err(error) => {
-                let repaired = surrogates::repair(raw);
-                match serde_json::from_str(&repaired) {
-                    Ok(message) => self.dispatch(&message, &repaired, out),
-                    Err(_) => out.unreadable(raw, &format!("not JSON: {error}")),
-                }
-            }
-        }
+        json_lines::deliver(self, raw, out);
     }
 
     fn on_bridge_line(&mut self, from: u32, line: &str, out: &mut Outbox) {

@@ -1,27 +1,28 @@
 //! Turn endings: the response to `session/prompt`.
 
 use ostler_core::dialect::{FromConversation, Outbox, TurnResult};
-use ostler_core::event::Level;
-use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::event::{Level, NoticeCode};
+use ostler_core::outcome::{Cause, Outcome, Reason};
 use ostler_core::spec::Denials;
 use ostler_core::usage::{Scope, Usage};
 
 use super::blame;
-use super::conversation::AcpConversation;
+use super::conversation::{AcpConversation, Response};
 use super::quirks::{CountScope, FailureStyle};
-use super::wire::{PromptResponse, RpcError};
-use crate::lenient::Node;
+use super::usage::TurnCalls;
+use super::wire::PromptResponse;
+use crate::blame as common;
 
 /// Handles the response to a prompt.
 pub(super) fn on_prompt_response(
     conversation: &mut AcpConversation,
-    result: &str,
-    error: Option<&RpcError<'_>>,
+    response: &Response<'_>,
     out: &mut Outbox,
 ) {
     if !conversation.turn.open || !conversation.version.response_ends_turn() {
         return;
     }
+    let error = response.error.as_ref();
     // An agent that has dropped its session can do nothing more in this process. The next process
     // resumes the session.
     if let Some(lost) = error
@@ -31,15 +32,14 @@ pub(super) fn on_prompt_response(
         conversation.turn.lost = Some(lost);
         return out.push(FromConversation::EndProcess);
     }
-    let end: Node<'_, PromptResponse<'_>> = serde_json::from_str(result).unwrap_or_default();
-    let empty = PromptResponse::default();
-    let end = end.map().unwrap_or(&empty);
-    let single_call = !conversation.turn.used_tools;
-    let mut usage = conversation.usage.turn_usage(
-        &conversation.quirks,
-        end,
-        (single_call, conversation.options.model()),
-    );
+    let end: PromptResponse<'_> = response.parse();
+    let calls = TurnCalls {
+        one_call: !conversation.turn.used_tools,
+        model: conversation.options.model(),
+    };
+    let mut usage = conversation
+        .usage
+        .turn_usage(&conversation.quirks, &end, calls);
     // Unchanged counters mean that no model has answered.
     let model_answered = usage
         .iter()
@@ -94,10 +94,7 @@ pub(super) fn on_prompt_response(
 }
 
 fn interrupted() -> Outcome {
-    Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| {
-        d.acknowledged = Some(true);
-        d.native = Some("cancelled".to_owned());
-    })
+    common::interrupted().with(|d| d.native = Some("cancelled".to_owned()))
 }
 
 /// Maps a stop reason to an outcome.
@@ -126,25 +123,19 @@ fn stopped(
             Cause::Interrupted,
             "The agent cancelled the turn.",
         )),
-        "refusal" => native(
-            Outcome::new(Cause::Refused, "The model refused to answer.")
-                .hint("Rephrase the request in a new session, or choose another model."),
-        ),
+        "refusal" => native(blame::with_hint(conversation.profile, common::refused())),
         "max_tokens" if !model_answered && conversation.turn.text.reply.is_empty() => native(
             Outcome::new(
                 Cause::BadRequest,
-                // `is_too_long` matches the words "prompt is too long", so that a loop compacts.
                 "The prompt is too long for the model, according to the agent.",
             )
-            .hint("Shorten the prompt, or choose a model with a larger context window."),
+            .hint("Shorten the prompt, or choose a model with a larger context window.")
+            .with(|d| d.reason = Some(Reason::ContextTooLong)),
         ),
-        "max_tokens" => native(
-            Outcome::new(
-                Cause::OutputLimit,
-                "The answer reached the model's output limit.",
-            )
-            .hint("Ask for less at a time."),
-        ),
+        "max_tokens" => native(blame::with_hint(
+            conversation.profile,
+            common::output_limit(),
+        )),
         "max_turn_requests" => native(
             Outcome::new(
                 Cause::TurnLimit,
@@ -158,7 +149,7 @@ fn stopped(
                 "{} ended the turn with the unknown stop reason {other:?}.",
                 conversation.profile.name
             );
-            out.notice(Level::Warning, "unknown_stop_reason", message);
+            out.notice(Level::Warning, NoticeCode::UnknownStopReason, message);
             native(Outcome::completed())
         }
     }
@@ -178,7 +169,8 @@ fn silent_failure(conversation: &AcpConversation, model_answered: bool) -> Optio
         FailureStyle::Errors => None,
         FailureStyle::Text(error_text) if text.chunks == 1 => blame::of_text(
             conversation.profile,
-            (&error_text, &text.reply),
+            &error_text,
+            &text.reply,
             model_answered,
         ),
         FailureStyle::Text(_) => None,
@@ -191,14 +183,8 @@ fn denied(conversation: &AcpConversation) -> Outcome {
     if conversation.denials == Denials::Tolerate {
         return Outcome::completed();
     }
-    let tools = &conversation.turn.denied;
-    Outcome::new(
-        Cause::Denied,
-        format!("Tool calls were denied: {}.", tools.join(", ")),
-    )
-    .hint(
+    common::denied(conversation.turn.denied.clone()).hint(
         "Allow the tools by a rule (--permissions, policy.toml), choose another \
             --permission-mode, or pass --tolerate-denials to accept the answer anyway.",
     )
-    .with(|d| d.denied_tools.clone_from(tools))
 }

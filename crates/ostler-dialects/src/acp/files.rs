@@ -3,15 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use ostler_core::dialect::{FileAccess, FileError, FileJob, FromConversation, Outbox};
+use ostler_core::dialect::{Action, FileAccess, FileError, FileJob, FromConversation, Outbox};
 use ostler_core::permission::{Fallback, PermissionRequest, ToolKind, ToolUse, Verdict};
 use ostler_core::raw_json::RawJson;
-use serde::Serialize;
+use serde_json::json;
 
-use super::conversation::AcpConversation;
+use super::conversation::{AcpConversation, Request};
 use super::permissions::PendingPermission;
-use super::rpc;
-use super::wire::Params;
+use super::rpc::{INTERNAL_ERROR, RESOURCE_NOT_FOUND};
+use crate::jsonrpc::{Failure, INVALID_PARAMS, RequestId, V2};
 
 /// Pending file requests.
 #[derive(Debug)]
@@ -21,38 +21,41 @@ pub(super) struct Files {
     /// Whether a missing file reads as empty.
     missing_reads_empty: bool,
     /// JSON-RPC id by job id, and whether the job is a read.
-    open: BTreeMap<String, (RawJson, bool)>,
+    open: BTreeMap<String, (RequestId, bool)>,
 }
 
 /// A file that the agent wants to read or write.
 #[derive(Debug)]
 pub(super) struct FileRequest {
-    rpc: RawJson,
+    rpc: RequestId,
     job: FileJob,
 }
 
 impl FileRequest {
     pub(super) fn cancel(self, out: &mut Outbox) {
-        rpc::reply_error(
-            &self.rpc,
-            rpc::INTERNAL_ERROR,
-            "The turn was interrupted.",
-            out,
-        );
+        refuse(&self.rpc, INTERNAL_ERROR, "The turn was interrupted.", out);
     }
+}
+
+fn refuse(rpc: &RequestId, code: i32, message: &str, out: &mut Outbox) {
+    V2.reply_error(rpc, Failure { code, message }, out);
 }
 
 /// Handles a file request.
 pub(super) fn on_request(
     conversation: &mut AcpConversation,
-    (method, rpc): (&str, &RawJson),
-    params: &Params<'_>,
+    request: &Request<'_>,
     out: &mut Outbox,
 ) {
+    let Request {
+        id: rpc,
+        method,
+        params,
+    } = request;
     let Some(path) = params.path.owned() else {
-        return rpc::reply_error(rpc, rpc::INVALID_PARAMS, "`path` is missing", out);
+        return refuse(rpc, INVALID_PARAMS, "`path` is missing", out);
     };
-    let reads = method == "fs/read_text_file";
+    let reads = *method == "fs/read_text_file";
     let access = match (reads, params.content.owned()) {
         (true, _) => FileAccess::Read {
             line: params.line.count(),
@@ -60,10 +63,10 @@ pub(super) fn on_request(
         },
         (false, Some(text)) => FileAccess::Write(text),
         (false, None) => {
-            return rpc::reply_error(rpc, rpc::INVALID_PARAMS, "`content` is missing", out);
+            return refuse(rpc, INVALID_PARAMS, "`content` is missing", out);
         }
     };
-    let id = format!("file-{}", rpc.get());
+    let id = format!("file-{}", rpc.as_json());
     let request = FileRequest {
         rpc: rpc.clone(),
         job: FileJob {
@@ -75,10 +78,6 @@ pub(super) fn on_request(
     if !conversation.policy {
         return conversation.files.job(request, out);
     }
-    #[derive(Serialize)]
-    struct Input<'a> {
-        path: &'a str,
-    }
     let kind = if reads {
         ToolKind::Read
     } else {
@@ -88,7 +87,7 @@ pub(super) fn on_request(
         paths: vec![path.clone()],
         ..ToolUse::new(method, kind)
     };
-    let input = Some(RawJson::of(&Input { path: &path }));
+    let input = Some(RawJson::of(&json!({ "path": path })));
     out.push(FromConversation::AskPermission(PermissionRequest {
         id: id.clone(),
         call: None,
@@ -99,11 +98,6 @@ pub(super) fn on_request(
     conversation
         .permissions
         .insert(id, PendingPermission::File(request));
-}
-
-#[derive(Serialize)]
-struct Read {
-    content: String,
 }
 
 impl Files {
@@ -119,7 +113,7 @@ impl Files {
         let reads = matches!(request.job.access, FileAccess::Read { .. });
         self.open
             .insert(request.job.id.clone(), (request.rpc, reads));
-        out.push(FromConversation::AccessFile(request.job));
+        out.push(Action::AccessFile(request.job));
     }
 
     /// Carries out or refuses a request according to the policy's verdict. Without a verdict, the
@@ -127,7 +121,7 @@ impl Files {
     pub(super) fn on_verdict(&mut self, request: FileRequest, verdict: &Verdict, out: &mut Outbox) {
         match verdict {
             Verdict::Allow | Verdict::Undecided => self.job(request, out),
-            Verdict::Deny(why) => rpc::reply_error(&request.rpc, rpc::INTERNAL_ERROR, why, out),
+            Verdict::Deny(why) => refuse(&request.rpc, INTERNAL_ERROR, why, out),
         }
     }
 
@@ -142,30 +136,20 @@ impl Files {
             return;
         };
         match result {
-            Ok(content) if reads => rpc::reply(&rpc, Read { content }, out),
-            Ok(_) => rpc::reply(&rpc, BTreeMap::<&str, &str>::new(), out),
+            Ok(content) if reads => V2.reply(&rpc, json!({ "content": content }), out),
+            Ok(_) => V2.reply(&rpc, json!({}), out),
             Err(FileError { missing: true, .. }) if reads && self.missing_reads_empty => {
-                rpc::reply(
-                    &rpc,
-                    Read {
-                        content: String::new(),
-                    },
-                    out,
-                );
+                V2.reply(&rpc, json!({"content": ""}), out);
             }
             // Some agents recognize a file that does not exist yet by this message.
             Err(FileError { missing: true, why }) => {
-                rpc::reply_error(
-                    &rpc,
-                    rpc::RESOURCE_NOT_FOUND,
-                    &format!("Resource not found: {why}"),
-                    out,
-                );
+                let message = format!("Resource not found: {why}");
+                refuse(&rpc, RESOURCE_NOT_FOUND, &message, out);
             }
             Err(FileError {
                 missing: false,
                 why,
-            }) => rpc::reply_error(&rpc, rpc::INTERNAL_ERROR, &why, out),
+            }) => refuse(&rpc, INTERNAL_ERROR, &why, out),
         }
     }
 }

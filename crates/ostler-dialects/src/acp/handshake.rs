@@ -5,22 +5,24 @@
 
 use std::collections::VecDeque;
 
-use ostler_core::dialect::Outbox;
-use ostler_core::event::{Level, Started};
+use ostler_core::dialect::{Launching, Outbox};
+use ostler_core::event::{Level, NoticeCode, Started};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::spec::{Spec, keys};
-use serde::{Deserialize, Serialize};
+use ostler_core::spec::keys;
+use serde::Deserialize;
+use serde_json::json;
 
 use super::ask_mode::{self, Approver};
-use super::conversation::AcpConversation;
+use super::conversation::{AcpConversation, Response};
 use super::profile::AgentProfile;
 use super::rpc::RequestKind;
 use super::servers::{self, McpServer};
 use super::settings::{AUTH_METHOD, FS};
 use super::version::Version;
-use super::wire::{InitializeResponse, RpcError, SessionResponse};
+use super::wire::{InitializeResponse, SessionResponse};
 use super::{blame, options};
-use crate::lenient::Node;
+use crate::json_lines::without_nulls;
+use crate::jsonrpc::Call;
 
 /// Session parameters from the spec.
 #[derive(Debug)]
@@ -64,28 +66,31 @@ pub(super) enum Step {
 }
 
 impl SessionStart {
-    pub(super) fn new(profile: &AgentProfile, spec: &Spec) -> Self {
-        let last = |key: &str| spec.settings.last(key).map(str::to_owned);
-        let servers = servers::all(&spec.settings, spec.bridge.as_ref());
+    pub(super) fn new(profile: &AgentProfile, launching: &Launching<'_>) -> Self {
+        let spec = launching.spec;
+        let servers = servers::all(launching);
         Self {
             cwd: spec
                 .dir
                 .as_ref()
                 .map_or_else(|| "/".to_owned(), |dir| dir.display().to_string()),
-            resume: last(keys::RESUME),
-            fork: spec.settings.is_on(keys::FORK),
+            resume: spec.resume.clone(),
+            fork: spec.fork,
             servers: if profile.server_flag.is_some() {
                 servers::split_stdio(servers).1
             } else {
                 servers
             },
             // Already selected by an argument.
-            model: last(keys::MODEL).filter(|_| profile.model_flag.is_none()),
-            launch_model: last(keys::MODEL).filter(|_| profile.model_flag.is_some()),
-            mode: last(keys::PERMISSION_MODE).filter(|mode| profile.mode(mode).is_none()),
+            model: spec.model.clone().filter(|_| profile.model_flag.is_none()),
+            launch_model: spec.model.clone().filter(|_| profile.model_flag.is_some()),
+            mode: spec
+                .permission_mode
+                .clone()
+                .filter(|mode| profile.mode(mode).is_none()),
             approver: Approver::of(spec),
-            fs: spec.settings.is_on(FS),
-            auth_method: last(AUTH_METHOD),
+            fs: spec.is_on(FS),
+            auth_method: spec.value(AUTH_METHOD),
             agent_version: None,
             method: OpenMethod::New,
         }
@@ -94,57 +99,29 @@ impl SessionStart {
 
 /// Sends `initialize`.
 pub(super) fn send_initialize(conversation: &mut AcpConversation, out: &mut Outbox) {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct InitializeParams {
-        protocol_version: u64,
-        client_capabilities: ClientCapabilities,
-        client_info: ClientInfo,
-    }
-    #[derive(Serialize)]
-    struct ClientCapabilities {
-        fs: FileCapabilities,
-        terminal: bool,
-    }
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct FileCapabilities {
-        read_text_file: bool,
-        write_text_file: bool,
-    }
-    #[derive(Serialize)]
-    struct ClientInfo {
-        name: &'static str,
-        version: &'static str,
-    }
-    let fs = FileCapabilities {
-        read_text_file: conversation.start.fs,
-        write_text_file: conversation.start.fs,
+    let fs = conversation.start.fs;
+    let call = Call {
+        method: "initialize",
+        params: json!({
+            "protocolVersion": Version::WANTED,
+            "clientCapabilities": {
+                "fs": {"readTextFile": fs, "writeTextFile": fs},
+                "terminal": false,
+            },
+            "clientInfo": {"name": "ostler", "version": env!("CARGO_PKG_VERSION")},
+        }),
     };
-    let response = InitializeParams {
-        protocol_version: Version::WANTED,
-        client_capabilities: ClientCapabilities {
-            fs,
-            terminal: false,
-        },
-        client_info: ClientInfo {
-            name: "ostler",
-            version: env!("CARGO_PKG_VERSION"),
-        },
-    };
-    conversation
-        .rpc
-        .request(RequestKind::Initialize, ("initialize", response), out);
+    conversation.rpc.request(RequestKind::Initialize, call, out);
 }
 
 /// Handles the response to one of the requests that open a session.
 pub(super) fn on_response(
     conversation: &mut AcpConversation,
     kind: &RequestKind,
-    (result, error): (&str, Option<&RpcError<'_>>),
+    response: &Response<'_>,
     out: &mut Outbox,
 ) {
-    if let Some(error) = error {
+    if let Some(error) = &response.error {
         let why = match kind {
             RequestKind::Session(true) => blame::of_load(conversation, error),
             RequestKind::Setup(key) => blame::of_setup(conversation, key, error),
@@ -155,31 +132,28 @@ pub(super) fn on_response(
         return conversation.fail(why, out);
     }
     match kind {
-        RequestKind::Initialize => on_initialized(conversation, result, out),
+        RequestKind::Initialize => on_initialized(conversation, &response.parse(), out),
         RequestKind::Authenticate => open_session(conversation, out),
-        RequestKind::Session(_) => on_opened(conversation, result, out),
+        RequestKind::Session(_) => on_opened(conversation, &response.parse(), out),
         RequestKind::Setup(_) => {
-            options::apply_response(conversation, result);
+            options::apply_response(conversation, response);
             next_step(conversation, out);
         }
         _ => next_step(conversation, out),
     }
 }
 
-fn on_initialized(conversation: &mut AcpConversation, result: &str, out: &mut Outbox) {
-    let response: Node<'_, InitializeResponse<'_>> =
-        serde_json::from_str(result).unwrap_or_default();
-    let empty = InitializeResponse::default();
-    let response = response.map().unwrap_or(&empty);
+fn on_initialized(
+    conversation: &mut AcpConversation,
+    response: &InitializeResponse<'_>,
+    out: &mut Outbox,
+) {
     let number = response.protocol_version.count();
     let Some(version) = number.and_then(Version::of) else {
         return conversation.fail(blame::of_version(conversation.profile, number), out);
     };
     conversation.version = version;
-    conversation.start.agent_version = response
-        .agent_info
-        .map()
-        .and_then(|info| info.version.owned());
+    conversation.start.agent_version = response.agent_info.version.owned();
     match choose_method(conversation, response) {
         Err(why) => conversation.fail(why, out),
         Ok(method) => {
@@ -197,20 +171,20 @@ fn choose_method(
     conversation: &AcpConversation,
     response: &InitializeResponse<'_>,
 ) -> Result<OpenMethod, Outcome> {
-    let capabilities = response.agent_capabilities.map();
-    let sessions = capabilities.and_then(|capabilities| capabilities.session_capabilities.map());
+    let capabilities = &response.agent_capabilities;
+    let sessions = &capabilities.session_capabilities;
     let announced = |raw: Option<&serde_json::value::RawValue>| {
         raw.is_some_and(|raw| !matches!(raw.get(), "null" | "false"))
     };
-    let mcp = capabilities.and_then(|capabilities| capabilities.mcp_capabilities.map());
+    let mcp = &capabilities.mcp_capabilities;
     for server in &conversation.start.servers {
         let McpServer::Remote { r#type, name, .. } = server else {
             continue;
         };
-        let supported = mcp.is_some_and(|mcp| match r#type {
+        let supported = match r#type {
             servers::RemoteTransport::Http => mcp.http.is_true(),
             servers::RemoteTransport::Sse => mcp.sse.is_true(),
-        });
+        };
         if !supported {
             let transport = r#type.as_str();
             let message = format!(
@@ -226,17 +200,15 @@ fn choose_method(
         Err(Outcome::new(Cause::BadRequest, message)
             .hint("Start a new session, or use another agent."))
     };
-    let loads = capabilities.is_some_and(|capabilities| capabilities.load_session.is_true());
+    let loads = capabilities.load_session.is_true();
     match (&conversation.start.resume, conversation.start.fork) {
         (None, _) => Ok(OpenMethod::New),
-        (Some(_), true) if sessions.is_some_and(|it| announced(it.fork)) => Ok(OpenMethod::Fork),
+        (Some(_), true) if announced(sessions.fork) => Ok(OpenMethod::Fork),
         (Some(_), true) => unsupported("copying sessions"),
         (Some(_), false) if loads && conversation.quirks.resumes_same_process_only => {
             Ok(OpenMethod::Load)
         }
-        (Some(_), false) if sessions.is_some_and(|it| announced(it.resume)) => {
-            Ok(OpenMethod::Resume)
-        }
+        (Some(_), false) if announced(sessions.resume) => Ok(OpenMethod::Resume),
         (Some(_), false) if loads => Ok(OpenMethod::Load),
         (Some(_), false) => unsupported("resuming sessions"),
     }
@@ -248,23 +220,16 @@ fn authenticate(
     response: &InitializeResponse<'_>,
     out: &mut Outbox,
 ) {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct AuthenticateParams<'a> {
-        method_id: &'a str,
-    }
-    let known: Vec<&str> = response
-        .auth_methods
-        .0
-        .iter()
-        .filter_map(|it| it.map()?.id.text())
-        .collect();
+    let known = response.auth_methods.iter();
+    let known: Vec<&str> = known.filter_map(|it| it.id.text()).collect();
     if known.contains(&method) {
-        return conversation.rpc.request(
-            RequestKind::Authenticate,
-            ("authenticate", AuthenticateParams { method_id: method }),
-            out,
-        );
+        let call = Call {
+            method: "authenticate",
+            params: json!({"methodId": method}),
+        };
+        return conversation
+            .rpc
+            .request(RequestKind::Authenticate, call, out);
     }
     let message = format!(
         "{} has no login method {method:?}.",
@@ -276,14 +241,6 @@ fn authenticate(
 
 /// Requests the session.
 fn open_session(conversation: &mut AcpConversation, out: &mut Outbox) {
-    #[derive(Serialize)]
-    struct OpenParams<'a> {
-        #[serde(rename = "sessionId", skip_serializing_if = "Option::is_none")]
-        session: Option<&'a str>,
-        cwd: &'a str,
-        #[serde(rename = "mcpServers")]
-        servers: &'a [McpServer],
-    }
     let start = &conversation.start;
     let method = match start.method {
         OpenMethod::New => "session/new",
@@ -291,23 +248,18 @@ fn open_session(conversation: &mut AcpConversation, out: &mut Outbox) {
         OpenMethod::Resume => "session/resume",
         OpenMethod::Fork => "session/fork",
     };
-    let open = OpenParams {
-        session: start.resume.as_deref(),
-        cwd: &start.cwd,
-        servers: &start.servers,
-    };
-    conversation.replaying = start.method != OpenMethod::New;
-    conversation.rpc.request(
-        RequestKind::Session(start.method != OpenMethod::New),
-        (method, open),
-        out,
-    );
+    let params = without_nulls(json!({
+        "sessionId": start.resume,
+        "cwd": start.cwd,
+        "mcpServers": start.servers,
+    }));
+    let is_known = start.method != OpenMethod::New;
+    conversation.replaying = is_known;
+    let kind = RequestKind::Session(is_known);
+    conversation.rpc.request(kind, Call { method, params }, out);
 }
 
-fn on_opened(conversation: &mut AcpConversation, result: &str, out: &mut Outbox) {
-    let opened: Node<'_, SessionResponse<'_>> = serde_json::from_str(result).unwrap_or_default();
-    let empty = SessionResponse::default();
-    let opened = opened.map().unwrap_or(&empty);
+fn on_opened(conversation: &mut AcpConversation, opened: &SessionResponse<'_>, out: &mut Outbox) {
     let resumed = conversation
         .start
         .resume
@@ -367,39 +319,31 @@ fn next_step(conversation: &mut AcpConversation, out: &mut Outbox) {
             let message = format!(
                 "{name} runs commands in {place}, not in {cwd}, which only its prompt mentions."
             );
-            out.notice(Level::Warning, "works_elsewhere", message);
+            out.notice(Level::Warning, NoticeCode::WorksElsewhere, message);
         }
         return conversation.on_session_ready(out);
     };
     let (key, request) = match &step {
         Step::Mode(mode) => (
             keys::PERMISSION_MODE,
-            options::initial_mode_request(conversation, mode),
+            options::mode_request(conversation, mode),
         ),
         Step::AskMode(mode) => (
             keys::PERMISSION_MODE,
             options::ask_mode_request(conversation, mode),
         ),
-        Step::Model(model) => (
-            keys::MODEL,
-            options::initial_model_request(conversation, model),
-        ),
+        Step::Model(model) => (keys::MODEL, options::model_request(conversation, model)),
         Step::Barrier => {
             return match options::current_mode_request(conversation) {
-                Some((method, params)) => {
-                    conversation
-                        .rpc
-                        .request(RequestKind::Barrier, (method, params), out);
-                }
+                Some(call) => conversation.rpc.request(RequestKind::Barrier, call, out),
                 None => next_step(conversation, out),
             };
         }
     };
     match request {
-        Ok((method, params)) => {
-            conversation
-                .rpc
-                .request(RequestKind::Setup(key), (method, params), out);
+        Ok(call) => {
+            conversation.options.remember(&call);
+            conversation.rpc.request(RequestKind::Setup(key), call, out);
         }
         Err(why) => conversation.fail(
             Outcome::new(Cause::BadRequest, why.message).hint(why.hint),
@@ -409,7 +353,7 @@ fn next_step(conversation: &mut AcpConversation, out: &mut Outbox) {
 }
 
 /// Returns true if a recording that begins with this text is of this agent.
-pub(super) fn recognizes(profile: &AgentProfile, opening: &str) -> bool {
+pub(super) fn recognizes(signature: &str, opening: &str) -> bool {
     #[derive(Deserialize)]
     struct Response<'a> {
         #[serde(borrow)]
@@ -434,12 +378,12 @@ pub(super) fn recognizes(profile: &AgentProfile, opening: &str) -> bool {
         id: &'a str,
     }
     let is_signed = |response: Response<'_>| match response.result.agent_info {
-        Some(info) => info.name == profile.signature,
+        Some(info) => info.name == signature,
         None => response
             .result
             .auth_methods
             .iter()
-            .any(|method| method.id == profile.signature),
+            .any(|method| method.id == signature),
     };
-    !profile.signature.is_empty() && crate::recording::lines(opening).any(is_signed)
+    crate::recording::lines(opening).any(is_signed)
 }

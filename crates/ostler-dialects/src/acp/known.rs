@@ -1,13 +1,13 @@
 //! Profiles of the agents known to speak ACP.
 
 use ostler_core::dialect::transcript::ResumeDelay;
-use ostler_core::dialect::{Inherits, Login, LoginQuery, Runtime, Version};
+use ostler_core::dialect::{Inherits, Login, LoginQuery, ProjectFiles, Runtime, Version};
 use ostler_core::permission::ToolKind;
 
-use super::Acp;
 use super::profile::{AgentProfile, BASE, LaunchMode};
 use super::quirks::{CountScope, DEFAULT_QUIRKS, ErrorText, FailureStyle, NameSource, Quirks};
 use super::unattended_modes;
+use super::{Acp, handshake};
 use crate::inherits;
 
 /// Node 20 or newer.
@@ -35,6 +35,15 @@ const NEW_NODE: Runtime = Runtime {
            with an older version npm installs an empty package.",
 };
 
+/// Settings that an agent can only be refused for, because it cannot be told to ignore them.
+const fn not_ignorable(paths: &'static [&'static str]) -> ProjectFiles {
+    ProjectFiles {
+        paths,
+        can_ignore: false,
+        setting: None,
+    }
+}
+
 const fn only(always: &'static [&'static str]) -> Inherits {
     Inherits {
         always,
@@ -46,7 +55,7 @@ const fn only(always: &'static [&'static str]) -> Inherits {
 /// Gemini CLI. Measured: 0.61.0.
 pub static GEMINI: Acp = Acp(&AgentProfile {
     name: "gemini",
-    signature: "gemini-cli",
+    recognizes: |opening| handshake::recognizes("gemini-cli", opening),
     program: "gemini",
     args: &["--acp"],
     inherits: Inherits {
@@ -76,18 +85,21 @@ pub static GEMINI: Acp = Acp(&AgentProfile {
     state: &["~/.gemini/"],
     models: &["auto", "gemini-2.5-pro", "gemini-2.5-flash"],
     tools: &[
-        ("run_shell_command", ToolKind::Execute),
-        ("read_file", ToolKind::Read),
-        ("read_many_files", ToolKind::Read),
-        ("list_directory", ToolKind::Read),
-        ("glob", ToolKind::Read),
-        ("grep_search", ToolKind::Read),
-        ("search_file_content", ToolKind::Read),
-        ("write_file", ToolKind::Edit),
-        ("replace", ToolKind::Edit),
-        ("web_fetch", ToolKind::Network),
-        ("google_web_search", ToolKind::Network),
-        ("write_todos", ToolKind::Read),
+        (ToolKind::Execute, &["run_shell_command"]),
+        (
+            ToolKind::Read,
+            &[
+                "read_file",
+                "read_many_files",
+                "list_directory",
+                "glob",
+                "grep_search",
+                "search_file_content",
+                "write_todos",
+            ],
+        ),
+        (ToolKind::Edit, &["write_file", "replace"]),
+        (ToolKind::Network, &["web_fetch", "google_web_search"]),
     ],
     lost_session_hint: " Or gemini has deleted it: a session that was resumed once is deleted the \
         next time gemini starts, unless general.sessionRetention.enabled is false in \
@@ -100,6 +112,7 @@ pub static GEMINI: Acp = Acp(&AgentProfile {
     cost: false,
     // It rejects prompts that it estimates at more than a million tokens.
     long_prompts: false,
+    project_files: not_ignorable(&[".gemini"]),
     minimum: Version(0, 61, 0),
     tested: Some(Version(0, 61, 0)),
     runtime: Some(NODE),
@@ -162,7 +175,7 @@ const ASK: &str = "{\"*\":\"ask\"}";
 /// opencode. Measured: 1.18.33.
 pub static OPENCODE: Acp = Acp(&AgentProfile {
     name: "opencode",
-    signature: "OpenCode",
+    recognizes: |opening| handshake::recognizes("OpenCode", opening),
     program: "opencode",
     args: &["acp"],
     natives: &[
@@ -224,21 +237,35 @@ pub static OPENCODE: Acp = Acp(&AgentProfile {
         "~/.config/opencode/",
     ],
     tools: &[
-        ("bash", ToolKind::Execute),
-        ("read", ToolKind::Read),
-        ("glob", ToolKind::Read),
-        ("grep", ToolKind::Read),
-        ("list", ToolKind::Read),
-        ("write", ToolKind::Edit),
-        ("edit", ToolKind::Edit),
-        ("apply_patch", ToolKind::Edit),
-        ("patch", ToolKind::Edit),
-        ("webfetch", ToolKind::Network),
-        ("websearch", ToolKind::Network),
-        ("todowrite", ToolKind::Read),
-        ("todoread", ToolKind::Read),
-        ("task", ToolKind::Read),
-        ("skill", ToolKind::Read),
+        (ToolKind::Execute, &["bash"]),
+        (
+            ToolKind::Read,
+            &[
+                "read",
+                "glob",
+                "grep",
+                "list",
+                "todowrite",
+                "todoread",
+                "task",
+                "skill",
+            ],
+        ),
+        (ToolKind::Edit, &["write", "edit", "apply_patch", "patch"]),
+        (ToolKind::Network, &["webfetch", "websearch"]),
+    ],
+    project_files: ProjectFiles {
+        paths: &[".opencode", "opencode.json", "opencode.jsonc"],
+        can_ignore: true,
+        setting: None,
+    },
+    ignore_env: &[("OPENCODE_DISABLE_PROJECT_CONFIG", "true")],
+    ignore_never: &[
+        "OPENCODE_CLIENT",
+        "OPENCODE_PID",
+        "OPENCODE_TERMINAL",
+        "OPENCODE_PERMISSION",
+        "OPENCODE_DISABLE_PROJECT_CONFIG",
     ],
     minimum: Version(1, 18, 0),
     tested: Some(Version(1, 18, 33)),
@@ -259,7 +286,7 @@ pub static OPENCODE: Acp = Acp(&AgentProfile {
 /// Qwen Code. Measured: 0.24.4.
 pub static QWEN: Acp = Acp(&AgentProfile {
     name: "qwen",
-    signature: "qwen-code",
+    recognizes: |opening| handshake::recognizes("qwen-code", opening),
     program: "qwen",
     args: &["--acp"],
     inherits: Inherits {
@@ -281,27 +308,29 @@ pub static QWEN: Acp = Acp(&AgentProfile {
     ],
     state: &["~/.qwen/"],
     tools: &[
-        ("run_shell_command", ToolKind::Execute),
-        ("monitor", ToolKind::Execute),
-        ("read_file", ToolKind::Read),
-        ("list_directory", ToolKind::Read),
-        ("glob", ToolKind::Read),
-        ("grep_search", ToolKind::Read),
-        ("lsp", ToolKind::Read),
-        ("write_file", ToolKind::Edit),
-        ("edit", ToolKind::Edit),
-        ("notebook_edit", ToolKind::Edit),
-        ("web_fetch", ToolKind::Network),
-        ("web_search", ToolKind::Network),
-        ("todo_write", ToolKind::Read),
-        ("tool_search", ToolKind::Read),
-        ("skill", ToolKind::Read),
+        (ToolKind::Execute, &["run_shell_command", "monitor"]),
+        (
+            ToolKind::Read,
+            &[
+                "read_file",
+                "list_directory",
+                "glob",
+                "grep_search",
+                "lsp",
+                "todo_write",
+                "tool_search",
+                "skill",
+            ],
+        ),
+        (ToolKind::Edit, &["write_file", "edit", "notebook_edit"]),
+        (ToolKind::Network, &["web_fetch", "web_search"]),
     ],
     // It starts in a mode in which a model decides what to ask about.
     asks_in: Some("default"),
     auto_approve: unattended_modes::GEMINI,
     fork: false,
     cost: false,
+    project_files: not_ignorable(&[".qwen"]),
     minimum: Version(0, 24, 0),
     tested: Some(Version(0, 24, 4)),
     runtime: Some(NODE),
@@ -323,7 +352,7 @@ pub static QWEN: Acp = Acp(&AgentProfile {
 /// goose. Measured: 1.34.0 (the npm package 0.20.1).
 pub static GOOSE: Acp = Acp(&AgentProfile {
     name: "goose",
-    signature: "goose-provider",
+    recognizes: |opening| handshake::recognizes("goose-provider", opening),
     program: "goose",
     args: &["acp"],
     inherits: Inherits {
@@ -343,14 +372,12 @@ pub static GOOSE: Acp = Acp(&AgentProfile {
         "~/.local/state/goose/",
     ],
     tools: &[
-        ("shell", ToolKind::Execute),
-        ("write", ToolKind::Edit),
-        ("edit", ToolKind::Edit),
-        ("tree", ToolKind::Read),
-        ("analyze", ToolKind::Read),
-        ("load", ToolKind::Read),
-        ("load_skill", ToolKind::Read),
-        ("todo__todo_write", ToolKind::Read),
+        (ToolKind::Execute, &["shell"]),
+        (ToolKind::Edit, &["write", "edit"]),
+        (
+            ToolKind::Read,
+            &["tree", "analyze", "load", "load_skill", "todo__todo_write"],
+        ),
         // Not `delegate`: it starts another agent.
     ],
     // It starts in a mode in which everything is allowed.
@@ -379,7 +406,7 @@ pub static GOOSE: Acp = Acp(&AgentProfile {
 /// Claude Code behind the editors' adapter. Measured: 0.99.1.
 pub static CLAUDE_AGENT_ACP: Acp = Acp(&AgentProfile {
     name: "claude-agent-acp",
-    signature: "@agentclientprotocol/claude-agent-acp",
+    recognizes: |opening| handshake::recognizes("@agentclientprotocol/claude-agent-acp", opening),
     program: "claude-agent-acp",
     inherits: inherits::CLAUDE,
     env: &[
@@ -392,25 +419,28 @@ pub static CLAUDE_AGENT_ACP: Acp = Acp(&AgentProfile {
     state: &["$CLAUDE_CONFIG_DIR/", "~/.claude/", "~/.claude.json"],
     models: &["default", "opus", "sonnet", "haiku"],
     tools: &[
-        ("Bash", ToolKind::Execute),
-        ("PowerShell", ToolKind::Execute),
-        ("Monitor", ToolKind::Execute),
-        ("Skill", ToolKind::Execute),
-        ("Read", ToolKind::Read),
-        ("Glob", ToolKind::Read),
-        ("Grep", ToolKind::Read),
-        ("LSP", ToolKind::Read),
-        ("Agent", ToolKind::Read),
-        ("ListAgents", ToolKind::Read),
-        ("ToolSearch", ToolKind::Read),
-        ("ExitPlanMode", ToolKind::Read),
-        ("Write", ToolKind::Edit),
-        ("Edit", ToolKind::Edit),
-        ("NotebookEdit", ToolKind::Edit),
-        ("WebFetch", ToolKind::Network),
-        ("WebSearch", ToolKind::Network),
+        (
+            ToolKind::Execute,
+            &["Bash", "PowerShell", "Monitor", "Skill"],
+        ),
+        (
+            ToolKind::Read,
+            &[
+                "Read",
+                "Glob",
+                "Grep",
+                "LSP",
+                "Agent",
+                "ListAgents",
+                "ToolSearch",
+                "ExitPlanMode",
+            ],
+        ),
+        (ToolKind::Edit, &["Write", "Edit", "NotebookEdit"]),
+        (ToolKind::Network, &["WebFetch", "WebSearch"]),
     ],
     asks_in: Some("default"),
+    project_files: not_ignorable(&[".claude", ".mcp.json"]),
     minimum: Version(0, 99, 0),
     tested: Some(Version(0, 99, 1)),
     runtime: Some(NODE_22),
@@ -439,7 +469,7 @@ const READ_ONLY: &str = "read-only";
 /// Codex behind the editors' adapter. Measured: 2.6.0.
 pub static CODEX_ACP: Acp = Acp(&AgentProfile {
     name: "codex-acp",
-    signature: "@agentclientprotocol/codex-acp",
+    recognizes: |opening| handshake::recognizes("@agentclientprotocol/codex-acp", opening),
     program: "codex-acp",
     inherits: inherits::CODEX,
     // By default, a model decides on whatever the sandbox does not allow.
@@ -448,17 +478,17 @@ pub static CODEX_ACP: Acp = Acp(&AgentProfile {
     ask_never: inherits::CODEX_NEVER_ATTENDED,
     state: &["$CODEX_HOME/", "~/.codex/"],
     tools: &[
-        ("exec_command", ToolKind::Execute),
-        ("write_stdin", ToolKind::Execute),
-        ("apply_patch", ToolKind::Edit),
-        ("web_search", ToolKind::Network),
-        ("view_image", ToolKind::Read),
+        (ToolKind::Execute, &["exec_command", "write_stdin"]),
+        (ToolKind::Edit, &["apply_patch"]),
+        (ToolKind::Network, &["web_search"]),
+        (ToolKind::Read, &["view_image"]),
     ],
     asks_in: Some(READ_ONLY),
     auto_approve: unattended_modes::CODEX,
     cost: false,
     // A message has at most 1,048,576 characters.
     long_prompts: false,
+    project_files: not_ignorable(&[".codex"]),
     minimum: Version(2, 6, 0),
     tested: Some(Version(2, 6, 0)),
     runtime: Some(NODE),
@@ -478,7 +508,7 @@ pub static CODEX_ACP: Acp = Acp(&AgentProfile {
 /// GitHub Copilot CLI over ACP. Measured: 1.0.102.
 pub static COPILOT: Acp = Acp(&AgentProfile {
     name: "copilot",
-    signature: "Copilot",
+    recognizes: |opening| handshake::recognizes("Copilot", opening),
     program: "copilot",
     args: &["--acp"],
     natives: crate::natives::COPILOT,
@@ -515,6 +545,16 @@ pub static COPILOT: Acp = Acp(&AgentProfile {
     auto_approve: unattended_modes::COPILOT,
     fork: false,
     cost: false,
+    // Its hooks run even in a directory that it does not trust.
+    project_files: not_ignorable(&[
+        ".github/hooks",
+        ".github/copilot",
+        ".github/extensions",
+        ".github/mcp.json",
+        ".mcp.json",
+        ".vscode/mcp.json",
+        ".claude",
+    ]),
     minimum: Version(1, 0, 0),
     tested: Some(Version(1, 0, 102)),
     install_hint: "copilot not found in PATH. Install it with `npm install -g @github/copilot`.",

@@ -1,20 +1,24 @@
 //! Launch command: the program of the profile, with its arguments and environment variables.
 
-use ostler_core::dialect::{Arg, Inherits, Launch};
-use ostler_core::spec::{Attendance, Spec, SpecError, keys};
+use ostler_core::dialect::{Arg, Inherits, Launch, Launching};
+use ostler_core::spec::{Spec, SpecError, keys};
 
 use super::profile::{AgentProfile, LaunchMode};
 use super::{servers, settings};
 
 /// Checks the spec and returns the command to launch.
-pub(super) fn launch(profile: &'static AgentProfile, spec: &Spec) -> Result<Launch, SpecError> {
+pub(super) fn launch(
+    profile: &'static AgentProfile,
+    launching: &Launching<'_>,
+) -> Result<Launch, SpecError> {
+    let spec = launching.spec;
     settings::check(spec)?;
     check_extra(spec)?;
     if spec.policy.is_some() {
         check_approval(profile, spec)?;
     }
     let mut args: Vec<String> = profile.args.iter().map(|arg| (*arg).to_owned()).collect();
-    if let (Some(flag), Some(model)) = (profile.model_flag, spec.settings.last(keys::MODEL)) {
+    if let (Some(flag), Some(model)) = (profile.model_flag, spec.model.as_deref()) {
         args.push(format!("{flag}{model}"));
     }
     args.extend(
@@ -26,7 +30,7 @@ pub(super) fn launch(profile: &'static AgentProfile, spec: &Spec) -> Result<Laun
     args.extend(spec.extra_args.iter().cloned());
     let mut args: Vec<Arg> = args.into_iter().map(Arg::Plain).collect();
     if let Some(prefix) = profile.server_flag {
-        let (file, _) = servers::split_stdio(servers::all(&spec.settings, spec.bridge.as_ref()));
+        let (file, _) = servers::split_stdio(servers::all(launching));
         args.extend(file.map(|text| Arg::InFile { prefix, text }));
     }
     Ok(Launch {
@@ -35,19 +39,16 @@ pub(super) fn launch(profile: &'static AgentProfile, spec: &Spec) -> Result<Laun
         args,
         env: variables(profile, spec),
         inherits: inherits(profile, spec),
-        needs: &[],
         state: profile.state,
+        ..Launch::default()
     })
-}
-
-/// Returns true if the policy or a person decides what the agent may do.
-pub(super) fn attended(spec: &Spec) -> bool {
-    spec.policy.is_some() || spec.attendance == Attendance::Attended
 }
 
 /// Returns the inherited environment, without variables that would override whoever decides.
 fn inherits(profile: &AgentProfile, spec: &Spec) -> Inherits {
-    let never = if attended(spec) && !profile.ask_never.is_empty() {
+    let never = if spec.ignores_project_settings() && !profile.ignore_never.is_empty() {
+        profile.ignore_never
+    } else if spec.is_supervised() && !profile.ask_never.is_empty() {
         profile.ask_never
     } else {
         profile.inherits.never
@@ -62,8 +63,8 @@ fn inherits(profile: &AgentProfile, spec: &Spec) -> Inherits {
 /// decides, and the agent has to ask.
 fn mode(profile: &AgentProfile, spec: &Spec) -> Option<&'static LaunchMode> {
     let name = spec
-        .settings
-        .last(keys::PERMISSION_MODE)
+        .permission_mode
+        .as_deref()
         .filter(|_| spec.policy.is_none());
     name.and_then(|name| profile.mode(name))
 }
@@ -72,15 +73,21 @@ fn mode(profile: &AgentProfile, spec: &Spec) -> Option<&'static LaunchMode> {
 fn variables(profile: &AgentProfile, spec: &Spec) -> Vec<(&'static str, String)> {
     let mode_env = match mode(profile, spec) {
         Some(mode) => mode.env,
-        None if attended(spec) => profile.ask_env,
+        None if spec.is_supervised() => profile.ask_env,
         None => &[],
     };
     let defaults = profile
         .env
         .iter()
         .filter(|(name, _)| !mode_env.iter().any(|(asked, _)| asked == name));
+    let ignore_env = if spec.ignores_project_settings() {
+        profile.ignore_env
+    } else {
+        &[]
+    };
     let all = defaults
         .chain(mode_env)
+        .chain(ignore_env)
         .filter(|(name, _)| !spec.env.contains_key(*name));
     all.map(|(name, value)| (*name, (*value).to_owned()))
         .collect()
@@ -100,8 +107,8 @@ fn check_approval(profile: &AgentProfile, spec: &Spec) -> Result<(), SpecError> 
         return Err(SpecError::new("env", name, why));
     }
     if let Some(mode) = spec
-        .settings
-        .last(keys::PERMISSION_MODE)
+        .permission_mode
+        .as_deref()
         .filter(|mode| auto_approve.includes_mode(mode))
     {
         let why = "conflicts with the policy: in this mode the agent does not ask; \

@@ -1,13 +1,14 @@
 //! Session options: the mode and the model, by whichever means the agent announces.
 
 use ostler_core::dialect::{Change, FromConversation, Outbox};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::blame;
-use super::conversation::AcpConversation;
+use super::conversation::{AcpConversation, Response};
 use super::rpc::RequestKind;
-use super::wire::{ConfigOption, RpcError, SessionResponse};
-use crate::lenient::Node;
+use super::wire::{ConfigOption, SessionResponse};
+use crate::jsonrpc::Call;
+use crate::lenient::Scalar;
 
 /// Options that the agent announced.
 #[derive(Debug, Default)]
@@ -71,40 +72,37 @@ impl SessionOptions {
         self.modes = response.modes.map().map(|modes| Choices {
             all: modes
                 .available_modes
-                .0
                 .iter()
-                .filter_map(|it| pair(&it.map()?.id, &it.map()?.name))
+                .filter_map(|it| pair(&it.id, &it.name))
                 .collect(),
             current: modes.current_mode_id.owned(),
         });
         self.models = response.models.map().map(|models| Choices {
             all: models
                 .available_models
-                .0
                 .iter()
-                .filter_map(|it| pair(&it.map()?.model_id, &it.map()?.name))
+                .filter_map(|it| pair(&it.model_id, &it.name))
                 .collect(),
             current: models.current_model_id.owned(),
         });
-        self.set_config_options(&response.config_options.0);
+        self.set_config_options(&response.config_options);
     }
 
     /// Replaces the configuration options.
-    pub(super) fn set_config_options(&mut self, options: &[Node<'_, ConfigOption<'_>>]) {
+    pub(super) fn set_config_options(&mut self, options: &[ConfigOption<'_>]) {
         if options.is_empty() {
             return;
         }
         let choices = |option: &ConfigOption<'_>| Choices {
             all: option
                 .options
-                .0
                 .iter()
-                .filter_map(|it| pair(&it.map()?.value, &it.map()?.name))
+                .filter_map(|it| pair(&it.value, &it.name))
                 .collect(),
             current: option.current_value.owned(),
         };
-        let rows = options.iter().filter_map(Node::map);
-        self.config = rows
+        self.config = options
+            .iter()
             .filter_map(|it| {
                 Some((
                     it.id.owned()?,
@@ -113,6 +111,13 @@ impl SessionOptions {
                 ))
             })
             .collect();
+    }
+
+    /// Remembers the mode or model that the request selects, for when the agent accepts it.
+    pub(super) fn remember(&mut self, request: &SetRequest) {
+        let chosen = |key: &str| request.params[key].as_str().map(str::to_owned);
+        self.pending_mode = chosen("modeId");
+        self.pending_model = chosen("modelId");
     }
 
     /// Sets the current mode.
@@ -157,30 +162,12 @@ impl SessionOptions {
     }
 }
 
-fn pair(
-    id: &crate::lenient::Scalar<'_>,
-    name: &crate::lenient::Scalar<'_>,
-) -> Option<(String, String)> {
+fn pair(id: &Scalar<'_>, name: &Scalar<'_>) -> Option<(String, String)> {
     Some((id.owned()?, name.or_empty().to_owned()))
 }
 
-/// Parameters of a request that sets an option.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct SetParams {
-    session_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    config_id: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<String>,
-}
-
-/// A request that sets an option: method and parameters.
-pub(super) type SetRequest = (&'static str, SetParams);
+/// A request that sets an option.
+pub(super) type SetRequest = Call<'static, Value>;
 
 /// Why an option cannot be set, and a hint.
 #[derive(Debug, PartialEq, Eq)]
@@ -189,16 +176,10 @@ pub(super) struct ChoiceError {
     pub(super) hint: String,
 }
 
-const SET_MODE: &str = "session/set_mode";
-
-fn empty_params(conversation: &AcpConversation) -> SetParams {
-    let session_id = conversation.session.clone();
-    SetParams {
-        session_id,
-        mode_id: None,
-        model_id: None,
-        config_id: None,
-        value: None,
+fn set_mode(conversation: &AcpConversation, mode: &str) -> SetRequest {
+    Call {
+        method: "session/set_mode",
+        params: json!({"sessionId": conversation.session, "modeId": mode}),
     }
 }
 
@@ -216,7 +197,7 @@ pub(super) fn mode_request(
     else {
         return Err(no_choices(conversation, "modes", "Remove permission_mode."));
     };
-    let Some(id) = choices.find(name).map(str::to_owned) else {
+    let Some(id) = choices.find(name) else {
         let message = format!("{} has no mode {name:?}.", conversation.profile.name);
         return Err(ChoiceError {
             message,
@@ -226,10 +207,10 @@ pub(super) fn mode_request(
     let display_name = choices
         .all
         .iter()
-        .find(|(of, _)| *of == id)
+        .find(|(of, _)| of == id)
         .map(|(_, name)| name.as_str());
     if conversation.policy
-        && [Some(name), Some(&id), display_name]
+        && [Some(name), Some(id), display_name]
             .into_iter()
             .flatten()
             .any(|name| conversation.profile.auto_approve.includes_mode(name))
@@ -245,37 +226,18 @@ pub(super) fn mode_request(
     }
     Ok(match (&options.modes, mode_option) {
         (None, Some((config, ..))) => configure(conversation, config, id),
-        _ => (
-            SET_MODE,
-            SetParams {
-                mode_id: Some(id),
-                ..empty_params(conversation)
-            },
-        ),
+        _ => set_mode(conversation, id),
     })
-}
-
-/// Returns the request that sets the spec's mode.
-pub(super) fn initial_mode_request(
-    conversation: &mut AcpConversation,
-    name: &str,
-) -> Result<SetRequest, ChoiceError> {
-    let request = mode_request(conversation, name)?;
-    conversation
-        .options
-        .pending_mode
-        .clone_from(&request.1.mode_id);
-    Ok(request)
 }
 
 /// Returns the request that sets the mode in which the agent asks. An agent that announces no modes
 /// may have it nevertheless.
 pub(super) fn ask_mode_request(
-    conversation: &mut AcpConversation,
+    conversation: &AcpConversation,
     name: &str,
 ) -> Result<SetRequest, ChoiceError> {
     if conversation.options.mode_choices().next().is_some() {
-        return initial_mode_request(conversation, name).map_err(|why| {
+        return mode_request(conversation, name).map_err(|why| {
             let message = format!(
                 "{} It must ask in an attended session, and would do so in that mode.",
                 why.message
@@ -283,13 +245,7 @@ pub(super) fn ask_mode_request(
             ChoiceError { message, ..why }
         });
     }
-    Ok((
-        SET_MODE,
-        SetParams {
-            mode_id: Some(name.to_owned()),
-            ..empty_params(conversation)
-        },
-    ))
+    Ok(set_mode(conversation, name))
 }
 
 /// Returns the request that sets a model. The agent decides on models that it does not list.
@@ -299,11 +255,8 @@ pub(super) fn model_request(
 ) -> Result<SetRequest, ChoiceError> {
     let options = &conversation.options;
     if let Some((config, _, choices)) = options.config_option("model") {
-        return Ok(configure(
-            conversation,
-            config,
-            choices.find(name).unwrap_or(name).to_owned(),
-        ));
+        let model = choices.find(name).unwrap_or(name);
+        return Ok(configure(conversation, config, model));
     }
     let Some(models) = &options.models else {
         return Err(no_choices(
@@ -312,25 +265,18 @@ pub(super) fn model_request(
             "Remove model, and select it in the agent's own settings.",
         ));
     };
-    let model_id = Some(models.find(name).unwrap_or(name).to_owned());
-    Ok((
-        "session/set_model",
-        SetParams {
-            model_id,
-            ..empty_params(conversation)
-        },
-    ))
+    let model = models.find(name).unwrap_or(name);
+    Ok(Call {
+        method: "session/set_model",
+        params: json!({"sessionId": conversation.session, "modelId": model}),
+    })
 }
 
-fn configure(conversation: &AcpConversation, config: &str, value: String) -> SetRequest {
-    (
-        "session/set_config_option",
-        SetParams {
-            config_id: Some(config.to_owned()),
-            value: Some(value),
-            ..empty_params(conversation)
-        },
-    )
+fn configure(conversation: &AcpConversation, config: &str, value: &str) -> SetRequest {
+    Call {
+        method: "session/set_config_option",
+        params: json!({"sessionId": conversation.session, "configId": config, "value": value}),
+    }
 }
 
 fn no_choices(conversation: &AcpConversation, kind: &str, hint: &str) -> ChoiceError {
@@ -345,14 +291,8 @@ fn no_choices(conversation: &AcpConversation, kind: &str, hint: &str) -> ChoiceE
 
 /// Returns a request that changes nothing, because it sets the current mode.
 pub(super) fn current_mode_request(conversation: &AcpConversation) -> Option<SetRequest> {
-    let mode_id = Some(conversation.options.modes.as_ref()?.current.clone()?);
-    Some((
-        SET_MODE,
-        SetParams {
-            mode_id,
-            ..empty_params(conversation)
-        },
-    ))
+    let mode = conversation.options.modes.as_ref()?.current.as_deref()?;
+    Some(set_mode(conversation, mode))
 }
 
 /// Returns the available values of a setting that the agent refused.
@@ -370,27 +310,12 @@ pub(super) fn available(conversation: &AcpConversation, key: &str) -> Option<Str
     Some(choices.to_list()).filter(|all| !all.is_empty())
 }
 
-/// Returns the request that sets the spec's model.
-pub(super) fn initial_model_request(
-    conversation: &mut AcpConversation,
-    name: &str,
-) -> Result<SetRequest, ChoiceError> {
-    let request = model_request(conversation, name)?;
+/// Applies the response to a set request. Some agents return their new options with it.
+pub(super) fn apply_response(conversation: &mut AcpConversation, response: &Response<'_>) {
+    let options: SessionResponse<'_> = response.parse();
     conversation
         .options
-        .pending_model
-        .clone_from(&request.1.model_id);
-    Ok(request)
-}
-
-/// Applies the response to a set request. Some agents return their new options with it.
-pub(super) fn apply_response(conversation: &mut AcpConversation, result: &str) {
-    let response: Node<'_, SessionResponse<'_>> = serde_json::from_str(result).unwrap_or_default();
-    if let Some(response) = response.map() {
-        conversation
-            .options
-            .set_config_options(&response.config_options.0);
-    }
+        .set_config_options(&options.config_options);
     let mode = conversation.options.pending_mode.take();
     conversation.options.set_current_mode(mode);
     if let (Some(models), Some(pending_model)) = (
@@ -413,11 +338,7 @@ pub(super) fn request_change(
         Change::PermissionMode(mode) => mode_request(conversation, mode),
     };
     match request {
-        Ok((method, params)) => {
-            conversation
-                .rpc
-                .request(RequestKind::Change(id), (method, params), out);
-        }
+        Ok(call) => conversation.rpc.request(RequestKind::Change(id), call, out),
         Err(ChoiceError { message, hint }) => out.push(FromConversation::Changed {
             id,
             error: Some(format!("{message} {hint}")),
@@ -429,14 +350,14 @@ pub(super) fn request_change(
 pub(super) fn on_change_response(
     conversation: &mut AcpConversation,
     id: u64,
-    (result, error): (&str, Option<&RpcError<'_>>),
+    response: &Response<'_>,
     out: &mut Outbox,
 ) {
-    if error.is_none() {
-        apply_response(conversation, result);
+    if response.error.is_none() {
+        apply_response(conversation, response);
     }
     out.push(FromConversation::Changed {
         id,
-        error: error.map(blame::text_of),
+        error: response.error.as_ref().map(blame::text_of),
     });
 }

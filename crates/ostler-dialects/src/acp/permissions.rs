@@ -4,18 +4,15 @@
 //! Options are chosen by their `kind`, because their ids differ from agent to agent.
 
 use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
-use ostler_core::event::{DecidedBy, Decision, Permission};
-use ostler_core::permission::{Fallback, PermissionRequest, UNATTENDED_DENIAL, Verdict};
-use ostler_core::raw_json::RawJson;
-use serde::Serialize;
+use ostler_core::event::{DecidedBy, Permission};
+use ostler_core::permission::{Fallback, PermissionRequest, Verdict};
+use serde_json::json;
 
-use super::conversation::AcpConversation;
-use super::wire::{Params, PermissionOption};
-use super::{bridge_calls, files, rpc, tool_use};
-use crate::lenient::Node;
-
-/// Denial message for a request that does not name its tool call.
-const UNCLEAR: &str = "Denied: the permission request does not say what it is about.";
+use super::conversation::{AcpConversation, Request};
+use super::wire::PermissionOption;
+use super::{bridge_calls, files, tool_use};
+use crate::jsonrpc::{RequestId, V2};
+use crate::permissions::{UNCLEAR, denied, reason};
 
 /// A permission request without a verdict so far.
 #[derive(Debug)]
@@ -31,80 +28,46 @@ pub(super) enum PendingPermission {
 /// A request of the agent, with the ids of the options to reply with.
 #[derive(Debug)]
 pub(super) struct PermissionPrompt {
-    rpc: RawJson,
+    rpc: RequestId,
     call: String,
     allow: Option<String>,
     reject: Option<String>,
 }
 
-#[derive(Serialize)]
-struct PermissionResponse<'a> {
-    outcome: ResponseOutcome<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ResponseOutcome<'a> {
-    outcome: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    option_id: Option<&'a str>,
-}
-
-fn respond(rpc: &RawJson, option: Option<&str>, out: &mut Outbox) {
-    let outcome = if option.is_some() {
-        "selected"
-    } else {
-        "cancelled"
+fn respond(rpc: &RequestId, option: Option<&str>, out: &mut Outbox) {
+    let outcome = match option {
+        Some(id) => json!({"outcome": "selected", "optionId": id}),
+        None => json!({"outcome": "cancelled"}),
     };
-    rpc::reply(
-        rpc,
-        PermissionResponse {
-            outcome: ResponseOutcome {
-                outcome,
-                option_id: option,
-            },
-        },
-        out,
-    );
+    V2.reply(rpc, json!({ "outcome": outcome }), out);
 }
 
 /// Handles a permission request.
 pub(super) fn on_request(
     conversation: &mut AcpConversation,
-    rpc: &RawJson,
-    params: &Params<'_>,
+    request: &Request<'_>,
     out: &mut Outbox,
 ) {
-    let id = format!("ask-{}", rpc.get());
-    let options: Vec<&PermissionOption<'_>> =
-        params.options.0.iter().filter_map(Node::map).collect();
-    let reject = pick_option(&options, "reject_once", &[])
-        .or_else(|| pick_option(&options, "reject_always", &[]));
+    let Request {
+        id: rpc, params, ..
+    } = request;
+    let id = format!("ask-{}", rpc.as_json());
+    let options = &params.options;
+    let reject = pick_option(options, "reject_once", &[])
+        .or_else(|| pick_option(options, "reject_always", &[]));
     if conversation.turn.interrupted || conversation.permissions.contains_key(&id) {
         return respond(rpc, None, out);
     }
-    let update = params.tool_call.map();
-    let Some((call, update)) = update.and_then(|it| Some((it.tool_call_id.owned()?, it))) else {
+    let update = &params.tool_call;
+    let Some(call) = update.tool_call_id.owned() else {
         respond(rpc, reject.as_deref(), out);
         return out.event(Permission {
-            id,
-            tool: "unknown".to_owned(),
-            kind: None,
-            input: None,
-            decision: Decision::Denied,
-            by: DecidedBy::Default,
             message: Some(UNCLEAR.to_owned()),
+            ..denied(DecidedBy::Default, id, "unknown".to_owned())
         });
     };
-    conversation.calls.on_permission_request(
-        (
-            conversation.profile,
-            &conversation.quirks,
-            &conversation.bound,
-        ),
-        &call,
-        update,
-    );
+    let (calls, context) = conversation.calls_in_context();
+    calls.on_permission_request(context, &call, update);
     conversation.calls.finish_denied(out);
     conversation.turn.used_tools = true;
     conversation.turn.text.end_message(out);
@@ -112,7 +75,7 @@ pub(super) fn on_request(
         return;
     };
     // An option that allows more than this one call is not a valid reply.
-    let allow = pick_option(&options, "allow_once", conversation.quirks.allow_ids);
+    let allow = pick_option(options, "allow_once", conversation.quirks.allow_ids);
     if known.bound.is_some() {
         // The caller's tools need no permission except from the policy, which is checked when the
         // tool runs. The call is reported then too: its arguments may not be known yet.
@@ -144,11 +107,7 @@ pub(super) fn on_request(
 
 /// Returns the id of the option of this kind: a preferred one, if there are several, otherwise the
 /// first.
-fn pick_option(
-    options: &[&PermissionOption<'_>],
-    kind: &str,
-    preferred: &[&str],
-) -> Option<String> {
+fn pick_option(options: &[PermissionOption<'_>], kind: &str, preferred: &[&str]) -> Option<String> {
     let of_kind = || {
         options
             .iter()
@@ -193,9 +152,7 @@ fn on_tool_verdict(
     }
     let why = match verdict {
         Verdict::Allow => "Denied: the agent does not offer to allow this one call.",
-        Verdict::Deny(why) if why.is_empty() => "Denied.",
-        Verdict::Deny(why) => why,
-        Verdict::Undecided => UNATTENDED_DENIAL,
+        _ => reason(verdict),
     };
     if let Some(call) = conversation.calls.get(&prompt.call) {
         conversation.turn.denied.push(call.shown().to_owned());

@@ -1,11 +1,11 @@
 //! Agent profiles: what Ostler knows about an agent that speaks ACP.
 
 use ostler_core::dialect::transcript::ResumeDelay;
-use ostler_core::dialect::{Inherits, LoginQuery, Probe, Runtime, Version};
-use ostler_core::permission::ToolKind;
+use ostler_core::dialect::{Inherits, LoginQuery, Probe, ProjectFiles, Runtime, Version};
 
 use super::quirks::{DEFAULT_QUIRKS, Quirks};
 use super::unattended_modes::{self, AutoApprove};
+use crate::tools::ToolTable;
 
 /// Profile of one agent.
 #[derive(Debug, Clone, Copy)]
@@ -48,8 +48,14 @@ pub struct AgentProfile {
     pub(crate) lost_session_hint: &'static str,
     /// Prefix of its last stderr line if its gateway is unreachable, and the hint for that.
     pub(crate) gateway_failure: Option<(&'static str, &'static str)>,
-    /// Kinds of its tools, by name.
-    pub(crate) tools: &'static [(&'static str, ToolKind)],
+    /// Its tools.
+    pub(crate) tools: ToolTable,
+    /// Settings that a working directory can have for it.
+    pub(crate) project_files: ProjectFiles,
+    /// Variables that make it ignore those settings.
+    pub(crate) ignore_env: &'static [(&'static str, &'static str)],
+    /// Variables never inherited if it must ignore them; includes `ask_never`.
+    pub(crate) ignore_never: &'static [&'static str],
     /// Whether it asks before running tools.
     pub(crate) ask: bool,
     /// Session mode in which it asks, for an agent that may start in one in which it does not.
@@ -72,9 +78,9 @@ pub struct AgentProfile {
     pub(crate) install_hint: &'static str,
     /// Query of its login state, if it has a command for that.
     pub(crate) login: Option<LoginQuery>,
-    /// The `agentInfo.name` of its first response, or the id of a login method if it gives no name.
-    /// Empty for a configured command.
-    pub(crate) signature: &'static str,
+    /// Returns true if a recording that begins with this text is of this agent. Never for a
+    /// configured command.
+    pub(crate) recognizes: fn(&str) -> bool,
     /// Hint for logging in.
     pub(crate) login_hint: &'static str,
     /// Deviations from other agents.
@@ -140,6 +146,13 @@ pub(super) const BASE: AgentProfile = AgentProfile {
     lost_session_hint: "",
     gateway_failure: None,
     tools: &[],
+    project_files: ProjectFiles {
+        paths: &[],
+        can_ignore: false,
+        setting: None,
+    },
+    ignore_env: &[],
+    ignore_never: &[],
     ask: true,
     asks_in: None,
     auto_approve: unattended_modes::COMMON,
@@ -150,7 +163,7 @@ pub(super) const BASE: AgentProfile = AgentProfile {
     tested: None,
     runtime: None,
     login: None,
-    signature: "",
+    recognizes: |_| false,
     install_hint: "The program of the configured agent was not found. Check its `acp` line in \
         ostler.toml.",
     login_hint: "The agent is not logged in. Log in with its own program, then try again.",

@@ -1,7 +1,8 @@
 //! MCP servers of a session, as ACP describes them: the configured ones, and the bridge to the
 //! caller's tools.
 
-use ostler_core::spec::{Bridge, Settings, keys};
+use ostler_core::dialect::Launching;
+use ostler_core::spec::{InvalidValue, keys};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -51,20 +52,38 @@ pub(super) struct NameValue {
     value: String,
 }
 
+/// Why a value of the setting is invalid.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum ServersError {
+    #[error(
+        "expected JSON such as {{\"mcpServers\": {{…}}}}; give the text of the file, not its path, \
+         because servers are sent over the protocol"
+    )]
+    NotJson,
+    #[error("expected an object with \"mcpServers\"")]
+    NoServers,
+    #[error("the server name {0:?} is reserved for the caller's tools")]
+    Reserved(String),
+    #[error("server {0:?} has neither a command nor a url")]
+    NoCommand(String),
+    #[error("server {name:?} has the unknown type {kind:?}; expected stdio, http or sse")]
+    UnknownType { name: String, kind: String },
+}
+
 /// Checks a value of the setting.
-pub(super) fn check(value: &str) -> Result<(), String> {
-    parse(value).map(|_| ())
+pub(super) fn check(value: &str) -> Result<(), InvalidValue> {
+    parse(value).map_or_else(|why| Err(InvalidValue::from_error(&why)), |_| Ok(()))
 }
 
 /// Returns every server of a session.
-pub(super) fn all(settings: &Settings, bridge: Option<&Bridge>) -> Vec<McpServer> {
-    let configured = settings.get(keys::MCP_CONFIG).unwrap_or_default();
+pub(super) fn all(launching: &Launching<'_>) -> Vec<McpServer> {
+    let configured = launching.spec.values(keys::MCP_CONFIG).unwrap_or_default();
     let mut servers: Vec<McpServer> = configured
         .iter()
         .filter_map(|value| parse(value).ok())
         .flatten()
         .collect();
-    servers.extend(bridge.map(|bridge| McpServer::Stdio {
+    servers.extend(launching.bridge.map(|bridge| McpServer::Stdio {
         name: SERVER.to_owned(),
         command: bridge.program.clone(),
         args: bridge.args.clone(),
@@ -104,26 +123,19 @@ pub(super) fn split_stdio(servers: Vec<McpServer>) -> (Option<String>, Vec<McpSe
     )
 }
 
-fn parse(value: &str) -> Result<Vec<McpServer>, String> {
-    let whole: Value = serde_json::from_str(value).map_err(|_| {
-        "expected JSON such as {\"mcpServers\": {…}}; give the text of the file, not its path, \
-         because servers are sent over the protocol"
-            .to_owned()
-    })?;
-    let Some(servers) = whole.get("mcpServers").and_then(Value::as_object) else {
-        return Err("expected an object with \"mcpServers\"".to_owned());
-    };
+fn parse(value: &str) -> Result<Vec<McpServer>, ServersError> {
+    let whole: Value = serde_json::from_str(value).map_err(|_| ServersError::NotJson)?;
+    let servers = whole.get("mcpServers").and_then(Value::as_object);
     servers
+        .ok_or(ServersError::NoServers)?
         .iter()
         .map(|(name, server)| parse_server(name, server))
         .collect()
 }
 
-fn parse_server(name: &str, server: &Value) -> Result<McpServer, String> {
+fn parse_server(name: &str, server: &Value) -> Result<McpServer, ServersError> {
     if name == SERVER {
-        return Err(format!(
-            "the server name {name:?} is reserved for the caller's tools"
-        ));
+        return Err(ServersError::Reserved(name.to_owned()));
     }
     let text = |key: &str| server.get(key).and_then(Value::as_str).map(str::to_owned);
     let pairs = |key: &str| pairs(server.get(key).and_then(Value::as_object));
@@ -143,15 +155,14 @@ fn parse_server(name: &str, server: &Value) -> Result<McpServer, String> {
         });
     }
     let Some(url) = text("url") else {
-        return Err(format!("server {name:?} has neither a command nor a url"));
+        return Err(ServersError::NoCommand(name));
     };
     let r#type = match text("type").as_deref() {
         None | Some("http" | "streamable-http") => RemoteTransport::Http,
         Some("sse") => RemoteTransport::Sse,
         Some(other) => {
-            return Err(format!(
-                "server {name:?} has the unknown type {other:?}; expected stdio, http or sse"
-            ));
+            let kind = other.to_owned();
+            return Err(ServersError::UnknownType { name, kind });
         }
     };
     Ok(McpServer::Remote {
@@ -176,21 +187,27 @@ fn pairs(object: Option<&Map<String, Value>>) -> Vec<NameValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ostler_core::dialect::Bridge;
     use ostler_core::raw_json::RawJson;
+    use ostler_core::spec::Spec;
 
     #[test]
     fn servers_are_serialized_as_acp_expects() {
-        let mut settings = Settings::default();
-        settings.push(
-            keys::MCP_CONFIG,
+        let mut spec = Spec::default();
+        let servers = [
             r#"{"mcpServers":{"a":{"command":"run","args":["-x"],"env":{"K":"v"}},"b":{"type":"sse","url":"http://h","headers":{"A":"b"}},"c":{"url":"http://i"}}}"#,
-        );
+        ];
+        spec.set(keys::MCP_CONFIG, servers).unwrap();
         let bridge = Bridge {
             program: "/bin/ostler".into(),
             args: vec!["bridge".into()],
         };
+        let launching = Launching {
+            bridge: Some(&bridge),
+            ..Launching::new(&spec)
+        };
         assert_eq!(
-            RawJson::of(&all(&settings, Some(&bridge))).get(),
+            RawJson::of(&all(&launching)).get(),
             concat!(
                 r#"[{"name":"a","command":"run","args":["-x"],"env":[{"name":"K","value":"v"}]},"#,
                 r#"{"type":"sse","name":"b","url":"http://h","headers":[{"name":"A","value":"b"}]},"#,
@@ -198,7 +215,7 @@ mod tests {
                 r#"{"name":"ostler","command":"/bin/ostler","args":["bridge"],"env":[]}]"#
             )
         );
-        let (file, rest) = split_stdio(all(&settings, Some(&bridge)));
+        let (file, rest) = split_stdio(all(&launching));
         let file: Value = serde_json::from_str(&file.unwrap()).unwrap();
         assert_eq!(
             file["mcpServers"]["a"],
@@ -209,15 +226,31 @@ mod tests {
             (2, 2)
         );
         assert_eq!(split_stdio(Vec::new()), (None, Vec::new()));
-        for wrong in [
-            "servers.json",
-            "[]",
-            "{}",
-            r#"{"mcpServers":{"a":{}}}"#,
-            r#"{"mcpServers":{"ostler":{"command":"x"}}}"#,
-            r#"{"mcpServers":{"a":{"url":"x","type":"ws"}}}"#,
+    }
+
+    #[test]
+    fn invalid_servers_have_a_reason() {
+        let name = || "a".to_owned();
+        let kind = "ws".to_owned();
+        for (wrong, why) in [
+            ("servers.json", ServersError::NotJson),
+            ("[]", ServersError::NoServers),
+            ("{}", ServersError::NoServers),
+            (
+                r#"{"mcpServers":{"a":{}}}"#,
+                ServersError::NoCommand(name()),
+            ),
+            (
+                r#"{"mcpServers":{"ostler":{"command":"x"}}}"#,
+                ServersError::Reserved(SERVER.to_owned()),
+            ),
+            (
+                r#"{"mcpServers":{"a":{"url":"x","type":"ws"}}}"#,
+                ServersError::UnknownType { name: name(), kind },
+            ),
         ] {
-            assert!(check(wrong).is_err(), "{wrong}");
+            assert_eq!(check(wrong), Err(InvalidValue::from_error(&why)));
+            assert_eq!(parse(wrong), Err(why), "{wrong}");
         }
     }
 }

@@ -1,11 +1,12 @@
 //! Settings shared by all agents that speak ACP.
 
-use ostler_core::spec::{Settings, Spec, SpecError, ValueKind, keys};
+use ostler_core::dialect::Setting;
+use ostler_core::spec::{Spec, SpecError, keys};
 
 use super::profile::AgentProfile;
 use super::quirks::{CountScope, Quirks};
 use super::servers;
-use crate::settings::{self, Row};
+use crate::settings::{self, rows};
 
 /// Key: whether Ostler serves the agent's file requests.
 pub(super) const FS: &str = "fs";
@@ -16,33 +17,27 @@ const COUNTS: &str = "counts";
 /// Key: what a text chunk contains.
 const CHUNKS: &str = "chunks";
 
-macro_rules! rows {
-    ($($key:expr, $kind:expr, $rule:expr, $secret:literal, $help:literal;)*) => {
-        &[$(Row { key: $key, kind: $kind, rule: $rule, secret: $secret, pass: (), help: $help },)*]
-    };
-}
-
 /// The settings table.
-pub(super) const TABLE: &[Row<()>] = rows! {
-    keys::MODEL, ValueKind::Word, None, false, "Model to use, by the agent's own name for it.";
-    keys::PERMISSION_MODE, ValueKind::Text(300), None, false,
+pub(super) const TABLE: &[Setting] = &rows! {
+    keys::MODEL, Word, "Model to use, by the agent's own name for it.";
+    keys::PERMISSION_MODE, Text(300),
         "Session mode, one of those that the agent announces.";
-    keys::RESUME, ValueKind::Text(500), None, false, "Id of the session to resume.";
-    keys::FORK, ValueKind::Switch, None, false,
+    keys::RESUME, Text(500), "Id of the session to resume.";
+    keys::FORK, Switch,
         "Resume a copy of the session and leave the original unchanged, if the agent supports it.";
-    keys::MCP_CONFIG, ValueKind::List, Some(servers::check), true,
+    keys::MCP_CONFIG, List if servers::check => Secret,
         "MCP servers, as JSON such as {\"mcpServers\": {…}}. Repeatable.";
-    "transport", ValueKind::OneOf(&["acp"]), None, false,
+    "transport", OneOf(&["acp"]),
         "Protocol between Ostler and an agent that speaks several: acp.";
-    FS, ValueKind::Switch, None, false,
+    FS, Switch,
         "Read and write files on behalf of the agent, so that the policy applies to them (default: \
          false).";
-    AUTH_METHOD, ValueKind::Word, None, false,
+    AUTH_METHOD, Word,
         "Login method of the agent to use before the session starts.";
-    COUNTS, ValueKind::OneOf(&["turn", "session", "request", "unknown"]), None, false,
+    COUNTS, OneOf(&["turn", "session", "request", "unknown"]),
         "What the token counts of a custom agent cover at the end of a turn: turn, session, \
          request or unknown.";
-    CHUNKS, ValueKind::OneOf(&["deltas", "whole"]), None, false,
+    CHUNKS, OneOf(&["deltas", "whole"]),
         "What the text chunks of a custom agent contain: deltas, or whole (the message so far).";
 };
 
@@ -79,27 +74,23 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 pub(super) fn check(spec: &Spec) -> Result<(), SpecError> {
     if let Some((key, why)) = UNSUPPORTED
         .iter()
-        .find(|(key, _)| spec.settings.get(key).is_some())
+        .find(|(key, _)| spec.values(key).is_some())
     {
         return Err(SpecError::secret(key, *why));
     }
-    settings::check(TABLE, &spec.settings)?;
-    if spec.settings.is_on(keys::FORK) && spec.settings.get(keys::RESUME).is_none() {
-        return Err(SpecError::new(keys::FORK, "true", "needs resume"));
-    }
-    Ok(())
+    settings::check(TABLE, &spec.to_settings())
 }
 
 /// Returns the agent's quirks, as overridden by the settings.
-pub(super) fn quirks(profile: &AgentProfile, settings: &Settings) -> Quirks {
-    let counts = match settings.last(COUNTS) {
+pub(super) fn quirks(profile: &AgentProfile, spec: &Spec) -> Quirks {
+    let counts = match spec.value(COUNTS).as_deref() {
         Some("turn") => CountScope::Turn,
         Some("session") => CountScope::Session,
         Some("request") => CountScope::LastRequest,
         Some(_) => CountScope::Unknown,
         None => profile.quirks.counts,
     };
-    let cumulative_text = match settings.last(CHUNKS) {
+    let cumulative_text = match spec.value(CHUNKS) {
         Some(chunks) => chunks == "whole",
         None => profile.quirks.cumulative_text,
     };

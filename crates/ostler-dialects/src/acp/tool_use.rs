@@ -9,6 +9,7 @@ use super::calls::Call;
 use super::profile::AgentProfile;
 use crate::lenient::{List, Scalar, Table};
 use crate::surrogates;
+use crate::tools::{self, plain_name, shell};
 
 /// Maps ACP's tool kinds. Tools that only change the agent's own state count as reading.
 fn kind_of(kind: &str) -> Option<ToolKind> {
@@ -40,19 +41,8 @@ const COMMANDS: &[&str] = &["command", "cmd"];
 
 /// Returns the caller's name of a tool that the agent shows under its own.
 pub(super) fn bound(profile: &AgentProfile, shown: &str, names: &[String]) -> Option<String> {
-    let plain = |name: &str| {
-        name.chars()
-            .map(|c| {
-                if c.is_ascii_alphanumeric() || c == '-' {
-                    c
-                } else {
-                    '_'
-                }
-            })
-            .collect()
-    };
     let matches = |name: &&String| {
-        let forms: [String; 2] = [(*name).clone(), plain(name)];
+        let forms: [String; 2] = [(*name).clone(), plain_name(name)];
         let mut patterns = profile.quirks.bound_names.iter();
         patterns.any(|pattern| {
             forms
@@ -75,24 +65,10 @@ pub(super) fn has_command(input: &RawJson) -> bool {
     })
 }
 
-/// Returns the kind of a known tool.
-fn known(profile: &AgentProfile, tool: &str) -> Option<ToolKind> {
-    profile
-        .tools
-        .iter()
-        .find(|(name, _)| *name == tool)
-        .map(|(_, kind)| *kind)
-}
-
-/// Recognizes an MCP server's tool by its name.
-fn mcp_tool(tool: &str) -> Option<ToolKind> {
-    tool.starts_with("mcp__").then_some(ToolKind::Mcp)
-}
-
 /// Describes a call by the tool's name and arguments alone.
 pub(super) fn by_name(profile: &AgentProfile, tool: &str, input: &RawJson) -> ToolUse {
-    let kind = known(profile, tool)
-        .or_else(|| mcp_tool(tool))
+    let kind = tools::find(profile.tools, tool)
+        .or_else(|| tools::mcp(tool))
         .or_else(|| kind_of(tool))
         .unwrap_or(ToolKind::Other);
     with_input(profile, ToolUse::new(tool, kind), input)
@@ -104,8 +80,8 @@ pub(super) fn of(profile: &AgentProfile, call: &Call) -> ToolUse {
         return ToolUse::new(name, ToolKind::Other);
     }
     // A name can be the model's own words, so the reported kind takes precedence.
-    let server = || mcp_tool(&call.name).filter(|_| matches!(call.kind.as_str(), "" | "other"));
-    let kind = known(profile, &call.name)
+    let server = || tools::mcp(&call.name).filter(|_| matches!(call.kind.as_str(), "" | "other"));
+    let kind = tools::find(profile.tools, &call.name)
         .or_else(server)
         .or_else(|| kind_of(&call.kind))
         .unwrap_or(ToolKind::Other);
@@ -131,12 +107,9 @@ fn with_input(profile: &AgentProfile, mut wants: ToolUse, input: &RawJson) -> To
             } else {
                 &[]
             };
-            let lines = arguments.all(&[COMMANDS, title].concat());
             let words = command_words(input);
-            wants.command = match lines.is_empty() {
-                false => Some(Command::Shell(lines.join("\n"))),
-                true => (!words.is_empty()).then_some(Command::Words(words)),
-            };
+            let words = (!words.is_empty()).then_some(Command::Words(words));
+            wants.command = shell(&arguments, &[COMMANDS, title].concat()).or(words);
         }
         ToolKind::Read | ToolKind::Edit => {
             wants.paths = arguments.all(PATHS);
@@ -172,112 +145,107 @@ fn list_argument(input: &RawJson, key: &str) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::acp::{COPILOT, GEMINI, OPENCODE};
+    use crate::tools::testing;
 
     #[test]
     #[expect(clippy::too_many_lines, reason = "one flat table")]
     fn every_path_and_command_is_extracted() {
         use ToolKind::{Edit, Execute, Network, Other, Read};
-        type Row = (
-            &'static AgentProfile,
-            &'static str,
-            &'static str,
-            ToolKind,
-            &'static [&'static str],
-            Option<&'static str>,
-        );
+        type Row<'a> = (&'a AgentProfile, testing::Row<'a>);
         let (gemini, opencode, copilot) = (GEMINI.0, OPENCODE.0, COPILOT.0);
-        let table: &[Row] = &[
+        let table: &[Row<'_>] = &[
             (
                 opencode,
-                "bash",
-                r#"{"command":"ls; rm x","cwd":"/w"}"#,
-                Execute,
-                &[],
-                Some("ls; rm x"),
+                (
+                    "bash",
+                    r#"{"command":"ls; rm x","cwd":"/w"}"#,
+                    Execute,
+                    &[],
+                    Some("ls; rm x"),
+                ),
             ),
             (
                 copilot,
-                "execute",
-                r#"{"command":"ls","commands":["ls"]}"#,
-                Execute,
-                &[],
-                Some("ls"),
+                (
+                    "execute",
+                    r#"{"command":"ls","commands":["ls"]}"#,
+                    Execute,
+                    &[],
+                    Some("ls"),
+                ),
             ),
             (
                 gemini,
-                "run_shell_command",
-                r#"{"title":"rm x","locations":[]}"#,
-                Execute,
-                &[],
-                Some("rm x"),
+                (
+                    "run_shell_command",
+                    r#"{"title":"rm x","locations":[]}"#,
+                    Execute,
+                    &[],
+                    Some("rm x"),
+                ),
             ),
             (
                 copilot,
-                "execute",
-                r#"{"title":"rm x","locations":[]}"#,
-                Execute,
-                &[],
-                None,
+                (
+                    "execute",
+                    r#"{"title":"rm x","locations":[]}"#,
+                    Execute,
+                    &[],
+                    None,
+                ),
             ),
             (
                 gemini,
-                "write_file",
-                r#"{"title":"Writing to a","locations":["/w/a"]}"#,
-                Edit,
-                &["/w/a"],
-                None,
+                (
+                    "write_file",
+                    r#"{"title":"Writing to a","locations":["/w/a"]}"#,
+                    Edit,
+                    &["/w/a"],
+                    None,
+                ),
             ),
             (
                 opencode,
-                "write",
-                r#"{"filePath":"a","filePath":"b"}"#,
-                Edit,
-                &["a", "b"],
-                None,
+                (
+                    "write",
+                    r#"{"filePath":"a","filePath":"b"}"#,
+                    Edit,
+                    &["a", "b"],
+                    None,
+                ),
             ),
             (
                 opencode,
-                "read",
-                r#"{"filePath":"/etc/passwd"}"#,
-                Read,
-                &["/etc/passwd"],
-                None,
+                (
+                    "read",
+                    r#"{"filePath":"/etc/passwd"}"#,
+                    Read,
+                    &["/etc/passwd"],
+                    None,
+                ),
             ),
-            (copilot, "delete", r#"{"path":"a"}"#, Edit, &["a"], None),
+            (copilot, ("delete", r#"{"path":"a"}"#, Edit, &["a"], None)),
             (
                 opencode,
-                "webfetch",
-                r#"{"url":"http://x"}"#,
-                Network,
-                &[],
-                None,
+                ("webfetch", r#"{"url":"http://x"}"#, Network, &[], None),
             ),
             (
                 opencode,
-                "mcp__adder__add",
-                r#"{"command":"x"}"#,
-                ToolKind::Mcp,
-                &[],
-                None,
+                (
+                    "mcp__adder__add",
+                    r#"{"command":"x"}"#,
+                    ToolKind::Mcp,
+                    &[],
+                    None,
+                ),
             ),
             (
                 opencode,
-                "brand_new",
-                r#"{"command":"x"}"#,
-                Other,
-                &[],
-                None,
+                ("brand_new", r#"{"command":"x"}"#, Other, &[], None),
             ),
         ];
-        for (profile, tool, input, kind, paths, command) in table {
-            let found = by_name(profile, tool, &RawJson::parse(input).unwrap());
-            assert_eq!((found.tool.as_str(), found.kind), (*tool, *kind), "{input}");
-            assert_eq!(found.paths, *paths, "{tool} {input}");
-            assert_eq!(
-                found.command,
-                command.map(|line| Command::Shell(line.to_owned())),
-                "{tool} {input}"
-            );
+        for (profile, row) in table {
+            testing::check(&[*row], |tool, input| by_name(profile, tool, input));
         }
         let words = by_name(
             copilot,

@@ -4,15 +4,16 @@
 //! is not reported again.
 
 use ostler_core::dialect::Outbox;
-use ostler_core::event::{Level, Notice, Text, TextKind};
+use ostler_core::event::{Level, Notice, NoticeCode, Text, TextKind};
 use ostler_core::raw_json::RawJson;
+use ostler_core::spec::is_uuid;
 use serde_json::value::RawValue;
 
 use super::conversation::AcpConversation;
 use super::quirks::FailureStyle;
 use super::wire::{Block, ChunkMeta, HttpStatus, InfoMeta, Params, Update};
 use super::{ask_mode, blame, calls};
-use crate::lenient::{Node, Table};
+use crate::lenient::{self, Object, Table};
 
 /// Text of the current turn.
 #[derive(Debug, Default)]
@@ -101,8 +102,7 @@ pub(super) fn on_update(
             if conversation.replaying => {}
         // The caller knows its own messages.
         "user_message_chunk" => {}
-        "agent_message_chunk" => on_chunk(conversation, (TextKind::Reply, update), raw, out),
-        "agent_thought_chunk" => on_chunk(conversation, (TextKind::Thinking, update), raw, out),
+        "agent_message_chunk" | "agent_thought_chunk" => on_chunk(conversation, update, raw, out),
         "tool_call" | "tool_call_update" if calls::is_compaction(&conversation.quirks, update) => {
             on_compaction(update, out);
         }
@@ -110,14 +110,8 @@ pub(super) fn on_update(
             if in_turn(conversation, raw, out) {
                 conversation.turn.text.end_message(out);
                 conversation.turn.used_tools = true;
-                let context = (
-                    conversation.profile,
-                    &conversation.quirks,
-                    &*conversation.bound,
-                );
-                conversation
-                    .calls
-                    .on_update((context, conversation.turn.interrupted), update, out);
+                let (calls, context) = conversation.calls_in_context();
+                calls.on_update(context, update, out);
             }
         }
         "plan" => on_plan(update, raw, out),
@@ -135,7 +129,7 @@ pub(super) fn on_update(
             let asked_before = ask_mode::asks(conversation);
             conversation
                 .options
-                .set_config_options(&update.config_options.0);
+                .set_config_options(&update.config_options);
             ask_mode::on_mode_change(conversation, asked_before, out);
         }
         "session_info_update" => on_status(conversation, update, out),
@@ -155,24 +149,20 @@ fn in_turn(conversation: &AcpConversation, raw: &str, out: &mut Outbox) -> bool 
         );
         out.event(Notice {
             raw: RawJson::parse(raw).ok(),
-            ..Notice::new(Level::Debug, "outside_turn", message)
+            ..Notice::new(Level::Debug, NoticeCode::OutsideTurn, message)
         });
     }
     working
 }
 
 #[expect(clippy::too_many_lines, reason = "one arm per kind of chunk")]
-fn on_chunk(
-    conversation: &mut AcpConversation,
-    (kind, update): (TextKind, &Update<'_>),
-    raw: &str,
-    out: &mut Outbox,
-) {
-    let block: Node<'_, Block<'_>> = update
-        .content
-        .and_then(|content| serde_json::from_str(content.get()).ok())
-        .unwrap_or_default();
-    let Some(text) = block.map().and_then(|block| block.text.text()) else {
+fn on_chunk(conversation: &mut AcpConversation, update: &Update<'_>, raw: &str, out: &mut Outbox) {
+    let kind = match update.session_update.or_empty() {
+        "agent_thought_chunk" => TextKind::Thinking,
+        _ => TextKind::Reply,
+    };
+    let block: Object<Block<'_>> = lenient::parse(update.content);
+    let Some(text) = block.text.text() else {
         return conversation.report_unknown(raw, "a message chunk that is not text", out);
     };
     if conversation
@@ -183,10 +173,11 @@ fn on_chunk(
     {
         return;
     }
-    if let Some(chunk_meta) = chunk_meta(update).map().and_then(|meta| meta.usage.map()) {
+    let meta: Object<ChunkMeta<'_>> = lenient::parse(update.meta);
+    if let Some(counts) = meta.usage.map() {
         conversation
             .usage
-            .on_model_call(chunk_meta, &conversation.quirks);
+            .on_model_call(counts, &conversation.quirks);
         if text.is_empty() {
             return;
         }
@@ -200,7 +191,7 @@ fn on_chunk(
         }
         if let Some(message) = blame::agent_remark(text) {
             conversation.turn.text.end_message(out);
-            return out.notice(Level::Warning, "agent_info", message);
+            return out.notice(Level::Warning, NoticeCode::AgentInfo, message);
         }
     }
     let head = if kind == TextKind::Thinking {
@@ -278,11 +269,15 @@ fn on_chunk(
 /// Reports a compaction, or a failed attempt.
 fn on_compaction(update: &Update<'_>, out: &mut Outbox) {
     match update.status.or_empty() {
-        "completed" => out.notice(Level::Info, "compacted", "The conversation was compacted."),
+        "completed" => out.notice(
+            Level::Info,
+            NoticeCode::Compacted,
+            "The conversation was compacted.",
+        ),
         "failed" => {
             out.notice(
                 Level::Info,
-                "not_compacted",
+                NoticeCode::NotCompacted,
                 "The agent could not compact the conversation.",
             );
         }
@@ -293,66 +288,40 @@ fn on_compaction(update: &Update<'_>, out: &mut Outbox) {
 /// Handles the agent's status: it retries, or has failed and gives the reason in the text that
 /// follows.
 fn on_status(conversation: &mut AcpConversation, update: &Update<'_>, out: &mut Outbox) {
-    let meta: Node<'_, InfoMeta<'_>> = update
-        .meta
-        .and_then(|meta| serde_json::from_str(meta.get()).ok())
-        .unwrap_or_default();
-    let Some(status) = meta
-        .map()
-        .and_then(|meta| meta.codex.map())
-        .filter(|_| conversation.is_working())
-    else {
+    if !conversation.is_working() {
         return;
-    };
-    if let Some(error) = status.error.map() {
-        conversation.turn.status = error
-            .codex_error_info
-            .and_then(status_in)
-            .or(conversation.turn.status);
-        if error.will_retry.is_true() {
-            let (message, details) = (
-                error.message.or_empty(),
-                error.additional_details.or_empty(),
-            );
-            out.notice(
-                Level::Warning,
-                "api_retry",
-                format!("{message} {details}").trim(),
-            );
-        }
     }
-    if status.thread_status.map().and_then(|it| it.r#type.text()) == Some("systemError") {
+    let meta: Object<InfoMeta<'_>> = lenient::parse(update.meta);
+    let (status, error) = (&meta.codex, &meta.codex.error);
+    conversation.turn.status = error
+        .codex_error_info
+        .and_then(status_in)
+        .or(conversation.turn.status);
+    if error.will_retry.is_true() {
+        let (message, details) = (
+            error.message.or_empty(),
+            error.additional_details.or_empty(),
+        );
+        out.notice(
+            Level::Warning,
+            NoticeCode::ApiRetry,
+            format!("{message} {details}").trim(),
+        );
+    }
+    if status.thread_status.r#type.text() == Some("systemError") {
         conversation.turn.failure.get_or_insert_default();
     }
 }
 
 /// Returns the status in `{"<error kind>": {"httpStatusCode": 429}}`.
 fn status_in(info: &RawValue) -> Option<u16> {
-    let table: Table<'_, Node<'_, HttpStatus<'_>>> =
-        serde_json::from_str(info.get()).unwrap_or_default();
-    let rows = table.0.unwrap_or_default();
-    rows.iter()
-        .find_map(|(_, row)| u16::try_from(row.map()?.http_status_code.count()?).ok())
-}
-
-/// Returns true if an id is of the form `32fcde85-7913-4966-bc84-7d8ddfd68591`.
-fn is_uuid(id: &str) -> bool {
-    let parts: Vec<&str> = id.split('-').collect();
-    let hex = |part: &&str| part.chars().all(|c| c.is_ascii_hexdigit());
-    parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12]) && parts.iter().all(hex)
-}
-
-/// Parses the `_meta` of a chunk.
-fn chunk_meta<'a>(update: &Update<'a>) -> Node<'a, ChunkMeta<'a>> {
-    update
-        .meta
-        .and_then(|meta| serde_json::from_str(meta.get()).ok())
-        .unwrap_or_default()
+    let table: Table<'_, Object<HttpStatus<'_>>> = lenient::parse(Some(info));
+    let mut rows = table.0.iter().flatten();
+    rows.find_map(|(_, row)| u16::try_from(row.http_status_code.count()?).ok())
 }
 
 fn on_plan(update: &Update<'_>, raw: &str, out: &mut Outbox) {
-    let steps = update.entries.0.iter().filter_map(Node::map);
-    let steps = steps.map(|step| {
+    let steps = update.entries.iter().map(|step| {
         format!(
             "[{}] {}",
             step.status.text().unwrap_or("pending"),
@@ -362,6 +331,6 @@ fn on_plan(update: &Update<'_>, raw: &str, out: &mut Outbox) {
     let message = format!("Plan: {}.", steps.collect::<Vec<_>>().join("; "));
     out.event(Notice {
         raw: RawJson::parse(raw).ok(),
-        ..Notice::new(Level::Info, "plan", message)
+        ..Notice::new(Level::Info, NoticeCode::Plan, message)
     });
 }

@@ -5,7 +5,7 @@ use ostler_core::usage::{Scope, Tokens, Usage};
 
 use super::quirks::{CountScope, Quirks};
 use super::wire::{Cost, PromptResponse, Quota, QuotaCounts, TokenCounts};
-use crate::lenient::{Node, Scalar};
+use crate::lenient::Scalar;
 
 /// Counters of a conversation.
 #[derive(Debug)]
@@ -18,6 +18,15 @@ pub(super) struct UsageTracker {
     cost: Option<f64>,
     /// Usage of the model calls of this turn, for an agent that reports each one.
     calls: Option<Tokens>,
+}
+
+/// What is known of a turn's model calls.
+#[derive(Debug, Default)]
+pub(super) struct TurnCalls {
+    /// Whether there was only one.
+    pub(super) one_call: bool,
+    /// The session's model.
+    pub(super) model: Option<String>,
 }
 
 impl UsageTracker {
@@ -48,13 +57,10 @@ impl UsageTracker {
     }
 
     /// Updates the cost of the session so far.
-    pub(super) fn on_cost(&mut self, cost: &Node<'_, Cost<'_>>, trusted: bool) {
-        let Some(cost) = cost
-            .map()
-            .filter(|cost| trusted && cost.currency.text().is_none_or(|it| it == "USD"))
-        else {
+    pub(super) fn on_cost(&mut self, cost: &Cost<'_>, trusted: bool) {
+        if !trusted || cost.currency.text().is_some_and(|it| it != "USD") {
             return;
-        };
+        }
         self.cost = cost
             .amount
             .amount()
@@ -67,13 +73,11 @@ impl UsageTracker {
         &mut self,
         quirks: &Quirks,
         end: &PromptResponse<'_>,
-        (one_call, model): (bool, Option<String>),
+        calls: TurnCalls,
     ) -> Vec<Usage> {
+        let TurnCalls { one_call, model } = calls;
         let model = only_model(end).or(model);
-        let counted = end
-            .usage
-            .map()
-            .and_then(|it| tokens(it, quirks.counts_overlap));
+        let counted = tokens(&end.usage, quirks.counts_overlap);
         // An interrupted turn has used something, although agents count nothing.
         let used = |it: Option<Tokens>| -> Vec<Usage> {
             let known = it.filter(|it| [it.input, it.cache_read, it.output] != [0; 3]);
@@ -93,7 +97,7 @@ impl UsageTracker {
         };
         let mut usage = match quirks.counts {
             CountScope::Unknown => Vec::new(),
-            CountScope::Quota => quota(end.meta.map().and_then(|meta| meta.quota.map())),
+            CountScope::Quota => quota(&end.meta.quota),
             CountScope::Turn => used(counted),
             CountScope::Chunks => {
                 let sum = self.calls.take();
@@ -174,13 +178,14 @@ fn tokens(counted: &TokenCounts<'_>, counts_overlap: bool) -> Option<Tokens> {
 
 /// Returns the model of a turn, if the agent reports it and there was only one.
 fn only_model(end: &PromptResponse<'_>) -> Option<String> {
-    let rows = &end.meta.map()?.quota.map()?.model_usage.0;
-    let [row] = rows.as_slice() else { return None };
-    row.map()?.model.owned()
+    let [row] = &*end.meta.quota.model_usage else {
+        return None;
+    };
+    row.model.owned()
 }
 
 /// Reads counters that do not cover caches.
-fn quota(quota: Option<&Quota<'_>>) -> Vec<Usage> {
+fn quota(quota: &Quota<'_>) -> Vec<Usage> {
     let usage = |model: Option<String>, counts: &QuotaCounts<'_>| {
         let (input, output) = (counts.input_tokens.count()?, counts.output_tokens.count()?);
         Some(Usage {
@@ -190,20 +195,12 @@ fn quota(quota: Option<&Quota<'_>>) -> Vec<Usage> {
             ..Usage::unknown(Scope::Turn)
         })
     };
-    let Some(quota) = quota else {
-        return Vec::new();
-    };
-    let rows = quota.model_usage.0.iter().filter_map(Node::map);
+    let rows = quota.model_usage.iter();
     let models: Vec<Usage> = rows
-        .filter_map(|row| usage(row.model.owned(), row.token_count.map()?))
+        .filter_map(|row| usage(row.model.owned(), &row.token_count))
         .collect();
     if models.is_empty() {
-        quota
-            .token_count
-            .map()
-            .and_then(|it| usage(None, it))
-            .into_iter()
-            .collect()
+        usage(None, &quota.token_count).into_iter().collect()
     } else {
         models
     }
@@ -213,6 +210,13 @@ fn quota(quota: Option<&Quota<'_>>) -> Vec<Usage> {
 mod tests {
     use super::*;
     use crate::acp::quirks::DEFAULT_QUIRKS;
+
+    fn turn_calls(one_call: bool) -> TurnCalls {
+        TurnCalls {
+            one_call,
+            model: None,
+        }
+    }
 
     fn spent(counts: CountScope, turns: &[(&str, bool)]) -> Vec<Vec<[Option<u64>; 5]>> {
         let (mut tracker, quirks) = (
@@ -234,7 +238,7 @@ mod tests {
         let turn = |(json, one): &(&str, bool)| {
             let end: PromptResponse<'_> = serde_json::from_str(json).unwrap();
             tracker
-                .turn_usage(&quirks, &end, (*one, None))
+                .turn_usage(&quirks, &end, turn_calls(*one))
                 .into_iter()
                 .map(numbers)
                 .collect()
@@ -292,7 +296,8 @@ mod tests {
         for calls in [2, 1, 0] {
             tracker.begin_turn();
             (0..calls).for_each(|_| tracker.on_model_call(&call, &quirks));
-            let usage = tracker.turn_usage(&quirks, &PromptResponse::default(), (calls == 1, None));
+            let usage =
+                tracker.turn_usage(&quirks, &PromptResponse::default(), turn_calls(calls == 1));
             let counted = usage
                 .first()
                 .map(|it| [it.input, it.cache_read, it.output, it.reasoning]);
@@ -307,7 +312,7 @@ mod tests {
         };
         let end: PromptResponse<'_> =
             serde_json::from_str(r#"{"usage":{"inputTokens":118,"outputTokens":25}}"#).unwrap();
-        let usage = tracker.turn_usage(&quirks, &end, (true, None));
+        let usage = tracker.turn_usage(&quirks, &end, turn_calls(true));
         assert_eq!((usage[0].input, usage[0].cache_read), (Some(118), None));
     }
 
@@ -319,7 +324,11 @@ mod tests {
                 tracker.begin_turn();
                 tracker.on_cost(&serde_json::from_str(amount).unwrap(), true);
                 tracker
-                    .turn_usage(&DEFAULT_QUIRKS, &PromptResponse::default(), (true, None))
+                    .turn_usage(
+                        &DEFAULT_QUIRKS,
+                        &PromptResponse::default(),
+                        turn_calls(true),
+                    )
                     .first()
                     .and_then(|it| it.cost_usd)
             };

@@ -2,135 +2,123 @@
 
 use serde_json::value::RawValue;
 
-use crate::lenient::{List, Node, Scalar, wire};
+use crate::jsonrpc::Incoming;
+use crate::lenient::{Node, Object, Objects, wire};
+
+/// One line: a request, a notification or a response.
+pub(super) type Message<'a> = Incoming<'a, Params<'a>, Option<&'a RawValue>>;
 
 wire! {
-    /// One line: a request, a notification or a response.
-    struct Message {
-        id: Option<&'a RawValue>,
-        method: Scalar<'a>,
-        params: Node<'a, Params<'a>>,
-        result: Option<&'a RawValue>,
-        error: Node<'a, RpcError<'a>>,
-    }
-
-    /// A JSON-RPC error. Its code is usually negative, but some agents send an HTTP status.
-    struct RpcError {
-        code: Scalar<'a>,
-        message: Scalar<'a>,
-        data: Option<&'a RawValue>,
-    }
-
     /// The parameters of all requests and notifications of agents.
     #[serde(rename_all = "camelCase")]
     struct Params {
-        session_id: Scalar<'a>,
+        session_id,
         // session/update
         update: Node<'a, Update<'a>>,
         // session/request_permission
-        tool_call: Node<'a, Update<'a>>,
-        options: List<Node<'a, PermissionOption<'a>>>,
+        tool_call: Object<Update<'a>>,
+        options: Objects<PermissionOption<'a>>,
         // fs/*
-        path: Scalar<'a>,
-        line: Scalar<'a>,
-        limit: Scalar<'a>,
-        content: Scalar<'a>,
+        path,
+        line,
+        limit,
+        content,
     }
 
     /// A session update, or the tool call of a permission request.
     #[serde(rename_all = "camelCase")]
     struct Update {
-        session_update: Scalar<'a>,
+        session_update,
         // chunks: one block; tool calls: a list of blocks
         content: Option<&'a RawValue>,
-        message_id: Scalar<'a>,
+        message_id,
         // tool calls
-        tool_call_id: Scalar<'a>,
-        title: Scalar<'a>,
-        name: Scalar<'a>,
-        kind: Scalar<'a>,
-        status: Scalar<'a>,
+        tool_call_id,
+        title,
+        name,
+        kind,
+        status,
         raw_input: Option<&'a RawValue>,
         raw_output: Option<&'a RawValue>,
-        locations: List<Node<'a, Location<'a>>>,
+        locations: Objects<Location<'a>>,
         #[serde(rename = "_meta")]
         meta: Option<&'a RawValue>,
         // plan
-        entries: List<Node<'a, PlanEntry<'a>>>,
+        entries: Objects<PlanEntry<'a>>,
         // usage_update
-        cost: Node<'a, Cost<'a>>,
+        cost: Object<Cost<'a>>,
         // current_mode_update, config_option_update
-        current_mode_id: Scalar<'a>,
-        config_options: List<Node<'a, ConfigOption<'a>>>,
+        current_mode_id,
+        config_options: Objects<ConfigOption<'a>>,
     }
 
     /// A file that a tool call affects.
     struct Location {
-        path: Scalar<'a>,
+        path,
     }
 
     /// An option of a permission request.
     #[serde(rename_all = "camelCase")]
     struct PermissionOption {
-        option_id: Scalar<'a>,
-        kind: Scalar<'a>,
+        option_id,
+        kind,
     }
 
     /// A step of a plan.
     struct PlanEntry {
-        content: Scalar<'a>,
-        status: Scalar<'a>,
+        content,
+        status,
     }
 
     /// Cost of the session so far.
     struct Cost {
-        amount: Scalar<'a>,
-        currency: Scalar<'a>,
+        amount,
+        currency,
     }
 
     /// A content block.
     struct Block {
-        r#type: Scalar<'a>,
-        text: Scalar<'a>,
+        r#type,
+        text,
         // nested content of a tool call
         content: Option<&'a RawValue>,
         // diff of a file
-        path: Scalar<'a>,
+        path,
     }
 
     /// Raw output of a tool, in the agent's own format.
     struct Output {
-        output: Scalar<'a>,
-        content: Scalar<'a>,
-        stdout: Scalar<'a>,
-        message: Scalar<'a>,
-        text: Scalar<'a>,
-        error: Scalar<'a>,
-        code: Scalar<'a>,
-        contents: List<Node<'a, CommandResult<'a>>>,
-        metadata: Node<'a, CommandResult<'a>>,
+        output,
+        content,
+        stdout,
+        message,
+        text,
+        error,
+        code,
+        contents: Objects<CommandResult<'a>>,
+        metadata: Object<CommandResult<'a>>,
         // result of an MCP server
         result: Node<'a, McpResult<'a>>,
     }
 
     /// Result of an MCP server.
     struct McpResult {
-        content: List<Node<'a, Block<'a>>>,
+        content: Objects<Block<'a>>,
     }
 
     /// A wrapped call to an MCP server's tool.
     struct McpCall {
-        server: Scalar<'a>,
-        tool: Scalar<'a>,
+        server,
+        tool,
         arguments: Option<&'a RawValue>,
     }
 
     /// Exit status and output of a command.
     struct CommandResult {
         #[serde(rename = "exitCode")]
-        exit_code: Scalar<'a>,
-        exit: Scalar<'a>,
-        output: Scalar<'a>,
+        exit_code,
+        exit,
+        output,
     }
 
     /// `_meta` of a text chunk.
@@ -140,92 +128,92 @@ wire! {
 
     /// Data of an error.
     struct Details {
-        details: Scalar<'a>,
+        details,
     }
 
     /// `_meta` of a tool call.
     struct CallMeta {
-        terminal_output: Node<'a, Terminal<'a>>,
-        terminal_output_delta: Node<'a, Terminal<'a>>,
-        output: Scalar<'a>,
+        terminal_output: Object<Terminal<'a>>,
+        terminal_output_delta: Object<Terminal<'a>>,
+        output,
         #[serde(rename = "claudeCode")]
-        claude: Node<'a, ToolMeta<'a>>,
+        claude: Object<ToolMeta<'a>>,
         #[serde(rename = "toolName")]
-        tool_name: Scalar<'a>,
-        is_mcp_tool_call: Scalar<'a>,
-        goose: Node<'a, GooseMeta<'a>>,
+        tool_name,
+        is_mcp_tool_call,
+        goose: Object<GooseMeta<'a>>,
     }
 
     /// goose's part of `_meta`.
     #[serde(rename_all = "camelCase")]
     struct GooseMeta {
-        tool_call: Node<'a, ToolMeta<'a>>,
+        tool_call: Object<ToolMeta<'a>>,
     }
 
     /// `_meta` of session information.
     struct InfoMeta {
-        codex: Node<'a, CodexStatus<'a>>,
+        codex: Object<CodexStatus<'a>>,
     }
 
     /// Codex's status in `_meta`.
     #[serde(rename_all = "camelCase")]
     struct CodexStatus {
-        thread_status: Node<'a, ThreadStatus<'a>>,
-        error: Node<'a, CodexError<'a>>,
+        thread_status: Object<ThreadStatus<'a>>,
+        error: Object<CodexError<'a>>,
     }
 
     /// Status of a Codex thread.
     struct ThreadStatus {
-        r#type: Scalar<'a>,
+        r#type,
     }
 
     /// An error of Codex, which may be retried.
     #[serde(rename_all = "camelCase")]
     struct CodexError {
-        message: Scalar<'a>,
-        additional_details: Scalar<'a>,
-        will_retry: Scalar<'a>,
+        message,
+        additional_details,
+        will_retry,
         codex_error_info: Option<&'a RawValue>,
     }
 
     /// HTTP status of a provider's response.
     #[serde(rename_all = "camelCase")]
     struct HttpStatus {
-        http_status_code: Scalar<'a>,
+        http_status_code,
     }
 
     /// Output in the terminal of a tool call.
     struct Terminal {
-        data: Scalar<'a>,
+        data,
     }
 
     /// The agent's name of the tool.
     #[serde(rename_all = "camelCase")]
     struct ToolMeta {
-        tool_name: Scalar<'a>,
+        tool_name,
     }
 
     /// The response to `initialize`.
     #[serde(rename_all = "camelCase")]
     struct InitializeResponse {
-        protocol_version: Scalar<'a>,
-        agent_capabilities: Node<'a, AgentCapabilities<'a>>,
-        agent_info: Node<'a, AgentInfo<'a>>,
-        auth_methods: List<Node<'a, AuthMethod<'a>>>,
+        protocol_version,
+        agent_capabilities: Object<AgentCapabilities<'a>>,
+        agent_info: Object<AgentInfo<'a>>,
+        auth_methods: Objects<AuthMethod<'a>>,
     }
 
     /// Capabilities of the agent.
     #[serde(rename_all = "camelCase")]
     struct AgentCapabilities {
-        load_session: Scalar<'a>,
-        mcp_capabilities: Node<'a, McpCapabilities<'a>>,
-        session_capabilities: Node<'a, SessionCapabilities<'a>>,
+        load_session,
+        mcp_capabilities: Object<McpCapabilities<'a>>,
+        session_capabilities: Object<SessionCapabilities<'a>>,
     }
 
     /// Transports of remote MCP servers that the agent supports.
     struct McpCapabilities {
-        http: Scalar<'a>,
-        sse: Scalar<'a>,
+        http,
+        sse,
     }
 
     /// Supported session operations. An empty object means yes.
@@ -236,105 +224,105 @@ wire! {
 
     /// Identity of the agent.
     struct AgentInfo {
-        version: Scalar<'a>,
+        version,
     }
 
     /// A login method.
     struct AuthMethod {
-        id: Scalar<'a>,
+        id,
     }
 
     /// The response to `session/new`, `session/load`, `session/resume` and `session/fork`.
     #[serde(rename_all = "camelCase")]
     struct SessionResponse {
-        session_id: Scalar<'a>,
+        session_id,
         modes: Node<'a, Modes<'a>>,
         models: Node<'a, Models<'a>>,
-        config_options: List<Node<'a, ConfigOption<'a>>>,
+        config_options: Objects<ConfigOption<'a>>,
     }
 
     /// The modes of a session.
     #[serde(rename_all = "camelCase")]
     struct Modes {
-        available_modes: List<Node<'a, Mode<'a>>>,
-        current_mode_id: Scalar<'a>,
+        available_modes: Objects<Mode<'a>>,
+        current_mode_id,
     }
 
     /// An available mode or model.
     struct Mode {
-        id: Scalar<'a>,
-        name: Scalar<'a>,
+        id,
+        name,
     }
 
     /// The models of a session.
     #[serde(rename_all = "camelCase")]
     struct Models {
-        available_models: List<Node<'a, Model<'a>>>,
-        current_model_id: Scalar<'a>,
+        available_models: Objects<Model<'a>>,
+        current_model_id,
     }
 
     /// An available mode or model.
     #[serde(rename_all = "camelCase")]
     struct Model {
-        model_id: Scalar<'a>,
-        name: Scalar<'a>,
+        model_id,
+        name,
     }
 
     /// A configuration option.
     #[serde(rename_all = "camelCase")]
     struct ConfigOption {
-        id: Scalar<'a>,
-        category: Scalar<'a>,
-        current_value: Scalar<'a>,
-        options: List<Node<'a, ConfigValue<'a>>>,
+        id,
+        category,
+        current_value,
+        options: Objects<ConfigValue<'a>>,
     }
 
     /// A value of a configuration option.
     struct ConfigValue {
-        value: Scalar<'a>,
-        name: Scalar<'a>,
+        value,
+        name,
     }
 
     /// The response to `session/prompt`.
     #[serde(rename_all = "camelCase")]
     struct PromptResponse {
-        stop_reason: Scalar<'a>,
-        usage: Node<'a, TokenCounts<'a>>,
+        stop_reason,
+        usage: Object<TokenCounts<'a>>,
         #[serde(rename = "_meta")]
-        meta: Node<'a, PromptMeta<'a>>,
+        meta: Object<PromptMeta<'a>>,
     }
 
     /// Token counters in ACP's format.
     #[serde(rename_all = "camelCase")]
     struct TokenCounts {
-        input_tokens: Scalar<'a>,
-        output_tokens: Scalar<'a>,
-        total_tokens: Scalar<'a>,
-        thought_tokens: Scalar<'a>,
-        cached_read_tokens: Scalar<'a>,
-        cached_write_tokens: Scalar<'a>,
+        input_tokens,
+        output_tokens,
+        total_tokens,
+        thought_tokens,
+        cached_read_tokens,
+        cached_write_tokens,
     }
 
     /// `_meta` of the response to a prompt.
     struct PromptMeta {
-        quota: Node<'a, Quota<'a>>,
+        quota: Object<Quota<'a>>,
     }
 
     /// Usage of a quota.
     struct Quota {
-        token_count: Node<'a, QuotaCounts<'a>>,
-        model_usage: List<Node<'a, QuotaModel<'a>>>,
+        token_count: Object<QuotaCounts<'a>>,
+        model_usage: Objects<QuotaModel<'a>>,
     }
 
     /// Token counters without caches.
     struct QuotaCounts {
-        input_tokens: Scalar<'a>,
-        output_tokens: Scalar<'a>,
+        input_tokens,
+        output_tokens,
     }
 
     /// Quota usage of one model.
     struct QuotaModel {
-        model: Scalar<'a>,
-        token_count: Node<'a, QuotaCounts<'a>>,
+        model,
+        token_count: Object<QuotaCounts<'a>>,
     }
 }

@@ -2,12 +2,14 @@
 //! a message.
 
 use ostler_core::dialect::Outbox;
-use ostler_core::event::{Level, Text, TextKind, ToolCall};
+use ostler_core::event::{Level, NoticeCode, Text, TextKind, ToolCall};
 use ostler_core::raw_json::RawJson;
 
-use super::conversation::{ClaudeConversation, unknown};
+use super::TITLE;
+use super::conversation::ClaudeConversation;
 use super::user;
 use super::wire::{Block, ClaudeLine};
+use crate::json_lines::report_unknown;
 use crate::lenient::Content;
 
 /// Claude Code's code for an unreachable API, found in `api_error`. `error` is then `server_error`.
@@ -21,7 +23,7 @@ pub(super) fn on_line(
     out: &mut Outbox,
 ) {
     let Some(message) = line.message.map() else {
-        unknown(raw, "an assistant line without a message", out);
+        report_unknown(TITLE, "an assistant line without a message", raw, out);
         return;
     };
     if let (Some(id), Some(tokens)) = (message.id.text(), message.usage.map()) {
@@ -35,18 +37,21 @@ pub(super) fn on_line(
             .or_else(|| line.error.owned());
     }
     match &message.content {
-        Content::Text(text) => emit_text(conversation, line, (TextKind::Reply, text), out),
-        Content::None => unknown(raw, "an assistant message without content", out),
+        Content::Text(text) => {
+            emit_text(conversation, line, whole(line, TextKind::Reply, text), out);
+        }
+        Content::None => report_unknown(TITLE, "an assistant message without content", raw, out),
         Content::Blocks(blocks) => {
             for block in blocks {
                 let Some(block) = block.map() else {
-                    unknown(raw, "a block that is not an object", out);
+                    report_unknown(TITLE, "a block that is not an object", raw, out);
                     continue;
                 };
                 if !on_block(conversation, line, block, out) {
-                    unknown(
-                        raw,
+                    report_unknown(
+                        TITLE,
                         &format!("a block of type {:?}", block.kind.or_empty()),
+                        raw,
                         out,
                     );
                 }
@@ -67,11 +72,18 @@ fn on_block(
         block.text.text(),
         block.thinking.text(),
     ) {
-        ("text", Some(text), _) => emit_text(conversation, line, (TextKind::Reply, text), out),
-        ("thinking", _, Some(text)) => {
-            emit_text(conversation, line, (TextKind::Thinking, text), out);
+        ("text", Some(text), _) => {
+            emit_text(conversation, line, whole(line, TextKind::Reply, text), out);
         }
-        // The latter two run on the server side.
+        ("thinking", _, Some(text)) => {
+            emit_text(
+                conversation,
+                line,
+                whole(line, TextKind::Thinking, text),
+                out,
+            );
+        }
+        // The last two run on the server.
         ("tool_use" | "server_tool_use" | "mcp_tool_use", ..) => {
             let (Some(id), Some(name)) = (block.id.owned(), block.name.text()) else {
                 return false;
@@ -95,7 +107,7 @@ fn on_block(
         ("redacted_thinking", ..) => {
             out.notice(
                 Level::Debug,
-                "redacted_thinking",
+                NoticeCode::RedactedThinking,
                 "Part of the model's reasoning is redacted.",
             );
         }
@@ -107,28 +119,31 @@ fn on_block(
     true
 }
 
+/// Returns the event of a whole message.
+fn whole(line: &ClaudeLine<'_>, kind: TextKind, text: &str) -> Text {
+    Text {
+        kind,
+        text: text.to_owned(),
+        delta: false,
+        message: line.message.map().and_then(|message| message.id.owned()),
+        parent: line.parent_tool_use_id.owned(),
+    }
+}
+
+/// Emits a whole message, unless it was streamed.
 fn emit_text(
     conversation: &ClaudeConversation,
     line: &ClaudeLine<'_>,
-    (kind, text): (TextKind, &str),
+    text: Text,
     out: &mut Outbox,
 ) {
     if line.error.text().is_some() {
         // An API error formatted as a reply. It must not become part of the answer.
-        out.notice(Level::Error, "api_error", text);
-        return;
+        return out.notice(Level::Error, NoticeCode::ApiError, text.text);
     }
-    let message = line.message.map().and_then(|message| message.id.owned());
-    let streamed = message
-        .as_ref()
-        .is_some_and(|id| conversation.turn.streamed.has(id, kind));
-    if !streamed && !text.is_empty() {
-        out.event(Text {
-            kind,
-            text: text.to_owned(),
-            delta: false,
-            message,
-            parent: line.parent_tool_use_id.owned(),
-        });
+    let streamed = &conversation.turn.streamed;
+    let id = text.message.as_ref();
+    if !text.text.is_empty() && !id.is_some_and(|id| streamed.has(id, text.kind)) {
+        out.event(text);
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! Only this module inspects message texts, and only as a last resort after the structured fields.
 
-use ostler_core::dialect::Exit;
-use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::outcome::{Cause, Outcome, Reason};
 use ostler_core::spec::Denials;
 
 use super::assistant::CONNECTION_FAILED;
+use crate::blame::{Blame, denied, interrupted, output_limit, refused};
 use crate::http_status;
 
 /// Everything known about the end of a turn.
@@ -20,7 +20,7 @@ pub(super) struct Ending<'a> {
     pub(super) status: Option<u16>,
     /// The agent's error code for a model API failure.
     pub(super) api_error: &'a str,
-    /// The errors, or else the answer.
+    /// The errors, or the answer if there are none.
     pub(super) text: String,
     /// Whether the agent reported that it was interrupted.
     pub(super) interrupted: bool,
@@ -36,14 +36,12 @@ pub(super) struct Ending<'a> {
 pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
     let failed = end.is_error || end.subtype.starts_with("error");
     if failed && (end.interrupted || end.terminal.starts_with("aborted")) {
-        return Outcome::new(Cause::Interrupted, "The turn was interrupted.").with(|d| {
-            d.acknowledged = Some(true);
-            d.native = native(end);
-        });
+        return interrupted().with(|d| d.native = native(end));
     }
     if !failed {
         return finished(end);
     }
+    let known = BLAME.by_text(&end.text);
     // Older versions mention the status only in the text.
     let in_text = http_status::status_after(&end.text, &["API Error: "]);
     let cause = by_ending(end)
@@ -53,7 +51,7 @@ pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
                 .filter(|status| *status >= 500)
                 .and_then(http_status::cause)
         })
-        .or_else(|| by_text(&end.text).map(|(cause, _)| cause))
+        .or(known.map(|known| known.cause))
         .or((end.terminal == "api_error").then_some(Cause::Network))
         .unwrap_or(Cause::Protocol);
     let message = if end.text.is_empty() {
@@ -61,33 +59,31 @@ pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
     } else {
         end.text.clone()
     };
-    let specific = by_text(&end.text)
-        .filter(|(by, _)| *by == cause)
-        .map(|(_, hint)| hint);
-    with_hint(Outcome::new(cause, message), specific).with(|d| {
+    let outcome = Outcome::new(cause, message);
+    BLAME.explain(outcome, known).with(|d| {
         d.http_status = end.status.or(in_text);
         d.native = native(end);
         d.resets_at = end.resets_at.clone().filter(|_| cause == Cause::RateLimit);
+        if end.terminal == "prompt_too_long" {
+            d.reason = Some(Reason::ContextTooLong);
+        }
     })
 }
 
 /// Determines the outcome of a turn that Claude Code reports as a success.
 fn finished(end: &Ending<'_>) -> Outcome {
     let outcome = match end.stop {
-        "refusal" => Outcome::new(Cause::Refused, "The model refused to answer."),
-        "max_tokens" => Outcome::new(
-            Cause::OutputLimit,
-            "The answer reached the model's output limit.",
-        ),
-        _ if !end.denied.is_empty() && end.denials == Denials::Fail => {
-            let message = format!("Tool calls were denied: {}.", end.denied.join(", "));
-            Outcome::new(Cause::Denied, message).with(|d| d.denied_tools.clone_from(&end.denied))
-        }
+        "refusal" => refused(),
+        "max_tokens" => output_limit(),
+        _ if !end.denied.is_empty() && end.denials == Denials::Fail => denied(end.denied.clone()),
         _ => return Outcome::completed(),
     };
     // The agent's own settings cannot override the policy.
-    let specific = (outcome.cause == Cause::Denied && end.has_policy).then_some(DENIED_BY_POLICY);
-    with_hint(outcome, specific).with(|d| d.native = native(end))
+    let outcome = match outcome.cause {
+        Cause::Denied if end.has_policy => outcome.hint(DENIED_BY_POLICY),
+        _ => BLAME.with_hint(outcome),
+    };
+    outcome.with(|d| d.native = native(end))
 }
 
 fn native(end: &Ending<'_>) -> Option<String> {
@@ -136,9 +132,48 @@ fn by_service(end: &Ending<'_>) -> Option<Cause> {
     })
 }
 
-/// Messages that Claude Code writes to `result` or stderr, with a hint where the cause's default
-/// hint says too little. `…` matches anything on the same line.
-const SENTENCES: &[(&str, Cause, &str)] = &[
+/// Messages that Claude Code writes to `result` or stderr, and hints.
+pub(super) const BLAME: Blame = Blame {
+    program: "claude",
+    messages: MESSAGES,
+    hints: &[
+        (
+            Cause::Auth,
+            "Run `claude auth login`, or set ANTHROPIC_API_KEY to a valid API key.",
+        ),
+        (
+            Cause::Overloaded,
+            "The model API is overloaded; try again in a moment, or set fallback_model.",
+        ),
+        (
+            Cause::Network,
+            "Check the network, the proxy and ANTHROPIC_BASE_URL, then try again.",
+        ),
+        (
+            Cause::Budget,
+            "Raise max_budget_usd, or give a smaller task.",
+        ),
+        (
+            Cause::TurnLimit,
+            "Raise max_turns or give a smaller task; resume the session to continue.",
+        ),
+        (
+            Cause::OutputLimit,
+            "Ask for less at a time, or raise CLAUDE_CODE_MAX_OUTPUT_TOKENS.",
+        ),
+        (
+            Cause::Denied,
+            "Allow the tools (--allowed-tools), choose another --permission-mode, or pass \
+             --tolerate-denials to accept the answer anyway.",
+        ),
+        (
+            Cause::Protocol,
+            "Try again; if a schema was given, a simpler one may help.",
+        ),
+    ],
+};
+
+const MESSAGES: &[(&str, Cause, &str)] = &[
     (
         "No conversation found",
         Cause::BadRequest,
@@ -226,73 +261,9 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
     ("ETIMEDOUT", Cause::Network, ""),
 ];
 
-fn by_text(text: &str) -> Option<(Cause, &'static str)> {
-    SENTENCES
-        .iter()
-        .find(|(sentence, ..)| matches(text, sentence))
-        .map(|(_, cause, hint)| (*cause, *hint))
-}
-
-fn matches(text: &str, sentence: &str) -> bool {
-    match sentence.split_once('…') {
-        Some((begin, end)) => text.lines().any(|line| {
-            line.split_once(begin.trim_end())
-                .is_some_and(|(_, rest)| rest.contains(end))
-        }),
-        None => text.contains(sentence),
-    }
-}
-
-/// Determines the outcome of a process that exited before it produced output, or `None` if stderr
-/// does not explain it. Once the agent has worked, its stderr can contain anything and proves
-/// nothing.
-pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
-    if exit.signal.is_some() || exit.code == Some(0) {
-        return None;
-    }
-    let (cause, hint) = by_text(&exit.stderr)?;
-    let why = exit
-        .stderr
-        .lines()
-        .find(|line| by_text(line).is_some())
-        .unwrap_or(&exit.stderr);
-    let outcome = Outcome::new(cause, format!("claude did not start: {}", why.trim()));
-    Some(with_hint(outcome, Some(hint)).with(|d| {
-        d.exit_code = exit.code;
-        d.stderr = Some(exit.stderr.clone());
-    }))
-}
-
 /// Hint for tool calls denied by the permission policy.
 const DENIED_BY_POLICY: &str = "Allow the tools by a rule (--permissions, policy.toml), or pass \
     --tolerate-denials to accept the answer anyway.";
-
-fn with_hint(outcome: Outcome, specific: Option<&'static str>) -> Outcome {
-    let default = match outcome.cause {
-        Cause::Auth => "Run `claude auth login`, or set ANTHROPIC_API_KEY to a valid API key.",
-        Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
-        Cause::Overloaded => {
-            "The model API is overloaded; try again in a moment, or set fallback_model."
-        }
-        Cause::ServerError => http_status::SERVER_ERROR_HINT,
-        Cause::Network => "Check the network, the proxy and ANTHROPIC_BASE_URL, then try again.",
-        Cause::Budget => "Raise max_budget_usd, or give a smaller task.",
-        Cause::TurnLimit => {
-            "Raise max_turns or give a smaller task; resume the session to continue."
-        }
-        Cause::OutputLimit => "Ask for less at a time, or raise CLAUDE_CODE_MAX_OUTPUT_TOKENS.",
-        Cause::Refused => "Rephrase the request in a new session, or choose another model.",
-        Cause::Denied => {
-            "Allow the tools (--allowed-tools), choose another --permission-mode, or pass \
-             --tolerate-denials to accept the answer anyway."
-        }
-        Cause::BadRequest => "Check the prompt, the model and the settings.",
-        Cause::Protocol => "Try again; if a schema was given, a simpler one may help.",
-        _ => return outcome,
-    };
-    let hint = specific.filter(|hint| !hint.is_empty()).unwrap_or(default);
-    outcome.hint(hint)
-}
 
 #[cfg(test)]
 mod tests;

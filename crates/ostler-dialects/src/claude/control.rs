@@ -4,14 +4,16 @@
 //! A malformed permission request is never approved. Nothing blocks: pending requests are stored by
 //! id, and replies are matched to them.
 
-use ostler_core::dialect::{Change, FromConversation, Outbox};
-use ostler_core::event::{Level, Notice};
+use ostler_core::dialect::{Action, Change, FromConversation, Outbox};
+use ostler_core::event::{Level, Notice, NoticeCode};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::conversation::ClaudeConversation;
 use super::wire::ClaudeLine;
 use super::{mcp, permissions};
+use crate::json_lines::{self, without_nulls};
 
 /// Interrupt of the current turn.
 #[derive(Debug, Default)]
@@ -34,15 +36,9 @@ impl Interrupt {
         if std::mem::take(&mut self.held) {
             self.sent += 1;
             let id = format!("ostler-interrupt-{}", self.sent);
-            request(
-                &id,
-                &ControlRequest {
-                    subtype: "interrupt",
-                    cancel_queued,
-                    ..ControlRequest::default()
-                },
-                out,
-            );
+            let cancel_queued = cancel_queued.then_some(true);
+            let message = json!({"subtype": "interrupt", "cancel_queued": cancel_queued});
+            request(&id, message, out);
         }
     }
 
@@ -65,133 +61,56 @@ pub(super) const HOOK: &str = "ostler-policy";
 /// values overflow Claude Code's millisecond timers.
 const HOOK_TIMEOUT: u32 = 2_000_000;
 
-#[derive(Default, Serialize)]
-struct ControlRequest<'a> {
-    subtype: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hooks: Option<Hooks>,
-    #[serde(rename = "sdkMcpServers", skip_serializing_if = "Option::is_none")]
-    servers: Option<[&'a str; 1]>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    mode: Option<&'a str>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    cancel_queued: bool,
-}
-
-#[derive(Serialize)]
-struct Hooks {
-    #[serde(rename = "PreToolUse")]
-    pre_tool_use: [Hook; 1],
-}
-
-/// Without a matcher, the hook runs for every tool.
-#[derive(Serialize)]
-struct Hook {
-    #[serde(rename = "hookCallbackIds")]
-    ids: [&'static str; 1],
-    timeout: u32,
-}
-
 /// Announces the hook if there is a policy, and the MCP server if there are tools.
 pub(super) fn initialize(policy: bool, tools: bool, out: &mut Outbox) {
-    let hooks = policy.then_some(Hooks {
-        pre_tool_use: [Hook {
-            ids: [HOOK],
-            timeout: HOOK_TIMEOUT,
-        }],
+    let hook = json!({"hookCallbackIds": [HOOK], "timeout": HOOK_TIMEOUT});
+    let message = json!({
+        "subtype": "initialize",
+        "hooks": policy.then(|| json!({"PreToolUse": [hook]})),
+        "sdkMcpServers": tools.then_some([mcp::SERVER]),
     });
-    let servers = tools.then_some([mcp::SERVER]);
-    request(
-        INITIALIZE,
-        &ControlRequest {
-            subtype: "initialize",
-            hooks,
-            servers,
-            ..ControlRequest::default()
-        },
-        out,
-    );
+    request(INITIALIZE, message, out);
 }
 
 /// Requests a change of the model or the permission mode.
 pub(super) fn change(id: u64, change: &Change, out: &mut Outbox) {
-    let subtype = change.request();
     let message = match change {
-        Change::Model(model) => ControlRequest {
-            subtype,
-            model: Some(model),
-            ..ControlRequest::default()
-        },
-        Change::PermissionMode(mode) => ControlRequest {
-            subtype,
-            mode: Some(mode),
-            ..ControlRequest::default()
-        },
+        Change::Model(model) => json!({"subtype": "set_model", "model": model}),
+        Change::PermissionMode(mode) => json!({"subtype": "set_permission_mode", "mode": mode}),
     };
-    request(&format!("{CHANGE}{id}"), &message, out);
+    request(&format!("{CHANGE}{id}"), message, out);
 }
 
-fn request(request_id: &str, request: &ControlRequest<'_>, out: &mut Outbox) {
-    #[derive(Serialize)]
-    struct Envelope<'a> {
-        r#type: &'static str,
-        request_id: &'a str,
-        request: &'a ControlRequest<'a>,
-    }
-    write(
-        &Envelope {
-            r#type: "control_request",
-            request_id,
-            request,
-        },
+fn request(id: &str, message: Value, out: &mut Outbox) {
+    let request = without_nulls(message);
+    json_lines::send(
+        &json!({"type": "control_request", "request_id": id, "request": request}),
         out,
     );
 }
 
 /// Replies to a control request.
 pub(super) fn reply<T: Serialize>(request_id: &str, response: &T, out: &mut Outbox) {
-    respond(
-        &ControlResponse {
-            subtype: "success",
-            request_id,
-            response: Some(response),
-            error: None,
-        },
-        out,
-    );
-}
-
-#[derive(Serialize)]
-struct ControlResponse<'a, T> {
-    subtype: &'static str,
-    request_id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    response: Option<&'a T>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'static str>,
-}
-
-fn respond<T: Serialize>(response: &ControlResponse<'_, T>, out: &mut Outbox) {
     #[derive(Serialize)]
     struct ControlReply<'a, T> {
         r#type: &'static str,
+        response: ControlResponse<'a, T>,
+    }
+    #[derive(Serialize)]
+    struct ControlResponse<'a, T> {
+        subtype: &'static str,
+        request_id: &'a str,
         response: &'a T,
     }
-    write(
-        &ControlReply {
-            r#type: "control_response",
+    let reply = ControlReply {
+        r#type: "control_response",
+        response: ControlResponse {
+            subtype: "success",
+            request_id,
             response,
         },
-        out,
-    );
-}
-
-fn write<T: Serialize>(line: &T, out: &mut Outbox) {
-    out.push(FromConversation::Write(
-        format!("{}\n", RawJson::of(line).get()).into_bytes(),
-    ));
+    };
+    json_lines::send(&reply, out);
 }
 
 /// Handles a `control_request`.
@@ -201,11 +120,9 @@ pub(super) fn on_request(
     raw: &str,
     out: &mut Outbox,
 ) {
-    let request = line.request.map();
-    let subtype = request
-        .map(|request| request.subtype.or_empty())
-        .unwrap_or_default();
-    let warn = |code: &str, message: String, out: &mut Outbox| {
+    let request = &line.request;
+    let subtype = request.subtype.or_empty();
+    let warn = |code: NoticeCode, message: String, out: &mut Outbox| {
         out.event(Notice {
             raw: RawJson::parse(raw).ok(),
             ..Notice::new(Level::Warning, code, message)
@@ -215,39 +132,38 @@ pub(super) fn on_request(
         let message = format!(
             "Claude Code sent a control request ({subtype:?}) without an id; it cannot be answered."
         );
-        return warn("control_malformed", message, out);
+        return warn(NoticeCode::ControlMalformed, message, out);
     };
     if conversation.permissions.is_open(id) || conversation.server.is_open(id) {
         let message = format!(
             "Claude Code sent a control request ({subtype:?}) with the id of a pending one."
         );
-        return warn("control_malformed", message, out);
+        return warn(NoticeCode::ControlMalformed, message, out);
     }
-    match (subtype, request) {
-        ("can_use_tool", Some(request)) => {
+    match subtype {
+        "can_use_tool" => {
             permissions::can_use_tool(conversation, id, request, out);
         }
-        ("hook_callback", Some(request)) if conversation.needs_handshake() => {
+        "hook_callback" if conversation.needs_handshake() => {
             permissions::hook(conversation, id, request, out);
         }
-        ("mcp_message", Some(request)) if conversation.server.serves(request) => {
+        "mcp_message" if conversation.server.serves(request) => {
             mcp::on_message(&mut conversation.server, id, request, out);
         }
         _ => {
-            let error = Some("not supported by this host");
-            respond(
-                &ControlResponse::<()> {
-                    subtype: "error",
-                    request_id: id,
-                    response: None,
-                    error,
-                },
+            let response = json!({
+                "subtype": "error",
+                "request_id": id,
+                "error": "not supported by this host",
+            });
+            json_lines::send(
+                &json!({"type": "control_response", "response": response}),
                 out,
             );
             let message = format!(
                 "Claude Code sent a control request ({subtype:?}) that Ostler does not support."
             );
-            warn("control_unsupported", message, out);
+            warn(NoticeCode::ControlUnsupported, message, out);
         }
     }
 }
@@ -264,7 +180,7 @@ pub(super) fn on_cancel(
     if conversation.permissions.withdraw(id) {
         out.push(FromConversation::WithdrawPermission(id.to_owned()));
     } else if conversation.server.cancel(id) {
-        out.push(FromConversation::CancelTool(id.to_owned()));
+        out.push(Action::CancelTool(id.to_owned()));
     }
 }
 
@@ -274,9 +190,7 @@ pub(super) fn on_response(
     line: &ClaudeLine<'_>,
     out: &mut Outbox,
 ) {
-    let Some(response) = line.response.map() else {
-        return;
-    };
+    let response = &line.response;
     let refused = response.subtype.text() == Some("error");
     let error = refused.then(|| {
         response
@@ -302,7 +216,7 @@ pub(super) fn on_response(
     };
     out.notice(
         level,
-        "control_error",
+        NoticeCode::ControlError,
         format!("Claude Code rejected a request: {error}"),
     );
     if is_handshake {

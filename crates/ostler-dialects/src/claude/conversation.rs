@@ -6,11 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult};
-use ostler_core::event::Notice;
-use ostler_core::raw_json::RawJson;
-use ostler_core::spec::{Denials, Spec, keys};
-use serde::de::IgnoredAny;
+use ostler_core::dialect::{
+    Action, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult,
+};
+use ostler_core::spec::{Denials, Spec};
 
 use super::control::{self, Interrupt};
 use super::mcp::Server;
@@ -21,7 +20,9 @@ use super::system::Identity;
 use super::tasks::Tasks;
 use super::usage::UsageTracker;
 use super::wire::ClaudeLine;
-use super::{assistant, blame, result, stream, system, user};
+use super::{TITLE, assistant, blame, result, stream, system, user};
+use crate::json_lines::{self, LineReader};
+use crate::mcp::ToolOutput;
 use crate::surrogates;
 
 /// State of one conversation. Per-turn state is in [`Turn`] and dropped with it.
@@ -76,47 +77,17 @@ impl ClaudeConversation {
         Self {
             denials: spec.denials,
             has_policy: spec.policy.is_some(),
-            wants_structured: spec.settings.get(keys::JSON_SCHEMA).is_some(),
+            wants_structured: spec.json_schema.is_some(),
             identity: None,
             interrupt: Interrupt::default(),
             permissions: OpenPermissions::new(spec),
-            server: Server::new(&spec.tools),
+            server: Server::new(&spec.bound_tools),
             steers: Steers::default(),
             held_prompt: None,
             tasks: Tasks::default(),
             usage: UsageTracker::new(resumes(spec)),
             resets_at: None,
             turn: Turn::default(),
-        }
-    }
-
-    fn on_message(&mut self, line: &ClaudeLine<'_>, raw: &str, out: &mut Outbox) {
-        match line.kind.or_empty() {
-            "stream_event" => {
-                if !self.on_stream_event(raw, out)
-                    && !self.on_stream_event(&surrogates::repair(raw), out)
-                {
-                    out.unreadable(raw, "a malformed stream_event");
-                }
-            }
-            "assistant" => assistant::on_line(self, line, raw, out),
-            "user" => user::on_line(self, line, out),
-            "system" => system::on_line(self, line, raw, out),
-            "result" => result::on_line(self, line, out),
-            "rate_limit_event" => system::rate_limit(self, line, out),
-            "control_request" => control::on_request(self, line, raw, out),
-            "control_response" => control::on_response(self, line, out),
-            "control_cancel_request" => control::on_cancel(self, line, out),
-            "command_lifecycle" => self.on_lifecycle(line, out),
-            "keep_alive" | "tool_progress" => {}
-            _ if line.kind.text().is_none() => out.unreadable(raw, "a JSON object without a type"),
-            other => unknown(raw, &format!("type {other:?}"), out),
-        }
-        // Echoes of sent messages and of model changes also arrive between turns.
-        let is_output =
-            matches!(line.kind.or_empty(), "assistant" | "user") && !line.is_replay.is_true();
-        if is_output || line.subtype.text() == Some("init") {
-            self.mark_active(out);
         }
     }
 
@@ -156,7 +127,7 @@ impl ClaudeConversation {
         if self.tasks.owes_turn {
             self.held_prompt = Some(prompt);
         } else {
-            out.push(FromConversation::Write(steer::user_message(&prompt, None)));
+            out.push(Action::Write(steer::user_message(&prompt, None)));
         }
     }
 
@@ -174,6 +145,39 @@ impl ClaudeConversation {
             if let Some(prompt) = self.held_prompt.take() {
                 self.prompt(prompt, out);
             }
+        }
+    }
+}
+
+impl LineReader for ClaudeConversation {
+    type Line<'a> = ClaudeLine<'a>;
+
+    fn on_message(&mut self, line: &ClaudeLine<'_>, raw: &str, out: &mut Outbox) {
+        match line.kind.or_empty() {
+            "stream_event" => {
+                if !self.on_stream_event(raw, out)
+                    && !self.on_stream_event(&surrogates::repair(raw), out)
+                {
+                    out.unreadable(raw, "a malformed stream_event");
+                }
+            }
+            "assistant" => assistant::on_line(self, line, raw, out),
+            "user" => user::on_line(self, line, out),
+            "system" => system::on_line(self, line, raw, out),
+            "result" => result::on_line(self, line, out),
+            "rate_limit_event" => system::rate_limit(self, line, out),
+            "control_request" => control::on_request(self, line, raw, out),
+            "control_response" => control::on_response(self, line, out),
+            "control_cancel_request" => control::on_cancel(self, line, out),
+            "command_lifecycle" => self.on_lifecycle(line, out),
+            "keep_alive" | "tool_progress" => {}
+            _ => json_lines::report_unknown_type(TITLE, line.kind.text(), raw, out),
+        }
+        // Echoes of sent messages and of model changes also arrive between turns.
+        let is_output =
+            matches!(line.kind.or_empty(), "assistant" | "user") && !line.is_replay.is_true();
+        if is_output || line.subtype.text() == Some("init") {
+            self.mark_active(out);
         }
     }
 }
@@ -198,9 +202,11 @@ impl Conversation for ClaudeConversation {
             }
             ToAgent::Interrupt => self.interrupt(out),
             ToAgent::Verdict { id, verdict } => permissions::on_verdict(self, &id, verdict, out),
-            ToAgent::ToolDone { id, ok, output } => self.server.done(&id, (ok, &output), out),
+            ToAgent::ToolDone { id, ok, output } => {
+                self.server.done(&id, ToolOutput { ok, text: &output }, out);
+            }
             // Progress reports do not extend Claude Code's tool timeout.
-            ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } => {}
+            ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } | ToAgent::Approve(_) => {}
             ToAgent::Change { id, change } => control::change(id, &change, out),
         }
     }
@@ -209,32 +215,7 @@ impl Conversation for ClaudeConversation {
         if raw.starts_with(STREAM_EVENT_PREFIX) && self.on_stream_event(raw, out) {
             return;
         }
-        // Must come first: serde would also deserialize an array into the struct, by position.
-        if !raw.trim_start().starts_with('{') {
-            let json = serde_json::from_str::<IgnoredAny>(raw);
-            out.unreadable(
-                raw,
-                &json.map_or_else(
-                    |e| format!("not JSON: {e}"),
-                    |_| "JSON, but not an object".into(),
-                ),
-            );
-            return;
-        }
-        match serde_json::from_str(raw) {
-            Ok(line) => self.on_message(&line, raw, out),
-            Err(error) => {
-                let repaired = surrogates::repair(raw);
-                match serde_json::from_str(&repaired) {
-                    Ok(line) => self.on_message(&line, &repaired, out),
-                    Err(_) => {
-                        let json = serde_json::from_str::<IgnoredAny>(raw).is_ok();
-                        let kind = if json { "not a message" } else { "not JSON" };
-                        out.unreadable(raw, &format!("{kind}: {error}"));
-                    }
-                }
-            }
-        }
+        json_lines::deliver(self, raw, out);
     }
 
     fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
@@ -245,7 +226,7 @@ impl Conversation for ClaudeConversation {
         }
         let usage = self.usage.unfinished();
         let silent = !turn.active && self.identity.is_none();
-        match blame::of_exit(exit).filter(|_| silent) {
+        match blame::BLAME.of_exit(exit).filter(|_| silent) {
             Some(outcome) => out.push(FromConversation::TurnEnded(TurnResult {
                 usage,
                 ..TurnResult::new(outcome)
@@ -261,14 +242,5 @@ fn resumes(spec: &Spec) -> bool {
     let flag = |arg: &String| {
         ["--resume", "-r", "--continue", "-c"].contains(&arg.split('=').next().unwrap_or_default())
     };
-    spec.settings.get(keys::RESUME).is_some() || spec.extra_args.iter().any(flag)
-}
-
-/// Reports an unknown line as a notice that contains it.
-pub(super) fn unknown(raw: &str, kind: &str, out: &mut Outbox) {
-    out.event(Notice::unknown_message(
-        "Claude Code",
-        kind,
-        RawJson::parse(raw).ok(),
-    ));
+    spec.resume.is_some() || spec.extra_args.iter().any(flag)
 }

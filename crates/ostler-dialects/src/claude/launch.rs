@@ -6,13 +6,13 @@
 
 use std::collections::BTreeSet;
 
-use ostler_core::dialect::{ARG_CAP, Arg, Launch};
-use ostler_core::spec::{Settings, Spec, SpecError, keys};
+use ostler_core::dialect::{Arg, Launch};
+use ostler_core::spec::{Spec, SpecError, keys};
 
-use super::settings::{Pass, TABLE, is_json};
-use super::{mcp, permissions, preset, tool_use};
+use super::settings::TABLE;
+use super::{mcp, preset, tool_use};
 use crate::extra::{self, Values};
-use crate::{inherits, settings};
+use crate::{inherits, settings, tools};
 
 /// Arguments that are always passed. Without `--verbose` the program refuses stream-json.
 const ALWAYS: [&str; 4] = [
@@ -44,26 +44,24 @@ const BARE: &str = "bare";
 /// The setting that selects the handler of permission prompts.
 const PROMPTS: &str = "permission_prompt";
 
+/// The setting that selects the settings files to load.
+pub(super) const SOURCES: &str = "setting_sources";
+
 /// Maximum length of a tool name in the model API, including Claude Code's prefix.
 const NAME_CAP: usize = 128;
 
 /// Checks the spec and returns what to start.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
-    settings::check(TABLE, &spec.settings)?;
-    check_together(&spec.settings)?;
+    let given = spec.to_settings();
+    settings::check(TABLE, &given)?;
+    check_together(spec)?;
     extra::check(&spec.extra_args, RESERVED, Values::Many)?;
     let preset = preset::apply(spec)?;
-    let chosen = preset.as_ref().unwrap_or(&spec.settings);
-    let mut args: Vec<Arg> = ALWAYS
-        .iter()
-        .map(|arg| Arg::Plain((*arg).to_owned()))
-        .collect();
-    for row in TABLE {
-        let values = chosen.get(row.key).unwrap_or_default();
-        push_args(&row.pass, row.key, values, &mut args)?;
-    }
-    args.extend(host_args(spec)?.into_iter().map(Arg::Plain));
-    args.extend(spec.extra_args.iter().cloned().map(Arg::Plain));
+    let chosen = preset.as_ref().unwrap_or(&given);
+    let mut args = Vec::from(ALWAYS.map(Arg::from));
+    args.extend(settings::arguments(TABLE, chosen)?);
+    args.extend(host_args(spec)?.into_iter().map(Arg::from));
+    args.extend(spec.extra_args.iter().map(Arg::from));
     let needs: &[&str] = if preset.is_some() {
         &[preset::PROGRAM]
     } else {
@@ -71,12 +69,12 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     };
     Ok(Launch {
         program: "claude",
-        natives: &[],
         args,
         env: variables(spec),
         inherits: inherits::CLAUDE,
         needs,
         state: STATE,
+        ..Launch::default()
     })
 }
 
@@ -87,10 +85,11 @@ fn has_flag(spec: &Spec, flags: &[&str]) -> bool {
         .any(|arg| flags.contains(&arg.split('=').next().unwrap_or_default()))
 }
 
-/// Returns the arguments that make Ostler the host: the handler of permission prompts and the
-/// server of the caller's tools. The caller's own settings take precedence.
+/// Returns the arguments that make Ostler the host: the handler of permission prompts, the server
+/// of the caller's tools, and no hooks or servers of the project beside a policy. The caller's own
+/// settings take precedence.
 fn host_args(spec: &Spec) -> Result<Vec<String>, SpecError> {
-    let bare = spec.settings.is_on(BARE) || has_flag(spec, &["--bare"]);
+    let bare = spec.is_on(BARE) || has_flag(spec, &["--bare"]);
     if spec.policy.is_some()
         && (bare || spec.env.get(SIMPLE).is_some_and(|value| !value.is_empty()))
     {
@@ -99,12 +98,16 @@ fn host_args(spec: &Spec) -> Result<Vec<String>, SpecError> {
         return Err(SpecError::new(BARE, "true", why));
     }
     let mut args = Vec::new();
-    let has_handler = spec.settings.get(PROMPTS).is_some()
+    let has_handler = spec.values(PROMPTS).is_some()
         || has_flag(spec, &["--permission-prompt-tool", "--permission-prompts"]);
-    if permissions::attended(spec) && !has_handler {
+    if spec.is_supervised() && !has_handler {
         args.push("--permission-prompt-tool=stdio".to_owned());
     }
-    if !spec.tools.is_empty() {
+    let has_sources = spec.values(SOURCES).is_some() || has_flag(spec, &["--setting-sources"]);
+    if spec.ignores_project_settings() && !has_sources {
+        args.push("--setting-sources=user".to_owned());
+    }
+    if !spec.bound_tools.is_empty() {
         args.push(format!("--allowed-tools={}*", mcp::PREFIX));
     }
     check_tools(spec)?;
@@ -115,13 +118,13 @@ fn host_args(spec: &Spec) -> Result<Vec<String>, SpecError> {
 /// ambiguous.
 fn check_tools(spec: &Spec) -> Result<(), SpecError> {
     let mut names = BTreeSet::new();
-    for tool in &spec.tools {
+    for tool in &spec.bound_tools {
         let native = mcp::native(&tool.name);
         let error = |why: &str| Err(SpecError::new("bound tools", &tool.name, why));
         if tool.name.is_empty() || native.len() > NAME_CAP {
             return error("expected a name of 1 to 115 characters");
         }
-        if tool_use::is_taken(&tool.name) {
+        if tools::is_taken(tool_use::TOOLS, &tool.name) {
             return error(
                 "the name belongs to a built-in or MCP tool of Claude Code; choose another",
             );
@@ -136,7 +139,7 @@ fn check_tools(spec: &Spec) -> Result<(), SpecError> {
 /// Returns the variables to set, except those the caller sets.
 fn variables(spec: &Spec) -> Vec<(&'static str, String)> {
     let mut all = vec![(QUIET, "1")];
-    if !spec.tools.is_empty() {
+    if !spec.bound_tools.is_empty() {
         all.push((TOOL_TIMEOUT, "2147483647"));
     }
     if spec.policy.is_some() {
@@ -148,60 +151,9 @@ fn variables(spec: &Spec) -> Vec<(&'static str, String)> {
         .collect()
 }
 
-const TOO_LONG: &str = "exceeds the command-line limit of 100 KiB";
-
-fn push_args(
-    pass: &Pass,
-    key: &str,
-    values: &[String],
-    args: &mut Vec<Arg>,
-) -> Result<(), SpecError> {
-    let on = values.last().map(|value| value == "true");
-    match *pass {
-        Pass::Value(flag) | Pass::Each(flag) => {
-            for value in values {
-                if value.len() > ARG_CAP {
-                    return Err(SpecError::new(key, value, TOO_LONG));
-                }
-                args.push(Arg::Plain(format!("{flag}={value}")));
-            }
-        }
-        Pass::Switch(flag) if on == Some(true) => args.push(Arg::Plain(flag.to_owned())),
-        Pass::SwitchOff(flag) if on != Some(false) => args.push(Arg::Plain(flag.to_owned())),
-        Pass::Switch(_) | Pass::SwitchOff(_) | Pass::Preset => {}
-        Pass::File(prefix) => args.extend(values.iter().map(|value| Arg::InFile {
-            prefix,
-            text: value.clone(),
-        })),
-        Pass::Json(prefix) => {
-            for value in values {
-                args.push(match is_json(value) {
-                    true => Arg::InFile {
-                        prefix,
-                        text: value.clone(),
-                    },
-                    false if value.len() > ARG_CAP => return Err(SpecError::secret(key, TOO_LONG)),
-                    false => Arg::Plain(format!("{prefix}{value}")),
-                });
-            }
-        }
-        Pass::Prompts => args.extend(values.iter().map(|value| {
-            Arg::Plain(match value.as_str() {
-                "stdio" => "--permission-prompt-tool=stdio".to_owned(),
-                who => format!("--permission-prompts={who}"),
-            })
-        })),
-    }
-    Ok(())
-}
-
 /// Checks constraints between settings.
-fn check_together(settings: &Settings) -> Result<(), SpecError> {
-    let (resume, fork) = (settings.last(keys::RESUME), settings.is_on(keys::FORK));
-    if fork && resume.is_none() {
-        return Err(SpecError::new(keys::FORK, "true", "needs resume"));
-    }
-    if let (Some(id), Some(_), false) = (settings.last(keys::SESSION_ID), resume, fork) {
+fn check_together(spec: &Spec) -> Result<(), SpecError> {
+    if let (Some(id), Some(_), false) = (&spec.session_id, &spec.resume, spec.fork) {
         return Err(SpecError::new(
             keys::SESSION_ID,
             id,

@@ -11,12 +11,14 @@ use ostler_core::permission::{ToolKind, ToolUse};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::ToolOffer;
 use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::control::reply;
 use super::tool_use;
 use super::wire::Request;
-use crate::mcp::{self, ClientQuirks, Handled, RpcResponse};
+use crate::mcp::{self, ClientQuirks, FromClient, Handled, ToolOutput};
+use crate::tools;
 
 pub(super) use crate::mcp::SERVER;
 
@@ -40,30 +42,14 @@ pub(super) struct Server {
 
 /// Returns Claude Code's name for one of the caller's tools.
 pub(super) fn native(name: &str) -> String {
-    let plain = |c: char| {
-        if c.is_ascii_alphanumeric() || c == '-' {
-            c
-        } else {
-            '_'
-        }
-    };
-    format!("{PREFIX}{}", name.chars().map(plain).collect::<String>())
-}
-
-#[derive(Serialize)]
-struct Meta {
-    /// Otherwise the model would have to search for the tool before using it.
-    #[serde(rename = "anthropic/alwaysLoad")]
-    always_load: bool,
-    #[serde(rename = "anthropic/maxResultSizeChars")]
-    result_chars: u32,
+    format!("{PREFIX}{}", tools::plain_name(name))
 }
 
 impl Server {
     pub(super) fn new(offers: &[ToolOffer]) -> Self {
-        let meta = Some(RawJson::of(&Meta {
-            always_load: true,
-            result_chars: RESULT_CHARS,
+        let meta = Some(json!({
+            "anthropic/alwaysLoad": true,
+            "anthropic/maxResultSizeChars": RESULT_CHARS,
         }));
         Self {
             server: mcp::ToolServer::new(
@@ -107,7 +93,7 @@ impl Server {
         self.names
             .get(tool)
             .map(String::as_str)
-            .filter(|name| !tool_use::is_taken(name))
+            .filter(|name| !tools::is_taken(tool_use::TOOLS, name))
     }
 
     /// Returns the tool name used in events: the caller's name for its tools, Claude Code's for all
@@ -125,17 +111,17 @@ impl Server {
     }
 
     /// Sends the result of a call. Does nothing if the call is no longer pending.
-    pub(super) fn done(&mut self, id: &str, (ok, output): (bool, &str), out: &mut Outbox) {
-        if let Some((_, answer)) = self.server.finish(id, ok, output) {
-            respond(id, &answer, out);
+    pub(super) fn done(&mut self, id: &str, output: ToolOutput<'_>, out: &mut Outbox) {
+        if let Some(response) = self.server.finish(id, output) {
+            respond(id, &response.message, out);
         }
     }
 }
 
-fn respond(request: &str, answer: &RpcResponse, out: &mut Outbox) {
+fn respond(request: &str, answer: &RawJson, out: &mut Outbox) {
     #[derive(Serialize)]
     struct Response<'a> {
-        mcp_response: &'a RpcResponse,
+        mcp_response: &'a RawJson,
     }
     reply(
         request,
@@ -154,8 +140,12 @@ pub(super) fn on_message(
     request: &Request<'_>,
     out: &mut Outbox,
 ) {
-    let text = request.message.map_or("null", RawValue::get);
-    match server.server.on_message((0, request_id), text, out) {
+    let message = FromClient {
+        client: 0,
+        job: request_id,
+        text: request.message.map_or("null", RawValue::get),
+    };
+    match server.server.on_message(message, out) {
         Handled::Response(answer) | Handled::Notification(answer) => {
             respond(request_id, &answer, out);
         }

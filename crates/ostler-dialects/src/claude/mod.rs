@@ -24,84 +24,71 @@ mod blame;
 mod probe;
 mod transcript;
 
-use ostler_core::dialect::transcript::Transcripts;
 use ostler_core::dialect::{
-    Capabilities, Conversation, Dialect, Launch, PlainModel, Probe, Setting,
+    About, Capabilities, Conversation, Dialect, Launch, Launching, PlainModel, ProjectFiles,
 };
 use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
-use ostler_core::spec::{Spec, SpecError, keys};
+use ostler_core::spec::{SpecError, keys};
+
+/// The program's name in messages.
+const TITLE: &str = "Claude Code";
 
 /// The dialect of Claude Code.
 #[derive(Debug, Clone, Copy)]
 pub struct Claude;
 
 impl Dialect for Claude {
-    fn name(&self) -> &'static str {
-        "claude"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            resume: true,
-            fork: true,
-            stream_text: true,
-            thinking: true,
-            interrupt: true,
-            structured: true,
-            cost: true,
-            many_turns: true,
-            steer: true,
-            ask: true,
-            tools: true,
-            set_model: true,
-            set_permission_mode: true,
-            freeze: true,
-            silent: false,
-            tells_tools: true,
-            tells_denials: true,
-            tells_usage: true,
-            long_prompts: true,
+    fn about(&self) -> About {
+        About {
+            capabilities: Capabilities {
+                resume: true,
+                fork: true,
+                stream_text: true,
+                thinking: true,
+                interrupt: true,
+                structured: true,
+                cost: true,
+                many_turns: true,
+                steer: true,
+                ask: true,
+                tools: true,
+                set_model: true,
+                set_permission_mode: true,
+                freeze: true,
+                tells_tools: true,
+                tells_denials: true,
+                tells_usage: true,
+                long_prompts: true,
+                ..Capabilities::default()
+            },
+            models: &["default", "fable", "opus", "sonnet", "haiku"],
+            settings: settings::TABLE,
+            probe: Some(probe::PROBE),
+            project_files: ProjectFiles {
+                paths: &[".claude", ".mcp.json", "CLAUDE.md"],
+                can_ignore: true,
+                setting: Some(launch::SOURCES),
+            },
+            transcripts: Some(&transcript::TRANSCRIPTS),
+            as_model: PlainModel {
+                settings: &[
+                    (keys::TOOLS, ""),
+                    (keys::STRICT_MCP, "true"),
+                    ("no_session_persistence", "true"),
+                ],
+                toolless: true,
+            },
+            recognizes: wire::is_recorded,
+            ..About::new("claude")
         }
     }
-
-    fn models(&self) -> &'static [&'static str] {
-        &["default", "fable", "opus", "sonnet", "haiku"]
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError> {
+        launch::launch(launching.spec)
     }
 
-    fn settings(&self) -> Vec<Setting> {
-        crate::settings::list(settings::TABLE)
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        Some(probe::PROBE)
-    }
-
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        launch::launch(spec)
-    }
-
-    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        Box::new(conversation::ClaudeConversation::new(spec))
-    }
-
-    fn transcripts(&self) -> Option<&'static Transcripts> {
-        Some(&transcript::TRANSCRIPTS)
-    }
-
-    fn as_model(&self) -> PlainModel {
-        PlainModel {
-            settings: &[
-                (keys::TOOLS, ""),
-                (keys::STRICT_MCP, "true"),
-                ("no_session_persistence", "true"),
-            ],
-            toolless: true,
-        }
-    }
-
-    fn recognizes(&self, opening: &str) -> bool {
-        wire::is_recorded(opening)
+    fn converse(&self, launching: &Launching<'_>) -> Box<dyn Conversation> {
+        Box::new(conversation::ClaudeConversation::new(launching.spec))
     }
 
     fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {

@@ -5,18 +5,20 @@
 use std::collections::BTreeMap;
 
 use ostler_core::dialect::{FromConversation, Outbox};
-use ostler_core::event::{DecidedBy, Decision, Permission};
+use ostler_core::event::{DecidedBy, Permission};
 use ostler_core::permission::{Fallback, PermissionRequest, UNATTENDED_DENIAL, Verdict};
 use ostler_core::raw_json::RawJson;
-use ostler_core::spec::{self, Spec};
+use ostler_core::spec::Spec;
 use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::control::{self, HOOK};
 use super::conversation::ClaudeConversation;
 use super::wire::{HookInput, Request};
-use crate::lenient::Node;
-use crate::surrogates;
+use crate::json_lines::without_nulls;
+use crate::lenient::Object;
+use crate::{permissions, surrogates};
 
 /// Denial reason for a malformed request.
 const MALFORMED: &str = "Denied: the permission request lacks the tool's name or its input.";
@@ -34,6 +36,9 @@ enum PermissionSource {
 #[derive(Debug, Clone)]
 struct PendingCall {
     source: PermissionSource,
+    /// Id of the control request.
+    request: String,
+    /// Id of the tool call, if the request names it.
     id: Option<String>,
     tool: String,
     input: RawJson,
@@ -56,16 +61,11 @@ pub(super) struct OpenPermissions {
     open: BTreeMap<String, PendingCall>,
 }
 
-/// Returns true if permission requests are decided by a policy or a person.
-pub(super) fn attended(spec: &Spec) -> bool {
-    spec.policy.is_some() || spec.attendance == spec::Attendance::Attended
-}
-
 impl OpenPermissions {
     pub(super) fn new(spec: &Spec) -> Self {
         Self {
             policy: spec.policy.is_some(),
-            attended: attended(spec),
+            attended: spec.is_supervised(),
             open: BTreeMap::new(),
         }
     }
@@ -88,19 +88,19 @@ pub(super) fn can_use_tool(
     request: &Request<'_>,
     out: &mut Outbox,
 ) {
-    let tool = request.tool_name.or_empty();
-    let call = call(
-        PermissionSource::CanUseTool,
-        request.tool_use_id.owned(),
-        tool,
-        request.input,
-    );
-    if !conversation.permissions.attended {
-        return refuse(conversation, (id, &call), UNATTENDED_DENIAL, out);
-    }
-    let Some(call) = call.well_formed() else {
-        return refuse(conversation, (id, &call), MALFORMED, out);
+    let call = PendingCall {
+        source: PermissionSource::CanUseTool,
+        request: id.to_owned(),
+        id: request.tool_use_id.owned(),
+        tool: request.tool_name.or_empty().to_owned(),
+        input: request.input.map_or_else(RawJson::null, RawJson::from_raw),
     };
+    if !conversation.permissions.attended {
+        return refuse(conversation, &call, UNATTENDED_DENIAL, out);
+    }
+    if !call.is_well_formed() {
+        return refuse(conversation, &call, MALFORMED, out);
+    }
     // Claude Code's own rules can make it ask even though the hook has allowed the call. The
     // verdict is reused unless the input has changed.
     let same = |it: &&HookDecision| it.call.tool == call.tool && it.call.input == call.input;
@@ -110,8 +110,8 @@ pub(super) fn can_use_tool(
         .and_then(|id| conversation.turn.decided.get(id))
         .filter(same)
     {
-        Some(decided) => answer(id, call, &decided.verdict, out),
-        None => ask(conversation, id, call.clone(), out),
+        Some(decided) => answer(&call, &decided.verdict, out),
+        None => ask(conversation, call, out),
     }
 }
 
@@ -128,53 +128,40 @@ pub(super) fn hook(
             .text()
             .is_some_and(|callback| callback != HOOK)
     {
-        return control::reply(id, &HookReply { output: None }, out);
+        return control::reply(id, &json!({}), out);
     }
     let text = request.input.map_or("null", RawValue::get);
     let mut buffer = String::new();
-    let input: Node<'_, HookInput<'_>> = surrogates::read(text, &mut buffer);
-    let empty = HookInput::default();
-    let input = input.map().unwrap_or(&empty);
-    let call_id = input
-        .tool_use_id
-        .owned()
-        .or_else(|| request.tool_use_id.owned());
-    let call = call(
-        PermissionSource::Hook,
-        call_id,
-        input.tool_name.or_empty(),
-        input.tool_input,
-    );
-    match call.well_formed() {
+    let input: Object<HookInput<'_>> = surrogates::read(text, &mut buffer);
+    let call = PendingCall {
+        source: PermissionSource::Hook,
+        request: id.to_owned(),
+        id: input
+            .tool_use_id
+            .owned()
+            .or_else(|| request.tool_use_id.owned()),
+        tool: input.tool_name.or_empty().to_owned(),
+        input: input
+            .tool_input
+            .map_or_else(RawJson::null, RawJson::from_raw),
+    };
+    if call.is_well_formed() {
+        ask(conversation, call, out);
+    } else {
         // Claude Code would treat an error as an empty reply, and the tool might run.
-        None => refuse(conversation, (id, &call), MALFORMED, out),
-        Some(call) => ask(conversation, id, call.clone(), out),
-    }
-}
-
-fn call(
-    source: PermissionSource,
-    id: Option<String>,
-    tool: &str,
-    input: Option<&RawValue>,
-) -> PendingCall {
-    PendingCall {
-        source,
-        id,
-        tool: tool.to_owned(),
-        input: input.map_or_else(RawJson::null, RawJson::from_raw),
+        refuse(conversation, &call, MALFORMED, out);
     }
 }
 
 impl PendingCall {
-    fn well_formed(&self) -> Option<&Self> {
-        (!self.tool.is_empty() && self.input.get().starts_with('{')).then_some(self)
+    fn is_well_formed(&self) -> bool {
+        !self.tool.is_empty() && self.input.get().starts_with('{')
     }
 }
 
-fn ask(conversation: &mut ClaudeConversation, id: &str, call: PendingCall, out: &mut Outbox) {
+fn ask(conversation: &mut ClaudeConversation, call: PendingCall, out: &mut Outbox) {
     out.push(FromConversation::AskPermission(PermissionRequest {
-        id: id.to_owned(),
+        id: call.request.clone(),
         call: call.id.clone(),
         input: Some(call.input.clone()),
         wants: conversation.server.tool_use(&call.tool, &call.input),
@@ -183,7 +170,8 @@ fn ask(conversation: &mut ClaudeConversation, id: &str, call: PendingCall, out: 
             PermissionSource::CanUseTool => Fallback::Person,
         },
     }));
-    conversation.permissions.open.insert(id.to_owned(), call);
+    let id = call.request.clone();
+    conversation.permissions.open.insert(id, call);
 }
 
 /// Sends a verdict to Claude Code. Does nothing if the request is unknown or was withdrawn.
@@ -196,7 +184,7 @@ pub(super) fn on_verdict(
     let Some(call) = conversation.permissions.open.remove(id) else {
         return;
     };
-    answer(id, &call, &verdict, out);
+    answer(&call, &verdict, out);
     let Some(call_id) = call.id.clone() else {
         return;
     };
@@ -212,21 +200,14 @@ pub(super) fn on_verdict(
 }
 
 /// Denies a call immediately, without asking the policy or the handler.
-fn refuse(
-    conversation: &ClaudeConversation,
-    (id, call): (&str, &PendingCall),
-    why: &str,
-    out: &mut Outbox,
-) {
-    answer(id, call, &Verdict::Deny(why.to_owned()), out);
+fn refuse(conversation: &ClaudeConversation, call: &PendingCall, why: &str, out: &mut Outbox) {
+    answer(call, &Verdict::Deny(why.to_owned()), out);
+    let shown = call.id.as_ref().unwrap_or(&call.request).clone();
+    let tool = conversation.server.display_name(&call.tool);
     out.event(Permission {
-        id: call.id.clone().unwrap_or_else(|| id.to_owned()),
-        tool: conversation.server.display_name(&call.tool),
-        kind: None,
         input: Some(call.input.clone()).filter(|input| input.get() != "null"),
-        decision: Decision::Denied,
-        by: DecidedBy::Default,
         message: Some(why.to_owned()),
+        ..permissions::denied(DecidedBy::Default, shown, tool)
     });
 }
 
@@ -239,30 +220,14 @@ struct CanUseToolReply<'a> {
     message: Option<&'a str>,
 }
 
-#[derive(Serialize)]
-struct HookReply<'a> {
-    #[serde(rename = "hookSpecificOutput", skip_serializing_if = "Option::is_none")]
-    output: Option<HookOutput<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct HookOutput<'a> {
-    hook_event_name: &'static str,
-    permission_decision: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    permission_decision_reason: Option<&'a str>,
-}
-
-fn answer(id: &str, call: &PendingCall, verdict: &Verdict, out: &mut Outbox) {
+fn answer(call: &PendingCall, verdict: &Verdict, out: &mut Outbox) {
+    let id = &call.request;
     let (decision, why) = match (verdict, call.source) {
         (Verdict::Allow, _) => ("allow", None),
-        (Verdict::Deny(why), _) if why.is_empty() => ("deny", Some("Denied.")),
-        (Verdict::Deny(why), _) => ("deny", Some(why.as_str())),
         (Verdict::Undecided, PermissionSource::Hook) => {
-            return control::reply(id, &HookReply { output: None }, out);
+            return control::reply(id, &json!({}), out);
         }
-        (Verdict::Undecided, PermissionSource::CanUseTool) => ("deny", Some(UNATTENDED_DENIAL)),
+        _ => ("deny", Some(permissions::reason(verdict))),
     };
     match call.source {
         PermissionSource::CanUseTool => {
@@ -278,18 +243,12 @@ fn answer(id: &str, call: &PendingCall, verdict: &Verdict, out: &mut Outbox) {
             );
         }
         PermissionSource::Hook => {
-            let output = HookOutput {
-                hook_event_name: "PreToolUse",
-                permission_decision: decision,
-                permission_decision_reason: why,
-            };
-            control::reply(
-                id,
-                &HookReply {
-                    output: Some(output),
-                },
-                out,
-            );
+            let output = without_nulls(json!({
+                "hookEventName": "PreToolUse",
+                "permissionDecision": decision,
+                "permissionDecisionReason": why,
+            }));
+            control::reply(id, &json!({ "hookSpecificOutput": output }), out);
         }
     }
 }

@@ -39,21 +39,21 @@ fn workspace(spec: &Spec) -> Result<&str, SpecError> {
 
 /// Merges the preset into the caller's settings. Returns `None` if the preset is not set.
 pub(super) fn apply(spec: &Spec) -> Result<Option<Settings>, SpecError> {
-    let Some(name) = spec.settings.last(keys::WORKSPACE_TOOLS) else {
+    let Some(name) = spec.value(keys::WORKSPACE_TOOLS) else {
         return Ok(None);
     };
-    let mut settings = spec.settings.clone();
+    let mut settings = spec.to_settings();
     let conflict = |key: &str, why: &str| {
-        let value = spec.settings.last(key).unwrap_or_default();
+        let value = spec.value(key).unwrap_or_default();
         Err(SpecError::new(
             key,
-            value,
+            &value,
             format!("{why} with workspace_tools={name}"),
         ))
     };
     if spec
-        .settings
-        .last(keys::PERMISSION_MODE)
+        .permission_mode
+        .as_deref()
         .is_some_and(|mode| !MODES.contains(&mode))
     {
         return conflict(
@@ -61,11 +61,7 @@ pub(super) fn apply(spec: &Spec) -> Result<Option<Settings>, SpecError> {
             "would allow more than the one program",
         );
     }
-    if spec
-        .settings
-        .get(keys::TOOLS)
-        .is_some_and(|tools| tools != ["Bash"])
-    {
+    if spec.tools.as_ref().is_some_and(|tools| tools != &["Bash"]) {
         return conflict(keys::TOOLS, "only Bash is available");
     }
     let workspace = workspace(spec)?;

@@ -1,14 +1,15 @@
 //! `result` lines: the end of a turn.
 
 use ostler_core::dialect::{FromConversation, Outbox, TurnResult};
-use ostler_core::event::Level;
+use ostler_core::event::{Level, NoticeCode};
 use ostler_core::outcome::Cause;
 use ostler_core::raw_json::RawJson;
 
 use super::blame::{self, Ending};
 use super::conversation::{ClaudeConversation, Turn};
 use super::wire::ClaudeLine;
-use crate::lenient::{Node, Scalar};
+use crate::lenient::Scalar;
+use crate::structured;
 
 /// Handles a `result`.
 pub(super) fn on_line(
@@ -31,13 +32,9 @@ pub(super) fn on_line(
         .structured_output
         .filter(|raw| raw.get() != "null")
         .map(RawJson::from_raw);
-    if conversation.wants_structured && structured.is_none() && outcome.is_success() {
+    if conversation.wants_structured {
         // Claude Code reminds the model once, then reports a success without the structured answer.
-        out.notice(
-            Level::Warning,
-            "no_structured_answer",
-            "The agent gave no structured answer although one was requested.",
-        );
+        structured::warn_if_missing(structured.as_ref(), &outcome, out);
     }
     conversation.tasks.report(out);
     match conversation
@@ -49,7 +46,7 @@ pub(super) fn on_line(
         Some(prompt) => {
             usage.into_iter().for_each(|part| out.event(part));
             if !outcome.is_success() {
-                out.notice(Level::Warning, "steer_failed", outcome.message);
+                out.notice(Level::Warning, NoticeCode::SteerFailed, outcome.message);
             }
             conversation.prompt(prompt, out);
         }
@@ -70,9 +67,7 @@ fn ending<'a>(
     let errors: Vec<&str> = line.errors.0.iter().filter_map(Scalar::text).collect();
     let mut denied: Vec<String> = line
         .permission_denials
-        .0
         .iter()
-        .filter_map(Node::map)
         .filter_map(|it| it.tool_name.text())
         .map(|it| conversation.server.display_name(it))
         .collect();

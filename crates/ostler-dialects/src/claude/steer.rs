@@ -6,8 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use ostler_core::dialect::{FromConversation, Outbox};
-use ostler_core::event::Level;
+use ostler_core::dialect::{Action, Outbox};
+use ostler_core::event::{Level, NoticeCode};
 use ostler_core::raw_json::RawJson;
 
 use super::wire::ClaudeLine;
@@ -62,10 +62,7 @@ impl Steers {
                     let (prefix, _) = seed.split_at(seed.len() - 12);
                     format!("{prefix}{:012x}", self.sent)
                 });
-            out.push(FromConversation::Write(user_message(
-                &message,
-                id.as_deref(),
-            )));
+            out.push(Action::Write(user_message(&message, id.as_deref())));
             self.queued.extend(id);
         }
     }
@@ -80,7 +77,7 @@ impl Steers {
         }
         if state != "completed" {
             let message = format!("A steering message did not reach the model ({state}).");
-            out.notice(Level::Warning, "steer_dropped", message);
+            out.notice(Level::Warning, NoticeCode::SteerDropped, message);
         }
         self.queued.is_empty()
     }
@@ -90,14 +87,14 @@ impl Steers {
         for message in std::mem::take(&mut self.held) {
             out.notice(
                 Level::Warning,
-                "steer_dropped",
+                NoticeCode::SteerDropped,
                 format!("The agent exited before it received this message: {message}"),
             );
         }
         for _ in std::mem::take(&mut self.queued) {
             out.notice(
                 Level::Warning,
-                "steer_dropped",
+                NoticeCode::SteerDropped,
                 "The agent exited before a steering message reached the model.",
             );
         }

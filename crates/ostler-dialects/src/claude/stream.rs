@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_core::dialect::Outbox;
-use ostler_core::event::{Level, Text, TextKind};
+use ostler_core::event::{Level, NoticeCode, Text, TextKind};
 
-use super::conversation::{ClaudeConversation, unknown};
+use super::TITLE;
+use super::conversation::ClaudeConversation;
 use super::wire::StreamEventLine;
+use crate::json_lines::report_unknown;
 
 /// Messages streamed during the turn. The whole message also arrives as `assistant` lines, before
 /// its stream has ended; it must not be emitted twice.
@@ -47,7 +49,7 @@ pub(super) fn on_line(
     out: &mut Outbox,
 ) {
     let Some(event) = line.event.map() else {
-        unknown(raw, "a stream_event without an event", out);
+        report_unknown(TITLE, "a stream_event without an event", raw, out);
         return;
     };
     match event.kind.or_empty() {
@@ -83,14 +85,10 @@ pub(super) fn on_line(
             }
         }
         "error" => {
-            let message = event
-                .error
-                .map()
-                .map(|e| e.message.or_empty())
-                .filter(|m| !m.is_empty());
+            let message = event.error.message.text().filter(|it| !it.is_empty());
             out.notice(
                 Level::Error,
-                "api_error",
+                NoticeCode::ApiError,
                 message.unwrap_or("The model's stream ended unexpectedly."),
             );
         }

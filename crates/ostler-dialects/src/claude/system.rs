@@ -1,11 +1,14 @@
 //! `system` and `rate_limit_event` lines: identity, status and background tasks of the agent.
 
 use ostler_core::dialect::{FromConversation, Outbox};
-use ostler_core::event::{DecidedBy, Decision, Level, Permission, Started, Timestamp};
+use ostler_core::event::{DecidedBy, Level, NoticeCode, Permission, Started, Timestamp};
 
-use super::conversation::{ClaudeConversation, unknown};
+use super::TITLE;
+use super::conversation::ClaudeConversation;
 use super::wire::ClaudeLine;
+use crate::json_lines::report_unknown;
 use crate::lenient::Scalar;
+use crate::permissions::denied;
 
 /// Identity of the agent. A change is reported as a new start.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,19 +33,12 @@ pub(super) fn on_line(
             conversation.tasks.on_line(line, out);
         }
         "compact_boundary" => {
-            let (trigger, tokens) = line
-                .compact_metadata
-                .map()
-                .map(|it| {
-                    (
-                        it.trigger.text().unwrap_or("unknown"),
-                        it.pre_tokens.count().unwrap_or(0),
-                    )
-                })
-                .unwrap_or_default();
+            let compaction = &line.compact_metadata;
+            let trigger = compaction.trigger.text().unwrap_or("unknown");
+            let tokens = compaction.pre_tokens.count().unwrap_or(0);
             let message =
                 format!("The conversation was compacted ({trigger}; it had {tokens} tokens).");
-            out.notice(Level::Info, "compacted", message);
+            out.notice(Level::Info, NoticeCode::Compacted, message);
         }
         "informational" | "notification" if !line.content.or_empty().is_empty() => {
             let level = match line.level.or_empty() {
@@ -50,15 +46,19 @@ pub(super) fn on_line(
                 "error" => Level::Error,
                 _ => Level::Info,
             };
-            out.notice(level, "informational", line.content.or_empty());
+            out.notice(level, NoticeCode::Informational, line.content.or_empty());
         }
         "model_fallback" | "model_refusal_fallback" => {
-            out.notice(Level::Warning, "model_fallback", line.content.or_empty());
+            out.notice(
+                Level::Warning,
+                NoticeCode::ModelFallback,
+                line.content.or_empty(),
+            );
         }
         "model_refusal_no_fallback" => {
             out.notice(
                 Level::Warning,
-                "refusal",
+                NoticeCode::Refusal,
                 "The model's safeguards blocked the answer.",
             );
         }
@@ -73,7 +73,12 @@ pub(super) fn on_line(
         | "turn_duration"
         | "commands_changed"
         | "ui_invalidate" => {}
-        other => unknown(raw, &format!("type \"system\", subtype {other:?}"), out),
+        other => report_unknown(
+            TITLE,
+            &format!("type \"system\", subtype {other:?}"),
+            raw,
+            out,
+        ),
     }
 }
 
@@ -115,18 +120,14 @@ fn permission_denied(
     out: &mut Outbox,
 ) {
     let Some(id) = line.tool_use_id.owned() else {
-        unknown(raw, "a permission_denied without a tool call", out);
+        report_unknown(TITLE, "a permission_denied without a tool call", raw, out);
         return;
     };
     conversation.turn.denied.insert(id.clone());
+    let tool = conversation.server.display_name(line.tool_name.or_empty());
     out.event(Permission {
-        id,
-        tool: conversation.server.display_name(line.tool_name.or_empty()),
-        kind: None,
-        input: None,
-        decision: Decision::Denied,
-        by: DecidedBy::Agent,
         message: line.message.text().map(str::to_owned),
+        ..denied(DecidedBy::Agent, id, tool)
     });
 }
 
@@ -144,7 +145,7 @@ fn api_retry(line: &ClaudeLine<'_>, out: &mut Outbox) {
         count(&line.max_retries),
         line.retry_delay_ms.amount().unwrap_or(0.0).round(),
     );
-    out.notice(Level::Warning, "api_retry", message);
+    out.notice(Level::Warning, NoticeCode::ApiRetry, message);
 }
 
 /// Handles a `rate_limit_event`: stores the reset time for the outcome and emits a notice.
@@ -183,7 +184,7 @@ pub(super) fn rate_limit(
         .unwrap_or_default();
     out.notice(
         level,
-        "rate_limit",
+        NoticeCode::RateLimit,
         format!("Rate limit{which}: {status}{until}."),
     );
 }

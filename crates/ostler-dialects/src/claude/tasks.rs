@@ -6,10 +6,9 @@
 use std::collections::BTreeSet;
 
 use ostler_core::dialect::{FromConversation, Outbox};
-use ostler_core::event::Level;
+use ostler_core::event::{Level, NoticeCode};
 
 use super::wire::ClaudeLine;
-use crate::lenient::Node;
 
 /// Running background tasks.
 #[derive(Debug, Default)]
@@ -33,12 +32,7 @@ impl Tasks {
             // The complete list is authoritative; the other lines serve versions that do not send
             // it.
             _ => {
-                let ids = line
-                    .tasks
-                    .0
-                    .iter()
-                    .filter_map(Node::map)
-                    .filter_map(|task| task.task_id.owned());
+                let ids = line.tasks.iter().filter_map(|task| task.task_id.owned());
                 self.running = ids.collect();
             }
         }
@@ -57,7 +51,7 @@ impl Tasks {
                 "A background task started: {}.",
                 line.description.text().unwrap_or("no description")
             );
-            out.notice(Level::Info, "task_started", message);
+            out.notice(Level::Info, NoticeCode::TaskStarted, message);
         }
     }
 
@@ -72,18 +66,19 @@ impl Tasks {
             "A background task {status}: {}",
             line.summary.text().unwrap_or("no summary")
         );
-        out.notice(Level::Info, "task_ended", message);
+        out.notice(Level::Info, NoticeCode::TaskEnded, message);
     }
 
     fn updated(&mut self, line: &ClaudeLine<'_>) {
-        let (Some(id), Some(patch)) = (line.task_id.text(), line.patch.map()) else {
+        let Some(id) = line.task_id.text() else {
             return;
         };
+        let patch = &line.patch;
         if patch.is_backgrounded.is_true() {
             self.running.insert(id.to_owned());
         }
-        // Completed and failed tasks are followes_turn by a more detailed notification. Killed
-        // tasks may not be.
+        // A more detailed notification follows for completed and failed tasks, but not always for
+        // killed ones.
         if patch.status.text() == Some("killed") {
             self.running.remove(id);
         }

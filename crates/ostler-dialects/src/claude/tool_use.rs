@@ -1,13 +1,14 @@
 //! Classifies calls of Claude Code's tools for the permission policy.
 
-use ostler_core::permission::{Command, ToolKind, ToolUse};
+use ostler_core::permission::{ToolKind, ToolUse};
 use ostler_core::raw_json::RawJson;
 
 use crate::lenient::{Scalar, Table};
 use crate::surrogates;
+use crate::tools::{self, ToolTable};
 
 /// Tools by name, including those of earlier versions. Any other tool may do anything.
-const TOOLS: &[(ToolKind, &[&str])] = &[
+pub(super) const TOOLS: ToolTable = &[
     (
         ToolKind::Execute,
         &[
@@ -71,12 +72,12 @@ const TOOLS: &[(ToolKind, &[&str])] = &[
     ),
 ];
 
-/// Their texts can contain commands that run while the text is loaded. No hook is called for those,
-/// and they are not known here.
+/// Tools that load a text. It can contain commands that run while it is loaded; no hook is called
+/// for those, and they are not known here.
 const SKILLS: &[&str] = &["Skill", "SlashCommand"];
 
 /// Tools that search the working directory when no path is given.
-const LOOK_AROUND: &[&str] = &["Glob", "Grep", "LS"];
+const SEARCH_TOOLS: &[&str] = &["Glob", "Grep", "LS"];
 
 /// Arguments that are paths.
 const PATHS: &[&str] = &[
@@ -92,26 +93,12 @@ const PATHS: &[&str] = &[
 const SUB_AGENTS: &[&str] = &["Task", "Agent"];
 const ISOLATION: &str = "isolation";
 
-/// Returns true if the name belongs to a built-in tool of Claude Code or an MCP tool. A caller's
-/// tool with that name would be mistaken for it.
-pub(super) fn is_taken(name: &str) -> bool {
-    name.starts_with("mcp__") || TOOLS.iter().any(|(_, names)| names.contains(&name))
-}
-
 /// Describes what a tool call would do.
 ///
 /// Names from the server `ostler` stay qualified: it is not known here which of them are the
 /// caller's, and another server may have the same name.
 pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
-    let known = TOOLS
-        .iter()
-        .find(|(_, names)| names.contains(&tool))
-        .map(|(kind, _)| *kind);
-    let kind = known.unwrap_or(if tool.starts_with("mcp__") {
-        ToolKind::Mcp
-    } else {
-        ToolKind::Other
-    });
+    let kind = tools::kind(TOOLS, tool);
     let mut wants = ToolUse::new(tool, kind);
     let mut room = String::new();
     let given: Table<'_, Scalar<'_>> = surrogates::read(input.get(), &mut room);
@@ -120,12 +107,11 @@ pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
     }
     match kind {
         ToolKind::Execute if !SKILLS.contains(&tool) => {
-            let lines = given.all(&["command"]);
-            wants.command = (!lines.is_empty()).then(|| Command::Shell(lines.join("\n")));
+            wants.command = tools::shell(&given, &["command"]);
         }
         ToolKind::Read | ToolKind::Edit => {
             wants.paths = given.all(PATHS);
-            if wants.paths.is_empty() && LOOK_AROUND.contains(&tool) {
+            if wants.paths.is_empty() && SEARCH_TOOLS.contains(&tool) {
                 wants.paths.push(".".to_owned());
             }
             if tool == "Glob" {
@@ -140,7 +126,7 @@ pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
 
 /// Returns the directories that the patterns lead to from the search directories.
 fn searched(directories: &[String], patterns: &[String]) -> Vec<String> {
-    // Readers take either the first or the last value of a repeated key.
+    // JSON parsers take either the first or the last value of a repeated key.
     let last = directories.last().filter(|_| directories.len() > 1);
     let bases: Vec<&String> = directories.first().into_iter().chain(last).collect();
     let led = patterns.iter().filter_map(|pattern| leads_to(pattern));
@@ -170,18 +156,12 @@ fn leads_to(pattern: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::testing;
 
     #[test]
     fn every_path_and_command_is_extracted() {
         use ToolKind::{Edit, Execute, Mcp, Network, Other, Read};
-        type Row = (
-            &'static str,
-            &'static str,
-            ToolKind,
-            &'static [&'static str],
-            Option<&'static str>,
-        );
-        let table: &[Row] = &[
+        let table: &[testing::Row<'_>] = &[
             (
                 "Bash",
                 r#"{"command":"ls; rm x","description":"d"}"#,
@@ -318,16 +298,7 @@ mod tests {
             ("EnterWorktree", r#"{"path":"x"}"#, Other, &[], None),
             ("BrandNew", r#"{"command":"x"}"#, Other, &[], None),
         ];
-        for (tool, input, kind, paths, command) in table {
-            let found = tool_use(tool, &RawJson::parse(input).unwrap());
-            assert_eq!((found.tool.as_str(), found.kind), (*tool, *kind), "{input}");
-            assert_eq!(found.paths, *paths, "{tool} {input}");
-            assert_eq!(
-                found.command,
-                command.map(|line| Command::Shell(line.to_owned())),
-                "{tool} {input}"
-            );
-        }
+        testing::check(table, tool_use);
         for (name, taken) in [
             ("Bash", true),
             ("Read", true),
@@ -335,7 +306,7 @@ mod tests {
             ("bash", false),
             ("add", false),
         ] {
-            assert_eq!(is_taken(name), taken, "{name}");
+            assert_eq!(tools::is_taken(TOOLS, name), taken, "{name}");
         }
     }
 }

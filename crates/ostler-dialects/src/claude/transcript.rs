@@ -21,6 +21,7 @@
 
 use ostler_core::dialect::Version;
 use ostler_core::dialect::transcript::{Head, OpenMarkers, SessionHolder, Transcripts};
+use ostler_core::spec::is_uuid;
 use serde::Deserialize;
 
 /// Layout of Claude Code's session files.
@@ -29,7 +30,8 @@ pub(super) const TRANSCRIPTS: Transcripts = Transcripts {
     folder: "projects",
     slug,
     file: |id| format!("{id}.jsonl"),
-    is_id,
+    // Claude Code takes any other text for a title or a transcript path.
+    is_id: is_uuid,
     read_head,
     open: Some(OpenMarkers {
         folder: "sessions",
@@ -68,15 +70,6 @@ fn hash(text: &str) -> String {
         rest /= 36;
     }
     digits.iter().rev().collect()
-}
-
-/// Returns true for a UUID. Claude Code takes any other text for a title or a transcript path.
-fn is_id(text: &str) -> bool {
-    let parts: Vec<&str> = text.split('-').collect();
-    let hex = parts
-        .iter()
-        .all(|part| part.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    hex && parts.iter().map(|part| part.len()).eq([8, 4, 4, 4, 12])
 }
 
 fn read_head(line: &str) -> Option<Head> {
@@ -174,8 +167,8 @@ mod tests {
     #[test]
     fn only_a_uuid_is_an_id() {
         assert!(
-            is_id("123e4567-e89b-42d3-a456-426614174000")
-                && is_id("123E4567-E89B-42D3-A456-426614174000")
+            is_uuid("123e4567-e89b-42d3-a456-426614174000")
+                && is_uuid("123E4567-E89B-42D3-A456-426614174000")
         );
         for text in [
             "",
@@ -185,7 +178,7 @@ mod tests {
             "/x/123e4567.jsonl",
             "a-b-c-d-e",
         ] {
-            assert!(!is_id(text), "{text}");
+            assert!(!is_uuid(text), "{text}");
         }
     }
 

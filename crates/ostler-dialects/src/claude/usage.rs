@@ -126,11 +126,7 @@ impl UsageTracker {
                 .map(|(model, (tokens, cost))| Usage::for_turn(Some(model), tokens).reported(cost))
                 .collect();
         }
-        let main = line
-            .usage
-            .map()
-            .map(main_loop)
-            .filter(|tokens| !tokens.is_zero());
+        let main = Some(main_loop(&line.usage)).filter(|tokens| !tokens.is_zero());
         match main.map(|tokens| Usage::for_turn(self.model.clone(), tokens)) {
             Some(usage) => {
                 vec![cost.map_or_else(|| usage.clone(), |cost| usage.clone().reported(cost))]
@@ -191,12 +187,12 @@ fn main_loop(usage: &wire::Tokens<'_>) -> Tokens {
 }
 
 fn reasoning(usage: &wire::Tokens<'_>) -> Option<u64> {
-    usage
-        .output_tokens_details
-        .map()
-        .and_then(|details| details.thinking_tokens.count())
+    usage.output_tokens_details.thinking_tokens.count()
 }
 
 fn count(it: &Scalar<'_>) -> u64 {
     it.count().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

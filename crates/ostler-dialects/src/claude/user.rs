@@ -1,7 +1,7 @@
 //! `user` lines: tool results, and notes that Claude Code adds to the conversation.
 
 use ostler_core::dialect::Outbox;
-use ostler_core::event::{Level, ToolResult};
+use ostler_core::event::{Level, NoticeCode, ToolResult};
 use ostler_core::raw_json::RawJson;
 use serde_json::value::RawValue;
 
@@ -50,7 +50,7 @@ fn note(
     if text.starts_with(INTERRUPTED) {
         conversation.turn.interrupted = true;
     } else if line.is_synthetic.is_true() {
-        out.notice(Level::Debug, "injected", text); // added by Claude Code itself
+        out.notice(Level::Debug, NoticeCode::Injected, text); // added by Claude Code itself
     }
 }
 
@@ -64,17 +64,12 @@ pub(super) fn tool_result(
     let Some(id) = block.tool_use_id.owned() else {
         return false;
     };
-    let rejected = |meta: &&Node<'_, super::wire::ResultMeta<'_>>| {
-        meta.map().is_some_and(|meta| {
-            let decision = meta
-                .permission_decision
-                .map()
-                .and_then(|it| it.decision.text());
-            meta.id.text() == Some(&id) && decision == Some("reject")
-        })
-    };
+    let mut decisions = line.tool_result_meta.iter();
     let denied = conversation.turn.denied.contains(&id)
-        || line.tool_result_meta.0.iter().find(rejected).is_some();
+        || decisions.any(|meta| {
+            meta.id.text() == Some(&id)
+                && meta.permission_decision.decision.text() == Some("reject")
+        });
     let (output, content) = block.content.map(read_output).unwrap_or_default();
     if line.parent_tool_use_id.text().is_none() {
         conversation.tasks.on_tool_result();

@@ -6,71 +6,71 @@
 
 use serde_json::value::RawValue;
 
-use crate::lenient::{Content, List, Node, Scalar, Table, wire};
+use crate::lenient::{Content, List, Node, Object, Objects, Scalar, Table, wire};
 
 wire! {
     /// One line.
     struct ClaudeLine {
         #[serde(rename = "type")]
-        kind: Scalar<'a>,
-        subtype: Scalar<'a>,
-        session_id: Scalar<'a>,
-        uuid: Scalar<'a>,
-        parent_tool_use_id: Scalar<'a>,
+        kind,
+        subtype,
+        session_id,
+        uuid,
+        parent_tool_use_id,
         message: Node<'a, Message<'a>>,
         // assistant, system/api_retry
-        error: Scalar<'a>,
-        api_error: Scalar<'a>,
+        error,
+        api_error,
         // user
-        tool_result_meta: List<Node<'a, ResultMeta<'a>>>,
+        tool_result_meta: Objects<ResultMeta<'a>>,
         #[serde(rename = "isReplay")]
-        is_replay: Scalar<'a>,
+        is_replay,
         #[serde(rename = "isSynthetic")]
-        is_synthetic: Scalar<'a>,
+        is_synthetic,
         // system/init
-        cwd: Scalar<'a>,
-        model: Scalar<'a>,
+        cwd,
+        model,
         tools: List<Scalar<'a>>,
-        claude_code_version: Scalar<'a>,
+        claude_code_version,
         capabilities: List<Scalar<'a>>,
         // command_lifecycle
-        command_uuid: Scalar<'a>,
-        state: Scalar<'a>,
+        command_uuid,
+        state,
         // other system lines
-        tool_name: Scalar<'a>,
-        tool_use_id: Scalar<'a>,
-        attempt: Scalar<'a>,
-        max_retries: Scalar<'a>,
-        retry_delay_ms: Scalar<'a>,
-        error_status: Scalar<'a>,
-        content: Scalar<'a>,
-        level: Scalar<'a>,
-        compact_metadata: Node<'a, Compaction<'a>>,
+        tool_name,
+        tool_use_id,
+        attempt,
+        max_retries,
+        retry_delay_ms,
+        error_status,
+        content,
+        level,
+        compact_metadata: Object<Compaction<'a>>,
         // system/task_*
-        task_id: Scalar<'a>,
-        tasks: List<Node<'a, Task<'a>>>,
-        is_backgrounded: Scalar<'a>,
-        description: Scalar<'a>,
-        status: Scalar<'a>,
-        summary: Scalar<'a>,
-        patch: Node<'a, TaskPatch<'a>>,
+        task_id,
+        tasks: Objects<Task<'a>>,
+        is_backgrounded,
+        description,
+        status,
+        summary,
+        patch: Object<TaskPatch<'a>>,
         // rate_limit_event
         rate_limit_info: Node<'a, RateLimit<'a>>,
         // control_request, control_response
-        request_id: Scalar<'a>,
-        request: Node<'a, Request<'a>>,
-        response: Node<'a, Response<'a>>,
+        request_id,
+        request: Object<Request<'a>>,
+        response: Object<Response<'a>>,
         // result
-        is_error: Scalar<'a>,
-        result: Scalar<'a>,
+        is_error,
+        result,
         errors: List<Scalar<'a>>,
-        stop_reason: Scalar<'a>,
-        terminal_reason: Scalar<'a>,
-        api_error_status: Scalar<'a>,
-        permission_denials: List<Node<'a, Denial<'a>>>,
+        stop_reason,
+        terminal_reason,
+        api_error_status,
+        permission_denials: Objects<Denial<'a>>,
         structured_output: Option<&'a RawValue>,
-        total_cost_usd: Scalar<'a>,
-        usage: Node<'a, Tokens<'a>>,
+        total_cost_usd,
+        usage: Object<Tokens<'a>>,
         #[serde(rename = "modelUsage")]
         model_usage: Table<'a, Node<'a, ModelUsage<'a>>>,
         model_usage_since_last_result: Table<'a, Node<'a, ModelUsage<'a>>>,
@@ -79,15 +79,15 @@ wire! {
     /// A `stream_event`. Most lines are of this type while the model writes, and a small struct
     /// parses faster.
     struct StreamEventLine {
-        parent_tool_use_id: Scalar<'a>,
+        parent_tool_use_id,
         event: Node<'a, StreamEvent<'a>>,
-        api_message_id: Scalar<'a>,
+        api_message_id,
     }
 
     /// A message from the model, a tool or the user.
     struct Message {
-        id: Scalar<'a>,
-        model: Scalar<'a>,
+        id,
+        model,
         content: Content<'a, Node<'a, Block<'a>>>,
         usage: Node<'a, Tokens<'a>>,
     }
@@ -95,132 +95,132 @@ wire! {
     /// One block of a message.
     struct Block {
         #[serde(rename = "type")]
-        kind: Scalar<'a>,
-        text: Scalar<'a>,
-        thinking: Scalar<'a>,
-        id: Scalar<'a>,
-        name: Scalar<'a>,
+        kind,
+        text,
+        thinking,
+        id,
+        name,
         input: Option<&'a RawValue>,
-        tool_use_id: Scalar<'a>,
+        tool_use_id,
         content: Option<&'a RawValue>,
-        is_error: Scalar<'a>,
+        is_error,
     }
 
     /// A Messages API event, passed through.
     struct StreamEvent {
         #[serde(rename = "type")]
-        kind: Scalar<'a>,
+        kind,
         message: Node<'a, Message<'a>>,
         delta: Node<'a, Delta<'a>>,
         usage: Node<'a, Tokens<'a>>,
-        error: Node<'a, ApiError<'a>>,
+        error: Object<ApiError<'a>>,
     }
 
     /// An increment of a block.
     struct Delta {
         #[serde(rename = "type")]
-        kind: Scalar<'a>,
-        text: Scalar<'a>,
-        thinking: Scalar<'a>,
+        kind,
+        text,
+        thinking,
     }
 
     /// A Messages API error.
     struct ApiError {
-        message: Scalar<'a>,
+        message,
     }
 
     /// Token counters in the Messages API format.
     struct Tokens {
-        input_tokens: Scalar<'a>,
-        cache_read_input_tokens: Scalar<'a>,
-        cache_creation_input_tokens: Scalar<'a>,
-        output_tokens: Scalar<'a>,
-        output_tokens_details: Node<'a, OutputDetails<'a>>,
+        input_tokens,
+        cache_read_input_tokens,
+        cache_creation_input_tokens,
+        output_tokens,
+        output_tokens_details: Object<OutputDetails<'a>>,
     }
 
     /// Share of the output that was reasoning.
     struct OutputDetails {
-        thinking_tokens: Scalar<'a>,
+        thinking_tokens,
     }
 
     /// Token counters per model in Claude Code's format.
     #[serde(rename_all = "camelCase")]
     struct ModelUsage {
-        input_tokens: Scalar<'a>,
-        cache_read_input_tokens: Scalar<'a>,
-        cache_creation_input_tokens: Scalar<'a>,
-        output_tokens: Scalar<'a>,
-        thinking_tokens: Scalar<'a>,
+        input_tokens,
+        cache_read_input_tokens,
+        cache_creation_input_tokens,
+        output_tokens,
+        thinking_tokens,
         #[serde(rename = "costUSD")]
-        cost_usd: Scalar<'a>,
+        cost_usd,
     }
 
     /// Claude Code's metadata about a tool result.
     struct ResultMeta {
-        id: Scalar<'a>,
-        permission_decision: Node<'a, PermissionDecision<'a>>,
+        id,
+        permission_decision: Object<PermissionDecision<'a>>,
     }
 
     /// Decision of its permission layer.
     struct PermissionDecision {
-        decision: Scalar<'a>,
+        decision,
     }
 
     /// A tool call denied during the turn.
     struct Denial {
-        tool_name: Scalar<'a>,
+        tool_name,
     }
 
     /// A background task.
     struct Task {
-        task_id: Scalar<'a>,
+        task_id,
     }
 
     /// Change to a background task.
     struct TaskPatch {
-        status: Scalar<'a>,
-        is_backgrounded: Scalar<'a>,
+        status,
+        is_backgrounded,
     }
 
     /// Compaction of the conversation.
     struct Compaction {
-        trigger: Scalar<'a>,
-        pre_tokens: Scalar<'a>,
+        trigger,
+        pre_tokens,
     }
 
     /// State of a rate limit.
     #[serde(rename_all = "camelCase")]
     struct RateLimit {
-        status: Scalar<'a>,
-        resets_at: Scalar<'a>,
-        rate_limit_type: Scalar<'a>,
+        status,
+        resets_at,
+        rate_limit_type,
     }
 
     /// A control request from Claude Code.
     struct Request {
-        subtype: Scalar<'a>,
-        tool_name: Scalar<'a>,
-        tool_use_id: Scalar<'a>,
+        subtype,
+        tool_name,
+        tool_use_id,
         input: Option<&'a RawValue>,
         // hook_callback
-        callback_id: Scalar<'a>,
+        callback_id,
         // mcp_message
-        server_name: Scalar<'a>,
+        server_name,
         message: Option<&'a RawValue>,
     }
 
     /// Hook input: the tool call to decide on.
     struct HookInput {
-        tool_name: Scalar<'a>,
+        tool_name,
         tool_input: Option<&'a RawValue>,
-        tool_use_id: Scalar<'a>,
+        tool_use_id,
     }
 
     /// Reply to one of our control requests.
     struct Response {
-        subtype: Scalar<'a>,
-        request_id: Scalar<'a>,
-        error: Scalar<'a>,
+        subtype,
+        request_id,
+        error,
     }
 }
 

@@ -4,10 +4,13 @@
 //! causes, but not for all.
 
 use ostler_core::dialect::Exit;
-use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::event::NoticeCode;
+use ostler_core::outcome::{Cause, Outcome, Reason};
 
-use super::wire::{ErrorTable, RpcError, TurnError};
+use super::wire::{ErrorTable, TurnError};
+use crate::blame::{Blame, Known};
 use crate::http_status;
+use crate::jsonrpc::RpcError;
 use crate::lenient::Scalar;
 
 /// Codex's error codes.
@@ -37,7 +40,29 @@ const CONNECTION: &[&str] = &[
     "responseTooManyFailedAttempts",
 ];
 
-/// Parts of Codex's messages, each with a hint if the cause's default says too little.
+/// Codex's messages and hints.
+pub(super) const BLAME: Blame = Blame {
+    program: "codex",
+    messages: MESSAGES,
+    hints: &[
+        (
+            Cause::Auth,
+            "Run `codex login`, or set the API key of the provider that config.toml names.",
+        ),
+        (
+            Cause::Network,
+            "Check the network, the proxy and the provider's base_url in config.toml, then try \
+             again.",
+        ),
+        (Cause::Budget, "Raise the budget, or give a smaller task."),
+        (
+            Cause::Denied,
+            "Allow the calls by rules (policy.toml, --permissions), choose another \
+             --permission-mode, or pass --tolerate-denials to accept the answer anyway.",
+        ),
+    ],
+};
+
 const MESSAGES: &[(&str, Cause, &str)] = &[
     (
         "no rollout found",
@@ -124,16 +149,16 @@ pub(super) fn of_error(error: &TurnError<'_>) -> Outcome {
     let (code, status) = error_code(error);
     let message = error.message.or_empty();
     let status = status.or_else(|| http_status::status_after(message, STATUS_MARKS));
-    let (by_message, specific) = by_text(message).unzip();
-    let known = ERROR_CODES
+    let known = BLAME.by_text(message);
+    let by_code = ERROR_CODES
         .iter()
         .find(|(known, _)| *known == code)
         .map(|(_, cause)| *cause);
     let is_connection = CONNECTION.contains(&code.as_str());
     let by_status = status.and_then(http_status::cause);
-    let cause = known
+    let cause = by_code
         .or(by_status)
-        .or(by_message)
+        .or(known.map(|known| known.cause))
         .or(is_connection.then_some(Cause::Network))
         .unwrap_or(Cause::Protocol);
     let text = if message.is_empty() {
@@ -141,11 +166,17 @@ pub(super) fn of_error(error: &TurnError<'_>) -> Outcome {
     } else {
         message
     };
-    let specific = specific
-        .filter(|_| by_message == Some(cause))
-        .or((code == "contextWindowExceeded").then_some(CONTEXT));
-    with_hint(Outcome::new(cause, text), specific).with(|d| {
+    let too_long = code == "contextWindowExceeded";
+    let context = too_long.then_some(Known {
+        cause,
+        hint: CONTEXT,
+    });
+    let known = known.filter(|known| known.cause == cause).or(context);
+    BLAME.explain(Outcome::new(cause, text), known).with(|d| {
         d.http_status = status;
+        if too_long {
+            d.reason = Some(Reason::ContextTooLong);
+        }
         d.native = Some(code).filter(|code| !code.is_empty());
     })
 }
@@ -168,9 +199,7 @@ pub(super) fn error_code(error: &TurnError<'_>) -> (String, Option<u16>) {
     let Some((code, details)) = table.0.unwrap_or_default().into_iter().next() else {
         return (String::new(), None);
     };
-    let status = details
-        .map()
-        .and_then(|details| details.http_status_code.count());
+    let status = details.http_status_code.count();
     (
         code.into_owned(),
         status.and_then(|status| u16::try_from(status).ok()),
@@ -185,45 +214,23 @@ const OVERLOADED: i64 = -32_001;
 
 /// Returns the outcome of a refused request.
 pub(super) fn of_rpc_error(kind: &str, error: Option<&RpcError<'_>>) -> Outcome {
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "codes are small whole numbers"
-    )]
-    let code = error
-        .and_then(|error| error.code.amount())
-        .map(|code| code as i64);
+    let code = error.and_then(RpcError::code);
     let message = error
         .map(|error| error.message.or_empty())
         .filter(|it| !it.is_empty())
         .unwrap_or("no reason given");
-    let (by_message, specific) = by_text(message).unzip();
-    let cause = match code {
-        Some(OVERLOADED) => Cause::Overloaded,
+    let known = BLAME.by_text(message);
+    let cause = match (code, known) {
+        (Some(OVERLOADED), _) => Cause::Overloaded,
+        (_, Some(known)) => known.cause,
         // Codex uses the codes of invalid requests for anything that was wrong with one.
-        Some(-32_602..=-32_600) => by_message.unwrap_or(Cause::BadRequest),
-        _ => by_message.unwrap_or(Cause::Protocol),
+        (Some(-32_602..=-32_600), _) => Cause::BadRequest,
+        _ => Cause::Protocol,
     };
     let outcome = Outcome::new(cause, format!("Codex refused {kind}: {message}"));
-    with_hint(outcome, specific).with(|d| d.native = code.map(|code| code.to_string()))
-}
-
-/// Returns the outcome of a process that exited before any output, or `None` if its stderr does not
-/// explain it.
-pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
-    if exit.signal.is_some() || exit.code == Some(0) {
-        return None;
-    }
-    let (cause, hint) = by_text(&exit.stderr)?;
-    let why = exit
-        .stderr
-        .lines()
-        .find(|line| by_text(line).is_some())
-        .unwrap_or(&exit.stderr);
-    let outcome = Outcome::new(cause, format!("codex did not start: {}", why.trim()));
-    Some(with_hint(outcome, Some(hint)).with(|d| {
-        d.exit_code = exit.code;
-        d.stderr = Some(exit.stderr.clone());
-    }))
+    BLAME
+        .explain(outcome, known)
+        .with(|d| d.native = code.map(|code| code.to_string()))
 }
 
 /// Returns true if a program exited at once because it has no app-server. A program with the
@@ -238,60 +245,20 @@ pub(super) fn lacks_app_server(exit: &Exit) -> bool {
     }
 }
 
-fn by_text(text: &str) -> Option<(Cause, &'static str)> {
-    MESSAGES
-        .iter()
-        .find(|(part, ..)| text.contains(part))
-        .map(|(_, cause, hint)| (*cause, *hint))
-}
-
 /// Returns the outcome of a turn with denied calls.
 pub(super) fn denied(mut tools: Vec<String>) -> Outcome {
     tools.sort();
     tools.dedup();
-    let outcome = Outcome::new(
-        Cause::Denied,
-        format!("Tool calls were denied: {}.", tools.join(", ")),
-    );
-    with_hint(outcome, None).with(|d| d.denied_tools = tools)
-}
-
-fn with_hint(outcome: Outcome, specific: Option<&'static str>) -> Outcome {
-    let default = match outcome.cause {
-        Cause::Auth => {
-            "Run `codex login`, or set the API key of the provider that config.toml names."
-        }
-        Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
-        Cause::Overloaded => {
-            "The model API is overloaded; try again in a moment, or choose another model."
-        }
-        Cause::ServerError => http_status::SERVER_ERROR_HINT,
-        Cause::Network => {
-            "Check the network, the proxy and the provider's base_url in config.toml, then try \
-             again."
-        }
-        Cause::Budget => "Raise the budget, or give a smaller task.",
-        Cause::OutputLimit => "Ask for less at a time.",
-        Cause::Refused => "Rephrase the request in a new session, or choose another model.",
-        Cause::Denied => {
-            "Allow the calls by rules (policy.toml, --permissions), choose another \
-             --permission-mode, or pass --tolerate-denials to accept the answer anyway."
-        }
-        Cause::BadRequest => "Check the prompt, the model and the settings.",
-        Cause::Protocol => "Try again, or run `codex` directly for more details.",
-        _ => return outcome,
-    };
-    let hint = specific.filter(|hint| !hint.is_empty()).unwrap_or(default);
-    outcome.hint(hint)
+    BLAME.with_hint(crate::blame::denied(tools))
 }
 
 /// Returns the notice code of a warning. A limitation of the sandbox concerns the machine, not the
 /// task.
-pub(super) fn code_of_warning(text: &str) -> &'static str {
+pub(super) fn code_of_warning(text: &str) -> NoticeCode {
     if text.contains("bubblewrap") {
-        "sandbox_warning"
+        NoticeCode::SandboxWarning
     } else {
-        "agent_warning"
+        NoticeCode::AgentWarning
     }
 }
 
@@ -458,5 +425,10 @@ mod tests {
             signal: Some(9),
             ..Exit::default()
         }));
+    }
+
+    #[test]
+    fn no_message_hides_another() {
+        crate::blame::testing::check(&BLAME);
     }
 }

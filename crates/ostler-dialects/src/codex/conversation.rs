@@ -6,29 +6,28 @@
 use ostler_core::dialect::{
     Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult, Version,
 };
-use ostler_core::event::{Level, Started, TextKind};
+use ostler_core::event::{Level, NoticeCode, Started, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Denials, Spec};
 
-use super::items::{Items, report_unknown};
-use super::notifications::{self, parse_line};
-use super::permissions::{AskContext, OpenPermissions, Requester};
+use serde_json::{Value, json};
+
+use super::items::{Delta, Items};
+use super::notifications::{self, Notification};
+use super::permissions::{AskContext, OpenPermissions, Request, Requester};
 use super::plan::Plan;
-use super::requests::{self, SandboxSetting, TextInput, TurnStart};
+use super::requests;
+use super::rpc::{RPC, RequestKind};
 use super::settings::MODES;
 use super::subagents::SubagentItems;
 use super::usage::UsageTracker;
-use super::wire::{Message, Params, Response, RpcError, TurnError};
-use super::{NAME, blame, plan, rpc};
-
-/// Prefixes of request ids: each names the purpose of the request.
-const INITIALIZE: &str = "initialize";
-const THREAD: &str = "thread";
-const TURN: &str = "turn";
-const STEER: &str = "steer";
-const INTERRUPT: &str = "interrupt";
-const CLEAN: &str = "clean";
+use super::wire::{Message, Params, Response, TurnError};
+use super::{NAME, TITLE, blame, plan};
+use crate::blame::interrupted;
+use crate::json_lines::{self, LineReader, report_unknown, without_nulls};
+use crate::jsonrpc::{Call, Client, Kind, RpcError};
+use crate::mcp::ToolOutput;
+use crate::structured;
 
 /// State of one conversation. Whatever belongs to a turn is in [`Turn`] and [`Items`] and is
 /// dropped with it.
@@ -41,11 +40,11 @@ pub(super) struct AppServerConversation {
     model: Option<String>,
     /// Changes that take effect with the next turn.
     next_model: Option<String>,
-    next_sandbox: Option<SandboxSetting>,
+    next_sandbox: Option<Value>,
     phase: Phase,
     /// A prompt that waits for the thread.
     queued_prompt: Option<String>,
-    request_count: u64,
+    rpc: Client<RequestKind>,
     turn: Turn,
     items: Items,
     subagents: SubagentItems,
@@ -71,7 +70,7 @@ struct Turn {
     id: Option<String>,
     interrupt: Interrupt,
     /// The sandbox it was requested with, which is settled once the turn has started.
-    sandbox: Option<SandboxSetting>,
+    sandbox: Option<Value>,
     steers: Vec<String>,
     /// Number of messages sent into the turn, and of user messages that Codex has accepted,
     /// including the prompt.
@@ -102,7 +101,7 @@ impl AppServerConversation {
             next_sandbox: None,
             phase: Phase::Handshake,
             queued_prompt: None,
-            request_count: 0,
+            rpc: Client::new(RPC),
             turn: Turn::default(),
             items: Items::new(plan.dir.clone()).streaming(plan.partial),
             subagents: SubagentItems::default(),
@@ -121,12 +120,6 @@ impl AppServerConversation {
         }
     }
 
-    /// Returns an unused request id for this purpose.
-    fn next_id(&mut self, purpose: &str) -> String {
-        self.request_count += 1;
-        format!("{purpose}-{}", self.request_count)
-    }
-
     fn prompt(&mut self, prompt: String, out: &mut Outbox) {
         self.turn = Turn {
             open: true,
@@ -140,74 +133,45 @@ impl AppServerConversation {
                 self.finish_turn(TurnResult::new(outcome), out);
             }
             Phase::Ready(thread) => {
-                let params = RawJson::of(&TurnStart {
-                    thread_id: thread,
-                    input: [TextInput::new(&prompt)],
-                    model: self.next_model.as_deref(),
-                    sandbox_policy: self.next_sandbox.clone(),
-                    output_schema: self.plan.schema.as_ref(),
-                });
+                let params = without_nulls(json!({
+                    "threadId": thread,
+                    "input": requests::input(&prompt),
+                    "model": self.next_model,
+                    "sandboxPolicy": self.next_sandbox,
+                    "outputSchema": self.plan.schema,
+                }));
                 self.turn.sandbox.clone_from(&self.next_sandbox);
-                rpc::request((&self.next_id(TURN), "turn/start"), &params, out);
+                self.rpc.request(
+                    RequestKind::Turn,
+                    Call {
+                        method: "turn/start",
+                        params,
+                    },
+                    out,
+                );
             }
-        }
-    }
-
-    /// Dispatches a message of any kind.
-    fn dispatch(&mut self, message: &Message<'_>, raw: &str, out: &mut Outbox) {
-        let empty = Params::default();
-        let params = message.params.map().unwrap_or(&empty);
-        let id = message.id.map(|id| id.get()).filter(|id| *id != "null");
-        match (message.method.text(), id) {
-            (Some(method), Some(id)) => {
-                let requester = if self.is_own(params) {
-                    Requester::Own
-                } else {
-                    Requester::Subagent(self.subagents.items_of(params))
-                };
-                let (items, permissions) = (&mut self.items, &mut self.permissions);
-                AskContext {
-                    plan: &self.plan,
-                    items,
-                    permissions,
-                    requester,
-                }
-                .on_request((id, method), (params, raw), out);
-            }
-            (Some(method), None) => self.on_notification(method, (params, raw), out),
-            (None, Some(id)) => {
-                let id = id.trim_matches('"');
-                let purpose = id.split('-').next().unwrap_or_default();
-                match (message.result.map(), message.error.map()) {
-                    (_, Some(error)) => self.on_error_response(purpose, Some(error), out),
-                    (Some(response), _) => self.on_response(purpose, response, out),
-                    (None, None) if matches!(purpose, INITIALIZE | THREAD) => {
-                        self.on_error_response(purpose, None, out);
-                    }
-                    (None, None) => {}
-                }
-            }
-            (None, None) => report_unknown(raw, "a message without a method", out),
         }
     }
 
     /// Handles a successful response.
-    fn on_response(&mut self, purpose: &str, response: &Response<'_>, out: &mut Outbox) {
-        match purpose {
-            INITIALIZE => {
+    fn on_response(&mut self, kind: RequestKind, response: &Response<'_>, out: &mut Outbox) {
+        match kind {
+            RequestKind::Initialize => {
                 self.version = response
                     .user_agent
                     .text()
                     .and_then(Version::find)
                     .map(|version| version.to_string());
-                rpc::notify("initialized", out);
-                let (method, params) = self.plan.thread();
-                rpc::request((THREAD, method), &params, out);
+                RPC.notify("initialized", None::<()>, out);
+                let call = Call {
+                    method: self.plan.method,
+                    params: &self.plan.thread,
+                };
+                self.rpc.request(RequestKind::Thread, call, out);
             }
-            THREAD => {
-                let Some(thread) = response.thread.map().and_then(|thread| thread.id.owned())
-                else {
-                    return self.on_error_response(THREAD, None, out);
+            RequestKind::Thread => {
+                let Some(thread) = response.thread.id.owned() else {
+                    return self.on_error_response(kind, None, out);
                 };
                 self.model = response.model.owned();
                 self.cwd = response.cwd.owned();
@@ -236,37 +200,41 @@ impl AppServerConversation {
     }
 
     /// Handles an error response.
-    fn on_error_response(&mut self, purpose: &str, error: Option<&RpcError<'_>>, out: &mut Outbox) {
-        match purpose {
-            INITIALIZE | THREAD => {
-                let kind = if purpose == THREAD {
-                    self.plan.thread().0
-                } else {
-                    purpose
+    fn on_error_response(
+        &mut self,
+        kind: RequestKind,
+        error: Option<&RpcError<'_>>,
+        out: &mut Outbox,
+    ) {
+        match kind {
+            RequestKind::Initialize | RequestKind::Thread => {
+                let method = match kind {
+                    RequestKind::Thread => self.plan.method,
+                    _ => "initialize",
                 };
-                let outcome = blame::of_rpc_error(kind, error);
+                let outcome = blame::of_rpc_error(method, error);
                 self.phase = Phase::Failed(outcome.clone());
                 if self.turn.open {
                     self.finish_turn(TurnResult::new(outcome), out);
                 }
             }
-            TURN if self.turn.open && self.turn.id.is_none() => {
+            RequestKind::Turn if self.turn.open && self.turn.id.is_none() => {
                 self.finish_turn(
                     TurnResult::new(blame::of_rpc_error("turn/start", error)),
                     out,
                 );
             }
-            STEER => {
+            RequestKind::Steer => {
                 self.turn.steered = self.turn.steered.saturating_sub(1);
                 let why = error
                     .map(|error| error.message.or_empty())
                     .unwrap_or_default();
                 let message = format!("A steering message did not reach the model ({why}).");
-                out.notice(Level::Warning, "steer_dropped", message);
+                out.notice(Level::Warning, NoticeCode::SteerDropped, message);
             }
             // The turn has not started yet, or has ended already. In the first case the interrupt
             // is retried.
-            INTERRUPT if self.turn.open => self.turn.interrupt = Interrupt::Pending,
+            RequestKind::Interrupt if self.turn.open => self.turn.interrupt = Interrupt::Pending,
             _ => {}
         }
     }
@@ -294,12 +262,8 @@ impl AppServerConversation {
         }
     }
 
-    fn on_notification(
-        &mut self,
-        method: &str,
-        (params, raw): (&Params<'_>, &str),
-        out: &mut Outbox,
-    ) {
+    fn on_notification(&mut self, notification: &Notification<'_>, out: &mut Outbox) {
+        let Notification { method, params, .. } = *notification;
         match method {
             "thread/tokenUsage/updated" => return self.on_token_usage(params, out),
             "serverRequest/resolved" => {
@@ -326,11 +290,11 @@ impl AppServerConversation {
                     params.to_model.or_empty(),
                     params.from_model.or_empty()
                 );
-                out.notice(Level::Warning, "model_fallback", message);
+                out.notice(Level::Warning, NoticeCode::ModelFallback, message);
                 self.model = params.to_model.owned().or(self.model.take());
             }
-            _ if self.on_item(method, (params, raw), out) => {}
-            _ => notifications::on_other(method, params, raw, out),
+            _ if self.on_item(notification, out) => {}
+            _ => notifications::on_other(notification, out),
         }
         if self.turn.interrupt == Interrupt::Pending && method.starts_with("item/") {
             self.interrupt(out);
@@ -338,23 +302,28 @@ impl AppServerConversation {
     }
 
     /// Handles what the agent says and does. Returns false for any other notification.
-    fn on_item(
-        &mut self,
-        method: &str,
-        (params, raw): (&Params<'_>, &str),
-        out: &mut Outbox,
-    ) -> bool {
+    fn on_item(&mut self, notification: &Notification<'_>, out: &mut Outbox) -> bool {
+        let Notification {
+            method,
+            params,
+            raw,
+        } = *notification;
         if !self.turn.open && method.starts_with("item/") {
             // The end of a command that was left running. Its call already has its result.
             return true;
         }
-        let (id, delta) = (params.item_id.or_empty(), params.delta.or_empty());
+        let id = params.item_id.or_empty();
+        let delta = |kind| Delta {
+            kind,
+            message: id,
+            text: params.delta.or_empty(),
+        };
         match (method, params.item.map()) {
             ("item/agentMessage/delta", _) => {
-                self.items.on_delta(TextKind::Reply, (id, delta), out);
+                self.items.on_delta(delta(TextKind::Reply), out);
             }
             ("item/reasoning/summaryTextDelta" | "item/reasoning/textDelta", _) => {
-                self.items.on_delta(TextKind::Thinking, (id, delta), out);
+                self.items.on_delta(delta(TextKind::Thinking), out);
             }
             ("item/reasoning/summaryPartAdded", _) => self.items.on_part_added(id, out),
             ("item/started", Some(item)) => {
@@ -377,7 +346,7 @@ impl AppServerConversation {
             };
             self.items.start_turn();
         }
-        self.turn.id = params.turn.map().and_then(|turn| turn.id.owned());
+        self.turn.id = params.turn.id.owned();
         self.usage.begin_turn();
         out.push(FromConversation::TurnStarted);
         if self.turn.sandbox.is_some() && self.turn.sandbox == self.next_sandbox {
@@ -418,7 +387,7 @@ impl AppServerConversation {
         let empty = TurnError::default();
         let error = params.error.map().unwrap_or(&empty);
         if params.will_retry.is_true() {
-            return out.notice(Level::Warning, "api_retry", blame::retry(error));
+            return out.notice(Level::Warning, NoticeCode::ApiRetry, blame::retry(error));
         }
         self.turn.error = Some(blame::of_error(error));
     }
@@ -427,12 +396,10 @@ impl AppServerConversation {
         if !self.turn.open {
             return;
         }
-        let turn = params.turn.map();
-        let error = turn
-            .and_then(|turn| turn.error.map())
-            .map(blame::of_error)
-            .or(self.turn.error.take());
-        let outcome = match turn.map(|turn| turn.status.or_empty()).unwrap_or_default() {
+        let turn = &params.turn;
+        let error = turn.error.map().map(blame::of_error);
+        let error = error.or(self.turn.error.take());
+        let outcome = match turn.status.or_empty() {
             "completed"
                 if self.items.denied.is_empty() || self.plan.denials == Denials::Tolerate =>
             {
@@ -447,15 +414,10 @@ impl AppServerConversation {
         };
         let failed = !outcome.is_success() && outcome.cause != Cause::Denied;
         let text = self.items.reply.take().filter(|_| !failed);
-        let expected = text.as_deref().filter(|_| self.plan.schema.is_some());
-        let structured = expected.and_then(|text| RawJson::parse(text).ok());
-        if self.plan.schema.is_some() && structured.is_none() && outcome.is_success() {
-            out.notice(
-                Level::Warning,
-                "no_structured_answer",
-                "The agent gave no structured answer although one was requested.",
-            );
-        }
+        let structured = match self.plan.schema {
+            Some(_) => structured::parse(text.as_deref(), &outcome, out),
+            None => None,
+        };
         let usage = self
             .usage
             .turn_usage(self.model.as_ref())
@@ -476,11 +438,9 @@ impl AppServerConversation {
     fn clean_terminals(&mut self, out: &mut Outbox) {
         if let Phase::Ready(thread_id) = &self.phase {
             let params = requests::clean_terminals(thread_id);
-            rpc::request(
-                (&self.next_id(CLEAN), "thread/backgroundTerminals/clean"),
-                &params,
-                out,
-            );
+            let method = "thread/backgroundTerminals/clean";
+            self.rpc
+                .request(RequestKind::Clean, Call { method, params }, out);
         }
     }
 
@@ -495,11 +455,11 @@ impl AppServerConversation {
     fn drop_steers(&mut self, out: &mut Outbox) {
         for message in std::mem::take(&mut self.turn.steers) {
             let message = format!("The turn ended before it received this message: {message}");
-            out.notice(Level::Warning, "steer_dropped", message);
+            out.notice(Level::Warning, NoticeCode::SteerDropped, message);
         }
         for _ in self.turn.accepted.max(1)..=std::mem::take(&mut self.turn.steered) {
             let message = "The turn ended before a steering message reached the model.";
-            out.notice(Level::Warning, "steer_dropped", message);
+            out.notice(Level::Warning, NoticeCode::SteerDropped, message);
         }
     }
 
@@ -507,7 +467,14 @@ impl AppServerConversation {
         self.turn.interrupt = Interrupt::Pending;
         if let (Phase::Ready(thread_id), Some(turn_id)) = (&self.phase, &self.turn.id) {
             let params = requests::interrupt(thread_id, turn_id);
-            rpc::request((&self.next_id(INTERRUPT), "turn/interrupt"), &params, out);
+            self.rpc.request(
+                RequestKind::Interrupt,
+                Call {
+                    method: "turn/interrupt",
+                    params,
+                },
+                out,
+            );
             self.turn.interrupt = Interrupt::Sent;
         }
     }
@@ -516,7 +483,14 @@ impl AppServerConversation {
         match (&self.phase, &self.turn.id) {
             (Phase::Ready(thread_id), Some(turn_id)) => {
                 let params = requests::steer(thread_id, turn_id, &message);
-                rpc::request((&self.next_id(STEER), "turn/steer"), &params, out);
+                self.rpc.request(
+                    RequestKind::Steer,
+                    Call {
+                        method: "turn/steer",
+                        params,
+                    },
+                    out,
+                );
                 self.turn.steered += 1;
             }
             _ => self.turn.steers.push(message),
@@ -527,7 +501,7 @@ impl AppServerConversation {
     fn change(&mut self, change: Change) -> Option<String> {
         match change {
             Change::Model(model) => self.next_model = Some(model),
-            Change::PermissionMode(mode) => match SandboxSetting::of(&mode, &self.roots) {
+            Change::PermissionMode(mode) => match requests::sandbox_policy(&mode, &self.roots) {
                 Some(sandbox) => self.next_sandbox = Some(sandbox),
                 None => return Some(format!("expected one of: {}", MODES.join(", "))),
             },
@@ -536,14 +510,66 @@ impl AppServerConversation {
     }
 }
 
-pub(super) fn interrupted() -> Outcome {
-    Outcome::new(Cause::Interrupted, "The turn was interrupted.")
-        .with(|d| d.acknowledged = Some(true))
+impl LineReader for AppServerConversation {
+    type Line<'a> = Message<'a>;
+
+    fn on_message(&mut self, message: &Message<'_>, raw: &str, out: &mut Outbox) {
+        let params = &*message.params;
+        match message.kind() {
+            Kind::Request(id, method) => {
+                let requester = if self.is_own(params) {
+                    Requester::Own
+                } else {
+                    Requester::Subagent(self.subagents.items_of(params))
+                };
+                let request = Request { id, method, params };
+                AskContext {
+                    plan: &self.plan,
+                    items: &mut self.items,
+                    permissions: &mut self.permissions,
+                    requester,
+                }
+                .on_request(&request, raw, out);
+            }
+            Kind::Notification(method) => {
+                let notification = Notification {
+                    method,
+                    params,
+                    raw,
+                };
+                self.on_notification(&notification, out);
+            }
+            Kind::Response(id) => {
+                let Some(kind) = self.rpc.complete(&id) else {
+                    return;
+                };
+                match (message.error(), message.result.map()) {
+                    (Some(error), _) => self.on_error_response(kind, Some(&error), out),
+                    (None, Some(response)) => self.on_response(kind, response, out),
+                    (None, None)
+                        if matches!(kind, RequestKind::Initialize | RequestKind::Thread) =>
+                    {
+                        self.on_error_response(kind, None, out);
+                    }
+                    (None, None) => {}
+                }
+            }
+            Kind::Invalid => report_unknown(TITLE, "a message without a method", raw, out),
+        }
+    }
 }
 
 impl Conversation for AppServerConversation {
     fn on_start(&mut self, out: &mut Outbox) {
-        rpc::request((INITIALIZE, INITIALIZE), &requests::initialize(), out);
+        let params = requests::initialize();
+        self.rpc.request(
+            RequestKind::Initialize,
+            Call {
+                method: "initialize",
+                params,
+            },
+            out,
+        );
     }
 
     fn send(&mut self, message: ToAgent, out: &mut Outbox) {
@@ -553,9 +579,10 @@ impl Conversation for AppServerConversation {
             ToAgent::Interrupt => self.interrupt(out),
             ToAgent::Verdict { id, verdict } => self.ask_context().on_verdict(&id, &verdict, out),
             ToAgent::ToolDone { id, ok, output } => {
-                self.permissions.on_tool_result(&id, (ok, &output), out);
+                let result = ToolOutput { ok, text: &output };
+                self.permissions.on_tool_result(&id, result, out);
             }
-            ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } => {}
+            ToAgent::ToolProgress { .. } | ToAgent::FileDone { .. } | ToAgent::Approve(_) => {}
             ToAgent::Change { id, change } => {
                 let error = self.change(change);
                 out.push(FromConversation::Changed { id, error });
@@ -564,15 +591,7 @@ impl Conversation for AppServerConversation {
     }
 
     fn on_line(&mut self, raw: &str, out: &mut Outbox) {
-        let mut dispatch =
-            |text: &str, out: &mut Outbox| match serde_json::from_str::<Message<'_>>(text) {
-                Ok(message) => {
-                    self.dispatch(&message, text, out);
-                    None
-                }
-                Err(error) => Some(error),
-            };
-        parse_line(raw, &mut dispatch, out);
+        json_lines::deliver(self, raw, out);
     }
 
     fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
@@ -588,7 +607,7 @@ impl Conversation for AppServerConversation {
             .filter(|_| turn.id.is_some())
             .collect();
         let in_handshake = matches!(self.phase, Phase::Handshake);
-        match blame::of_exit(exit).filter(|_| in_handshake) {
+        match blame::BLAME.of_exit(exit).filter(|_| in_handshake) {
             Some(outcome) => out.push(FromConversation::TurnEnded(TurnResult {
                 usage,
                 ..TurnResult::new(outcome)

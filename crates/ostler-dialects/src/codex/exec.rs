@@ -1,104 +1,57 @@
-//! Conversation with `codex exec --json`: the prompt goes to stdin, which is then closed, and lines
-//! arrive until the turn ends.
+//! Translation of `codex exec --json`, which runs one process per turn.
 
-use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult};
-use ostler_core::event::{Level, Started};
+use ostler_core::dialect::{Exit, FromConversation, Outbox, TurnResult};
+use ostler_core::event::{Level, NoticeCode, Started};
 use ostler_core::outcome::Outcome;
-use ostler_core::raw_json::RawJson;
-use ostler_core::spec::{Denials, Spec, keys};
+use ostler_core::spec::{Denials, Spec};
 use ostler_core::usage::{Scope, Usage};
 
-use super::conversation::interrupted;
-use super::items::{Items, report_unknown};
-use super::notifications::parse_line;
+use super::items::Items;
 use super::usage::tokens;
 use super::wire::ExecLine;
-use super::{NAME, blame};
+use super::{NAME, TITLE, blame};
+use crate::blame::interrupted;
+use crate::json_lines::{self, LineReader, report_unknown};
+use crate::structured;
+use crate::turn_process::{Turn, TurnOutput, identity};
 
-/// State of one conversation.
-pub(super) struct ExecConversation {
-    model: Option<String>,
-    cwd: Option<String>,
+/// State of one process.
+pub(super) struct ExecOutput {
+    identity: Started,
     schema: bool,
     denials: Denials,
     /// Whether this resumes a session. Its tokens are counted from its start.
     resumes: bool,
-    open: bool,
+    turn: Turn,
     started: bool,
-    interrupted: bool,
     /// Last error that Codex reported.
     error: Option<String>,
     items: Items,
 }
 
-impl ExecConversation {
+impl ExecOutput {
     pub(super) fn new(spec: &Spec) -> Self {
-        let cwd = spec.dir.as_ref().map(|dir| dir.display().to_string());
+        let identity = identity(NAME, spec);
         Self {
-            model: spec.settings.last(keys::MODEL).map(str::to_owned),
-            schema: spec.settings.get(keys::JSON_SCHEMA).is_some(),
+            schema: spec.json_schema.is_some(),
             denials: spec.denials,
-            resumes: spec.settings.get(keys::RESUME).is_some(),
-            open: false,
+            resumes: spec.resume.is_some(),
+            turn: Turn::default(),
             started: false,
-            interrupted: false,
             error: None,
-            items: Items::new(cwd.clone()),
-            cwd,
-        }
-    }
-
-    fn dispatch(&mut self, line: &ExecLine<'_>, raw: &str, out: &mut Outbox) {
-        match (line.kind.or_empty(), line.item.map()) {
-            ("thread.started", _) => {
-                self.started = true;
-                out.event(Started {
-                    agent: NAME.to_owned(),
-                    agent_version: None,
-                    native_session: line.thread_id.owned(),
-                    model: self.model.clone(),
-                    cwd: self.cwd.clone(),
-                    tools: Vec::new(),
-                });
-            }
-            ("turn.started", _) => out.push(FromConversation::TurnStarted),
-            ("item.started", Some(item)) => self.items.on_started(item, out),
-            ("item.completed", Some(item)) => self.items.on_completed(item, raw, out),
-            ("item.updated", _) => {}
-            ("turn.completed", _) => self.on_turn_completed(line, out),
-            ("turn.failed", _) => {
-                let message = line
-                    .error
-                    .map()
-                    .and_then(|error| error.message.owned())
-                    .or(self.error.take());
-                self.finish_turn(
-                    blame::of_text(&message.unwrap_or_default()),
-                    Vec::new(),
-                    out,
-                );
-            }
-            ("error", _) => {
-                let message = line.message.or_empty();
-                if message.starts_with("Reconnecting") {
-                    out.notice(
-                        Level::Warning,
-                        "api_retry",
-                        format!("The model API failed: {message}."),
-                    );
-                } else {
-                    self.error = Some(message.to_owned());
-                }
-            }
-            (other, _) => report_unknown(raw, &format!("type {other:?}"), out),
+            items: Items::new(identity.cwd.clone()),
+            identity,
         }
     }
 
     fn on_turn_completed(&mut self, line: &ExecLine<'_>, out: &mut Outbox) {
+        if !self.turn.is_open() {
+            return;
+        }
         let usage = line
             .usage
             .map()
-            .map(|counts| Usage::for_turn(self.model.clone(), tokens(counts)));
+            .map(|counts| Usage::for_turn(self.identity.model.clone(), tokens(counts)));
         let usage = match (usage, self.resumes) {
             (Some(usage), true) => {
                 out.event(Usage {
@@ -115,77 +68,77 @@ impl ExecConversation {
         } else {
             blame::denied(denied)
         };
-        self.finish_turn(outcome, usage.into_iter().collect(), out);
-    }
-
-    fn finish_turn(&mut self, outcome: Outcome, usage: Vec<Usage>, out: &mut Outbox) {
-        if !std::mem::take(&mut self.open) {
-            return;
-        }
         let text = self.items.reply.take().filter(|_| outcome.is_success());
-        let structured = text
-            .as_deref()
-            .filter(|_| self.schema)
-            .and_then(|text| RawJson::parse(text).ok());
-        if self.schema && structured.is_none() && outcome.is_success() {
-            out.notice(
-                Level::Warning,
-                "no_structured_answer",
-                "The agent gave no structured answer although one was requested.",
-            );
-        }
-        out.push(FromConversation::TurnEnded(TurnResult {
+        let structured = match self.schema {
+            true => structured::parse(text.as_deref(), &outcome, out),
+            false => None,
+        };
+        let result = TurnResult {
             outcome,
             text,
             structured,
-            usage,
-        }));
+            usage: usage.into_iter().collect(),
+        };
+        self.turn.end(result, out);
     }
 }
 
-impl Conversation for ExecConversation {
-    fn on_start(&mut self, _out: &mut Outbox) {}
+impl LineReader for ExecOutput {
+    type Line<'a> = ExecLine<'a>;
 
-    fn send(&mut self, message: ToAgent, out: &mut Outbox) {
-        match message {
-            ToAgent::Prompt(prompt) => {
-                self.open = true;
-                out.push(FromConversation::Write(prompt.into_bytes()));
-                out.push(FromConversation::EndInput);
+    fn on_message(&mut self, line: &ExecLine<'_>, raw: &str, out: &mut Outbox) {
+        match (line.kind.or_empty(), line.item.map()) {
+            ("thread.started", _) => {
+                self.started = true;
+                out.event(Started {
+                    native_session: line.thread_id.owned(),
+                    ..self.identity.clone()
+                });
             }
-            ToAgent::Interrupt => {
-                self.interrupted = true;
-                out.push(FromConversation::Terminate);
+            ("turn.started", _) => out.push(FromConversation::TurnStarted),
+            ("item.started", Some(item)) => self.items.on_started(item, out),
+            ("item.completed", Some(item)) => self.items.on_completed(item, raw, out),
+            ("item.updated", _) => {}
+            ("turn.completed", _) => self.on_turn_completed(line, out),
+            ("turn.failed", _) => {
+                let message = line.error.message.owned().or(self.error.take());
+                let outcome = blame::of_text(&message.unwrap_or_default());
+                self.turn.end(TurnResult::new(outcome), out);
             }
-            // The next process is launched with it.
-            ToAgent::Change { id, .. } => out.push(FromConversation::Changed { id, error: None }),
-            _ => {}
+            ("error", _) => {
+                let message = line.message.or_empty();
+                if message.starts_with("Reconnecting") {
+                    out.notice(
+                        Level::Warning,
+                        NoticeCode::ApiRetry,
+                        format!("The model API failed: {message}."),
+                    );
+                } else {
+                    self.error = Some(message.to_owned());
+                }
+            }
+            (other, _) => report_unknown(TITLE, &format!("type {other:?}"), raw, out),
         }
+    }
+}
+
+impl TurnOutput for ExecOutput {
+    fn turn(&mut self) -> &mut Turn {
+        &mut self.turn
     }
 
     fn on_line(&mut self, raw: &str, out: &mut Outbox) {
-        let mut started =
-            |text: &str, out: &mut Outbox| match serde_json::from_str::<ExecLine<'_>>(text) {
-                Ok(line) => {
-                    self.dispatch(&line, text, out);
-                    None
-                }
-                Err(error) => Some(error),
-            };
-        parse_line(raw, &mut started, out);
+        json_lines::deliver(self, raw, out);
     }
 
-    fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {
-        if !self.open {
-            return;
-        }
-        if self.interrupted {
-            return self.finish_turn(interrupted(), Vec::new(), out);
-        }
-        let reported = self.error.take().map(|error| blame::of_text(&error));
-        if let Some(outcome) = reported.or_else(|| blame::of_exit(exit).filter(|_| !self.started)) {
-            self.finish_turn(outcome, Vec::new(), out);
-        }
+    fn on_exit(&mut self, exit: &Exit, _out: &mut Outbox) -> Option<TurnResult> {
+        let outcome = if self.turn.interrupted {
+            interrupted()
+        } else {
+            let reported = self.error.take().map(|error| blame::of_text(&error));
+            reported.or_else(|| blame::BLAME.of_exit(exit).filter(|_| !self.started))?
+        };
+        Some(TurnResult::new(outcome))
     }
 }
 

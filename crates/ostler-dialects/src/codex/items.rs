@@ -3,14 +3,23 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_core::dialect::Outbox;
-use ostler_core::event::{Level, Notice, Text, TextKind, ToolCall, ToolResult};
+use ostler_core::event::{Level, NoticeCode, Text, TextKind, ToolCall, ToolResult};
 use ostler_core::raw_json::RawJson;
-use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::tool_use;
-use super::wire::{ContentItem, Item};
-use crate::lenient::{Node, Scalar};
+use super::wire::Item;
+use super::{TITLE, tool_use};
+use crate::json_lines::{report_unknown, without_nulls};
+use crate::lenient::Scalar;
+
+/// A part of a message that is streamed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Delta<'a> {
+    pub(super) kind: TextKind,
+    pub(super) message: &'a str,
+    pub(super) text: &'a str,
+}
 
 /// The items of a turn.
 #[derive(Debug, Default)]
@@ -104,18 +113,23 @@ impl Items {
     }
 
     /// Handles a delta of a message or a thought.
-    pub(super) fn on_delta(&mut self, kind: TextKind, (id, text): (&str, &str), out: &mut Outbox) {
+    pub(super) fn on_delta(&mut self, delta: Delta<'_>, out: &mut Outbox) {
+        let Delta {
+            kind,
+            message,
+            text,
+        } = delta;
         if !self.partial || text.is_empty() {
             return;
         }
-        if !self.streamed.contains(id) {
-            self.streamed.insert(id.to_owned());
+        if !self.streamed.contains(message) {
+            self.streamed.insert(message.to_owned());
         }
         out.event(Text {
             kind,
             text: text.to_owned(),
             delta: true,
-            message: Some(id.to_owned()),
+            message: Some(message.to_owned()),
             parent: None,
         });
     }
@@ -128,35 +142,39 @@ impl Items {
                 self.reply = Some(text.to_owned())
                     .filter(|text| !text.is_empty())
                     .or(self.reply.take());
-                self.emit_text(item, (TextKind::Reply, text.to_owned()), out);
+                self.emit_text(whole(item, TextKind::Reply, text.to_owned()), out);
             }
-            ItemKind::Thought => self.emit_text(item, (TextKind::Thinking, thought(item)), out),
+            ItemKind::Thought => {
+                self.emit_text(whole(item, TextKind::Thinking, thought(item)), out);
+            }
             ItemKind::Call => self.result(item, out),
             ItemKind::Warning => {
-                out.notice(Level::Warning, "agent_warning", item.message.or_empty());
+                out.notice(
+                    Level::Warning,
+                    NoticeCode::AgentWarning,
+                    item.message.or_empty(),
+                );
             }
             ItemKind::Compaction => {
-                out.notice(Level::Info, "compacted", "The conversation was compacted.");
+                out.notice(
+                    Level::Info,
+                    NoticeCode::Compacted,
+                    "The conversation was compacted.",
+                );
             }
             ItemKind::Silent => {}
-            ItemKind::Unknown => report_unknown(
-                raw,
-                &format!("an item of type {:?}", item.kind.or_empty()),
-                out,
-            ),
+            ItemKind::Unknown => {
+                let kind = format!("an item of type {:?}", item.kind.or_empty());
+                report_unknown(TITLE, &kind, raw, out);
+            }
         }
     }
 
-    /// Emits a message that was not streamed.
-    fn emit_text(&mut self, item: &Item<'_>, (kind, text): (TextKind, String), out: &mut Outbox) {
-        if !text.is_empty() && !self.streamed.contains(item.id.or_empty()) {
-            out.event(Text {
-                kind,
-                text,
-                delta: false,
-                message: item.id.owned(),
-                parent: None,
-            });
+    /// Emits a whole message, unless it was streamed.
+    fn emit_text(&mut self, text: Text, out: &mut Outbox) {
+        let id = text.message.as_deref().unwrap_or_default();
+        if !text.text.is_empty() && !self.streamed.contains(id) {
+            out.event(text);
         }
     }
 
@@ -205,34 +223,34 @@ impl Items {
     /// Handles the start of another part of a thought.
     pub(super) fn on_part_added(&mut self, id: &str, out: &mut Outbox) {
         if self.streamed.contains(id) {
-            self.on_delta(TextKind::Thinking, (id, "\n\n"), out);
+            let delta = Delta {
+                kind: TextKind::Thinking,
+                message: id,
+                text: "\n\n",
+            };
+            self.on_delta(delta, out);
         }
     }
 
     fn input(&self, item: &Item<'_>) -> RawJson {
-        #[derive(Serialize)]
-        struct OtherInput<'a> {
-            #[serde(skip_serializing_if = "Option::is_none")]
-            query: Option<&'a str>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            path: Option<&'a str>,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            prompt: Option<&'a str>,
-        }
         match item.kind.or_empty() {
-            "commandExecution" | "command_execution" => tool_use::command_input(
-                item.command.or_empty(),
-                (item.cwd.text(), self.session_dir.as_deref()),
-                None,
-            ),
+            "commandExecution" | "command_execution" => {
+                let command = tool_use::CommandInput {
+                    command: item.command.or_empty(),
+                    cwd: item.cwd.text(),
+                    session_dir: self.session_dir.as_deref(),
+                    reason: None,
+                };
+                command.arguments()
+            }
             "fileChange" | "file_change" => tool_use::changes_input(item.changes),
             _ => match item.arguments {
                 Some(arguments) => RawJson::from_raw(arguments),
-                None => RawJson::of(&OtherInput {
-                    query: item.query.text(),
-                    path: item.path.text(),
-                    prompt: item.prompt.text(),
-                }),
+                None => RawJson::of(&without_nulls(json!({
+                    "query": item.query.text(),
+                    "path": item.path.text(),
+                    "prompt": item.prompt.text(),
+                }))),
             },
         }
     }
@@ -268,6 +286,17 @@ impl Items {
     }
 }
 
+/// Returns the event of a whole message.
+fn whole(item: &Item<'_>, kind: TextKind, text: String) -> Text {
+    Text {
+        kind,
+        text,
+        delta: false,
+        message: item.id.owned(),
+        parent: None,
+    }
+}
+
 /// Returns the tool of a call, as the model knows it.
 fn tool_name(item: &Item<'_>) -> String {
     match item.kind.or_empty() {
@@ -296,8 +325,7 @@ fn tool_output(item: &Item<'_>) -> String {
         .result
         .map()
         .map_or(&item.content_items, |result| &result.content);
-    let text = |item: &Node<'_, ContentItem<'_>>| item.map().and_then(|item| item.text.owned());
-    let texts: Vec<String> = pieces.0.iter().filter_map(text).collect();
+    let texts: Vec<&str> = pieces.iter().filter_map(|item| item.text.text()).collect();
     match (error, item.changes) {
         (Some(error), _) => error,
         (None, Some(changes)) => changed_files(changes),
@@ -323,13 +351,4 @@ fn thought(item: &Item<'_>) -> String {
         (true, Some(text)) => text.to_owned(),
         (true, None) => texts(&item.content.0),
     }
-}
-
-/// Reports an unknown message in a notice that carries it whole.
-pub(super) fn report_unknown(raw: &str, kind: &str, out: &mut Outbox) {
-    out.event(Notice::unknown_message(
-        "Codex",
-        kind,
-        RawJson::parse(raw).ok(),
-    ));
 }

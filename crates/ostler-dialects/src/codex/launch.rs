@@ -5,15 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use ostler_core::dialect::{ARG_CAP, Arg, Launch};
+use ostler_core::dialect::{Arg, Launch};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Spec, SpecError, keys};
 
 use super::plan;
-use super::settings::{APPROVAL, CONFIG, EFFORT, EPHEMERAL, check};
+use super::settings::{APPROVAL, EFFORT, EPHEMERAL, TABLE, check};
 use super::tool_use;
 use crate::extra::{self, Values};
-use crate::inherits;
+use crate::{inherits, settings, tools};
 
 /// Paths of Codex's sessions, settings and login.
 const STATE: &[&str] = &["$CODEX_HOME/", "~/.codex/"];
@@ -35,45 +35,37 @@ const NAME_CAP: usize = 64;
 
 /// Checks the spec and returns the command that launches the app-server.
 pub(super) fn app_server(spec: &Spec) -> Result<Launch, SpecError> {
-    check(&spec.settings)?;
+    check(&spec.to_settings())?;
     extra::check(&spec.extra_args, RESERVED, Values::One)?;
     check_tools(spec)?;
-    if let (true, Some(approval @ ("on-request" | "never"))) =
-        (spec.policy.is_some(), spec.settings.last(APPROVAL))
+    if let (true, Some(approval)) = (spec.policy.is_some(), spec.value(APPROVAL))
+        && matches!(&*approval, "on-request" | "never")
     {
         let why = "conflicts with the policy, which needs Codex to ask before every command; \
             remove one of the two";
-        return Err(SpecError::new(APPROVAL, approval, why));
+        return Err(SpecError::new(APPROVAL, &approval, why));
     }
-    let mut args = vec![plain("app-server")];
-    args.extend(overrides(spec)?);
-    args.extend(spec.extra_args.iter().map(|arg| plain(arg)));
+    let mut args = vec!["app-server".into()];
+    args.extend(settings::arguments(TABLE, &spec.to_settings())?);
+    args.extend(spec.extra_args.iter().map(Arg::from));
     Ok(launch(args))
 }
 
 /// Checks the spec and returns the command that runs `codex exec` for one message.
 pub(super) fn exec(spec: &Spec) -> Result<Launch, SpecError> {
-    check(&spec.settings)?;
+    check(&spec.to_settings())?;
     extra::check(&spec.extra_args, RESERVED, Values::One)?;
     check_exec(spec)?;
-    let settings = &spec.settings;
-    let mut args: Vec<Arg> = ["exec", "--json", "--skip-git-repo-check"]
-        .iter()
-        .map(|arg| plain(arg))
-        .collect();
+    let mut args = Vec::from(["exec", "--json", "--skip-git-repo-check"].map(Arg::from));
+    let model = spec.model.as_ref();
+    args.extend(model.map(|model| format!("--model={model}").into()));
     args.extend(
-        settings
-            .last(keys::MODEL)
-            .map(|model| plain(&format!("--model={model}"))),
+        spec.value(EFFORT)
+            .map(|effort| config_override("model_reasoning_effort", &effort)),
     );
     args.extend(
-        settings
-            .last(EFFORT)
-            .map(|effort| config_override("model_reasoning_effort", effort)),
-    );
-    args.extend(
-        settings
-            .last(keys::PERMISSION_MODE)
+        spec.permission_mode
+            .iter()
             .map(|mode| config_override("sandbox_mode", mode)),
     );
     let dir = spec.dir.as_ref().map(|dir| dir.display().to_string());
@@ -85,34 +77,28 @@ pub(super) fn exec(spec: &Spec) -> Result<Launch, SpecError> {
             RawJson::of(&roots).get(),
         ));
     }
-    if let Some(prompt) = settings.last(keys::SYSTEM_PROMPT) {
+    if let Some(prompt) = &spec.system_prompt {
         args.push(Arg::InFile {
             prefix: "--config=model_instructions_file=",
-            text: prompt.to_owned(),
+            text: prompt.clone(),
         });
     }
-    if let Some(schema) = settings.last(keys::JSON_SCHEMA) {
+    if let Some(schema) = &spec.json_schema {
         args.push(Arg::InFile {
             prefix: "--output-schema=",
-            text: schema.to_owned(),
+            text: schema.clone(),
         });
     }
-    if settings.is_on(EPHEMERAL) {
-        args.push(plain("--ephemeral"));
+    if spec.is_on(EPHEMERAL) {
+        args.push("--ephemeral".into());
     }
-    args.extend(overrides(spec)?);
-    args.extend(spec.extra_args.iter().map(|arg| plain(arg)));
-    if let Some(id) = settings.last(keys::RESUME) {
-        args.extend([
-            plain(if settings.is_on(keys::FORK) {
-                "fork"
-            } else {
-                "resume"
-            }),
-            plain(id),
-        ]);
+    args.extend(settings::arguments(TABLE, &spec.to_settings())?);
+    args.extend(spec.extra_args.iter().map(Arg::from));
+    if let Some(id) = &spec.resume {
+        let verb = if spec.fork { "fork" } else { "resume" };
+        args.extend([verb.into(), id.into()]);
     }
-    args.push(plain("-"));
+    args.push("-".into());
     Ok(launch(args))
 }
 
@@ -121,32 +107,14 @@ fn launch(args: Vec<Arg>) -> Launch {
         program: "codex",
         natives: NATIVES,
         args,
-        env: Vec::new(),
         inherits: inherits::CODEX,
-        needs: &[],
         state: STATE,
+        ..Launch::default()
     }
 }
 
-fn plain(arg: &str) -> Arg {
-    Arg::Plain(arg.to_owned())
-}
-
 fn config_override(key: &str, value: &str) -> Arg {
-    Arg::Plain(format!("--config={key}={value}"))
-}
-
-fn overrides(spec: &Spec) -> Result<Vec<Arg>, SpecError> {
-    let values = spec.settings.get(CONFIG).unwrap_or_default();
-    let arg = |value: &String| match value.len() > ARG_CAP {
-        true => Err(SpecError::new(
-            CONFIG,
-            value,
-            "exceeds the command-line limit of 100 KiB",
-        )),
-        false => Ok(Arg::Plain(format!("--config={value}"))),
-    };
-    values.iter().map(arg).collect()
+    format!("--config={key}={value}").into()
 }
 
 /// Rejects what `codex exec` does not support: it never asks, does not run the caller's tools, and
@@ -162,22 +130,22 @@ fn check_exec(spec: &Spec) -> Result<(), SpecError> {
             "codex exec runs commands without asking, so the policy cannot apply",
         );
     }
-    if !spec.tools.is_empty() {
+    if !spec.bound_tools.is_empty() {
         return error("bound tools", "codex exec does not support them");
     }
-    if spec.settings.get(keys::APPEND_SYSTEM_PROMPT).is_some() {
+    if spec.append_system_prompt.is_some() {
         return error(
             keys::APPEND_SYSTEM_PROMPT,
             "codex exec accepts it only as an argument, which other users can read",
         );
     }
-    if spec.settings.get(keys::MCP_CONFIG).is_some() {
+    if spec.values(keys::MCP_CONFIG).is_some() {
         return error(
             keys::MCP_CONFIG,
             "codex exec accepts it only as an argument, which other users can read",
         );
     }
-    match spec.settings.last(APPROVAL) {
+    match spec.value(APPROVAL).as_deref() {
         None | Some("never") => Ok(()),
         Some(_) => error(APPROVAL, "codex exec never asks"),
     }
@@ -186,13 +154,13 @@ fn check_exec(spec: &Spec) -> Result<(), SpecError> {
 /// Rejects tool names that Codex would refuse a thread for.
 fn check_tools(spec: &Spec) -> Result<(), SpecError> {
     let mut names = BTreeSet::new();
-    for tool in &spec.tools {
+    for tool in &spec.bound_tools {
         let error = |why: &str| Err(SpecError::new("bound tools", &tool.name, why));
         let allowed = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if tool.name.is_empty() || tool.name.len() > NAME_CAP || !tool.name.chars().all(allowed) {
             return error("expected a name of 1 to 64 letters, digits, dashes and underscores");
         }
-        if tool_use::is_taken(&tool.name) {
+        if tools::is_taken(tool_use::TOOLS, &tool.name) {
             return error("reserved for Codex's own and MCP tools; choose another name");
         }
         if !names.insert(&tool.name) {

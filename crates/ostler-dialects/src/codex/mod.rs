@@ -21,11 +21,13 @@ mod conversation;
 mod exec;
 
 use ostler_core::dialect::{
-    Capabilities, Conversation, Dialect, Exit, Launch, PlainModel, Probe, Setting,
+    About, Capabilities, Conversation, Dialect, Exit, Launch, Launching, PlainModel, ProjectFiles,
 };
 use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Spec, SpecError, keys};
+
+use crate::turn_process::TurnProcess;
 
 /// The dialect of Codex's app-server.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +38,9 @@ pub struct Codex;
 pub struct CodexExec;
 
 const NAME: &str = "codex";
+
+/// The program's name in messages.
+const TITLE: &str = "Codex";
 
 /// Settings as a plain model: Codex stores nothing, has no tools except the one for patches, which
 /// cannot be disabled, and adds nothing to the prompt. Versions ignore the settings they do not
@@ -82,73 +87,59 @@ const MODELS: &[&str] = &[
 ];
 
 impl Dialect for Codex {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            resume: true,
-            fork: true,
-            stream_text: true,
-            thinking: true,
-            interrupt: true,
-            structured: true,
-            cost: false,
-            many_turns: true,
-            steer: true,
-            ask: true,
-            tools: true,
-            set_model: true,
-            set_permission_mode: true,
-            freeze: true,
-            silent: false,
-            tells_tools: true,
-            tells_denials: true,
-            tells_usage: true,
-            // A message has at most 1,048,576 characters.
-            long_prompts: false,
+    fn about(&self) -> About {
+        About {
+            capabilities: Capabilities {
+                resume: true,
+                fork: true,
+                stream_text: true,
+                thinking: true,
+                interrupt: true,
+                structured: true,
+                many_turns: true,
+                steer: true,
+                ask: true,
+                tools: true,
+                set_model: true,
+                set_permission_mode: true,
+                freeze: true,
+                tells_tools: true,
+                tells_denials: true,
+                tells_usage: true,
+                // Not `long_prompts`: a message has at most 1,048,576 characters.
+                ..Capabilities::default()
+            },
+            models: MODELS,
+            settings: settings::TABLE,
+            probe: Some(probe::PROBE),
+            as_model: PlainModel {
+                settings: PLAIN,
+                toolless: false,
+            },
+            project_files: ProjectFiles {
+                paths: &[".codex"],
+                can_ignore: true,
+                setting: None,
+            },
+            recognizes: rpc::recognizes,
+            ..About::new(NAME)
         }
     }
-
-    fn models(&self) -> &'static [&'static str] {
-        MODELS
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError> {
+        launch::app_server(launching.spec)
     }
 
-    fn settings(&self) -> Vec<Setting> {
-        crate::settings::list(settings::TABLE)
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        Some(probe::PROBE)
-    }
-
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        launch::app_server(spec)
-    }
-
-    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        Box::new(conversation::AppServerConversation::new(spec))
+    fn converse(&self, launching: &Launching<'_>) -> Box<dyn Conversation> {
+        Box::new(conversation::AppServerConversation::new(launching.spec))
     }
 
     fn select_transport(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
-        let exec = spec.settings.last(settings::TRANSPORT) == Some(settings::TRANSPORTS[1]);
+        let exec = spec.value(settings::TRANSPORT).as_deref() == Some(settings::TRANSPORTS[1]);
         exec.then_some(&CodexExec as &dyn Dialect)
     }
 
     fn fallback_transport(&self, exit: &Exit) -> Option<&'static dyn Dialect> {
         blame::lacks_app_server(exit).then_some(&CodexExec as &dyn Dialect)
-    }
-
-    fn as_model(&self) -> PlainModel {
-        PlainModel {
-            settings: PLAIN,
-            toolless: false,
-        }
-    }
-
-    fn recognizes(&self, opening: &str) -> bool {
-        rpc::recognizes(opening)
     }
 
     fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
@@ -157,55 +148,31 @@ impl Dialect for Codex {
 }
 
 impl Dialect for CodexExec {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            resume: true,
-            fork: true,
-            thinking: true,
-            structured: true,
-            // The next process is launched with the change.
-            set_model: true,
-            set_permission_mode: true,
-            freeze: true,
-            tells_tools: true,
-            tells_usage: true,
-            ..Capabilities::default()
+    fn about(&self) -> About {
+        About {
+            capabilities: Capabilities {
+                resume: true,
+                fork: true,
+                thinking: true,
+                structured: true,
+                // The next process is launched with the change.
+                set_model: true,
+                set_permission_mode: true,
+                freeze: true,
+                tells_tools: true,
+                tells_usage: true,
+                ..Capabilities::default()
+            },
+            recognizes: exec::recognizes,
+            ..Codex.about()
         }
     }
-
-    fn models(&self) -> &'static [&'static str] {
-        MODELS
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError> {
+        launch::exec(launching.spec)
     }
 
-    fn settings(&self) -> Vec<Setting> {
-        Codex.settings()
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        Codex.probe()
-    }
-
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        launch::exec(spec)
-    }
-
-    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        Box::new(exec::ExecConversation::new(spec))
-    }
-
-    fn as_model(&self) -> PlainModel {
-        PlainModel {
-            settings: PLAIN,
-            toolless: false,
-        }
-    }
-
-    fn recognizes(&self, opening: &str) -> bool {
-        exec::recognizes(opening)
+    fn converse(&self, launching: &Launching<'_>) -> Box<dyn Conversation> {
+        Box::new(TurnProcess(exec::ExecOutput::new(launching.spec)))
     }
 
     fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ostler_core::dialect::{FromConversation, Outbox, ToolJob};
-use ostler_core::event::{DecidedBy, Decision, Level, Permission};
+use ostler_core::dialect::{Action, FromConversation, Outbox, ToolJob};
+use ostler_core::event::{DecidedBy, Level, NoticeCode, Permission};
 use ostler_core::permission::{
     Fallback, PermissionRequest, ToolKind, ToolUse, UNATTENDED_DENIAL, Verdict,
 };
@@ -14,16 +14,19 @@ use ostler_core::raw_json::RawJson;
 use ostler_core::spec::Spec;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
-use super::items::{Items, report_unknown};
+use super::items::Items;
 use super::plan::Plan;
+use super::rpc::RPC;
 use super::wire::Params;
-use super::{rpc, tool_use};
+use super::{TITLE, tool_use};
+use crate::json_lines::report_unknown;
+use crate::jsonrpc::{Failure, METHOD_NOT_FOUND, RequestId};
+use crate::mcp::ToolOutput;
+use crate::permissions::{UNCLEAR, denied, reason};
 
-/// Denial message for a request that does not name its tool call.
-const UNCLEAR: &str = "Denied: the permission request does not say what it is about.";
-
-/// Denial message for such a request of a sub-agent.
+/// Denial message for a sub-agent's request that does not name its tool call.
 const UNCLEAR_SUBAGENT: &str = "Denied: a sub-agent's permission request \
     does not say what it is about, and its call was not reported.";
 
@@ -43,6 +46,7 @@ enum RequestKind {
 /// A request without a verdict so far.
 #[derive(Debug, Clone)]
 struct PendingRequest {
+    rpc: RequestId,
     kind: RequestKind,
     call: Option<String>,
     tool: String,
@@ -55,17 +59,21 @@ pub(super) struct OpenPermissions {
     names: BTreeSet<String>,
     /// Requests by the JSON of their ids.
     open: BTreeMap<String, PendingRequest>,
-    /// Ids of running calls of the caller's tools.
-    running_tools: BTreeSet<String>,
+    /// Running calls of the caller's tools, by the JSON of their ids.
+    running_tools: BTreeMap<String, RequestId>,
 }
 
 impl OpenPermissions {
     pub(super) fn new(spec: &Spec) -> Self {
-        let names = spec.tools.iter().map(|tool| tool.name.clone()).collect();
+        let names = spec
+            .bound_tools
+            .iter()
+            .map(|tool| tool.name.clone())
+            .collect();
         Self {
             names,
             open: BTreeMap::new(),
-            running_tools: BTreeSet::new(),
+            running_tools: BTreeMap::new(),
         }
     }
 
@@ -79,8 +87,8 @@ impl OpenPermissions {
         if self.open.remove(id).is_some() {
             out.push(FromConversation::WithdrawPermission(id.to_owned()));
         }
-        if self.running_tools.remove(id) {
-            out.push(FromConversation::CancelTool(id.to_owned()));
+        if self.running_tools.remove(id).is_some() {
+            out.push(Action::CancelTool(id.to_owned()));
         }
     }
 
@@ -89,16 +97,16 @@ impl OpenPermissions {
         let ids: Vec<String> = self
             .open
             .keys()
-            .chain(&self.running_tools)
+            .chain(self.running_tools.keys())
             .cloned()
             .collect();
         ids.iter().for_each(|id| self.withdraw(id, out));
     }
 
     /// Sends a tool's result. Does nothing if the call is no longer pending.
-    pub(super) fn on_tool_result(&mut self, id: &str, (ok, text): (bool, &str), out: &mut Outbox) {
-        if self.running_tools.remove(id) {
-            rpc::reply(id, &ToolResponse::new(ok, text), out);
+    pub(super) fn on_tool_result(&mut self, id: &str, result: ToolOutput<'_>, out: &mut Outbox) {
+        if let Some(rpc) = self.running_tools.remove(id) {
+            RPC.reply(&rpc, tool_response(result), out);
         }
     }
 
@@ -110,29 +118,10 @@ impl OpenPermissions {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ToolResponse<'a> {
-    content_items: [InputText<'a>; 1],
-    success: bool,
-}
-
-#[derive(Serialize)]
-struct InputText<'a> {
-    r#type: &'static str,
-    text: &'a str,
-}
-
-impl<'a> ToolResponse<'a> {
-    fn new(success: bool, text: &'a str) -> Self {
-        Self {
-            content_items: [InputText {
-                r#type: "inputText",
-                text,
-            }],
-            success,
-        }
-    }
+/// Returns the response to a call of one of the caller's tools.
+fn tool_response(result: ToolOutput<'_>) -> Value {
+    let content = json!([{"type": "inputText", "text": result.text}]);
+    json!({"contentItems": content, "success": result.ok})
 }
 
 /// Thread that a request comes from.
@@ -144,6 +133,27 @@ pub(super) enum Requester<'a> {
     Subagent(Option<&'a Items>),
 }
 
+/// A request of Codex.
+#[derive(Debug)]
+pub(super) struct Request<'a> {
+    pub(super) id: RequestId,
+    pub(super) method: &'a str,
+    pub(super) params: &'a Params<'a>,
+}
+
+impl Request<'_> {
+    /// Returns the request as one that waits for a verdict.
+    fn pending(&self, kind: RequestKind, tool: String, input: RawJson) -> PendingRequest {
+        PendingRequest {
+            rpc: self.id.clone(),
+            kind,
+            call: self.params.item_id.owned(),
+            tool,
+            input,
+        }
+    }
+}
+
 /// Parts of the conversation that a request needs.
 pub(super) struct AskContext<'a> {
     pub(super) plan: &'a Plan,
@@ -153,59 +163,53 @@ pub(super) struct AskContext<'a> {
 }
 
 impl AskContext<'_> {
-    /// Handles a request of Codex. `id` is the JSON of its id.
-    pub(super) fn on_request(
-        &mut self,
-        (id, method): (&str, &str),
-        (params, raw): (&Params<'_>, &str),
-        out: &mut Outbox,
-    ) {
-        match method {
+    /// Handles a request of Codex.
+    pub(super) fn on_request(&mut self, request: &Request<'_>, raw: &str, out: &mut Outbox) {
+        let id = &request.id;
+        match request.method {
             "item/commandExecution/requestApproval" => {
-                let request = self.command(params);
-                self.ask(id, request, out);
+                let pending = self.command(request);
+                self.ask(id, pending, out);
             }
             "item/fileChange/requestApproval" => {
-                let request = self.files(params);
-                self.ask(id, request, out);
+                let pending = self.files(request);
+                self.ask(id, pending, out);
             }
-            "item/permissions/requestApproval" => self.ask(id, permissions(params), out),
-            "mcpServer/elicitation/request" => match self.mcp(params) {
-                Some((request, true)) => self.ask(id, Some(request), out),
-                Some((request, false)) => {
-                    self.deny((id, &self.without_own_call(request)), self.unclear(), out);
+            "item/permissions/requestApproval" => self.ask(id, permissions(request), out),
+            "mcpServer/elicitation/request" => match self.mcp(request) {
+                Some((pending, true)) => self.ask(id, Some(pending), out),
+                Some((pending, false)) => {
+                    self.deny(&self.without_own_call(pending), self.unclear(), out);
                 }
                 None => {
-                    rpc::reply(id, &ElicitationResponse { action: "decline" }, out);
+                    RPC.reply(id, json!({"action": "decline"}), out);
                     let message = format!(
                         "An elicitation of MCP server {} was declined.",
-                        params.server_name.or_empty()
+                        request.params.server_name.or_empty()
                     );
-                    out.notice(Level::Warning, "question_declined", message);
+                    out.notice(Level::Warning, NoticeCode::QuestionDeclined, message);
                 }
             },
-            "item/tool/call" => self.tool(id, params, out),
+            "item/tool/call" => self.tool(request, out),
             "item/tool/requestUserInput" => {
-                rpc::reply(
-                    id,
-                    &UserInputResponse {
-                        answers: BTreeMap::new(),
-                    },
-                    out,
-                );
+                RPC.reply(id, json!({"answers": {}}), out);
                 out.notice(
                     Level::Warning,
-                    "question_declined",
+                    NoticeCode::QuestionDeclined,
                     "A question of the model was declined.",
                 );
             }
             // Used by earlier versions.
             "applyPatchApproval" | "execCommandApproval" => {
-                rpc::reply(id, &DecisionResponse { decision: "denied" }, out);
+                RPC.reply(id, json!({"decision": "denied"}), out);
             }
             other => {
-                rpc::reply_error(id, "unknown method", out);
-                report_unknown(raw, &format!("the request {other:?}"), out);
+                let failure = Failure {
+                    code: METHOD_NOT_FOUND,
+                    message: "unknown method",
+                };
+                RPC.reply_error(id, failure, out);
+                report_unknown(TITLE, &format!("the request {other:?}"), raw, out);
             }
         }
     }
@@ -226,57 +230,44 @@ impl AskContext<'_> {
         }
     }
 
-    fn command(&self, params: &Params<'_>) -> Option<PendingRequest> {
-        #[derive(Serialize)]
-        struct Host<'a> {
-            host: &'a str,
-        }
-        let call = params.item_id.owned();
-        if let Some(network) = params.network_approval_context.map() {
-            let input = RawJson::of(&Host {
-                host: network.host.or_empty(),
-            });
-            return Some(PendingRequest {
-                kind: RequestKind::Decision,
-                call,
-                tool: tool_use::NETWORK.to_owned(),
-                input,
-            });
-        }
-        let dirs = (params.cwd.text(), self.items.session_dir.as_deref());
-        let input = tool_use::command_input(params.command.text()?, dirs, params.reason.text());
-        Some(PendingRequest {
-            kind: RequestKind::Decision,
-            call,
-            tool: tool_use::COMMAND.to_owned(),
-            input,
-        })
+    fn command(&self, request: &Request<'_>) -> Option<PendingRequest> {
+        let params = request.params;
+        let (tool, input) = if let Some(network) = params.network_approval_context.map() {
+            let host = network.host.or_empty();
+            (tool_use::NETWORK, RawJson::of(&json!({ "host": host })))
+        } else {
+            let command = tool_use::CommandInput {
+                command: params.command.text()?,
+                cwd: params.cwd.text(),
+                session_dir: self.items.session_dir.as_deref(),
+                reason: params.reason.text(),
+            };
+            (tool_use::COMMAND, command.arguments())
+        };
+        Some(request.pending(RequestKind::Decision, tool.to_owned(), input))
     }
 
     /// Looks up the files to change in the item that was started.
-    fn files(&self, params: &Params<'_>) -> Option<PendingRequest> {
-        let call = params.item_id.owned();
-        let (tool, input) = self.calls()?.calls.get(call.as_deref()?)?.clone();
+    fn files(&self, request: &Request<'_>) -> Option<PendingRequest> {
+        let params = request.params;
+        let call = params.item_id.text()?;
+        let (tool, input) = self.calls()?.calls.get(call)?.clone();
         let input = match params.grant_root.text() {
             Some(root) => with_root(&input, root)?,
             None => input,
         };
-        Some(PendingRequest {
-            kind: RequestKind::Decision,
-            call,
-            tool,
-            input,
-        })
+        Some(request.pending(RequestKind::Decision, tool, input))
     }
 
     /// Reads the approval of an MCP server's tool, which has the form of an elicitation of that
     /// server. It does not name the tool: the flag is false if the open calls do not identify it
     /// either.
-    fn mcp(&self, params: &Params<'_>) -> Option<(PendingRequest, bool)> {
-        let meta = params
-            .meta
-            .map()
-            .filter(|meta| meta.codex_approval_kind.text() == Some("mcp_tool_call"))?;
+    fn mcp(&self, request: &Request<'_>) -> Option<(PendingRequest, bool)> {
+        let params = request.params;
+        let meta = &params.meta;
+        if meta.codex_approval_kind.text() != Some("mcp_tool_call") {
+            return None;
+        }
         let input = meta
             .tool_params
             .map_or_else(RawJson::null, RawJson::from_raw);
@@ -293,15 +284,8 @@ impl AskContext<'_> {
         let found = all.first().filter(|_| is_clear);
         let call = found.map(|(id, _)| (*id).clone());
         let tool = found.map_or_else(|| tool_use::mcp(server, "?"), |(_, name)| (*name).clone());
-        Some((
-            PendingRequest {
-                kind: RequestKind::Mcp,
-                call,
-                tool,
-                input,
-            },
-            is_clear,
-        ))
+        let pending = request.pending(RequestKind::Mcp, tool, input);
+        Some((PendingRequest { call, ..pending }, is_clear))
     }
 
     /// Detaches a sub-agent's request from any call. Its calls are not shown, and a call of the
@@ -316,107 +300,95 @@ impl AskContext<'_> {
         }
     }
 
-    fn ask(&mut self, id: &str, request: Option<PendingRequest>, out: &mut Outbox) {
-        let empty = PendingRequest {
-            kind: RequestKind::Decision,
-            call: None,
-            tool: "unknown".into(),
-            input: RawJson::null(),
-        };
+    fn ask(&mut self, id: &RequestId, request: Option<PendingRequest>, out: &mut Outbox) {
         let denied = match (&request, self.plan.attended) {
             (None, _) => Some(self.unclear()),
             (_, false) => Some(UNATTENDED_DENIAL),
             _ => None,
         };
-        let request = self.without_own_call(request.unwrap_or(empty));
+        let request = self.without_own_call(request.unwrap_or_else(|| PendingRequest {
+            rpc: id.clone(),
+            kind: RequestKind::Decision,
+            call: None,
+            tool: "unknown".into(),
+            input: RawJson::null(),
+        }));
         if let Some(why) = denied {
-            return self.deny((id, &request), why, out);
+            return self.deny(&request, why, out);
         }
         let fallback = if matches!(request.kind, RequestKind::Tool(_)) {
             Fallback::Agent
         } else {
             Fallback::Person
         };
+        let id = id.as_json().to_owned();
         out.push(FromConversation::AskPermission(PermissionRequest {
-            id: id.to_owned(),
+            id: id.clone(),
             call: request.call.clone(),
             input: Some(request.input.clone()),
             wants: self.permissions.wants(&request),
             fallback,
         }));
-        self.permissions.open.insert(id.to_owned(), request);
+        self.permissions.open.insert(id, request);
     }
 
     /// Denies a request immediately, without asking.
-    fn deny(&mut self, (id, request): (&str, &PendingRequest), why: &str, out: &mut Outbox) {
+    fn deny(&mut self, request: &PendingRequest, why: &str, out: &mut Outbox) {
         let wants = self.permissions.wants(request);
+        let call = request.call.as_deref();
+        let shown = call.unwrap_or(request.rpc.as_json()).to_owned();
         out.event(Permission {
-            id: request.call.clone().unwrap_or_else(|| id.to_owned()),
-            tool: wants.tool,
             kind: Some(wants.kind),
             input: Some(request.input.clone()).filter(|input| input.get() != "null"),
-            decision: Decision::Denied,
-            by: DecidedBy::Default,
             message: Some(why.to_owned()),
+            ..denied(DecidedBy::Default, shown, wants.tool)
         });
-        self.respond((id, request), &Verdict::Deny(why.to_owned()), out);
+        self.respond(request, &Verdict::Deny(why.to_owned()), out);
     }
 
-    fn tool(&mut self, id: &str, params: &Params<'_>, out: &mut Outbox) {
+    fn tool(&mut self, request: &Request<'_>, out: &mut Outbox) {
+        let params = request.params;
         let name = params.tool.or_empty().to_owned();
         if !self.permissions.names.contains(&name) {
-            return rpc::reply(
-                id,
-                &ToolResponse::new(false, "There is no such tool in this session."),
-                out,
-            );
+            let result = ToolOutput::failed("There is no such tool in this session.");
+            return RPC.reply(&request.id, tool_response(result), out);
         }
-        let input = params
-            .arguments
-            .map_or_else(RawJson::null, RawJson::from_raw);
-        let call = params.call_id.owned();
-        let order = ToolJob {
-            id: id.to_owned(),
-            call: call.clone(),
+        let job = ToolJob {
+            id: request.id.as_json().to_owned(),
+            call: params.call_id.owned(),
             name: name.clone(),
-            input: input.clone(),
+            input: params
+                .arguments
+                .map_or_else(RawJson::null, RawJson::from_raw),
         };
-        let request = PendingRequest {
-            kind: RequestKind::Tool(order),
-            call,
+        let pending = PendingRequest {
+            rpc: request.id.clone(),
+            call: job.call.clone(),
             tool: name,
-            input,
+            input: job.input.clone(),
+            kind: RequestKind::Tool(job),
         };
         if self.plan.policy {
-            self.ask(id, Some(request), out);
+            self.ask(&request.id, Some(pending), out);
         } else {
-            self.respond((id, &request), &Verdict::Undecided, out);
+            self.respond(&pending, &Verdict::Undecided, out);
         }
     }
 
     /// Replies with a verdict. Does nothing if the request is unknown or was withdrawn.
     pub(super) fn on_verdict(&mut self, id: &str, verdict: &Verdict, out: &mut Outbox) {
         if let Some(request) = self.permissions.open.remove(id) {
-            self.respond((id, &request), verdict, out);
+            self.respond(&request, verdict, out);
         }
     }
 
-    fn respond(
-        &mut self,
-        (id, request): (&str, &PendingRequest),
-        verdict: &Verdict,
-        out: &mut Outbox,
-    ) {
+    fn respond(&mut self, request: &PendingRequest, verdict: &Verdict, out: &mut Outbox) {
         let allowed = match verdict {
             Verdict::Allow => true,
             Verdict::Undecided => matches!(request.kind, RequestKind::Tool(_)),
             Verdict::Deny(_) => false,
         };
-        let why = match verdict {
-            Verdict::Deny(why) if !why.is_empty() => why.as_str(),
-            Verdict::Deny(_) => "Denied.",
-            _ => UNATTENDED_DENIAL,
-        };
+        let why = reason(verdict);
         match request
             .call
             .as_ref()
@@ -429,49 +401,30 @@ impl AskContext<'_> {
             // No call gets a result, so the denial is known only here.
             None => self.items.denied.push(request.tool.clone()),
         }
+        let id = &request.rpc;
+        let accept = if allowed { "accept" } else { "decline" };
         match &request.kind {
-            RequestKind::Decision => rpc::reply(
-                id,
-                &DecisionResponse {
-                    decision: if allowed { "accept" } else { "decline" },
-                },
-                out,
-            ),
-            RequestKind::Mcp => rpc::reply(
-                id,
-                &ElicitationResponse {
-                    action: if allowed { "accept" } else { "decline" },
-                },
-                out,
-            ),
+            RequestKind::Decision => RPC.reply(id, json!({ "decision": accept }), out),
+            RequestKind::Mcp => RPC.reply(id, json!({ "action": accept }), out),
             RequestKind::Permissions(wanted) => {
-                let none = RawJson::of(&BTreeMap::<&str, &str>::new());
-                rpc::reply(
-                    id,
-                    &PermissionsResponse {
-                        permissions: if allowed { wanted } else { &none },
-                        scope: "turn",
-                    },
-                    out,
-                );
+                let none = RawJson::of(&json!({}));
+                let response = PermissionsResponse {
+                    permissions: if allowed { wanted } else { &none },
+                    scope: "turn",
+                };
+                RPC.reply(id, response, out);
             }
-            RequestKind::Tool(order) if allowed => {
-                self.permissions.running_tools.insert(id.to_owned());
-                out.push(FromConversation::RunTool(order.clone()));
+            RequestKind::Tool(job) if allowed => {
+                self.permissions
+                    .running_tools
+                    .insert(id.as_json().to_owned(), id.clone());
+                out.push(Action::RunTool(job.clone()));
             }
-            RequestKind::Tool(_) => rpc::reply(id, &ToolResponse::new(false, why), out),
+            RequestKind::Tool(_) => {
+                RPC.reply(id, tool_response(ToolOutput::failed(why)), out);
+            }
         }
     }
-}
-
-#[derive(Serialize)]
-struct DecisionResponse {
-    decision: &'static str,
-}
-
-#[derive(Serialize)]
-struct ElicitationResponse {
-    action: &'static str,
 }
 
 #[derive(Serialize)]
@@ -480,24 +433,11 @@ struct PermissionsResponse<'a> {
     scope: &'static str,
 }
 
-#[derive(Serialize)]
-struct UserInputResponse {
-    answers: BTreeMap<String, String>,
-}
-
-fn permissions(params: &Params<'_>) -> Option<PendingRequest> {
-    let wanted = RawJson::from_raw(
-        params
-            .permissions
-            .filter(|raw| raw.get().starts_with('{'))?,
-    );
-    let tool = tool_use::PERMISSIONS.to_owned();
-    Some(PendingRequest {
-        kind: RequestKind::Permissions(wanted.clone()),
-        call: params.item_id.owned(),
-        tool,
-        input: wanted,
-    })
+fn permissions(request: &Request<'_>) -> Option<PendingRequest> {
+    let wanted = request.params.permissions;
+    let wanted = RawJson::from_raw(wanted.filter(|raw| raw.get().starts_with('{'))?);
+    let kind = RequestKind::Permissions(wanted.clone());
+    Some(request.pending(kind, tool_use::PERMISSIONS.to_owned(), wanted))
 }
 
 /// Adds the directory that is to become writable to the changes.

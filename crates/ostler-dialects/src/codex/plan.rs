@@ -1,11 +1,13 @@
 //! Parameters of a session for the app-server, derived from the spec.
 
+use std::path::{Path, PathBuf};
+
 use ostler_core::raw_json::RawJson;
-use ostler_core::spec::{Attendance, Denials, Spec, ToolOffer, keys};
-use serde::Serialize;
+use ostler_core::spec::{Denials, Spec, ToolOffer, keys};
 use serde_json::{Map, Value, json};
 
 use super::settings::{APPROVAL, EFFORT, EPHEMERAL};
+use crate::json_lines::without_nulls;
 
 /// Parameters of one session.
 #[derive(Debug)]
@@ -18,152 +20,79 @@ pub(super) struct Plan {
     pub(super) attended: bool,
     pub(super) partial: bool,
     pub(super) schema: Option<RawJson>,
-    pub(super) resume: Option<String>,
-    fork: bool,
-    overrides: Overrides,
-    new_thread: NewThread,
-}
-
-/// Parameters of a thread that is started, resumed or forked.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Overrides {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    cwd: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    model: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    sandbox: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    approval_policy: Option<String>,
-    /// Sends approval requests to Ostler, instead of having a model of Codex decide.
-    approvals_reviewer: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    base_instructions: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    developer_instructions: Option<String>,
-    #[serde(skip_serializing_if = "Map::is_empty")]
-    config: Map<String, Value>,
-}
-
-/// Parameters of a new thread only. A resumed thread has the tools that it was started with.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct NewThread {
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    ephemeral: bool,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    dynamic_tools: Vec<Tool>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Tool {
-    r#type: &'static str,
-    name: String,
-    description: String,
-    input_schema: RawJson,
-}
-
-impl Tool {
-    fn new(offer: &ToolOffer) -> Self {
-        let (name, description) = (offer.name.clone(), offer.description.clone());
-        Self {
-            r#type: "function",
-            name,
-            description,
-            input_schema: crate::mcp::adapt(&offer.parameters),
-        }
-    }
+    /// The request that opens the thread, and its parameters.
+    pub(super) method: &'static str,
+    pub(super) thread: Value,
 }
 
 impl Plan {
+    /// Returns the plan for a spec.
     pub(super) fn of(spec: &Spec) -> Self {
-        let settings = &spec.settings;
-        let setting = |key: &str| settings.last(key).map(str::to_owned);
         let dir = spec.dir.as_ref().map(|dir| dir.display().to_string());
         let policy = spec.policy.is_some();
+        let (method, thread) = match &spec.resume {
+            None => ("thread/start", json!({})),
+            Some(id) => (
+                if spec.fork {
+                    "thread/fork"
+                } else {
+                    "thread/resume"
+                },
+                json!({"threadId": id, "excludeTurns": true}),
+            ),
+        };
+        let is_new = spec.resume.is_none();
+        let untrusted = policy.then(|| "untrusted".to_owned());
+        let tools: Vec<Value> = spec.bound_tools.iter().map(tool).collect();
+        let settings = json!({
+            "cwd": dir,
+            "model": spec.model,
+            "sandbox": spec.permission_mode,
+            "approvalPolicy": untrusted.or_else(|| spec.value(APPROVAL)),
+            "approvalsReviewer": "user",
+            "baseInstructions": spec.system_prompt,
+            "developerInstructions": spec.append_system_prompt,
+            "config": Some(config(spec, dir.as_deref())).filter(|config| !config.is_empty()),
+            "ephemeral": (is_new && spec.is_on(EPHEMERAL)).then_some(true),
+            "dynamicTools": Some(tools).filter(|tools| is_new && !tools.is_empty()),
+        });
+        let members = [thread, settings]
+            .into_iter()
+            .filter_map(|part| match part {
+                Value::Object(members) => Some(members),
+                _ => None,
+            });
+        let thread = Value::Object(members.flatten().collect());
         Self {
             denials: spec.denials,
             policy,
-            attended: policy || spec.attendance == Attendance::Attended,
-            partial: settings.last(keys::INCLUDE_PARTIAL) != Some("false"),
-            schema: settings
-                .last(keys::JSON_SCHEMA)
+            attended: spec.is_supervised(),
+            partial: spec.include_partial != Some(false),
+            schema: spec
+                .json_schema
+                .as_deref()
                 .and_then(|schema| RawJson::parse(schema).ok()),
-            resume: setting(keys::RESUME),
-            fork: settings.is_on(keys::FORK),
-            overrides: Overrides {
-                cwd: dir.clone(),
-                model: setting(keys::MODEL),
-                sandbox: setting(keys::PERMISSION_MODE),
-                approval_policy: if policy {
-                    Some("untrusted".to_owned())
-                } else {
-                    setting(APPROVAL)
-                },
-                approvals_reviewer: "user",
-                base_instructions: setting(keys::SYSTEM_PROMPT),
-                developer_instructions: setting(keys::APPEND_SYSTEM_PROMPT),
-                config: config(spec, dir.as_deref()),
-            },
-            new_thread: NewThread {
-                ephemeral: settings.is_on(EPHEMERAL),
-                dynamic_tools: spec.tools.iter().map(Tool::new).collect(),
-            },
+            method,
+            thread: without_nulls(thread),
             dir,
         }
     }
+}
 
-    /// Returns the request that opens the thread, and its parameters.
-    pub(super) fn thread(&self) -> (&'static str, RawJson) {
-        #[derive(Serialize)]
-        #[serde(rename_all = "camelCase")]
-        struct ExistingThread<'a> {
-            thread_id: &'a str,
-            exclude_turns: bool,
-            #[serde(flatten)]
-            overrides: &'a Overrides,
-        }
-        #[derive(Serialize)]
-        struct StartThread<'a> {
-            #[serde(flatten)]
-            overrides: &'a Overrides,
-            #[serde(flatten)]
-            new_thread: &'a NewThread,
-        }
-        match &self.resume {
-            None => (
-                "thread/start",
-                RawJson::of(&StartThread {
-                    overrides: &self.overrides,
-                    new_thread: &self.new_thread,
-                }),
-            ),
-            Some(thread_id) => {
-                let existing = ExistingThread {
-                    thread_id,
-                    exclude_turns: true,
-                    overrides: &self.overrides,
-                };
-                (
-                    if self.fork {
-                        "thread/fork"
-                    } else {
-                        "thread/resume"
-                    },
-                    RawJson::of(&existing),
-                )
-            }
-        }
-    }
+fn tool(offer: &ToolOffer) -> Value {
+    json!({
+        "type": "function",
+        "name": offer.name,
+        "description": offer.description,
+        "inputSchema": crate::mcp::adapt(&offer.parameters),
+    })
 }
 
 /// Returns overrides of config.toml that have no parameters of their own. They are sent over stdin,
 /// where no other user can read them.
 fn config(spec: &Spec, dir: Option<&str>) -> Map<String, Value> {
     let mut config = Map::new();
-    if let Some(effort) = spec.settings.last(EFFORT) {
+    if let Some(effort) = spec.value(EFFORT) {
         config.insert("model_reasoning_effort".into(), json!(effort));
     }
     let roots = roots(spec, dir);
@@ -173,9 +102,18 @@ fn config(spec: &Spec, dir: Option<&str>) -> Map<String, Value> {
             json!({ "writable_roots": roots }),
         );
     }
+    if let (true, Some(dir)) = (spec.ignores_project_settings(), &spec.dir) {
+        // Otherwise a writable sandbox makes Codex trust the project, in the user's settings.
+        let untrusted = |dir: &Path| {
+            let level = json!({ "trust_level": "untrusted" });
+            (dir.display().to_string(), level)
+        };
+        let projects = dir.ancestors().map(untrusted).collect();
+        config.insert("projects".into(), Value::Object(projects));
+    }
     let mut all = Map::new();
-    for value in spec.settings.get(keys::MCP_CONFIG).unwrap_or_default() {
-        all.extend(servers(value).unwrap_or_default());
+    for value in spec.values(keys::MCP_CONFIG).unwrap_or_default() {
+        all.extend(servers(&value).unwrap_or_default());
     }
     if spec.policy.is_some() {
         // Otherwise Codex trusts a tool that declares itself read-only, and does not ask.
@@ -192,16 +130,11 @@ fn config(spec: &Spec, dir: Option<&str>) -> Map<String, Value> {
 
 /// Returns the additional directories as absolute paths, because Codex accepts no others.
 pub(super) fn roots(spec: &Spec, dir: Option<&str>) -> Vec<String> {
-    let absolute = |path: &String| match dir {
-        Some(dir) if !path.starts_with('/') => format!("{}/{path}", dir.trim_end_matches('/')),
-        _ => path.clone(),
+    let absolute = |path: &PathBuf| match dir {
+        Some(dir) => Path::new(dir).join(path).display().to_string(),
+        None => path.display().to_string(),
     };
-    spec.settings
-        .get(keys::ADD_DIR)
-        .unwrap_or_default()
-        .iter()
-        .map(absolute)
-        .collect()
+    spec.add_dirs.iter().map(absolute).collect()
 }
 
 /// Fields of an MCP server, by their usual names, with Codex's names.
@@ -214,19 +147,24 @@ const FIELDS: &[(&str, &str)] = &[
     ("headers", "http_headers"),
 ];
 
+/// A text that does not describe MCP servers.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected JSON such as {{\"mcpServers\": {{\"files\": {{\"command\": \"…\", \"args\": []}}}}}}"
+)]
+pub(super) struct NoServers;
+
 /// Parses MCP servers in the usual format.
 ///
 /// # Errors
-/// Returns what is wrong with the text.
-pub(super) fn servers(value: &str) -> Result<Map<String, Value>, String> {
-    const EXPECTED: &str =
-        "expected JSON such as {\"mcpServers\": {\"files\": {\"command\": \"…\", \"args\": []}}}";
-    let read: Value = serde_json::from_str(value).map_err(|_| EXPECTED.to_owned())?;
+/// Returns an error if the text is not of that format.
+pub(super) fn servers(value: &str) -> Result<Map<String, Value>, NoServers> {
+    let read: Value = serde_json::from_str(value).map_err(|_| NoServers)?;
     let Some(Value::Object(servers)) = read.get("mcpServers") else {
-        return Err(EXPECTED.into());
+        return Err(NoServers);
     };
     let server = |(name, server): (&String, &Value)| {
-        let fields = server.as_object().ok_or(EXPECTED)?;
+        let fields = server.as_object().ok_or(NoServers)?;
         let known = FIELDS
             .iter()
             .filter_map(|(theirs, ours)| Some(((*ours).to_owned(), fields.get(*theirs)?.clone())));
@@ -240,19 +178,14 @@ mod tests {
     use super::*;
 
     fn spec(settings: &[(&str, &str)]) -> Spec {
-        let mut spec = Spec {
-            dir: Some("/work".into()),
-            ..Spec::default()
-        };
-        settings
-            .iter()
-            .for_each(|(key, value)| spec.settings.push(key, *value));
+        let mut spec = Spec::default().dir("/work");
+        spec.apply(&settings.iter().copied().collect()).unwrap();
         spec
     }
 
     fn request(settings: &[(&str, &str)]) -> (&'static str, Value) {
-        let (method, params) = Plan::of(&spec(settings)).thread();
-        (method, serde_json::from_str(params.get()).unwrap())
+        let plan = Plan::of(&spec(settings));
+        (plan.method, plan.thread)
     }
 
     #[test]
@@ -307,17 +240,26 @@ mod tests {
             r#"{"mcpServers":{"x":{"command":"p"},"y":{"url":"u"}}}"#,
         )]);
         spec.policy = Some(ostler_core::permission::Policy::default());
-        let (_, params) = Plan::of(&spec).thread();
-        assert!(
-            params.get().contains(r#""approvalPolicy":"untrusted""#),
-            "{params:?}"
-        );
-        let params: Value = serde_json::from_str(params.get()).unwrap();
+        let params = Plan::of(&spec).thread;
+        assert_eq!(params["approvalPolicy"], "untrusted");
         for server in ["x", "y"] {
             assert_eq!(
                 params["config"]["mcp_servers"][server]["default_tools_approval_mode"],
                 "prompt"
             );
         }
+    }
+
+    #[test]
+    fn policy_makes_the_project_and_those_above_it_untrusted() {
+        let spec = Spec::default().dir("/work/sub");
+        let projects = |spec: &Spec| Plan::of(spec).thread["config"]["projects"].clone();
+        assert_eq!(projects(&spec), Value::Null);
+        let spec = spec.policy(ostler_core::permission::Policy::default());
+        let untrusted = json!({"trust_level": "untrusted"});
+        let wanted = json!({"/work/sub": untrusted, "/work": untrusted, "/": untrusted});
+        assert_eq!(projects(&spec), wanted);
+        let spec = spec.project_settings(ostler_core::spec::ProjectSettings::Trusted);
+        assert_eq!(projects(&spec), Value::Null);
     }
 }

@@ -1,81 +1,36 @@
-//! Messages to the app-server: JSON-RPC without the `jsonrpc` field, one message per line.
+//! Requests to the app-server, which speaks JSON-RPC without the `jsonrpc` field.
 
-use ostler_core::dialect::{FromConversation, Outbox};
-use ostler_core::raw_json::RawJson;
-use serde::Serialize;
+use crate::jsonrpc::{Framing, Purpose, RequestId, UNVERSIONED};
 
-/// Sends a request. The id names its purpose, so no pending requests need to be tracked.
-pub(super) fn request<T: Serialize + ?Sized>(
-    (id, method): (&str, &str),
-    params: &T,
-    out: &mut Outbox,
-) {
-    #[derive(Serialize)]
-    struct RpcRequest<'a, T: ?Sized> {
-        id: &'a str,
-        method: &'a str,
-        params: &'a T,
-    }
-    write(&RpcRequest { id, method, params }, out);
+/// Form of the messages.
+pub(super) const RPC: Framing = UNVERSIONED;
+
+/// Purpose of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RequestKind {
+    Initialize,
+    Thread,
+    Turn,
+    Steer,
+    Interrupt,
+    /// Termination of the commands that an interrupted turn left running.
+    Clean,
 }
 
-/// Sends a notification.
-pub(super) fn notify(method: &str, out: &mut Outbox) {
-    #[derive(Serialize)]
-    struct Notification<'a> {
-        method: &'a str,
+impl Purpose for RequestKind {
+    /// The id names the purpose, so that a recording is easy to read.
+    fn id(&self, count: &mut u64) -> RequestId {
+        let name = match self {
+            Self::Initialize => return RequestId::text("initialize"),
+            Self::Thread => return RequestId::text("thread"),
+            Self::Turn => "turn",
+            Self::Steer => "steer",
+            Self::Interrupt => "interrupt",
+            Self::Clean => "clean",
+        };
+        *count += 1;
+        RequestId::text(&format!("{name}-{count}"))
     }
-    write(&Notification { method }, out);
-}
-
-/// Replies to a request of Codex. `id` is JSON, as received.
-pub(super) fn reply<T: Serialize + ?Sized>(id: &str, result: &T, out: &mut Outbox) {
-    #[derive(Serialize)]
-    struct RpcReply<'a, T: ?Sized> {
-        id: RawJson,
-        result: &'a T,
-    }
-    write(
-        &RpcReply {
-            id: parse_id(id),
-            result,
-        },
-        out,
-    );
-}
-
-/// Replies to an unsupported request with an error.
-pub(super) fn reply_error(id: &str, message: &str, out: &mut Outbox) {
-    #[derive(Serialize)]
-    struct ErrorReply<'a> {
-        id: RawJson,
-        error: RpcError<'a>,
-    }
-    #[derive(Serialize)]
-    struct RpcError<'a> {
-        code: i32,
-        message: &'a str,
-    }
-    write(
-        &ErrorReply {
-            id: parse_id(id),
-            error: RpcError {
-                code: -32601,
-                message,
-            },
-        },
-        out,
-    );
-}
-
-fn parse_id(id: &str) -> RawJson {
-    RawJson::parse(id).unwrap_or_else(|_| RawJson::null())
-}
-
-fn write<T: Serialize>(message: &T, out: &mut Outbox) {
-    out.push(FromConversation::Write(
-        format!("{}\n", RawJson::of(message).get()).into_bytes(),
-    ));
 }
 
 /// Returns true if a recording that begins with this text is of Codex's app-server.

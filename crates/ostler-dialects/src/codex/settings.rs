@@ -1,8 +1,9 @@
 //! Settings of Codex, and alternatives for settings that it lacks.
 
-use ostler_core::spec::{Settings, SpecError, ValueKind, keys};
+use ostler_core::dialect::Setting;
+use ostler_core::spec::{InvalidValue, Settings, SpecError, keys};
 
-use crate::settings::{self, Row};
+use crate::settings::{self, rows};
 
 /// Maximum length of a system prompt.
 const PROMPT: usize = 2_000_000;
@@ -19,45 +20,39 @@ pub(super) const TRANSPORTS: &[&str] = &["app-server", "exec"];
 pub(super) const MODES: &[&str] = &["read-only", "workspace-write", "danger-full-access"];
 const APPROVALS: &[&str] = &["untrusted", "on-request", "never"];
 
-macro_rules! rows {
-    ($($key:expr, $kind:expr, $rule:expr, $secret:literal, $help:literal;)*) => {
-        &[$(Row { key: $key, kind: $kind, rule: $rule, secret: $secret, pass: (), help: $help },)*]
-    };
-}
-
 /// The settings table.
-pub(super) const TABLE: &[Row<()>] = rows! {
-    keys::MODEL, ValueKind::Word, None, false, "Model to use (default: the one in Codex's config.toml).";
-    EFFORT, ValueKind::Word, None, false,
+pub(super) const TABLE: &[Setting] = &rows! {
+    keys::MODEL, Word, "Model to use (default: the one in Codex's config.toml).";
+    EFFORT, Word,
         "Reasoning effort, as the model names it: low, medium, high, xhigh, …";
-    keys::SYSTEM_PROMPT, ValueKind::Text(PROMPT), None, false, "Replace Codex's instructions.";
-    keys::APPEND_SYSTEM_PROMPT, ValueKind::Text(PROMPT), None, false,
+    keys::SYSTEM_PROMPT, Text(PROMPT), "Replace Codex's instructions.";
+    keys::APPEND_SYSTEM_PROMPT, Text(PROMPT),
         "Append text to Codex's instructions. Not supported with transport=exec.";
-    keys::PERMISSION_MODE, ValueKind::OneOf(MODES), None, false,
+    keys::PERMISSION_MODE, OneOf(MODES),
         "Codex's sandbox for commands: read-only, workspace-write or danger-full-access (default: \
          from config.toml).";
-    APPROVAL, ValueKind::OneOf(APPROVALS), None, false,
+    APPROVAL, OneOf(APPROVALS),
         "When Codex asks: untrusted (before every command), on-request (when the model needs to \
          leave the sandbox) or never. With a policy, always untrusted.";
-    keys::ADD_DIR, ValueKind::List, None, false,
+    keys::ADD_DIR, List,
         "Allow commands to write to another directory in workspace-write. Repeatable.";
-    keys::MCP_CONFIG, ValueKind::List, Some(servers), true,
+    keys::MCP_CONFIG, List if servers => Secret,
         "MCP servers, as JSON such as {\"mcpServers\": {…}}. Repeatable. Not supported with \
          transport=exec.";
-    keys::JSON_SCHEMA, ValueKind::Object, None, false,
+    keys::JSON_SCHEMA, Object,
         "JSON schema for a structured answer. Every object in it needs \"additionalProperties\": \
          false.";
-    keys::RESUME, ValueKind::Word, None, false, "Id of the session (thread) to resume.";
-    keys::FORK, ValueKind::Switch, None, false,
+    keys::RESUME, Word, "Id of the session (thread) to resume.";
+    keys::FORK, Switch,
         "Resume a copy of the session and leave the original unchanged.";
-    EPHEMERAL, ValueKind::Switch, None, false,
+    EPHEMERAL, Switch,
         "Do not save the session to disk. It cannot be resumed later.";
-    CONFIG, ValueKind::List, Some(assignment), false,
+    CONFIG, List if assignment => Value("--config="),
         "Override of config.toml as key=value, with the value in TOML. Repeatable. Visible in \
          process listings: do not pass secrets.";
-    keys::INCLUDE_PARTIAL, ValueKind::Switch, None, false,
+    keys::INCLUDE_PARTIAL, Switch,
         "Stream text as it is generated (default: true).";
-    TRANSPORT, ValueKind::OneOf(TRANSPORTS), None, false,
+    TRANSPORT, OneOf(TRANSPORTS),
         "Transport: app-server (the default), or exec, which starts one process per message and \
          never asks.";
 };
@@ -110,29 +105,23 @@ const UNSUPPORTED: &[(&str, &str)] = &[
 /// Checks every setting.
 pub(super) fn check(settings: &Settings) -> Result<(), SpecError> {
     for (key, why) in UNSUPPORTED {
-        if settings.get(key).is_some() {
-            return Err(SpecError::new(
-                key,
-                &settings.get(key).unwrap_or_default().join(", "),
-                *why,
-            ));
+        if let Some(values) = settings.get(key) {
+            return Err(SpecError::new(key, &values.join(", "), *why));
         }
     }
-    settings::check(TABLE, settings)?;
-    if settings.is_on(keys::FORK) && settings.last(keys::RESUME).is_none() {
-        return Err(SpecError::new(keys::FORK, "true", "needs resume"));
-    }
-    Ok(())
+    settings::check(TABLE, settings)
 }
 
-fn assignment(value: &str) -> Result<(), String> {
+fn assignment(value: &str) -> Result<(), InvalidValue> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    match value.split_once('=') {
-        Some((key, _)) if !key.is_empty() && key.chars().all(allowed) => Ok(()),
-        _ => Err("expected key=value, for example model_verbosity=low".into()),
-    }
+    let key = value.split_once('=').map(|(key, _)| key);
+    InvalidValue::unless(
+        key.is_some_and(|key| !key.is_empty() && key.chars().all(allowed)),
+        "expected key=value, for example model_verbosity=low",
+    )
 }
 
-fn servers(value: &str) -> Result<(), String> {
-    super::plan::servers(value).map(|_| ())
+fn servers(value: &str) -> Result<(), InvalidValue> {
+    let servers = super::plan::servers(value);
+    servers.map_or_else(|why| Err(InvalidValue::from_error(&why)), |_| Ok(()))
 }

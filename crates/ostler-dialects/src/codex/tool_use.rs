@@ -4,11 +4,14 @@
 use ostler_core::permission::{Command, ToolKind, ToolUse};
 use ostler_core::raw_json::RawJson;
 use serde::Serialize;
+use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::wire::FileChange;
-use crate::lenient::{List, Node, Scalar, wire};
+use crate::json_lines::without_nulls;
+use crate::lenient::{Object, Objects, wire};
 use crate::surrogates;
+use crate::tools::{self, ToolTable};
 
 /// Names of the tools, as the model knows them. Items are named after them too.
 pub(super) const COMMAND: &str = "exec_command";
@@ -20,57 +23,36 @@ pub(super) const IMAGE: &str = "view_image";
 pub(super) const NETWORK: &str = "network";
 pub(super) const PERMISSIONS: &str = "request_permissions";
 
-/// Prefix of the names of MCP tools.
-const MCP: &str = "mcp__";
-
-const TOOLS: &[(&str, ToolKind)] = &[
-    (COMMAND, ToolKind::Execute),
-    ("write_stdin", ToolKind::Execute),
-    ("shell", ToolKind::Execute),
-    (PATCH, ToolKind::Edit),
-    (SEARCH, ToolKind::Network),
-    (NETWORK, ToolKind::Network),
-    (IMAGE, ToolKind::Read),
-    (PERMISSIONS, ToolKind::Other),
+pub(super) const TOOLS: ToolTable = &[
+    (ToolKind::Execute, &[COMMAND, "write_stdin", "shell"]),
+    (ToolKind::Edit, &[PATCH]),
+    (ToolKind::Network, &[SEARCH, NETWORK]),
+    (ToolKind::Read, &[IMAGE]),
+    (ToolKind::Other, &[PERMISSIONS]),
 ];
-
-/// Returns true if Codex or an MCP server has a tool with this name.
-pub(super) fn is_taken(name: &str) -> bool {
-    name.starts_with(MCP) || TOOLS.iter().any(|(tool, _)| *tool == name)
-}
 
 /// Returns the name of an MCP server's tool.
 pub(super) fn mcp(server: &str, tool: &str) -> String {
-    format!("{MCP}{server}__{tool}")
+    format!("{}{server}__{tool}", tools::MCP)
 }
 
 wire! {
     /// Arguments of a call, as shown in events.
     struct Input {
-        cmd: Scalar<'a>,
-        workdir: Scalar<'a>,
-        path: Scalar<'a>,
-        root: Scalar<'a>,
+        cmd,
+        workdir,
+        path,
+        root,
         changes: Option<&'a RawValue>,
     }
 }
 
 /// Describes what a call would do.
 pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
-    let known = TOOLS
-        .iter()
-        .find(|(name, _)| *name == tool)
-        .map(|(_, kind)| *kind);
-    let kind = known.unwrap_or(if tool.starts_with(MCP) {
-        ToolKind::Mcp
-    } else {
-        ToolKind::Other
-    });
+    let kind = tools::kind(TOOLS, tool);
     let mut wants = ToolUse::new(tool, kind);
     let mut buffer = String::new();
-    let read: Node<'_, Input<'_>> = surrogates::read(input.get(), &mut buffer);
-    let empty = Input::default();
-    let read = read.map().unwrap_or(&empty);
+    let read: Object<Input<'_>> = surrogates::read(input.get(), &mut buffer);
     match kind {
         ToolKind::Execute => {
             wants.command = read
@@ -101,9 +83,9 @@ fn with_workdir(line: &str, cwd: Option<&str>) -> Command {
 
 /// Returns every path in a list of changes, including the targets of moves.
 pub(super) fn paths(changes: &str) -> Vec<String> {
-    let changes: List<Node<'_, FileChange<'_>>> = serde_json::from_str(changes).unwrap_or_default();
+    let changes: Objects<FileChange<'_>> = serde_json::from_str(changes).unwrap_or_default();
     let of = |change: &FileChange<'_>| {
-        let moved = change.kind.map().and_then(|kind| kind.move_path.owned());
+        let moved = change.kind.move_path.owned();
         change
             .path
             .owned()
@@ -111,38 +93,28 @@ pub(super) fn paths(changes: &str) -> Vec<String> {
             .chain(moved)
             .collect::<Vec<_>>()
     };
-    changes
-        .0
-        .iter()
-        .filter_map(Node::map)
-        .flat_map(of)
-        .collect()
+    changes.iter().flat_map(of).collect()
 }
 
-/// Arguments of a command, as the model writes them: the command, and its directory if that is not
-/// the session's.
-#[derive(Serialize)]
-struct CommandInput<'a> {
-    cmd: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    workdir: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'a str>,
+/// A command as Codex reports it.
+pub(super) struct CommandInput<'a> {
+    /// The invocation of a shell that wraps it.
+    pub(super) command: &'a str,
+    pub(super) cwd: Option<&'a str>,
+    pub(super) session_dir: Option<&'a str>,
+    /// Reason of the request to run it.
+    pub(super) reason: Option<&'a str>,
 }
 
-/// Returns the arguments of a command: the line that Codex wraps, its directory, and the reason of
-/// the request.
-pub(super) fn command_input(
-    command: &str,
-    (cwd, session_dir): (Option<&str>, Option<&str>),
-    reason: Option<&str>,
-) -> RawJson {
-    let cwd = cwd.filter(|cwd| session_dir.is_none_or(|session_dir| session_dir != *cwd));
-    RawJson::of(&CommandInput {
-        cmd: &unwrap_shell(command),
-        workdir: cwd,
-        reason,
-    })
+impl CommandInput<'_> {
+    /// Returns the arguments of the command.
+    pub(super) fn arguments(&self) -> RawJson {
+        let workdir = self.cwd.filter(|_| self.cwd != self.session_dir);
+        let command = unwrap_shell(self.command);
+        RawJson::of(&without_nulls(
+            json!({"cmd": command, "workdir": workdir, "reason": self.reason}),
+        ))
+    }
 }
 
 /// Returns the arguments of a file change.
@@ -216,6 +188,7 @@ fn read_double_quoted(chars: &mut std::str::Chars<'_>, word: &mut String) -> Opt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::testing;
 
     #[test]
     fn wrapped_commands_are_unwrapped() {
@@ -238,14 +211,7 @@ mod tests {
     #[test]
     fn every_path_and_command_is_extracted() {
         use ToolKind::{Edit, Execute, Mcp, Network, Other, Read};
-        type Row = (
-            &'static str,
-            &'static str,
-            ToolKind,
-            &'static [&'static str],
-            Option<&'static str>,
-        );
-        let table: &[Row] = &[
+        let table: &[testing::Row<'_>] = &[
             (
                 "exec_command",
                 r#"{"cmd":"ls; rm x"}"#,
@@ -295,22 +261,13 @@ mod tests {
             ("request_permissions", "{}", Other, &[], None),
             ("adder", r#"{"cmd":"x"}"#, Other, &[], None),
         ];
-        for (tool, input, kind, paths, command) in table {
-            let found = tool_use(tool, &RawJson::parse(input).unwrap());
-            assert_eq!((found.tool.as_str(), found.kind), (*tool, *kind), "{input}");
-            assert_eq!(found.paths, *paths, "{tool} {input}");
-            assert_eq!(
-                found.command,
-                command.map(|line| Command::Shell(line.to_owned())),
-                "{tool} {input}"
-            );
-        }
+        testing::check(table, tool_use);
         for (name, taken) in [
             ("exec_command", true),
             ("mcp__x__y", true),
             ("adder", false),
         ] {
-            assert_eq!(is_taken(name), taken, "{name}");
+            assert_eq!(tools::is_taken(TOOLS, name), taken, "{name}");
         }
     }
 }

@@ -81,7 +81,8 @@ pub(super) fn tokens(counts: &TokenCounts<'_>) -> Tokens {
 mod tests {
     use super::*;
 
-    fn report(tracker: &mut UsageTracker, thread: &str, (total, last): (u64, u64), in_turn: bool) {
+    fn report(tracker: &mut UsageTracker, thread: &str, counts: [u64; 2], in_turn: bool) {
+        let [total, last] = counts;
         let text = format!(
             r#"{{"total":{{"inputTokens":{total},"cachedInputTokens":1}},"last":{{"inputTokens":{last},"cachedInputTokens":1}}}}"#
         );
@@ -95,17 +96,17 @@ mod tests {
     #[test]
     fn turn_counts_only_its_own_tokens() {
         let mut tracker = UsageTracker::default();
-        report(&mut tracker, "a", (500, 100), false);
+        report(&mut tracker, "a", [500, 100], false);
         assert_eq!(
             input(&tracker),
             None,
             "counters repeated on resume belong to no turn"
         );
         tracker.begin_turn();
-        report(&mut tracker, "a", (600, 100), true);
-        report(&mut tracker, "a", (750, 150), true);
+        report(&mut tracker, "a", [600, 100], true);
+        report(&mut tracker, "a", [750, 150], true);
         assert_eq!(input(&tracker), Some(250));
-        report(&mut tracker, "child", (30, 30), true);
+        report(&mut tracker, "child", [30, 30], true);
         assert_eq!(
             input(&tracker),
             Some(279),
@@ -119,7 +120,48 @@ mod tests {
     fn new_thread_counts_only_its_last_call() {
         let mut tracker = UsageTracker::default();
         tracker.begin_turn();
-        report(&mut tracker, "a", (900, 100), true);
+        report(&mut tracker, "a", [900, 100], true);
         assert_eq!(input(&tracker), Some(99), "without the cached one");
+    }
+
+    #[test]
+    fn counters_become_disjoint() {
+        for (text, expected) in [
+            (
+                r#"{"inputTokens":100,"cachedInputTokens":30,"cacheWriteInputTokens":5,
+                    "outputTokens":7,"reasoningOutputTokens":3}"#,
+                [65, 30, 5, 7, 3],
+            ),
+            (
+                r#"{"inputTokens":10,"cachedInputTokens":30,"reasoningOutputTokens":0}"#,
+                [0, 30, 0, 0, 0],
+            ),
+        ] {
+            let [input, cache_read, cache_write, output, reasoning] = expected;
+            let expected = Tokens {
+                input,
+                cache_read,
+                cache_write,
+                output,
+                reasoning: Some(reasoning),
+            };
+            assert_eq!(
+                tokens(&serde_json::from_str(text).unwrap()),
+                expected,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_turn_without_counters_has_no_usage() {
+        let mut tracker = UsageTracker::default();
+        assert_eq!(tracker.turn_usage(None), None);
+        tracker.on_counts("a", &serde_json::from_str("{}").unwrap(), true);
+        assert_eq!(tracker.turn_usage(None), None, "no total");
+        report(&mut tracker, "a", [100, 100], true);
+        let model = "m".to_owned();
+        let usage = tracker.turn_usage(Some(&model)).unwrap();
+        assert_eq!((usage.model, usage.input), (Some(model), Some(99)));
     }
 }

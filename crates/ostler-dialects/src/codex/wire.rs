@@ -4,73 +4,62 @@
 
 use serde_json::value::RawValue;
 
-use crate::lenient::{List, Node, Scalar, Table, wire};
+use crate::jsonrpc::Incoming;
+use crate::lenient::{List, Node, Object, Objects, Scalar, Table, wire};
+
+/// A message of the app-server: a request, a response or a notification.
+pub(super) type Message<'a> = Incoming<'a, Params<'a>, Node<'a, Response<'a>>>;
 
 wire! {
-    /// A message of the app-server: a request, a response or a notification.
-    struct Message {
-        id: Option<&'a RawValue>,
-        method: Scalar<'a>,
-        params: Node<'a, Params<'a>>,
-        result: Node<'a, Response<'a>>,
-        error: Node<'a, RpcError<'a>>,
-    }
-
-    /// Error of a failed request.
-    struct RpcError {
-        code: Scalar<'a>,
-        message: Scalar<'a>,
-    }
-
     /// Result of a request.
     #[serde(rename_all = "camelCase")]
     struct Response {
-        user_agent: Scalar<'a>,
-        thread: Node<'a, Thread<'a>>,
-        model: Scalar<'a>,
-        cwd: Scalar<'a>,
-        turn: Node<'a, Turn<'a>>,
+        user_agent,
+        thread: Object<Thread<'a>>,
+        model,
+        cwd,
+        turn: Object<Turn<'a>>,
     }
 
     /// A thread, Codex's term for a session.
     struct Thread {
-        id: Scalar<'a>,
+        id,
     }
 
     /// Parameters of all requests and notifications.
     #[serde(rename_all = "camelCase")]
     struct Params {
-        thread_id: Scalar<'a>,
-        item_id: Scalar<'a>,
-        delta: Scalar<'a>,
+        thread_id,
+        item_id,
+        delta,
         item: Node<'a, Item<'a>>,
-        turn: Node<'a, Turn<'a>>,
+        turn: Object<Turn<'a>>,
         token_usage: Node<'a, TokenUsage<'a>>,
         error: Node<'a, TurnError<'a>>,
-        will_retry: Scalar<'a>,
-        message: Scalar<'a>,
-        summary: Scalar<'a>,
+        will_retry,
+        message,
+        summary,
         // model/rerouted
-        from_model: Scalar<'a>,
-        to_model: Scalar<'a>,
+        from_model,
+        to_model,
         // mcpServer/startupStatus/updated
-        name: Scalar<'a>,
-        status: Scalar<'a>,
+        name,
+        status,
         // approval requests
-        command: Scalar<'a>,
-        cwd: Scalar<'a>,
-        reason: Scalar<'a>,
+        command,
+        cwd,
+        reason,
         network_approval_context: Node<'a, NetworkContext<'a>>,
-        grant_root: Scalar<'a>,
+        grant_root,
         permissions: Option<&'a RawValue>,
-        server_name: Scalar<'a>,
+        server_name,
         #[serde(rename = "_meta")]
-        meta: Node<'a, ElicitationMeta<'a>>,
+        meta: Object<ElicitationMeta<'a>>,
         // item/fileChange/patchUpdated
         changes: Option<&'a RawValue>,
         // item/tool/call
-        call_id: Scalar<'a>,
-        tool: Scalar<'a>,
+        call_id,
+        tool,
         arguments: Option<&'a RawValue>,
         // serverRequest/resolved
         request_id: Option<&'a RawValue>,
@@ -78,19 +67,19 @@ wire! {
 
     /// Network access that a command requests.
     struct NetworkContext {
-        host: Scalar<'a>,
+        host,
     }
 
     /// Metadata of an approval request in the form of an MCP elicitation.
     struct ElicitationMeta {
-        codex_approval_kind: Scalar<'a>,
+        codex_approval_kind,
         tool_params: Option<&'a RawValue>,
     }
 
     /// A turn.
     struct Turn {
-        id: Scalar<'a>,
-        status: Scalar<'a>,
+        id,
+        status,
         error: Node<'a, TurnError<'a>>,
         items: List<Node<'a, Item<'a>>>,
     }
@@ -98,15 +87,15 @@ wire! {
     /// Error of a turn.
     #[serde(rename_all = "camelCase")]
     struct TurnError {
-        message: Scalar<'a>,
+        message,
         codex_error_info: Option<&'a RawValue>,
-        additional_details: Scalar<'a>,
+        additional_details,
     }
 
     /// Details of an error.
     #[serde(rename_all = "camelCase")]
     struct ErrorDetails {
-        http_status_code: Scalar<'a>,
+        http_status_code,
     }
 
     /// Token usage of a thread.
@@ -119,86 +108,86 @@ wire! {
     #[serde(rename_all = "camelCase")]
     struct TokenCounts {
         #[serde(alias = "input_tokens")]
-        input_tokens: Scalar<'a>,
+        input_tokens,
         #[serde(alias = "cached_input_tokens")]
-        cached_input_tokens: Scalar<'a>,
+        cached_input_tokens,
         #[serde(alias = "cache_write_input_tokens")]
-        cache_write_input_tokens: Scalar<'a>,
+        cache_write_input_tokens,
         #[serde(alias = "output_tokens")]
-        output_tokens: Scalar<'a>,
+        output_tokens,
         #[serde(alias = "reasoning_output_tokens")]
-        reasoning_output_tokens: Scalar<'a>,
+        reasoning_output_tokens,
     }
 
     /// An item: something the agent said or did.
     #[serde(rename_all = "camelCase")]
     struct Item {
         #[serde(rename = "type")]
-        kind: Scalar<'a>,
-        id: Scalar<'a>,
-        status: Scalar<'a>,
-        text: Scalar<'a>,
-        message: Scalar<'a>,
+        kind,
+        id,
+        status,
+        text,
+        message,
         // reasoning
         summary: List<Scalar<'a>>,
         content: List<Scalar<'a>>,
         // commands
-        command: Scalar<'a>,
-        cwd: Scalar<'a>,
+        command,
+        cwd,
         #[serde(alias = "aggregated_output")]
-        aggregated_output: Scalar<'a>,
+        aggregated_output,
         #[serde(alias = "exit_code")]
-        exit_code: Scalar<'a>,
+        exit_code,
         // files
         changes: Option<&'a RawValue>,
-        path: Scalar<'a>,
+        path,
         // tools
-        server: Scalar<'a>,
-        tool: Scalar<'a>,
+        server,
+        tool,
         arguments: Option<&'a RawValue>,
         result: Node<'a, McpResult<'a>>,
         error: Node<'a, TurnError<'a>>,
         #[serde(alias = "content_items")]
-        content_items: List<Node<'a, ContentItem<'a>>>,
-        success: Scalar<'a>,
-        prompt: Scalar<'a>,
-        query: Scalar<'a>,
+        content_items: Objects<ContentItem<'a>>,
+        success,
+        prompt,
+        query,
     }
 
     /// Result of an MCP server's tool.
     struct McpResult {
-        content: List<Node<'a, ContentItem<'a>>>,
+        content: Objects<ContentItem<'a>>,
     }
 
     /// A part of a tool's result.
     struct ContentItem {
-        text: Scalar<'a>,
+        text,
     }
 
     /// A change of one file.
     struct FileChange {
-        path: Scalar<'a>,
-        kind: Node<'a, ChangeKind<'a>>,
+        path,
+        kind: Object<ChangeKind<'a>>,
     }
 
     /// Kind of a file change.
     #[serde(rename_all = "camelCase")]
     struct ChangeKind {
         #[serde(alias = "move_path")]
-        move_path: Scalar<'a>,
+        move_path,
     }
 
     /// A line of `codex exec --json`.
     struct ExecLine {
         #[serde(rename = "type")]
-        kind: Scalar<'a>,
-        thread_id: Scalar<'a>,
+        kind,
+        thread_id,
         item: Node<'a, Item<'a>>,
         usage: Node<'a, TokenCounts<'a>>,
-        error: Node<'a, TurnError<'a>>,
-        message: Scalar<'a>,
+        error: Object<TurnError<'a>>,
+        message,
     }
 }
 
 /// Details of an error by its code, for codes that have details.
-pub(super) type ErrorTable<'a> = Table<'a, Node<'a, ErrorDetails<'a>>>;
+pub(super) type ErrorTable<'a> = Table<'a, Object<ErrorDetails<'a>>>;

@@ -1,10 +1,10 @@
 //! Blame: maps Copilot's ways to end a turn to one cause, with an actionable hint.
 
-use ostler_core::dialect::Exit;
-use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::outcome::{Cause, Outcome, Reason};
 use ostler_core::spec::Denials;
 
 use super::wire::Data;
+use crate::blame::{Blame, denied, interrupted, output_limit, refused};
 use crate::http_status;
 
 /// Error reported by `session.error`.
@@ -28,15 +28,16 @@ impl SessionError {
     }
 
     fn cause(&self) -> Cause {
-        match (self.kind.as_str(), self.status) {
-            ("authentication" | "authorization", _) | (_, Some(401 | 403)) => Cause::Auth,
-            ("rate_limit" | "quota", _) | (_, Some(402 | 429)) => Cause::RateLimit,
-            (_, Some(503 | 529)) => Cause::Overloaded,
-            ("context_limit", _) | (_, Some(400 | 404 | 413 | 422)) => Cause::BadRequest,
-            (_, Some(408)) => Cause::Network,
-            (_, Some(500..=599)) => Cause::ServerError,
-            _ => by_text(&self.message).map_or(Cause::Protocol, |(cause, _)| cause),
-        }
+        let by_kind = match self.kind.as_str() {
+            "authentication" | "authorization" => Some(Cause::Auth),
+            "rate_limit" | "quota" => Some(Cause::RateLimit),
+            "context_limit" => Some(Cause::BadRequest),
+            _ => None,
+        };
+        by_kind
+            .or_else(|| self.status.and_then(http_status::cause))
+            .or_else(|| BLAME.by_text(&self.message).map(|known| known.cause))
+            .unwrap_or(Cause::Protocol)
     }
 }
 
@@ -56,16 +57,17 @@ pub(super) struct Ending<'a> {
 /// Determines the outcome of a turn.
 pub(super) fn of_turn(end: Ending<'_>) -> Outcome {
     if end.interrupted {
-        return Outcome::new(Cause::Interrupted, "The turn was interrupted.")
-            .with(|d| d.acknowledged = Some(true));
+        return interrupted();
     }
     if let Some(error) = end.error {
         let cause = error.cause();
-        let specific = by_text(&error.message)
-            .filter(|(by, _)| *by == cause)
-            .map(|(_, hint)| hint);
-        return with_hint(Outcome::new(cause, error.message), specific).with(|d| {
+        let known = BLAME.by_text(&error.message);
+        let outcome = Outcome::new(cause, error.message);
+        return BLAME.explain(outcome, known).with(|d| {
             d.http_status = error.status;
+            if error.kind == "context_limit" {
+                d.reason = Some(Reason::ContextTooLong);
+            }
             d.native = Some(error.kind);
         });
     }
@@ -74,22 +76,37 @@ pub(super) fn of_turn(end: Ending<'_>) -> Outcome {
             Cause::Protocol,
             "Copilot reported a failure without a reason.",
         ),
-        "content_filter" => Outcome::new(Cause::Refused, "The model refused to answer."),
-        "length" => Outcome::new(
-            Cause::OutputLimit,
-            "The answer reached the model's output limit.",
-        ),
-        _ if !end.denied.is_empty() && end.denials == Denials::Fail => {
-            let message = format!("Tool calls were denied: {}.", end.denied.join(", "));
-            Outcome::new(Cause::Denied, message).with(|d| d.denied_tools = end.denied)
-        }
+        "content_filter" => refused(),
+        "length" => output_limit(),
+        _ if !end.denied.is_empty() && end.denials == Denials::Fail => denied(end.denied),
         _ => return Outcome::completed(),
     };
-    with_hint(outcome, None)
+    BLAME.with_hint(outcome)
 }
 
-/// Messages of the program, on stderr or in an error without a status.
-const SENTENCES: &[(&str, Cause, &str)] = &[
+/// Copilot's messages, on stderr or in an error without a status, and hints.
+pub(super) const BLAME: Blame = Blame {
+    program: "copilot",
+    messages: MESSAGES,
+    hints: &[
+        (
+            Cause::Auth,
+            "Run `copilot login`, set COPILOT_GITHUB_TOKEN, or check COPILOT_PROVIDER_API_KEY if \
+             you use a custom provider.",
+        ),
+        (
+            Cause::Network,
+            "Check the network, the proxy and COPILOT_PROVIDER_BASE_URL, then try again.",
+        ),
+        (
+            Cause::Denied,
+            "Allow the tools (--allowed-tools, or a rule with --permissions), choose another \
+             --permission-mode, or pass --tolerate-denials to accept the answer anyway.",
+        ),
+    ],
+};
+
+const MESSAGES: &[(&str, Cause, &str)] = &[
     (
         "No session, task, or name matched",
         Cause::BadRequest,
@@ -130,61 +147,10 @@ const SENTENCES: &[(&str, Cause, &str)] = &[
     ("ECONNREFUSED", Cause::Network, ""),
 ];
 
-fn by_text(text: &str) -> Option<(Cause, &'static str)> {
-    SENTENCES
-        .iter()
-        .find(|(sentence, ..)| text.contains(sentence))
-        .map(|(_, cause, hint)| (*cause, *hint))
-}
-
-/// Determines the outcome of a process that exited before it produced output, or `None` if stderr
-/// does not explain it.
-pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
-    if exit.signal.is_some() || exit.code == Some(0) {
-        return None;
-    }
-    let (cause, hint) = by_text(&exit.stderr)?;
-    let why = exit
-        .stderr
-        .lines()
-        .find(|line| by_text(line).is_some())
-        .unwrap_or(&exit.stderr);
-    let outcome = Outcome::new(cause, format!("copilot did not start: {}", why.trim()));
-    Some(with_hint(outcome, Some(hint)).with(|d| {
-        d.exit_code = exit.code;
-        d.stderr = Some(exit.stderr.clone());
-    }))
-}
-
-fn with_hint(outcome: Outcome, specific: Option<&'static str>) -> Outcome {
-    let default = match outcome.cause {
-        Cause::Auth => {
-            "Run `copilot login`, set COPILOT_GITHUB_TOKEN, or check COPILOT_PROVIDER_API_KEY if \
-             you use a custom provider."
-        }
-        Cause::RateLimit => "Wait until the limit resets, or use another account or model.",
-        Cause::Overloaded => {
-            "The model API is overloaded; try again in a moment, or choose another model."
-        }
-        Cause::ServerError => http_status::SERVER_ERROR_HINT,
-        Cause::Network => {
-            "Check the network, the proxy and COPILOT_PROVIDER_BASE_URL, then try again."
-        }
-        Cause::OutputLimit => "Ask for less at a time.",
-        Cause::Refused => "Rephrase the request in a new session, or choose another model.",
-        Cause::Denied => {
-            "Allow the tools (--allowed-tools, or a rule with --permissions), choose another \
-             --permission-mode, or pass --tolerate-denials to accept the answer anyway."
-        }
-        Cause::BadRequest => "Check the prompt, the model and the settings.",
-        Cause::Protocol => "Try again, or run `copilot` directly for more details.",
-        _ => return outcome,
-    };
-    outcome.hint(specific.filter(|hint| !hint.is_empty()).unwrap_or(default))
-}
-
 #[cfg(test)]
 mod tests {
+    use ostler_core::dialect::Exit;
+
     use super::*;
 
     fn error(kind: &str, status: Option<u16>, message: &str) -> Cause {
@@ -233,26 +199,33 @@ mod tests {
             signal: None,
             stderr: stderr.to_owned(),
         };
-        let unknown = of_exit(&exit(
-            1,
-            "Error: No session, task, or name matched 'x'.\n\nTo resume …",
-        ))
-        .unwrap();
+        let unknown = BLAME
+            .of_exit(&exit(
+                1,
+                "Error: No session, task, or name matched 'x'.\n\nTo resume …",
+            ))
+            .unwrap();
         assert_eq!(unknown.cause, Cause::BadRequest);
         assert!(
             unknown.message.ends_with("matched 'x'.")
                 && unknown.hint.unwrap().contains("leave out resume")
         );
         assert_eq!(
-            of_exit(&exit(1, "Error: No authentication information found."))
+            BLAME
+                .of_exit(&exit(1, "Error: No authentication information found."))
                 .unwrap()
                 .cause,
             Cause::Auth
         );
-        assert_eq!(of_exit(&exit(1, "panicked")), None);
+        assert_eq!(BLAME.of_exit(&exit(1, "panicked")), None);
         assert_eq!(
-            of_exit(&exit(0, "No authentication information found")),
+            BLAME.of_exit(&exit(0, "No authentication information found")),
             None
         );
+    }
+
+    #[test]
+    fn no_message_hides_another() {
+        crate::blame::testing::check(&BLAME);
     }
 }

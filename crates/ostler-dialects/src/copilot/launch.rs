@@ -3,10 +3,10 @@
 //! The prompt is never an argument. Without `-p` the program reads it from stdin, where it has no
 //! length limit and does not show up in `ps`.
 
-use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
-use ostler_core::spec::{Settings, Spec, SpecError, keys};
+use ostler_core::dialect::{Arg, Inherits, Launch};
+use ostler_core::spec::{Spec, SpecError, keys};
 
-use super::settings::{MODES, Pass, TABLE};
+use super::settings::TABLE;
 use crate::extra::{self, Values};
 use crate::settings;
 
@@ -55,22 +55,13 @@ pub(super) const NATIVES: &[&str] = crate::natives::COPILOT;
 
 /// Checks the spec and returns what to start.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
-    settings::check(TABLE, &spec.settings)?;
-    check_together(&spec.settings)?;
+    let given = spec.to_settings();
+    settings::check(TABLE, &given)?;
+    check_together(spec)?;
     extra::check(&spec.extra_args, RESERVED, Values::Many)?;
-    let mut args: Vec<Arg> = ALWAYS
-        .iter()
-        .map(|arg| Arg::Plain((*arg).to_owned()))
-        .collect();
-    for row in TABLE {
-        push_args(
-            &row.pass,
-            row.key,
-            spec.settings.get(row.key).unwrap_or_default(),
-            &mut args,
-        )?;
-    }
-    args.extend(spec.extra_args.iter().cloned().map(Arg::Plain));
+    let mut args = Vec::from(ALWAYS.map(Arg::from));
+    args.extend(settings::arguments(TABLE, &given)?);
+    args.extend(spec.extra_args.iter().map(Arg::from));
     let mut env: Vec<(&'static str, String)> = TELEMETRY
         .map(|(name, value)| (name, value.to_owned()))
         .to_vec();
@@ -81,62 +72,14 @@ pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
         args,
         env,
         inherits: INHERITS,
-        needs: &[],
         state: STATE,
+        ..Launch::default()
     })
 }
 
-const TOO_LONG: &str = "exceeds the command-line limit of 100 KiB";
-
-fn push_args(
-    pass: &Pass,
-    key: &str,
-    values: &[String],
-    args: &mut Vec<Arg>,
-) -> Result<(), SpecError> {
-    if let Some(long) = values
-        .iter()
-        .find(|value| value.len() > ARG_CAP && !matches!(pass, Pass::Json(_)))
-    {
-        return Err(SpecError::new(key, long, TOO_LONG));
-    }
-    for value in values {
-        match *pass {
-            Pass::Value(flag) | Pass::Each(flag) => {
-                args.push(Arg::Plain(format!("{flag}={value}")));
-            }
-            Pass::Switch(flag) if value == "true" => args.push(Arg::Plain(flag.to_owned())),
-            Pass::Switch(_) | Pass::Ours => {}
-            Pass::Json(_) if value.trim_start().starts_with('{') => {
-                args.push(Arg::InFile {
-                    prefix: "--additional-mcp-config=@",
-                    text: value.clone(),
-                });
-            }
-            Pass::Json(flag) => args.push(Arg::Plain(format!("{flag}@{value}"))),
-            Pass::Mode => {
-                let flag = MODES
-                    .iter()
-                    .find(|(mode, _)| mode == value)
-                    .and_then(|(_, flag)| *flag);
-                args.extend(flag.map(|flag| Arg::Plain(flag.to_owned())));
-            }
-            Pass::Deny => {
-                // Rules match kinds of tools (shell), not tools (bash): denying bash denies
-                // nothing. A name that can be either is passed as both.
-                args.push(Arg::Plain(format!("--deny-tool={value}")));
-                if !value.contains('(') {
-                    args.push(Arg::Plain(format!("--excluded-tools={value}")));
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
 /// Checks constraints between settings.
-fn check_together(settings: &Settings) -> Result<(), SpecError> {
-    match (settings.last(keys::SESSION_ID), settings.last(keys::RESUME)) {
+fn check_together(spec: &Spec) -> Result<(), SpecError> {
+    match (&spec.session_id, &spec.resume) {
         (Some(id), Some(_)) => Err(SpecError::new(
             keys::SESSION_ID,
             id,
@@ -172,10 +115,9 @@ mod tests {
 
     fn args(settings: &[(&str, &str)]) -> Result<Vec<String>, String> {
         let mut spec = Spec::default();
-        settings
-            .iter()
-            .for_each(|(key, value)| spec.settings.push(key, *value));
-        let launch = launch(&spec).map_err(|error| error.to_string())?;
+        let settings = settings.iter().copied().collect();
+        let launch = spec.apply(&settings).and_then(|()| launch(&spec));
+        let launch = launch.map_err(|error| error.to_string())?;
         let shown = launch
             .args
             .into_iter()
@@ -258,18 +200,14 @@ mod tests {
         assert!(args(&[("permission_mode", "yolo")]).is_err());
         assert!(args(&[("tools", "a,b")]).is_err());
         for extra in ["-p", "--acp", "login", "--output-format=text", "--"] {
-            let spec = Spec {
-                extra_args: vec![extra.to_owned()],
-                ..Spec::default()
-            };
+            let spec = Spec::default().extra_args(vec![extra.to_owned()]);
             assert!(launch(&spec).is_err(), "{extra}");
         }
-        let fine = Spec {
-            extra_args: ["--log-dir", "/x", "--mode=plan"]
+        let fine = Spec::default().extra_args(
+            ["--log-dir", "/x", "--mode=plan"]
                 .map(str::to_owned)
                 .to_vec(),
-            ..Spec::default()
-        };
+        );
         assert!(launch(&fine).is_ok());
     }
 }

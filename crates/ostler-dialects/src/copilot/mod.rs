@@ -6,7 +6,7 @@
 mod settings;
 mod launch;
 mod wire;
-mod conversation;
+mod output;
 mod tools;
 mod usage;
 mod blame;
@@ -14,11 +14,13 @@ mod probe;
 mod tool_use;
 
 use ostler_core::dialect::{
-    Capabilities, Conversation, Dialect, Launch, PlainModel, Probe, Setting,
+    About, Capabilities, Conversation, Dialect, Launch, Launching, PlainModel,
 };
 use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{AfterTurn, Spec, SpecError};
+
+use crate::turn_process::TurnProcess;
 
 /// The dialect of the Copilot CLI.
 #[derive(Debug, Clone, Copy)]
@@ -27,54 +29,52 @@ pub struct Copilot;
 /// Returns true if the spec needs more than JSON lines can do: several turns, permission requests
 /// or the caller's tools.
 fn wants_acp(spec: &Spec) -> bool {
-    match spec.settings.last(settings::TRANSPORT) {
+    match spec.value(settings::TRANSPORT) {
         Some(transport) => transport == settings::ACP,
         None => {
-            spec.after_turn == AfterTurn::Wait || spec.policy.is_some() || !spec.tools.is_empty()
+            spec.after_turn == AfterTurn::Wait
+                || spec.policy.is_some()
+                || !spec.bound_tools.is_empty()
         }
     }
 }
 
 impl Dialect for Copilot {
-    fn name(&self) -> &'static str {
-        "copilot"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            resume: true,
-            stream_text: true,
-            thinking: true,
-            freeze: true,
-            tells_tools: true,
-            tells_denials: true,
-            tells_usage: true,
-            long_prompts: true,
-            ..Capabilities::default()
+    fn about(&self) -> About {
+        About {
+            capabilities: Capabilities {
+                resume: true,
+                stream_text: true,
+                thinking: true,
+                freeze: true,
+                tells_tools: true,
+                tells_denials: true,
+                tells_usage: true,
+                long_prompts: true,
+                assigned_session_id: true,
+                ..Capabilities::default()
+            },
+            models: &["auto"],
+            settings: settings::TABLE,
+            probe: Some(probe::PROBE),
+            // With ACP there are permission requests.
+            as_model: PlainModel {
+                settings: &[(settings::TRANSPORT, settings::ACP)],
+                toolless: false,
+            },
+            recognizes: wire::is_recorded,
+            ..About::new("copilot")
         }
     }
-
-    fn models(&self) -> &'static [&'static str] {
-        &["auto"]
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        crate::settings::list(settings::TABLE)
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        Some(probe::PROBE)
-    }
-
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        if wants_acp(spec) {
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError> {
+        if wants_acp(launching.spec) {
             crate::settings::require_acp(settings::TRANSPORT)?;
         }
-        launch::launch(spec)
+        launch::launch(launching.spec)
     }
 
-    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        Box::new(conversation::CopilotConversation::new(spec))
+    fn converse(&self, launching: &Launching<'_>) -> Box<dyn Conversation> {
+        Box::new(TurnProcess(output::CopilotOutput::new(launching.spec)))
     }
 
     fn select_transport(&self, spec: &Spec) -> Option<&'static dyn Dialect> {
@@ -83,21 +83,6 @@ impl Dialect for Copilot {
             true => Some(&crate::acp::COPILOT),
             _ => None,
         }
-    }
-
-    fn needs_session_id(&self) -> bool {
-        true
-    }
-
-    fn as_model(&self) -> PlainModel {
-        PlainModel {
-            settings: &[(settings::TRANSPORT, settings::ACP)],
-            toolless: false,
-        } // with ACP there are permission requests
-    }
-
-    fn recognizes(&self, opening: &str) -> bool {
-        wire::is_recorded(opening)
     }
 
     fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
@@ -114,18 +99,12 @@ mod tests {
 
     #[test]
     fn acp_is_the_default_transport_if_jsonl_lacks_a_feature() {
-        let waits = Spec {
-            after_turn: AfterTurn::Wait,
-            ..Spec::default()
-        };
-        let ruled = Spec {
-            policy: Some(Policy::default()),
-            ..Spec::default()
-        };
+        let waits = Spec::default().after_turn(AfterTurn::Wait);
+        let ruled = Spec::default().policy(Policy::default());
         assert!(wants_acp(&waits) && wants_acp(&ruled) && !wants_acp(&Spec::default()));
         let (mut lines, mut acp) = (waits, Spec::default());
-        lines.settings.set(settings::TRANSPORT, "jsonl");
-        acp.settings.set(settings::TRANSPORT, settings::ACP);
+        lines.set(settings::TRANSPORT, ["jsonl"]).unwrap();
+        acp.set(settings::TRANSPORT, [settings::ACP]).unwrap();
         assert!(!wants_acp(&lines) && wants_acp(&acp));
     }
 }

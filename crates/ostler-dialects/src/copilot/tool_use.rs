@@ -1,13 +1,14 @@
 //! Classifies calls of Copilot's tools for the permission policy.
 
-use ostler_core::permission::{Command, ToolKind, ToolUse};
+use ostler_core::permission::{ToolKind, ToolUse};
 use ostler_core::raw_json::RawJson;
 
 use crate::lenient::{Scalar, Table};
 use crate::surrogates;
+use crate::tools::{self, ToolTable};
 
-/// Tools by name. Any other tool may do anything.
-const TOOLS: &[(ToolKind, &[&str])] = &[
+/// Tools by name.
+const TOOLS: ToolTable = &[
     (
         ToolKind::Execute,
         &["bash", "write_bash", "powershell", "write_powershell"],
@@ -40,19 +41,12 @@ const TOOLS: &[(ToolKind, &[&str])] = &[
 
 /// Describes what a tool call would do.
 pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
-    let known = TOOLS
-        .iter()
-        .find(|(_, names)| names.contains(&tool))
-        .map(|(kind, _)| *kind);
-    let kind = known.unwrap_or(ToolKind::Other);
+    let kind = tools::find(TOOLS, tool).unwrap_or(ToolKind::Other);
     let mut wants = ToolUse::new(tool, kind);
     let mut room = String::new();
     let given: Table<'_, Scalar<'_>> = surrogates::read(input.get(), &mut room);
     match kind {
-        ToolKind::Execute => {
-            let lines = given.all(&["command", "input"]);
-            wants.command = (!lines.is_empty()).then(|| Command::Shell(lines.join("\n")));
-        }
+        ToolKind::Execute => wants.command = tools::shell(&given, &["command", "input"]),
         ToolKind::Read | ToolKind::Edit => wants.paths = given.all(&["path", "paths", "file_path"]),
         _ => {}
     }
@@ -62,29 +56,50 @@ pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::testing;
 
     #[test]
     fn paths_and_commands_are_extracted() {
-        let wants = |tool, input| tool_use(tool, &RawJson::parse(input).unwrap());
-        let bash = wants("bash", r#"{"command":"rm x","description":"d"}"#);
-        assert_eq!(
-            (bash.kind, bash.command),
-            (ToolKind::Execute, Some(Command::Shell("rm x".to_owned())))
+        use ToolKind::{Edit, Execute, Network, Other, Read};
+        let surrogate = r#"{"command":"rm x \ud83d"}"#;
+        testing::check(
+            &[
+                (
+                    "bash",
+                    r#"{"command":"rm x","description":"d"}"#,
+                    Execute,
+                    &[],
+                    Some("rm x"),
+                ),
+                // An unpaired surrogate must not bypass a rule.
+                ("bash", surrogate, Execute, &[], Some("rm x \u{fffd}")),
+                (
+                    "write_bash",
+                    r#"{"input":"y","shellId":"1"}"#,
+                    Execute,
+                    &[],
+                    Some("y"),
+                ),
+                (
+                    "view",
+                    r#"{"path":"/etc/passwd"}"#,
+                    Read,
+                    &["/etc/passwd"],
+                    None,
+                ),
+                ("read_bash", r#"{"shellId":"1"}"#, Read, &[], None),
+                (
+                    "create",
+                    r#"{"path":"a","path":"b"}"#,
+                    Edit,
+                    &["a", "b"],
+                    None,
+                ),
+                ("web_fetch", r#"{"url":"http://x"}"#, Network, &[], None),
+                ("apply_patch", "{}", Other, &[], None),
+                ("mcp__x__y", r#"{"command":"x"}"#, Other, &[], None),
+            ],
+            tool_use,
         );
-        assert_eq!(
-            wants("view", r#"{"path":"/etc/passwd"}"#).paths,
-            ["/etc/passwd"]
-        );
-        assert_eq!(
-            wants("create", r#"{"path":"a","path":"b"}"#).paths,
-            ["a", "b"]
-        );
-        // An unpaired surrogate must not bypass a rule.
-        let unpaired = wants("bash", r#"{"command":"rm x \ud83d"}"#);
-        assert_eq!(
-            unpaired.command,
-            Some(Command::Shell("rm x \u{fffd}".to_owned()))
-        );
-        assert_eq!(wants("apply_patch", "{}").kind, ToolKind::Other);
     }
 }

@@ -1,70 +1,58 @@
 //! Tool calls and their results.
 
 use ostler_core::dialect::Outbox;
-use ostler_core::event::{DecidedBy, Decision, Permission, ToolCall, ToolResult};
+use ostler_core::event::{DecidedBy, Permission, ToolCall, ToolResult};
 use ostler_core::raw_json::RawJson;
 use serde_json::value::RawValue;
 
-use super::conversation::CopilotConversation;
+use super::output::CopilotOutput;
 use super::wire::Data;
-use crate::lenient::Node;
+use crate::permissions;
 
 /// Error code of a denied call.
 const DENIED: &str = "denied";
 
 /// Emits the calls that the model's message requests.
-pub(super) fn on_requests(
-    conversation: &mut CopilotConversation,
-    data: &Data<'_>,
-    out: &mut Outbox,
-) {
-    for request in data.tool_requests.0.iter().filter_map(Node::map) {
+pub(super) fn on_requests(turn: &mut CopilotOutput, data: &Data<'_>, out: &mut Outbox) {
+    for request in &*data.tool_requests {
         if let (Some(id), Some(name)) = (request.tool_call_id.owned(), request.name.owned()) {
-            call(conversation, (id, name, request.arguments), data, out);
+            let input = request.arguments;
+            emit_call(turn, call(id, name, input, data), out);
         }
     }
 }
 
 /// Handles the start of a tool. Its call was emitted with the message, unless the model did not
 /// request it.
-pub(super) fn on_start(conversation: &mut CopilotConversation, data: &Data<'_>, out: &mut Outbox) {
+pub(super) fn on_start(turn: &mut CopilotOutput, data: &Data<'_>, out: &mut Outbox) {
     if let (Some(id), Some(name)) = (data.tool_call_id.owned(), data.tool_name.owned()) {
-        call(conversation, (id, name, data.arguments), data, out);
+        emit_call(turn, call(id, name, data.arguments, data), out);
     }
 }
 
-fn call(
-    conversation: &mut CopilotConversation,
-    it: (String, String, Option<&RawValue>),
-    data: &Data<'_>,
-    out: &mut Outbox,
-) {
-    let (id, name, arguments) = it;
-    if conversation
-        .tools
-        .insert(id.clone(), name.clone())
-        .is_none()
-    {
-        let input = arguments.map_or_else(RawJson::null, RawJson::from_raw);
-        out.event(ToolCall {
-            id,
-            name,
-            input,
-            parent: data.parent_tool_call_id.owned(),
-        });
+fn call(id: String, name: String, input: Option<&RawValue>, data: &Data<'_>) -> ToolCall {
+    ToolCall {
+        id,
+        name,
+        input: input.map_or_else(RawJson::null, RawJson::from_raw),
+        parent: data.parent_tool_call_id.owned(),
+    }
+}
+
+/// Emits a call, unless it was emitted before.
+fn emit_call(turn: &mut CopilotOutput, call: ToolCall, out: &mut Outbox) {
+    let known = turn.tools.insert(call.id.clone(), call.name.clone());
+    if known.is_none() {
+        out.event(call);
     }
 }
 
 /// Handles the end of a tool.
-pub(super) fn on_complete(
-    conversation: &mut CopilotConversation,
-    data: &Data<'_>,
-    out: &mut Outbox,
-) {
+pub(super) fn on_complete(turn: &mut CopilotOutput, data: &Data<'_>, out: &mut Outbox) {
     let Some(id) = data.tool_call_id.owned() else {
         return;
     };
-    let name = conversation
+    let name = turn
         .tools
         .get(&id)
         .cloned()
@@ -82,22 +70,14 @@ pub(super) fn on_complete(
     };
     if denied {
         let tool = name.clone().unwrap_or_default();
-        conversation.denied.insert(tool.clone());
+        turn.denied.insert(tool.clone());
         out.event(Permission {
-            id: id.clone(),
-            tool,
-            kind: None,
-            input: None,
-            decision: Decision::Denied,
-            by: DecidedBy::Agent,
             message: Some(output.to_owned()),
+            ..permissions::denied(DecidedBy::Agent, id.clone(), tool)
         });
     }
     // Copilot reports a failed command as a success, because it ran.
-    let code = data
-        .shell_execution
-        .map()
-        .and_then(|shell| shell.exit_code.count());
+    let code = data.shell_execution.exit_code.count();
     let ok = data.success.is_true() && !denied && code.is_none_or(|code| code == 0);
     out.event(ToolResult {
         id,

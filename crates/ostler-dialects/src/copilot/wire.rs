@@ -2,101 +2,101 @@
 
 use serde_json::value::RawValue;
 
-use crate::lenient::{List, Node, Scalar, wire};
+use crate::lenient::{List, Node, Object, Objects, Scalar, wire};
 
 wire! {
     /// One line.
     #[serde(rename_all = "camelCase")]
     struct CopilotLine {
         #[serde(rename = "type")]
-        kind: Scalar<'a>,
-        data: Node<'a, Data<'a>>,
+        kind,
+        data: Object<Data<'a>>,
         // result
-        session_id: Scalar<'a>,
-        exit_code: Scalar<'a>,
+        session_id,
+        exit_code,
         // span
-        attributes: Node<'a, Attributes<'a>>,
+        attributes: Object<Attributes<'a>>,
     }
 
     /// Payload of a line.
     #[serde(rename_all = "camelCase")]
     struct Data {
-        model: Scalar<'a>,
-        message: Scalar<'a>,
-        content: Scalar<'a>,
-        delta_content: Scalar<'a>,
-        message_id: Scalar<'a>,
-        reasoning_id: Scalar<'a>,
-        parent_tool_call_id: Scalar<'a>,
-        tool_requests: List<Node<'a, ToolRequest<'a>>>,
+        model,
+        message,
+        content,
+        delta_content,
+        message_id,
+        reasoning_id,
+        parent_tool_call_id,
+        tool_requests: Objects<ToolRequest<'a>>,
         // tool.execution_…
-        tool_call_id: Scalar<'a>,
-        tool_name: Scalar<'a>,
+        tool_call_id,
+        tool_name,
         arguments: Option<&'a RawValue>,
-        success: Scalar<'a>,
+        success,
         result: Node<'a, ToolOutput<'a>>,
         error: Node<'a, ToolError<'a>>,
         // session.error, session.info, model.call_failure
-        error_type: Scalar<'a>,
-        info_type: Scalar<'a>,
-        warning_type: Scalar<'a>,
-        status_code: Scalar<'a>,
-        outcome: Scalar<'a>,
-        shell_execution: Node<'a, ShellExecution<'a>>,
-        error_message: Scalar<'a>,
+        error_type,
+        info_type,
+        warning_type,
+        status_code,
+        outcome,
+        shell_execution: Object<ShellExecution<'a>>,
+        error_message,
         // system.notification
-        kind: Node<'a, NotificationKind<'a>>,
+        kind: Object<NotificationKind<'a>>,
     }
 
     /// Type of a notification to the model.
     struct NotificationKind {
         #[serde(rename = "type")]
-        word: Scalar<'a>,
+        word,
     }
 
     /// A tool call as requested by the model.
     #[serde(rename_all = "camelCase")]
     struct ToolRequest {
-        tool_call_id: Scalar<'a>,
-        name: Scalar<'a>,
+        tool_call_id,
+        name,
         arguments: Option<&'a RawValue>,
     }
 
     /// Result of a tool.
     struct ToolOutput {
-        content: Scalar<'a>,
+        content,
     }
 
     /// Exit status of a command.
     #[serde(rename_all = "camelCase")]
     struct ShellExecution {
-        exit_code: Scalar<'a>,
+        exit_code,
     }
 
     /// Error of a tool.
     struct ToolError {
-        message: Scalar<'a>,
-        code: Scalar<'a>,
+        message,
+        code,
     }
 
     /// Telemetry attributes of a model call.
     struct Attributes {
         #[serde(rename = "gen_ai.operation.name")]
-        operation: Scalar<'a>,
+        operation,
         #[serde(rename = "gen_ai.request.model")]
-        asked: Scalar<'a>,
+        asked,
         #[serde(rename = "gen_ai.response.model")]
-        answered: Scalar<'a>,
+        answered,
         #[serde(rename = "gen_ai.usage.input_tokens")]
-        input: Scalar<'a>,
+        input,
         #[serde(rename = "gen_ai.usage.cache_read.input_tokens")]
-        cache_read: Scalar<'a>,
+        cache_read,
         #[serde(rename = "gen_ai.usage.cache_creation.input_tokens")]
-        cache_write: Scalar<'a>,
+        cache_write,
         #[serde(rename = "gen_ai.usage.output_tokens")]
-        output: Scalar<'a>,
+        output,
         #[serde(rename = "gen_ai.usage.reasoning.output_tokens")]
-        reasoning: Scalar<'a>,
+        reasoning,
         #[serde(rename = "gen_ai.response.finish_reasons")]
         finish_reasons: List<Scalar<'a>>,
     }

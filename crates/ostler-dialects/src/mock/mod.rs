@@ -6,81 +6,48 @@
 //! `{"interrupt":true}`. The code that plays the script is in the `ostler` crate.
 
 use ostler_core::dialect::{
-    Capabilities, Conversation, Dialect, Exit, FromConversation, Inherits, Launch, Outbox, Probe,
-    Setting, ToAgent, TurnResult,
+    About, Action, Capabilities, Conversation, Dialect, Exit, FromConversation, Launch, Launching,
+    Outbox, Setting, ToAgent, TurnResult,
 };
 use ostler_core::event::{EventKind, TurnEnded};
 use ostler_core::raw_json::RawJson;
-use ostler_core::spec::{Spec, SpecError, ValueKind, keys};
+use ostler_core::spec::{SpecError, keys};
 
-use crate::settings::{Row, check, list};
+use crate::settings::{check, rows};
 
 /// The dialect of the mock agent.
 #[derive(Debug, Clone, Copy)]
 pub struct Mock;
 
-const TABLE: &[Row<()>] = &[
-    Row {
-        key: "script",
-        kind: ValueKind::Text(4096),
-        help: "Script to play: a file of events, one JSON object per line.",
-        rule: None,
-        secret: false,
-        pass: (),
-    },
-    Row {
-        key: keys::MODEL,
-        kind: ValueKind::Word,
-        help: "Model name to report.",
-        rule: None,
-        secret: false,
-        pass: (),
-    },
-];
+const TABLE: &[Setting] = &rows! {
+    "script", Text(4096), "Script to play: a file of events, one JSON object per line.";
+    keys::MODEL, Word, "Model name to report.";
+};
 
 impl Dialect for Mock {
-    fn name(&self) -> &'static str {
-        "mock"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            stream_text: true,
-            thinking: true,
-            interrupt: true,
-            structured: true,
-            cost: true,
-            many_turns: true,
-            resume: false,
-            fork: false,
-            steer: false,
-            ask: false,
-            tools: false,
-            set_model: false,
-            set_permission_mode: false,
-            freeze: false,
-            silent: false,
-            tells_tools: true,
-            tells_denials: true,
-            tells_usage: true,
-            long_prompts: true,
+    fn about(&self) -> About {
+        About {
+            capabilities: Capabilities {
+                stream_text: true,
+                thinking: true,
+                interrupt: true,
+                structured: true,
+                cost: true,
+                many_turns: true,
+                tells_tools: true,
+                tells_denials: true,
+                tells_usage: true,
+                long_prompts: true,
+                ..Capabilities::default()
+            },
+            settings: TABLE,
+            scripted: true,
+            ..About::new("mock")
         }
     }
-
-    fn models(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        list(TABLE)
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        None
-    }
-
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        check(TABLE, &spec.settings)?;
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError> {
+        let spec = launching.spec;
+        check(TABLE, &spec.to_settings())?;
         if let Some(arg) = spec.extra_args.first() {
             return Err(SpecError::new(
                 "extra args",
@@ -90,16 +57,11 @@ impl Dialect for Mock {
         }
         Ok(Launch {
             program: "mock",
-            natives: &[],
-            args: Vec::new(),
-            env: Vec::new(),
-            inherits: Inherits::default(),
-            needs: &[],
-            state: &[],
+            ..Launch::default()
         })
     }
 
-    fn converse(&self, _: &Spec) -> Box<dyn Conversation> {
+    fn converse(&self, _: &Launching<'_>) -> Box<dyn Conversation> {
         Box::new(MockConversation)
     }
 }
@@ -119,7 +81,7 @@ impl Conversation for MockConversation {
             // A script has no permission requests, tools or model.
             _ => return,
         };
-        out.push(FromConversation::Write(line.into_bytes()));
+        out.push(Action::Write(line.into_bytes()));
     }
 
     fn on_line(&mut self, line: &str, out: &mut Outbox) {

@@ -4,7 +4,39 @@ use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
 
 use super::document::Document;
+use crate::blame::{Blame, Phrases, cause_by_phrase, with_exit};
 use crate::http_status;
+
+/// Hints for OpenClaw's failures. Its messages are matched by [`PHRASES`].
+pub(super) const BLAME: Blame = Blame {
+    program: "openclaw",
+    messages: &[],
+    hints: &[
+        (
+            Cause::Auth,
+            "Run `openclaw configure`, or set the API key of the model's provider. A rejected key \
+             is not retried for about a minute.",
+        ),
+        (
+            Cause::RateLimit,
+            "Wait until the limit resets, or use another model (fallback).",
+        ),
+        (
+            Cause::Overloaded,
+            "The model API is overloaded; try again in a moment, or set fallback.",
+        ),
+        (Cause::WallLimit, "Raise timeout, or give a smaller task."),
+        (
+            Cause::Network,
+            "Check the network, the proxy and the provider's URL in OpenClaw's configuration.",
+        ),
+        (
+            Cause::BadRequest,
+            "Check the prompt (at most 4 MiB), the model (provider/model), the configuration and \
+             the settings.",
+        ),
+    ],
+};
 
 /// Exit code of a turn that exceeded OpenClaw's own time limit.
 const TIMEOUT: i32 = 2;
@@ -39,7 +71,7 @@ pub(super) fn of_document(document: &Document<'_>, exit: Option<&Exit>) -> Outco
 }
 
 fn with_native(outcome: Outcome, kind: &str) -> Outcome {
-    let outcome = with_hint(outcome);
+    let outcome = BLAME.with_hint(outcome);
     if kind.is_empty() {
         outcome
     } else {
@@ -53,12 +85,6 @@ fn timed_out(message: &str) -> Outcome {
         Cause::WallLimit,
         if message.is_empty() { default } else { message },
     )
-}
-
-/// Returns the outcome of a turn that the caller interrupted.
-pub(super) fn interrupted() -> Outcome {
-    Outcome::new(Cause::Interrupted, "The turn was interrupted.")
-        .with(|d| d.acknowledged = Some(true))
 }
 
 /// Returns the outcome of a turn whose output exceeded the limit.
@@ -87,14 +113,11 @@ pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
         }
         _ => return None,
     };
-    Some(with_hint(outcome).with(|d| {
-        d.exit_code = exit.code;
-        d.stderr = (!exit.stderr.is_empty()).then(|| exit.stderr.clone());
-    }))
+    Some(with_exit(BLAME.with_hint(outcome), exit))
 }
 
 /// Lowercase phrases in messages, most specific first. Only some messages contain the status.
-const PHRASES: &[(Cause, &[&str])] = &[
+const PHRASES: Phrases = &[
     (
         Cause::Auth,
         &["authentication", "api key", "unauthorized", "credential"],
@@ -140,34 +163,7 @@ const PHRASES: &[(Cause, &[&str])] = &[
 ];
 
 fn by_text(text: &str) -> Option<Cause> {
-    let small = text.to_lowercase();
-    PHRASES
-        .iter()
-        .find(|(_, phrases)| phrases.iter().any(|phrase| small.contains(phrase)))
-        .map(|(cause, _)| *cause)
-}
-
-fn with_hint(outcome: Outcome) -> Outcome {
-    let hint = match outcome.cause {
-        Cause::Auth => {
-            "Run `openclaw configure`, or set the API key of the model's provider. A rejected key \
-             is not retried for about a minute."
-        }
-        Cause::RateLimit => "Wait until the limit resets, or use another model (fallback).",
-        Cause::Overloaded => "The model API is overloaded; try again in a moment, or set fallback.",
-        Cause::WallLimit => "Raise timeout, or give a smaller task.",
-        Cause::ServerError => http_status::SERVER_ERROR_HINT,
-        Cause::Network => {
-            "Check the network, the proxy and the provider's URL in OpenClaw's configuration."
-        }
-        Cause::BadRequest => {
-            "Check the prompt (at most 4 MiB), the model (provider/model), the configuration and \
-             the settings."
-        }
-        Cause::Protocol => "Try again, or run `openclaw` directly for more details.",
-        _ => return outcome,
-    };
-    outcome.hint(hint)
+    cause_by_phrase(PHRASES, text)
 }
 
 #[cfg(test)]

@@ -1,60 +1,60 @@
 //! The JSON document that OpenClaw prints at the end, collected line by line. Every field is
 //! optional.
 
-use crate::lenient::{List, Node, Scalar, wire};
+use crate::lenient::{List, Node, Object, Objects, Scalar, wire};
 
 wire! {
     /// The document.
     #[serde(rename_all = "camelCase")]
     struct Document {
-        ok: Scalar<'a>,
-        status: Scalar<'a>,
+        ok,
+        status,
         #[serde(rename = "final")]
-        answer: Scalar<'a>,
-        payloads: List<Node<'a, Payload<'a>>>,
+        answer,
+        payloads: Objects<Payload<'a>>,
         usage: Node<'a, Tokens<'a>>,
-        cost_usd: Scalar<'a>,
-        tool_summary: Node<'a, ToolSummary<'a>>,
-        model: Scalar<'a>,
-        provider: Scalar<'a>,
-        session_id: Scalar<'a>,
+        cost_usd,
+        tool_summary: Object<ToolSummary<'a>>,
+        model,
+        provider,
+        session_id,
         error: Node<'a, Failure<'a>>,
     }
 
     /// A part of the answer.
     #[serde(rename_all = "camelCase")]
     struct Payload {
-        text: Scalar<'a>,
-        media_url: Scalar<'a>,
-        is_error: Scalar<'a>,
+        text,
+        media_url,
+        is_error,
     }
 
     /// Token counters.
     #[serde(rename_all = "camelCase")]
     struct Tokens {
-        input: Scalar<'a>,
-        output: Scalar<'a>,
-        cache_read: Scalar<'a>,
-        cache_write: Scalar<'a>,
-        cost: Node<'a, Cost<'a>>,
+        input,
+        output,
+        cache_read,
+        cache_write,
+        cost: Object<Cost<'a>>,
     }
 
     /// Cost of the turn.
     struct Cost {
-        total: Scalar<'a>,
+        total,
     }
 
     /// Summary of the tool calls.
     struct ToolSummary {
-        calls: Scalar<'a>,
-        failures: Scalar<'a>,
+        calls,
+        failures,
         tools: List<Scalar<'a>>,
     }
 
     /// Error of the turn.
     struct Failure {
-        message: Scalar<'a>,
-        kind: Scalar<'a>,
+        message,
+        kind,
     }
 }
 

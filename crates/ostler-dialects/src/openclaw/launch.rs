@@ -1,10 +1,10 @@
 //! Launch: arguments from the settings, and environment variables of the child. The prompt goes to
 //! stdin.
 
-use ostler_core::dialect::{ARG_CAP, Arg, Inherits, Launch};
-use ostler_core::spec::{Spec, SpecError, keys};
+use ostler_core::dialect::{Arg, Inherits, Launch};
+use ostler_core::spec::{Spec, SpecError};
 
-use super::settings::{CONFIG, FALLBACK, ISOLATED, Pass, TABLE};
+use super::settings::{CONFIG, FALLBACK, ISOLATED, TABLE};
 use crate::extra::{self, Values};
 use crate::settings;
 
@@ -45,60 +45,39 @@ const RESERVED: &[&str] = &[
 
 /// Checks the spec and returns what to start.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
-    settings::check(TABLE, &spec.settings)?;
-    if let (Some(config), true) = (spec.settings.last(CONFIG), spec.settings.is_on(ISOLATED)) {
+    let given = spec.to_settings();
+    settings::check(TABLE, &given)?;
+    if let (Some(config), true) = (spec.value(CONFIG), spec.is_on(ISOLATED)) {
         return Err(SpecError::new(
             CONFIG,
-            config,
+            &config,
             "conflicts with isolated, which disables the configuration",
         ));
     }
-    if let (Some(fallback), None) = (
-        spec.settings.last(FALLBACK),
-        spec.settings.last(keys::MODEL),
-    ) {
+    if let (Some(fallback), None) = (spec.value(FALLBACK), &spec.model) {
         return Err(SpecError::new(
             FALLBACK,
-            fallback,
+            &fallback,
             "needs model: OpenClaw accepts a fallback only for an explicit model",
         ));
     }
-    let plain = |arg: &str| Arg::Plain(arg.to_owned());
-    let mut args: Vec<Arg> = ["agent", "exec", "--json"].into_iter().map(plain).collect();
+    let mut args = Vec::from(["agent", "exec", "--json"].map(Arg::from));
     if let Some(dir) = &spec.dir {
         let dir = dir
             .to_str()
             .ok_or_else(|| SpecError::new("dir", &dir.to_string_lossy(), "expected valid UTF-8"))?;
-        args.push(Arg::Plain(format!("--cwd={dir}")));
+        args.push(format!("--cwd={dir}").into());
     }
-    for row in TABLE {
-        for value in spec.settings.get(row.key).unwrap_or_default() {
-            match row.pass {
-                Pass::Each(_) if value.len() > ARG_CAP => {
-                    return Err(SpecError::new(
-                        row.key,
-                        value,
-                        "exceeds the command-line limit of 100 KiB",
-                    ));
-                }
-                Pass::Each(flag) => args.push(Arg::Plain(format!("{flag}={value}"))),
-                Pass::Switch(flag) if value == "true" => args.push(plain(flag)),
-                Pass::Switch(_) | Pass::Ours => {}
-            }
-        }
-    }
+    args.extend(settings::arguments(TABLE, &given)?);
     extra::check(&spec.extra_args, RESERVED, Values::One)?;
-    args.extend(spec.extra_args.iter().map(|arg| plain(arg)));
-    args.push(plain("--message-file=-"));
-    let (needs, env): (&[&str], _) = (&[], Vec::new());
+    args.extend(spec.extra_args.iter().map(Arg::from));
+    args.push("--message-file=-".into());
     Ok(Launch {
         program: "openclaw",
-        natives: &[],
         args,
-        env,
         inherits: INHERITS,
-        needs,
         state: STATE,
+        ..Launch::default()
     })
 }
 
@@ -107,14 +86,10 @@ mod tests {
     use super::*;
 
     fn args(settings: &[(&str, &str)]) -> Result<Vec<String>, String> {
-        let mut spec = Spec {
-            dir: Some("/work".into()),
-            ..Spec::default()
-        };
-        settings
-            .iter()
-            .for_each(|(key, value)| spec.settings.push(key, *value));
-        let launch = launch(&spec).map_err(|error| error.to_string())?;
+        let mut spec = Spec::default().dir("/work");
+        let settings = settings.iter().copied().collect();
+        let launch = spec.apply(&settings).and_then(|()| launch(&spec));
+        let launch = launch.map_err(|error| error.to_string())?;
         Ok(launch
             .args
             .into_iter()
@@ -154,10 +129,7 @@ mod tests {
                 .unwrap_err()
                 .contains("isolated")
         );
-        let spec = Spec {
-            extra_args: vec!["--message=x".to_owned()],
-            ..Spec::default()
-        };
+        let spec = Spec::default().extra_args(vec!["--message=x".to_owned()]);
         assert!(launch(&spec).is_err());
     }
 }

@@ -7,12 +7,14 @@
 mod settings;
 mod launch;
 mod document;
-mod conversation;
+mod output;
 mod blame;
 mod probe;
 
-use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
+use ostler_core::dialect::{About, Capabilities, Conversation, Dialect, Launch, Launching};
 use ostler_core::spec::{Spec, SpecError};
+
+use crate::turn_process::TurnProcess;
 
 /// The dialect of OpenClaw.
 #[derive(Debug, Clone, Copy)]
@@ -21,50 +23,35 @@ pub struct OpenClaw;
 /// Returns true if the caller chose ACP. It is never the default, because it needs a running
 /// gateway.
 fn wants_acp(spec: &Spec) -> bool {
-    spec.settings.last(settings::TRANSPORT) == Some(settings::ACP)
+    spec.value(settings::TRANSPORT).as_deref() == Some(settings::ACP)
 }
 
 impl Dialect for OpenClaw {
-    fn name(&self) -> &'static str {
-        "openclaw"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        // A prompt is limited to 4 MiB.
-        Capabilities {
-            cost: true,
-            freeze: true,
-            silent: true,
-            tells_usage: true,
-            ..Capabilities::default()
+    fn about(&self) -> About {
+        About {
+            // Not `long_prompts`: a prompt is limited to 4 MiB.
+            capabilities: Capabilities {
+                cost: true,
+                freeze: true,
+                silent: true,
+                tells_usage: true,
+                ..Capabilities::default()
+            },
+            settings: settings::TABLE,
+            probe: Some(probe::PROBE),
+            recognizes: document::is_recorded,
+            ..About::new("openclaw")
         }
     }
-
-    fn models(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        crate::settings::list(settings::TABLE)
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        Some(probe::PROBE)
-    }
-
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        if wants_acp(spec) {
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError> {
+        if wants_acp(launching.spec) {
             crate::settings::require_acp(settings::TRANSPORT)?;
         }
-        launch::launch(spec)
+        launch::launch(launching.spec)
     }
 
-    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        Box::new(conversation::OpenClawConversation::new(spec))
-    }
-
-    fn recognizes(&self, opening: &str) -> bool {
-        document::is_recorded(opening)
+    fn converse(&self, launching: &Launching<'_>) -> Box<dyn Conversation> {
+        Box::new(TurnProcess(output::OpenClawOutput::new(launching.spec)))
     }
 
     fn select_transport(&self, spec: &Spec) -> Option<&'static dyn Dialect> {

@@ -3,13 +3,17 @@
 //!
 //! The code that calls the model is in the `ostler` crate; the conversation is that of [`openai`].
 
-use ostler_core::dialect::{Capabilities, Conversation, Dialect, Launch, Probe, Setting};
+use std::sync::LazyLock;
+
+use ostler_core::dialect::{
+    About, Capabilities, Conversation, Dialect, Launch, Launching, Setting,
+};
 use ostler_core::permission::ToolUse;
 use ostler_core::raw_json::RawJson;
-use ostler_core::spec::{Spec, SpecError, ValueKind, keys};
+use ostler_core::spec::{SpecError, keys};
 
 use crate::openai;
-use crate::settings::{Row, list};
+use crate::settings::rows;
 
 /// The dialect of the tool loop.
 #[derive(Debug, Clone, Copy)]
@@ -34,74 +38,50 @@ const SHARED: [&str; 12] = [
     keys::FORK,
 ];
 
-macro_rules! rows {
-    ($($key:expr, $kind:expr, $help:literal;)*) => {
-        [$(Row { key: $key, kind: $kind, rule: None, secret: false, pass: (), help: $help },)*]
-    };
-}
-
-const OWN: [Row<()>; 6] = rows! {
-    "mode", ValueKind::OneOf(&["auto", "plan", "approve"]), "Autonomy of the loop: auto (everything allowed), plan (read only) or approve (a person approves every change).";
-    "max_tool_calls", ValueKind::Count, "Maximum number of tool calls per turn.";
-    "max_input_tokens", ValueKind::Count, "Maximum number of input tokens per turn, over all model calls.";
-    "max_output_tokens", ValueKind::Count, "Maximum number of output tokens per turn, over all model calls.";
-    "max_errors", ValueKind::Count, "Number of consecutive failed steps before the loop gives up (default: 3).";
-    "tool_timeout", ValueKind::Count, "Timeout for a tool call, in seconds.";
+const OWN: [Setting; 6] = rows! {
+    "mode", OneOf(&["auto", "plan", "approve"]), "Autonomy of the loop: auto (everything allowed), plan (read only) or approve (a person approves every change).";
+    "max_tool_calls", Count, "Maximum number of tool calls per turn.";
+    "max_input_tokens", Count, "Maximum number of input tokens per turn, over all model calls.";
+    "max_output_tokens", Count, "Maximum number of output tokens per turn, over all model calls.";
+    "max_errors", Count, "Number of consecutive failed steps before the loop gives up (default: 3).";
+    "tool_timeout", Count, "Timeout for a tool call, in seconds.";
 };
 
-fn table() -> Vec<Row<()>> {
-    openai::table(OWN)
-        .into_iter()
-        .filter(|row| SHARED.contains(&row.key) || is_own(row.key))
-        .collect()
-}
+/// Default limit of consecutive failed steps: a loop continues after a failure.
+const MAX_ERRORS: u32 = 3;
 
-fn is_own(key: &str) -> bool {
-    OWN.iter().any(|row| row.key == key)
-}
+/// The settings that it shares with the model, and its own.
+static TABLE: LazyLock<Vec<Setting>> = LazyLock::new(|| {
+    let mut table = openai::table([]);
+    table.retain(|setting| SHARED.contains(&setting.key));
+    table.extend(OWN);
+    table
+});
 
 impl Dialect for ToolLoop {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn resumes_from_events(&self) -> bool {
-        true
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        // The model belongs to the loop and reports its cost if it can.
-        Capabilities {
-            set_model: false,
-            ..openai::CAPABILITIES
+    fn about(&self) -> About {
+        About {
+            // The model belongs to the loop and reports its cost if it can.
+            capabilities: Capabilities {
+                set_model: false,
+                ..openai::capabilities()
+            },
+            settings: &TABLE,
+            recognizes: |opening| {
+                openai::find_ready(opening).is_some_and(|ready| ready.looping.is_some())
+            },
+            ..About::new(NAME)
         }
     }
-
-    fn models(&self) -> &'static [&'static str] {
-        &[]
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError> {
+        openai::launch(launching.spec, &TABLE, NAME)
     }
 
-    fn settings(&self) -> Vec<Setting> {
-        list(&table())
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        None
-    }
-
-    fn recognizes(&self, opening: &str) -> bool {
-        openai::find_ready(opening).is_some_and(|ready| ready.looping.is_some())
-    }
-
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        openai::launch(spec, &table(), NAME)
-    }
-
-    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        openai::converse_in_loop(spec, self)
+    fn converse(&self, launching: &Launching<'_>) -> Box<dyn Conversation> {
+        openai::converse(launching, self, MAX_ERRORS)
     }
 
     fn tool_use(&self, tool: &str, input: &RawJson) -> ToolUse {
-        openai::tool_use(tool, input)
+        ostler_model::tool_use(tool, input)
     }
 }

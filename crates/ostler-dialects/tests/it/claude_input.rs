@@ -1,6 +1,8 @@
 //! Input to Claude Code: prompts, interrupts, and replies to its requests.
 
-use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent};
+use ostler_core::dialect::{
+    Action, Conversation, Exit, FromConversation, Launching, Outbox, ToAgent,
+};
 use ostler_core::event::{Decision, EventKind};
 use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
@@ -11,7 +13,7 @@ use crate::harness::{asked, claude, replay, scenario};
 fn written(out: &mut Outbox) -> Vec<Value> {
     out.drain()
         .filter_map(|out| {
-            if let FromConversation::Write(bytes) = out {
+            if let FromConversation::Do(Action::Write(bytes)) = out {
                 Some(bytes)
             } else {
                 None
@@ -38,7 +40,7 @@ fn a_prompt_is_one_line_of_json() {
         "a\nb\r\n\"q\" `x` $HOME \\ 😀 \u{2028}",
         &"x".repeat(5_000_000),
     ] {
-        let mut conversation = claude().converse(&Spec::default());
+        let mut conversation = claude().converse(&Launching::new(&Spec::default()));
         let mut out = Outbox::default();
         conversation.on_start(&mut out);
         assert!(out.is_empty(), "no handshake is needed");
@@ -95,7 +97,7 @@ fn unattended_and_malformed_requests_are_denied() {
     let answers: Vec<Value> = outs
         .iter()
         .filter_map(|out| {
-            if let FromConversation::Write(bytes) = out {
+            if let FromConversation::Do(Action::Write(bytes)) = out {
                 Some(one_line(bytes))
             } else {
                 None
@@ -226,7 +228,8 @@ fn resumed_session_excludes_earlier_usage() {
     let used = |set: fn(&mut Spec), lines: &[String]| {
         let mut spec = Spec::default();
         set(&mut spec);
-        let (mut conversation, mut out) = (claude().converse(&spec), Outbox::default());
+        let (mut conversation, mut out) =
+            (claude().converse(&Launching::new(&spec)), Outbox::default());
         conversation.send(ToAgent::Prompt("hello".into()), &mut out);
         for line in [INIT].into_iter().chain(lines.iter().map(String::as_str)) {
             conversation.on_line(line, &mut out);
@@ -251,7 +254,7 @@ fn resumed_session_excludes_earlier_usage() {
     let lines = [result(1.5, 1000, ""), result(2.0, 1040, "")];
     assert_eq!(used(|_| {}, &lines), [m(1000, Some(1.5)), m(40, Some(0.5))]);
     assert_eq!(
-        used(|spec| spec.settings.set("resume", "s"), &lines),
+        used(|spec| spec.resume = Some("s".into()), &lines),
         [m(7, None), m(40, Some(0.5))]
     );
     assert_eq!(
@@ -261,7 +264,7 @@ fn resumed_session_excludes_earlier_usage() {
     let own = r#","model_usage_since_last_result":{"m":{"inputTokens":8,"costUSD":0.25}}"#;
     assert_eq!(
         used(
-            |spec| spec.settings.set("resume", "s"),
+            |spec| spec.resume = Some("s".into()),
             &[result(1.5, 1000, own)]
         ),
         [m(8, Some(0.25))]
@@ -272,14 +275,15 @@ fn resumed_session_excludes_earlier_usage() {
 #[test]
 fn missing_structured_answer_is_reported() {
     let mut spec = Spec::default();
-    spec.settings.set("json_schema", "{}");
+    spec.set("json_schema", ["{}"]).unwrap();
     let is_reported = |line: &str| {
-        let (mut conversation, mut out) = (claude().converse(&spec), Outbox::default());
+        let (mut conversation, mut out) =
+            (claude().converse(&Launching::new(&spec)), Outbox::default());
         conversation.on_line(line, &mut out);
         out.drain().any(|out| {
             matches!(out,
             FromConversation::Event(EventKind::Notice(
-            notice)) if notice.code == "no_structured_answer")
+            notice)) if notice.code.as_str() == "no_structured_answer")
         })
     };
     assert!(is_reported(

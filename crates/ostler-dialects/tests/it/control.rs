@@ -1,6 +1,8 @@
 //! Claude Code's control channel: permissions, changes and steering.
 
-use ostler_core::dialect::{Change, Conversation, FromConversation, Outbox, ToAgent};
+use ostler_core::dialect::{
+    Action, Change, Conversation, FromConversation, Launching, Outbox, ToAgent,
+};
 use ostler_core::event::{Decision, EventKind};
 use ostler_core::permission::{Fallback, Policy, ToolKind, Verdict};
 use ostler_core::spec::{Attendance, Spec};
@@ -11,7 +13,7 @@ use crate::harness::{claude, offer};
 
 /// Returns a conversation after its prompt, and the messages sent before it.
 pub(crate) fn started(spec: &Spec) -> (Box<dyn Conversation>, Vec<Value>) {
-    let (mut conversation, mut out) = (claude().converse(spec), Outbox::default());
+    let (mut conversation, mut out) = (claude().converse(&Launching::new(spec)), Outbox::default());
     conversation.on_start(&mut out);
     let first = writes(&out.drain().collect::<Vec<_>>());
     conversation.send(ToAgent::Prompt("hello".into()), &mut out);
@@ -20,7 +22,7 @@ pub(crate) fn started(spec: &Spec) -> (Box<dyn Conversation>, Vec<Value>) {
 
 pub(crate) fn writes(outs: &[FromConversation]) -> Vec<Value> {
     let lines = outs.iter().filter_map(|out| {
-        if let FromConversation::Write(bytes) = out {
+        if let FromConversation::Do(Action::Write(bytes)) = out {
             Some(bytes)
         } else {
             None
@@ -54,18 +56,13 @@ fn verdict(conversation: &mut dyn Conversation, id: &str, verdict: Verdict) -> V
 }
 
 fn with_policy() -> Spec {
-    Spec {
-        policy: Some(Policy::default()),
-        attendance: Attendance::Attended,
-        ..Spec::default()
-    }
+    Spec::default()
+        .policy(Policy::default())
+        .attendance(Attendance::Attended)
 }
 
 fn attended() -> Spec {
-    Spec {
-        attendance: Attendance::Attended,
-        ..Spec::default()
-    }
+    Spec::default().attendance(Attendance::Attended)
 }
 
 fn can_use_tool(id: &str, call: &str, command: &str) -> Value {
@@ -100,14 +97,8 @@ fn hooks_and_tools_are_announced_only_if_needed() {
             json!({"type": "control_request", "request_id": "ostler-initialize", "request": request}),
         ]
     };
-    let tools = Spec {
-        tools: vec![offer("add", "{}")],
-        ..Spec::default()
-    };
-    let both = Spec {
-        tools: vec![offer("add", "{}")],
-        ..with_policy()
-    };
+    let tools = Spec::default().bound_tools(vec![offer("add", "{}")]);
+    let both = with_policy().bound_tools(vec![offer("add", "{}")]);
     assert_eq!(started(&Spec::default()).1, [Value::Null; 0]);
     assert_eq!(started(&attended()).1, [Value::Null; 0]);
     assert_eq!(
@@ -252,7 +243,7 @@ fn malformed_requests_are_denied_immediately() {
     ] {
         let outs = feed(&mut *started(&with_policy()).0, &line);
         let [
-            FromConversation::Write(_),
+            FromConversation::Do(Action::Write(_)),
             FromConversation::Event(EventKind::Permission(it)),
         ] = &outs[..]
         else {
@@ -273,7 +264,8 @@ fn malformed_requests_are_denied_immediately() {
     feed(&mut *conversation, &can_use_tool("q", "t", "ls"));
     let twice = feed(&mut *conversation, &can_use_tool("q", "t2", "rm"));
     assert!(
-        matches!(&twice[..], [FromConversation::Event(EventKind::Notice(it))] if it.code == "control_malformed"),
+        matches!(&twice[..], [FromConversation::Event(EventKind::Notice(it))]
+            if it.code.as_str() == "control_malformed"),
         "{twice:?}"
     );
 }
@@ -360,7 +352,7 @@ const RESULT: &str = r#"{"type":"result","subtype":"success","result":"x"}"#;
 
 fn shape(outs: &[FromConversation]) -> Vec<&'static str> {
     let name = |out: &FromConversation| match out {
-        FromConversation::Write(_) => "write",
+        FromConversation::Do(Action::Write(_)) => "write",
         FromConversation::TurnStarted => "started",
         FromConversation::TurnEnded(_) => "ended",
         FromConversation::Background(0) => "background 0",
@@ -433,7 +425,7 @@ fn steering_message_reaches_its_turn_or_gets_a_separate_one() {
     let outs = feed(&mut *conversation, &failed);
     assert_eq!(shape(&outs), ["write"]);
     assert!(outs.iter().any(|out| matches!(out,
-        FromConversation::Event(EventKind::Notice(it)) if it.code == "steer_failed")));
+        FromConversation::Event(EventKind::Notice(it)) if it.code.as_str() == "steer_failed")));
     assert_eq!(shape(&feed(&mut *conversation, &result)), ["ended"]);
     // If that turn is interrupted, there is nothing left to wait for.
     let (mut conversation, _) = start();
@@ -538,7 +530,7 @@ proptest! {
     fn nothing_is_allowed_without_approval(lines in proptest::collection::vec(control_line(),
         1..20), has_policy in any::<bool>()) {
         let mut spec = if has_policy { with_policy() } else { attended() };
-        spec.tools.push(offer("add", "{}"));
+        spec.bound_tools.push(offer("add", "{}"));
         let (mut conversation, _) = started(&spec);
         let yes = |values: &[Value]| {
             let responses = values.iter().map(|value| &value["response"]["response"]);

@@ -1,6 +1,6 @@
 //! Copilot's lines with interleaved or late telemetry.
 
-use ostler_core::dialect::{Exit, FromConversation, Outbox, ToAgent};
+use ostler_core::dialect::{Action, Exit, FromConversation, Launching, Outbox, ToAgent};
 use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
@@ -13,7 +13,9 @@ const MESSAGE: &str =
 const RESULT: &str = r#"{"type":"result","sessionId":"s","exitCode":0}"#;
 
 fn outputs(lines: &[&str], exit: bool) -> Vec<FromConversation> {
-    let mut conversation = find("copilot").unwrap().converse(&Spec::default());
+    let mut conversation = find("copilot")
+        .unwrap()
+        .converse(&Launching::new(&Spec::default()));
     let mut out = Outbox::default();
     conversation.send(ToAgent::Prompt("hello".into()), &mut Outbox::default());
     lines
@@ -102,7 +104,9 @@ fn tokens_after_the_last_line_belong_to_the_turn() {
 
 #[test]
 fn an_interrupt_ends_the_process() {
-    let mut conversation = find("copilot").unwrap().converse(&Spec::default());
+    let mut conversation = find("copilot")
+        .unwrap()
+        .converse(&Launching::new(&Spec::default()));
     let mut out = Outbox::default();
     conversation.send(ToAgent::Prompt("hello".into()), &mut out);
     conversation.send(ToAgent::Interrupt, &mut out);
@@ -110,9 +114,9 @@ fn an_interrupt_ends_the_process() {
     assert_eq!(
         all,
         [
-            FromConversation::Write(b"hello".to_vec()),
-            FromConversation::EndInput,
-            FromConversation::Terminate
+            FromConversation::Do(Action::Write(b"hello".to_vec())),
+            FromConversation::Do(Action::CloseInput),
+            FromConversation::Do(Action::Terminate)
         ]
     );
     conversation.on_exit(
@@ -136,7 +140,7 @@ fn system_notifications_become_notices() {
     let notices = |line: &str| -> Vec<(String, String)> {
         let notice = |out: FromConversation| {
             if let FromConversation::Event(EventKind::Notice(it)) = out {
-                Some((it.code, it.message))
+                Some((it.code.to_string(), it.message))
             } else {
                 None
             }

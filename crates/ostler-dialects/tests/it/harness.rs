@@ -1,15 +1,19 @@
 //! Shared test helpers: fixtures, and a conversation driven line by line.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use ostler_core::dialect::{
-    Change, Conversation, Dialect, FromConversation, Outbox, ToAgent, deliver_line,
+    Action, Change, Conversation, Dialect, FromConversation, Launching, Outbox, ToAgent,
+    deliver_line,
 };
 use ostler_core::lines::Lines;
 use ostler_core::permission::{Fallback, PermissionRequest, Policy, Verdict};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::{Attendance, Settings, Spec, ToolOffer};
 use ostler_dialects::find;
+use ostler_model::openai::RequestOptions;
+use ostler_model::runner_protocol::RunnerCommand;
 
 /// Returns the directory of an agent's recordings.
 pub(crate) fn fixtures(agent: &str) -> PathBuf {
@@ -23,6 +27,7 @@ pub(crate) fn recordings(agent: &str) -> Vec<(String, Vec<u8>)> {
     let mut all: Vec<_> = std::fs::read_dir(fixtures(agent))
         .unwrap()
         .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().is_dir())
         .map(|entry| {
             (
                 entry.file_name().into_string().unwrap(),
@@ -33,6 +38,17 @@ pub(crate) fn recordings(agent: &str) -> Vec<(String, Vec<u8>)> {
     all.sort();
     assert!(all.len() > 10, "the fixtures exist");
     all
+}
+
+/// Returns a request to a model as its server gets it, and any other line unchanged.
+pub(crate) fn on_the_wire(line: &[u8]) -> Cow<'_, [u8]> {
+    match serde_json::from_slice(line) {
+        Ok(RunnerCommand::Call(request)) => {
+            let body = RequestOptions::default().encode(&request);
+            Cow::Owned(format!("{{\"call\":{}}}\n", body.get()).into_bytes())
+        }
+        _ => Cow::Borrowed(line),
+    }
 }
 
 /// Returns every recorded scenario of Claude Code.
@@ -54,7 +70,7 @@ pub(crate) fn asked() -> Box<dyn Conversation> {
 }
 
 fn asked_of(dialect: &dyn Dialect) -> Box<dyn Conversation> {
-    let mut conversation = dialect.converse(&Spec::default());
+    let mut conversation = dialect.converse(&Launching::new(&Spec::default()));
     let mut out = Outbox::default();
     conversation.on_start(&mut out);
     conversation.send(ToAgent::Prompt("hello".into()), &mut out);
@@ -97,21 +113,19 @@ fn recorded_spec(name: &str) -> Spec {
     if name.starts_with("exec_") {
         settings.set("transport", "exec");
     }
-    Spec {
-        settings,
-        policy: hook.then(Policy::default),
-        attendance: if name.starts_with("host_asked") || hook {
+    let mut spec = Spec::default()
+        .attendance(if name.starts_with("host_asked") || hook {
             Attendance::Attended
         } else {
             Attendance::Unattended
-        },
-        tools: if tool {
+        })
+        .bound_tools(if tool {
             vec![offer("add", "{}")]
         } else {
             Vec::new()
-        },
-        ..Spec::default()
-    }
+        });
+    spec.apply(&settings).unwrap();
+    spec.policy(hook.then(Policy::default))
 }
 
 /// Returns the verdict given when a scenario was recorded: the command and the kind of request
@@ -128,7 +142,7 @@ fn verdict(ask: &PermissionRequest) -> Verdict {
 /// Returns what the host sends in a scenario in reaction to an output of the conversation.
 fn reaction(name: &str, out: &FromConversation, turns: usize) -> Vec<ToAgent> {
     match out {
-        FromConversation::AskPermission(_) | FromConversation::RunTool(_)
+        FromConversation::AskPermission(_) | FromConversation::Do(Action::RunTool(_))
             if name.ends_with("cancelled") =>
         {
             Vec::new()
@@ -137,7 +151,7 @@ fn reaction(name: &str, out: &FromConversation, turns: usize) -> Vec<ToAgent> {
             id: ask.id.clone(),
             verdict: verdict(ask),
         }],
-        FromConversation::RunTool(order) => vec![ToAgent::ToolDone {
+        FromConversation::Do(Action::RunTool(order)) => vec![ToAgent::ToolDone {
             id: order.id.clone(),
             ok: true,
             output: "5".to_owned(),
@@ -174,7 +188,7 @@ pub(crate) fn replay_scene(
     let mut conversation = dialect
         .select_transport(&spec)
         .unwrap_or(dialect)
-        .converse(&spec);
+        .converse(&Launching::new(&spec));
     conversation.on_start(&mut out);
     if !name.starts_with("host_") {
         out.drain().count();

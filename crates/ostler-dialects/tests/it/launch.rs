@@ -1,22 +1,20 @@
 //! Launch of Claude Code: one case per setting, combinations, and everything that is rejected.
 
-use ostler_core::dialect::{ARG_CAP, Arg, Launch};
+use ostler_core::dialect::{ARG_CAP, Arg, Launch, Launching};
 use ostler_core::spec::{Spec, SpecError};
 
 use crate::harness::claude;
 
 const UUID: &str = "123e4567-e89b-42d3-a456-426614174000";
 
-fn spec(settings: &[(&str, &str)]) -> Spec {
+fn spec(settings: &[(&str, &str)]) -> Result<Spec, SpecError> {
     let mut spec = Spec::default();
-    for (key, value) in settings {
-        spec.settings.push(key, *value);
-    }
-    spec
+    spec.apply(&settings.iter().copied().collect())?;
+    Ok(spec)
 }
 
 fn launch(settings: &[(&str, &str)]) -> Result<Launch, SpecError> {
-    claude().launch(&spec(settings))
+    claude().launch(&Launching::new(&spec(settings)?))
 }
 
 /// Returns the arguments after those that are always passed.
@@ -89,7 +87,7 @@ fn every_key_becomes_its_argument() {
         .map(|(key, value)| format!("{key}: {}", args(&[(key, value)])))
         .collect();
     insta::assert_snapshot!(seen.join("\n"));
-    for setting in claude().settings() {
+    for setting in claude().about().settings {
         let tested = table.iter().any(|(key, _)| *key == setting.key) || setting.key == "fork";
         assert!(tested && !setting.help.is_empty(), "{}", setting.key);
     }
@@ -131,11 +129,10 @@ fn lists_repeat_their_flag_and_arguments_follow_table_order() {
 #[test]
 fn preset_is_limited_to_one_workspace_and_safe_modes() {
     let preset = |dir: &str, mode: Option<&str>| {
-        let mut spec = spec(&[("workspace_tools", "file-tools")]);
+        let mut spec = spec(&[("workspace_tools", "file-tools")]).unwrap();
         spec.dir = Some(dir.into());
-        mode.into_iter()
-            .for_each(|mode| spec.settings.push("permission_mode", mode));
-        claude().launch(&spec)
+        spec.permission_mode = mode.map(str::to_owned);
+        claude().launch(&Launching::new(&spec))
     };
     for mode in [
         None,
@@ -305,10 +302,7 @@ fn wrong_values_start_nothing() {
 fn extra_arguments_pass_unless_they_break_the_contract() {
     let extra = |args: &[&str]| {
         let extra_args = args.iter().map(|arg| (*arg).to_owned()).collect();
-        claude().launch(&Spec {
-            extra_args,
-            ..Spec::default()
-        })
+        claude().launch(&Launching::new(&Spec::default().extra_args(extra_args)))
     };
     let ok = extra(&["--debug-file", "log.txt", "--plugin-dir=x", "--chrome"]).unwrap();
     assert_eq!(
@@ -360,7 +354,11 @@ fn environment_is_limited_to_the_agents_variables() {
         "0".into(),
     );
     assert!(
-        claude().launch(&spec).unwrap().env.is_empty(),
+        claude()
+            .launch(&Launching::new(&spec))
+            .unwrap()
+            .env
+            .is_empty(),
         "the caller's value takes precedence"
     );
 }
@@ -368,7 +366,7 @@ fn environment_is_limited_to_the_agents_variables() {
 #[test]
 fn documentation_lists_every_setting() {
     let page = include_str!("../../../../docs/agents/claude.md");
-    for setting in ostler_dialects::find("claude").unwrap().settings() {
+    for setting in ostler_dialects::find("claude").unwrap().about().settings {
         assert!(
             page.contains(&format!("| `{}` | `--", setting.key)),
             "docs/agents/claude.md lacks {}",
@@ -377,11 +375,38 @@ fn documentation_lists_every_setting() {
     }
     let page = include_str!("../../../../docs/agents/openai-api.md");
     let (_, table) = page.split_once("## Settings").unwrap();
-    for setting in ostler_dialects::find("openai-api").unwrap().settings() {
+    for setting in ostler_dialects::find("openai-api")
+        .unwrap()
+        .about()
+        .settings
+    {
         assert!(
             table.contains(&format!("`{}`", setting.key)),
             "docs/agents/openai-api.md lacks {}",
             setting.key
         );
     }
+}
+
+// Issue 17, item 2.
+#[test]
+fn policy_excludes_project_settings_unless_the_caller_selects_them() {
+    use ostler_core::permission::Policy;
+    use ostler_core::spec::ProjectSettings;
+    let ignores = |spec: &Spec| {
+        let launch = claude().launch(&Launching::new(spec)).unwrap();
+        let flag = Arg::Plain("--setting-sources=user".to_owned());
+        launch.args.contains(&flag)
+    };
+    let ruled = Spec::default().policy(Policy::default());
+    assert!(!ignores(&Spec::default()) && ignores(&ruled));
+    assert!(!ignores(
+        &ruled.clone().project_settings(ProjectSettings::Trusted)
+    ));
+    let mut selected = ruled.clone();
+    selected.set("setting_sources", ["user,project"]).unwrap();
+    assert!(!ignores(&selected));
+    assert!(!ignores(
+        &ruled.extra_args(vec!["--setting-sources=user,local".to_owned()])
+    ));
 }

@@ -1,6 +1,6 @@
 //! Tests of the dialects through their public contract.
 
-#![expect(clippy::unwrap_used, reason = "tests panic on errors")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests panic on errors")]
 
 mod acp;
 mod codex;
@@ -10,7 +10,7 @@ mod golden;
 mod launch;
 mod mcp;
 mod mock;
-mod openai;
+mod model_agents;
 mod openclaw;
 mod recognition;
 mod robust;

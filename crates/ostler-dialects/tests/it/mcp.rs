@@ -1,7 +1,7 @@
 //! The caller's tools in Claude Code: MCP over the control channel, and the adaptation of their
 //! schemas.
 
-use ostler_core::dialect::{Conversation, FromConversation, ToAgent};
+use ostler_core::dialect::{Action, Conversation, FromConversation, Launching, ToAgent};
 use ostler_core::event::EventKind;
 use ostler_core::permission::{Policy, ToolKind};
 use ostler_core::spec::Spec;
@@ -11,13 +11,10 @@ use crate::control::{feed, send, started, writes};
 use crate::harness::{claude, offer};
 
 fn bound() -> Spec {
-    Spec {
-        tools: vec![
-            offer("add", r#"{"type":"object"}"#),
-            offer("look up!", "{}"),
-        ],
-        ..Spec::default()
-    }
+    Spec::default().bound_tools(vec![
+        offer("add", r#"{"type":"object"}"#),
+        offer("look up!", "{}"),
+    ])
 }
 
 fn message(id: &str, message: &Value) -> Value {
@@ -28,7 +25,7 @@ fn message(id: &str, message: &Value) -> Value {
 fn response_to(conversation: &mut dyn Conversation, rpc: &Value) -> Value {
     let outs = feed(conversation, &message("m", rpc));
     assert!(
-        matches!(&outs[..], [FromConversation::Write(_)]),
+        matches!(&outs[..], [FromConversation::Do(Action::Write(_))]),
         "{outs:?}"
     );
     let line = writes(&outs).remove(0);
@@ -112,7 +109,7 @@ fn call_is_started_and_answered_once() {
     };
     for (id, ok) in [("m1", true), ("m2", false)] {
         let outs = feed(conversation, &message(id, &call("add")));
-        let [FromConversation::RunTool(order)] = &outs[..] else {
+        let [FromConversation::Do(Action::RunTool(order))] = &outs[..] else {
             panic!("{outs:?}")
         };
         assert_eq!(
@@ -145,11 +142,12 @@ fn call_is_started_and_answered_once() {
     for (id, off) in [("m3", message("n", &notification)), ("m4", cancel)] {
         feed(conversation, &message(id, &call("add")));
         assert!(
-            feed(conversation, &off).contains(&FromConversation::CancelTool(id.into())),
+            feed(conversation, &off).contains(&FromConversation::Do(Action::CancelTool(id.into()))),
             "{id}"
         );
         assert!(
-            !feed(conversation, &off).contains(&FromConversation::CancelTool(id.into())),
+            !feed(conversation, &off)
+                .contains(&FromConversation::Do(Action::CancelTool(id.into()))),
             "{id}"
         );
         assert_eq!(send(conversation, done(id, true)), []);
@@ -170,10 +168,7 @@ fn other_servers_are_rejected() {
 // The caller's tools have the caller's names wherever they appear.
 #[test]
 fn tools_keep_the_caller_names() {
-    let (mut conversation, _) = started(&Spec {
-        policy: Some(Policy::default()),
-        ..bound()
-    });
+    let (mut conversation, _) = started(&bound().policy(Policy::default()));
     let conversation = &mut *conversation;
     let native = "mcp__ostler__look_up_";
     let line = json!({"type": "assistant", "message": {"id": "m", "content": [{"type": "tool_use", "id": "t", "name": native, "input": {}}]}});
@@ -232,11 +227,8 @@ fn unbound_tools_keep_their_full_name() {
         offer("Bash", "{}"),
         offer("mcp__x__y", "{}"),
     ];
-    let (mut conversation, _) = started(&Spec {
-        policy: Some(Policy::default()),
-        tools,
-        ..Spec::default()
-    });
+    let (mut conversation, _) =
+        started(&Spec::default().policy(Policy::default()).bound_tools(tools));
     for (native, name, kind) in [
         ("mcp__ostler__add", "add", ToolKind::Other),
         ("mcp__ostler__sub", "mcp__ostler__sub", ToolKind::Mcp),
@@ -284,10 +276,8 @@ fn unbound_tools_keep_their_full_name() {
 
 /// Returns a schema as it is offered to Claude Code.
 fn offered(schema: &Value) -> Value {
-    let (mut conversation, _) = started(&Spec {
-        tools: vec![offer("x", &schema.to_string())],
-        ..Spec::default()
-    });
+    let (mut conversation, _) =
+        started(&Spec::default().bound_tools(vec![offer("x", &schema.to_string())]));
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     response_to(&mut *conversation, &list)["result"]["tools"][0]["inputSchema"].clone()
 }
@@ -373,7 +363,7 @@ fn launch_makes_ostler_the_host() {
     let launched = |set: fn(&mut Spec)| {
         let mut spec = Spec::default();
         set(&mut spec);
-        claude().launch(&spec).map(|launch| {
+        claude().launch(&Launching::new(&spec)).map(|launch| {
             let args: Vec<String> = launch.args.iter().map(|arg| format!("{arg:?}")).collect();
             let has = |part: &str| args.iter().any(|arg| arg.contains(part));
             let env = |name: &str| {
@@ -402,19 +392,16 @@ fn launch_makes_ostler_the_host() {
         (true, false, None, Some(String::new()))
     );
     assert_eq!(
-        launched(|s| s.tools = bound().tools).unwrap(),
+        launched(|s| s.bound_tools = bound().bound_tools).unwrap(),
         (false, true, forever, None)
     );
     for own in [
-        |s: &mut Spec| s.settings.set("permission_prompt", "none"),
+        |s: &mut Spec| s.set("permission_prompt", ["none"]).unwrap(),
         |s: &mut Spec| s.extra_args.push("--permission-prompts=none".into()),
     ] {
-        let mut spec = Spec {
-            policy: Some(Policy::default()),
-            ..Spec::default()
-        };
+        let mut spec = Spec::default().policy(Policy::default());
         own(&mut spec);
-        let launch = claude().launch(&spec).unwrap();
+        let launch = claude().launch(&Launching::new(&spec)).unwrap();
         assert!(
             !format!("{:?}", launch.args).contains("prompt-tool=stdio"),
             "the caller's own setting wins"
@@ -424,7 +411,7 @@ fn launch_makes_ostler_the_host() {
         (
             (|s| {
                 s.policy = Some(Policy::default());
-                s.settings.set("bare", "true");
+                s.set("bare", ["true"]).unwrap();
             }) as fn(&mut Spec),
             "bare",
         ),
@@ -443,16 +430,19 @@ fn launch_makes_ostler_the_host() {
             "bare",
         ),
         (
-            |s| s.tools = vec![offer("a b", "{}"), offer("a_b", "{}")],
+            |s| s.bound_tools = vec![offer("a b", "{}"), offer("a_b", "{}")],
             "bound tools",
         ),
         (
-            |s| s.tools = vec![offer(&"n".repeat(116), "{}")],
+            |s| s.bound_tools = vec![offer(&"n".repeat(116), "{}")],
             "bound tools",
         ),
-        (|s| s.tools = vec![offer("", "{}")], "bound tools"),
-        (|s| s.tools = vec![offer("Bash", "{}")], "bound tools"),
-        (|s| s.tools = vec![offer("mcp__x__y", "{}")], "bound tools"),
+        (|s| s.bound_tools = vec![offer("", "{}")], "bound tools"),
+        (|s| s.bound_tools = vec![offer("Bash", "{}")], "bound tools"),
+        (
+            |s| s.bound_tools = vec![offer("mcp__x__y", "{}")],
+            "bound tools",
+        ),
     ] {
         assert_eq!(launched(bad).expect_err(word).key, word);
     }

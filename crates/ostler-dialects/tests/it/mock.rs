@@ -1,13 +1,15 @@
 //! The protocol of the mock agent.
 
-use ostler_core::dialect::{FromConversation, Outbox, ToAgent};
+use ostler_core::dialect::{Action, FromConversation, Launching, Outbox, ToAgent};
 use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
 use ostler_dialects::find;
 
 fn outputs(lines: &str) -> Vec<FromConversation> {
-    let mut conversation = find("mock").unwrap().converse(&Spec::default());
+    let mut conversation = find("mock")
+        .unwrap()
+        .converse(&Launching::new(&Spec::default()));
     let mut out = Outbox::default();
     for line in lines.lines() {
         conversation.on_line(line, &mut out);
@@ -58,18 +60,22 @@ fn events_reserved_for_the_session_are_unreadable() {
 
 #[test]
 fn input_is_written_as_json() {
-    let mut conversation = find("mock").unwrap().converse(&Spec::default());
+    let mut conversation = find("mock")
+        .unwrap()
+        .converse(&Launching::new(&Spec::default()));
     let mut out = Outbox::default();
     conversation.send(ToAgent::Prompt("say \"hi\"\n".into()), &mut out);
     conversation.send(ToAgent::Interrupt, &mut out);
     let written: Vec<_> = out.drain().collect();
     assert_eq!(
         written[0],
-        FromConversation::Write(b"{\"prompt\":\"say \\\"hi\\\"\\n\"}\n".to_vec())
+        FromConversation::Do(Action::Write(
+            b"{\"prompt\":\"say \\\"hi\\\"\\n\"}\n".to_vec()
+        ))
     );
     assert_eq!(
         written[1],
-        FromConversation::Write(b"{\"interrupt\":true}\n".to_vec())
+        FromConversation::Do(Action::Write(b"{\"interrupt\":true}\n".to_vec()))
     );
 }
 
@@ -77,15 +83,18 @@ fn input_is_written_as_json() {
 fn settings_are_checked() {
     let dialect = find("mock").unwrap();
     let mut spec = Spec::default();
-    spec.settings.set("script", "demo.jsonl");
-    assert_eq!(dialect.launch(&spec).unwrap().program, "mock");
-    spec.settings.set("scripts", "x");
+    spec.set("script", ["demo.jsonl"]).unwrap();
+    assert_eq!(
+        dialect.launch(&Launching::new(&spec)).unwrap().program,
+        "mock"
+    );
+    spec.set("scripts", ["x"]).unwrap();
     assert!(
         dialect
-            .launch(&spec)
+            .launch(&Launching::new(&spec))
             .unwrap_err()
             .why
             .contains("did you mean script?")
     );
-    assert!(dialect.probe().is_none());
+    assert!(dialect.about().probe.is_none());
 }

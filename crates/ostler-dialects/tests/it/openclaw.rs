@@ -1,6 +1,8 @@
 //! OpenClaw's document, and output without one.
 
-use ostler_core::dialect::{Conversation, Exit, FromConversation, Outbox, ToAgent};
+use ostler_core::dialect::{
+    Action, Conversation, Exit, FromConversation, Launching, Outbox, ToAgent,
+};
 use ostler_core::event::{EventKind, TextKind};
 use ostler_core::outcome::Cause;
 use ostler_core::spec::Spec;
@@ -9,7 +11,9 @@ use ostler_dialects::find;
 use crate::harness::fixtures;
 
 fn asked() -> (Box<dyn Conversation>, Outbox) {
-    let mut conversation = find("openclaw").unwrap().converse(&Spec::default());
+    let mut conversation = find("openclaw")
+        .unwrap()
+        .converse(&Launching::new(&Spec::default()));
     let mut out = Outbox::default();
     conversation.send(ToAgent::Prompt("hello".into()), &mut out);
     (conversation, out)
@@ -51,7 +55,7 @@ fn notices(all: &[FromConversation], code: &str) -> usize {
     all.iter()
         .filter(|out| {
             matches!(out,
-        FromConversation::Event(EventKind::Notice(notice)) if notice.code == code)
+        FromConversation::Event(EventKind::Notice(notice)) if notice.code.as_str() == code)
         })
         .count()
 }
@@ -63,8 +67,8 @@ fn prompt_goes_to_stdin_and_silence_is_announced() {
     assert_eq!(
         all[..2],
         [
-            FromConversation::Write(b"hello".to_vec()),
-            FromConversation::EndInput
+            FromConversation::Do(Action::Write(b"hello".to_vec())),
+            FromConversation::Do(Action::CloseInput)
         ]
     );
     assert_eq!(notices(&all, "silent_until_done"), 1);
@@ -191,7 +195,10 @@ fn killed_process_leaves_the_outcome_to_the_session() {
     );
     let (mut conversation, mut out) = asked();
     conversation.send(ToAgent::Interrupt, &mut out);
-    assert!(out.drain().any(|out| out == FromConversation::Terminate));
+    assert!(
+        out.drain()
+            .any(|out| out == FromConversation::Do(Action::Terminate))
+    );
     conversation.on_exit(
         &Exit {
             code: None,
@@ -226,12 +233,10 @@ fn log_lines_before_the_document_are_ignored() {
 fn a_fallback_needs_a_model() {
     let launch = |settings: &[(&str, &str)]| {
         let mut spec = Spec::default();
-        settings
-            .iter()
-            .for_each(|(key, value)| spec.settings.push(key, *value));
+        spec.apply(&settings.iter().copied().collect()).unwrap();
         find("openclaw")
             .unwrap()
-            .launch(&spec)
+            .launch(&Launching::new(&spec))
             .map(|_| ())
             .map_err(|error| error.to_string())
     };

@@ -5,7 +5,8 @@ use ostler_core::event::EventKind;
 use ostler_dialects::find;
 use proptest::prelude::*;
 
-use crate::harness::{asked, recordings, replay, replay_as, scenario, scenarios};
+use crate::golden::agents;
+use crate::harness::{asked, recordings, replay, replay_as, replay_scene, scenario, scenarios};
 
 // P17, P24: every split gives the same events. Every byte of the short recordings, about forty
 // positions of the long ones.
@@ -49,17 +50,21 @@ const UNKNOWN_LINES: [&str; 4] = [
     "plain words, \u{1b}[31mred\u{1b}[0m",
 ];
 
+/// Returns all output except what reports unknown lines.
+fn known(outs: Vec<FromConversation>) -> Vec<FromConversation> {
+    let unknown_line = |out: &FromConversation| match out {
+        FromConversation::Event(EventKind::Notice(notice)) => {
+            notice.code.as_str() == "unknown_message"
+        }
+        FromConversation::Event(EventKind::Unreadable(_)) => true,
+        _ => false,
+    };
+    outs.into_iter().filter(|out| !unknown_line(out)).collect()
+}
+
 // P22, S3-29, S3-30: unknown lines at every position add only notices.
 #[test]
 fn unknown_lines_add_only_notices() {
-    let known = |outs: Vec<FromConversation>| -> Vec<FromConversation> {
-        let unknown_line = |out: &FromConversation| match out {
-            FromConversation::Event(EventKind::Notice(notice)) => notice.code == "unknown_message",
-            FromConversation::Event(EventKind::Unreadable(_)) => true,
-            _ => false,
-        };
-        outs.into_iter().filter(|out| !unknown_line(out)).collect()
-    };
     for name in [
         "think",
         "tool_denied",
@@ -80,6 +85,56 @@ fn unknown_lines_add_only_notices() {
                     whole,
                     "{name} at {at}: {unknown_line}"
                 );
+            }
+        }
+    }
+}
+
+/// Unknown lines of agents that speak JSON-RPC, and of those that name the type of each line.
+const UNKNOWN_MESSAGES: [&str; 8] = [
+    "plain words",
+    "[\"result\"]",
+    "{\"half\":",
+    "{}",
+    r#"{"method":"brand/new","params":{"threadId":"other"}}"#,
+    r#"{"id":"brand-new","result":{"thread":{"id":"other"}}}"#,
+    r#"{"id":{"odd":[1]},"error":"odd"}"#,
+    r#"{"type":"brand.new","data":{"model":7},"item":[]}"#,
+];
+
+// P22, S3-29, S3-30: the same for the other agents with recordings.
+#[test]
+fn unknown_messages_change_no_other_event() {
+    let names = [
+        "hello",
+        "tool",
+        "tool_denied",
+        "host_asked_deny",
+        "exec_tool",
+        "unauthorized",
+    ];
+    // Those with tests of their own.
+    let tested = ["claude", "openai-api"];
+    for agent in agents().into_iter().filter(|it| !tested.contains(it)) {
+        let dialect = find(agent).unwrap();
+        for (name, stdout) in recordings(agent) {
+            if !names.contains(&name.as_str()) {
+                continue;
+            }
+            let text = String::from_utf8(stdout).unwrap();
+            let lines: Vec<&str> = text.lines().collect();
+            let whole = known(replay_scene(dialect, &name, text.as_bytes()));
+            for at in 0..=lines.len() {
+                for unknown_line in UNKNOWN_MESSAGES {
+                    let mut with = lines.clone();
+                    with.insert(at, unknown_line);
+                    let outs = replay_scene(dialect, &name, with.join("\n").as_bytes());
+                    assert_eq!(
+                        known(outs),
+                        whole,
+                        "{agent}: {name} at {at}: {unknown_line}"
+                    );
+                }
             }
         }
     }

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use ostler_core::dialect::{Dialect, FromConversation, Outbox, ToAgent};
-use ostler_core::spec::{Bridge, Spec, ToolOffer};
+use ostler_core::dialect::{Action, Bridge, Dialect, FromConversation, Launching, Outbox, ToAgent};
+use ostler_core::spec::{Spec, ToolOffer};
 use ostler_dialects::all;
 use serde_json::{Value, json};
 
-use crate::harness::offer;
+use crate::harness::{offer, on_the_wire};
 
 /// Schema forms that agents were seen to rewrite or reject: a plain object, references,
 /// alternatives, a list type, none.
@@ -49,20 +49,21 @@ fn offers() -> Vec<ToolOffer> {
 /// Returns the tools that a conversation offers: in a request, over the bridge or on the control
 /// channel.
 fn offered(dialect: &dyn Dialect) -> Option<Value> {
-    let bridge = Some(Bridge {
+    let bridge = Bridge {
         program: "/bin/ostler".into(),
         args: Vec::new(),
-    });
-    let spec = Spec {
-        tools: offers(),
-        bridge,
-        ..Spec::default()
     };
-    let (mut conversation, mut out) = (dialect.converse(&spec), Outbox::default());
+    let spec = Spec::default().bound_tools(offers());
+    let launching = Launching {
+        bridge: Some(&bridge),
+        ..Launching::new(&spec)
+    };
+    let (mut conversation, mut out) = (dialect.converse(&launching), Outbox::default());
     let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
     let control = json!({"type": "control_request", "request_id": "c", "request": {"subtype": "mcp_message", "server_name": "ostler", "message": list}});
     // A model's tools are those of its runner.
-    let ready = json!({"ostler": {"ready": {"model": "m", "cwd": "/work", "tools": spec.tools}}});
+    let ready =
+        json!({"ostler": {"ready": {"model": "m", "cwd": "/work", "tools": spec.bound_tools}}});
     conversation.on_start(&mut out);
     for line in [
         control,
@@ -75,8 +76,8 @@ fn offered(dialect: &dyn Dialect) -> Option<Value> {
     conversation.on_bridge_line(1, &list.to_string(), &mut out);
     conversation.send(ToAgent::Prompt("hello".into()), &mut out);
     let lines = out.drain().filter_map(|out| match out {
-        FromConversation::Write(line) | FromConversation::WriteBridge { line, .. } => {
-            serde_json::from_slice::<Value>(&line).ok()
+        FromConversation::Do(Action::Write(line) | Action::WriteBridge { line, .. }) => {
+            serde_json::from_slice::<Value>(&on_the_wire(&line)).ok()
         }
         _ => None,
     });
@@ -103,12 +104,15 @@ fn every_agent_is_offered_its_schemas() {
     let update = std::env::var_os("UPDATE_GOLDEN").is_some_and(|value| value == "1");
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/schemas");
     let mut agents = 0;
-    for dialect in all().iter().filter(|dialect| dialect.capabilities().tools) {
+    for dialect in all()
+        .iter()
+        .filter(|dialect| dialect.about().capabilities.tools)
+    {
         agents += 1;
         let tools =
-            offered(*dialect).unwrap_or_else(|| panic!("{} offers no tools", dialect.name()));
+            offered(*dialect).unwrap_or_else(|| panic!("{} offers no tools", dialect.about().name));
         let found = serde_json::to_string_pretty(&tools).unwrap() + "\n";
-        let path = folder.join(format!("{}.json", dialect.name()));
+        let path = folder.join(format!("{}.json", dialect.about().name));
         if update {
             std::fs::create_dir_all(&folder).unwrap();
             std::fs::write(&path, &found).unwrap();
@@ -117,7 +121,7 @@ fn every_agent_is_offered_its_schemas() {
         assert!(
             found == golden,
             "{}: differs from {} (UPDATE_GOLDEN=1 rewrites):\n{found}",
-            dialect.name(),
+            dialect.about().name,
             path.display()
         );
         assert_eq!(

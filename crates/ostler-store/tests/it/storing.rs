@@ -473,6 +473,29 @@ fn a_directory_of_another_user_is_refused() {
     );
 }
 
+// The kind is a field of its own, so the sentence may change. Older logs have no such field.
+#[test]
+fn an_unknown_message_is_counted_by_its_field_and_not_by_its_sentence() {
+    use ostler_core::event::EventKind;
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    store.open(&new_session("s", 10)).unwrap();
+    let notices = [
+        r#""Quoi?","unknown_kind":"type \"a\"""#,
+        r#""One said something that Ostler does not know: type \"b\".""#,
+    ];
+    let entries = (1..).zip(notices).map(|(seq, rest)| {
+        let head = r#""type":"notice","level":"debug","code":"unknown_message","message""#;
+        let kind = EventKind::from_json(&format!("{{{head}:{rest}}}"));
+        entry("s", seq, kind.unwrap())
+    });
+    append(&store, entries.collect()).unwrap();
+    let rows = store.unknown_messages(Timestamp(0)).unwrap();
+    let kinds: Vec<&str> = rows.iter().map(|row| row.kind.as_str()).collect();
+    assert_eq!(kinds, ["type \"a\""]);
+    assert_eq!(store.read("s", 1, 99).unwrap().len(), 2);
+}
+
 // Unknown messages are counted by kind and version.
 #[test]
 fn unknown_messages_are_counted() {

@@ -1,10 +1,10 @@
 //! Conformance suite as data: the rows, when a row applies to an agent, and the event story that
 //! all agents share.
 //!
-//! The tests are generated where sessions can be driven, from one list of agents
-//! (`crates/ostler/tests/it/conformance`). A row that applies runs; one that does not is listed
-//! with its reason. Agents that do the same thing emit the same kinds of event in the same order
-//! (S2-21).
+//! The tests are generated where sessions can be driven
+//! (`crates/ostler/tests/it/conformance.rs`), for each transport in the manifests of agents. A row
+//! that applies runs; one that does not is listed with its reason. Agents that do the same thing
+//! emit the same kinds of event in the same order (S2-21).
 
 use serde_json::Value;
 
@@ -148,40 +148,11 @@ pub fn row(name: &str) -> &'static Row {
         .unwrap_or_else(|| panic!("unknown row {name:?}"))
 }
 
-/// When an agent is tested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
-    /// Part of Ostler: always.
-    Own,
-    /// A real program that is quick to install and start: with the real agents.
-    Real,
-    /// Any other program: only with `--all-agents`. The page shows its last stored results.
-    Heavy,
-}
-
-/// An agent of the suite with one of its transports: a column of the page.
-#[derive(Debug)]
-pub struct Member {
-    /// Its name in the suite, and of its folder of recordings.
-    pub id: &'static str,
-    /// The agent under test.
-    pub subject: &'static Subject,
-    /// Description of the transport.
-    pub transport: &'static str,
-    /// When it is tested.
-    pub group: Group,
-    /// The rows that do not apply, each with the reason.
-    pub lacks: &'static [(&'static str, &'static str)],
-}
-
-impl Member {
+impl Subject {
     /// Returns why a row does not apply, or `None` if it applies.
     #[must_use]
-    pub fn lack(&self, row: &str) -> Option<&'static str> {
-        self.lacks
-            .iter()
-            .find(|(name, _)| *name == row)
-            .map(|(_, why)| *why)
+    pub fn lack(&self, row: &str) -> Option<&str> {
+        self.lacks.get(row).map(String::as_str)
     }
 
     /// Compares the missing rows with the agent's capabilities (as JSON) and returns the
@@ -191,9 +162,9 @@ impl Member {
     pub fn faults(&self, capabilities: &Value) -> Vec<String> {
         let unknown = self
             .lacks
-            .iter()
-            .filter(|(name, _)| !ROWS.iter().any(|row| row.name == *name));
-        let unknown = unknown.map(|(name, _)| format!("{}: unknown row {name}", self.id));
+            .keys()
+            .filter(|name| !ROWS.iter().any(|row| row.name == *name));
+        let unknown = unknown.map(|name| format!("{}: unknown row {name}", self.id));
         unknown
             .chain(ROWS.iter().filter_map(|row| self.fault(row, capabilities)))
             .collect()
@@ -204,7 +175,7 @@ impl Member {
         let (applies, because) = match row.applies {
             Always => (true, "it applies to every agent".to_owned()),
             ToProcesses => (
-                self.subject.program.is_some(),
+                self.pinned().is_some(),
                 "it applies to processes only".to_owned(),
             ),
             When(name) => match capabilities[name].as_bool() {
@@ -230,18 +201,7 @@ impl Member {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{CLAUDE, OPENAI_API};
     use serde_json::json;
-
-    fn member(subject: &'static Subject, lacks: &'static [(&'static str, &'static str)]) -> Member {
-        Member {
-            id: "it",
-            subject,
-            transport: "",
-            group: Group::Own,
-            lacks,
-        }
-    }
 
     fn able() -> Value {
         let names = ROWS.iter().filter_map(|row| {
@@ -260,35 +220,43 @@ mod tests {
     #[test]
     fn missing_rows_match_capabilities() {
         let mut able = able();
-        assert_eq!(member(&CLAUDE, &[]).faults(&able), [""; 0]);
-        let faults = |subject, lacks, able: &Value| member(subject, lacks).faults(able).join("; ");
+        let faults = |id, lacks: &[(&str, &str)], able: &Value| {
+            let owned = |(row, why): &(&str, &str)| ((*row).to_owned(), (*why).to_owned());
+            let mut subject = Subject::load(id);
+            subject.lacks = lacks.iter().map(owned).collect();
+            subject.faults(able).join("; ")
+        };
+        assert_eq!(faults("claude", &[], &able), "");
         assert_eq!(
-            faults(&CLAUDE, &[("fork", "why not")], &able),
-            "it: fork is left out, but the capability fork is true"
+            faults("claude", &[("fork", "why not")], &able),
+            "claude: fork is left out, but the capability fork is true"
         );
         assert_eq!(
-            faults(&CLAUDE, &[("text", "mute")], &able),
-            "it: text is left out, but it applies to every agent"
+            faults("claude", &[("text", "mute")], &able),
+            "claude: text is left out, but it applies to every agent"
         );
         assert_eq!(
-            faults(&CLAUDE, &[("fork", "")], &able),
-            "it: fork is left out without a reason"
+            faults("claude", &[("fork", "")], &able),
+            "claude: fork is left out without a reason"
         );
         assert_eq!(
-            faults(&CLAUDE, &[("flying", "no wings")], &able),
-            "it: unknown row flying"
+            faults("claude", &[("flying", "no wings")], &able),
+            "claude: unknown row flying"
         );
         assert_eq!(
-            faults(&OPENAI_API, &[], &able),
-            "it: died runs, but it applies to processes only"
+            faults("openai_api", &[], &able),
+            "openai_api: died runs, but it applies to processes only"
         );
         able["fork"] = json!(false);
         assert_eq!(
-            faults(&CLAUDE, &[], &able),
-            "it: fork runs, but the capability fork is false"
+            faults("claude", &[], &able),
+            "claude: fork runs, but the capability fork is false"
         );
-        assert_eq!(faults(&CLAUDE, &[("fork", "it cannot")], &able), "");
+        assert_eq!(faults("claude", &[("fork", "it cannot")], &able), "");
         able["fork"] = Value::Null;
-        assert_eq!(faults(&CLAUDE, &[], &able), "fork: unknown capability fork");
+        assert_eq!(
+            faults("claude", &[], &able),
+            "fork: unknown capability fork"
+        );
     }
 }

@@ -38,12 +38,12 @@ fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str,
     let quirks = &driver.subject().quirks;
     let env = only(
         driver,
-        Answer::error(status, kind, (quirks.provider)(status)).header("retry-after", "0"),
+        Answer::error(status, kind, quirks.provider_message(status)).header("retry-after", "0"),
     );
     let subject = driver.subject();
     let patience = subject.numbers.retries_for;
     let task = Task::new("PROMPT")
-        .with(subject.settings.one_retry)
+        .with(&subject.settings.one_retry)
         .wall(patience)
         .idle(patience);
     let seen = run(driver, &env, &task);
@@ -79,7 +79,7 @@ fn fails(driver: &dyn Driver, (status, kind): (u16, &str), (cause, exit): (&str,
 pub fn unauthorized(driver: &dyn Driver) {
     let seen = fails(driver, (401, "authentication_error"), ("auth", 4));
     seen.assert_story("auth_error");
-    assert_hint(&seen, driver.subject().hints.auth);
+    assert_hint(&seen, &driver.subject().hints.auth);
 }
 
 /// Not logged in: reported at once, without a model call. S4-3.
@@ -87,10 +87,10 @@ pub fn not_logged_in(driver: &dyn Driver) {
     let subject = driver.subject();
     let env = driver
         .test_env(Script::new())
-        .without_host(subject.settings.variables.0);
+        .without_host(&subject.settings.variables.key);
     let seen = run(driver, &env, &Task::new("PROMPT"));
     seen.assert_ended("auth", 4);
-    assert_hint(&seen, subject.hints.auth);
+    assert_hint(&seen, &subject.hints.auth);
     assert!(env.server.requests().is_empty());
 }
 
@@ -125,14 +125,14 @@ pub fn unreachable(driver: &dyn Driver) {
     let subject = driver.subject();
     let env = driver
         .test_env(Script::new())
-        .with_host(subject.settings.variables.1, "http://127.86.75.30:9");
+        .with_host(&subject.settings.variables.url, "http://127.86.75.30:9");
     let seen = run(
         driver,
         &env,
-        &Task::new("PROMPT").with(subject.settings.one_retry),
+        &Task::new("PROMPT").with(&subject.settings.one_retry),
     );
     seen.assert_ended("network", 1);
-    assert_hint(&seen, subject.hints.network);
+    assert_hint(&seen, &subject.hints.network);
 }
 
 /// The service repeatedly drops the connection in mid-answer: partial text is preserved, and the
@@ -168,7 +168,7 @@ pub fn budget(driver: &dyn Driver) {
     let task = Task::new("PROMPT")
         .trusting()
         .set("max_budget_usd", "0.0001")
-        .with(driver.subject().settings.priced);
+        .with(&driver.subject().settings.priced);
     let seen = run(driver, &env, &task);
     seen.assert_ended("budget", 6);
     seen.assert_tokens(1..=env.server.served().len() as u64);
@@ -310,7 +310,7 @@ pub fn interrupted(driver: &dyn Driver) {
 pub fn interrupted_at_once(driver: &dyn Driver) {
     let env = only(driver, Answer::hang());
     let seen = run_with(driver, &env, &Task::new("PROMPT"), &|running| {
-        match env.subject.program {
+        match env.subject.pinned() {
             Some(_) => drop(env.agent()),
             None => running.wait_for("turn_started"),
         }

@@ -16,12 +16,6 @@ pub mod surroundings;
 pub mod tools;
 pub mod output;
 
-mod acp;
-mod claude;
-mod codex;
-mod copilot;
-mod openai_api;
-mod openclaw;
 mod test_env;
 mod progress;
 pub mod preset;
@@ -29,22 +23,25 @@ mod observed;
 mod subject;
 mod event_story;
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
-pub use acp::{CLAUDE_AGENT_ACP, CODEX_ACP, COPILOT_ACP, GEMINI, GOOSE, OPENCODE, QWEN};
-pub use claude::CLAUDE;
-pub use codex::{CODEX, CODEX_EXEC};
-pub use copilot::COPILOT;
 pub use observed::Observed;
-pub use openai_api::{KEY, OPENAI_API, SECRET};
-pub use openclaw::{OPENCLAW, OPENCLAW_ACP};
+pub use ostler_agents::{Group, KEY};
 pub use progress::Progress;
-pub use subject::{ExpectedHints, Numbers, Quirks, Setting, Subject, SubjectSettings, Tools};
+pub use subject::{
+    ExpectedHints, LongPrompts, Numbers, Pairs, Quirks, Subject, SubjectSettings, Tools, Variables,
+};
 pub use test_env::{Signal, TestEnv, signal};
 
 use crate::machine::{self, Need};
 use crate::model::Script;
 use crate::processes::marked;
+
+include!(concat!(env!("OUT_DIR"), "/subjects.rs"));
+
+/// Content of a file in the working directory that must never be read.
+pub const SECRET: &str = "a-secret-of-the-testkit";
 
 /// Timeout for conditions that should hold soon. Generous: a busy machine is not a failure.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -92,10 +89,10 @@ impl Task {
 
     /// Adds settings of a subject.
     #[must_use]
-    pub fn with(self, settings: &[Setting]) -> Self {
+    pub fn with(self, settings: &'static Pairs) -> Self {
         settings
             .iter()
-            .fold(self, |task, (key, value)| task.set(key, *value))
+            .fold(self, |task, (key, value)| task.set(key, value))
     }
 
     /// Allows every tool to run.
@@ -107,14 +104,14 @@ impl Task {
 
     /// Returns the settings for an agent.
     #[must_use]
-    pub fn settings_for(&self, subject: &Subject) -> Vec<(&'static str, String)> {
+    pub fn settings_for(&self, subject: &'static Subject) -> Vec<(&'static str, String)> {
         let trust = subject.settings.trust.iter().filter(|_| self.trusting);
         let own = subject
             .settings
             .always
             .iter()
             .chain(trust)
-            .map(|(key, value)| (*key, (*value).to_owned()));
+            .map(|(key, value)| (key.as_str(), value.clone()));
         self.settings.iter().cloned().chain(own).collect()
     }
 

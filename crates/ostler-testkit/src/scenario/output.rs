@@ -10,7 +10,7 @@ fn only(driver: &dyn Driver, answer: Answer) -> TestEnv {
 }
 
 /// Creates a task whose answer is streamed, or complete if the agent can be configured so.
-fn task(subject: &Subject, partial: &str) -> Task {
+fn task(subject: &'static Subject, partial: &str) -> Task {
     subject
         .settings
         .partial
@@ -38,15 +38,15 @@ pub fn text(driver: &dyn Driver) {
     }
     let started = seen.started();
     assert_eq!(started["agent"], subject.name);
-    if let Some(version) = subject.version {
+    if let Some(version) = subject.version() {
         assert_eq!(started["agent_version"], version);
     }
-    let model = (subject.quirks.model)(env.only_call().model());
+    let model = subject.quirks.reported_model(env.only_call().model());
     assert_eq!(started["model"].as_str(), model.as_deref(), "{started}");
     // An agent that does not report its tools has an empty list.
     let reported = started["tools"].as_array().expect("a list of tools");
     assert!(
-        reported.is_empty() || reported.contains(&json!(subject.tools.command)),
+        reported.is_empty() || reported.contains(&json!(subject.command())),
         "{started}"
     );
     let ended = seen.one("ended");
@@ -56,7 +56,7 @@ pub fn text(driver: &dyn Driver) {
         lingered || (&ended["exit_code"], &ended["signal"]) == (code, &Value::Null),
         "{ended}"
     );
-    if subject.program.is_some() {
+    if subject.pinned().is_some() {
         assert_ne!(seen.native(), "", "the id to resume the session");
     }
     assert!(
@@ -123,8 +123,8 @@ pub fn thinking(driver: &dyn Driver) {
 
 /// A schema makes the answer data: the model gets it, and its reply becomes `structured`.
 pub fn structured_output(driver: &dyn Driver) {
-    let known = &driver.subject().settings;
-    let env = only(driver, (known.structured)(&json!({"answer": 42})));
+    let subject = driver.subject();
+    let env = only(driver, subject.structured_answer(&json!({"answer": 42})));
     let schema = r#"{"type":"object","properties":{"answer":{"type":"integer"}},"required":["answer"],"additionalProperties":false}"#;
     let seen = run(
         driver,
@@ -137,7 +137,9 @@ pub fn structured_output(driver: &dyn Driver) {
     if env.skips_live_checks() {
         return;
     }
-    let given = (known.schema)(&env.only_call()).expect("the schema, as the model gets it");
+    let given = subject
+        .schema(&env.only_call())
+        .expect("the schema, as the model gets it");
     assert_eq!(given["properties"]["answer"]["type"], "integer");
 }
 
@@ -157,16 +159,17 @@ pub fn usage_exact(driver: &dyn Driver) {
 /// S3-5, S4-11, S0-8, S2-7.
 pub fn model(driver: &dyn Driver) {
     let env = only(driver, Answer::text("Small but quick."));
-    let wanted = driver.subject().settings.model;
+    let wanted = driver.subject().settings.model.as_str();
     let seen = run(driver, &env, &Task::new("PROMPT").set("model", wanted));
     seen.assert_ended("completed", 0);
     let call = env.only_call();
     assert!(call.model().contains(wanted), "{}", call.model());
+    let reported = json!(driver.subject().quirks.reported_model(call.model()));
     assert_eq!(
         (
             &seen.one("started")["model"],
             &seen.one("ended")["usage"]["model"]
         ),
-        (&json!(call.model()), &json!(call.model()))
+        (&reported, &reported)
     );
 }

@@ -4,12 +4,13 @@ use super::{Driver, Observed, Task, run};
 use crate::model::Script;
 
 fn arrives(driver: &dyn Driver, prompt: &str) -> Observed {
-    let (settings, variable) = driver.subject().settings.long_prompts;
+    let allowed = &driver.subject().settings.long_prompts;
     let env = driver.test_env(Script::always("Read."));
-    let env = variable
+    let env = allowed
+        .env
         .iter()
         .fold(env, |env, (name, value)| env.with_host(name, value));
-    let seen = run(driver, &env, &Task::new(prompt).with(settings));
+    let seen = run(driver, &env, &Task::new(prompt).with(&allowed.settings));
     seen.assert_ended("completed", 0);
     let arrived = env.only_call().last_user_text();
     assert!(

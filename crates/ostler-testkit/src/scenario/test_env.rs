@@ -39,16 +39,16 @@ impl TestEnv {
         for name in ["home", "work"] {
             fs::create_dir(root.join(name)).expect("create a directory");
         }
-        (subject.prepare_workdir)(&root.join("work"));
+        subject.prepare(&root.join("work"));
         let script = subject
             .quirks
             .side_requests
             .iter()
-            .fold(script, |script, part| script.side_calls(*part));
+            .fold(script, |script, part| script.side_calls(part));
         let server = ModelServer::start(script);
-        let host = (subject.host)(&root.join("home"), &server.base_url());
+        let host = subject.host(&root.join("home"), &server.base_url());
         let address = server.base_url().trim_start_matches("http://").to_owned();
-        let stand_in = harness::stand_in(subject.program, &root, &address);
+        let stand_in = harness::stand_in(subject.pinned(), &root, &address);
         Self {
             server,
             subject,
@@ -63,7 +63,7 @@ impl TestEnv {
     #[must_use]
     pub fn program(&self) -> Option<PathBuf> {
         let stand_in = self.stand_in.as_ref().map(|it| it.program.clone());
-        stand_in.or_else(|| self.subject.program.map(|program| program()))
+        stand_in.or_else(|| self.subject.program())
     }
 
     /// Returns true if a recording is replayed: the model is never called, and no tool runs.
@@ -107,11 +107,11 @@ impl TestEnv {
     /// Replaces the model's script, for one that names files of this environment.
     #[must_use]
     pub fn with_script(self, script: Script) -> Self {
-        let side_requests = self.subject.quirks.side_requests;
+        let side_requests = &self.subject.quirks.side_requests;
         self.server.set_script(
             side_requests
                 .iter()
-                .fold(script, |script, part| script.side_calls(*part)),
+                .fold(script, |script, part| script.side_calls(part)),
         );
         self
     }
@@ -183,7 +183,7 @@ impl TestEnv {
             .as_ref()
             .filter(|it| it.replay.is_some())
             .map(|it| it.program.clone());
-        let program = replay.or_else(|| self.subject.program.map(|program| program()));
+        let program = replay.or_else(|| self.subject.program());
         let program = program.expect("an agent with its own process");
         let program = program.canonicalize().expect("resolve the agent's program");
         // A script is the first non-flag argument of its interpreter.
@@ -195,9 +195,16 @@ impl TestEnv {
                 .canonicalize()
                 .ok()
         };
+        // A script may also replace its command line with its name.
+        let is_titled = |pid: &u32| {
+            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
+                line.split(|byte| *byte == 0).next() == Some(self.subject.name.as_bytes())
+            })
+        };
         let runs_it = |pid: &u32| {
             fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe == program)
                 || script(pid).is_some_and(|script| script == program)
+                || is_titled(pid)
         };
         let mut found = None;
         let is_found = wait_until(PATIENCE, || {

@@ -43,13 +43,16 @@ fn assert_call_reported(call: &Value, given: &Value, line: &str) {
 /// An allowed tool runs in the working directory, and the model gets its result. S1-17, S1-18,
 /// S1-30, S2-9, S2-21.
 pub fn tool_allowed(driver: &dyn Driver) {
-    let tools = &driver.subject().tools;
-    let line = driver.subject().quirks.sum;
+    let line = driver.subject().quirks.sum.as_str();
     let env = shell(driver, line);
     let seen = run(driver, &env, &Task::new("PROMPT").trusting());
     seen.assert_story("tool");
     seen.assert_ended("completed", 0);
-    assert_call_reported(seen.one("tool_call"), &(tools.shell)(line), line);
+    assert_call_reported(
+        seen.one("tool_call"),
+        &driver.subject().shell_arguments(line),
+        line,
+    );
     let is_printed = |text: &str| driver.subject().is_printed(text, "42");
     let output = seen.one("tool_result")["output"]
         .as_str()
@@ -83,11 +86,11 @@ pub fn tool_denied(driver: &dyn Driver) {
     let seen = run(driver, &env, &Task::new("PROMPT"));
     seen.assert_story("denied_tool");
     seen.assert_ended("denied", 7);
-    let (tool, _) = (driver.subject().tools.forbidden)();
+    let (tool, _) = driver.subject().forbidden_call();
     let quirks = &driver.subject().quirks;
     assert_eq!(
         seen.outcome()["detail"]["denied_tools"],
-        json!([(quirks.tool)(tool)])
+        json!([quirks.reported_tool(tool)])
     );
     assert_eq!(seen.one("permission")["id"], seen.one("tool_call")["id"]);
     nothing_was_done(&env, &seen);
@@ -147,7 +150,7 @@ fn nothing_was_done(env: &TestEnv, seen: &Observed) {
 /// S1-11, S3-44.
 pub fn tools_limit_what_exists(driver: &dyn Driver) {
     let env = shell(driver, "touch made");
-    let [first, second] = driver.subject().tools.others;
+    let [first, second] = &driver.subject().tools.others;
     let seen = run(
         driver,
         &env,
@@ -214,7 +217,7 @@ pub fn allowed_tools_allow_nothing_else(driver: &dyn Driver) {
 /// Disallowed tools are not even offered.
 pub fn disallowed_tools_are_gone(driver: &dyn Driver) {
     let env = shell(driver, "touch made");
-    let command = driver.subject().tools.command;
+    let command = driver.subject().command();
     let seen = run(
         driver,
         &env,
@@ -229,8 +232,7 @@ pub fn disallowed_tools_are_gone(driver: &dyn Driver) {
 
 /// Two calls in one message are two calls, each with its own result. P21.
 pub fn two_tools_at_once(driver: &dyn Driver) {
-    let tools = &driver.subject().tools;
-    let (tool, input, part) = (driver.subject().quirks.fails)(tools);
+    let (tool, input, part) = driver.subject().failing_call();
     let both = driver.subject().shell("echo one").and_tool(tool, input);
     let env = driver.test_env(
         Script::new()

@@ -17,8 +17,8 @@ fn installs() -> String {
     )
 }
 
-fn light() -> impl Iterator<Item = &'static real::PinnedAgent> {
-    real::ALL.iter().copied().filter(|agent| !agent.heavy)
+fn light() -> impl Iterator<Item = real::Pinned> {
+    real::all().filter(|agent| !agent.heavy)
 }
 
 /// Starts the installer with an `npm` that runs `script`.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ostler_testkit::model::{Answer, ModelServer, Rule, Script};
 use ostler_testkit::real;
+use ostler_testkit::scenario::CLAUDE;
 use serde_json::{Value, json};
 
 /// The lines and the exit code of one Claude run.
@@ -33,7 +34,7 @@ fn start(server: &ModelServer, args: &[&str]) -> (std::process::Child, tempfile:
         .args(args);
     command
         .env_clear()
-        .envs(real::claude_env(home.path(), &server.base_url()));
+        .envs(CLAUDE.host(home.path(), &server.base_url()));
     command
         .current_dir(home.path())
         .stdin(Stdio::piped())

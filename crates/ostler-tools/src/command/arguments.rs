@@ -2,7 +2,8 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use super::matching::{cluster, matches};
+use ostler_core::matching::{is_long_option, short_options};
+
 use super::{CommandContext, CommandRule};
 use crate::{Code, ToolError};
 
@@ -59,7 +60,7 @@ pub(super) fn check(
             return Err(ToolError::new(Code::DeniedByPolicy, message));
         }
         for path in candidates {
-            match check_path((path, arg), &root, context) {
+            match check_path(&PathArgument { path, arg }, &root, context) {
                 Err(error)
                     if error.code == Code::PathOutsideWorkspace && scope == PathScope::Sandbox => {}
                 checked => checked?,
@@ -96,11 +97,11 @@ fn text_option(rule: &CommandRule, args: &[String], arg: &str) -> TextValue {
         if is_short
             && option
                 .strip_prefix('-')
-                .is_some_and(|letter| cluster(arg).ends_with(letter))
+                .is_some_and(|letter| short_options(arg).ends_with(letter))
         {
             return TextValue::Next;
         }
-        if !is_short && matches(option, arg) {
+        if !is_short && is_long_option(option, arg) {
             return if arg.contains('=') {
                 TextValue::Here
             } else {
@@ -143,11 +144,19 @@ struct Root<'a> {
     real: Option<&'a Path>,
 }
 
+/// A path in an argument.
+struct PathArgument<'a> {
+    path: &'a str,
+    /// The whole argument.
+    arg: &'a str,
+}
+
 fn check_path(
-    (path, arg): (&str, &str),
+    given: &PathArgument<'_>,
     root: &Root<'_>,
     context: &CommandContext<'_>,
 ) -> Result<(), ToolError> {
+    let PathArgument { path, arg } = *given;
     let outside = || {
         let message = format!(
             "the argument {arg:?} leads out of the workspace; use a path relative to its root"

@@ -3,6 +3,7 @@
 use serde::Deserialize;
 
 use super::CommandRule;
+use crate::RuleError;
 
 /// Default rules, in the form a workspace would write them, with examples.
 const TEXT: &str = include_str!("defaults.toml");
@@ -16,17 +17,13 @@ struct Rules {
 }
 
 /// Returns the default rules. A test checks their examples, so they are not checked on every load.
-pub(super) fn rules() -> Result<Vec<CommandRule>, String> {
-    toml::from_str::<Rules>(TEXT)
-        .map(|rules| rules.command)
-        .map_err(|error| error.to_string())
+pub(super) fn rules() -> Result<Vec<CommandRule>, RuleError> {
+    Ok(toml::from_str::<Rules>(TEXT)?.command)
 }
 
 /// Returns the rules for those read-only tools that need one.
-pub(super) fn tool_rules() -> Result<Vec<CommandRule>, String> {
-    toml::from_str::<Rules>(TOOLS)
-        .map(|rules| rules.command)
-        .map_err(|error| error.to_string())
+pub(super) fn tool_rules() -> Result<Vec<CommandRule>, RuleError> {
+    Ok(toml::from_str::<Rules>(TOOLS)?.command)
 }
 
 #[cfg(test)]

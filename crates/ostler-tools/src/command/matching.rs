@@ -1,54 +1,57 @@
 //! Matching of arguments against a rule, independent of the order and spelling of options.
 
-use ostler_core::permission::is_same_option;
+use ostler_core::matching::{Spelling, WordSet, matches_wildcard};
 
 use super::CommandRule;
-use super::words::is_like;
+use crate::{Code, ToolError};
 
 /// Checks the arguments against the rule. The error gives the reason and, if the rule has one, a
 /// hint about the alternative.
-pub(super) fn judge(rule: &CommandRule, args: &[String]) -> Result<(), String> {
-    decide(rule, args).map_err(|why| {
+pub(super) fn judge(rule: &CommandRule, args: &[String]) -> Result<(), ToolError> {
+    decide(rule, args).map_err(|error| {
         let (_, sub_command) = sub_command(args);
         let hint = rule
             .instead
             .iter()
             .find(|(known, _)| Some(known.as_str()) == sub_command);
-        hint.map_or_else(|| why.clone(), |(_, instead)| format!("{why}. {instead}"))
+        match hint {
+            Some((_, instead)) => denied(format!("{}. {instead}", error.message)),
+            None => error,
+        }
     })
 }
 
-fn decide(rule: &CommandRule, args: &[String]) -> Result<(), String> {
+fn decide(rule: &CommandRule, args: &[String]) -> Result<(), ToolError> {
     let name = &rule.name;
     if let Some(allow) = &rule.allow {
         let (before, sub_command) = sub_command(args);
         if let Some(option) = before.iter().find(|option| !rule.before.contains(option)) {
-            return Err(format!(
+            return Err(denied(format!(
                 "{name}: the option {option} is not allowed before the sub-command"
-            ));
+            )));
         }
         if let Some(word) = sub_command.filter(|word| !allow.iter().any(|known| known == word)) {
-            return Err(format!(
+            return Err(denied(format!(
                 "{name} {word} is not allowed. Allowed sub-commands: {}",
                 allow.join(", ")
-            ));
+            )));
         }
     }
     blocked(rule, args)
 }
 
 /// Checks the arguments against the rule's blocks only. The error gives the reason.
-pub(super) fn blocked(rule: &CommandRule, args: &[String]) -> Result<(), String> {
+pub(super) fn blocked(rule: &CommandRule, args: &[String]) -> Result<(), ToolError> {
     let name = &rule.name;
     if let Some(words) = rule
         .block
         .iter()
         .find(|words| is_blocked(rule, words, args))
     {
-        return Err(format!(
+        return Err(denied(format!(
             "{name} {} is blocked by the rule for {name}",
             words.join(" ")
-        ));
+        )));
     }
     if let Some(options) = rule
         .needs
@@ -56,24 +59,19 @@ pub(super) fn blocked(rule: &CommandRule, args: &[String]) -> Result<(), String>
         .find_map(|words| missing_option(words, args))
     {
         let word = sub_command(args).1.unwrap_or_default();
-        return Err(format!(
+        return Err(denied(format!(
             "{name} {word} is only allowed with one of: {}",
             options.join(", ")
-        ));
+        )));
     }
-    match rule
-        .block_args
-        .iter()
-        .find(|pattern| contains(rule, pattern, args))
-    {
+    let mut patterns = rule.block_args.iter();
+    match patterns.find(|pattern| contains(rule, pattern, args)) {
         Some(pattern) => {
-            let arg = args
-                .iter()
-                .find(|arg| is_match(rule, &split(pattern)[0], arg))
-                .unwrap_or(pattern);
-            Err(format!(
+            let arg = word_set(rule, pattern).first_match(args);
+            let arg = arg.unwrap_or(pattern);
+            Err(denied(format!(
                 "{name}: the argument {arg:?} is blocked by the rule for {name}"
-            ))
+            )))
         }
         None => Ok(()),
     }
@@ -113,85 +111,33 @@ fn is_blocked(rule: &CommandRule, words: &[String], args: &[String]) -> bool {
     }
     let (before, sub_command) = sub_command(args);
     let after = args.get(before.len() + 1..).unwrap_or_default();
-    sub_command.is_some_and(|word| is_like(first, word))
+    sub_command.is_some_and(|word| matches_wildcard(first, word))
         && rest.iter().all(|word| contains(rule, word, after))
 }
 
 /// Returns true if the arguments contain a word of a rule. The letters of `-rf` may be spread over
 /// several arguments.
 fn contains(rule: &CommandRule, word: &str, args: &[String]) -> bool {
-    split(word)
-        .iter()
-        .all(|word| args.iter().any(|arg| is_match(rule, word, arg)))
+    word_set(rule, word).is_within(args)
 }
 
-/// Returns true if an argument matches a word, in any spelling known for the program.
-fn is_match(rule: &CommandRule, word: &str, arg: &str) -> bool {
+fn word_set(rule: &CommandRule, word: &str) -> WordSet {
     // The rule for git lists its spellings itself, because they differ between sub-commands.
-    let is_listed = rule.name == "git" || !word.starts_with('-');
-    matches(word, arg) || (!is_listed && is_same_option(&rule.name, word, arg))
+    let spelling = match rule.name.as_str() {
+        "git" => Spelling::Listed,
+        _ => Spelling::Known,
+    };
+    WordSet::new(&rule.name, spelling, [word])
 }
 
-/// Splits combined short options. A repeated letter indicates a name, such as `-exec`.
-fn split(word: &str) -> Vec<String> {
-    let letters = word.strip_prefix('-').unwrap_or_default();
-    let is_repeated = |(at, letter): (usize, char)| letters[..at].contains(letter);
-    let is_cluster = letters.chars().all(|c| c.is_ascii_alphanumeric())
-        && !letters.char_indices().any(is_repeated);
-    match letters.len() > 1 && is_cluster {
-        true => letters.chars().map(|letter| format!("-{letter}")).collect(),
-        false => vec![word.to_owned()],
-    }
-}
-
-/// Returns true if an argument matches a word of a rule: a long option in any of its spellings, a
-/// short option alone or combined, or a pattern for anything that is not an option.
-pub(super) fn matches(word: &str, arg: &str) -> bool {
-    if word.starts_with("--") {
-        return is_long(word, arg);
-    }
-    match word.strip_prefix('-') {
-        None | Some("") => !arg.starts_with('-') && is_like(word, arg),
-        Some(letters) => match single(letters) {
-            Some(letter) => cluster(arg).contains(letter),
-            None => is_like(word, arg),
-        },
-    }
-}
-
-/// `--force` also matches `--force=x` and `--forc`, which many programs accept; `--force*` also
-/// matches any option with that prefix.
-fn is_long(word: &str, arg: &str) -> bool {
-    let name = arg.split_once('=').map_or(arg, |(name, _)| name);
-    if !name.starts_with("--") || name.len() < 3 {
-        return false;
-    }
-    match word.strip_suffix('*') {
-        Some(stem) => name.starts_with(stem) || stem.starts_with(name),
-        None => word.starts_with(name),
-    }
-}
-
-fn single(letters: &str) -> Option<char> {
-    let mut chars = letters.chars();
-    chars.next().filter(|_| chars.next().is_none())
-}
-
-/// Returns the letters of combined short options: `fd` of `-fd`, `o` of `-o=x`.
-pub(super) fn cluster(arg: &str) -> &str {
-    match arg.strip_prefix('-') {
-        Some(letters) if !letters.starts_with('-') => {
-            let end = letters
-                .find(|c: char| !c.is_ascii_alphanumeric())
-                .unwrap_or(letters.len());
-            &letters[..end]
-        }
-        _ => "",
-    }
+fn denied(message: String) -> ToolError {
+    ToolError::new(Code::DeniedByPolicy, message)
 }
 
 #[cfg(test)]
 mod tests {
+    use ostler_core::permission::{Command, Policy, PolicyAction, ToolKind, ToolUse, Trust};
+
     use super::*;
 
     fn is_allowed(name: &str, block: &[&[&str]], block_args: &[&str], args: &[&str]) -> bool {
@@ -250,5 +196,115 @@ mod tests {
             is_allowed("frob", &[&["go", "-x"]], &[], &["go", "--extract"]),
             "spellings of an unknown program are not guessed"
         );
+    }
+
+    /// Returns whether a permission rule that denies a program with these words matches a call.
+    fn is_denied(program: &str, words: &[&str], args: &[&str]) -> bool {
+        let rule = format!("{program} {}", words.join(" "));
+        let text = format!("[[rule]]\ncommand = {rule:?}\ndo = \"deny\"");
+        let policy = Policy::parse(&text, "policy.toml", Trust::Full).unwrap();
+        let call = std::iter::once(&program).chain(args);
+        let call = call.map(|&word| word.to_owned()).collect();
+        let wants = ToolUse {
+            command: Some(Command::Words(call)),
+            ..ToolUse::new("Shell", ToolKind::Execute)
+        };
+        matches!(
+            policy.decide(&wants, "/workspace").action,
+            PolicyAction::Deny(_)
+        )
+    }
+
+    // Issue 17, item 7: one matcher, two syntaxes.
+    #[test]
+    fn both_policies_recognize_the_same_words() {
+        for (program, words, args, expected) in [
+            // Spellings of a known program.
+            ("rm", &["-rf"][..], &["-fr", "x"][..], true),
+            ("rm", &["-rf"], &["-r", "x", "-f"], true),
+            ("rm", &["-rf"], &["--recursive", "--force"], true),
+            ("rm", &["-rf"], &["-R", "--forc"], true),
+            ("rm", &["-rf"], &["-r", "x"], false),
+            ("rm", &["--force"], &["-vf"], true),
+            ("rm", &["--force"], &["--fo"], true),
+            ("kill", &["-KILL"], &["-9", "1"], true),
+            ("kill", &["-9"], &["-KILL", "1"], true),
+            ("chmod", &["-R"], &["--recursive", "777", "x"], true),
+            ("tar", &["--extract"], &["-xf", "a.tar"], true),
+            ("sed", &["-i"], &["--in-place=.bak", "x"], true),
+            // Spellings that any program may accept.
+            ("frob", &["--force"], &["--force"], true),
+            ("frob", &["--force"], &["--force=x"], true),
+            ("frob", &["--force"], &["--forc"], true),
+            ("frob", &["--force"], &["--f"], true),
+            ("frob", &["--force"], &["--frob"], false),
+            ("frob", &["--force"], &["--forced"], false),
+            ("frob", &["--force"], &["force"], false),
+            ("frob", &["--del*"], &["--delete-all"], true),
+            ("frob", &["--del*"], &["--delete=x"], true),
+            ("frob", &["--del*"], &["--de"], true),
+            ("frob", &["--del*"], &["--keep"], false),
+            ("frob", &["--a*z"], &["--abcz"], true),
+            ("frob", &["-x"], &["-axb"], true),
+            ("frob", &["-xy"], &["-y", "a", "-x"], true),
+            ("frob", &["-xy"], &["-y", "a"], false),
+            ("frob", &["-*"], &["-q"], true),
+            ("frob", &["-*"], &["q"], false),
+            ("find", &["-exec"], &[".", "-exec", "ls"], true),
+            ("find", &["-exec*"], &[".", "-execdir", "ls"], true),
+            ("find", &["-exec"], &[".", "-newer", "x"], false),
+            // Words that are not options.
+            ("frob", &["go"], &["go"], true),
+            ("frob", &["go"], &["-v", "go"], true),
+            ("frob", &["go"], &["gone"], false),
+            ("frob", &["*::*"], &["ext::sh"], true),
+            ("frob", &["*::*"], &["a:b"], false),
+            ("frob", &["go", "--now"], &["go", "-v", "--now"], true),
+            ("frob", &["go", "--now"], &["go"], false),
+        ] {
+            let call = format!("{program} {words:?} {args:?}");
+            assert_eq!(
+                is_denied(program, words, args),
+                expected,
+                "permissions: {call}"
+            );
+            let is_blocked = !is_allowed(program, &[words], &[], args);
+            assert_eq!(is_blocked, expected, "sandbox: {call}");
+        }
+    }
+
+    // A permission rule may only lead to a prompt, so it also matches guesses. A sandbox rule
+    // refuses outright, and has no order of words.
+    #[test]
+    fn each_policy_differs_on_purpose() {
+        for (program, words, args, is_asked, is_refused) in [
+            ("frob", &["-f"][..], &["--force"][..], true, false),
+            ("frob", &["--force"], &["-f"], true, false),
+            ("frob", &["-f"], &["-o=file"], true, false),
+            ("frob", &["go", "on"], &["on", "go"], false, true),
+            ("frob", &["go"], &["x", "go"], false, true),
+            ("frob", &["--format=json"], &["--format=xml"], false, true),
+            ("frob", &["-"], &["-"], true, false),
+            ("git", &["-f"], &["--force"], true, false),
+            ("git", &["-f"], &["+main"], true, false),
+            ("find", &["-n"], &["-name", "x"], false, true),
+        ] {
+            let call = format!("{program} {words:?} {args:?}");
+            assert_eq!(
+                is_denied(program, words, args),
+                is_asked,
+                "permissions: {call}"
+            );
+            let is_blocked = !is_allowed(program, &[words], &[], args);
+            assert_eq!(is_blocked, is_refused, "sandbox: {call}");
+        }
+    }
+
+    // In time that grows exponentially with the number of stars, this would not end.
+    #[test]
+    fn many_stars_take_little_time() {
+        let pattern = format!("{}b", "*a".repeat(200));
+        let arg = "a".repeat(5_000);
+        assert!(is_allowed("frob", &[], &[&pattern], &[&arg]));
     }
 }

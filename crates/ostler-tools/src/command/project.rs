@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::words::is_like;
+use ostler_core::matching::matches_wildcard;
 
 /// File names that identify the kind of a project, and the tools that build and test it.
 const MARKERS: &[(&str, &str)] = &[
@@ -114,7 +114,10 @@ pub fn tools<'a>(names: impl IntoIterator<Item = &'a str>) -> BTreeSet<&'static 
     let mut found = BTreeSet::new();
     for name in names {
         for (patterns, tools) in MARKERS {
-            if patterns.split(' ').any(|pattern| is_like(pattern, name)) {
+            if patterns
+                .split(' ')
+                .any(|pattern| matches_wildcard(pattern, name))
+            {
                 found.extend(tools.split(' '));
             }
         }

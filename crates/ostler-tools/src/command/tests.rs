@@ -16,14 +16,14 @@ fn examples_are_checked_and_named() {
             .check()
             .unwrap_err();
     assert!(
-        wrong.contains("cargo run") && wrong.contains("denies"),
+        wrong.message.contains("cargo run") && wrong.message.contains("denies"),
         "{wrong}"
     );
     let wrong = rule("name = \"cargo\"\nexamples = { deny = [\"cargo run\"] }")
         .check()
         .unwrap_err();
     assert!(
-        wrong.contains("cargo run") && wrong.contains("allows"),
+        wrong.message.contains("cargo run") && wrong.message.contains("allows"),
         "{wrong}"
     );
     for (text, word) in [
@@ -36,7 +36,7 @@ fn examples_are_checked_and_named() {
         ("name = \"a\"\nexamples = { allow = [\"a 'b\"] }", "quote"),
     ] {
         let error = rule(text).check().unwrap_err();
-        assert!(error.contains(word), "{text}: {error}");
+        assert!(error.message.contains(word), "{text}: {error}");
     }
 }
 

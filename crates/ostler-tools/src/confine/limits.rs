@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::variables::refusal_reason;
 use super::{HostPaths, Network, Required, expand, secrets};
+use crate::RuleError;
 
 /// Limits of a running command, as written in a policy file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -95,29 +96,29 @@ const SYSTEM: [&str; 11] = [
 
 impl CommandLimits {
     /// Checks that the section is valid.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), RuleError> {
         self.check_counts()?;
         if let Some(path) = self
             .write
             .iter()
             .find(|path| path.parent().is_none() || path.as_os_str() == "~")
         {
-            return Err(format!(
+            return Err(RuleError::new(format!(
                 "sandbox: write = {path:?}: the whole file system or home cannot be made writable"
-            ));
+            )));
         }
         match self
             .env
             .iter()
             .find_map(|name| Some((name, refusal_reason(name)?)))
         {
-            Some((name, why)) => Err(format!("sandbox: env: {name:?}: {why}")),
+            Some((name, why)) => Err(RuleError::new(format!("sandbox: env: {name:?}: {why}"))),
             None => Ok(()),
         }
     }
 
     /// Checks that every limit is at least 1.
-    pub(crate) fn check_counts(&self) -> Result<(), String> {
+    pub(crate) fn check_counts(&self) -> Result<(), RuleError> {
         let counts = [
             ("timeout_seconds", self.timeout_seconds),
             ("cpu_seconds", self.cpu_seconds),
@@ -127,9 +128,9 @@ impl CommandLimits {
             ("memory_mb", self.memory_mb.unwrap_or(1)),
         ];
         match counts.iter().find(|(_, count)| *count == 0) {
-            Some((name, _)) => Err(format!(
+            Some((name, _)) => Err(RuleError::new(format!(
                 "sandbox: {name} = 0: expected a whole number of at least 1"
-            )),
+            ))),
             None => Ok(()),
         }
     }
@@ -139,7 +140,7 @@ impl CommandLimits {
     ///
     /// # Errors
     /// Names the path.
-    pub fn check_here(&self, host: &HostPaths<'_>) -> Result<(), String> {
+    pub fn check_here(&self, host: &HostPaths<'_>) -> Result<(), RuleError> {
         let secrets = secrets(host);
         let real_home = host.home.and_then(|home| home.canonicalize().ok());
         let is_protected = |path: &Path| {
@@ -156,9 +157,9 @@ impl CommandLimits {
             let real = expand(requested, host).and_then(|path| path.canonicalize().ok());
             if real.is_some_and(|real| real.parent().is_none() || is_protected(&real)) {
                 let why = "it belongs to the system, or contains a home or keys";
-                return Err(format!(
+                return Err(RuleError::new(format!(
                     "sandbox: write = {requested:?} cannot be made writable: {why}"
-                ));
+                )));
             }
         }
         Ok(())
@@ -214,8 +215,8 @@ impl CommandLimits {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<CommandLimits, String> {
-        let limits: CommandLimits = toml::from_str(text).map_err(|error| error.to_string())?;
+    fn read(text: &str) -> Result<CommandLimits, RuleError> {
+        let limits: CommandLimits = toml::from_str(text)?;
         limits.check().map(|()| limits)
     }
 

@@ -243,7 +243,8 @@ fn close_on_exec() {
 }
 
 /// Converts the return value of a system call into a result.
-fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
+fn checked(result: impl Into<libc::c_long>) -> io::Result<libc::c_long> {
+    let result = result.into();
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {

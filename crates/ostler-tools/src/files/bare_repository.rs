@@ -4,14 +4,14 @@
 use std::ffi::OsStr;
 
 use cap_std::fs::Dir;
+use ostler_core::matching::lenient_name;
 
-use super::rules::lenient_name;
 use crate::repository::directory::GROUPS;
 use crate::{Code, ToolError};
 
 /// Refuses a name that would make its directory a git repository, or change one.
 pub(super) fn check(dir: &Dir, name: &OsStr, display: &str) -> Result<(), ToolError> {
-    let name = lenient_name(name);
+    let name = lenient_name(&name.to_string_lossy());
     let is_name = |other: &str| other.to_lowercase() == name;
     // An entry that cannot be examined counts as present.
     let is_present = |other: &str| {

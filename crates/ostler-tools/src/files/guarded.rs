@@ -3,6 +3,8 @@
 
 use serde::Deserialize;
 
+use crate::RuleError;
+
 const TEXT: &str = include_str!("guarded.toml");
 
 /// Guarded files of one kind.
@@ -22,10 +24,8 @@ struct List {
 }
 
 /// Parses the list of guarded files.
-pub(super) fn groups() -> Result<Vec<Group>, String> {
-    toml::from_str::<List>(TEXT)
-        .map(|list| list.group)
-        .map_err(|error| error.to_string())
+pub(super) fn groups() -> Result<Vec<Group>, RuleError> {
+    Ok(toml::from_str::<List>(TEXT)?.group)
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
     let new = root.prospective_entry(&to)?;
     let mut guarded = vec![source.real.clone(), new.clone()];
     if target_kind == TargetKind::Directory {
-        guarded.extend(check_tree(root, (&from, &new), &source)?);
+        guarded.extend(check_tree(root, &from, &new, &source)?);
     } else if kind == FileKind::Link {
         root.check_link(&new)?;
     }
@@ -122,7 +122,8 @@ pub(crate) fn run(root: &Root, args: &MoveFile) -> Result<Moved, ToolError> {
 /// has to approve.
 fn check_tree(
     root: &Root,
-    (from, new): (&GivenPath, &Path),
+    from: &GivenPath,
+    new: &Path,
     source: &ResolvedPath,
 ) -> Result<Vec<PathBuf>, ToolError> {
     let directory = root.directory(from)?;

@@ -45,8 +45,7 @@ impl Root {
     pub(crate) fn open(path: &Path, rules: &FileRules) -> Result<Self, ToolError> {
         let (dir, real) = open_root(path)?;
         let git = git_directory(&dir, &real)?;
-        let rules = Rules::new(rules, git.as_deref())
-            .map_err(|why| ToolError::new(Code::BadArguments, why))?;
+        let rules = Rules::new(rules, git.as_deref())?;
         let path_as_given = path.to_owned();
         Ok(Self {
             dir,
@@ -251,11 +250,7 @@ fn open_root(path: &Path) -> Result<(Dir, PathBuf), ToolError> {
     let real = path_of(&dir)
         .map_or_else(|| path.canonicalize(), Ok)
         .map_err(to_error)?;
-    check_root(&real).map_err(|rule| {
-        let message =
-            format!("the workspace cannot be in `{rule}`, which is off limits: use the given one");
-        ToolError::new(Code::DeniedByPolicy, message)
-    })?;
+    check_root(&real)?;
     Ok((dir, real))
 }
 

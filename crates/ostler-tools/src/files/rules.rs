@@ -1,15 +1,14 @@
 //! File access rules: the defaults and the rules of the workspace, compiled.
 
-use std::ffi::OsStr;
 use std::path::Path;
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use ostler_core::matching::{Breadth, GlobError, GlobPattern, Globs, PathName, PathNames};
 
 use super::FileRules;
 use super::guarded;
 use super::io_errors::display_path;
 use super::limits::PATTERN_BYTES;
-use crate::{Code, ToolError};
+use crate::{Code, RuleError, ToolError};
 
 /// File names of settings that often contain secrets. A trusted workspace may open them.
 const SECRET_SETTINGS: &[&str] = &[
@@ -82,8 +81,12 @@ const NEVER_OPENED: &[&str] = &[
 ];
 
 /// Compiles the globs of files that no workspace opens.
-fn sealed() -> Result<Globs, String> {
-    Globs::new(&[CREDENTIAL_FILES, NEVER_OPENED].concat(), &[])
+fn sealed() -> Result<Globs, RuleError> {
+    globs(
+        Breadth::AnyName,
+        &[CREDENTIAL_FILES, NEVER_OPENED].concat(),
+        &[],
+    )
 }
 
 /// Paths that no rule of a workspace makes writable: git's hooks and configuration, and Ostler's
@@ -137,14 +140,17 @@ pub(super) struct Rules {
 impl Rules {
     /// Compiles the defaults and the rules of a workspace. `git` is the directory that git uses in
     /// it, if that is not `.git`.
-    pub(super) fn new(file_rules: &FileRules, git: Option<&Path>) -> Result<Self, String> {
-        let check_globs = |list: &[String]| -> Result<(), String> {
-            list.iter().try_for_each(|glob| check_glob(glob))
-        };
-        check_globs(&file_rules.deny)?;
-        check_globs(&file_rules.allow)?;
-        check_globs(&file_rules.read_only)?;
-        check_globs(&file_rules.workspace_allow)?;
+    pub(super) fn new(file_rules: &FileRules, git: Option<&Path>) -> Result<Self, RuleError> {
+        let FileRules {
+            deny,
+            allow,
+            read_only,
+            workspace_allow,
+        } = file_rules;
+        [deny, allow, read_only, workspace_allow]
+            .into_iter()
+            .flatten()
+            .try_for_each(|glob| check_glob(glob))?;
         let git = git.map(|path| format!("/{}", globset::escape(&path.to_string_lossy())));
         let configs = git.iter().flat_map(|git| {
             [
@@ -159,33 +165,31 @@ impl Rules {
             .cloned()
             .collect();
         let read_only: Vec<String> = file_rules.read_only.iter().chain(&git).cloned().collect();
+        let denied = |defaults: &[&str], extra: &[String]| globs(Breadth::AnyName, defaults, extra);
+        // Exceptions hold only for the file they name.
+        let exempt = |defaults: &[&str], extra: &[String]| globs(Breadth::AnyCase, defaults, extra);
         Ok(Self {
-            secret_files: Globs::new(
+            secret_files: denied(
                 &[SECRET_SETTINGS, CREDENTIAL_FILES].concat(),
                 &configs.collect::<Vec<_>>(),
             )?,
-            secret_trees: Globs::new(SECRET_TREES, &file_rules.deny)?,
-            harmless: Globs::new(HARMLESS, &file_rules.allow)?,
-            read_only_trees: Globs::new(READ_ONLY_TREES, &read_only)?,
-            guarded: Globs::new(&[], &guarded)?,
+            secret_trees: denied(SECRET_TREES, &file_rules.deny)?,
+            harmless: exempt(HARMLESS, &file_rules.allow)?,
+            read_only_trees: denied(READ_ONLY_TREES, &read_only)?,
+            guarded: denied(&[], &guarded)?,
             groups,
-            allowed: Globs::new(
+            allowed: exempt(
                 &[],
                 &[&file_rules.allow[..], &file_rules.workspace_allow].concat(),
             )?,
-            granted: Globs::new(&[], &file_rules.workspace_allow)?,
+            granted: exempt(&[], &file_rules.workspace_allow)?,
             sealed: sealed()?,
         })
     }
 
-    /// Returns true if a path is an exception to the deny-list. Exceptions are exact: only the
-    /// folded name counts.
-    fn is_exempt(&self, folded: &str, lenient: &str) -> bool {
-        let is_sealed = || {
-            self.sealed.first_match(folded).is_some() || self.sealed.first_match(lenient).is_some()
-        };
-        self.harmless.first_match(folded).is_some()
-            || (self.granted.first_match(folded).is_some() && !is_sealed())
+    /// Returns true if a path is an exception to the deny-list.
+    fn is_exempt(&self, path: PathName<'_>) -> bool {
+        self.harmless.is_match(path) || (self.granted.is_match(path) && !self.sealed.is_match(path))
     }
 
     /// Refuses accesses that the rules forbid. The path is the real one, relative to the workspace.
@@ -195,14 +199,16 @@ impl Rules {
         access: Access,
         target_kind: TargetKind,
     ) -> Result<(), ToolError> {
-        let names = FoldedPath::new(path);
+        let names = names(path);
         let message = if let Some(glob) = self.secret(&names, target_kind) {
             format!(
                 "{} is denied (rule `{glob}`): work without it; the user can allow it in \
                  .ostler/sandbox.toml",
                 display_path(&path.to_string_lossy())
             )
-        } else if let (Access::Write, Some(glob)) = (access, self.read_only_rule(&names)) {
+        } else if let (Access::Write, Some(glob)) =
+            (access, first_match_in(&self.read_only_trees, &names))
+        {
             format!(
                 "{} is read-only (rule `{glob}`): leave it unchanged",
                 display_path(&path.to_string_lossy())
@@ -215,259 +221,128 @@ impl Rules {
 
     /// Returns true if a path is denied to the model altogether.
     pub(super) fn is_secret(&self, path: &Path, target_kind: TargetKind) -> bool {
-        self.secret(&FoldedPath::new(path), target_kind).is_some()
+        self.secret(&names(path), target_kind).is_some()
     }
 
     /// Returns true if everything in a directory is denied because of its own path. Directories
     /// above it are not considered.
     pub(super) fn is_secret_tree(&self, path: &Path) -> bool {
-        let names = FoldedPath::new(path);
-        let (Some(folded), Some(lenient)) = (names.folded.whole(), names.lenient.whole()) else {
-            return false;
-        };
-        let matches_tree = self.secret_trees.first_match(folded).is_some()
-            || self.secret_trees.first_match(lenient).is_some();
-        matches_tree && !self.is_exempt(folded, lenient)
+        let names = names(path);
+        !names.is_empty()
+            && self.secret_trees.is_match(names.whole())
+            && !self.is_exempt(names.whole())
     }
 
     /// Returns true if a file is denied, given whether its directory is.
     pub(super) fn is_secret_file(&self, path: &Path, is_in_secret_tree: bool) -> bool {
-        let names = FoldedPath::new(path);
-        let (Some(folded), Some(lenient)) = (names.folded.whole(), names.lenient.whole()) else {
-            return false;
-        };
-        let matches_any = |globs: &Globs| {
-            globs.first_match(folded).is_some() || globs.first_match(lenient).is_some()
-        };
-        !self.is_exempt(folded, lenient)
+        let names = names(path);
+        let path = names.whole();
+        !names.is_empty()
+            && !self.is_exempt(path)
             && (is_in_secret_tree
-                || matches_any(&self.secret_files)
-                || matches_any(&self.secret_trees))
+                || self.secret_files.is_match(path)
+                || self.secret_trees.is_match(path))
     }
 
-    fn secret(&self, names: &FoldedPath, target_kind: TargetKind) -> Option<&str> {
-        let folded = names.folded.whole()?;
+    fn secret(&self, names: &PathNames, target_kind: TargetKind) -> Option<&str> {
         // Only the name of the file itself counts, not that of a directory above it.
-        if self.is_exempt(folded, names.lenient.whole()?) {
+        if names.is_empty() || self.is_exempt(names.whole()) {
             return None;
         }
-        let whole = |globs: &'_ Globs| {
-            globs
-                .first_match(folded)
-                .or_else(|| globs.first_match(names.lenient.whole()?))
+        let file = (target_kind == TargetKind::File)
+            .then(|| self.secret_files.first_match(names.whole()))
+            .flatten();
+        let tree = || {
+            let denied = |path| Some((path, self.secret_trees.first_match(path)?));
+            let mut denied = names.prefixes().filter_map(denied);
+            denied
+                .find(|(path, _)| !self.is_exempt(*path))
+                .map(|(_, glob)| glob)
         };
-        if target_kind == TargetKind::File
-            && let Some(at) = whole(&self.secret_files)
-        {
-            return self.secret_files.sources.get(at).map(String::as_str);
-        }
-        let tree = names.pairs().find_map(|(folded, lenient)| {
-            let at = self
-                .secret_trees
-                .first_match(folded)
-                .or_else(|| self.secret_trees.first_match(lenient))?;
-            (!self.is_exempt(folded, lenient)).then_some(at)
-        })?;
-        self.secret_trees.sources.get(tree).map(String::as_str)
-    }
-
-    fn read_only_rule(&self, names: &FoldedPath) -> Option<&str> {
-        let at = self.read_only_trees.first_match_in(names)?;
-        self.read_only_trees.sources.get(at).map(String::as_str)
+        file.or_else(tree)
     }
 
     /// Returns the reason why a person has to approve a write: other programs act on the file, and
     /// no rule allows it.
     pub(super) fn guarded(&self, path: &Path) -> Option<&str> {
-        let names = FoldedPath::new(path);
-        let glob = self
-            .guarded
-            .sources
-            .get(self.guarded.first_match_in(&names)?)?;
-        if self.allowed.first_match(names.folded.whole()?).is_some() {
+        let names = names(path);
+        let glob = first_match_in(&self.guarded, &names)?;
+        if self.allowed.is_match(names.whole()) {
             return None;
         }
-        let group = self
-            .groups
-            .iter()
-            .find(|group| group.globs.contains(glob))?;
-        Some(&group.reason)
+        let is_listed = |group: &&guarded::Group| group.globs.iter().any(|one| one == glob);
+        Some(&self.groups.iter().find(is_listed)?.reason)
     }
 }
 
 /// Returns true if a glob names private keys or credentials, which no workspace opens.
 pub(crate) fn is_sealed(glob: &str) -> bool {
-    let names = FoldedPath::new(Path::new(
-        glob.trim_start_matches(['/', '.'])
-            .trim_start_matches("**/"),
-    ));
-    let whole = FoldedPath::new(Path::new(glob));
+    let bare = glob
+        .trim_start_matches(['/', '.'])
+        .trim_start_matches("**/");
     sealed().is_ok_and(|sealed| {
-        [
-            names.folded.whole(),
-            names.lenient.whole(),
-            whole.folded.whole(),
-            whole.lenient.whole(),
-        ]
-        .into_iter()
-        .flatten()
-        .any(|name| sealed.first_match(name).is_some())
+        [bare, glob].iter().any(|glob| {
+            let names = names(Path::new(glob));
+            !names.is_empty() && sealed.is_match(names.whole())
+        })
     })
 }
 
 /// Refuses a workspace that is itself in a denied or read-only directory.
-pub(super) fn check_root(real: &Path) -> Result<(), String> {
+pub(super) fn check_root(real: &Path) -> Result<(), ToolError> {
     let inside = real
         .components()
         .filter(|part| matches!(part, std::path::Component::Normal(_)));
-    let names = FoldedPath::new(&inside.collect::<std::path::PathBuf>());
-    let secret_trees: Vec<String> = SECRET_TREES.iter().map(|tree| (*tree).to_owned()).collect();
-    let globs = Globs::new(FORBIDDEN_PARENTS, &secret_trees)?;
-    match globs.first_match_in(&names) {
-        Some(at) => Err(globs.sources.get(at).cloned().unwrap_or_default()),
+    let names = names(&inside.collect::<std::path::PathBuf>());
+    let forbidden = [FORBIDDEN_PARENTS, SECRET_TREES].concat();
+    match first_match_in(&globs(Breadth::AnyName, &forbidden, &[])?, &names) {
+        Some(glob) => Err(ToolError::new(
+            Code::DeniedByPolicy,
+            format!("the workspace cannot be in `{glob}`, which is off limits: use the given one"),
+        )),
         None => Ok(()),
     }
 }
 
-/// A path and the directories above it, outermost first, in the two forms that rules are matched
-/// against.
-pub(super) struct FoldedPath {
-    /// Folded to one case.
-    folded: Prefixes,
-    /// Also without the differences that some file systems ignore: trailing dots and spaces,
-    /// streams, and invisible characters.
-    lenient: Prefixes,
+/// Returns the names of a path and of the directories above it.
+pub(super) fn names(path: &Path) -> PathNames {
+    let components: Vec<_> = path
+        .components()
+        .map(|part| part.as_os_str().to_string_lossy())
+        .collect();
+    PathNames::new(components.iter().map(|component| &**component))
 }
 
-impl FoldedPath {
-    pub(super) fn new(path: &Path) -> Self {
-        let mut names = Self {
-            folded: Prefixes::default(),
-            lenient: Prefixes::default(),
-        };
-        for part in path.components() {
-            names.lenient.push(&lenient_name(part.as_os_str()));
-            names
-                .folded
-                .push(&fold(&part.as_os_str().to_string_lossy()));
-        }
-        names
-    }
-
-    /// Returns the path and each directory above it in both forms.
-    pub(super) fn pairs(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.folded.prefixes().zip(self.lenient.prefixes())
-    }
+/// Returns the first glob that matches the path or a directory above it.
+fn first_match_in<'a>(globs: &'a Globs, names: &PathNames) -> Option<&'a str> {
+    names.prefixes().find_map(|path| globs.first_match(path))
 }
 
-/// A path and the end of each of its components: all its ancestors, without a copy of each.
-#[derive(Default)]
-struct Prefixes {
-    text: String,
-    ends: Vec<usize>,
-}
-
-impl Prefixes {
-    fn push(&mut self, part: &str) {
-        if !self.ends.is_empty() {
-            self.text.push('/');
-        }
-        self.text.push_str(part);
-        self.ends.push(self.text.len());
-    }
-
-    fn prefixes(&self) -> impl Iterator<Item = &str> {
-        self.ends.iter().filter_map(|end| self.text.get(..*end))
-    }
-
-    fn whole(&self) -> Option<&str> {
-        (!self.ends.is_empty()).then_some(self.text.as_str())
-    }
-}
-
-/// Returns a name as the most lenient file system compares it: folded, and without ignored
-/// characters.
-pub(super) fn lenient_name(name: &OsStr) -> String {
-    let name = fold(&name.to_string_lossy());
-    let visible: String = name.chars().filter(|char| !is_ignored(*char)).collect();
-    visible
-        .split(':')
-        .next()
-        .unwrap_or_default()
-        .trim_end_matches(['.', ' '])
-        .to_owned()
-}
-
-/// Folds to one case, upper and then lower, so that letters with two lower forms (ſ, K) become one.
-fn fold(text: &str) -> String {
-    text.to_uppercase().to_lowercase()
-}
-
-/// Returns true for characters that HFS+ ignores when it compares names.
-fn is_ignored(char: char) -> bool {
-    matches!(
-        char,
-        '\u{200c}'..='\u{200f}'
-            | '\u{202a}'..='\u{202e}'
-            | '\u{206a}'..='\u{206f}'
-            | '\u{feff}'
-    )
-}
-
-/// A set of globs and their source texts.
-#[derive(Debug)]
-struct Globs {
-    set: GlobSet,
-    sources: Vec<String>,
-}
-
-impl Globs {
-    fn new(defaults: &[&str], extra: &[String]) -> Result<Self, String> {
-        let mut set = GlobSetBuilder::new();
-        let mut sources = Vec::new();
-        for source in defaults
-            .iter()
-            .copied()
-            .chain(extra.iter().map(String::as_str))
-        {
-            for form in forms(source) {
-                let glob = GlobBuilder::new(&form)
-                    .literal_separator(true)
-                    .backslash_escape(true)
-                    .build();
-                set.add(
-                    glob.map_err(|error| format!("invalid glob `{source}`: {}", error.kind()))?,
-                );
-                sources.push(source.to_owned());
-            }
-        }
-        let set = set
-            .build()
-            .map_err(|error| format!("the globs are too large together: {error}"))?;
-        Ok(Self { set, sources })
-    }
-
-    /// Returns the first glob that matches the path or a directory above it.
-    fn first_match_in(&self, names: &FoldedPath) -> Option<usize> {
-        names.pairs().find_map(|(folded, lenient)| {
-            self.first_match(folded)
-                .or_else(|| self.first_match(lenient))
+/// Compiles the globs of rules.
+fn globs(breadth: Breadth, defaults: &[&str], extra: &[String]) -> Result<Globs, RuleError> {
+    let extra = extra.iter().map(String::as_str);
+    let patterns = defaults.iter().copied().chain(extra).flat_map(|source| {
+        let pattern = move |glob| GlobPattern { source, glob };
+        forms(source).into_iter().map(pattern)
+    });
+    Globs::new(breadth, patterns).map_err(|error| {
+        RuleError::new(match error {
+            GlobError::Invalid {
+                source_text,
+                reason,
+            } => format!("invalid glob `{source_text}`: {reason}"),
+            GlobError::TooLarge(reason) => format!("the globs are too large together: {reason}"),
         })
-    }
-
-    fn first_match(&self, path: &str) -> Option<usize> {
-        self.set.matches(path).into_iter().next()
-    }
+    })
 }
 
 /// Returns the globs of a rule: at any depth if it names no directory, and also its base if it ends
 /// in `/**`.
 fn forms(source: &str) -> Vec<String> {
-    let folded = fold(source);
-    let anchored = folded
+    let anchored = source
         .strip_prefix("./")
-        .or_else(|| folded.strip_prefix('/'));
-    let body = anchored.unwrap_or(&folded).trim_end_matches('/');
+        .or_else(|| source.strip_prefix('/'));
+    let body = anchored.unwrap_or(source).trim_end_matches('/');
     let at_any_depth = |body: &str| {
         if anchored.is_none() && !body.contains('/') {
             format!("**/{body}")
@@ -485,20 +360,18 @@ fn forms(source: &str) -> Vec<String> {
     }
 }
 
-fn check_glob(glob: &str) -> Result<(), String> {
+fn check_glob(glob: &str) -> Result<(), RuleError> {
     let body = glob.trim_matches('/');
-    if body.is_empty() || body == "." {
-        return Err(format!("the glob `{glob}` matches nothing"));
-    }
-    if glob.len() > PATTERN_BYTES {
-        return Err(format!("a glob has more than {PATTERN_BYTES} bytes"));
-    }
-    if body.split('/').any(|part| part == "..") {
-        return Err(format!(
-            "the glob `{glob}` contains `..`: globs are relative to the workspace"
-        ));
-    }
-    Ok(())
+    let why = if body.is_empty() || body == "." {
+        format!("the glob `{glob}` matches nothing")
+    } else if glob.len() > PATTERN_BYTES {
+        format!("a glob has more than {PATTERN_BYTES} bytes")
+    } else if body.split('/').any(|part| part == "..") {
+        format!("the glob `{glob}` contains `..`: globs are relative to the workspace")
+    } else {
+        return Ok(());
+    };
+    Err(RuleError::new(why))
 }
 
 #[cfg(test)]

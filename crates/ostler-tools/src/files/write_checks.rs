@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use ostler_core::matching::PathNames;
+
 use super::io_errors::display_path;
 use super::limits::WALK_ENTRIES;
 use super::root::Root;
-use super::rules::{Access, FoldedPath, TargetKind};
+use super::rules::{Access, TargetKind, names};
 use crate::repository::directory::{exists, is_git_directory};
 use crate::repository::references::{ReferenceReason, ReferenceScan, References};
 use crate::{Code, ToolError};
@@ -24,10 +26,8 @@ pub(super) struct FoldedReferences(BTreeMap<String, ReferenceReason>);
 impl FoldedReferences {
     fn new(references: &References) -> Self {
         let folded = |path: &Path| {
-            FoldedPath::new(path)
-                .pairs()
-                .last()
-                .map(|(folded, _)| folded.to_owned())
+            let names = names(path);
+            (!names.is_empty()).then(|| names.whole().folded.to_owned())
         };
         Self(
             references
@@ -38,25 +38,26 @@ impl FoldedReferences {
     }
 
     /// Returns the reason why git follows a path, or a directory above it.
-    fn reason(&self, names: &FoldedPath) -> Option<ReferenceReason> {
+    fn reason(&self, names: &PathNames) -> Option<ReferenceReason> {
         let known = |path: &str| self.0.get(path).copied();
         names
-            .pairs()
-            .find_map(|(folded, lenient)| known(folded).or_else(|| known(lenient)))
+            .prefixes()
+            .find_map(|path| known(path.folded).or_else(|| known(path.lenient)))
     }
 
     /// Returns true if a path that git follows is, or would be, below this one.
-    fn is_below(&self, names: &FoldedPath) -> bool {
-        let Some((folded, lenient)) = names.pairs().last() else {
+    fn is_below(&self, names: &PathNames) -> bool {
+        if names.is_empty() {
             return false;
-        };
+        }
+        let own = names.whole();
         let is_in = |path: &String, above: &str| {
             path.strip_prefix(above)
                 .is_some_and(|rest| rest.starts_with('/'))
         };
         self.0
             .keys()
-            .any(|path| is_in(path, folded) || is_in(path, lenient))
+            .any(|path| is_in(path, own.folded) || is_in(path, own.lenient))
     }
 }
 
@@ -100,19 +101,19 @@ impl Root {
             .for_each(|top| scan.working_tree(&self.path().join(top)));
         refuse(
             path,
-            FoldedReferences::new(&scan.found()).reason(&FoldedPath::new(path)),
+            FoldedReferences::new(&scan.found()).reason(&names(path)),
         )
     }
 
     /// Refuses a write by the path alone, for what the workspace's repository and those around it
     /// point to.
     pub(super) fn check_referenced(&self, path: &Path) -> Result<(), ToolError> {
-        refuse(path, self.references().reason(&FoldedPath::new(path)))
+        refuse(path, self.references().reason(&names(path)))
     }
 
     /// Refuses to place a link where git would follow it to another file.
     pub(super) fn check_link(&self, path: &Path) -> Result<(), ToolError> {
-        if self.references().is_below(&FoldedPath::new(path)) {
+        if self.references().is_below(&names(path)) {
             let message = format!(
                 "{} would point git at other files: choose another name",
                 display_path(&path.to_string_lossy())

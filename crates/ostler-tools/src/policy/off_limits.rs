@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-use super::Request;
+use super::{NotGranted, Request};
 use crate::confine::{HostPaths, expand, refuse_variable, secrets};
 use crate::files::is_sealed;
 
@@ -161,8 +161,9 @@ impl OffLimits {
         request: &Request,
         host: &HostPaths<'_>,
         value: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Request, String> {
-        let refused = |why: Option<&'static str>| why.map_or(Ok(()), |why| Err(why.to_owned()));
+    ) -> Result<Request, NotGranted> {
+        let refused =
+            |why: Option<&'static str>| why.map_or(Ok(()), |why| Err(NotGranted::new(why)));
         // Commands may access everything in the workspace anyway.
         let is_inside = |real: &Path| real.starts_with(host.workspace);
         match request {
@@ -177,13 +178,13 @@ impl OffLimits {
                 Ok(Request::Read(real))
             }
             Request::Env(name) => match refuse_env(name, value(name).as_deref()) {
-                Some(why) => Err(why),
+                Some(why) => Err(NotGranted::new(why)),
                 None => Ok(request.clone()),
             },
             Request::Files(glob) if is_sealed(glob) => {
-                Err("it contains a private key or credentials".to_owned())
+                Err(NotGranted::new("it contains a private key or credentials"))
             }
-            Request::Unconfined => Err("only the user can turn the sandbox off".to_owned()),
+            Request::Unconfined => Err(NotGranted::new("only the user can turn the sandbox off")),
             Request::Network
             | Request::Limit { .. }
             | Request::Files(_)
@@ -289,21 +290,24 @@ fn refuse_env(name: &str, value: Option<&str>) -> Option<String> {
 }
 
 /// Returns the absolute path of a request, with links followed as far as the path exists.
-fn resolve(requested: &Path, host: &HostPaths<'_>) -> Result<PathBuf, String> {
-    let path = expand(requested, host).ok_or("no home directory is set")?;
-    let path = std::path::absolute(&path).map_err(|error| error.to_string())?;
+fn resolve(requested: &Path, host: &HostPaths<'_>) -> Result<PathBuf, NotGranted> {
+    let not_granted = |why: &str| NotGranted::new(why);
+    let path = expand(requested, host).ok_or_else(|| not_granted("no home directory is set"))?;
+    let path = std::path::absolute(&path).map_err(|error| not_granted(&error.to_string()))?;
     let (existing, real) = path
         .ancestors()
         .find_map(|part| Some((part, part.canonicalize().ok()?)))
-        .ok_or("no part of the path exists")?;
+        .ok_or_else(|| not_granted("no part of the path exists"))?;
     let rest = path
         .strip_prefix(existing)
-        .map_err(|error| error.to_string())?;
+        .map_err(|error| not_granted(&error.to_string()))?;
     if rest
         .components()
         .any(|part| !matches!(part, Component::Normal(_)))
     {
-        return Err("it leads through a directory that does not exist".to_owned());
+        return Err(not_granted(
+            "it leads through a directory that does not exist",
+        ));
     }
     Ok(if rest.as_os_str().is_empty() {
         real

@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use super::{POLICY_FILE, SandboxPolicy};
 use crate::command::{CommandPreset, CommandRule, Commands};
 use crate::confine::{CommandLimits, Network, Required, default_memory_mb};
-use crate::{Code, ToolError};
+use crate::{RuleError, ToolError};
 
 /// A workspace's policy file as written: the policy and the names of the limits it sets.
 #[derive(Debug, Clone, Default)]
@@ -67,26 +68,49 @@ pub struct Granted {
     pub policy: SandboxPolicy,
     /// Granted requests.
     pub opened: Vec<Request>,
-    /// Refused requests, with the reason.
-    pub refused: Vec<(Request, String)>,
+    /// Refused requests.
+    pub refused: Vec<RefusedRequest>,
+}
+
+/// A request that is not granted, with the reason. Displays as a clause with the reason in
+/// parentheses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedRequest {
+    /// The request.
+    pub request: Request,
+    /// The reason.
+    pub reason: NotGranted,
+}
+
+impl fmt::Display for RefusedRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.request, self.reason)
+    }
+}
+
+/// The reason why no workspace is granted a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct NotGranted {
+    /// The reason, as a clause.
+    pub reason: String,
+}
+
+impl NotGranted {
+    pub(super) fn new(reason: impl Into<String>) -> Self {
+        Self {
+            reason: reason.into(),
+        }
+    }
 }
 
 impl WorkspacePolicy {
-    /// Parses a workspace's file and checks each rule against its own examples.
-    ///
-    /// # Errors
-    /// Names the faulty line or rule. A request that cannot be granted is not an error.
-    pub fn parse(text: &str) -> Result<Self, ToolError> {
-        let bad = |why: String| ToolError::new(Code::BadArguments, format!("{POLICY_FILE}: {why}"));
-        let policy: SandboxPolicy = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
-        policy.files.check().map_err(bad)?;
-        policy.sandbox.check_counts().map_err(bad)?;
-        policy
-            .commands
-            .iter()
-            .try_for_each(CommandRule::check)
-            .map_err(bad)?;
-        let table: toml::Table = toml::from_str(text).map_err(|error| bad(error.to_string()))?;
+    fn read(text: &str) -> Result<Self, RuleError> {
+        let policy: SandboxPolicy = toml::from_str(text)?;
+        policy.files.check()?;
+        policy.sandbox.check_counts()?;
+        policy.commands.iter().try_for_each(CommandRule::check)?;
+        let table: toml::Table = toml::from_str(text)?;
         let sandbox = table.get("sandbox").and_then(toml::Value::as_table);
         let set_limits = sandbox
             .into_iter()
@@ -97,6 +121,16 @@ impl WorkspacePolicy {
 
     fn sets(&self, name: &str) -> bool {
         self.set_limits.contains(name)
+    }
+}
+
+/// Parses a workspace's file and checks each rule against its own examples. The error names the
+/// faulty line or rule. A request that cannot be granted is not an error.
+impl FromStr for WorkspacePolicy {
+    type Err = ToolError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::read(text).map_err(|error| error.in_file(POLICY_FILE))
     }
 }
 
@@ -151,7 +185,7 @@ impl SandboxPolicy {
     pub fn granting(
         &self,
         workspace: &WorkspacePolicy,
-        judge: &dyn Fn(&Request) -> Result<Request, String>,
+        judge: &dyn Fn(&Request) -> Result<Request, NotGranted>,
     ) -> Granted {
         let Narrowed {
             mut policy,
@@ -164,7 +198,7 @@ impl SandboxPolicy {
                     policy.grant(exact, workspace);
                     opened.push(request);
                 }
-                Err(why) => refused.push((request, why)),
+                Err(reason) => refused.push(RefusedRequest { request, reason }),
             }
         }
         Granted {

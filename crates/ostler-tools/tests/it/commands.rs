@@ -32,7 +32,7 @@ impl Scene {
         }
         Self {
             dir,
-            policy: SandboxPolicy::parse(policy).unwrap(),
+            policy: policy.parse().unwrap(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! An adapter in the place of a server, for Ostler's own tool loop.
+//! An adapter as the model of Ostler's own tool loop.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -6,130 +6,122 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt};
-use ostler_core::event::{Text, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_dialects::openai::runner_protocol::{Failed, FailedKind};
-use ostler_dialects::openai::single::{
-    ParsedRequest, failed_with, final_chunks, text_chunk, usage_chunk, usage_later_chunk,
-};
+use ostler_core::spec::ToolOffer;
+use ostler_model::runner_protocol::Failed;
+use ostler_model::{ModelRequest, Part};
 use tokio::sync::mpsc;
 
-use super::{ModelAdapter, ModelError, Update, Updates};
-use crate::model::{AnswerPiece, AnswerStream, Model};
+use super::{ModelAdapter, ModelError, Reply, Update, Updates};
+use crate::model::{Model, ReplyItem, ReplyStream};
 
-/// A [`ModelAdapter`] that serves requests like a server.
-pub(crate) struct AdapterModel(tokio::sync::Mutex<Bound>, Arc<dyn ModelAdapter>);
+/// A [`ModelAdapter`] as a [`Model`].
+pub(crate) struct AdapterModel {
+    adapter: Arc<dyn ModelAdapter>,
+    bound: tokio::sync::Mutex<Bound>,
+}
 
 /// An adapter with its current tools. The adapter may hold a session, so it is replaced only when
 /// the tools change.
 struct Bound {
-    tools: Vec<ostler_core::spec::ToolOffer>,
+    tools: Vec<ToolOffer>,
     adapter: Arc<dyn ModelAdapter>,
 }
 
 impl AdapterModel {
     pub(crate) fn new(adapter: Arc<dyn ModelAdapter>) -> Self {
-        Self(
-            tokio::sync::Mutex::new(Bound {
-                tools: Vec::new(),
-                adapter: adapter.clone(),
-            }),
-            adapter,
-        )
+        let bound = tokio::sync::Mutex::new(Bound {
+            tools: Vec::new(),
+            adapter: adapter.clone(),
+        });
+        Self { adapter, bound }
     }
 
-    async fn answer(&self, request: &str) -> Result<AnswerStream, Failed> {
-        let ParsedRequest { messages, tools } = ParsedRequest::of(request).map_err(|error| {
-            let message =
-                format!("The request could not be parsed: {error}; this is a bug in Ostler.");
-            Failed {
-                kind: FailedKind::Invalid,
-                message,
-                ..Failed::default()
-            }
-        })?;
-        let adapter = {
-            let mut bound = self.0.lock().await;
-            if bound.tools != tools {
-                *bound = Bound {
-                    adapter: self.1.bind_tools(tools.clone()),
-                    tools,
-                };
-            }
-            bound.adapter.clone()
-        };
-        let (sender, receiver) = mpsc::unbounded_channel();
-        let updates = {
-            let sender = sender.clone();
-            Updates::to(move |update| {
-                let _ = sender.send(update.clone()); // fails if the call was cancelled
-            })
-        };
+    async fn bind_tools(&self, tools: &[ToolOffer]) -> Arc<dyn ModelAdapter> {
+        let mut bound = self.bound.lock().await;
+        if bound.tools != tools {
+            *bound = Bound {
+                adapter: self.adapter.bind_tools(tools.to_vec()),
+                tools: tools.to_vec(),
+            };
+        }
+        bound.adapter.clone()
+    }
+
+    async fn reply(&self, request: &ModelRequest) -> ReplyStream {
+        let adapter = self.bind_tools(&request.tools).await;
+        let messages = request.messages.clone();
+        let (sender, updates) = mpsc::unbounded_channel();
         let reply = async move {
+            let to = Updates::to(move |update| {
+                let _ = sender.send(update.clone()); // fails if the call was cancelled
+            });
             // A panic in a third-party adapter fails the reply, not the session.
-            let asked =
-                AssertUnwindSafe(async { adapter.invoke_with_updates(&messages, updates).await });
-            let broke =
-                || ModelError::new(Outcome::new(Cause::Protocol, "The model adapter panicked."));
-            let result = asked.catch_unwind().await.unwrap_or_else(|_| Err(broke()));
-            drop(sender);
-            match result {
-                Ok(reply) => {
-                    let waits = reply.usage.is_empty()
-                        && !reply.tool_calls.is_empty()
-                        && adapter.reports_usage_late();
-                    let mut trailer = final_chunks(&reply);
-                    trailer.extend(waits.then(usage_later_chunk));
-                    AdapterReply {
-                        content: reply.content,
-                        trailer,
-                        failed: None,
-                    }
-                }
-                // Usage up to the error still counts.
-                Err(error) => AdapterReply {
-                    content: String::new(),
-                    trailer: usage_chunk(&error.usage).into_iter().collect(),
-                    failed: Some(failed_with(*error.outcome)),
-                },
+            let reply =
+                AssertUnwindSafe(async { adapter.invoke_with_updates(&messages, to).await })
+                    .catch_unwind()
+                    .await
+                    .unwrap_or_else(|_| {
+                        let outcome = Outcome::new(Cause::Protocol, "The model adapter panicked.");
+                        Err(ModelError::new(outcome))
+                    });
+            FinishedReply {
+                reply,
+                usage_late: adapter.reports_usage_late(),
             }
         };
-        Ok(stream_reply(receiver, reply))
+        let stage = Stage::Streaming {
+            updates,
+            reply: Box::pin(reply),
+            streamed: String::new(),
+        };
+        futures_util::stream::unfold(stage, next).boxed()
     }
 }
 
 /// The result of a call to an adapter.
-struct AdapterReply {
-    content: String,
-    /// Chunks that follow the content.
-    trailer: Vec<String>,
-    failed: Option<Failed>,
+struct FinishedReply {
+    reply: Result<Reply, ModelError>,
+    /// Whether the usage of several replies is reported with the last one.
+    usage_late: bool,
 }
 
-/// Streams the updates, then the remaining chunks. Text that was not streamed follows the updates.
-fn stream_reply(
-    updates: mpsc::UnboundedReceiver<Update>,
-    reply: impl Future<Output = AdapterReply> + Send + 'static,
-) -> AnswerStream {
-    let stage = Stage::Streaming {
-        updates,
-        reply: Box::pin(reply),
-        streamed: String::new(),
-    };
-    futures_util::stream::unfold(stage, next).boxed()
+impl FinishedReply {
+    /// Returns the items after the streamed text.
+    fn items(self, streamed: &str) -> Vec<Result<ReplyItem, Failed>> {
+        match self.reply {
+            Ok(reply) => {
+                let rest = reply.content.strip_prefix(streamed).unwrap_or_default();
+                let mut parts = vec![Part::Text(rest.to_owned())];
+                parts.extend(reply.parts_after_text());
+                if self.usage_late && reply.usage.is_empty() && !reply.tool_calls.is_empty() {
+                    parts.push(Part::UsageLater);
+                }
+                parts.push(Part::Done);
+                vec![Ok(ReplyItem::Parts(parts))]
+            }
+            // Usage up to the error still counts.
+            Err(error) => {
+                let usage: Vec<Part> = error.usage.into_iter().map(Part::Usage).collect();
+                let usage = (!usage.is_empty()).then_some(Ok(ReplyItem::Parts(usage)));
+                let failed = Err(Failed::from(*error.outcome));
+                usage.into_iter().chain([failed]).collect()
+            }
+        }
+    }
 }
 
-/// Progress of an answer.
+/// Progress of a reply: its updates are streamed, then whatever else it contains.
 enum Stage {
     Streaming {
         updates: mpsc::UnboundedReceiver<Update>,
-        reply: Pin<Box<dyn Future<Output = AdapterReply> + Send>>,
+        reply: Pin<Box<dyn Future<Output = FinishedReply> + Send>>,
         streamed: String,
     },
-    Trailer(std::vec::IntoIter<Result<AnswerPiece, Failed>>),
+    Finished(std::vec::IntoIter<Result<ReplyItem, Failed>>),
 }
 
-async fn next(stage: Stage) -> Option<(Result<AnswerPiece, Failed>, Stage)> {
+async fn next(stage: Stage) -> Option<(Result<ReplyItem, Failed>, Stage)> {
     match stage {
         Stage::Streaming {
             mut updates,
@@ -138,64 +130,47 @@ async fn next(stage: Stage) -> Option<(Result<AnswerPiece, Failed>, Stage)> {
         } => tokio::select! {
             biased;
             Some(update) = updates.recv() => {
-                let piece = to_piece(update, &mut streamed);
-                Some((Ok(piece), Stage::Streaming { updates, reply, streamed }))
+                let item = to_item(update, &mut streamed);
+                Some((Ok(item), Stage::Streaming { updates, reply, streamed }))
             }
-            AdapterReply { content, trailer, failed } = &mut reply => {
-                let mut pieces: Vec<AnswerPiece> = Vec::new();
+            finished = &mut reply => {
+                let mut items = Vec::new();
                 while let Ok(update) = updates.try_recv() {
-                    pieces.push(to_piece(update, &mut streamed));
+                    items.push(Ok(to_item(update, &mut streamed)));
                 }
-                let rest = content.strip_prefix(&*streamed).filter(|rest| !rest.is_empty());
-                let rest = rest.map(|rest| text_chunk(&delta(TextKind::Reply, rest.to_owned())));
-                let done = failed.is_none().then(|| "[DONE]".to_owned());
-                let payloads = rest.into_iter().chain(trailer).chain(done);
-                pieces.extend(payloads.map(AnswerPiece::Payload));
-                let all: Vec<_> = pieces.into_iter().map(Ok).chain(failed.map(Err)).collect();
-                Some((Ok(AnswerPiece::Alive), Stage::Trailer(all.into_iter())))
+                items.extend(finished.items(&streamed));
+                Some((Ok(ReplyItem::Alive), Stage::Finished(items.into_iter())))
             }
         },
-        Stage::Trailer(mut pieces) => pieces.next().map(|piece| (piece, Stage::Trailer(pieces))),
+        Stage::Finished(mut items) => items.next().map(|item| (item, Stage::Finished(items))),
     }
 }
 
-/// Converts an update into a piece, and appends its text to `streamed`.
-fn to_piece(update: Update, streamed: &mut String) -> AnswerPiece {
-    match update {
+/// Converts an update into an item, and appends its text to `streamed`.
+fn to_item(update: Update, streamed: &mut String) -> ReplyItem {
+    ReplyItem::Parts(vec![match update {
         Update::Text(text) => {
             streamed.push_str(&text);
-            AnswerPiece::Payload(text_chunk(&delta(TextKind::Reply, text)))
+            Part::Text(text)
         }
-        Update::Thinking(text) => {
-            AnswerPiece::Payload(text_chunk(&delta(TextKind::Thinking, text)))
-        }
-        Update::Alive => AnswerPiece::Alive,
-    }
-}
-
-fn delta(kind: TextKind, text: String) -> Text {
-    Text {
-        kind,
-        text,
-        delta: true,
-        message: None,
-        parent: None,
-    }
+        Update::Thinking(text) => Part::Thinking(text),
+        Update::Alive => return ReplyItem::Alive,
+    }])
 }
 
 impl Model for AdapterModel {
     fn call<'a>(
         &'a self,
-        request: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<AnswerStream, Failed>> + Send + 'a>> {
-        Box::pin(self.answer(request))
+        request: &'a ModelRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<ReplyStream, Failed>> + Send + 'a>> {
+        Box::pin(async move { Ok(self.reply(request).await) })
     }
 
     fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>> {
-        Box::pin(async { Ok(self.1.name().to_owned()) })
+        Box::pin(async { Ok(self.adapter.name().to_owned()) })
     }
 
     fn reports_usage(&self) -> bool {
-        self.1.reports_usage()
+        self.adapter.reports_usage()
     }
 }

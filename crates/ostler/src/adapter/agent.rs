@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::Policy;
-use ostler_core::spec::{Attendance, Denials, Limits, Settings, Spec, ToolOffer, keys};
-use ostler_dialects::plain::{self, Gate, Message};
+use ostler_core::spec::{Denials, Limits, Settings, Spec, SpecError, ToolOffer, keys};
+use ostler_model::Message;
+use ostler_model::plain::{self, Gate};
 use tokio::sync::Mutex;
 
 use super::reply_session::{ReplySession, ReplyTerms, SuspendedSession, UpdateFilter};
@@ -103,8 +104,8 @@ impl AgentModel {
     #[must_use]
     pub fn new(agent: Arc<dyn Agent>, host: Host, options: ModelOptions) -> Self {
         let name = match &options.model {
-            Some(model) => format!("{}-cli:{model}", agent.name()),
-            None => format!("{}-cli", agent.name()),
+            Some(model) => format!("{}-cli:{model}", agent.about().name),
+            None => format!("{}-cli", agent.about().name),
         };
         let host = host.bare();
         Self {
@@ -120,14 +121,15 @@ impl AgentModel {
     /// Whether tools are called through the agent's own tool support.
     fn is_native(&self) -> bool {
         let can = || {
-            let spec = self.spec(String::new());
+            // An invalid setting is reported by the start of the session.
+            let spec = self.spec(String::new()).unwrap_or_default();
             let dialect = self
                 .agent
                 .dialect()
                 .select_transport(&spec)
                 .unwrap_or(self.agent.dialect());
-            dialect.capabilities().tools
-                && (!dialect.needs_bridge() || self.host.bridge().is_some())
+            dialect.about().capabilities.tools
+                && (!dialect.about().capabilities.bridged_tools || self.host.bridge().is_some())
         };
         match self.options.calling {
             Calling::Auto => !self.tools.is_empty() && can(),
@@ -137,19 +139,14 @@ impl AgentModel {
     }
 
     /// Returns the agent's spec with its own tools disabled.
-    fn spec(&self, prompt: String) -> Spec {
+    fn spec(&self, prompt: String) -> Result<Spec, SpecError> {
         let options = &self.options;
         let mut settings = Settings::default();
-        let plain = self.agent.dialect().as_model().settings;
+        let plain = self.agent.about().as_model.settings;
         plain
             .iter()
             .for_each(|(key, value)| settings.push(key, *value));
-        if self
-            .agent
-            .settings()
-            .iter()
-            .any(|setting| setting.key == keys::SYSTEM_PROMPT)
-        {
+        if self.agent.about().accepts(keys::SYSTEM_PROMPT) {
             settings.set(keys::SYSTEM_PROMPT, SYSTEM);
         }
         for (key, values) in options.settings.iter() {
@@ -162,26 +159,21 @@ impl AgentModel {
         if let Some(model) = &options.model {
             settings.set(keys::MODEL, model);
         }
-        Spec {
-            prompt,
-            dir: options.dir.clone(),
-            settings,
-            extra_args: options.extra_args.clone(),
-            env: options.env.clone(),
-            program: options.program.clone(),
-            // Each reply has its own timeout. The session may last as long as the caller's tools
-            // run.
-            limits: Limits {
-                wall: None,
-                idle: None,
-                startup: None,
-                output: options.max_output,
-                ..Limits::default()
-            },
-            denials: Denials::Tolerate,
-            attendance: Attendance::Unattended,
-            ..Spec::default()
-        }
+        // Each reply has its own timeout. The session may last as long as the caller's tools run.
+        let limits = Limits::default()
+            .wall(None)
+            .idle(None)
+            .startup(None)
+            .output(options.max_output);
+        let mut spec = Spec::new(prompt)
+            .extra_args(options.extra_args.clone())
+            .limits(limits)
+            .denials(Denials::Tolerate);
+        spec.dir.clone_from(&options.dir);
+        spec.env.clone_from(&options.env);
+        spec.program.clone_from(&options.program);
+        spec.apply(&settings)?;
+        Ok(spec)
     }
 
     /// Starts a session that replies to these messages.
@@ -194,7 +186,9 @@ impl AgentModel {
         if !native && !self.tools.is_empty() {
             prompt = format!("{}\n\n{prompt}", plain::tool_preamble(&self.tools));
         }
-        let mut spec = self.spec(prompt);
+        let mut spec = self
+            .spec(prompt)
+            .map_err(|error| wrong(error.to_string()))?;
         let place = match &spec.dir {
             Some(_) => None,
             None => {
@@ -211,15 +205,15 @@ impl AgentModel {
             }
         };
         if native {
-            spec.tools = self.tools.clone();
+            spec.bound_tools = self.tools.clone();
         }
         let dialect = self
             .agent
             .dialect()
             .select_transport(&spec)
             .unwrap_or(self.agent.dialect());
-        if !dialect.as_model().toolless && dialect.capabilities().ask {
-            let names = spec.tools.iter().map(|tool| tool.name.as_str());
+        if !dialect.about().as_model.toolless && dialect.about().capabilities.ask {
+            let names = spec.bound_tools.iter().map(|tool| tool.name.as_str());
             spec.policy = Some(Policy::only(
                 names,
                 "This model has no tools of its own: say what you would do.",
@@ -250,7 +244,7 @@ impl AgentModel {
         };
         session.add_usage(usage);
         let terms = ReplyTerms {
-            agent: self.agent.name(),
+            agent: self.agent.about().name,
             bound: if native { &self.tools } else { &[] },
             max_bytes: self.options.max_output,
             time: self.options.timeout,

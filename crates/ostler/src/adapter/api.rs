@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use ostler_core::outcome::Outcome;
+use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, SpecError, ToolOffer};
-use ostler_dialects::openai::single::{ModelRequest, ReplyParser, outcome_of};
-use ostler_dialects::plain::{Message, Reply};
+use ostler_model::runner_protocol::Failed;
+use ostler_model::{Message, ModelRequest, PartialReply, Price, Reply, openai};
 
 use super::{ModelAdapter, ModelError, ReplyFuture, Update, Updates, reply_timed_out};
 use crate::host::Host;
-use crate::model::{AnswerPiece, Http, Model, Script, Scripted};
+use crate::model::{Http, Model, ReplyItem, Script, Scripted};
 
 /// A model behind an OpenAI-compatible API, or one that plays a script.
 #[derive(Clone)]
@@ -55,36 +55,35 @@ impl ApiModel {
     }
 
     async fn reply(&self, messages: &[Message], updates: &Updates) -> Result<Reply, ModelError> {
-        let failed = |failed| ModelError::new(outcome_of(&failed));
+        let failed = |failed: Failed| ModelError::new(failed.outcome());
         if messages.is_empty() {
-            let nothing = Outcome::new(
-                ostler_core::outcome::Cause::BadRequest,
-                "There are no messages to reply to.",
-            );
+            let nothing = Outcome::new(Cause::BadRequest, "There are no messages to reply to.");
             return Err(ModelError::new(nothing));
         }
-        let model = self.model.name().await.map_err(failed)?;
         let request = ModelRequest {
-            model: &model,
-            messages,
-            tools: &self.tools,
-        }
-        .request();
-        let mut answer = self.model.call(&request).await.map_err(failed)?;
-        let mut answering = ReplyParser::new(&model, self.model.is_official());
-        while let Some(piece) = answer.next().await {
-            match piece.map_err(failed)? {
-                AnswerPiece::Payload(payload) => answering
-                    .push(&payload)
-                    .into_iter()
-                    .for_each(|text| updates.text(text)),
-                AnswerPiece::Alive => updates.send(&Update::Alive),
+            model: self.model.name().await.map_err(failed)?,
+            messages: messages.to_vec(),
+            tools: self.tools.clone(),
+            schema: None,
+        };
+        let mut items = self.model.call(&request).await.map_err(failed)?;
+        let mut reply = PartialReply::new("", &request.model);
+        while let Some(item) = items.next().await {
+            let parts = match item.map_err(failed)? {
+                ReplyItem::Chunk(chunk) => openai::decode(&chunk),
+                ReplyItem::Parts(parts) => Ok(parts),
+                ReplyItem::Alive => {
+                    updates.send(&Update::Alive);
+                    continue;
+                }
+            };
+            match parts {
+                Ok(parts) => reply.push(parts, |text| updates.text(text)),
+                Err(_) => reply.push_unreadable(),
             }
         }
-        answering.finish().map_err(|(outcome, usage)| ModelError {
-            outcome: Box::new(outcome),
-            usage,
-        })
+        let official = self.model.is_official();
+        reply.into_reply(|model| Price::listed(model).filter(|_| official))
     }
 }
 

@@ -1,11 +1,10 @@
 //! Choice of a model: an adapter, or a name that is resolved once.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ostler_core::spec::{Spec, keys};
+use ostler_core::spec::Spec;
 
 use super::{AgentModel, ApiModel, ModelAdapter, ModelOptions};
 use crate::agent::Agents;
@@ -53,6 +52,15 @@ pub struct UnknownModel {
     pub name: String,
     /// The reason, and the names that exist.
     pub why: String,
+}
+
+/// Why a name cannot be used.
+struct Unusable(String);
+
+impl<T: ToString> From<T> for Unusable {
+    fn from(why: T) -> Self {
+        Self(why.to_string())
+    }
 }
 
 /// Registry of models by name:
@@ -132,7 +140,7 @@ impl Models {
         if let Some(adapter) = known().get(name) {
             return Ok(adapter.clone());
         }
-        let adapter = self.make(name).map_err(|why| UnknownModel {
+        let adapter = self.make(name).map_err(|Unusable(why)| UnknownModel {
             name: shown(name),
             why,
         })?;
@@ -142,9 +150,12 @@ impl Models {
     /// Returns the prefixes of model names.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
-        let programs = self.agents.iter().filter(|agent| agent.is_program());
+        let programs = self
+            .agents
+            .iter()
+            .filter(|agent| agent.about().is_program());
         let mut names: Vec<String> = programs
-            .map(|agent| format!("{}-cli", agent.name()))
+            .map(|agent| format!("{}-cli", agent.about().name))
             .collect();
         names.extend(
             [
@@ -157,7 +168,7 @@ impl Models {
         names
     }
 
-    fn make(&self, name: &str) -> Result<Arc<dyn ModelAdapter>, String> {
+    fn make(&self, name: &str) -> Result<Arc<dyn ModelAdapter>, Unusable> {
         let (kind, rest) = match name.split_once(':') {
             Some((kind, rest)) => (kind, Some(rest).filter(|rest| !rest.is_empty())),
             None => (name, None),
@@ -178,9 +189,12 @@ impl Models {
             }),
             _ => {
                 let program = kind.strip_suffix("-cli").unwrap_or(kind);
-                let agent = self.agents.get(program).filter(|agent| agent.is_program());
+                let agent = self
+                    .agents
+                    .get(program)
+                    .filter(|agent| agent.about().is_program());
                 let agent = agent.ok_or_else(|| self.unknown(kind))?;
-                let mut options = (self.options)(agent.name());
+                let mut options = (self.options)(agent.about().name);
                 if let Some(model) = rest {
                     options.model = Some(model.to_owned());
                 }
@@ -194,17 +208,16 @@ impl Models {
         name: &str,
         url: Option<&str>,
         model: Option<&str>,
-    ) -> Result<Arc<dyn ModelAdapter>, String> {
+    ) -> Result<Arc<dyn ModelAdapter>, Unusable> {
         let mut spec = Spec::default();
         if let Some(url) = url {
             ostler_dialects::openai::url(url)?;
-            spec.settings.set("base_url", url);
+            spec.set("base_url", [url])?;
         }
         if let Some(model) = model {
-            spec.settings.set(keys::MODEL, model);
+            spec.model = Some(model.into());
         }
-        let server =
-            ApiModel::server(name, &self.host, &spec).map_err(|error| error.to_string())?;
+        let server = ApiModel::server(name, &self.host, &spec)?;
         Ok(Arc::new(match self.timeout {
             Some(limit) => server.timeout(limit),
             None => server,
@@ -234,11 +247,10 @@ fn shown(name: &str) -> String {
     }
 }
 
-fn script(file: Option<&str>) -> Result<Script, String> {
+fn script(file: Option<&str>) -> Result<Script, Unusable> {
     let Some(file) = file else {
         return Ok(Script::demo());
     };
-    let text =
-        std::fs::read_to_string(Path::new(file)).map_err(|error| format!("{file}: {error}"))?;
-    Script::parse(&text).map_err(|error| format!("{file}: {error}"))
+    let text = std::fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))?;
+    Ok(Script::parse(&text).map_err(|error| format!("{file}: {error}"))?)
 }

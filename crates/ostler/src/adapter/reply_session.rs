@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ostler_core::event::{Event, EventKind, Text, TextKind, ToolCall, TurnEnded};
-use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::event::{Event, EventKind, NoticeCode, Text, TextKind, ToolCall, TurnEnded};
+use ostler_core::outcome::{Cause, Outcome, Reason};
 use ostler_core::spec::ToolOffer;
 use ostler_core::usage::{Scope, Usage};
-use ostler_dialects::plain::{Gate, Message, Reply, Stop, ToolRequest};
+use ostler_model::plain::Gate;
+use ostler_model::{Message, Reply, Stop, ToolRequest};
 use tempfile::TempDir;
 
 use super::{ModelError, Update, Updates, reply_timed_out};
@@ -168,7 +169,7 @@ impl ReplySession {
                     let name = result.name.unwrap_or_default();
                     return Err(ModelError::new(own_tool(terms.agent, &name)));
                 }
-                EventKind::Notice(notice) if notice.code == "no_bridge" => {
+                EventKind::Notice(notice) if notice.code == NoticeCode::NoBridge => {
                     return Err(ModelError::new(Outcome::new(
                         Cause::Unavailable,
                         notice.message,
@@ -206,7 +207,7 @@ impl ReplySession {
                     if self
                         .waiting
                         .iter()
-                        .any(|call| session.awaits_result(&call.id)) =>
+                        .any(|call| session.remote().awaits_result(&call.id)) =>
                 {
                     return NextStep::Waiting;
                 }
@@ -327,7 +328,7 @@ impl SuspendedSession {
         } = self;
         let results = results(&answered, messages, &suspended.waiting);
         if let (Some(results), Some(session)) = (results, &suspended.session)
-            && session.submit_tool_results(results).is_ok()
+            && session.remote().submit_tool_results(results).is_ok()
         {
             suspended.waiting.clear();
             return Ok(suspended);
@@ -389,7 +390,7 @@ fn own_tool(agent: &str, tool: &str) -> Outcome {
     let message = format!("{agent} used its own tool {tool}, which a plain model must not do.");
     Outcome::new(Cause::Protocol, message)
         .hint("Disable the tool in the agent's settings, or use another agent as the model.")
-        .with(|detail| detail.native = Some("own_tool".to_owned()))
+        .because(Reason::OwnTool)
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! API agents: a model, over HTTP or from a script, with Ostler's own tool loop.
 
-use std::future::Future;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler_core::dialect::{Capabilities, Dialect, Inherits, Setting};
+use ostler_core::dialect::{Dialect, Inherits, Launching};
 use ostler_core::event::Notice;
 use ostler_core::spec::{Sandbox, Spec, SpecError, keys};
 use ostler_dialects::openai::OpenAi;
@@ -14,7 +13,9 @@ use ostler_tools::command::RUN_COMMAND;
 use ostler_tools::confine::{Network, Required};
 use ostler_tools::{SandboxPolicy, ToolError, Workspace};
 
-use super::{Agent, check_without_process, directory, prepare, previous_session, session_id};
+use super::{
+    Agent, ProbeFuture, check_without_process, directory, prepare, previous_session, session_id,
+};
 use crate::api;
 use crate::breaker::SessionBreaker;
 use crate::command::{self, CommandRunner, user_git};
@@ -26,8 +27,8 @@ use crate::probe::Probed;
 use crate::process::SpawnError;
 use crate::session::tool_results::Submissions;
 use crate::session::{LaunchFn, Session, SessionSetup};
-use crate::tool::Tool;
 use crate::toolbox::Toolbox;
+use crate::tools::Tool;
 use crate::trust::{Decided, FileKind};
 
 /// Default number of retries of a model call.
@@ -48,12 +49,12 @@ const ACCOUNT: Inherits = Inherits {
 /// #     fn name(&self) -> &str { "weather" }
 /// #     fn description(&self) -> &str { "The weather." }
 /// #     fn schema(&self) -> String { r#"{"type":"object"}"#.into() }
-/// #     fn call<'a>(&'a self, _: &'a str) -> ostler::ToolFuture<'a> {
+/// #     fn call<'a>(&'a self, _: &'a str) -> ostler::tools::ToolFuture<'a> {
 /// #         Box::pin(async { Ok("sunny".into()) })
 /// #     }
 /// # }
 /// let mut agents = ostler::Agents::builtin();
-/// agents.add(std::sync::Arc::new(ostler::ApiAgent::openai().tool(Weather)));
+/// agents.add(std::sync::Arc::new(ostler::agent::ApiAgent::openai().tool(Weather)));
 /// ```
 #[derive(Clone)]
 pub struct ApiAgent {
@@ -235,7 +236,7 @@ fn describe_sandbox(policy: &SandboxPolicy) -> String {
 /// Removes the tools that the settings exclude.
 fn filter_tools(tools: &mut Toolbox, spec: &Spec) -> Result<(), SpecError> {
     for key in [keys::TOOLS, keys::DISALLOWED_TOOLS] {
-        let named = spec.settings.get(key).unwrap_or_default();
+        let named = spec.values(key).unwrap_or_default();
         if let Some(unknown) = named
             .iter()
             .find(|name| !name.is_empty() && tools.get(name).is_none())
@@ -243,14 +244,10 @@ fn filter_tools(tools: &mut Toolbox, spec: &Spec) -> Result<(), SpecError> {
             return Err(SpecError::new(key, unknown, tools.unknown(unknown).message));
         }
     }
-    if let Some(wanted) = spec.settings.get(keys::TOOLS) {
+    if let Some(wanted) = &spec.tools {
         tools.retain(|name| wanted.iter().any(|w| w == name));
     }
-    let unwanted = spec
-        .settings
-        .get(keys::DISALLOWED_TOOLS)
-        .unwrap_or_default();
-    tools.retain(|name| !unwanted.iter().any(|u| u == name));
+    tools.retain(|name| !spec.disallowed_tools.iter().any(|u| u == name));
     Ok(())
 }
 
@@ -262,8 +259,8 @@ fn real(dir: &Path) -> PathBuf {
 
 /// Returns the script named by the spec, or the workspace's if it is trusted, or the demo.
 fn find_script(host: &Host, spec: &Spec) -> Result<(Script, Option<Notice>), SpecError> {
-    if let Some(named) = spec.settings.last("script") {
-        return Ok((read_script(Path::new(named))?, None));
+    if let Some(named) = spec.value("script") {
+        return Ok((read_script(Path::new(&named))?, None));
     }
     let root = real(&directory(spec));
     if check_directory(&root).is_err() {
@@ -279,7 +276,7 @@ fn find_script(host: &Host, spec: &Spec) -> Result<(Script, Option<Notice>), Spe
         Some(file) if file.is_trusted() => {
             let script = Script::parse(&file.text);
             Ok((
-                script.map_err(|error| SpecError::new("script", &file.name, error))?,
+                script.map_err(|error| SpecError::new("script", &file.name, error.to_string()))?,
                 None,
             ))
         }
@@ -294,38 +291,18 @@ fn read_script(path: &Path) -> Result<Script, SpecError> {
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path)
         .map_err(|error| SpecError::new("script", &shown, error.to_string()))?;
-    Script::parse(&text).map_err(|error| SpecError::new("script", &shown, error))
+    Script::parse(&text).map_err(|error| SpecError::new("script", &shown, error.to_string()))
 }
 
 impl Agent for ApiAgent {
-    fn name(&self) -> &str {
-        self.dialect.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        self.dialect.capabilities()
-    }
-
-    fn models(&self) -> &[&'static str] {
-        self.dialect.models()
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        self.dialect.settings()
-    }
-
-    fn plays(&self) -> bool {
-        matches!(self.source, Source::Script(_))
-    }
-
-    fn is_found(&self, host: &Host) -> bool {
+    fn is_found(&self, host: &Host, _: &Spec) -> bool {
         match &self.source {
             Source::Server => Http::is_configured(host),
             Source::Script(_) | Source::Model(_) => true,
         }
     }
 
-    fn probe<'a>(&'a self, host: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
+    fn probe<'a>(&'a self, host: &'a Host, _: &'a Spec) -> ProbeFuture<'a> {
         Box::pin(async move {
             match &self.source {
                 Source::Server => probe_server(host).await,
@@ -339,19 +316,19 @@ impl Agent for ApiAgent {
     }
 
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
-        check_without_process(&spec)?;
-        self.dialect.launch(&spec)?;
+        check_without_process(&spec, &self.dialect.about())?;
+        self.dialect.launch(&Launching::new(&spec))?;
         prepare(host, &mut spec);
-        let previous = previous_session::find(host, &spec, self.dialect.name())?;
-        spec.past = previous_session::past(host, &spec, previous.as_ref())?;
+        let previous = previous_session::find(host, &spec, self.dialect.about().name)?;
+        let past = previous_session::past(host, &spec, previous.as_ref())?;
         let id = session_id();
         let (model, notice) = self.model(host, &spec)?;
         let root = directory(&spec);
         let submissions = Arc::<Submissions>::default();
-        let launch: LaunchFn = if let Err(why) = check_directory(&root) {
+        let launch: LaunchFn = if let Err(error) = check_directory(&root) {
             let outcome = SpawnError::BadDirectory {
                 path: root.clone(),
-                why,
+                why: error.to_string(),
             }
             .outcome(None);
             Box::new(move |_, _| Err(outcome.clone()))
@@ -364,15 +341,18 @@ impl Agent for ApiAgent {
             } = self.tools(host, &spec, &id)?;
             notices.extend(notice);
             // A scripted error ends the turn; it is not retried.
-            let default = if self.plays() { 0 } else { DEFAULT_RETRIES };
+            let default = if self.dialect.about().scripted {
+                0
+            } else {
+                DEFAULT_RETRIES
+            };
             let retries = spec
-                .settings
-                .last("retries")
+                .value("retries")
                 .and_then(|n| n.parse().ok())
                 .unwrap_or(default);
             let cwd = root.display().to_string();
             let offered: Vec<_> = spec
-                .tools
+                .bound_tools
                 .iter()
                 .filter(|offer| tools.get(&offer.name).is_none())
                 .cloned()
@@ -403,13 +383,14 @@ impl Agent for ApiAgent {
                 .map(|previous| previous.session)
                 .or_else(|| spec.follows.clone()),
             // An agent that serves as the model has its own breaker.
-            breaker: if self.plays() || matches!(self.source, Source::Model(_)) {
+            breaker: if self.dialect.about().scripted || matches!(self.source, Source::Model(_)) {
                 SessionBreaker::off()
             } else {
                 let account = host.account(&ACCOUNT);
-                SessionBreaker::new(host.breakers().clone(), self.dialect.name(), account)
+                SessionBreaker::new(host.breakers().clone(), self.dialect.about().name, account)
             },
             host: host.clone(),
+            past,
             submissions,
             spec,
         }))
@@ -421,11 +402,14 @@ impl Agent for ApiAgent {
 }
 
 /// Checks the working directory, with the same errors as for a process that is started there.
-fn check_directory(path: &Path) -> Result<(), String> {
-    match path.metadata() {
-        Ok(meta) if meta.is_dir() => Ok(()),
-        Ok(_) => Err("it is not a directory".into()),
-        Err(error) => Err(error.to_string()),
+fn check_directory(path: &Path) -> io::Result<()> {
+    if path.metadata()?.is_dir() {
+        Ok(())
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::NotADirectory,
+            "it is not a directory",
+        ))
     }
 }
 

@@ -1,17 +1,15 @@
 //! The mock agent, which plays given events.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 
-use ostler_core::dialect::{Capabilities, Dialect, Setting};
+use ostler_core::dialect::{Dialect, Launching};
 use ostler_core::spec::{Spec, SpecError};
 use ostler_dialects::mock::Mock;
 
-use super::{Agent, check_without_process, directory, prepare, session_id};
+use super::{Agent, ProbeFuture, check_without_process, directory, prepare, session_id};
 use crate::breaker::SessionBreaker;
 use crate::host::Host;
-use crate::mock::{self, Events};
+use crate::mock::{self, Events, EventsError};
 use crate::probe::Probed;
 use crate::session::{Session, SessionSetup};
 
@@ -34,32 +32,12 @@ impl MockAgent {
 }
 
 impl Agent for MockAgent {
-    fn name(&self) -> &str {
-        Mock.name()
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Mock.capabilities()
-    }
-
-    fn models(&self) -> &[&'static str] {
-        Mock.models()
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        Mock.settings()
-    }
-
-    fn plays(&self) -> bool {
-        true
-    }
-
     /// It is always available, but only used when it is named.
-    fn is_found(&self, _: &Host) -> bool {
+    fn is_found(&self, _: &Host, _: &Spec) -> bool {
         false
     }
 
-    fn probe<'a>(&'a self, _: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
+    fn probe<'a>(&'a self, _: &'a Host, _: &'a Spec) -> ProbeFuture<'a> {
         Box::pin(async {
             Probed::Ready {
                 version: None,
@@ -70,12 +48,12 @@ impl Agent for MockAgent {
     }
 
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
-        check_without_process(&spec)?;
+        check_without_process(&spec, &Mock.about())?;
         prepare(host, &mut spec);
-        Mock.launch(&spec)?;
-        let events = match (&self.0, spec.settings.last("script")) {
+        Mock.launch(&Launching::new(&spec))?;
+        let events = match (&self.0, spec.value("script")) {
             (Some(events), _) => events.clone(),
-            (None, Some(path)) => read(path)?,
+            (None, Some(path)) => read(&path)?,
             (None, None) => {
                 return Err(SpecError::new(
                     "script",
@@ -93,6 +71,7 @@ impl Agent for MockAgent {
             continues: spec.follows.clone(),
             breaker: SessionBreaker::off(),
             host: host.clone(),
+            past: Arc::default(),
             submissions: Arc::default(),
             spec,
         }))
@@ -106,5 +85,6 @@ impl Agent for MockAgent {
 fn read(path: &str) -> Result<Events, SpecError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| SpecError::new("script", path, error.to_string()))?;
-    Events::parse(&text).map_err(|error| SpecError::new("script", path, error))
+    text.parse()
+        .map_err(|error: EventsError| SpecError::new("script", path, error.to_string()))
 }

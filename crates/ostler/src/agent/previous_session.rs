@@ -21,7 +21,7 @@ pub(super) fn find(
     spec: &Spec,
     agent: &str,
 ) -> Result<Option<SessionRecord>, SpecError> {
-    let (Some(id), Some(log)) = (spec.settings.last(keys::RESUME), host.log()) else {
+    let (Some(id), Some(log)) = (spec.resume.as_deref(), host.log()) else {
         return Ok(None);
     };
     let known = log
@@ -41,7 +41,7 @@ pub(super) fn find(
 
 /// Replaces Ostler's session id in the spec by the agent's own.
 pub(super) fn translate(spec: &mut Spec, known: &SessionRecord) -> Result<(), SpecError> {
-    let Some(id) = spec.settings.last(keys::RESUME) else {
+    let Some(id) = spec.resume.as_deref() else {
         return Ok(());
     };
     if known.native_session.as_deref() == Some(id) {
@@ -52,7 +52,7 @@ pub(super) fn translate(spec: &mut Spec, known: &SessionRecord) -> Result<(), Sp
             "that session ended before the agent reported its session id; it cannot be resumed";
         return Err(SpecError::new(keys::RESUME, id, why));
     };
-    spec.settings.set(keys::RESUME, native);
+    spec.resume = Some(native);
     Ok(())
 }
 
@@ -63,19 +63,16 @@ pub(super) fn past(
     spec: &Spec,
     known: Option<&SessionRecord>,
 ) -> Result<Arc<[Event]>, SpecError> {
-    let Some(id) = spec.settings.last(keys::RESUME) else {
-        return Ok(spec.past.clone());
+    let Some(id) = spec.resume.as_deref() else {
+        return Ok(Arc::default());
     };
-    if !spec.past.is_empty() {
-        return Ok(spec.past.clone());
-    }
     let invalid = |why: String| SpecError::new(keys::RESUME, id, why);
     let (Some(known), Some(log)) = (known, host.log()) else {
         return Err(invalid(
             "there is no such session (run `ostler sessions` for a list)".into(),
         ));
     };
-    if let Some(pid) = known.held_by.filter(|_| !spec.settings.is_on(keys::FORK)) {
+    if let Some(pid) = known.held_by.filter(|_| !spec.fork) {
         let problem = ResumeProblem::InUse {
             id: id.to_owned(),
             pid,

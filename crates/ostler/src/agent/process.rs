@@ -2,17 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_core::dialect::{Capabilities, Dialect, Inherits, Setting};
+use ostler_core::dialect::{Dialect, Inherits, Launching};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::spec::{Spec, SpecError, keys};
+use ostler_core::spec::{Spec, SpecError};
 
-use super::{Agent, check, directory, prepare, previous_session, session_id};
+use super::{Agent, ProbeFuture, check, directory, prepare, previous_session, session_id};
 use crate::breaker::SessionBreaker;
 use crate::clock;
 use crate::host::{Host, Lookup};
@@ -20,6 +18,7 @@ use crate::probe::{self, Probed};
 use crate::process::PreparedCommand;
 use crate::resume::{self, ResumeCheck, ResumeProblem, ResumeRequest};
 use crate::session::{ChildSource, LaunchedChild, Session, SessionSetup};
+use crate::trust;
 
 /// An agent that runs as a child process and speaks any dialect.
 pub struct ProcessAgent(&'static dyn Dialect);
@@ -32,7 +31,7 @@ impl ProcessAgent {
     }
 
     async fn run_probe(&self, host: &Host, spec: &Spec) -> Probed {
-        match self.0.probe() {
+        match self.0.about().probe {
             Some(plan) => probe::probe(host, &plan, spec).await,
             None => Probed::Ready {
                 version: None,
@@ -44,50 +43,17 @@ impl ProcessAgent {
 }
 
 impl Agent for ProcessAgent {
-    fn name(&self) -> &str {
-        self.0.name()
+    fn is_found(&self, host: &Host, spec: &Spec) -> bool {
+        let usual = || self.0.about().probe.map(|probe| Path::new(probe.program));
+        let program = spec.program.as_deref().or_else(usual);
+        program.is_some_and(|program| matches!(host.find(program), Lookup::Found(_)))
     }
 
-    fn capabilities(&self) -> Capabilities {
-        self.0.capabilities()
-    }
-
-    fn models(&self) -> &[&'static str] {
-        self.0.models()
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        self.0.settings()
-    }
-
-    fn is_program(&self) -> bool {
-        true
-    }
-
-    fn is_found(&self, host: &Host) -> bool {
-        self.0
-            .probe()
-            .is_some_and(|p| matches!(host.find(Path::new(p.program)), Lookup::Found(_)))
-    }
-
-    fn is_found_for(&self, host: &Host, spec: &Spec) -> bool {
-        match &spec.program {
-            Some(program) => matches!(host.find(program), Lookup::Found(_)),
-            None => self.is_found(host),
-        }
-    }
-
-    fn probe<'a>(&'a self, host: &'a Host) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
-        Box::pin(async move { self.run_probe(host, &Spec::default()).await })
-    }
-
-    fn probe_for<'a>(
-        &'a self,
-        host: &'a Host,
-        spec: &'a Spec,
-    ) -> Pin<Box<dyn Future<Output = Probed> + Send + 'a>> {
+    fn probe<'a>(&'a self, host: &'a Host, spec: &'a Spec) -> ProbeFuture<'a> {
         let dialect = self.0.select_transport(spec).unwrap_or(self.0);
-        let needs = dialect.launch(spec).map_or(&[][..], |launch| launch.needs);
+        let needs = dialect
+            .launch(&Launching::new(spec))
+            .map_or(&[][..], |launch| launch.needs);
         let missing = needs
             .iter()
             .find_map(|helper| match host.find_helper(helper) {
@@ -107,33 +73,45 @@ impl Agent for ProcessAgent {
     }
 
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
-        check(&spec)?;
+        check(&spec, &self.0.about())?;
         prepare(host, &mut spec);
-        let previous = previous_session::find(host, &spec, self.0.name())?;
+        let previous = previous_session::find(host, &spec, self.0.about().name)?;
         if let Some(previous) = &previous {
             previous_session::translate(&mut spec, previous)?;
         }
         let dir = directory(&spec);
         spec.dir = Some(dir.clone()); // dialects pass it on to the agent
         let dialect = self.0.select_transport(&spec).unwrap_or(self.0);
-        if spec.policy.is_some() && !dialect.capabilities().ask {
+        if spec.policy.is_some() && !dialect.about().capabilities.ask {
             let why = "this agent does not ask before it uses a tool, so no rule can be enforced; \
                        choose another agent (or another transport of this one), or omit the policy";
-            return Err(SpecError::new("permissions", dialect.name(), why));
+            return Err(SpecError::new("permissions", dialect.about().name, why));
         }
-        if let Some(tool) = spec.tools.first().filter(|_| !dialect.capabilities().tools) {
+        if let Some(tool) = spec
+            .bound_tools
+            .first()
+            .filter(|_| !dialect.about().capabilities.tools)
+        {
             let why = format!(
                 "{} does not support tools of the caller this way; choose another agent \
                  (or another transport of this one), or omit the tools",
-                dialect.name()
+                dialect.about().name
             );
             return Err(SpecError::new("bound tools", &tool.name, why));
         }
-        let inherits = dialect.launch(&spec)?.inherits;
+        let about = dialect.about();
+        let ignored = trust::ignored_agent_files(&about, &spec, &dir);
+        if let (Some(file), false) = (ignored.first(), about.project_files.can_ignore) {
+            let why = "with the agent's settings in the project, programs can run that no rule of \
+                       the policy covers, and this agent cannot be told to ignore them; trust the \
+                       project, remove the file, or omit the policy";
+            return Err(SpecError::new("project settings", file, why));
+        }
+        let inherits = dialect.launch(&Launching::new(&spec))?.inherits;
         let id = session_id();
         let install_hint = match &spec.program {
             Some(_) => Some(probe::NAMED_PROGRAM),
-            None => self.0.probe().map(|p| p.install_hint),
+            None => self.0.about().probe.map(|p| p.install_hint),
         };
         let launcher = Launcher {
             host: host.clone(),
@@ -143,7 +121,7 @@ impl Agent for ProcessAgent {
         };
         Ok(Session::start(SessionSetup {
             dialect,
-            launch: Box::new(move |dialect, spec| launcher.launch(dialect, spec)),
+            launch: Box::new(move |dialect, launching| launcher.launch(dialect, launching)),
             install_hint,
             id,
             dir,
@@ -152,10 +130,11 @@ impl Agent for ProcessAgent {
                 .or_else(|| spec.follows.clone()),
             breaker: SessionBreaker::new(
                 host.breakers().clone(),
-                self.0.name(),
+                self.0.about().name,
                 host.account(&inherits),
             ),
             host: host.clone(),
+            past: Arc::default(),
             submissions: Arc::default(),
             spec,
         }))
@@ -175,13 +154,18 @@ struct Launcher {
 }
 
 impl Launcher {
-    fn launch(&self, dialect: &dyn Dialect, spec: &Spec) -> Result<LaunchedChild, Outcome> {
+    fn launch(
+        &self,
+        dialect: &dyn Dialect,
+        launching: &Launching<'_>,
+    ) -> Result<LaunchedChild, Outcome> {
+        let spec = launching.spec;
         let invalid = |error: SpecError| Outcome::new(Cause::BadRequest, error.to_string());
-        let launch = dialect.launch(spec).map_err(invalid)?;
+        let launch = dialect.launch(launching).map_err(invalid)?;
         let checked = self
             .check_resume(dialect, spec, &launch.inherits)
             .map_err(|problem| problem.outcome())?;
-        let prepared = PreparedCommand::agent(&self.host, spec, &launch, &self.id);
+        let prepared = PreparedCommand::agent(&self.host, launching, &launch, &self.id);
         let prepared = prepared.map_err(|error| error.outcome(self.install_hint))?;
         let ResumeCheck {
             mut notices,
@@ -204,7 +188,7 @@ impl Launcher {
         spec: &'a Spec,
         inherits: &Inherits,
     ) -> Option<(&'a str, Duration)> {
-        let (rule, id) = (dialect.resume_delay()?, spec.settings.last(keys::RESUME)?);
+        let (rule, id) = (dialect.about().resume_delay?, spec.resume.as_deref()?);
         let root = resume::root(rule.roots, &self.environment(spec, inherits))?;
         resume::delay(rule, &root, id, clock::wall()).map(|delay| (id, delay))
     }
@@ -226,8 +210,7 @@ impl Launcher {
         spec: &Spec,
         inherits: &Inherits,
     ) -> Result<ResumeCheck, ResumeProblem> {
-        let (Some(transcripts), Some(id)) =
-            (dialect.transcripts(), spec.settings.last(keys::RESUME))
+        let (Some(transcripts), Some(id)) = (dialect.about().transcripts, spec.resume.as_deref())
         else {
             return Ok(ResumeCheck::default());
         };
@@ -237,9 +220,9 @@ impl Launcher {
         let known = self.host.log().and_then(|log| log.find(id).ok().flatten());
         // Ignore this session's own record when its agent is restarted.
         let known = known.filter(|known| *known.session != *self.id);
-        let fork = spec.settings.is_on(keys::FORK);
+        let fork = spec.fork;
         let request = ResumeRequest {
-            agent: dialect.name(),
+            agent: dialect.about().name,
             root: &root,
             dir: &self.dir,
             id,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::hooks::{Verify, VerifyFuture};
+use crate::hooks::{NotVerified, Verify, VerifyFuture};
 use crate::host::Host;
 use crate::process::{self, PreparedCommand};
 
@@ -19,6 +19,11 @@ pub struct CommandCheck {
     dir: PathBuf,
     limit: Duration,
 }
+
+/// A program that is missing, or cannot be executed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct MissingProgram(String);
 
 impl CommandCheck {
     /// Creates a check from a program and its arguments, run in this directory.
@@ -44,16 +49,16 @@ impl CommandCheck {
     ///
     /// # Errors
     /// Returns which program is missing, and where it was searched for.
-    pub fn check_program(&self) -> Result<(), String> {
+    pub fn check_program(&self) -> Result<(), MissingProgram> {
         match self.words.first() {
             Some(program) if program.contains('/') => Ok(()),
             _ => PreparedCommand::user_command(&self.host, &self.words, &self.dir)
                 .map(|_| ())
-                .map_err(|error| error.to_string()),
+                .map_err(|error| MissingProgram(error.to_string())),
         }
     }
 
-    async fn check(&self) -> Result<(), String> {
+    async fn check(&self) -> Result<(), NotVerified> {
         let shown = self.words.join(" ");
         let prepared = PreparedCommand::user_command(&self.host, &self.words, &self.dir);
         let prepared =
@@ -70,20 +75,18 @@ impl CommandCheck {
             some => format!("It printed:\n\n{}", some.join("\n\n")),
         };
         if ran.timed_out {
-            return Err(format!(
-                "`{shown}` took longer than {} seconds.\n{printed}",
-                self.limit.as_secs()
-            ));
+            let seconds = self.limit.as_secs();
+            return Err(format!("`{shown}` took longer than {seconds} seconds.\n{printed}").into());
         }
         match (ran.status.code, ran.status.signal) {
             (Some(0), _) => Ok(()),
-            (Some(code), _) => Err(format!(
-                "`{shown}` failed with exit code {code}.\n{printed}"
-            )),
-            (None, signal) => Err(format!(
-                "`{shown}` was ended by signal {}.\n{printed}",
-                signal.unwrap_or_default()
-            )),
+            (Some(code), _) => {
+                Err(format!("`{shown}` failed with exit code {code}.\n{printed}").into())
+            }
+            (None, signal) => {
+                let signal = signal.unwrap_or_default();
+                Err(format!("`{shown}` was ended by signal {signal}.\n{printed}").into())
+            }
         }
     }
 }

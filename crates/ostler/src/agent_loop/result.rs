@@ -1,10 +1,10 @@
 //! Result of a loop.
 
-use ostler_core::event::{Event, EventKind, TurnEnded};
-use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::event::{Event, EventKind, NoticeCode, ToolCall, TurnEnded};
+use ostler_core::outcome::{Cause, Outcome, Reason};
 use ostler_core::usage::Usage;
-use ostler_dialects::openai::History;
-use ostler_dialects::plain::Message;
+use ostler_model::History;
+use ostler_model::Message;
 
 use crate::session::{Session, SessionEnded};
 
@@ -35,7 +35,7 @@ pub enum Ending {
     /// A condition stopped the loop.
     Stopped(Condition),
     /// The loop is waiting for a person.
-    NeedsInput(Waiting),
+    NeedsInput(Box<Waiting>),
     /// The loop failed. The outcome has the reason.
     Failed,
 }
@@ -68,14 +68,15 @@ pub enum Condition {
 pub struct Waiting {
     /// The question.
     pub question: String,
-    /// Whether the loop waits for the approval of tool calls.
-    pub approval: bool,
+    /// The tool calls that wait for approval. Empty if the model asks a question.
+    pub calls: Vec<ToolCall>,
     session: Session,
     events: Vec<Event>,
 }
 
 impl Waiting {
-    /// Answers the question and continues the loop.
+    /// Answers the question and continues the loop. The text goes to the model: it never approves
+    /// a call.
     ///
     /// # Errors
     /// Returns an error if the session has ended.
@@ -84,12 +85,31 @@ impl Waiting {
         Ok(of_turn(self.session, self.events).await)
     }
 
-    /// Approves the pending calls and continues the loop. They are made once.
+    /// Approves all pending calls and continues the loop. They are made once.
     ///
     /// # Errors
-    /// Returns an error if the session has ended.
-    pub async fn approve(self) -> Result<LoopResult, SessionEnded> {
-        self.answer("approve").await
+    /// As for [`Waiting::approve_calls`].
+    pub async fn approve(self) -> Result<LoopResult, ApprovalError> {
+        let ids = self.calls.iter().map(|call| call.id.clone()).collect();
+        self.approve_calls(ids).await
+    }
+
+    /// Approves the pending calls with these ids and continues the loop. They are made once, and
+    /// the others not at all.
+    ///
+    /// # Errors
+    /// Returns an error if one of the ids does not belong to a pending call, or if the session has
+    /// ended. Nothing is made in that case.
+    pub async fn approve_calls(self, ids: Vec<String>) -> Result<LoopResult, ApprovalError> {
+        let waits = |id: &&String| self.calls.iter().any(|call| call.id == **id);
+        if ids.is_empty() {
+            return Err(ApprovalError::NoCalls);
+        }
+        if let Some(id) = ids.iter().find(|id| !waits(id)) {
+            return Err(ApprovalError::NotWaiting(id.clone()));
+        }
+        self.session.remote().approve(ids)?;
+        Ok(of_turn(self.session, self.events).await)
     }
 
     /// Refuses the pending calls and continues the loop. The model receives the reason.
@@ -99,6 +119,21 @@ impl Waiting {
     pub async fn refuse(self, why: &str) -> Result<LoopResult, SessionEnded> {
         self.answer(format!("No, do not do that. {why}")).await
     }
+}
+
+/// Why calls were not approved.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApprovalError {
+    /// No call was given.
+    #[error("no tool call was given")]
+    NoCalls,
+    /// No call with this id waits for approval.
+    #[error("no tool call {0:?} waits for approval")]
+    NotWaiting(String),
+    /// The session has ended.
+    #[error(transparent)]
+    Ended(#[from] SessionEnded),
 }
 
 /// Reads a session until its turn ends, and returns the result.
@@ -132,8 +167,6 @@ pub(super) async fn of_turn(mut session: Session, mut events: Vec<Event>) -> Loo
     let usage = usage_of(&events);
     let thread = History::rebuild(events.iter().map(|event| &event.kind))
         .messages()
-        .iter()
-        .map(Message::from)
         .collect();
     let iterations = events
         .iter()
@@ -142,15 +175,15 @@ pub(super) async fn of_turn(mut session: Session, mut events: Vec<Event>) -> Loo
     let ending = match condition(&outcome) {
         _ if outcome.cause == Cause::Completed => Ending::Completed,
         _ if outcome.cause == Cause::NeedsInput => {
-            let approval = native(&outcome) == "approval";
+            let calls = pending_calls(&outcome, &events);
             let question = outcome.message.clone();
             return LoopResult {
-                ending: Ending::NeedsInput(Waiting {
+                ending: Ending::NeedsInput(Box::new(Waiting {
                     question,
-                    approval,
+                    calls,
                     session,
                     events,
-                }),
+                })),
                 text,
                 structured,
                 thread,
@@ -175,16 +208,23 @@ pub(super) async fn of_turn(mut session: Session, mut events: Vec<Event>) -> Loo
     }
 }
 
-fn is_iteration(kind: &EventKind) -> bool {
-    matches!(kind, EventKind::Notice(notice) if notice.code == "iteration")
+/// Returns the calls that wait for approval.
+fn pending_calls(outcome: &Outcome, events: &[Event]) -> Vec<ToolCall> {
+    let ids = outcome
+        .detail
+        .iter()
+        .flat_map(|detail| &detail.pending_calls);
+    let call = |id: &String| {
+        events.iter().rev().find_map(|event| match &event.kind {
+            EventKind::ToolCall(call) if call.id == *id => Some(call.clone()),
+            _ => None,
+        })
+    };
+    ids.filter_map(call).collect()
 }
 
-fn native(outcome: &Outcome) -> &str {
-    outcome
-        .detail
-        .as_ref()
-        .and_then(|detail| detail.native.as_deref())
-        .unwrap_or_default()
+fn is_iteration(kind: &EventKind) -> bool {
+    matches!(kind, EventKind::Notice(notice) if notice.code == NoticeCode::Iteration)
 }
 
 /// Returns the usage of all turns together.
@@ -204,16 +244,16 @@ fn usage_of(events: &[Event]) -> Option<Usage> {
 
 /// Returns the condition behind an outcome. The model's own limits are not conditions of the loop.
 fn condition(outcome: &Outcome) -> Option<Condition> {
-    Some(match (outcome.cause, native(outcome)) {
-        (_, "model" | "own_tool") => return None,
-        (Cause::TurnLimit, "tool_calls") => Condition::ToolCalls,
-        (Cause::TurnLimit, "errors") => Condition::Errors,
+    Some(match (outcome.cause, outcome.reason()) {
+        (_, Some(Reason::Model | Reason::OwnTool)) => return None,
+        (Cause::TurnLimit, Some(Reason::ToolCalls)) => Condition::ToolCalls,
+        (Cause::TurnLimit, Some(Reason::Errors)) => Condition::Errors,
         (Cause::TurnLimit, _) => Condition::Iterations,
-        (Cause::Budget, "input_tokens") => Condition::InputTokens,
-        (Cause::Budget, "output_tokens") => Condition::OutputTokens,
+        (Cause::Budget, Some(Reason::InputTokens)) => Condition::InputTokens,
+        (Cause::Budget, Some(Reason::OutputTokens)) => Condition::OutputTokens,
         (Cause::Budget, _) => Condition::Budget,
         (Cause::WallLimit, _) => Condition::Time,
-        (Cause::Stopped, "hook") => Condition::Hook,
+        (Cause::Stopped, Some(Reason::Hook)) => Condition::Hook,
         (Cause::Stopped | Cause::Interrupted, _) => Condition::Caller,
         _ => return None,
     })

@@ -3,23 +3,16 @@
 
 use std::path::{Path, PathBuf};
 
+use ostler_core::dialect::Launching;
+use ostler_core::spec::Spec;
+
+use crate::agent_path;
 use crate::host::Host;
 
-/// Settings, credentials and sessions of agents, relative to the home directory.
-const AGENTS: &[&str] = &[
-    ".claude",
-    ".claude.json",
-    ".codex",
-    ".copilot",
+/// Settings and credentials of agents, relative to the home directory, besides the state that
+/// supported agents name themselves.
+const OTHERS: &[&str] = &[
     ".config/github-copilot",
-    ".gemini",
-    ".qwen",
-    ".openclaw",
-    ".config/opencode",
-    ".local/share/opencode",
-    ".config/goose",
-    ".local/share/goose",
-    ".local/state/goose",
     ".cursor",
     ".continue",
     ".aider.conf.yml",
@@ -27,13 +20,8 @@ const AGENTS: &[&str] = &[
 
 /// Variables that name such a directory, or one with the user's settings and data.
 const VARIABLES: &[&str] = &[
-    "CLAUDE_CONFIG_DIR",
-    "CODEX_HOME",
-    "COPILOT_HOME",
     "GEMINI_CLI_HOME",
     "QWEN_HOME",
-    "OPENCLAW_HOME",
-    "OPENCLAW_STATE_DIR",
     "OPENCODE_CONFIG_DIR",
     "GOOSE_CONFIG_DIR",
     "XDG_CONFIG_HOME",
@@ -59,11 +47,52 @@ pub(super) fn places(host: &Host) -> Vec<PathBuf> {
         .filter_map(|name| host.var(name))
         .map(PathBuf::from);
     let home = host.var("HOME").map(Path::new);
-    let below = home
+    let others = home
         .into_iter()
-        .flat_map(|home| AGENTS.iter().map(move |name| home.join(name)));
+        .flat_map(|home| OTHERS.iter().map(move |name| home.join(name)));
+    let agents = agent_state().filter_map(|path| agent_path::resolve(path, |name| host.var(name)));
     named
-        .chain(below)
+        .chain(others)
+        .chain(agents)
         .filter(|place| place.is_absolute())
         .collect()
+}
+
+/// Returns where supported agents store settings, credentials and sessions.
+fn agent_state() -> impl Iterator<Item = &'static str> {
+    let launches = ostler_dialects::all()
+        .iter()
+        .filter_map(|dialect| dialect.launch(&Launching::new(&Spec::default())).ok());
+    launches.flat_map(|launch| launch.state).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_agent_with_a_program_names_its_state() {
+        for dialect in ostler_dialects::all() {
+            let about = dialect.about();
+            let launch = dialect.launch(&Launching::new(&Spec::default()));
+            let has_state = launch.is_ok_and(|launch| !launch.state.is_empty());
+            assert_eq!(has_state, about.probe.is_some(), "{}", about.name);
+        }
+    }
+
+    #[test]
+    fn places_are_those_of_agents_and_of_the_user() {
+        let vars = [("HOME", "/h"), ("CODEX_HOME", "/c"), ("KUBECONFIG", "k")];
+        let found = places(&Host::new(vars.map(|(k, v)| (k.into(), v.into()))));
+        for path in [
+            "/h/.claude",
+            "/h/.claude.json",
+            "/h/.gemini",
+            "/h/.cursor",
+            "/c",
+        ] {
+            assert!(found.iter().any(|it| it == Path::new(path)), "{path}");
+        }
+        assert!(found.iter().all(|path| path.is_absolute()), "{found:?}");
+    }
 }

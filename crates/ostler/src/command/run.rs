@@ -10,6 +10,7 @@ use ostler_tools::confine::Network;
 use ostler_tools::{Code, ToolError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::oneshot;
+use tracing::Instrument;
 
 use super::environment::{self, Added};
 use super::{CommandOutput, CommandRunner, KilledFor};
@@ -60,11 +61,12 @@ pub(super) async fn run(
         lock,
     };
     let busy = runner.busy.clone().read_owned().await;
-    let task = tokio::spawn(async move {
+    let task = async move {
         let output = work.run(prepared, cancelled).await;
         drop(busy);
         output
-    });
+    };
+    let task = tokio::spawn(task.in_current_span());
     let output = task.await.map_err(|_| {
         ToolError::new(
             Code::Io,

@@ -1,5 +1,6 @@
 //! Checks of the merged layers: names of agents, and settings against the agent's own table.
 
+use ostler_core::dialect::Launching;
 use ostler_core::spec::{Spec, SpecError, keys};
 
 use super::entry::Entry;
@@ -61,7 +62,7 @@ impl Config {
                         "{base} is itself an alternative name; use the name of its agent"
                     )));
                 }
-                let own: Vec<&str> = self.agents.iter().map(|agent| agent.name()).collect();
+                let own: Vec<&str> = self.agents.iter().map(|agent| agent.about().name).collect();
                 (self.agents.get(base).is_none() && !has(base, Field::Acp)).then(|| {
                     entry.problem(&format!(
                         "unknown agent {base:?}; {}",
@@ -95,11 +96,7 @@ impl Config {
     /// Returns the problems with an agent's settings, models and arguments.
     fn setting_problems(&self, name: &str, agent: &dyn Agent) -> Vec<Problem> {
         let mut problems = Vec::new();
-        let mut spec = Spec {
-            prompt: "x".into(),
-            dir: Some("/".into()),
-            ..Spec::default()
-        };
+        let mut spec = Spec::new("x").dir("/");
         let mut checked: Vec<(String, &Entry)> = Vec::new();
         for (field, entry) in self.entries.values().filter_map(|entry| match &entry.key {
             Key::AgentField(own, field) if own == name => Some((field, entry)),
@@ -108,26 +105,19 @@ impl Config {
             match field {
                 Field::Set(key) => match misplaced(key) {
                     Some(why) => problems.push(entry.problem(&why)),
-                    None => {
-                        entry
-                            .value
-                            .list()
-                            .iter()
-                            .for_each(|value| spec.settings.push(key, value));
-                        checked.push((key.clone(), entry));
-                    }
+                    None => match spec.set(key, entry.value.list()) {
+                        Ok(()) => checked.push((key.clone(), entry)),
+                        Err(error) => problems.push(entry.problem(&error.why)),
+                    },
                 },
                 Field::Model => {
-                    spec.settings.set(keys::MODEL, entry.value.text());
+                    spec.model = Some(entry.value.text().into());
                     checked.push((keys::MODEL.to_owned(), entry));
                 }
                 Field::Alias(_) => {
-                    let mut alone = Spec {
-                        prompt: spec.prompt.clone(),
-                        dir: spec.dir.clone(),
-                        ..Spec::default()
-                    };
-                    alone.settings.set(keys::MODEL, entry.value.text());
+                    let mut alone = Spec::new(spec.prompt.clone());
+                    alone.dir = alone.dir.clone();
+                    alone.model = Some(entry.value.text().into());
                     problems
                         .extend(launch_error(agent, &alone).map(|error| entry.problem(&error.why)));
                 }
@@ -136,11 +126,12 @@ impl Config {
                     checked.push(("extra args".to_owned(), entry));
                 }
                 Field::Command
-                    if agent.dialect().probe().is_none() && !self.is_custom(agent.name()) =>
+                    if agent.about().probe.is_none() && !self.is_custom(agent.about().name) =>
                 {
-                    problems.push(
-                        entry.problem(&format!("{} is not an external program", agent.name())),
-                    );
+                    problems.push(entry.problem(&format!(
+                        "{} is not an external program",
+                        agent.about().name
+                    )));
                 }
                 Field::Command | Field::Like | Field::Acp | Field::Env(_) => {}
             }
@@ -151,7 +142,7 @@ impl Config {
                 break;
             };
             problems.push(checked.remove(at).1.problem(&error.why));
-            spec.settings.remove(&error.key);
+            spec.unset(&error.key);
             if error.key == "extra args" {
                 spec.extra_args.clear();
             }
@@ -170,7 +161,7 @@ fn launch_error(agent: &dyn Agent, spec: &Spec) -> Option<SpecError> {
     dialect
         .select_transport(spec)
         .unwrap_or(dialect)
-        .launch(spec)
+        .launch(&Launching::new(spec))
         .err()
 }
 

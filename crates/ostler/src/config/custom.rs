@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::ValueError;
 use crate::agent::Agent;
 #[cfg(feature = "acp")]
 use crate::agent::ProcessAgent;
@@ -11,11 +12,10 @@ use crate::agent::ProcessAgent;
 /// # Errors
 /// Returns what is wrong with the name or the command.
 #[cfg(feature = "acp")]
-pub(super) fn acp(name: &str, command: &[String]) -> Result<Arc<dyn Agent>, String> {
-    Ok(Arc::new(ProcessAgent::new(ostler_dialects::acp::custom(
-        name,
-        command.to_vec(),
-    )?)))
+pub(super) fn acp(name: &str, command: &[String]) -> Result<Arc<dyn Agent>, ValueError> {
+    let dialect = ostler_dialects::acp::custom(name, command.to_vec());
+    let dialect = dialect.map_err(|error| ValueError::new(error.to_string()))?;
+    Ok(Arc::new(ProcessAgent::new(dialect)))
 }
 
 /// Refuses every command.
@@ -23,9 +23,8 @@ pub(super) fn acp(name: &str, command: &[String]) -> Result<Arc<dyn Agent>, Stri
 /// # Errors
 /// Always: this build does not support ACP.
 #[cfg(not(feature = "acp"))]
-pub(super) fn acp(_: &str, _: &[String]) -> Result<Arc<dyn Agent>, String> {
-    Err(
-        "this build does not support ACP; enable the feature `acp` of the crate `ostler`"
-            .to_owned(),
-    )
+pub(super) fn acp(_: &str, _: &[String]) -> Result<Arc<dyn Agent>, ValueError> {
+    Err(ValueError::new(
+        "this build does not support ACP; enable the feature `acp` of the crate `ostler`",
+    ))
 }

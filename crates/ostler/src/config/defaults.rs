@@ -87,24 +87,19 @@ impl<'a> Defaults<'a> {
         lookup: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Vec<String>, ConfigError> {
         let entries = self.entries();
-        let given: Vec<String> = spec
-            .settings
-            .iter()
-            .map(|(key, _)| key.to_owned())
-            .collect();
+        let given = spec.to_settings();
         let extra_args = std::mem::take(&mut spec.extra_args);
         let mut problems = Vec::new();
         for (field, entry) in &entries {
             let value = &entry.value;
             match field {
-                Field::Set(key) if !given.contains(key) => {
-                    value
-                        .list()
-                        .iter()
-                        .for_each(|value| spec.settings.push(key, value));
+                Field::Set(key) if given.get(key).is_none() => {
+                    if let Err(error) = spec.set(key, value.list()) {
+                        problems.push(entry.problem(&error.why));
+                    }
                 }
-                Field::Model if spec.settings.last(keys::MODEL).is_none() => {
-                    spec.settings.set(keys::MODEL, value.text());
+                Field::Model if spec.model.is_none() => {
+                    spec.model = Some(value.text().into());
                 }
                 Field::Command => drop(
                     spec.program
@@ -114,20 +109,14 @@ impl<'a> Defaults<'a> {
                 Field::Env(name) if !spec.env.contains_key(name) => {
                     match reference::resolve(value.text(), lookup) {
                         Ok(value) => drop(spec.env.insert(name.clone(), value)),
-                        Err(why) => problems.push(entry.problem(&why)),
+                        Err(error) => problems.push(entry.problem(&error.to_string())),
                     }
                 }
                 _ => {}
             }
         }
         spec.extra_args.extend(extra_args);
-        if let Some(model) = spec
-            .settings
-            .last(keys::MODEL)
-            .map(|name| self.model(name).to_owned())
-        {
-            spec.settings.set(keys::MODEL, model);
-        }
+        spec.model = spec.model.take().map(|name| self.model(&name).to_owned());
         if problems.is_empty() {
             Ok(self.config.fill_limits(&*self.agent, spec))
         } else {
@@ -140,28 +129,23 @@ impl Config {
     /// Fills in the limits that are settings of the agent, even if the files do not configure it.
     /// Returns a remark for each limit that the agent does not have.
     pub fn fill_limits(&self, agent: &dyn Agent, spec: &mut Spec) -> Vec<String> {
-        let mut remarks = Vec::new();
-        for (limit, key) in [
-            (Limit::MaxTurns, keys::MAX_TURNS),
-            (Limit::MaxBudgetUsd, keys::MAX_BUDGET_USD),
-        ] {
-            let Some(entry) = self.entries.get(&Key::Limit(limit)) else {
-                continue;
-            };
-            if spec.settings.get(key).is_some() {
-                continue;
-            }
-            if agent.settings().iter().any(|setting| setting.key == key) {
-                spec.settings.set(key, entry.value.text());
-            } else if limit == Limit::MaxBudgetUsd {
-                spec.limits.budget_usd = spec.limits.budget_usd.or(entry.value.text().parse().ok());
+        let (about, mut remarks) = (agent.about(), Vec::new());
+        let entry = |limit| self.entries.get(&Key::Limit(limit));
+        // The values were checked when the files were read.
+        if let Some(entry) = entry(Limit::MaxTurns).filter(|_| spec.max_turns.is_none()) {
+            if about.accepts(keys::MAX_TURNS) {
+                spec.max_turns = entry.value.text().parse().ok();
             } else {
-                remarks.push(format!(
-                    "{} ({}): {} has no such limit.",
-                    entry.key,
-                    entry.from,
-                    agent.name()
-                ));
+                let (key, from) = (&entry.key, &entry.from);
+                remarks.push(format!("{key} ({from}): {} has no such limit.", about.name));
+            }
+        }
+        if let Some(entry) = entry(Limit::MaxBudgetUsd).filter(|_| spec.max_budget_usd.is_none()) {
+            let budget = entry.value.text().parse().ok();
+            if about.accepts(keys::MAX_BUDGET_USD) {
+                spec.max_budget_usd = budget;
+            } else {
+                spec.limits.budget_usd = spec.limits.budget_usd.or(budget);
             }
         }
         remarks

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use ostler_core::size;
+use ostler_core::size::SizeLimit;
 
-use super::time;
+use super::{ValueError, time};
 
 /// A key. The order of the variants is the order of display.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,24 +131,27 @@ impl Limit {
     ///
     /// # Errors
     /// Returns what is expected.
-    pub fn measure(self, text: &str) -> Result<Measure, String> {
+    pub fn measure(self, text: &str) -> Result<Measure, ValueError> {
         let whole = |most: u64| match text.parse::<u64>() {
             Ok(count) if (1..=most).contains(&count) => Ok(Measure::Count(count)),
-            _ => Err("expected a whole number of at least 1".to_owned()),
+            _ => Err(ValueError::new("expected a whole number of at least 1")),
         };
         match self {
-            Self::Grace if text == "none" => Err("expected a time such as 5s".into()),
+            Self::Grace if text == "none" => Err(ValueError::new("expected a time such as 5s")),
             Self::Timeout
             | Self::IdleTimeout
             | Self::StartupTimeout
             | Self::Grace
             | Self::MaxTime => time(text).map(Measure::Time),
-            Self::MaxLogSize | Self::MaxRawSize => size::parse_limit(text).map(Measure::Size),
+            Self::MaxLogSize | Self::MaxRawSize => text
+                .parse::<SizeLimit>()
+                .map(|limit| Measure::Size(limit.0))
+                .map_err(|error| ValueError::new(error.to_string())),
             Self::MaxTokens => whole(u64::MAX),
             Self::MaxTurns | Self::MaxMessages => whole(u32::MAX.into()),
             Self::MaxBudgetUsd => match text.parse::<f64>() {
                 Ok(amount) if amount.is_finite() && amount > 0.0 => Ok(Measure::Amount(amount)),
-                _ => Err("expected a number greater than 0".into()),
+                _ => Err(ValueError::new("expected a number greater than 0")),
             },
         }
     }

@@ -9,7 +9,7 @@ use toml::de::{DeString, DeTable, DeValue};
 use super::entry::{Entry, Origin, Value};
 use super::key::{Field, Key, Limit, Part};
 use super::near::suggestion;
-use super::{Problem, Source, reference};
+use super::{Problem, Source, ValueError, reference};
 use crate::host::RESERVED_PREFIX;
 
 /// Maximum length of the name of an agent, variable, setting or model.
@@ -178,7 +178,7 @@ impl<'a> Reader<'a> {
         &mut self,
         key: Key,
         (at, value): Item<'a>,
-        read: impl FnOnce(&DeValue<'a>) -> Result<Value, String>,
+        read: impl FnOnce(&DeValue<'a>) -> Result<Value, ValueError>,
     ) {
         if at.get_ref().len() > MAX_NAME {
             let why = format!("a name has at most {MAX_NAME} bytes");
@@ -226,33 +226,38 @@ fn kind(value: &DeValue<'_>) -> &'static str {
     }
 }
 
-fn text(value: &DeValue<'_>) -> Result<Value, String> {
+fn text(value: &DeValue<'_>) -> Result<Value, ValueError> {
     match value {
         DeValue::String(text) if text.trim().is_empty() => {
-            Err("expected a non-empty string".into())
+            Err(ValueError::new("expected a non-empty string"))
         }
-        DeValue::String(text) if text.contains('\0') => {
-            Err("a NUL character cannot be passed to a program".into())
-        }
+        DeValue::String(text) if text.contains('\0') => Err(ValueError::new(
+            "a NUL character cannot be passed to a program",
+        )),
         DeValue::String(text) => Ok(Value::Text(text.to_string())),
-        other => Err(format!("expected a string, found {}", kind(other))),
+        other => Err(ValueError::new(format!(
+            "expected a string, found {}",
+            kind(other)
+        ))),
     }
 }
 
-fn list(value: &DeValue<'_>) -> Result<Value, String> {
+fn list(value: &DeValue<'_>) -> Result<Value, ValueError> {
     let DeValue::Array(items) = value else {
-        return Err(format!(
+        return Err(ValueError::new(format!(
             "expected a list of strings, such as [\"--flag\"], found {}",
             kind(value)
-        ));
+        )));
     };
     let texts = items.iter().map(|item| match item.get_ref() {
         DeValue::String(text) if !text.contains('\0') => Ok(text.to_string()),
-        DeValue::String(_) => Err("a NUL character cannot be passed to a program".to_owned()),
-        other => Err(format!(
+        DeValue::String(_) => Err(ValueError::new(
+            "a NUL character cannot be passed to a program",
+        )),
+        other => Err(ValueError::new(format!(
             "expected a list of strings, found {} in it",
             kind(other)
-        )),
+        ))),
     });
     texts.collect::<Result<_, _>>().map(Value::List)
 }
@@ -268,39 +273,45 @@ fn number(value: &DeValue<'_>) -> Option<String> {
     }
 }
 
-fn setting(value: &DeValue<'_>) -> Result<Value, String> {
+fn setting(value: &DeValue<'_>) -> Result<Value, ValueError> {
     match value {
         DeValue::String(text) => Ok(Value::Text(text.to_string())),
         DeValue::Boolean(on) => Ok(Value::Text(on.to_string())),
         DeValue::Array(_) => list(value),
         other => number(other).map(Value::Text).ok_or_else(|| {
-            format!(
+            ValueError::new(format!(
                 "expected a string, a number, true, false or a list of strings, found {}",
                 kind(other)
-            )
+            ))
         }),
     }
 }
 
-fn variable(name: &str, value: &DeValue<'_>) -> Result<Value, String> {
+fn variable(name: &str, value: &DeValue<'_>) -> Result<Value, ValueError> {
     if name.is_empty() || name.contains(['=', '\0']) {
-        return Err("expected the name of a variable".into());
+        return Err(ValueError::new("expected the name of a variable"));
     }
     if name.starts_with(RESERVED_PREFIX) {
-        return Err(format!(
+        return Err(ValueError::new(format!(
             "names that start with {RESERVED_PREFIX} are reserved"
-        ));
+        )));
     }
     let DeValue::String(text) = value else {
-        return Err(format!("expected a string, found {}", kind(value)));
+        return Err(ValueError::new(format!(
+            "expected a string, found {}",
+            kind(value)
+        )));
     };
     if text.contains('\0') {
-        return Err("a NUL character cannot be passed to a program".into());
+        return Err(ValueError::new(
+            "a NUL character cannot be passed to a program",
+        ));
     }
-    reference::check(text).map(|()| Value::Text(text.to_string()))
+    reference::check(text).map_err(|error| ValueError::new(error.to_string()))?;
+    Ok(Value::Text(text.to_string()))
 }
 
-fn command(value: &Value, source: &Source) -> Result<Value, String> {
+fn command(value: &Value, source: &Source) -> Result<Value, ValueError> {
     match value.list() {
         [first, rest @ ..] if !first.trim().is_empty() => Ok(Value::List(
             [program(first, source)]
@@ -308,7 +319,9 @@ fn command(value: &Value, source: &Source) -> Result<Value, String> {
                 .chain(rest.iter().cloned())
                 .collect(),
         )),
-        _ => Err("expected a program and its arguments, such as [\"my-agent\", \"--acp\"]".into()),
+        _ => Err(ValueError::new(
+            "expected a program and its arguments, such as [\"my-agent\", \"--acp\"]",
+        )),
     }
 }
 

@@ -8,8 +8,19 @@ enum Piece<'a> {
     Variable(&'a str),
 }
 
+/// A reference that cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ReferenceError {
+    #[error("${{ has no }}; write $${{ for a literal ${{")]
+    Unclosed,
+    #[error("expected a variable name between ${{ and }}; write $${{ for a literal ${{")]
+    NoName,
+    #[error("the variable {0} is not set in your environment")]
+    Unset(String),
+}
+
 /// Splits a value into its pieces. `$${` is a literal `${`.
-fn pieces(value: &str) -> Result<Vec<Piece<'_>>, String> {
+fn pieces(value: &str) -> Result<Vec<Piece<'_>>, ReferenceError> {
     let mut pieces = Vec::new();
     let mut rest = value;
     while let Some(at) = rest.find("${") {
@@ -19,17 +30,13 @@ fn pieces(value: &str) -> Result<Vec<Piece<'_>>, String> {
             continue;
         }
         let name = &rest[at + 2..];
-        let end = name
-            .find('}')
-            .ok_or("${ has no }; write $${ for a literal ${")?;
+        let end = name.find('}').ok_or(ReferenceError::Unclosed)?;
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         if end == 0
             || !name[..end].chars().all(is_name)
             || name.starts_with(|c: char| c.is_ascii_digit())
         {
-            return Err(
-                "expected a variable name between ${ and }; write $${ for a literal ${".into(),
-            );
+            return Err(ReferenceError::NoName);
         }
         pieces.extend([Piece::Text(&rest[..at]), Piece::Variable(&name[..end])]);
         rest = &name[end + 1..];
@@ -40,7 +47,7 @@ fn pieces(value: &str) -> Result<Vec<Piece<'_>>, String> {
 }
 
 /// Checks that a value can be parsed.
-pub(super) fn check(value: &str) -> Result<(), String> {
+pub(super) fn check(value: &str) -> Result<(), ReferenceError> {
     pieces(value).map(drop)
 }
 
@@ -51,11 +58,10 @@ pub(super) fn check(value: &str) -> Result<(), String> {
 pub(super) fn resolve(
     value: &str,
     lookup: &dyn Fn(&str) -> Option<String>,
-) -> Result<String, String> {
+) -> Result<String, ReferenceError> {
     let known = |piece| match piece {
         Piece::Text(text) => Ok(text.to_owned()),
-        Piece::Variable(name) => lookup(name)
-            .ok_or_else(|| format!("the variable {name} is not set in your environment")),
+        Piece::Variable(name) => lookup(name).ok_or_else(|| ReferenceError::Unset(name.to_owned())),
     };
     pieces(value)?.into_iter().map(known).collect()
 }
@@ -104,11 +110,8 @@ mod tests {
                 "",
             ),
         ] {
-            assert_eq!(
-                resolve(value, &lookup).as_deref().map_err(String::as_str),
-                want,
-                "{value}"
-            );
+            let resolved = resolve(value, &lookup).map_err(|error| error.to_string());
+            assert_eq!(resolved.as_deref().map_err(String::as_str), want, "{value}");
             assert_eq!(masked(value), shown, "{value}");
         }
     }

@@ -56,9 +56,10 @@ fn agent_rows(name: &str, defaults: &Defaults<'_>) -> Vec<Row> {
     for (field, entry) in &entries {
         let is_secret = |key: &String| {
             agent
-                .settings()
+                .about()
+                .settings
                 .iter()
-                .any(|setting| setting.key == key && setting.secret)
+                .any(|setting| setting.key == key && setting.is_secret())
         };
         let mut shown = Row {
             key: key(field).to_string(),
@@ -69,7 +70,7 @@ fn agent_rows(name: &str, defaults: &Defaults<'_>) -> Vec<Row> {
         }
         rows.push((key(field), shown));
     }
-    let program = agent.dialect().probe().map(|probe| probe.program);
+    let program = agent.about().probe.map(|probe| probe.program);
     let defaults = [
         (Field::Command, program),
         (Field::Model, Some("the agent's default")),

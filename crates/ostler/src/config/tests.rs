@@ -93,7 +93,7 @@ fn defaults_fill_what_the_spec_leaves_open() {
         (spec.env["TOKEN"].as_str(), spec.env["PLAIN"].as_str()),
         ("Bearer s3cret", "x")
     );
-    let settings = |key: &str| spec.settings.get(key).unwrap().join("|");
+    let settings = |key: &str| spec.values(key).unwrap().join("|");
     let got = [
         keys::MODEL,
         "effort",
@@ -121,21 +121,17 @@ fn defaults_fill_what_the_spec_leaves_open() {
     );
     // An agent that is not configured gets only the limits.
     let spec = filled(&config, "openai-api", Spec::default()).unwrap();
-    assert!(
-        spec.program.is_none() && spec.env.is_empty() && spec.settings.get(keys::MODEL).is_none()
-    );
+    assert!(spec.program.is_none() && spec.env.is_empty() && spec.model.is_none());
 }
 
 #[test]
 fn values_in_the_spec_win() {
-    let mut spec = Spec {
-        extra_args: vec!["--two".into()],
-        program: Some("mine".into()),
-        ..Spec::default()
-    };
-    spec.settings.set(keys::MODEL, "fast");
-    spec.settings.set(keys::ALLOWED_TOOLS, "Edit");
-    spec.settings.set(keys::MAX_TURNS, "2");
+    let mut spec = Spec::default()
+        .extra_args(vec!["--two".into()])
+        .program("mine");
+    spec.model = Some("fast".into());
+    spec.set(keys::ALLOWED_TOOLS, ["Edit"]).unwrap();
+    spec.set(keys::MAX_TURNS, ["2"]).unwrap();
     spec.env.insert("TOKEN".into(), "other".into());
     let spec = filled(&load(&[own(ALL)]), "claude", spec).unwrap();
     assert_eq!(
@@ -147,7 +143,7 @@ fn values_in_the_spec_win() {
         ["--one", "--two"],
         "those of the caller come last, and so win"
     );
-    let last = |key: &str| spec.settings.get(key).unwrap().to_vec();
+    let last = |key: &str| spec.values(key).unwrap().to_vec();
     // A model alias is resolved, wherever it was given.
     assert_eq!(
         (last(keys::MODEL), last(keys::ALLOWED_TOOLS)),
@@ -222,9 +218,9 @@ fn alternative_name_has_its_own_defaults() {
         "{ALL}[agents.review]\nlike = \"claude\"\nmodel = \"fast\"\n[agents.review.env]\nPLAIN = \"y\"\n"
     );
     let config = load(&[own(&text)]);
-    assert_eq!(config.agent("review").unwrap().name(), "claude");
+    assert_eq!(config.agent("review").unwrap().about().name, "claude");
     let spec = filled(&config, "review", Spec::default()).unwrap();
-    assert_eq!(spec.settings.last(keys::MODEL), Some("haiku"));
+    assert_eq!(spec.model.as_deref(), Some("haiku"));
     assert_eq!(
         (spec.env["PLAIN"].as_str(), spec.env["TOKEN"].as_str()),
         ("y", "Bearer s3cret")
@@ -368,12 +364,13 @@ fn untrusted_project_has_no_detour() {
     // Every setting of every agent that is not on the list is ignored.
     for agent in Agents::builtin().iter() {
         for setting in agent
-            .settings()
+            .about()
+            .settings
             .iter()
             .filter(|setting| !HARMLESS_SETTINGS.contains(&setting.key))
         {
             let entry = Entry {
-                key: Key::AgentField(agent.name().into(), Field::Set(setting.key.into())),
+                key: Key::AgentField(agent.about().name.into(), Field::Set(setting.key.into())),
                 value: Value::Text("x".into()),
                 from: Origin::Default,
             };
@@ -390,7 +387,7 @@ fn untrusted_project_has_no_detour() {
     assert_eq!(
         (
             config.ignored().len(),
-            config.agent("review").unwrap().name()
+            config.agent("review").unwrap().about().name
         ),
         (1, "claude")
     );

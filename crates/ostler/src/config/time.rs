@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::ValueError;
+
 /// Maximum limit. A longer one is a mistake, or means none.
 const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
@@ -9,7 +11,7 @@ const MAX_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 ///
 /// # Errors
 /// Returns what is expected.
-pub fn time(text: &str) -> Result<Option<Duration>, String> {
+pub fn time(text: &str) -> Result<Option<Duration>, ValueError> {
     if text == "none" {
         return Ok(None);
     }
@@ -23,9 +25,13 @@ pub fn time(text: &str) -> Result<Option<Duration>, String> {
     };
     let seconds = digits.parse::<f64>().map_or(f64::NAN, |n| n * scale);
     match Duration::try_from_secs_f64(seconds) {
-        Ok(time) if time > MAX_TIME => Err("expected at most ten years (87600h), or none".into()),
+        Ok(time) if time > MAX_TIME => Err(ValueError::new(
+            "expected at most ten years (87600h), or none",
+        )),
         Ok(time) if !time.is_zero() => Ok(Some(time)),
-        _ => Err("expected a time such as 500ms, 90s, 10m, 2h, or none".into()),
+        _ => Err(ValueError::new(
+            "expected a time such as 500ms, 90s, 10m, 2h, or none",
+        )),
     }
 }
 

@@ -35,10 +35,9 @@ pub(super) fn variable(host: &Host, spec: &Spec, name: &str) -> Option<String> {
 }
 
 /// Returns the name of the variable that holds the key.
-pub(super) fn key_variable(spec: &Spec) -> &str {
-    spec.settings
-        .last("api_key_env")
-        .unwrap_or("OPENAI_API_KEY")
+pub(super) fn key_variable(spec: &Spec) -> String {
+    let usual = || "OPENAI_API_KEY".to_owned();
+    spec.value("api_key_env").unwrap_or_else(usual)
 }
 
 /// Returns the headers of every request: the key, the account, and the caller's additions. A later
@@ -55,12 +54,12 @@ pub(super) fn headers(host: &Host, spec: &Spec) -> Result<Vec<Header>, SpecError
             value,
         });
     };
-    match variable(host, spec, key_variable(spec)) {
+    match variable(host, spec, &key_variable(spec)) {
         Some(key) => put("api_key_env", "authorization", format!("Bearer {key}")),
-        None if spec.settings.last("api_key_env").is_some() => {
+        None if spec.value("api_key_env").is_some() => {
             return Err(SpecError::new(
                 "api_key_env",
-                key_variable(spec),
+                &key_variable(spec),
                 "this variable is not set",
             ));
         }
@@ -70,13 +69,13 @@ pub(super) fn headers(host: &Host, spec: &Spec) -> Result<Vec<Header>, SpecError
         ("organization", "openai-organization", "OPENAI_ORG_ID"),
         ("project", "openai-project", "OPENAI_PROJECT_ID"),
     ] {
-        let value = spec.settings.last(setting).map(str::to_owned);
+        let value = spec.value(setting);
         if let Some(value) = value.or_else(|| variable(host, spec, fallback)) {
             put(setting, name, value);
         }
     }
-    for header in spec.settings.get("header").unwrap_or_default() {
-        let (name, value) = header.split_once(':').unwrap_or((header, ""));
+    for header in spec.values("header").unwrap_or_default() {
+        let (name, value) = header.split_once(':').unwrap_or((&header, ""));
         put("header", name.trim(), value.trim().to_owned());
     }
     Ok(headers)
@@ -99,13 +98,13 @@ fn is_secret(name: &str) -> bool {
 /// Returns the variables that the spec adds to the environment of a model's commands. The key and
 /// the address of its server are left out, whatever variable holds the key.
 pub(crate) fn env_of_commands(host: &Host, spec: &Spec) -> impl Iterator<Item = (String, String)> {
-    let key = spec.settings.last("api_key_env");
+    let key = spec.value("api_key_env");
     // If the headers are invalid, no request is made, and no command runs.
     let secrets = headers(host, spec)
         .map(|headers| secrets(&headers))
         .unwrap_or_default();
     let is_own = move |name: &str, value: &str| {
-        let is_named = name.starts_with("OPENAI_") || Some(name) == key;
+        let is_named = name.starts_with("OPENAI_") || Some(name) == key.as_deref();
         is_named || secrets.iter().any(|secret| value.contains(secret))
     };
     let others = spec
@@ -123,7 +122,7 @@ mod tests {
     fn commands_get_no_key_under_whatever_name() {
         let host = |key: &str| Host::new([("OPENAI_API_KEY".into(), key.into())]);
         let mut spec = Spec::default();
-        spec.settings.push("header", "x-api-key: sk-of-a-header");
+        spec.push("header", "x-api-key: sk-of-a-header").unwrap();
         for (name, value) in [
             ("OPENAI_BASE_URL", "http://here"),
             ("MY_TOKEN", "sk-of-the-host"),
@@ -138,7 +137,7 @@ mod tests {
         };
         assert_eq!(names(&host("sk-of-the-host"), &spec), ["EDITOR"]);
         // A value too short for a key is not a secret: it may occur in any text.
-        spec.settings.remove("header");
+        spec.unset("header");
         assert_eq!(
             names(&host("v"), &spec),
             ["AUTHORIZATION", "EDITOR", "MY_TOKEN", "OTHER"]

@@ -8,16 +8,18 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use ostler_core::event::Timestamp;
-use ostler_core::spec::{Spec, SpecError, keys};
-use ostler_dialects::openai::runner_protocol::{Failed, FailedKind};
-use ostler_dialects::openai::sse::{SseItem, SseParser};
+use ostler_core::spec::{Spec, SpecError};
 use ostler_dialects::openai::{self, OFFICIAL};
+use ostler_model::ModelRequest;
+use ostler_model::openai::{RequestOptions, SseItem, SseParser};
+use ostler_model::runner_protocol::{Failed, FailedKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, NoProxy, Proxy, Response, StatusCode};
 use serde::Deserialize;
+use tracing::debug;
 
 use super::account::{self, Header};
-use super::{AnswerPiece, AnswerStream, Model};
+use super::{Model, ReplyItem, ReplyStream};
 use crate::clock;
 use crate::host::Host;
 
@@ -38,6 +40,7 @@ pub(crate) struct Http {
     client: Client,
     base: String,
     model: Option<String>,
+    options: RequestOptions,
     headers: HeaderMap,
     /// Values that were sent to the server, which might repeat them. They are never shown.
     secrets: Vec<String>,
@@ -52,26 +55,27 @@ impl Http {
 
     /// Creates a client for the server of a spec, with the host's keys.
     pub(crate) fn new(host: &Host, spec: &Spec) -> Result<Self, SpecError> {
-        let set = |key: &str| spec.settings.last(key).map(str::to_owned);
         let var = |name: &str| account::variable(host, spec, name);
-        let base = set("base_url")
+        let base = spec
+            .value("base_url")
             .or_else(|| var("OPENAI_BASE_URL"))
             .unwrap_or_else(|| OFFICIAL.to_owned());
         // The variable is validated like the setting. It is not quoted, because it may contain a
         // password.
-        openai::url(&base).map_err(|why| SpecError::secret("base_url (OPENAI_BASE_URL)", why))?;
+        openai::url(&base).map_err(|why| SpecError::secret("base_url (OPENAI_BASE_URL)", why.0))?;
         let base = base.trim_end_matches('/').to_owned();
         let key_variable = account::key_variable(spec);
-        let key = var(key_variable);
+        let key = var(&key_variable);
         let account = account::headers(host, spec)?;
         let headers = header_map(&account)?;
-        let model = set(keys::MODEL).or_else(|| var("OPENAI_MODEL"));
+        let model = spec.model.clone().or_else(|| var("OPENAI_MODEL"));
         let is_missing =
             key.is_none() && base == OFFICIAL && !headers.contains_key("authorization");
-        let missing_key = is_missing.then(|| key_variable.to_owned());
+        let missing_key = is_missing.then_some(key_variable);
         let secrets = account::secrets(&account);
         Ok(Self {
             client: client(host, &base)?,
+            options: RequestOptions::of(spec, base == OFFICIAL),
             base,
             model,
             headers,
@@ -145,15 +149,16 @@ impl Http {
         })
     }
 
-    async fn ask(&self, request: &str) -> Result<AnswerStream, Failed> {
+    async fn ask(&self, request: &ModelRequest) -> Result<ReplyStream, Failed> {
         self.check_key()?;
+        let body = self.options.encode(request).get().to_owned();
         let request = self
             .client
             .post(format!("{}/chat/completions", self.base))
             .headers(self.headers.clone())
             .header("content-type", "application/json")
             .header("accept", "text/event-stream")
-            .body(request.to_owned());
+            .body(body);
         let response = checked(
             request
                 .send()
@@ -179,8 +184,8 @@ impl Http {
 
 /// Splits an answer that was not streamed: one JSON document, or a stream with the wrong content
 /// type.
-fn pieces_of(text: &str) -> Vec<AnswerPiece> {
-    let one_line = |text: &str| AnswerPiece::Payload(text.replace(['\n', '\r'], " "));
+fn pieces_of(text: &str) -> Vec<ReplyItem> {
+    let one_line = |text: &str| ReplyItem::Chunk(text.replace(['\n', '\r'], " "));
     if text.trim_start().starts_with(['{', '[']) {
         return vec![one_line(text), done()];
     }
@@ -198,22 +203,21 @@ fn pieces_of(text: &str) -> Vec<AnswerPiece> {
 impl Model for Http {
     fn call<'a>(
         &'a self,
-        request: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<AnswerStream, Failed>> + Send + 'a>> {
+        request: &'a ModelRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<ReplyStream, Failed>> + Send + 'a>> {
         Box::pin(async move {
             let answer = self
                 .ask(request)
                 .await
                 .map_err(|failed| hidden(&self.secrets, failed))?;
             let secrets = self.secrets.clone();
-            let answer: AnswerStream = Box::pin(answer.map(move |piece| match piece {
+            let answer: ReplyStream = Box::pin(answer.map(move |piece| match piece {
                 // The model does not know the key, so its text is left alone. The server does know
                 // it.
-                Ok(AnswerPiece::Payload(text)) if !text.contains("\"choices\"") => {
-                    Ok(AnswerPiece::Payload(blanked(&secrets, text)))
+                Ok(ReplyItem::Chunk(text)) if !text.contains("\"choices\"") => {
+                    Ok(ReplyItem::Chunk(blanked(&secrets, text)))
                 }
-                Ok(AnswerPiece::Payload(text)) => Ok(AnswerPiece::Payload(text)),
-                Ok(AnswerPiece::Alive) => Ok(AnswerPiece::Alive),
+                Ok(item) => Ok(item),
                 Err(failed) => Err(hidden(&secrets, failed)),
             }));
             Ok(answer)
@@ -335,6 +339,7 @@ fn client(host: &Host, base: &str) -> Result<Client, SpecError> {
 /// Returns the response if its status is a success, otherwise the server's error.
 async fn checked(response: Response) -> Result<Response, Failed> {
     let status = response.status();
+    debug!(status = status.as_u16(), "model server answered");
     if status.is_success() {
         return Ok(response);
     }
@@ -426,11 +431,11 @@ async fn capped(mut response: Response, cap: usize) -> reqwest::Result<String> {
 }
 
 /// Streams an answer as its bytes arrive.
-fn streamed(response: Response) -> AnswerStream {
+fn streamed(response: Response) -> ReplyStream {
     struct Reading {
         response: Response,
         events: SseParser,
-        waiting: VecDeque<AnswerPiece>,
+        waiting: VecDeque<ReplyItem>,
         strays: String,
         over: bool,
     }
@@ -461,9 +466,9 @@ fn streamed(response: Response) -> AnswerStream {
                 }
                 let mut see = |seen: SseItem<'_>| match seen {
                     SseItem::Data(payload) => {
-                        waiting.push_back(AnswerPiece::Payload(payload.replace(['\n', '\r'], " ")));
+                        waiting.push_back(ReplyItem::Chunk(payload.replace(['\n', '\r'], " ")));
                     }
-                    SseItem::Comment => waiting.push_back(AnswerPiece::Alive),
+                    SseItem::Comment => waiting.push_back(ReplyItem::Alive),
                     // An error page, or JSON outside an event: shown unchanged, if nothing else
                     // arrives.
                     SseItem::Stray(line) if strays.len() + line.len() < ERROR_CAP => {
@@ -482,7 +487,7 @@ fn streamed(response: Response) -> AnswerStream {
                         events.finish(&mut see);
                         *over = true;
                         if !strays.trim().is_empty() {
-                            waiting.push_back(AnswerPiece::Payload(std::mem::take(strays)));
+                            waiting.push_back(ReplyItem::Chunk(std::mem::take(strays)));
                         }
                     }
                 }
@@ -491,8 +496,8 @@ fn streamed(response: Response) -> AnswerStream {
     ))
 }
 
-fn done() -> AnswerPiece {
-    AnswerPiece::Payload("[DONE]".to_owned())
+fn done() -> ReplyItem {
+    ReplyItem::Chunk("[DONE]".to_owned())
 }
 
 /// Describes a request that could not be sent or got no response.

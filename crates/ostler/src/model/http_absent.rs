@@ -6,9 +6,10 @@ use std::future::Future;
 use std::pin::Pin;
 
 use ostler_core::spec::{Spec, SpecError};
-use ostler_dialects::openai::runner_protocol::Failed;
+use ostler_model::ModelRequest;
+use ostler_model::runner_protocol::Failed;
 
-use super::{AnswerStream, Model};
+use super::{Model, ReplyStream};
 use crate::host::Host;
 
 /// A server, which cannot exist in this build.
@@ -41,8 +42,8 @@ impl Http {
 impl Model for Http {
     fn call<'a>(
         &'a self,
-        _: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<AnswerStream, Failed>> + Send + 'a>> {
+        _: &'a ModelRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<ReplyStream, Failed>> + Send + 'a>> {
         match self.0 {}
     }
 

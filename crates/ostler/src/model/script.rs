@@ -8,18 +8,18 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_dialects::openai;
-use ostler_dialects::openai::runner_protocol::{Failed, FailedKind};
+use ostler_core::usage::{Tokens, Usage};
+use ostler_model::runner_protocol::{Failed, FailedKind};
+use ostler_model::{Call, Finish, Message, ModelRequest, Part, ToolRequest};
 use serde::Deserialize;
-use serde_json::{Value, json};
 
-use super::{AnswerPiece, AnswerStream, Model};
+use super::{Model, ReplyItem, ReplyStream};
 
 /// Script of the agent `scripted`: a list of replies, each with the condition under which it is
 /// given.
 ///
 /// ```
-/// let script = ostler::Script::parse(r#"
+/// let script = ostler::testing::Script::parse(r#"
 ///     [[reply]]
 ///     when = { prompt = "hello" }
 ///     text = "Hello! I look around first."
@@ -115,28 +115,35 @@ struct ScriptedEnding {
     hint: Option<String>,
 }
 
+/// The error of a script that cannot be played.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScriptError {
+    /// It is not TOML of the expected form.
+    #[error(transparent)]
+    Toml(#[from] toml::de::Error),
+    /// It has no reply.
+    #[error("the script has no [[reply]]")]
+    Empty,
+    /// A reply ends the turn with an error that is none.
+    #[error("`ending` with cause \"completed\": a reply without `ending` completes the turn")]
+    CompletedEnding,
+}
+
 impl Script {
     /// Parses a script in TOML.
     ///
     /// # Errors
     /// Returns an error that names the first invalid line.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let script: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+    pub fn parse(text: &str) -> Result<Self, ScriptError> {
+        let script: Self = toml::from_str(text)?;
         if script.replies.is_empty() {
-            return Err("the script has no [[reply]]".into());
+            return Err(ScriptError::Empty);
         }
-        let endings = script
-            .replies
-            .iter()
-            .filter_map(|reply| reply.ending.as_ref());
-        if endings
-            .into_iter()
-            .any(|ending| ending.cause == Cause::Completed)
-        {
-            return Err(
-                "`ending` with cause \"completed\": a reply without `ending` completes the turn"
-                    .into(),
-            );
+        let completes = |ending: &ScriptedEnding| ending.cause == Cause::Completed;
+        let mut endings = script.replies.iter().filter_map(|it| it.ending.as_ref());
+        if endings.any(completes) {
+            return Err(ScriptError::CompletedEnding);
         }
         Ok(script)
     }
@@ -175,38 +182,23 @@ impl Scripted {
         Some(reply)
     }
 
-    fn answer(&self, request: &str) -> Result<AnswerStream, Failed> {
+    fn reply(&self, request: &ModelRequest) -> Result<ReplyStream, Failed> {
         let seen = SeenConversation::of(request);
-        let reply = self.choose(&seen).ok_or_else(|| Failed {
-            kind: FailedKind::Status,
-            status: Some(400),
-            message: "no reply in the script matches".to_owned(),
-            body: json!({"error": {"message": seen.describe(), "code": openai::NO_SCRIPTED_REPLY}})
-                .to_string(),
-            ..Failed::default()
-        })?;
+        let Some(reply) = self.choose(&seen) else {
+            return Err(seen.no_reply().into());
+        };
         if let Some(ScriptedError { status, message }) = &reply.error {
-            let body = json!({"error": {"message": message}}).to_string();
             return Err(Failed {
                 kind: FailedKind::Status,
                 status: Some(*status),
-                body,
+                body: message.clone(),
                 ..Failed::default()
             });
         }
         let pause = Duration::from_millis(self.script.pace_ms);
-        let model = self.script.model.as_deref().unwrap_or(NAME);
-        let pieces = reply.pieces(model, &seen.prompt);
         let fails = |failed: Failed| futures_util::stream::iter([Err(failed)]).boxed();
         let end = match (&reply.ending, reply.cut, reply.hang) {
-            (Some(ending), _, _) => {
-                let outcome = ending.outcome(&seen);
-                fails(Failed {
-                    message: outcome.message.clone(),
-                    ended: Some(outcome.into()),
-                    ..Failed::default()
-                })
-            }
+            (Some(ending), _, _) => fails(ending.outcome(&seen).into()),
             (None, _, true) => futures_util::stream::pending().boxed(),
             (None, true, false) => fails(Failed {
                 kind: FailedKind::Cut,
@@ -214,14 +206,15 @@ impl Scripted {
                 ..Failed::default()
             }),
             (None, false, false) => {
-                futures_util::stream::iter([Ok(AnswerPiece::Payload("[DONE]".to_owned()))]).boxed()
+                futures_util::stream::iter([Ok(ReplyItem::Parts(vec![Part::Done]))]).boxed()
             }
         };
-        let paced = futures_util::stream::iter(pieces).then(move |piece| async move {
+        let parts = futures_util::stream::iter(reply.parts(&seen.prompt));
+        let paced = parts.then(move |part| async move {
             if !pause.is_zero() {
                 tokio::time::sleep(pause).await;
             }
-            Ok(AnswerPiece::Payload(piece))
+            Ok(ReplyItem::Parts(vec![part]))
         });
         Ok(Box::pin(paced.chain(end)))
     }
@@ -236,9 +229,9 @@ const NAME: &str = "scripted";
 impl Model for Scripted {
     fn call<'a>(
         &'a self,
-        request: &'a str,
-    ) -> Pin<Box<dyn Future<Output = Result<AnswerStream, Failed>> + Send + 'a>> {
-        Box::pin(async move { self.answer(request) })
+        request: &'a ModelRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<ReplyStream, Failed>> + Send + 'a>> {
+        Box::pin(async move { self.reply(request) })
     }
 
     /// True only if the script has counts. Tokens are never guessed.
@@ -259,39 +252,38 @@ struct SeenConversation {
 }
 
 impl SeenConversation {
-    fn of(request: &str) -> Self {
-        let body: Value = serde_json::from_str(request).unwrap_or_default();
-        let messages = body["messages"]
-            .as_array()
-            .map(Vec::as_slice)
-            .unwrap_or_default();
-        let text = |message: &Value| message["content"].as_str().unwrap_or_default().to_owned();
-        let prompt = messages
-            .iter()
-            .rev()
-            .find(|m| m["role"] == "user")
-            .map(text)
-            .unwrap_or_default();
-        let calls = messages
-            .iter()
-            .rev()
-            .find(|m| m["role"] == "assistant")
-            .map(|m| &m["tool_calls"]);
-        let tool = |id: &Value| {
-            let calls = calls
-                .and_then(Value::as_array)
-                .map(Vec::as_slice)
-                .unwrap_or_default();
-            let call = calls.iter().find(|call| call["id"] == *id);
-            call.and_then(|call| call["function"]["name"].as_str())
-                .unwrap_or_default()
-                .to_owned()
+    fn of(request: &ModelRequest) -> Self {
+        let text = |message: &Message| message.content().as_text().into_owned();
+        let is_user = |m: &&Message| matches!(m, Message::User { .. } | Message::Other { .. });
+        let calls = |message: &'_ Message| match message {
+            Message::Assistant { tool_calls, .. } => Some(tool_calls.clone()),
+            _ => None,
         };
-        let latest = messages.iter().rev().take_while(|m| m["role"] == "tool");
-        let results = latest
-            .map(|m| (tool(&m["tool_call_id"]), text(m)))
-            .collect();
-        Self { prompt, results }
+        let latest = || request.messages.iter().rev();
+        let calls: Vec<ToolRequest> = latest().find_map(calls).unwrap_or_default();
+        let result = |message: &Message| match message {
+            Message::Tool { tool_call_id, .. } => {
+                let call = calls.iter().find(|call| call.id == *tool_call_id);
+                let tool = call.map(|call| call.name.clone()).unwrap_or_default();
+                Some((tool, text(message)))
+            }
+            _ => None,
+        };
+        Self {
+            prompt: latest().find(is_user).map(text).unwrap_or_default(),
+            results: latest().map_while(result).collect(),
+        }
+    }
+
+    /// Returns the outcome if no reply matches.
+    fn no_reply(&self) -> Outcome {
+        let message = format!("The server answered with status 400: {}", self.describe());
+        Outcome::new(Cause::BadRequest, message)
+            .hint("Add a reply for it; see docs/agents/scripted.md.")
+            .with(|detail| {
+                detail.http_status = Some(400);
+                detail.native = Some("script_has_no_reply".to_owned());
+            })
     }
 
     fn describe(&self) -> String {
@@ -342,61 +334,56 @@ impl When {
 }
 
 impl ScriptedReply {
-    /// Renders the reply as a server would stream it.
-    fn pieces(&self, model: &str, prompt: &str) -> Vec<String> {
-        let chunk = |delta: Value, finish: Option<&str>| {
-            json!({"object": "chat.completion.chunk", "model": model,
-                "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
-            .to_string()
-        };
+    /// Returns the parts of the reply, the text word by word.
+    fn parts(&self, prompt: &str) -> Vec<Part> {
         let first = prompt.lines().next().unwrap_or_default();
         let short: String = first.chars().take(60).collect();
-        let filled = |text: &String| text.replace("{prompt}", &short);
-        let mut all = Vec::new();
-        for (field, text) in [
-            ("reasoning_content", &self.thinking),
-            ("content", &self.text),
-        ] {
-            let text = text.as_ref().map(filled).unwrap_or_default();
-            all.extend(
-                text.split_inclusive(' ')
-                    .map(|word| chunk(json!({field: word}), None)),
-            );
-        }
-        for (index, call) in self.calls.iter().enumerate() {
-            let arguments = serde_json::to_string(&call.input).unwrap_or_default();
-            let function = json!({"name": call.tool, "arguments": arguments});
-            all.push(chunk(
-                json!({"tool_calls": [{"index": index, "function": function}]}),
-                None,
-            ));
-        }
+        let words = |text: &Option<String>, part: fn(String) -> Part| -> Vec<Part> {
+            let text = text
+                .as_deref()
+                .unwrap_or_default()
+                .replace("{prompt}", &short);
+            text.split_inclusive(' ')
+                .map(|word| part(word.to_owned()))
+                .collect()
+        };
+        let mut parts = words(&self.thinking, Part::Thinking);
+        parts.extend(words(&self.text, Part::Text));
+        parts.extend(self.calls.iter().zip(0..).map(|(call, index)| {
+            Part::Call(Call {
+                index: Some(index),
+                name: call.tool.clone(),
+                arguments: serde_json::to_string(&call.input).unwrap_or_default(),
+                ..Call::default()
+            })
+        }));
         if !self.cut && !self.hang && self.ending.is_none() {
             let usual = if self.calls.is_empty() {
-                "stop"
+                Finish::Stop
             } else {
-                "tool_calls"
+                Finish::ToolCalls
             };
-            all.push(chunk(
-                json!({}),
-                Some(self.finish.as_deref().unwrap_or(usual)),
-            ));
+            let finish = self.finish.clone().map_or(usual, Finish::from);
+            parts.push(Part::Finish(finish));
         }
-        if let Some(usage) = &self.usage {
-            all.push(
-                json!({"choices": [], "model": model, "usage": {
-                    "prompt_tokens": usage.input + usage.cached, "completion_tokens": usage.output,
-                    "prompt_tokens_details": {"cached_tokens": usage.cached},
-                    "completion_tokens_details": {"reasoning_tokens": usage.reasoning}}})
-                .to_string(),
-            );
-        }
-        all
+        parts.extend(self.usage.as_ref().map(|usage| {
+            let tokens = Tokens {
+                input: usage.input,
+                cache_read: usage.cached,
+                cache_write: 0,
+                output: usage.output,
+                reasoning: Some(usage.reasoning),
+            };
+            Part::Usage(Usage::for_turn(None, tokens))
+        }));
+        parts
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use ostler_core::raw_json::RawJson;
+
     use super::*;
 
     #[test]
@@ -416,7 +403,7 @@ mod tests {
             ("[[reply]]\nsay = 1", "say"),
             ("[[reply]]\nwhen = { step = 1 }", "step"),
         ] {
-            let error = Script::parse(text).unwrap_err();
+            let error = Script::parse(text).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
     }
@@ -434,18 +421,30 @@ mod tests {
             repeat = true
             text = \"else\"";
         let model = Scripted::new(Script::parse(text).unwrap());
-        let said = |request: &Value| {
-            let seen = SeenConversation::of(&request.to_string());
+        let said = |request: &ModelRequest| {
             model
-                .choose(&seen)
+                .choose(&SeenConversation::of(request))
                 .and_then(|reply| reply.text.clone())
                 .unwrap_or_default()
         };
-        let hello = json!({"messages": [{"role": "user", "content": "say hello"}]});
-        let result = json!({"messages": [
-            {"role": "user", "content": "x"},
-            {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "read_file"}}]},
-            {"role": "tool", "tool_call_id": "1", "content": "a bug"}]});
+        let request = |messages: Vec<Message>| ModelRequest {
+            messages,
+            ..ModelRequest::default()
+        };
+        let call = ToolRequest {
+            id: "1".into(),
+            name: "read_file".into(),
+            args: RawJson::empty_object(),
+        };
+        let hello = request(vec![Message::user("say hello")]);
+        let result = request(vec![
+            Message::user("x"),
+            Message::Assistant {
+                content: "".into(),
+                tool_calls: vec![call],
+            },
+            Message::tool("1", "a bug"),
+        ]);
         assert_eq!(
             [&hello, &hello, &result, &result].map(said),
             ["hi", "else", "found", "else"]

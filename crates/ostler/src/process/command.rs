@@ -6,9 +6,8 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ostler_core::dialect::{Arg, Launch};
+use ostler_core::dialect::{Arg, Launch, Launching};
 use ostler_core::event::Notice;
-use ostler_core::spec::Spec;
 use ostler_tools::confine::Confinement;
 
 use super::SpawnError;
@@ -43,10 +42,11 @@ impl PreparedCommand {
     /// Prepares an agent.
     pub(crate) fn agent(
         host: &Host,
-        spec: &Spec,
+        launching: &Launching<'_>,
         launch: &Launch,
         session: &str,
     ) -> Result<Self, SpawnError> {
+        let spec = launching.spec;
         let wanted = spec
             .program
             .clone()
@@ -86,7 +86,7 @@ impl PreparedCommand {
         let mark = format!("{SESSION_VARIABLE}={session}");
         let guard = host.guard().cloned();
         let dir = spec.dir.clone();
-        let socket = spec.bridge.as_ref().and_then(|bridge| bridge.args.last());
+        let socket = launching.bridge.and_then(|bridge| bridge.args.last());
         let bridge_dir = socket
             .and_then(|path| Path::new(path).parent())
             .map(Path::to_owned);

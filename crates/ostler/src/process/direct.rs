@@ -204,14 +204,25 @@ struct Direct {
 
 impl Direct {
     #[cfg(unix)]
+    fn group_id(&self) -> Option<rustix::process::Pid> {
+        let group = i32::try_from(self.group?).ok()?;
+        rustix::process::Pid::from_raw(group)
+    }
+
+    #[cfg(unix)]
     fn signal_group(&self, signal: rustix::process::Signal) {
-        if let Some(pid) = self
-            .group
-            .and_then(|g| i32::try_from(g).ok())
-            .and_then(rustix::process::Pid::from_raw)
-        {
-            let _ = rustix::process::kill_process_group(pid, signal);
+        if let Some(group) = self.group_id() {
+            let _ = rustix::process::kill_process_group(group, signal);
         }
+    }
+
+    /// Returns true if a process of the group has not ended yet.
+    #[cfg(target_os = "linux")]
+    fn has_live_group(&self) -> bool {
+        let exists =
+            |group| rustix::process::test_kill_process_group(group) != Err(rustix::io::Errno::SRCH);
+        // What exists may be a zombie that init has not reaped.
+        self.group_id().is_some_and(exists) && super::sweep::has_live_process(self.group)
     }
 
     /// Signals the group and everything that left it.
@@ -220,7 +231,33 @@ impl Direct {
         if self.ended.is_none() {
             self.signal_group(signal);
             #[cfg(target_os = "linux")]
-            super::sweep::signal(&super::sweep::marked(&self.mark), signal);
+            super::sweep::signal(&super::marked::marked(&self.mark), signal);
+        }
+    }
+
+    /// Kills the group. Returns true if processes that left it may still be running.
+    fn kill_group(&mut self) -> bool {
+        if self.ended.is_some() {
+            return false;
+        }
+        self.was_signalled = true;
+        super::trace_stop(self.group, "kill");
+        #[cfg(target_os = "linux")]
+        if let Some(tree) = &self.tree {
+            // The process that waits for it exits once all of it has ended.
+            tree.kill();
+            self.signal_group(rustix::process::Signal::CONT);
+            return false;
+        }
+        let _ = self.child.start_kill();
+        true
+    }
+
+    #[cfg(target_os = "linux")]
+    fn query(&self) -> super::marked::Query {
+        super::marked::Query {
+            mark: self.mark.clone(),
+            session: self.group,
         }
     }
 
@@ -231,7 +268,7 @@ impl Direct {
             if let Ok(status) = tokio::time::timeout(COUNT_INTERVAL, self.child.wait()).await {
                 return status;
             }
-            if limit.is_exceeded(|| super::sweep::marked(&self.mark).len()) {
+            if limit.is_exceeded(|| super::marked::marked(&self.mark).len()) {
                 self.exceeded_processes = true;
                 self.kill();
             }
@@ -269,13 +306,16 @@ impl Direct {
             };
             let (mut quiet, mut empty_scans) = (0, 0);
             for _ in 0..300 {
-                let left = super::sweep::marked(&self.mark);
+                let Some(found) = super::marked::find(self.query()).await else {
+                    return false;
+                };
+                let left = found.marked;
                 // A dying process no longer has an environment, but exists until its memory is
                 // released. Wait for it, but not for long: it may be a live process that only hides
                 // its environment.
                 empty_scans += u32::from(left.is_empty());
                 let is_gone = left.is_empty()
-                    && (empty_scans > 100 || !super::sweep::has_live_process(self.group));
+                    && (empty_scans > 100 || !(found.has_exiting || self.has_live_group()));
                 quiet = if is_gone { quiet + 1 } else { 0 };
                 if quiet == required {
                     return true;
@@ -296,6 +336,7 @@ impl Control for Direct {
             return;
         }
         self.was_signalled = true;
+        super::trace_stop(self.group, "terminate");
         #[cfg(unix)]
         self.signal_group(rustix::process::Signal::TERM);
         #[cfg(windows)]
@@ -303,22 +344,20 @@ impl Control for Direct {
     }
 
     fn kill(&mut self) {
-        if self.ended.is_some() {
-            return;
+        if self.kill_group() {
+            #[cfg(target_os = "linux")]
+            super::marked::kill(self.query());
         }
-        self.was_signalled = true;
-        #[cfg(target_os = "linux")]
-        if let Some(tree) = &self.tree {
-            // The process that waits for it exits once all of it has ended.
-            tree.kill();
-            return self.signal_group(rustix::process::Signal::CONT);
+    }
+
+    fn abandon(&mut self) {
+        if self.kill_group() {
+            #[cfg(target_os = "linux")]
+            super::sweep::signal(
+                &super::marked::marked(&self.mark),
+                rustix::process::Signal::KILL,
+            );
         }
-        let _ = self.child.start_kill();
-        #[cfg(target_os = "linux")]
-        super::sweep::signal(
-            &super::sweep::marked(&self.mark),
-            rustix::process::Signal::KILL,
-        );
     }
 
     #[cfg(unix)]
@@ -333,7 +372,7 @@ impl Control for Direct {
 
     #[cfg(target_os = "linux")]
     fn end(&mut self) -> Teardown {
-        self.kill();
+        self.abandon();
         self.held
             .iter()
             .for_each(ostler_tools::confine::ConfinementHandle::clear);
@@ -342,7 +381,7 @@ impl Control for Direct {
             let left = match &self.tree {
                 Some(tree) if tree.is_gone() => return Teardown::Confirmed,
                 Some(_) => Vec::new(),
-                None => super::sweep::marked(&self.mark),
+                None => super::marked::marked(&self.mark),
             };
             quiet = if left.is_empty() && self.tree.is_none() {
                 quiet + 1
@@ -379,6 +418,7 @@ impl Control for Direct {
                     .as_ref()
                     .is_some_and(ostler_tools::confine::ConfinementHandle::ran_out_of_memory);
             }
+            super::trace_exit(self.group, &status);
             self.ended = Some(status);
             status
         })
@@ -388,7 +428,7 @@ impl Control for Direct {
 impl Drop for Direct {
     fn drop(&mut self) {
         // Leave nothing behind if the session is dropped without being ended.
-        self.kill();
+        self.abandon();
     }
 }
 

@@ -20,7 +20,14 @@
 //!
 //! A program that embeds the library and wants the same guarantee chooses an argument for this,
 //! calls [`run`] at the start of its `main` when that is its first argument, and names itself and
-//! the argument in [`crate::GuardProgram`].
+//! the argument in [`crate::host::GuardProgram`].
+//!
+//! ```no_run
+//! let mut args = std::env::args_os().skip(1);
+//! if args.next().is_some_and(|first| first == "guard") {
+//!     std::process::exit(ostler::guard::run(args));
+//! }
+//! ```
 
 use std::ffi::OsString;
 use std::io::{Read, Write};
@@ -80,8 +87,8 @@ pub(super) const LAYERS: &str = "layers";
 /// Runs the guard: spawns the agent, and returns when it and everything it started have ended.
 ///
 /// `args` are the arguments after the one that selects the guard; they are private to this library.
-/// Returns the exit code for the guard's process. It must be called in a process started by this
-/// library, before any thread is started.
+/// Returns the exit code for the guard's process: 0 if nothing is left. It must be called in a
+/// process started by this library, before any thread is started.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
     let _ = rustix::thread::set_name(c"agent-guard"); // not killed by `killall -9 ostler`
@@ -141,7 +148,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
         namespace: reported.tree,
     };
     let status = tree.watch(&mut socket, limit);
-    if !tree.end(LEFTOVER_GRACE) {
+    let is_gone = tree.end(LEFTOVER_GRACE);
+    if !is_gone {
         let _ = writeln!(socket, "{LEFT} 0");
     }
     if held
@@ -161,7 +169,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> i32 {
         None => ("exit", status.and_then(|s| s.exit_status()).unwrap_or(70)),
     };
     let _ = writeln!(socket, "{message} {number}");
-    0
+    if is_gone { 0 } else { 71 }
 }
 
 /// The guard's parsed arguments.
@@ -321,7 +329,7 @@ impl Tree {
                 // The process that waits for the namespace may have been suspended.
                 let _ = rustix::process::kill_process(self.agent, Signal::CONT);
             }
-            None => _ = end_descendants(Duration::ZERO),
+            None => kill_descendants(),
         }
     }
 
@@ -388,29 +396,51 @@ fn own_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// Ends every descendant: first with SIGTERM and `grace`, unless that is zero, then with SIGKILL.
-/// Returns true if none is left. The agent's status is left for [`Tree::watch`] to reap.
-fn end_descendants(grace: Duration) -> bool {
-    let own = own_pid();
-    if !grace.is_zero() {
-        let left = sweep::descendants(own);
-        sweep::signal(&left, Signal::TERM);
-        let mut waited = Duration::ZERO;
-        while waited < grace && !sweep::descendants(own).is_empty() {
-            std::thread::sleep(POLL_INTERVAL);
-            waited += POLL_INTERVAL;
-        }
-    }
-    // Repeat, to catch processes that fork faster than we scan.
+/// Kills every descendant. The agent's status is left for [`Tree::watch`] to reap.
+fn kill_descendants() {
+    // Repeat, to catch processes that fork faster than they are found.
     for _ in 0..END_POLLS {
-        let left = sweep::descendants(own);
+        let left = sweep::descendants(own_pid());
         if left.is_empty() {
-            return true;
+            return;
         }
         sweep::signal(&left, Signal::KILL);
         std::thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Ends what is left once the agent has been reaped: first with SIGTERM and `grace`, then with
+/// SIGKILL. Returns true if nothing is left.
+fn end_descendants(grace: Duration) -> bool {
+    if !has_children() {
+        return true;
+    }
+    sweep::signal(&sweep::descendants(own_pid()), Signal::TERM);
+    let mut waited = Duration::ZERO;
+    while waited < grace && has_children() {
+        std::thread::sleep(POLL_INTERVAL);
+        waited += POLL_INTERVAL;
+    }
+    for _ in 0..END_POLLS {
+        if !has_children() {
+            return true;
+        }
+        sweep::signal(&sweep::descendants(own_pid()), Signal::KILL);
+        std::thread::sleep(POLL_INTERVAL);
+    }
     false
+}
+
+/// Reaps every child that has exited, and returns true if any is left. Orphans are adopted by this
+/// process, so without children it has no descendants either.
+fn has_children() -> bool {
+    loop {
+        match rustix::process::wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+            Ok(None) => return true,
+            Err(_) => return false, // ECHILD
+        }
+    }
 }
 
 #[cfg(test)]

@@ -14,10 +14,15 @@ use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::process::Command;
+use tracing::{debug, warn};
 
 use super::guard::SOCKET;
+use super::marked::marked;
 use super::{Child, Control, END_POLLS, ExitStatus, PreparedCommand, SpawnError, Teardown, sweep};
 use crate::host::GuardProgram;
+
+/// Size of the buffer for the guard's messages, which are short.
+const MESSAGE: usize = 64;
 
 pub(super) async fn spawn(
     prepared: PreparedCommand,
@@ -28,25 +33,27 @@ pub(super) async fn spawn(
     let (ours, theirs) = StdStream::pair().map_err(failed)?;
     ours.set_nonblocking(true).map_err(failed)?;
     let mut child = start(&prepared, guard, theirs).map_err(failed)?;
+    debug!(guard = child.id(), "guard started");
     let (read, write) = UnixStream::from_std(ours).map_err(failed)?.into_split();
     let notice = prepared.notice;
     let mut control = Guarded {
-        messages: BufReader::new(read).lines(),
+        messages: BufReader::with_capacity(MESSAGE, read).lines(),
         commands: write,
         stdin: child.stdin().take(),
         stdout: child.stdout().take(),
         stderr: child.stderr().take(),
         guard: child,
         mark: prepared.mark,
+        pid: None,
         ended: None,
         exceeded_processes: false,
-        layers: Layers::default(),
         _files: prepared.files,
         _temp: prepared.temp,
     };
     let pid = control
         .agent_pid(&program, prepared.confinement.as_ref())
         .await?;
+    control.pid = Some(pid);
     Ok(Child {
         stdin: control.stdin.take().map(|s| Box::new(s) as _),
         stdout: control
@@ -100,9 +107,10 @@ struct Guarded {
     stdout: Option<tokio::process::ChildStdout>,
     stderr: Option<tokio::process::ChildStderr>,
     mark: String,
+    /// Process id of the agent, once it is known.
+    pid: Option<u32>,
     ended: Option<ExitStatus>,
     exceeded_processes: bool,
-    layers: Layers,
     _files: Vec<tempfile::NamedTempFile>,
     _temp: Option<super::PrivateDirectory>,
 }
@@ -127,8 +135,7 @@ impl Guarded {
             }
             _ => None,
         };
-        if let Some(layers) = entered {
-            self.layers = layers;
+        if entered.is_some() {
             message = self.message().await;
         }
         match message {
@@ -156,7 +163,7 @@ impl Guarded {
     /// Signals everything but the guard, which must notice when this process exits.
     fn signal_all(&self, signal: Signal) {
         let guard = self.guard.id();
-        let others = sweep::marked(&self.mark)
+        let others = marked(&self.mark)
             .into_iter()
             .filter(|process| !process.is(guard));
         sweep::signal(&others.collect::<Vec<_>>(), signal);
@@ -166,7 +173,7 @@ impl Guarded {
     /// if nothing is left.
     async fn sweep(&mut self) -> bool {
         for _ in 0..100 {
-            let left = sweep::marked(&self.mark);
+            let left = marked(&self.mark);
             if left.is_empty() {
                 return true;
             }
@@ -204,10 +211,12 @@ impl Guarded {
 
 impl Control for Guarded {
     fn terminate(&mut self) {
+        super::trace_stop(self.pid, "terminate");
         self.send(b'T');
     }
 
     fn kill(&mut self) {
+        super::trace_stop(self.pid, "kill");
         self.send(b'K');
         // Wake the guard, in case it was suspended.
         let guard = self
@@ -232,7 +241,7 @@ impl Control for Guarded {
         // The guard is kept alive: only it knows all of the agent's processes.
         self.kill();
         let guard = self.guard.id();
-        let others = sweep::marked(&self.mark)
+        let others = marked(&self.mark)
             .into_iter()
             .filter(|process| !process.is(guard));
         sweep::signal(&others.collect::<Vec<_>>(), Signal::KILL);
@@ -241,8 +250,14 @@ impl Control for Guarded {
     fn end(&mut self) -> Teardown {
         self.kill();
         for _ in 0..END_POLLS {
-            if !matches!(self.guard.try_wait(), Ok(None)) {
-                let left = sweep::marked(&self.mark);
+            let exited = self.guard.try_wait();
+            if let Ok(Some(status)) = &exited
+                && status.success()
+            {
+                return Teardown::Confirmed; // it exits successfully once nothing is left
+            }
+            if !matches!(exited, Ok(None)) {
+                let left = marked(&self.mark);
                 if left.is_empty() {
                     return Teardown::Confirmed;
                 }
@@ -263,20 +278,24 @@ impl Control for Guarded {
             if self.ended.is_none() {
                 self.ended = Some(match self.exit_status().await {
                     Some(status) => status,
-                    None => ExitStatus {
-                        signal: Some(Signal::KILL.as_raw()),
-                        left_over: true,
-                        ..ExitStatus::default()
-                    },
+                    None => {
+                        warn!(pid = self.pid, "the guard ended before its process");
+                        ExitStatus {
+                            signal: Some(Signal::KILL.as_raw()),
+                            left_over: true,
+                            ..ExitStatus::default()
+                        }
+                    }
                 });
             }
             let _ = self.guard.wait().await;
-            // If the guard has seen the pid namespace end, there is nothing to look for.
-            let is_confirmed =
-                self.layers.has(Layers::PIDS) && self.ended.is_some_and(|status| !status.left_over);
+            // The guard reports a status once nothing is left. If it was killed before that, what
+            // it guarded is found by the session's mark.
+            let is_confirmed = self.ended.is_some_and(|status| !status.left_over);
             let is_gone = is_confirmed || self.sweep().await;
             if let Some(status) = &mut self.ended {
                 status.left_over = !is_gone;
+                super::trace_exit(self.pid, status);
             }
             self.ended.unwrap_or_default()
         })

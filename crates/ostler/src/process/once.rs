@@ -18,6 +18,17 @@ pub(crate) struct RunOutput {
     pub(crate) timed_out: bool,
 }
 
+impl RunOutput {
+    /// Returns its stdout. Some programs print everything to stderr where there is no terminal.
+    pub(crate) fn printed(&self) -> &str {
+        if self.stdout.is_empty() {
+            &self.stderr
+        } else {
+            &self.stdout
+        }
+    }
+}
+
 /// Runs a command with empty stdin, for at most `limit`.
 pub(crate) async fn run_once(
     prepared: PreparedCommand,

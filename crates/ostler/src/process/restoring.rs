@@ -7,14 +7,11 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
-use ostler_core::event::{Level, Notice};
+use ostler_core::event::{Level, Notice, NoticeCode};
 use ostler_tools::command::{Restored, Snapshot};
 use tokio::task::JoinHandle;
 
 use super::{Control, ExitStatus, Teardown, WorkspaceLock};
-
-/// Code of the notices about protected files.
-const CODE: &str = "protected_files";
 
 /// How long to wait for a command of another session.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
@@ -189,7 +186,7 @@ fn notice(restored: &Restored, status: ExitStatus) -> Option<Notice> {
     }
     Some(Notice::new(
         Level::Warning,
-        CODE,
+        NoticeCode::ProtectedFiles,
         message.trim_start().to_owned(),
     ))
 }

@@ -1,18 +1,17 @@
 //! Sandboxed agents: they can read the file system except secrets, and write only where allowed.
 
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 
 use ostler_core::dialect::Launch;
-use ostler_core::event::{Level, Notice};
-use ostler_core::spec::{Sandbox, Spec, keys};
+use ostler_core::event::{Level, Notice, NoticeCode};
+use ostler_core::spec::{Sandbox, Spec};
 use ostler_tools::command::protected_paths;
 use ostler_tools::confine::{self, Confinement, HostPaths, Report, Required};
 
 use super::{PreparedCommand, SpawnError};
+use crate::agent_path;
 use crate::host::Host;
-
-/// Code of the notice that describes the sandbox.
-const CODE: &str = "sandbox";
 
 /// The requested sandbox of an agent.
 pub(crate) struct SandboxRequest<'a> {
@@ -20,7 +19,7 @@ pub(crate) struct SandboxRequest<'a> {
     /// The working directory.
     pub(crate) dir: &'a Path,
     /// Further directories of the workspace.
-    pub(crate) added: &'a [String],
+    pub(crate) added: &'a [PathBuf],
     /// Paths of the agent's own state, which stay writable.
     pub(crate) state: &'a [&'static str],
     /// Layers without which the agent must not run.
@@ -30,11 +29,10 @@ pub(crate) struct SandboxRequest<'a> {
 impl<'a> SandboxRequest<'a> {
     pub(super) fn new(spec: &'a Spec, launch: &'a Launch) -> Self {
         let dir = spec.dir.as_deref().unwrap_or(Path::new("."));
-        let added = spec.settings.get(keys::ADD_DIR).unwrap_or_default();
         Self {
             sandbox: spec.sandbox,
             dir,
-            added,
+            added: &spec.add_dirs,
             state: launch.state,
             required: Required::Files,
         }
@@ -57,14 +55,14 @@ pub(crate) fn confine(
         .map_err(failed)?;
     let home = prepared
         .env
-        .get(std::ffi::OsStr::new("HOME"))
+        .get(OsStr::new("HOME"))
         .map(PathBuf::from)
         .filter(|home| home.is_absolute());
     let mut write = vec![temp.path().to_owned()];
     let own: Vec<PathBuf> = request
         .state
         .iter()
-        .filter_map(|path| state_path(path, prepared, home.as_deref()))
+        .filter_map(|path| state_path(path, prepared))
         .collect();
     write.extend(own.iter().cloned());
     let mut workspaces = Vec::new();
@@ -84,7 +82,7 @@ pub(crate) fn confine(
         home: home.as_deref(),
         path: prepared
             .env
-            .get(std::ffi::OsStr::new("PATH"))
+            .get(OsStr::new("PATH"))
             .map_or_else(Default::default, |path| path.as_os_str()),
         tools: &[],
         secrets: &host.named_secrets(),
@@ -122,21 +120,11 @@ pub(crate) fn confine(
     Ok(())
 }
 
-/// Resolves a path of the agent's state: `~/…` below the home directory, `$NAME/…` below the value
-/// of a variable. A path that ends with a slash is a directory and is created. Returns `None` if
-/// the path does not exist.
-fn state_path(path: &str, prepared: &PreparedCommand, home: Option<&Path>) -> Option<PathBuf> {
-    let resolved = match path.strip_prefix('$') {
-        Some(rest) => {
-            let (name, below) = rest.split_once('/').unwrap_or((rest, ""));
-            let value = prepared
-                .env
-                .get(std::ffi::OsStr::new(name))
-                .filter(|value| !value.is_empty())?;
-            Path::new(value).join(below)
-        }
-        None => home?.join(path.strip_prefix("~/")?),
-    };
+/// Resolves a path of the agent's state. A path that ends with a slash is a directory and is
+/// created. Returns `None` if the path does not exist.
+fn state_path(path: &str, prepared: &PreparedCommand) -> Option<PathBuf> {
+    let value = |name: &str| prepared.env.get(OsStr::new(name)).map(OsString::as_os_str);
+    let resolved = agent_path::resolve(path, value)?;
     if path.ends_with('/') {
         let _ = std::fs::create_dir_all(&resolved); // the agent itself reports a failure
     }
@@ -159,11 +147,11 @@ fn notice(sandbox: Sandbox, confinement: &Confinement, report: &confine::Report)
         .map(|gap| format!("{} ({})", gap.name, gap.by))
         .collect();
     if gaps.is_empty() {
-        return Notice::new(Level::Info, CODE, message);
+        return Notice::new(Level::Info, NoticeCode::Sandbox, message);
     }
     message.push_str(&format!(
         " Not enforced on this machine: {}.",
         gaps.join("; ")
     ));
-    Notice::new(Level::Warning, CODE, message)
+    Notice::new(Level::Warning, NoticeCode::Sandbox, message)
 }

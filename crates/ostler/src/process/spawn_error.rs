@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::outcome::{Cause, Outcome, SpawnFailure};
 
 /// Whether the caller had interrupted the turn while the agent was starting.
 #[derive(Debug, Clone, Copy)]
@@ -84,17 +84,17 @@ impl SpawnError {
         })
     }
 
-    fn code(&self) -> &'static str {
+    fn failure(&self) -> SpawnFailure {
         match self {
-            Self::Missing { .. } | Self::NoSuchFile(_) => "missing",
-            Self::NotExecutable(_) => "not_executable",
-            Self::BadFormat(_) => "bad_format",
-            Self::BadDirectory { .. } => "bad_directory",
-            Self::TooLong => "too_long",
-            Self::TooSlow(_) => "too_slow",
-            Self::Cancelled(_) => "called_off",
-            Self::Unconfined { .. } => "unconfined",
-            Self::Other { .. } => "other",
+            Self::Missing { .. } | Self::NoSuchFile(_) => SpawnFailure::Missing,
+            Self::NotExecutable(_) => SpawnFailure::NotExecutable,
+            Self::BadFormat(_) => SpawnFailure::BadFormat,
+            Self::BadDirectory { .. } => SpawnFailure::BadDirectory,
+            Self::TooLong => SpawnFailure::TooLong,
+            Self::TooSlow(_) => SpawnFailure::TooSlow,
+            Self::Cancelled(_) => SpawnFailure::CalledOff,
+            Self::Unconfined { .. } => SpawnFailure::Unconfined,
+            Self::Other { .. } => SpawnFailure::SystemError,
         }
     }
 
@@ -107,8 +107,8 @@ impl SpawnError {
             Self::Cancelled(Interrupted(false)) => Cause::Stopped,
             _ => Cause::Unavailable,
         };
-        let outcome = Outcome::new(cause, format!("{self}."))
-            .with(|d| d.spawn = Some(self.code().to_owned()));
+        let outcome =
+            Outcome::new(cause, format!("{self}.")).with(|d| d.spawn = Some(self.failure()));
         match (self.hint(), install_hint) {
             (Some(hint), Some(install)) if matches!(self, Self::Missing { .. }) => {
                 outcome.hint(format!("{install} {hint}"))

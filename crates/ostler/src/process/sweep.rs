@@ -2,8 +2,13 @@
 //! to.
 
 use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::io::Read;
 
 use rustix::process::{Pid, Signal, kill_process};
+
+/// Maximum size of `/proc/<pid>/stat`: 52 numbers of at most 20 digits, and a short name.
+const STAT_BYTES: usize = 2048;
 
 /// A process, identified by pid and start time, because a pid can be reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -20,15 +25,50 @@ impl ProcessRef {
 }
 
 /// Fields of `/proc/<pid>/stat`.
-struct Stat {
+pub(super) struct Stat {
     parent: i32,
-    session: i32,
-    zombie: bool,
+    pub(super) session: i32,
+    pub(super) zombie: bool,
     start: u64,
 }
 
-/// Returns the live descendants of `root`, without `root` itself.
+/// Returns the live descendants of `root`, without `root` itself. A process that is forked
+/// meanwhile may be missing.
 pub(super) fn descendants(root: i32) -> Vec<ProcessRef> {
+    let mut found = Vec::new();
+    let mut seen = HashSet::from([root]);
+    let mut queue = vec![root];
+    while let Some(parent) = queue.pop() {
+        let Some(children) = children(parent) else {
+            // The kernel lists no children: look at every process.
+            return descendants_by_parent(root);
+        };
+        for pid in children {
+            if seen.insert(pid) {
+                queue.push(pid);
+                found.extend(live(pid));
+            }
+        }
+    }
+    found
+}
+
+/// Returns the children of a process: none if it has exited, `None` if the kernel does not list
+/// them.
+fn children(parent: i32) -> Option<Vec<i32>> {
+    let mut children = Vec::new();
+    let threads = std::fs::read_dir(format!("/proc/{parent}/task"));
+    for thread in threads.into_iter().flatten().flatten() {
+        match std::fs::read_to_string(thread.path().join("children")) {
+            Ok(list) => children.extend(list.split_ascii_whitespace().flat_map(str::parse::<i32>)),
+            Err(_) if thread.path().exists() => return None,
+            Err(_) => {} // the thread has exited
+        }
+    }
+    Some(children)
+}
+
+fn descendants_by_parent(root: i32) -> Vec<ProcessRef> {
     let all: HashMap<i32, Stat> = pids().filter_map(|pid| Some((pid, stat(pid)?))).collect();
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for (pid, stat) in &all {
@@ -41,36 +81,24 @@ pub(super) fn descendants(root: i32) -> Vec<ProcessRef> {
         for pid in children.remove(&parent).unwrap_or_default() {
             if seen.insert(pid) {
                 queue.push(pid);
-                if let Some(stat) = all.get(&pid).filter(|s| !s.zombie) {
-                    found.push(ProcessRef {
-                        pid,
-                        start: stat.start,
-                    });
-                }
+                found.extend(all.get(&pid).and_then(|stat| stat.live(pid)));
             }
         }
     }
     found
 }
 
-/// Returns the live processes whose environment contains `mark`, except this one.
-pub(super) fn marked(mark: &str) -> Vec<ProcessRef> {
-    let own = rustix::process::getpid().as_raw_nonzero().get();
-    let holds = |pid: &i32| {
-        std::fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|env| env.split(|b| *b == 0).any(|entry| entry == mark.as_bytes()))
-    };
-    let alive = |pid: i32| {
-        stat(pid).filter(|s| !s.zombie).map(|s| ProcessRef {
+impl Stat {
+    fn live(&self, pid: i32) -> Option<ProcessRef> {
+        (!self.zombie).then_some(ProcessRef {
             pid,
-            start: s.start,
+            start: self.start,
         })
-    };
-    pids()
-        .filter(|pid| *pid != own)
-        .filter(holds)
-        .filter_map(alive)
-        .collect()
+    }
+}
+
+pub(super) fn live(pid: i32) -> Option<ProcessRef> {
+    stat(pid)?.live(pid)
 }
 
 /// Returns true if a process session contains a process that is alive or dying. Only suitable for
@@ -95,14 +123,18 @@ pub(super) fn signal(processes: &[ProcessRef], signal: Signal) {
     }
 }
 
-fn pids() -> impl Iterator<Item = i32> {
+pub(super) fn pids() -> impl Iterator<Item = i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
-fn stat(pid: i32) -> Option<Stat> {
+pub(super) fn stat(pid: i32) -> Option<Stat> {
     // Read as bytes: the name of a process need not be valid UTF-8.
-    let bytes = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // The kernel returns all of it at once.
+    let mut buffer = [0; STAT_BYTES];
+    let mut file = File::open(format!("/proc/{pid}/stat")).ok()?;
+    let length = file.read(&mut buffer).ok()?;
+    let bytes = &buffer[..length];
     // The second field is the name in parentheses, which may itself contain spaces and parentheses.
     let end = bytes.iter().rposition(|byte| *byte == b')')?;
     let mut fields = std::str::from_utf8(bytes.get(end + 1..)?)

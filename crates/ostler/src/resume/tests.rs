@@ -119,7 +119,7 @@ fn codes(scene: &Scene, transcripts: &Transcripts) -> Vec<String> {
         .unwrap()
         .notices
         .into_iter()
-        .map(|notice| notice.code)
+        .map(|notice| notice.code.to_string())
         .collect()
 }
 
@@ -388,7 +388,7 @@ fn session_created_in_this_minute_waits_for_the_next() {
     assert_eq!(delay("two", "2026-11-16T07:23:30Z"), None);
     let notice = delay_notice("one", Duration::from_millis(4_250));
     assert!(
-        notice.code == "waiting_to_resume" && notice.message.contains("in 5 s"),
+        notice.code.as_str() == "waiting_to_resume" && notice.message.contains("in 5 s"),
         "{notice:?}"
     );
 }

@@ -1,17 +1,19 @@
 //! Backlog: a session's published events. The newest are in memory, older ones in the log or,
 //! without a log, in a spill file.
 //!
-//! There is one writer, the session's driver, which never waits for a reader. A reader is a
-//! position in the sequence. One that falls so far behind that its position is no longer in memory
-//! gets a gap and can fetch what it missed.
+//! There is one writer, the session's driver. It waits for a reader only if there is no log, the
+//! spill file is full, and the session's own reader is behind. A reader is a position in the
+//! sequence. One that falls so far behind that its position is no longer in memory gets a gap and
+//! can fetch what it missed.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::task::AtomicWaker;
 use ostler_core::event::Event;
 use ostler_core::log::{Log, LogEntry, LogError, PAGE_BYTES};
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 
 use super::spill::Spill;
 
@@ -28,18 +30,10 @@ pub(super) type Batch = Arc<Vec<LogEntry>>;
 /// The published events of a session, shared by its driver and its readers.
 pub(super) struct Backlog {
     retained: Mutex<Retained>,
-    published: watch::Sender<Published>,
+    /// Wakers of the readers, called when something is published.
+    readers: Mutex<Vec<Arc<AtomicWaker>>>,
     /// Notified when the session's own reader advances.
     advanced: Notify,
-}
-
-/// How far the session has been published.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Published {
-    /// Number of the last published event.
-    pub(super) last: u64,
-    /// Whether the session has ended and nothing will follow.
-    pub(super) closed: bool,
 }
 
 /// The events in memory, and where to find older ones.
@@ -56,8 +50,15 @@ struct Retained {
     /// Holds events that are evicted from memory and are not in the log.
     spill: Spill,
     session: Arc<str>,
+    /// Whether the session has ended and nothing will follow.
+    is_closed: bool,
     /// Number of the last event that the session's own reader has taken; 0 before the first.
     own_cursor: u64,
+    /// Whether another reader was ever created. The caller may then never read the session itself,
+    /// and may create more readers at any position.
+    has_other_readers: bool,
+    /// Whether events that were read are needed again, to restart the agent with its history.
+    needs_history: bool,
 }
 
 /// What a reader finds at its position.
@@ -68,9 +69,12 @@ pub(super) enum ReadResult {
     Behind(u64),
     /// The event is not published yet.
     NotYet,
+    /// The event will never be published, because the session has ended.
+    Never,
 }
 
 impl Backlog {
+    /// Creates an empty backlog that spills to the directory `temp` if there is no log.
     pub(super) fn new(session: Arc<str>, log: Option<Arc<dyn Log>>, temp: PathBuf) -> Arc<Self> {
         let retained = Retained {
             batches: VecDeque::new(),
@@ -81,15 +85,14 @@ impl Backlog {
             log_end: None,
             spill: Spill::new(temp),
             session,
+            is_closed: false,
             own_cursor: 0,
+            has_other_readers: false,
+            needs_history: false,
         };
-        let published = watch::Sender::new(Published {
-            last: 0,
-            closed: false,
-        });
         Arc::new(Self {
             retained: Mutex::new(retained),
-            published,
+            readers: Mutex::default(),
             advanced: Notify::new(),
         })
     }
@@ -109,14 +112,34 @@ impl Backlog {
         retained.batches.push_back((batch, bytes));
         retained.evict();
         drop(retained);
-        let closed = false;
-        self.published.send_replace(Published { last, closed });
+        self.wake_readers();
     }
 
     /// Marks the session as ended: nothing more will be published.
     pub(super) fn close(&self) {
-        self.published
-            .send_modify(|published| published.closed = true);
+        self.lock().is_closed = true;
+        self.wake_readers();
+    }
+
+    fn wake_readers(&self) {
+        self.wakers().iter().for_each(|waker| waker.wake());
+    }
+
+    fn wakers(&self) -> MutexGuard<'_, Vec<Arc<AtomicWaker>>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the waker of a new reader. It is called until the reader drops it.
+    pub(super) fn subscribe(&self) -> Arc<AtomicWaker> {
+        let (waker, mut wakers) = (Arc::new(AtomicWaker::new()), self.wakers());
+        wakers.retain(|waker| Arc::strong_count(waker) > 1);
+        wakers.push(waker.clone());
+        waker
+    }
+
+    /// Returns true if the event with this number is published.
+    pub(super) fn has(&self, position: u64) -> bool {
+        self.lock().last >= position
     }
 
     /// Stops relying on a log that failed: later events are spilled to a file. Earlier ones are
@@ -132,7 +155,18 @@ impl Backlog {
         retained.is_logged()
             || !retained.spill.is_full()
             || retained.own_cursor >= retained.last
-            || !retained.is_read()
+            || !retained.waits_for_owner()
+    }
+
+    /// Makes the backlog keep events that were read.
+    pub(super) fn keep_history(&self) {
+        self.lock().needs_history = true;
+    }
+
+    /// Records that a reader other than the session's own was created.
+    pub(super) fn add_reader(&self) {
+        self.lock().has_other_readers = true;
+        self.advanced.notify_one();
     }
 
     /// Waits until the session's own reader advances.
@@ -155,6 +189,7 @@ impl Backlog {
                 let at = usize::try_from(position - seq(batch)).unwrap_or(0);
                 ReadResult::Batch(batch.clone(), at)
             }
+            _ if retained.is_closed => ReadResult::Never,
             _ => ReadResult::NotYet,
         }
     }
@@ -172,10 +207,6 @@ impl Backlog {
     pub(super) fn first_from(&self, from: u64) -> u64 {
         let retained = self.lock();
         retained.spill.first_from(from).unwrap_or(retained.first)
-    }
-
-    pub(super) fn subscribe(&self) -> watch::Receiver<Published> {
-        self.published.subscribe()
     }
 
     /// Returns a page of events from `from` on, with the same limits as [`Log::read`]. May block.
@@ -217,10 +248,10 @@ impl Retained {
         self.log.is_some() && self.log_end.is_none()
     }
 
-    /// Returns true if the session's own reader has read anything. Some callers only use other
-    /// readers.
-    fn is_read(&self) -> bool {
-        self.own_cursor > 0
+    /// Returns true if the session's own reader must get every event. It need not if it never read
+    /// and others do: some callers only use those.
+    fn waits_for_owner(&self) -> bool {
+        self.own_cursor > 0 || !self.has_other_readers
     }
 
     /// Evicts the oldest batches while the limits are exceeded. The last batch stays if the
@@ -231,7 +262,7 @@ impl Retained {
             retained.last + 1 - retained.first > MAX_EVENTS || retained.bytes > MAX_BYTES
         };
         let is_next = |retained: &Self| {
-            !retained.is_read()
+            retained.own_cursor == 0
                 || (retained.first..=retained.last).contains(&(retained.own_cursor + 1))
         };
         while is_over(self) && (self.batches.len() > 1 || !is_next(self)) {
@@ -247,10 +278,13 @@ impl Retained {
             return false;
         };
         let last = batch.last().map_or(0, |entry| entry.event.seq);
-        if !self.is_logged()
+        let is_unread = self.own_cursor < last;
+        let is_needed = is_unread || self.has_other_readers || self.needs_history;
+        if is_needed
+            && !self.is_logged()
             && !self.spill.write(&batch)
-            && self.is_read()
-            && self.own_cursor < last
+            && is_unread
+            && self.waits_for_owner()
         {
             self.batches.push_front((batch, bytes));
             return false;
@@ -258,5 +292,81 @@ impl Retained {
         self.bytes -= bytes;
         self.first += batch.len() as u64;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_core::event::{EventKind, Text, TextKind, Timestamp};
+
+    use super::*;
+
+    fn entry(seq: u64) -> LogEntry {
+        let text = Text {
+            kind: TextKind::Reply,
+            text: "words".into(),
+            delta: true,
+            message: None,
+            parent: None,
+        };
+        let event = Event {
+            seq,
+            at: Timestamp(0),
+            session: "s".into(),
+            turn: 1,
+            kind: EventKind::Text(text),
+        };
+        LogEntry {
+            event,
+            raw_offset: 0,
+        }
+    }
+
+    fn backlog() -> Arc<Backlog> {
+        Backlog::new("s".into(), None, tempfile::env::temp_dir())
+    }
+
+    fn publish(backlog: &Backlog, seqs: std::ops::RangeInclusive<u64>) {
+        for seq in seqs {
+            backlog.publish(Arc::new(vec![entry(seq)]), 500);
+        }
+    }
+
+    fn fetched(backlog: &Backlog, from: u64) -> Vec<u64> {
+        let page = backlog.fetch(from, 3).unwrap();
+        page.iter().map(|event| event.seq).collect()
+    }
+
+    #[test]
+    fn only_unread_events_are_spilled() {
+        let backlog = backlog();
+        publish(&backlog, 1..=1000);
+        backlog.advance_owner(1000);
+        publish(&backlog, 1001..=3000);
+        assert!(!backlog.lock().spill.holds(1000), "it was read");
+        assert_eq!(fetched(&backlog, 1001), [1001, 1002, 1003]);
+        assert!(backlog.fetch(1000, 3).is_err());
+        // What was spilled and read is not needed when spilling starts again further on.
+        backlog.advance_owner(3000);
+        publish(&backlog, 3001..=5000);
+        backlog.advance_owner(3500);
+        publish(&backlog, 5001..=6000);
+        assert_eq!(fetched(&backlog, 3501), [3501, 3502, 3503]);
+        assert!(backlog.fetch(1001, 3).is_err());
+    }
+
+    #[test]
+    fn events_that_were_read_are_kept_for_other_readers_and_for_the_history() {
+        let needed: [fn(&Backlog); 2] = [Backlog::add_reader, Backlog::keep_history];
+        for need in needed {
+            let backlog = backlog();
+            need(&backlog);
+            for first in [1, 1001, 2001, 3001] {
+                publish(&backlog, first..=first + 999);
+                backlog.advance_owner(first + 999);
+            }
+            assert_eq!(fetched(&backlog, 1), [1, 2, 3]);
+            assert_eq!(fetched(&backlog, 1500), [1500, 1501, 1502]);
+        }
     }
 }

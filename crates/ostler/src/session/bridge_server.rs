@@ -11,8 +11,9 @@ use futures_util::FutureExt;
 use ostler_core::lines::{Line, Lines};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::UnixStream;
+use tracing::debug;
 
-use crate::bridge::{self, BridgeSocket};
+use crate::host::bridge::{self, BridgeSocket};
 
 /// Maximum number of open connections.
 const MAX_CONNECTIONS: usize = 16;
@@ -241,6 +242,7 @@ impl BridgeServer {
                         return Poll::Ready(BridgeEvent::Problem(why));
                     }
                     self.count += 1;
+                    debug!(connection = self.count, "bridge connected");
                     self.connections.insert(self.count, Connection::new(stream));
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

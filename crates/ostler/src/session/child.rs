@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use ostler_core::clip::HeadTail;
 use ostler_core::lines::Lines;
-use tokio::io::{AsyncRead, AsyncReadExt};
+use ostler_core::machine::CallerRequest;
+use tokio::io::AsyncRead;
 use tokio::time::Instant;
 
+use super::chunk::Chunk;
 use crate::process::{self, Child, Control, ExitStatus, PreparedCommand, SpawnError};
 
 /// Size of the head and of the tail of stderr that are retained.
@@ -25,8 +27,8 @@ pub(super) enum ChildState {
 /// the spawn and cleans up.
 pub(super) struct StartingChild {
     child: Pin<Box<dyn Future<Output = Result<Child, SpawnError>> + Send>>,
-    /// Whether to interrupt the turn as soon as the agent has started.
-    pub(super) interrupted: bool,
+    /// Interrupts of the turn, which take effect as soon as the agent has started.
+    pub(super) interrupts: Vec<CallerRequest>,
 }
 
 impl StartingChild {
@@ -49,7 +51,7 @@ impl StartingChild {
         };
         Self {
             child: Box::pin(child),
-            interrupted: false,
+            interrupts: Vec::new(),
         }
     }
 }
@@ -85,37 +87,42 @@ impl RunningChild {
 /// Something that happened to the child.
 pub(super) enum ChildEvent {
     Started(Result<Child, SpawnError>),
-    Stdout(std::io::Result<usize>),
-    Stderr(std::io::Result<usize>),
+    Stdout(std::io::Result<Chunk>),
+    Stderr(std::io::Result<Chunk>),
     Exited(ExitStatus),
 }
 
 impl ChildState {
     /// Waits for the next event; forever without a child. Cancel safe.
-    pub(super) async fn event(
-        &mut self,
-        may_read: bool,
-        stdout: &mut [u8],
-        stderr: &mut [u8],
-    ) -> ChildEvent {
+    pub(super) async fn event(&mut self, may_read: bool) -> ChildEvent {
         match self {
             Self::NotRunning => std::future::pending().await,
             Self::Starting(starting) => ChildEvent::Started(starting.child.as_mut().await),
             Self::Running(running) => {
                 let RunningChild {
-                    stdout: out,
-                    stderr: err,
+                    stdout,
+                    stderr,
                     control,
                     exit,
                     ..
                 } = running;
                 tokio::select! {
-                    n = read(out, stdout), if may_read && out.is_some() => ChildEvent::Stdout(n),
-                    n = read(err, stderr), if err.is_some() => ChildEvent::Stderr(n),
+                    chunk = read(stdout), if may_read && stdout.is_some() => {
+                        ChildEvent::Stdout(chunk)
+                    }
+                    chunk = read(stderr), if stderr.is_some() => ChildEvent::Stderr(chunk),
                     status = control.wait(), if exit.is_none() => ChildEvent::Exited(status),
                     else => std::future::pending().await,
                 }
             }
+        }
+    }
+
+    /// Returns the interrupts that wait for the start of the process.
+    pub(super) fn into_interrupts(self) -> Vec<CallerRequest> {
+        match self {
+            Self::Starting(starting) => starting.interrupts,
+            Self::NotRunning | Self::Running(_) => Vec::new(),
         }
     }
 
@@ -132,13 +139,13 @@ impl ChildState {
     }
 }
 
+/// Reads from a stream that is open; forever without one.
 pub(super) async fn read(
     stream: &mut Option<Box<dyn AsyncRead + Send + Unpin>>,
-    buffer: &mut [u8],
-) -> std::io::Result<usize> {
+) -> std::io::Result<Chunk> {
     match stream {
-        Some(stream) => stream.read(buffer).await,
-        None => Ok(0),
+        Some(stream) => Chunk::read(stream).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -181,20 +188,17 @@ mod tests {
             };
             let (mut child, mut lines) =
                 (ChildState::Running(RunningChild::new(child)), Lines::new());
-            let (mut buffer, mut errors, mut received) = ([0; 1024], [0; 8], Vec::new());
+            let mut received = Vec::new();
             for part in parts.into_iter().filter(|part| !part.is_empty()) {
-                let cancelled = tokio::time::timeout(
-                    Duration::ZERO,
-                    child.event(true, &mut buffer, &mut errors),
-                )
-                .await;
+                let cancelled = tokio::time::timeout(Duration::ZERO, child.event(true)).await;
                 assert!(cancelled.is_err(), "there was nothing to read");
                 agent.write_all(part).await.unwrap();
-                let ChildEvent::Stdout(Ok(n)) = child.event(true, &mut buffer, &mut errors).await
-                else {
+                let ChildEvent::Stdout(Ok(chunk)) = child.event(true).await else {
                     panic!("no bytes")
                 };
-                lines.push(&buffer[..n], |line| received.push(format!("{line:?}")));
+                lines.push(&chunk, |line| {
+                    received.push(format!("{line:?}"));
+                });
             }
             let mut whole = Vec::new();
             Lines::new().push(line, |line| whole.push(format!("{line:?}")));

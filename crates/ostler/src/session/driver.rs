@@ -11,30 +11,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_core::dialect::{Change, Conversation, Exit, Outbox, ToAgent};
-use ostler_core::event::{Event, Level, Notice, Refused};
+use ostler_core::dialect::{Action, Conversation, Exit, Outbox, ToAgent};
+use ostler_core::event::{Level, Notice, NoticeCode, RefusalCode, Refused, RequestKind};
 use ostler_core::log::{Log, LogError};
 use ostler_core::machine::{Input, Machine};
 use ostler_core::outcome::{Cause, Outcome};
-use ostler_core::spec::{Attendance, keys};
+use ostler_core::spec::Attendance;
 use tokio::sync::{mpsc, oneshot};
 
 use super::SessionSetup;
 use super::bridge_server::{BridgeEvent, BridgeServer};
 use super::child::{self, ChildEvent, ChildState};
-use super::engine::{Action, Engine};
+use super::engine::Engine;
 use super::files::Files;
 use super::jobs::{JobResult, Jobs};
+use super::launch_state::LaunchState;
 use super::raw_log::{Bound, RawLog};
 use super::remote::Request;
 use super::status::Shared;
+use super::stdin::StdinQueue;
 use super::tool_results::Submissions;
 use crate::clock;
 use crate::process::{Interrupted, SpawnError};
 use persist::PendingAppend;
-
-/// Size of the stdout read buffer.
-const READ_BUFFER: usize = 64 * 1024;
 
 /// Upper bound on catch-up reads before a deadline is applied. Together they exceed a full pipe.
 const CATCH_UP_READS: usize = 32;
@@ -52,7 +51,7 @@ pub(super) fn lost_outcome() -> Outcome {
 
 /// The driver's ends of the channels to the session handle.
 pub(super) struct Caller {
-    pub(super) inbox: mpsc::UnboundedReceiver<Request>,
+    pub(super) inbox: mpsc::UnboundedReceiver<Box<Request>>,
     /// Resolves when the session handle is dropped. The session ends with it.
     pub(super) dropped: oneshot::Receiver<()>,
     pub(super) shared: Arc<Shared>,
@@ -64,7 +63,10 @@ pub(super) async fn run(setup: SessionSetup, caller: Caller) {
     let _close = CloseBacklog(caller.shared.clone());
     let mut driver = Driver::new(setup, caller);
     let prompt = std::mem::take(&mut driver.setup.spec.prompt);
-    if !prompt.is_empty() {
+    let approved = std::mem::take(&mut driver.setup.spec.approved_calls);
+    if !approved.is_empty() {
+        driver.engine.handle(Input::Approve(approved));
+    } else if !prompt.is_empty() {
         driver.engine.handle(Input::Send(prompt));
     }
     driver.engine.handle(Input::Start);
@@ -88,6 +90,7 @@ struct Driver {
     /// Whether the session handle still exists.
     has_caller: bool,
     child: ChildState,
+    stdin: StdinQueue,
     /// A failed write to the child's stdin, and the deadline for an exit that would explain it.
     stdin_error: Option<(std::io::Error, tokio::time::Instant)>,
     /// Number of spawns so far.
@@ -95,19 +98,29 @@ struct Driver {
     /// `Some` while the fallback transport is tried: the prompt sent over the first one, if any.
     fallback: Option<Option<String>>,
     raw_logs: Vec<RawLog>,
-    /// Bytes of stdout read from earlier processes of the session, and from the current one.
-    raw_bytes: (u64, u64),
+    raw_bytes: RawBytes,
     jobs: Jobs,
     bridge: BridgeServer,
     /// Whether a missing bridge has been reported.
     reported_no_bridge: bool,
     /// Number of bridge problems, by notice code.
-    bridge_problems: BTreeMap<&'static str, u64>,
+    bridge_problems: BTreeMap<NoticeCode, u64>,
     log: Option<Arc<dyn Log>>,
     /// The batch that is being appended to the log.
     appending: Option<PendingAppend>,
-    /// Events of the session that this one resumes.
-    past: Arc<[Event]>,
+    /// Whether a batch was published and readers have not had a chance to run since.
+    has_published: bool,
+    /// Changes made during the session, with which the next process is launched.
+    state: LaunchState,
+}
+
+/// Number of bytes read from stdout.
+#[derive(Default, PartialEq, Eq)]
+struct RawBytes {
+    /// From earlier processes of the session.
+    earlier: u64,
+    /// From the current one.
+    current: u64,
 }
 
 /// A reason for the driver to wake up.
@@ -141,7 +154,7 @@ impl Driver {
         };
         let workspace = setup.dir.display().to_string();
         let machine = Machine::new(spec.limits.clone(), spec.after_turn)
-            .with_capabilities(dialect.capabilities())
+            .with_capabilities(dialect.about().capabilities)
             .with_policy(spec.policy.clone(), workspace, attendance);
         let mut engine = Engine::new(id.clone(), Box::new(NoConversation), machine);
         if spec.policy.is_some() {
@@ -149,7 +162,7 @@ impl Driver {
         }
         let files = Files::new(host, &setup.dir, spec);
         let jobs = Jobs::new(host, caller.submissions.clone(), files);
-        // Open the log before the agent starts: a slow log must not hold up a running agent.
+        // Open the log before the agent starts: opening it may block.
         let log = persist::open_log(&setup, &mut engine, &caller.shared);
         let stored = log.as_ref().and_then(|log| log.raw(id));
         let raw_logs = [
@@ -161,36 +174,44 @@ impl Driver {
             .filter_map(|(path, bound)| Some((path.as_ref()?, bound)))
             .map(|(path, bound)| RawLog::open(path, bound, &mut engine))
             .collect();
-        let past = setup.spec.past.clone();
+        if dialect.about().capabilities.resumes_from_events {
+            caller.shared.backlog.keep_history();
+        }
+        let state = LaunchState::new(setup.past.clone());
         Self {
-            past,
+            state,
             engine,
             setup,
             caller,
             has_caller: true,
             child: ChildState::NotRunning,
+            stdin: StdinQueue::new(None),
             stdin_error: None,
             spawns: 0,
             fallback: None,
             raw_logs,
-            raw_bytes: (0, 0),
+            raw_bytes: RawBytes::default(),
             jobs,
             bridge: BridgeServer::new(),
             reported_no_bridge: false,
             bridge_problems: BTreeMap::new(),
             log,
             appending: None,
+            has_published: false,
         }
     }
 
     async fn drive(mut self) {
-        let mut buffers = (vec![0; READ_BUFFER], vec![0; READ_BUFFER / 8]);
         self.run_actions();
         while !self.engine.has_ended() {
             self.publish();
-            match self.next_wakeup((&mut buffers.0, &mut buffers.1)).await {
+            if std::mem::take(&mut self.has_published) {
+                // On a runtime with one thread, readers would otherwise fall behind.
+                tokio::task::yield_now().await;
+            }
+            match self.next_wakeup().await {
                 Wakeup::Request(request) => self.on_request(*request),
-                Wakeup::Child(event) => self.on_child_event(event, &buffers),
+                Wakeup::Child(event) => self.on_child_event(event),
                 Wakeup::Persisted(result) => self.on_persisted(result),
                 Wakeup::Job(result) => self.on_job_result(result),
                 Wakeup::Bridge(event) => self.on_bridge_event(event),
@@ -205,7 +226,7 @@ impl Driver {
                     self.stdin_error = Some((error, self.engine.clock.instant(until)));
                 }
                 Wakeup::Deadline => {
-                    self.catch_up(&mut buffers.0).await;
+                    self.catch_up().await;
                     self.report_stdin_error();
                     self.engine.handle(Input::Tick);
                 }
@@ -228,26 +249,26 @@ impl Driver {
 
     fn on_request(&mut self, request: Request) {
         let Request { input, pending } = request;
+        if let Some(pending) = pending {
+            self.engine.expect(pending);
+        }
         if let ChildState::Starting(starting) = &mut self.child {
             // An interrupt waits until the agent can handle it; a stop cancels the start.
             match input {
-                Input::Interrupt
+                Input::Interrupt(request)
                     if self.engine.machine.has_message() || self.fallback.is_some() =>
                 {
-                    starting.interrupted = true;
-                    self.engine.pending.extend(pending);
-                    return;
+                    return starting.interrupts.push(request);
                 }
                 Input::Stop | Input::Kill => {
-                    let error = SpawnError::Cancelled(Interrupted(starting.interrupted));
-                    self.child = ChildState::NotRunning;
+                    let interrupted = Interrupted(!starting.interrupts.is_empty());
+                    let error = SpawnError::Cancelled(interrupted);
                     self.on_spawn_failed(error.outcome(None));
                     return self.engine.handle(Input::Stop);
                 }
                 _ => {}
             }
         }
-        self.engine.pending.extend(pending);
         self.engine.handle(input);
     }
 
@@ -255,11 +276,13 @@ impl Driver {
     fn refuse_unread_requests(&mut self) {
         self.caller.inbox.close();
         while let Ok(request) = self.caller.inbox.try_recv() {
-            if let Input::Send(_) | Input::Steer(_) | Input::SendNow(_) = request.input {
+            if let Input::Send(_) | Input::Steer(_) | Input::SendNow(_) | Input::Approve(_) =
+                request.input
+            {
                 let refused = Refused {
-                    request: "send".into(),
+                    request: RequestKind::Send,
                     why: "the session ended before the message was delivered".to_owned(),
-                    code: "ending".into(),
+                    code: RefusalCode::Ending,
                 };
                 self.engine.emit_late(refused.into());
             }
@@ -270,7 +293,12 @@ impl Driver {
         match result {
             JobResult::Permission(id, answer) => {
                 self.jobs.forget(&id);
-                self.engine.handle(Input::PermissionAnswered(id, answer));
+                let request = None;
+                self.engine.handle(Input::PermissionAnswered {
+                    id,
+                    answer,
+                    request,
+                });
             }
             JobResult::Tool { id, ok, output } => {
                 self.jobs.forget(&id);
@@ -278,14 +306,14 @@ impl Driver {
             }
             JobResult::File(id, result) => self.engine.send(ToAgent::FileDone { id, result }),
             JobResult::Progress { id, message } => {
-                self.notice(Level::Info, "tool_progress", message.clone());
+                self.notice(Level::Info, NoticeCode::ToolProgress, message.clone());
                 self.engine.send(ToAgent::ToolProgress { id, message });
             }
         }
     }
 
     /// Emits a notice from Ostler itself.
-    fn notice(&mut self, level: Level, code: &'static str, message: impl Into<String>) {
+    fn notice(&mut self, level: Level, code: NoticeCode, message: impl Into<String>) {
         self.engine
             .handle(Input::Notice(Notice::new(level, code, message)));
     }
@@ -294,10 +322,8 @@ impl Driver {
 
     /// Performs the engine's actions until none are left.
     fn run_actions(&mut self) {
-        while !self.engine.actions.is_empty() {
-            for action in std::mem::take(&mut self.engine.actions) {
-                self.perform(action);
-            }
+        while let Some(action) = self.engine.actions.pop_front() {
+            self.perform(action);
         }
     }
 
@@ -305,15 +331,14 @@ impl Driver {
         match action {
             Action::Spawn if self.engine.has_ended() => {}
             Action::Spawn => self.spawn(),
-            Action::AskPermission(permission) => self.jobs.ask(permission),
-            Action::CancelPermission(id) | Action::CancelTool(id) => self.jobs.cancel(&id),
+            Action::Write(bytes) => self.stdin.push(bytes),
+            Action::CloseInput => self.stdin.close(),
+            Action::AskHandler(permission) => self.jobs.ask(permission),
+            Action::CancelAsk(id) | Action::CancelTool(id) => self.jobs.cancel(&id),
             Action::RunTool(job) => self.jobs.run_tool(job),
             Action::AccessFile(job) => self.jobs.access_file(job),
-            Action::WriteBridge(to, line) => self.write_bridge(to, line),
-            Action::Adopt(Change::Model(model)) => self.setup.spec.settings.set(keys::MODEL, model),
-            Action::Adopt(Change::PermissionMode(mode)) => {
-                self.setup.spec.settings.set(keys::PERMISSION_MODE, mode);
-            }
+            Action::WriteBridge { to, line } => self.write_bridge(to, line),
+            Action::Adopt(change) => self.state.adopt(change),
             Action::RecordTurn(outcome) => self.setup.breaker.record(&outcome),
             Action::Terminate | Action::Kill | Action::Freeze | Action::Thaw => {
                 let Some(running) = self.child.running() else {
@@ -331,16 +356,15 @@ impl Driver {
 
     // --- the child ----------------------------------------------------------------------------
 
-    fn on_child_event(&mut self, event: ChildEvent, (stdout, stderr): &(Vec<u8>, Vec<u8>)) {
-        match event {
+    fn on_child_event(&mut self, event: ChildEvent) {
+        let event = match event {
             ChildEvent::Started(Ok(child)) => return self.on_spawned(child),
             ChildEvent::Started(Err(error)) => {
-                self.child = ChildState::NotRunning;
                 return self.on_spawn_failed(error.outcome(self.setup.install_hint));
             }
-            ChildEvent::Stdout(Ok(n @ 1..)) => return self.on_stdout(&stdout[..n]),
-            _ => {}
-        }
+            ChildEvent::Stdout(Ok(chunk)) if !chunk.is_empty() => return self.on_stdout(&chunk),
+            other => other,
+        };
         let clock = self.engine.clock;
         let until = clock.instant(clock.now() + EXIT_GRACE);
         let Some(running) = self.child.running() else {
@@ -348,7 +372,7 @@ impl Driver {
         };
         match event {
             ChildEvent::Stdout(_) => running.stdout = None,
-            ChildEvent::Stderr(Ok(n @ 1..)) => running.errors.push(&stderr[..n]),
+            ChildEvent::Stderr(Ok(chunk)) if !chunk.is_empty() => running.errors.push(&chunk),
             ChildEvent::Stderr(_) => running.stderr = None,
             ChildEvent::Exited(status) => running.exit = Some((status, until)),
             ChildEvent::Started(_) => {}
@@ -360,8 +384,8 @@ impl Driver {
         for raw_log in &mut self.raw_logs {
             raw_log.write(bytes, &mut self.engine);
         }
-        self.raw_bytes.1 += bytes.len() as u64;
-        let (engine, base) = (&mut self.engine, self.raw_bytes.0);
+        self.raw_bytes.current += bytes.len() as u64;
+        let (engine, base) = (&mut self.engine, self.raw_bytes.earlier);
         if let ChildState::Running(running) = &mut self.child {
             running.lines.push_with_offset(bytes, |line, offset| {
                 engine.events.raw_offset = base + offset;
@@ -379,29 +403,30 @@ impl Driver {
             .running()
             .is_some_and(|running| running.exit.is_none());
         if let Some((error, _)) = error.filter(|_| is_running) {
-            let name = self.setup.dialect.name();
+            let name = self.setup.dialect.about().name;
             let message = format!(
                 "Cannot write to the stdin of {name}: {error}. \
                  The process is still running, but messages no longer reach it."
             );
-            self.notice(Level::Warning, "input_lost", message);
+            self.notice(Level::Warning, NoticeCode::InputLost, message);
         }
     }
 
     /// Reads output that arrived before the deadline but went unread because this process was
     /// suspended or busy.
-    async fn catch_up(&mut self, buffer: &mut [u8]) {
-        if !self.engine.events.has_room(self.appending_bytes()) {
-            self.engine.handle(Input::Activity); // the log is slow, not the agent
+    async fn catch_up(&mut self) {
+        let has_room = self.caller.shared.backlog.has_room();
+        if !has_room || !self.engine.events.has_room(self.appending_bytes()) {
+            self.engine.handle(Input::Activity); // the log or the reader is slow, not the agent
         }
         self.catch_up_bridge().await;
         for _ in 0..CATCH_UP_READS {
             let Some(running) = self.child.running() else {
                 return;
             };
-            let read = child::read(&mut running.stdout, buffer);
+            let read = child::read(&mut running.stdout);
             match tokio::time::timeout(Duration::ZERO, read).await {
-                Ok(Ok(n @ 1..)) => self.on_stdout(&buffer[..n]),
+                Ok(Ok(chunk)) if !chunk.is_empty() => self.on_stdout(&chunk),
                 Ok(_) => return running.stdout = None,
                 Err(_) => return,
             }
@@ -427,12 +452,12 @@ impl Driver {
         };
         self.caller.shared.set_pid(0);
         self.stdin_error = None;
-        let (engine, base) = (&mut self.engine, self.raw_bytes.0);
+        let (engine, base) = (&mut self.engine, self.raw_bytes.earlier);
         running.lines.finish_with_offset(|line, offset| {
             engine.events.raw_offset = base + offset;
             engine.on_line(line);
         });
-        self.raw_bytes = (self.raw_bytes.0 + self.raw_bytes.1, 0);
+        self.raw_bytes.earlier += std::mem::take(&mut self.raw_bytes.current);
         self.jobs.clear();
         self.close_bridge();
         for notice in running.control.take_notices() {
@@ -449,12 +474,11 @@ impl Driver {
     }
 
     /// Waits for the next wakeup. Every branch is cancel safe.
-    async fn next_wakeup(&mut self, (stdout, stderr): (&mut [u8], &mut [u8])) -> Wakeup {
+    async fn next_wakeup(&mut self) -> Wakeup {
         let appending_bytes = self.appending_bytes();
         let Engine {
             clock,
             machine,
-            stdin,
             events,
             ..
         } = &mut self.engine;
@@ -470,19 +494,19 @@ impl Driver {
             .chain(exit.map(|(_, until)| until))
             .chain(self.stdin_error.as_ref().map(|(_, until)| *until))
             .min();
-        // An exited process leaves little in its pipe, so read it even if there is no room.
+        // A process that has exited leaves at most a full pipe, so read it even without room.
         let backlog = self.caller.shared.backlog.clone();
         let may_read = (events.has_room(appending_bytes) && backlog.has_room()) || exit.is_some();
         tokio::select! {
             result = persist::appended(&mut self.appending), if self.appending.is_some() => {
                 Wakeup::Persisted(result)
             }
-            Some(request) = self.caller.inbox.recv() => Wakeup::Request(Box::new(request)),
+            Some(request) = self.caller.inbox.recv() => Wakeup::Request(request),
             _ = &mut self.caller.dropped, if self.has_caller => Wakeup::CallerDropped,
-            event = self.child.event(may_read, stdout, stderr) => Wakeup::Child(event),
+            event = self.child.event(may_read) => Wakeup::Child(event),
             result = self.jobs.next() => Wakeup::Job(result),
             event = self.bridge.next(may_read), if self.child.is_running() => Wakeup::Bridge(event),
-            written = stdin.write(), if stdin.wants_to_write() => {
+            written = self.stdin.write(), if self.stdin.wants_to_write() => {
                 written.map_or_else(Wakeup::StdinFailed, |()| Wakeup::StdinWritten)
             }
             () = backlog.reader_advanced(), if !may_read => Wakeup::ReaderAdvanced,

@@ -1,24 +1,27 @@
 //! Session engine: the half of a session that makes decisions and performs no I/O.
 //!
-//! It feeds the session machine and the agent's conversation and collects what they produce. Events
-//! go to the [`EventQueue`], bytes for the agent to the [`StdinQueue`], and everything else becomes
-//! an [`Action`] for the driver.
+//! It feeds the session machine and the agent's conversation, and routes what they produce:
+//! conversation output to the machine, messages to the conversation, events to the
+//! [`EventQueue`]. Each entry point runs until nothing is left to route. [`Action`]s are queued, in
+//! order, for the driver to perform.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use ostler_core::dialect::{
-    self, Change, Conversation, Dialect, Exit, FileJob, FromConversation, Outbox, ToAgent, ToolJob,
-    Version,
+    self, Action, Conversation, Dialect, Exit, FromConversation, Outbox, ToAgent, Version,
 };
-use ostler_core::event::{Decision, EventKind, Permission, SessionState};
+use ostler_core::event::{EventKind, SessionState};
 use ostler_core::lines::Line;
-use ostler_core::machine::{Effect, Input, Machine};
-use ostler_core::outcome::Outcome;
-use tokio::io::AsyncWrite;
+use ostler_core::machine::{CallerRequest, Completion, Effect, Input, Machine};
+use tokio::sync::oneshot;
 
 use super::event_queue::EventQueue;
-use super::pending_requests::PendingRequests;
-use super::stdin::StdinQueue;
+use super::remote::PendingRequest;
+use super::trace;
 use crate::clock::SessionClock;
 use crate::resume;
 
@@ -30,9 +33,10 @@ pub(crate) struct Engine {
     outbox: Outbox,
     effects: Vec<Effect>,
     pub(crate) events: EventQueue,
-    pub(super) stdin: StdinQueue,
-    pub(super) actions: Vec<Action>,
-    pub(super) pending: PendingRequests,
+    /// Actions for the driver to perform, in order.
+    pub(super) actions: VecDeque<Action>,
+    /// Requests whose callers wait for the result.
+    pending: HashMap<CallerRequest, oneshot::Sender<Completion>>,
     /// The dialect that classifies tool calls for the policy; `None` without a policy.
     classifier: Option<&'static dyn Dialect>,
     /// The agent's own session id, as last reported.
@@ -43,36 +47,6 @@ pub(crate) struct Engine {
     pub(super) first_prompt: Option<String>,
     /// The `ended` event, held back until everything else has been published.
     final_event: Option<(u32, EventKind)>,
-}
-
-/// Something the driver must do.
-pub(super) enum Action {
-    /// Start the agent's process.
-    Spawn,
-    /// Send SIGTERM to the agent's process group.
-    Terminate,
-    /// Kill everything that belongs to the agent.
-    Kill,
-    /// Suspend the agent's processes.
-    Freeze,
-    /// Resume suspended processes.
-    Thaw,
-    /// Use this setting from the next spawn on.
-    Adopt(Change),
-    /// Ask the permission handler.
-    AskPermission(Permission),
-    /// Stop asking: the permission request with this id was decided or withdrawn.
-    CancelPermission(String),
-    /// Run one of the caller's tools.
-    RunTool(ToolJob),
-    /// Cancel the tool call with this id.
-    CancelTool(String),
-    /// Read or write a file in the workspace.
-    AccessFile(FileJob),
-    /// Write a line to a bridge connection.
-    WriteBridge(u32, Vec<u8>),
-    /// Report a turn's outcome to the circuit breaker.
-    RecordTurn(Outcome),
 }
 
 impl Engine {
@@ -88,9 +62,8 @@ impl Engine {
             outbox: Outbox::default(),
             effects: Vec::new(),
             events: EventQueue::new(session),
-            stdin: StdinQueue::new(None),
-            actions: Vec::new(),
-            pending: PendingRequests::default(),
+            actions: VecDeque::new(),
+            pending: HashMap::new(),
             classifier: None,
             native_session: None,
             written_by: None,
@@ -99,18 +72,33 @@ impl Engine {
         }
     }
 
-    /// Checks every tool call against the policy, as `dialect` classifies it.
+    /// Sets the dialect that classifies tool calls, so that they are checked against the policy.
     pub(super) fn with_classifier(mut self, dialect: &'static dyn Dialect) -> Self {
         self.classifier = Some(dialect);
         self
     }
 
-    /// Feeds an input to the machine and runs effects until none are left.
+    /// Feeds an input to the machine, and processes everything that follows from it.
     pub(crate) fn handle(&mut self, input: Input) {
         self.machine
             .handle(self.clock.now(), input, &mut self.effects);
+        self.pump();
+    }
+
+    /// Lets the conversation act, and processes everything that follows from it. `then` is fed to
+    /// the machine after the conversation's output.
+    fn converse(&mut self, then: Input, act: impl FnOnce(&mut dyn Conversation, &mut Outbox)) {
+        act(&mut *self.conversation, &mut self.outbox);
+        self.drain_outbox();
+        self.handle(then);
+    }
+
+    /// Processes effects and conversation output until none are left. Actions are queued for the
+    /// driver.
+    fn pump(&mut self) {
         while !self.effects.is_empty() {
-            for effect in std::mem::take(&mut self.effects) {
+            let mut effects = std::mem::take(&mut self.effects);
+            for effect in effects.drain(..) {
                 match effect {
                     Effect::Emit { turn, kind } => self.emit(turn, kind),
                     Effect::Send(message) => {
@@ -121,33 +109,51 @@ impl Engine {
                         }
                         self.conversation.send(message, &mut self.outbox);
                     }
-                    Effect::CloseInput => self.stdin.close(),
-                    Effect::Terminate => self.actions.push(Action::Terminate),
-                    Effect::Kill => self.actions.push(Action::Kill),
-                    Effect::Spawn => self.actions.push(Action::Spawn),
-                    Effect::Freeze => self.actions.push(Action::Freeze),
-                    Effect::Thaw => self.actions.push(Action::Thaw),
-                    Effect::Adopt(change) => self.actions.push(Action::Adopt(change)),
+                    Effect::Complete {
+                        request,
+                        completion,
+                    } => self.complete(request, completion),
+                    Effect::Do(action) => self.actions.push_back(action),
                 }
             }
-            self.pump();
+            self.effects = effects; // reuse its allocation
+            self.drain_outbox();
         }
     }
 
-    /// Queues an event, completes the requests it answers, and pushes the actions it calls for.
+    /// Registers a caller that waits for the result of a request.
+    pub(super) fn expect(&mut self, pending: PendingRequest) {
+        self.pending.insert(pending.request, pending.done);
+    }
+
+    /// Sends the result of a request to its caller.
+    pub(super) fn complete(&mut self, request: CallerRequest, completion: Completion) {
+        if let Some(done) = self.pending.remove(&request) {
+            let _ = done.send(completion); // the caller may have stopped waiting
+        }
+    }
+
+    /// Feeds the conversation's output to the machine.
+    fn drain_outbox(&mut self) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        let now = self.clock.now();
+        for output in self.outbox.drain() {
+            if let FromConversation::Event(EventKind::ToolCall(call)) = &output
+                && let Some(dialect) = self.classifier
+            {
+                let tool_use = dialect.tool_use(&call.name, &call.input);
+                let called = Input::ToolCalled(call.id.clone(), tool_use);
+                self.machine.handle(now, called, &mut self.effects);
+            }
+            self.machine.handle(now, output.into(), &mut self.effects);
+        }
+    }
+
+    /// Queues an event. The `ended` event is held back for [`Self::emit_final`].
     fn emit(&mut self, turn: u32, kind: EventKind) {
-        self.pending.on_event(&kind);
         match &kind {
-            EventKind::Permission(permission) if permission.decision == Decision::Asked => {
-                self.actions.push(Action::AskPermission(permission.clone()));
-            }
-            EventKind::Permission(permission) => {
-                self.actions
-                    .push(Action::CancelPermission(permission.id.clone()));
-            }
-            EventKind::TurnEnded(ended) => {
-                self.actions.push(Action::RecordTurn(ended.outcome.clone()));
-            }
             EventKind::Started(started) => {
                 self.native_session.clone_from(&started.native_session);
                 let versions = self.written_by.take().zip(started.agent_version.as_deref());
@@ -178,106 +184,46 @@ impl Engine {
         }
     }
 
-    /// Routes the conversation's output to the machine, the stdin queue and the driver.
-    fn pump(&mut self) {
-        let mut outbox = std::mem::take(&mut self.outbox);
-        for message in outbox.drain() {
-            let input = match message {
-                FromConversation::Write(bytes) => {
-                    self.stdin.push(bytes);
-                    continue;
-                }
-                FromConversation::EndInput => {
-                    self.stdin.close();
-                    continue;
-                }
-                FromConversation::Terminate => {
-                    self.actions.push(Action::Terminate);
-                    continue;
-                }
-                FromConversation::RunTool(job) => {
-                    self.actions.push(Action::RunTool(job));
-                    continue;
-                }
-                FromConversation::CancelTool(id) => {
-                    self.actions.push(Action::CancelTool(id));
-                    continue;
-                }
-                FromConversation::AccessFile(job) => {
-                    self.actions.push(Action::AccessFile(job));
-                    continue;
-                }
-                FromConversation::WriteBridge { to, line } => {
-                    self.actions.push(Action::WriteBridge(to, line));
-                    continue;
-                }
-                FromConversation::Event(EventKind::ToolCall(call)) => {
-                    if let Some(dialect) = self.classifier {
-                        let tool_use = dialect.tool_use(&call.name, &call.input);
-                        let called = Input::ToolCalled(call.id.clone(), tool_use);
-                        self.machine
-                            .handle(self.clock.now(), called, &mut self.effects);
-                    }
-                    Input::Event(call.into())
-                }
-                FromConversation::Event(kind) => Input::Event(kind),
-                FromConversation::TurnStarted => Input::TurnStarted,
-                FromConversation::TurnEnded(result) => Input::TurnEnded(result),
-                FromConversation::Background(running) => Input::Background(running),
-                FromConversation::AskPermission(request) => Input::PermissionRequested(request),
-                FromConversation::WithdrawPermission(id) => Input::PermissionWithdrawn(id),
-                FromConversation::Changed { id, error } => Input::Changed(id, error),
-                FromConversation::EndProcess => Input::EndProcess,
-            };
-            self.machine
-                .handle(self.clock.now(), input, &mut self.effects);
-        }
-        if self.outbox.is_empty() {
-            self.outbox = outbox; // reuse its allocation for the next line
-        }
-    }
-
-    /// Sends a message, such as a tool result, to the agent without involving the machine.
+    /// Sends a message, such as a tool result, to the agent. It does not pass through the machine,
+    /// which only registers the activity.
     pub(super) fn send(&mut self, message: ToAgent) {
-        self.conversation.send(message, &mut self.outbox);
-        self.pump();
-        self.handle(Input::Activity);
+        self.converse(Input::Activity, |conversation, out| {
+            conversation.send(message, out);
+        });
     }
 
     /// Replaces the conversation, for a newly spawned child.
     pub(super) fn set_conversation(&mut self, conversation: Box<dyn Conversation>) {
         self.conversation = conversation;
-        self.outbox = Outbox::default();
     }
 
     /// Switches to another dialect of the same agent.
     pub(super) fn set_dialect(&mut self, dialect: &'static dyn Dialect) {
-        self.machine.set_capabilities(dialect.capabilities());
+        self.machine.set_capabilities(dialect.about().capabilities);
         self.classifier = self.classifier.map(|_| dialect);
     }
 
-    /// Handles a successful spawn. `stdin` is the child's stdin, if it has one.
-    pub(crate) fn on_spawned(&mut self, stdin: Option<Box<dyn AsyncWrite + Send + Unpin>>) {
-        self.stdin = StdinQueue::new(stdin);
-        self.conversation.on_start(&mut self.outbox);
-        self.pump();
-        self.handle(Input::Spawned);
+    /// Handles a successful spawn.
+    pub(crate) fn on_spawned(&mut self) {
+        self.converse(Input::Spawned, |conversation, out| {
+            conversation.on_start(out);
+        });
     }
 
     /// Handles a line from the child's stdout.
     pub(crate) fn on_line(&mut self, line: Line<'_>) {
+        trace::line_from_agent(&line);
         self.first_prompt = None;
-        dialect::deliver_line(&mut *self.conversation, line, &mut self.outbox);
-        self.pump();
-        self.handle(Input::Activity);
+        self.converse(Input::Activity, |conversation, out| {
+            dialect::deliver_line(conversation, line, out);
+        });
     }
 
     /// Handles a line from a bridge connection.
     pub(super) fn on_bridge_line(&mut self, from: u32, line: &str) {
-        self.conversation
-            .on_bridge_line(from, line, &mut self.outbox);
-        self.pump();
-        self.handle(Input::Activity);
+        self.converse(Input::Activity, |conversation, out| {
+            conversation.on_bridge_line(from, line, out);
+        });
     }
 
     /// Returns true if a bridge connection is still waiting for a reply.
@@ -287,20 +233,21 @@ impl Engine {
 
     /// Handles the end of a bridge connection.
     pub(super) fn on_bridge_closed(&mut self, from: u32) {
-        self.conversation.on_bridge_closed(from, &mut self.outbox);
-        self.pump();
-        self.handle(Input::Activity);
+        self.converse(Input::Activity, |conversation, out| {
+            conversation.on_bridge_closed(from, out);
+        });
     }
 
     /// Handles the child's exit, and lets the conversation explain it.
     pub(crate) fn on_exit(&mut self, exit: Exit) {
-        let mut outbox = Outbox::default();
-        self.conversation.on_exit(&exit, &mut outbox);
-        let mut blame = None;
-        for message in outbox.drain() {
-            match message {
+        self.conversation.on_exit(&exit, &mut self.outbox);
+        let (now, mut blame) = (self.clock.now(), None);
+        for output in self.outbox.drain() {
+            match output {
                 FromConversation::TurnEnded(result) => blame = Some(result),
-                FromConversation::Event(kind) => self.handle(Input::Event(kind)),
+                FromConversation::Event(_) => {
+                    self.machine.handle(now, output.into(), &mut self.effects);
+                }
                 _ => {} // the child is gone and can receive nothing
             }
         }

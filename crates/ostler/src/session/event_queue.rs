@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ostler_core::event::{Event, EventKind, Timestamp};
 use ostler_core::log::LogEntry;
 
+use super::trace::SessionTrace;
 use crate::clock;
 
 /// Maximum number of queued events, and maximum size of those that are queued or being appended to
@@ -47,9 +48,12 @@ impl Stamper {
 pub(crate) struct EventQueue {
     stamper: Stamper,
     queued: Vec<LogEntry>,
+    /// Number of events in the last batch: the next one is often as large.
+    last_batch: usize,
     bytes: usize,
     /// Offset, in the agent's raw output, of the line that is being processed.
     pub(super) raw_offset: u64,
+    pub(super) trace: SessionTrace,
 }
 
 impl EventQueue {
@@ -57,14 +61,20 @@ impl EventQueue {
         Self {
             stamper: Stamper::new(session),
             queued: Vec::new(),
+            last_batch: 0,
             bytes: 0,
             raw_offset: 0,
+            trace: SessionTrace::new(),
         }
     }
 
     pub(super) fn push(&mut self, turn: u32, kind: EventKind) {
         let event = self.stamper.stamp(turn, kind);
+        self.trace.event(&event);
         self.bytes += event.weight();
+        if self.queued.is_empty() {
+            self.queued.reserve(self.last_batch);
+        }
         self.queued.push(LogEntry {
             event,
             raw_offset: self.raw_offset,
@@ -87,6 +97,7 @@ impl EventQueue {
 
     /// Takes the queued entries and returns them with their size in bytes.
     pub(super) fn take_entries(&mut self) -> (Vec<LogEntry>, usize) {
+        self.last_batch = self.queued.len();
         (
             std::mem::take(&mut self.queued),
             std::mem::take(&mut self.bytes),

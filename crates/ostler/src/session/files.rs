@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use ostler_core::dialect::{FileAccess, FileError, FileJob};
 use ostler_core::permission::{Policy, PolicyAction, ToolKind, ToolUse};
-use ostler_core::spec::{Sandbox, Spec, keys};
+use ostler_core::spec::{Sandbox, Spec};
 use ostler_tools::{Code, Span, ToolError, Workspace};
 use tokio::sync::Mutex;
 
@@ -30,13 +30,7 @@ struct Access {
 
 impl Files {
     pub(super) fn new(host: &Host, dir: &Path, spec: &Spec) -> Self {
-        let added = spec
-            .settings
-            .get(keys::ADD_DIR)
-            .unwrap_or_default()
-            .iter()
-            .map(|added| dir.join(added))
-            .collect();
+        let added = spec.add_dirs.iter().map(|added| dir.join(added)).collect();
         let (sandbox, policy) = (spec.sandbox, spec.policy.clone());
         Self(Arc::new(Access {
             host: host.clone(),

@@ -19,8 +19,8 @@ use tokio::sync::mpsc;
 use super::files::Files;
 use super::tool_results::Submissions;
 use crate::host::Host;
-use crate::permission_handler::PermissionHandler;
-use crate::tool::{Progress, Tool};
+use crate::permission::PermissionHandler;
+use crate::tools::{Progress, Tool};
 
 /// Size of the head and of the tail of a tool's output that are sent to the agent.
 const OUTPUT_HALF: usize = 5 * 1024 * 1024;

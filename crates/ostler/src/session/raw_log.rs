@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use ostler_core::event::{Level, Notice};
+use ostler_core::event::{Level, Notice, NoticeCode};
 use ostler_core::log::older_raw;
 use ostler_core::machine::Input;
 use ostler_core::rotation::{Rotation, Step};
-use ostler_core::size;
+use ostler_core::size::ByteSize;
 
 use super::engine::Engine;
 
@@ -69,14 +69,14 @@ impl RawLog {
             && self.has_dropped()
             && !had_dropped
         {
-            let size = size::display(limit);
+            let size = ByteSize(limit);
             let message = format!(
                 "The agent's raw output exceeds {size} (--max-raw-size); \
                  the oldest part is dropped."
             );
             engine.handle(Input::Notice(Notice::new(
                 Level::Info,
-                "raw_dropped",
+                NoticeCode::RawDropped,
                 message,
             )));
         }
@@ -110,7 +110,7 @@ impl RawLog {
 }
 
 fn report_failure(message: &str, engine: &mut Engine) {
-    let notice = Notice::new(Level::Warning, "raw_log_failed", message);
+    let notice = Notice::new(Level::Warning, NoticeCode::RawLogFailed, message);
     engine.handle(Input::Notice(notice));
 }
 

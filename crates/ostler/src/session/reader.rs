@@ -1,13 +1,18 @@
 //! Readers of a session's events. Each has its own position, independent of all other readers.
 
 use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use futures_core::Stream;
+use futures_util::task::AtomicWaker;
 use ostler_core::event::Event;
 use ostler_core::log::LogError;
-use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
-use super::backlog::{Backlog, Batch, Published, ReadResult};
+use super::backlog::{Backlog, Batch, ReadResult};
 
 /// Maximum number of events per fetch.
 const FETCH: usize = 256;
@@ -31,10 +36,12 @@ pub enum ReadItem {
     },
 }
 
-/// Reads the events of a session from a given position, at its own pace.
+/// Reads the events of a session from a given position, at its own pace: with [`Reader::next`], or
+/// as a [`Stream`].
 pub struct Reader {
     backlog: Arc<Backlog>,
-    published: watch::Receiver<Published>,
+    /// Wakes the task that waits for the next event.
+    waker: Arc<AtomicWaker>,
     /// Number of the next event.
     next: u64,
     /// The current batch, and the index of the next event in it.
@@ -54,7 +61,7 @@ impl std::fmt::Debug for Reader {
 impl Reader {
     pub(super) fn new(backlog: Arc<Backlog>, from: u64) -> Self {
         Self {
-            published: backlog.subscribe(),
+            waker: backlog.subscribe(),
             backlog,
             next: from.max(1),
             batch: None,
@@ -64,22 +71,20 @@ impl Reader {
 
     /// Waits for the next event, or the gap before it. Returns `None` after the last event.
     pub async fn next(&mut self) -> Option<ReadItem> {
-        loop {
-            if let Some(item) = self.try_next() {
-                return Some(item);
-            }
-            let published = *self.published.borrow_and_update();
-            if published.last >= self.next {
-                continue;
-            }
-            if published.closed || self.published.changed().await.is_err() {
-                return None;
-            }
+        poll_fn(|cx| self.poll_item(cx)).await
+    }
+
+    fn poll_item(&mut self, cx: &Context<'_>) -> Poll<Option<ReadItem>> {
+        let ready = self.try_next();
+        if ready.is_ready() {
+            return ready;
         }
+        self.waker.register(cx.waker());
+        self.try_next() // something may have been published before the waker was registered
     }
 
     /// Returns the next item if it is already available.
-    fn try_next(&mut self) -> Option<ReadItem> {
+    fn try_next(&mut self) -> Poll<Option<ReadItem>> {
         let (batch, at) = match self.batch.take() {
             Some(current) => current,
             None => match self.backlog.at(self.next) {
@@ -91,34 +96,32 @@ impl Reader {
                 }
                 ReadResult::Behind(first) => {
                     let from = std::mem::replace(&mut self.next, first);
-                    return Some(ReadItem::Gap {
-                        from,
-                        to: first - 1,
-                    });
+                    let to = first - 1;
+                    return Poll::Ready(Some(ReadItem::Gap { from, to }));
                 }
-                ReadResult::NotYet => return None,
+                ReadResult::NotYet => return Poll::Pending,
+                ReadResult::Never => return Poll::Ready(None),
             },
         };
         self.next += 1;
         if at + 1 < batch.len() {
-            let event = batch.get(at)?.event.clone();
+            let event = batch.get(at).map(|entry| entry.event.clone());
             self.batch = Some((batch, at + 1));
-            return Some(ReadItem::Event(event));
+            return Poll::Ready(event.map(ReadItem::Event));
         }
         // A batch that is read to its end is released, and moved rather than copied if this was the
         // last reference to it: events can be large.
-        match Arc::try_unwrap(batch) {
-            Ok(mut entries) => entries.pop().map(|entry| ReadItem::Event(entry.event)),
-            Err(batch) => batch
-                .last()
-                .map(|entry| ReadItem::Event(entry.event.clone())),
-        }
+        let event = match Arc::try_unwrap(batch) {
+            Ok(mut entries) => entries.pop().map(|entry| entry.event),
+            Err(batch) => batch.last().map(|entry| entry.event.clone()),
+        };
+        Poll::Ready(event.map(ReadItem::Event))
     }
 
     /// Returns true if [`Reader::next`] would return immediately.
     #[must_use]
     pub fn has_more(&self) -> bool {
-        self.published.borrow().last >= self.next
+        self.backlog.has(self.next)
     }
 
     /// Returns a page of events from `from` on, including events that are no longer in memory.
@@ -133,14 +136,42 @@ impl Reader {
     }
 }
 
+impl Stream for Reader {
+    type Item = ReadItem;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ReadItem>> {
+        self.get_mut().poll_item(cx)
+    }
+}
+
 /// The session's own reader, which fetches missed events by itself.
 #[derive(Debug)]
 pub(super) struct OwnReader {
     reader: Reader,
     /// Missed events that were fetched.
     fetched: VecDeque<Event>,
-    /// First and last number of missed events that are still to be fetched.
-    missing: Option<(u64, u64)>,
+    /// The fetch of missed events that is in progress.
+    fetch: Option<Fetch>,
+}
+
+/// A fetch of missed events.
+#[derive(Debug)]
+struct Fetch {
+    /// Number of the first missed event.
+    from: u64,
+    /// Number of the last missed event.
+    to: u64,
+    page: JoinHandle<Result<Vec<Event>, LogError>>,
+}
+
+impl Fetch {
+    /// Starts to fetch the first page, unless nothing is missing.
+    fn start(backlog: Arc<Backlog>, from: u64, to: u64) -> Option<Self> {
+        let missing = (to + 1).checked_sub(from).filter(|missing| *missing > 0)?;
+        let limit = FETCH.min(usize::try_from(missing).unwrap_or(FETCH));
+        let page = tokio::task::spawn_blocking(move || backlog.fetch(from, limit));
+        Some(Self { from, to, page })
+    }
 }
 
 impl OwnReader {
@@ -152,44 +183,47 @@ impl OwnReader {
         Self {
             reader,
             fetched: VecDeque::new(),
-            missing: None,
+            fetch: None,
         }
     }
 
-    pub(super) async fn next(&mut self) -> Option<Event> {
+    pub(super) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         loop {
             if let Some(event) = self.fetched.pop_front() {
-                return Some(event);
+                return Poll::Ready(Some(event));
             }
-            if let Some((from, to)) = self.missing {
-                self.refill(from, to).await;
+            if let Some(fetch) = &mut self.fetch {
+                let page = ready!(Pin::new(&mut fetch.page).poll(cx));
+                let (from, to) = (fetch.from, fetch.to);
+                self.on_fetched(from, to, page.ok().and_then(Result::ok).unwrap_or_default());
                 continue;
             }
-            match self.reader.next().await? {
-                ReadItem::Event(event) => return Some(event),
-                ReadItem::Gap { from, to } => self.missing = Some((from, to)),
+            match ready!(self.reader.poll_item(cx)) {
+                Some(ReadItem::Event(event)) => return Poll::Ready(Some(event)),
+                Some(ReadItem::Gap { from, to }) => {
+                    self.fetch = Fetch::start(self.reader.backlog.clone(), from, to);
+                }
+                None => return Poll::Ready(None),
             }
         }
     }
 
-    async fn refill(&mut self, from: u64, to: u64) {
-        let backlog = self.reader.backlog.clone();
-        let limit = FETCH.min(usize::try_from(to - from + 1).unwrap_or(FETCH));
-        let events = tokio::task::spawn_blocking(move || backlog.fetch(from, limit)).await;
-        let events = events.ok().and_then(Result::ok).unwrap_or_default();
+    /// Takes a page of missed events, and starts to fetch the next one.
+    fn on_fetched(&mut self, from: u64, to: u64, events: Vec<Event>) {
+        let backlog = &self.reader.backlog;
         // Events that cannot be fetched are skipped; the sequence numbers show the gap.
         let next = match events.last() {
-            Some(event) => event.seq + 1,
-            None => self.reader.backlog.first_from(from).max(from + 1),
+            Some(event) => {
+                backlog.advance_owner(event.seq);
+                event.seq + 1
+            }
+            None => backlog.first_from(from).max(from + 1),
         };
-        self.missing = Some((next, to)).filter(|(from, to)| from <= to);
-        if let Some(event) = events.last() {
-            self.reader.backlog.advance_owner(event.seq);
-        }
+        self.fetch = Fetch::start(backlog.clone(), next, to);
         self.fetched.extend(events);
     }
 
     pub(super) fn has_more(&self) -> bool {
-        !self.fetched.is_empty() || self.missing.is_some() || self.reader.has_more()
+        !self.fetched.is_empty() || self.fetch.is_some() || self.reader.has_more()
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use ostler_core::dialect::Change;
 use ostler_core::event::Refused;
-use ostler_core::machine::{Input, PermissionAnswer};
+use ostler_core::machine::{CallerRequest, Completion, Input, Interruption, PermissionAnswer};
 use tokio::sync::{mpsc, oneshot};
 
 use super::reader::Reader;
@@ -21,19 +21,8 @@ pub(super) struct Request {
 
 /// A caller that waits for the completion of a request.
 pub(super) struct PendingRequest {
-    /// Name of the request, as in `refused` events.
-    pub(super) name: &'static str,
-    /// For an answer: the id of the permission request.
-    pub(super) permission_id: Option<String>,
+    pub(super) request: CallerRequest,
     pub(super) done: oneshot::Sender<Completion>,
-}
-
-/// The result of a request.
-#[derive(Debug)]
-pub(super) enum Completion {
-    Done,
-    Refused(Refused),
-    Interrupted(Interruption),
 }
 
 /// The session has ended and takes no more requests.
@@ -51,19 +40,6 @@ pub enum RequestError {
     /// reason, for example `decided` for an answer that came too late.
     #[error("{}: {}", .0.request, .0.why)]
     Refused(Refused),
-}
-
-/// The result of an interrupt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Interruption {
-    /// The agent acknowledged the interrupt and ended the turn.
-    Acknowledged,
-    /// The agent did not react and was terminated.
-    NotAcknowledged,
-    /// The turn ended by itself first.
-    TooLate,
-    /// There was no turn to interrupt.
-    NoTurn,
 }
 
 /// What to do with a message that arrives during a turn.
@@ -92,7 +68,7 @@ pub struct SubmittedResult {
 /// Controls a session from anywhere: another task, a signal handler. Cheap to clone.
 #[derive(Clone)]
 pub struct Remote {
-    pub(super) requests: mpsc::UnboundedSender<Request>,
+    pub(super) requests: mpsc::UnboundedSender<Box<Request>>,
     pub(super) shared: Arc<Shared>,
     pub(super) submissions: Arc<Submissions>,
 }
@@ -137,10 +113,15 @@ impl Remote {
         })
     }
 
+    /// Approves tool calls that the last turn ended with. Only for sessions with a model loop.
+    pub(crate) fn approve(&self, calls: Vec<String>) -> Result<(), SessionEnded> {
+        self.request(Input::Approve(calls))
+    }
+
     /// Asks the agent to end the current turn. The request is sent immediately; await the returned
     /// value for the result.
     pub fn interrupt(&self) -> PendingInterrupt {
-        PendingInterrupt(self.request_and_wait(Input::Interrupt, "interrupt", None))
+        PendingInterrupt(self.request_and_wait(Input::Interrupt))
     }
 
     /// Answers a permission request, given by the `id` of its `permission` event. Only the first
@@ -149,11 +130,12 @@ impl Remote {
     /// # Errors
     /// If there is no such request, it is decided already, or the session has ended.
     pub async fn answer(&self, id: &str, answer: PermissionAnswer) -> Result<(), RequestError> {
-        completed(self.request_and_wait(
-            Input::PermissionAnswered(id.to_owned(), answer),
-            "answer",
-            Some(id.to_owned()),
-        ))
+        let id = id.to_owned();
+        completed(self.request_and_wait(|request| Input::PermissionAnswered {
+            id,
+            answer,
+            request: Some(request),
+        }))
         .await
     }
 
@@ -202,8 +184,7 @@ impl Remote {
     }
 
     async fn change(&self, change: Change) -> Result<(), RequestError> {
-        let name = change.request();
-        completed(self.request_and_wait(Input::Change(change), name, None)).await
+        completed(self.request_and_wait(|request| Input::Change(request, change))).await
     }
 
     /// Holds back messages, in order, until [`Remote::resume`]. The current turn continues.
@@ -248,31 +229,30 @@ impl Remote {
 
     /// Returns a reader of the session's events, starting at number `from` (the first is 1). It is
     /// independent of all other readers, and the agent never waits for it.
+    ///
+    /// Every event can be read if the host has a log. Without one, this is so for the newest events
+    /// (1,024, or 2 MiB) and for everything after them, once the first reader was created.
     #[must_use]
     pub fn events(&self, from: u64) -> Reader {
+        self.shared.backlog.add_reader();
         Reader::new(self.shared.backlog.clone(), from)
     }
 
     fn request(&self, input: Input) -> Result<(), SessionEnded> {
         let pending = None;
         self.requests
-            .send(Request { input, pending })
+            .send(Box::new(Request { input, pending }))
             .map_err(|_| SessionEnded)
     }
 
     fn request_and_wait(
         &self,
-        input: Input,
-        name: &'static str,
-        permission_id: Option<String>,
+        input: impl FnOnce(CallerRequest) -> Input,
     ) -> oneshot::Receiver<Completion> {
         let (done, completion) = oneshot::channel();
-        let pending = Some(PendingRequest {
-            name,
-            permission_id,
-            done,
-        });
-        let _ = self.requests.send(Request { input, pending });
+        let request = self.shared.next_request();
+        let (input, pending) = (input(request), Some(PendingRequest { request, done }));
+        let _ = self.requests.send(Box::new(Request { input, pending }));
         completion // resolves with an error if the session has ended
     }
 }

@@ -1,4 +1,5 @@
-//! Spill file: an unnamed temporary file for events that leave the memory when there is no log.
+//! Spill file: an unnamed temporary file for events that are evicted from memory before they were
+//! read, while there is no log.
 
 use std::fs::File;
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
@@ -7,10 +8,10 @@ use std::path::PathBuf;
 use ostler_core::event::Event;
 use ostler_core::log::{LogEntry, LogError, PAGE_BYTES};
 
-/// Maximum size of the file. Beyond it the agent is held up rather than the disk filled.
+/// Maximum size of the file. Beyond it, the agent has to wait, so that the disk does not fill up.
 const MAX_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// Events on disk, in order, one line of JSON each.
+/// Consecutive events on disk, one line of JSON each.
 pub(super) struct Spill {
     dir: PathBuf,
     file: Option<File>,
@@ -43,7 +44,8 @@ impl Spill {
             .is_some_and(|at| at < self.offsets.len() as u64)
     }
 
-    /// Appends the events that follow the stored ones. Returns false if that failed.
+    /// Appends events. Returns false if that failed. If they do not follow the stored ones, those
+    /// in between were read, and so the stored ones are no longer needed.
     pub(super) fn write(&mut self, batch: &[LogEntry]) -> bool {
         if !self.is_full() && self.try_write(batch).is_err() {
             self.failed = true;
@@ -59,13 +61,16 @@ impl Spill {
     }
 
     fn try_write(&mut self, batch: &[LogEntry]) -> std::io::Result<()> {
+        let first = batch.first().map_or(0, |entry| entry.event.seq);
         let file = match &mut self.file {
             Some(file) => file,
-            none => {
-                self.first = batch.first().map_or(0, |entry| entry.event.seq);
-                none.insert(tempfile::tempfile_in(&self.dir)?)
-            }
+            none => none.insert(tempfile::tempfile_in(&self.dir)?),
         };
+        if first != self.first + self.offsets.len() as u64 {
+            self.offsets.clear();
+            file.set_len(0)?;
+            (self.first, self.end) = (first, 0);
+        }
         file.seek(SeekFrom::Start(self.end))?;
         // Serialized straight into the file: an event can be large and need not be copied in
         // memory.

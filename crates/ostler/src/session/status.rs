@@ -1,10 +1,11 @@
 //! Session status: the current state, available without reading events.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ostler_core::event::{Decision, EventKind, Permission, SessionState, Timestamp};
 use ostler_core::log::LogEntry;
+use ostler_core::machine::CallerRequest;
 use ostler_core::usage::{Scope, Usage};
 
 use super::backlog::Backlog;
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     pub(super) id: Arc<str>,
     pub(super) backlog: Arc<Backlog>,
     pid: AtomicU32,
+    /// Number of requests so far.
+    requests: AtomicU64,
     last_activity: AtomicI64,
     status: Mutex<SessionStatus>,
 }
@@ -63,9 +66,15 @@ impl Shared {
             id,
             backlog,
             pid: AtomicU32::new(0),
+            requests: AtomicU64::new(0),
             last_activity: AtomicI64::new(0),
             status: Mutex::new(status),
         }
+    }
+
+    /// Returns the id of a new request.
+    pub(super) fn next_request(&self) -> CallerRequest {
+        CallerRequest(self.requests.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Sets the agent's process id; 0 means none.

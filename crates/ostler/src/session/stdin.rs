@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
+use super::trace;
+
 /// Bytes that wait to be written to the child's stdin.
 pub(super) struct StdinQueue {
     stream: Option<Box<dyn AsyncWrite + Send + Unpin>>,
@@ -25,6 +27,7 @@ impl StdinQueue {
 
     pub(super) fn push(&mut self, bytes: Vec<u8>) {
         if self.stream.is_some() && !self.closing {
+            trace::line_to_agent(&bytes);
             self.queue.push_back(bytes);
         }
     }

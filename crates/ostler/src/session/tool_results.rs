@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ostler_core::event::Refused;
+use ostler_core::event::{RefusalCode, Refused, RequestKind};
 use tokio::sync::oneshot;
 
 use super::remote::SubmittedResult;
@@ -55,10 +55,10 @@ impl Submissions {
     }
 
     pub(super) fn submit(&self, result: SubmittedResult) -> Result<(), Refused> {
-        let refuse = |code: &str, why: String| Refused {
-            request: "submit_tool_results".into(),
+        let refuse = |code: RefusalCode, why: String| Refused {
+            request: RequestKind::SubmitToolResults,
             why,
-            code: code.into(),
+            code,
         };
         let mut submissions = self.lock();
         if submissions.len() > MAX_REMEMBERED {
@@ -70,14 +70,17 @@ impl Submissions {
                 submissions.insert(id.clone(), Submission::Done);
                 waiting.send(result).map_err(|_| {
                     refuse(
-                        "decided",
+                        RefusalCode::Decided,
                         format!("the result of {id} is no longer awaited"),
                     )
                 })
             }
             Some(done) => {
                 submissions.insert(id.clone(), done);
-                Err(refuse("decided", format!("{id} already has a result")))
+                Err(refuse(
+                    RefusalCode::Decided,
+                    format!("{id} already has a result"),
+                ))
             }
             None if submissions
                 .values()
@@ -86,7 +89,7 @@ impl Submissions {
                 >= MAX_EARLY =>
             {
                 Err(refuse(
-                    "unknown",
+                    RefusalCode::Unknown,
                     format!("no tool call {id} is waiting for a result"),
                 ))
             }

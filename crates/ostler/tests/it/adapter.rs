@@ -10,10 +10,12 @@ mod tool_blocks;
 
 use std::sync::{Arc, Mutex};
 
+use ostler::Agents;
 use ostler::adapter::{
     AgentModel, Calling, Message, ModelAdapter, ModelError, ModelOptions, Reply, Update, Updates,
 };
-use ostler::{Agents, RawJson, ToolOffer};
+use ostler::event::RawJson;
+use ostler::spec::ToolOffer;
 use serde_json::{Value, json};
 
 use crate::rig::{LONG, Rig};

@@ -8,13 +8,14 @@ use std::time::Duration;
 use ostler::adapter::{
     Message, ModelAdapter, ModelError, Reply, ReplyFuture, Stop, ToolRequest, Update, Updates,
 };
-use ostler::agent_loop::{CommandCheck, Condition, Ending, Loop, LoopResult, Mode, Waiting};
-use ostler::event::Notice;
-use ostler::hooks::{Flow, FlowFuture, Middleware};
-use ostler::permission::{self, Trust};
-use ostler::{
-    Agent, Cause, EventKind, Host, Outcome, PermissionAnswer, RawJson, Spec, ToolOffer, Usage, tool,
+use ostler::agent_loop::{
+    ApprovalError, CommandCheck, Condition, Ending, Loop, LoopResult, Mode, Waiting,
 };
+use ostler::event::{Notice, RawJson};
+use ostler::hooks::{Flow, FlowFuture, Middleware};
+use ostler::permission::{self, PermissionAnswer, Trust};
+use ostler::spec::ToolOffer;
+use ostler::{Agent, Cause, EventKind, Host, Outcome, Spec, Usage, tool};
 use ostler_core::usage::Tokens;
 use serde::Deserialize;
 
@@ -157,7 +158,7 @@ fn stopped(result: &LoopResult) -> Condition {
 
 fn waiting(result: LoopResult) -> Waiting {
     match result.ending {
-        Ending::NeedsInput(waiting) => waiting,
+        Ending::NeedsInput(waiting) => *waiting,
         other => panic!("{other:?}: {:?}", result.outcome),
     }
 }
@@ -291,7 +292,7 @@ fn the_result_is_checked_and_the_reason_goes_back() {
         if answer == "four" {
             Ok(())
         } else {
-            Err(format!("{answer} is too little"))
+            Err(format!("{answer} is too little").into())
         }
     });
     let result = run(&agent);
@@ -386,7 +387,7 @@ fn tools_that_only_read_run_at_once_and_none_runs_for_ever() {
         fn only_reads(&self) -> bool {
             true
         }
-        fn call<'a>(&'a self, _: &'a str) -> ostler::ToolFuture<'a> {
+        fn call<'a>(&'a self, _: &'a str) -> ostler::tools::ToolFuture<'a> {
             Box::pin(async {
                 self.0.wait().await;
                 Ok("met".into())
@@ -476,7 +477,7 @@ fn a_person_is_asked_like_a_tool() {
         assert_eq!(result.outcome.cause, Cause::NeedsInput);
         let waiting = waiting(result);
         assert_eq!(
-            (waiting.question.as_str(), waiting.approval),
+            (waiting.question.as_str(), !waiting.calls.is_empty()),
             ("Which one?", false)
         );
         let result = waiting.answer("The blue one.").await.unwrap();
@@ -503,7 +504,7 @@ fn an_approved_call_really_runs_once() {
             assert_eq!(used.load(Ordering::SeqCst), 0);
             let waiting = waiting(result);
             assert!(
-                waiting.approval && waiting.question.contains("add"),
+                waiting.calls[0].name == "add" && waiting.question.contains("add"),
                 "{waiting:?}"
             );
             let result = match approve {
@@ -561,11 +562,7 @@ fn rule_decides_before_approval_is_requested() {
     .unwrap();
     let model = Model::new([calling(&[ADD]), said("done")]);
     let (agent, used) = looping(&model);
-    let spec = Spec {
-        prompt: "the task".into(),
-        policy: Some(policy),
-        ..Spec::default()
-    };
+    let spec = Spec::new("the task").policy(policy);
     let result = runtime()
         .block_on(agent.mode(Mode::Approve).run_with(&Host::default(), spec))
         .unwrap();
@@ -641,15 +638,7 @@ fn a_loop_is_a_session_like_any_other() {
         .0
         .verify(|answer: String| async move { (answer == "4").then_some(()).ok_or("no".into()) });
     let events = runtime().block_on(async {
-        let mut session = agent
-            .start(
-                &Host::default(),
-                Spec {
-                    prompt: "go".into(),
-                    ..Spec::default()
-                },
-            )
-            .unwrap();
+        let mut session = agent.start(&Host::default(), Spec::new("go")).unwrap();
         let mut events = Vec::new();
         while let Some(event) = session.next().await {
             events.push(event.kind);
@@ -657,7 +646,7 @@ fn a_loop_is_a_session_like_any_other() {
         events
     });
     let word = |kind: &EventKind| match kind {
-        EventKind::Notice(Notice { code, .. }) => code.clone(),
+        EventKind::Notice(Notice { code, .. }) => code.to_string(),
         other => other.as_str().to_owned(),
     };
     let story: Vec<String> = events
@@ -701,15 +690,7 @@ fn an_interrupt_ends_a_check() {
         Ok(())
     });
     let cause = runtime().block_on(async {
-        let mut session = agent
-            .start(
-                &Host::default(),
-                Spec {
-                    prompt: "go".into(),
-                    ..Spec::default()
-                },
-            )
-            .unwrap();
+        let mut session = agent.start(&Host::default(), Spec::new("go")).unwrap();
         loop {
             match session.next().await.expect("an ending").kind {
                 EventKind::Text(_) => drop(session.interrupt()),
@@ -806,6 +787,7 @@ fn a_command_checks_the_result() {
         missing
             .check_program()
             .unwrap_err()
+            .to_string()
             .contains("no-such-program")
     );
     let slow = CommandCheck::new(&host, words(&["sleep", "60"]), dir.path().to_owned())
@@ -813,7 +795,7 @@ fn a_command_checks_the_result() {
     let why = runtime()
         .block_on(async { ostler::hooks::Verify::verify(&slow, "").await })
         .unwrap_err();
-    assert!(why.contains("took longer"), "{why}");
+    assert!(why.0.contains("took longer"), "{why}");
 }
 
 /// A message sent during the check is answered before the turn ends.
@@ -829,22 +811,20 @@ fn a_message_during_the_check_is_answered() {
             wait.wait_for(|go| *go)
                 .await
                 .map(|_| ())
-                .map_err(|error| error.to_string())
+                .map_err(|error| error.to_string().into())
         }
     });
     let text = runtime().block_on(async {
-        let spec = Spec {
-            prompt: "go".into(),
-            ..Spec::default()
-        };
+        let spec = Spec::new("go");
         let mut session = agent.start(&Host::default(), spec).unwrap();
         begins.recv().await.unwrap();
         session
-            .send_when("and a half", ostler::WhenBusy::Steer)
+            .remote()
+            .send_when("and a half", ostler::session::WhenBusy::Steer)
             .unwrap();
         while !matches!(
             session.next().await.unwrap().kind,
-            EventKind::Notice(Notice { code, .. }) if code == "steered"
+            EventKind::Notice(Notice { code, .. }) if code.as_str() == "steered"
         ) {}
         go.send(true).unwrap();
         session.wait().await.text().to_owned()
@@ -853,7 +833,7 @@ fn a_message_during_the_check_is_answered() {
     assert_eq!(model.last().last().unwrap(), "and a half");
 }
 
-/// Within one step, calls allowed by a rule run; all others wait, and one yes approves them all.
+/// Within one step, calls allowed by a rule run; all others wait, and each is approved by its id.
 #[test]
 fn only_what_needs_approval_waits() {
     let policy = permission::Policy::parse(
@@ -874,11 +854,7 @@ fn only_what_needs_approval_waits() {
         async move { Ok((a - b).to_string()) }
     });
     let agent = agent.tool(sub).mode(Mode::Approve);
-    let spec = Spec {
-        prompt: "the task".into(),
-        policy: Some(policy),
-        ..Spec::default()
-    };
+    let spec = Spec::new("the task").policy(policy);
     let uses = || {
         (
             added.load(Ordering::SeqCst),
@@ -888,26 +864,50 @@ fn only_what_needs_approval_waits() {
     runtime().block_on(async {
         let result = agent.run_with(&Host::default(), spec).await.unwrap();
         assert_eq!(uses(), (1, 0));
-        let result = waiting(result).answer("Yes!").await.unwrap();
+        let waiting = waiting(result);
+        let second = waiting.calls[1].id.clone();
+        let result = waiting.approve_calls(vec![second]).await.unwrap();
         assert!(
             matches!(result.ending, Ending::Completed),
             "{:?}",
             result.outcome
         );
-        assert_eq!(uses(), (1, 2));
+        assert_eq!(uses(), (1, 1));
     });
-    // Anything but a plain yes is a message to the model, not an approval.
-    let model = Model::new([calling(&[ADD]), said("fine")]);
-    let (agent, added) = looping(&model);
-    runtime().block_on(async {
-        let result = agent
-            .mode(Mode::Approve)
-            .run(&Host::default(), "the task")
-            .await
-            .unwrap();
-        waiting(result).answer("yes, but with three").await.unwrap();
-    });
-    assert_eq!(added.load(Ordering::SeqCst), 0);
+}
+
+// Issue 17, item 1.
+#[test]
+fn text_and_unknown_ids_approve_nothing() {
+    let start = || {
+        let model = Model::new([calling(&[ADD]), said("fine")]);
+        let (agent, added) = looping(&model);
+        (agent.mode(Mode::Approve), added)
+    };
+    for text in ["approve", "yes", "Yes!", "y", "yes, but with three"] {
+        let (agent, added) = start();
+        runtime().block_on(async {
+            let result = agent.run(&Host::default(), "the task").await.unwrap();
+            waiting(result).answer(text).await.unwrap();
+        });
+        assert_eq!(added.load(Ordering::SeqCst), 0, "{text}");
+    }
+    for ids in [vec![], vec!["another".to_owned()]] {
+        let (agent, added) = start();
+        runtime().block_on(async {
+            let result = agent.run(&Host::default(), "the task").await.unwrap();
+            let error = waiting(result)
+                .approve_calls(ids.clone())
+                .await
+                .unwrap_err();
+            let is_expected = match ids.first() {
+                None => matches!(error, ApprovalError::NoCalls),
+                Some(given) => matches!(&error, ApprovalError::NotWaiting(id) if id == given),
+            };
+            assert!(is_expected, "{error:?}");
+        });
+        assert_eq!(added.load(Ordering::SeqCst), 0, "{ids:?}");
+    }
 }
 
 /// Usage of a failed answer counts. If it is unknown, the sum is partial, and with a budget the
@@ -931,7 +931,7 @@ fn usage_of_failed_answers_counts() {
     let sum = run(&looping(&model).0).usage.unwrap();
     assert_eq!(
         (sum.cost_usd, sum.cost_source),
-        (Some(0.25), ostler::CostSource::Partial)
+        (Some(0.25), ostler::event::CostSource::Partial)
     );
     let model = Model::new([failed(Vec::new())]);
     assert_eq!(
@@ -962,7 +962,7 @@ fn usage_of_failed_answers_counts() {
     );
     assert_eq!(
         result.usage.unwrap().cost_source,
-        ostler::CostSource::Estimated
+        ostler::event::CostSource::Estimated
     );
 }
 
@@ -1010,8 +1010,8 @@ fn usage_reported_at_the_end_is_unknown_until_then() {
 /// A breach of contract is not retried.
 #[test]
 fn breach_of_contract_is_not_retried() {
-    let outcome = Outcome::new(Cause::Protocol, "it used Bash")
-        .with(|detail| detail.native = Some("own_tool".into()));
+    let outcome =
+        Outcome::new(Cause::Protocol, "it used Bash").because(ostler::outcome::Reason::OwnTool);
     let model = Model::new([Err(ModelError::new(outcome))]);
     let result = run(&looping(&model).0);
     assert!(

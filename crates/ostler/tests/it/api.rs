@@ -5,7 +5,8 @@ mod live;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler::{AfterTurn, Cause, EventKind, Spec};
+use ostler::spec::AfterTurn;
+use ostler::{Cause, EventKind};
 use ostler_core::permission::ToolKind;
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{OPENAI_API, PATIENCE, Task, TestEnv};
@@ -24,10 +25,7 @@ fn three_turns_are_one_conversation() {
 
 /// Sends these messages one after the other, and returns the outcome and text of each turn.
 fn turns_of(place: &TestEnv, messages: &[&str]) -> Vec<(Cause, String)> {
-    let spec = Spec {
-        after_turn: AfterTurn::Wait,
-        ..spec(place, &Task::new(messages[0]).set("retries", "0"))
-    };
+    let spec = spec(place, &Task::new(messages[0]).set("retries", "0")).after_turn(AfterTurn::Wait);
     let mut turns = Vec::new();
     runtime().block_on(async {
         let mut session = agent(&OPENAI_API).start(&host(place), spec).unwrap();
@@ -73,10 +71,7 @@ fn calls_that_were_cut_off_have_results_in_the_next_turn() {
         .rule(Rule::on_text("first").answer(OPENAI_API.shell("echo running > running; sleep 300")))
         .rule(Rule::on_text("second").text("Two."));
     let place = Arc::new(TestEnv::new(&OPENAI_API, script));
-    let spec = Spec {
-        after_turn: AfterTurn::Wait,
-        ..spec(&place, &Task::new("the first"))
-    };
+    let spec = spec(&place, &Task::new("the first")).after_turn(AfterTurn::Wait);
     let mut causes = Vec::new();
     runtime().block_on(async {
         let mut session = agent(&OPENAI_API).start(&host(&place), spec).unwrap();

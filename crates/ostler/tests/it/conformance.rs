@@ -2,35 +2,39 @@
 //! recording of it.
 //!
 //! Rows and the expected event stories are data of the testkit (`scenario/conformance.rs`); the
-//! agents are listed in `members.rs`. A row that an agent lacks has no test, and is listed with its
-//! reason in docs/agents/matrix.md.
+//! agents are the transports of all manifests (`ostler-agents`). A row that an agent lacks has no
+//! test, and is listed with its reason in docs/agents/matrix.md.
 
 mod matrix;
-mod members;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ostler::Spec;
+use ostler::dialect::Dialect;
 use ostler_testkit::harness::{self, AgentMode, Coverage};
-use ostler_testkit::scenario::conformance::{self, Member, ROWS, ReplayCoverage};
-use ostler_testkit::scenario::{self, Subject, Task};
+use ostler_testkit::scenario::conformance::{self, ROWS, ReplayCoverage};
+use ostler_testkit::scenario::{self, SUBJECTS, Subject, Task};
 use serde_json::Value;
 
 use crate::rig::Seen;
-pub(crate) use members::members;
 
 /// Tests of agents that are part of Ostler.
 mod own {
-    crate::conformance::members!(own);
+    ostler_testkit::each_member!(crate::conformance::member_tests, own);
 }
 
 /// Tests with recordings: no agent is started, and none has to be installed.
 mod played {
-    crate::conformance::members!(played);
+    ostler_testkit::each_member!(crate::conformance::member_tests, played);
 }
 
-/// Every agent of the suite.
-const MEMBERS: &[Member] = members!(table);
+/// Returns every agent of the suite.
+fn members() -> impl Iterator<Item = &'static Subject> {
+    let subjects = SUBJECTS
+        .iter()
+        .map(|subject| -> &'static Subject { subject });
+    subjects.filter(|subject| subject.in_suite)
+}
 
 /// Generates the tests of a member. `real`, `own` and `heavy` run the agent, each in its own group;
 /// `played` replays its recording.
@@ -50,12 +54,11 @@ macro_rules! member_tests {
         $crate::conformance::member_tests! { @ ($) perform $id $($rest)* }
     };
     ($wanted:ident $group:ident $id:ident $($rest:tt)*) => {};
-    (
-        @ ($d:tt) $how:ident $id:ident $subject:ident $transport:literal
-        [$($lack:ident: $why:literal)*]
-    ) => {
+    (@ ($d:tt) $how:ident $id:ident [$($lack:ident)*]) => {
         mod $id {
-            use ostler_testkit::scenario::$subject as SUBJECT;
+            fn subject() -> &'static ostler_testkit::scenario::Subject {
+                $crate::conformance::member(stringify!($id))
+            }
 
             macro_rules! unless_it_lacks {
                 $(($lack $d($d test:item)*) => {};)*
@@ -73,10 +76,10 @@ macro_rules! row_tests {
         $crate::conformance::row_tests!(run shared $group $name)
     };
     (run shared $group:ident $name:ident) => {
-        ostler_testkit::scenario::$group::$name(&$crate::driver::Library(&SUBJECT))
+        ostler_testkit::scenario::$group::$name(&$crate::driver::Library(subject()))
     };
     (run live $group:ident $name:ident) => {
-        $crate::driver::runtime().block_on($crate::sessions::$group::$name(&SUBJECT))
+        $crate::driver::runtime().block_on($crate::sessions::$group::$name(subject()))
     };
     (one play unrecorded $($rest:tt)*) => {};
     (one $how:ident $kind:ident $id:ident $row:ident $group:ident $name:ident) => {
@@ -126,7 +129,10 @@ pub(crate) use {member_tests, row_tests};
 /// Runs the agent itself, and records its output if requested.
 pub(crate) fn perform(id: &str, row: &str, scenario: impl FnOnce()) {
     let wanted = std::env::var_os("OSTLER_RECORD").is_some_and(|wanted| wanted == "1");
-    if wanted && is_a_program(id) && conformance::row(row).recorded != ReplayCoverage::Never {
+    if wanted
+        && member(id).pinned().is_some()
+        && conformance::row(row).recorded != ReplayCoverage::Never
+    {
         harness::run_in(AgentMode::Record(recording(id, row)), scenario);
     } else {
         scenario();
@@ -147,10 +153,9 @@ pub(crate) fn play(id: &str, row: &str, scenario: impl FnOnce()) {
     );
 }
 
-fn is_a_program(id: &str) -> bool {
-    MEMBERS
-        .iter()
-        .any(|member| member.id == id && member.subject.program.is_some())
+/// Returns the agent with this name in the suite.
+pub(crate) fn member(id: &str) -> &'static Subject {
+    members().find(|member| member.id == id).unwrap()
 }
 
 fn fixtures() -> PathBuf {
@@ -177,20 +182,13 @@ pub(crate) fn assert_story(subject: &'static Subject, row: &str, seen: &Seen) {
     .assert_story(row);
 }
 
-/// Returns an agent's capabilities in the dialect that its settings select.
-fn capabilities(subject: &Subject) -> Value {
+/// Returns the dialect that an agent's settings select.
+fn dialect(subject: &'static Subject) -> &'static dyn Dialect {
     let mut spec = Spec::default();
-    for (key, value) in Task::new("").settings_for(subject) {
-        spec.settings.push(key, &value);
-    }
+    let settings = Task::new("").settings_for(subject);
+    spec.apply(&settings.into_iter().collect()).unwrap();
     let dialect = ostler_dialects::find(subject.name).unwrap();
-    serde_json::to_value(
-        dialect
-            .select_transport(&spec)
-            .unwrap_or(dialect)
-            .capabilities(),
-    )
-    .unwrap()
+    dialect.select_transport(&spec).unwrap_or(dialect)
 }
 
 /// An applicable row has a test, any other row has a reason, and no reason contradicts the
@@ -210,9 +208,9 @@ fn every_row_of_every_agent_runs_or_says_why_not() {
         tests, names,
         "the rows here and in the testkit differ, in order or in whether they are replayed"
     );
-    let faults: Vec<String> = MEMBERS
-        .iter()
-        .flat_map(|member| member.faults(&capabilities(member.subject)))
+    let able = |member| serde_json::to_value(dialect(member).about().capabilities).unwrap();
+    let faults: Vec<String> = members()
+        .flat_map(|member| member.faults(&able(member)))
         .collect();
     assert_eq!(faults, [""; 0]);
 }
@@ -222,7 +220,7 @@ fn every_row_of_every_agent_runs_or_says_why_not() {
 #[test]
 fn every_recording_is_played() {
     let mut count = 0;
-    for member in MEMBERS {
+    for member in members() {
         let Ok(entries) = std::fs::read_dir(fixtures().join(member.id)) else {
             continue;
         };
@@ -242,4 +240,35 @@ fn every_recording_is_played() {
         }
     }
     assert!(count > 150, "only {count} recordings were found");
+}
+
+/// Returns the agent's output from a recording of both directions.
+fn printed(recording: &Path) -> String {
+    let text = std::fs::read_to_string(recording).unwrap();
+    let lines = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let printed = lines.filter_map(|line| match (&line["out"], &line["out_text"]) {
+        (Value::Null, Value::String(text)) => Some(text.clone()),
+        (Value::Null, _) => None,
+        (out, _) => Some(out.to_string()),
+    });
+    printed.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_transport_is_recognized() {
+    for member in members().filter(|member| member.pinned().is_some()) {
+        let found = ostler_dialects::recognize(&printed(&recording(member.id, "text")));
+        let identity = |dialect: &dyn Dialect| {
+            let about = dialect.about();
+            (about.name, about.capabilities.many_turns)
+        };
+        assert_eq!(
+            found.map(identity),
+            Some(identity(dialect(member))),
+            "{}",
+            member.id
+        );
+    }
 }

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::sync::Arc;
 use std::thread;
 
+use ostler::dialect::Dialect;
+use ostler::host::BridgeProgram;
+use ostler::spec::{Denials, Limits};
 use ostler::trust::WorkspaceTrust;
-use ostler::{
-    Agent, Agents, BridgeProgram, Denials, Dialect, Event, Host, Limits, Remote, SandboxPolicy,
-    Session, Spec,
-};
+use ostler::{Agent, Agents, Event, Host, Remote, Session, Spec};
 use ostler_testkit::fake;
 use ostler_testkit::scenario::{Driver, Observed, Progress, Running, Subject, Task, TestEnv};
 
@@ -108,7 +108,7 @@ pub(crate) fn host(place: &TestEnv) -> Host {
     // The user's own sandbox policy, as the program finds it.
     match std::fs::read_to_string(place.outside("home/.config/ostler/sandbox.toml")) {
         Ok(text) => host.with_workspace(WorkspaceTrust {
-            base: SandboxPolicy::parse(&text).unwrap(),
+            base: text.parse().unwrap(),
             ..Default::default()
         }),
         Err(_) => host,
@@ -116,30 +116,22 @@ pub(crate) fn host(place: &TestEnv) -> Host {
 }
 
 pub(crate) fn spec(place: &TestEnv, task: &Task) -> Spec {
-    let mut spec = Spec {
-        prompt: task.prompt.clone(),
-        dir: Some(place.work()),
-        program: place.program(),
-        env: task
-            .env
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), value.clone()))
-            .collect(),
-        limits: Limits {
-            wall: Some(task.wall),
-            idle: Some(task.idle),
-            ..Limits::default()
-        },
-        denials: if task.tolerate_denials {
+    let mut spec = Spec::new(task.prompt.clone())
+        .dir(place.work())
+        .limits(Limits::default().wall(task.wall).idle(task.idle))
+        .denials(if task.tolerate_denials {
             Denials::Tolerate
         } else {
             Denials::Fail
-        },
-        ..Spec::default()
-    };
-    for (key, value) in &task.settings_for(place.subject) {
-        spec.settings.push(key, value);
-    }
+        });
+    spec.program = place.program();
+    spec.env = task
+        .env
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), value.clone()))
+        .collect();
+    let settings = task.settings_for(place.subject);
+    spec.apply(&settings.into_iter().collect()).unwrap();
     spec
 }
 

@@ -3,4 +3,4 @@
 
 mod further;
 
-crate::conformance::members!(heavy);
+ostler_testkit::each_member!(crate::conformance::member_tests, heavy);

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod bounds;
+mod changes;
 mod documents;
 mod fallback;
 mod log;

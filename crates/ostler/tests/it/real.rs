@@ -7,6 +7,8 @@ mod conformance;
 mod copilot;
 mod live;
 mod logins;
+mod pi;
+mod project_settings;
 mod settings;
 
 use std::time::Duration;
@@ -44,7 +46,7 @@ fn a_dropped_session_leaves_nothing() {
                 break;
             }
         }
-        session.pid().unwrap()
+        session.remote().pid().unwrap()
     });
     assert!(alive(pid));
     // The task that owns the agent ends with the runtime, at the latest.

@@ -35,13 +35,10 @@ impl Rig {
             &verbs.as_ref().replace("$DIR", dir.path().to_str().unwrap()),
         );
         let env = BTreeMap::from([(fake::SCRIPT.to_owned(), script.to_str().unwrap().to_owned())]);
-        let spec = Spec {
-            prompt: "Do it.".into(),
-            program: Some(fake::program()),
-            dir: Some(dir.path().to_owned()),
-            env,
-            ..Spec::default()
-        };
+        let mut spec = Spec::new("Do it.")
+            .program(fake::program())
+            .dir(dir.path().to_owned());
+        spec.env = env;
         Self {
             dir,
             spec,
@@ -222,7 +219,9 @@ impl Seen {
                 None
             }
         });
-        notices.filter(|notice| notice.code == code).collect()
+        notices
+            .filter(|notice| notice.code.as_str() == code)
+            .collect()
     }
 
     pub(crate) fn unreadable(&self) -> Vec<&Unreadable> {

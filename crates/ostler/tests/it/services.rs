@@ -6,14 +6,13 @@ mod files;
 
 use std::collections::BTreeSet;
 
+use ostler::agent::ProcessAgent;
 use ostler::dialect::{
-    Conversation, Exit, FileAccess, FileJob, FromConversation, Launch, Outbox, Probe, ToAgent,
-    ToolJob,
+    About, Action, Capabilities, Conversation, Dialect, Exit, FileAccess, FileJob, Launch,
+    Launching, Outbox, ToAgent, ToolJob,
 };
-use ostler::event::{Level, Notice};
-use ostler::{
-    Agent, Agents, Capabilities, Dialect, ProcessAgent, RawJson, Session, Setting, Spec, SpecError,
-};
+use ostler::event::{Level, Notice, RawJson};
+use ostler::{Agent, Agents, Session, Spec, SpecError};
 use serde_json::Value;
 
 use crate::rig::Rig;
@@ -29,52 +28,36 @@ fn claude() -> &'static dyn Dialect {
 
 /// Returns the same spec without tools: they are reachable only through the bridge.
 fn bare(spec: &Spec) -> Spec {
-    Spec {
-        tools: Vec::new(),
-        ..spec.clone()
-    }
+    spec.clone().bound_tools(Vec::new())
 }
 
 impl Dialect for ServicesDialect {
-    fn name(&self) -> &'static str {
-        "services"
+    fn about(&self) -> About {
+        let claude = claude().about();
+        About {
+            capabilities: Capabilities {
+                bridged_tools: true,
+                ..claude.capabilities
+            },
+            settings: claude.settings,
+            ..About::new("services")
+        }
     }
 
-    fn capabilities(&self) -> Capabilities {
-        claude().capabilities()
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError> {
+        claude().launch(&Launching::new(&bare(launching.spec)))
     }
 
-    fn models(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        claude().settings()
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        None
-    }
-
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        claude().launch(&bare(spec))
-    }
-
-    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        let bridge = spec
+    fn converse(&self, launching: &Launching<'_>) -> Box<dyn Conversation> {
+        let bridge = launching
             .bridge
-            .as_ref()
             .map(|bridge| format!("{} {}", bridge.program, bridge.args.join(" ")));
         Box::new(ServicesConversation {
-            claude: claude().converse(&bare(spec)),
+            claude: claude().converse(&Launching::new(&bare(launching.spec))),
             bridge,
             requests: 0,
             open: BTreeSet::new(),
         })
-    }
-
-    fn needs_bridge(&self) -> bool {
-        true
     }
 }
 
@@ -98,7 +81,7 @@ impl ServicesConversation {
             },
         };
         let path = want["path"].as_str().unwrap().to_owned();
-        out.push(FromConversation::AccessFile(FileJob {
+        out.push(Action::AccessFile(FileJob {
             id: self.requests.to_string(),
             path,
             access,
@@ -107,7 +90,7 @@ impl ServicesConversation {
 }
 
 fn emit_notice(out: &mut Outbox, code: &str, message: impl Into<String>) {
-    out.event(Notice::new(Level::Info, code, message));
+    out.event(Notice::new(Level::Info, code.into(), message));
 }
 
 impl Conversation for ServicesConversation {
@@ -136,7 +119,7 @@ impl Conversation for ServicesConversation {
                 self.open.remove(&(to, id.clone()));
                 let line =
                     format!("{id} {} {output}\n", if ok { "ok" } else { "failed" }).into_bytes();
-                out.push(FromConversation::WriteBridge { to, line });
+                out.push(Action::WriteBridge { to, line });
             }
             say => self.claude.send(say, out),
         }
@@ -159,7 +142,7 @@ impl Conversation for ServicesConversation {
                     RawJson::parse(input).unwrap(),
                 );
                 self.open.insert((from, id.clone()));
-                out.push(FromConversation::RunTool(ToolJob {
+                out.push(Action::RunTool(ToolJob {
                     id,
                     call: None,
                     name: name.to_owned(),
@@ -168,13 +151,13 @@ impl Conversation for ServicesConversation {
             }
             (Some("flood"), ..) => {
                 for _ in 0..64 {
-                    out.push(FromConversation::WriteBridge {
+                    out.push(Action::WriteBridge {
                         to: from,
                         line: vec![b'x'; 1024 * 1024],
                     });
                 }
             }
-            _ => out.push(FromConversation::WriteBridge {
+            _ => out.push(Action::WriteBridge {
                 to: from,
                 line: format!("{from} {line}\n").into_bytes(),
             }),
@@ -193,7 +176,7 @@ impl Conversation for ServicesConversation {
         self.open = open;
         let gone: BTreeSet<(u32, String)> = gone;
         gone.into_iter()
-            .for_each(|(_, id)| out.push(FromConversation::CancelTool(id)));
+            .for_each(|(_, id)| out.push(Action::CancelTool(id)));
     }
 
     fn on_exit(&mut self, exit: &Exit, out: &mut Outbox) {

@@ -16,7 +16,8 @@ pub(crate) mod tools;
 use std::ops::Deref;
 
 use ostler::event::{Started, TurnEnded};
-use ostler::{AfterTurn, Event, EventKind, Host, Session, Spec};
+use ostler::spec::AfterTurn;
+use ostler::{Event, EventKind, Host, Session, Spec};
 use ostler_testkit::model::{Request, Script};
 use ostler_testkit::scenario::{Subject, Task, TestEnv};
 
@@ -85,10 +86,7 @@ impl Scene {
     /// Creates a scene whose session waits for messages after the task's own.
     pub(crate) fn new(subject: &'static Subject, script: Script, task: &Task) -> Self {
         let place = TestEnv::new(subject, script);
-        let spec = Spec {
-            after_turn: AfterTurn::Wait,
-            ..spec(&place, task)
-        };
+        let spec = spec(&place, task).after_turn(AfterTurn::Wait);
         Self {
             host: host(&place),
             spec,
@@ -217,7 +215,7 @@ impl Live {
         );
         let strange = seen.kinds().find(|kind| match kind {
             EventKind::Unreadable(_) => true,
-            EventKind::Notice(notice) => notice.code == "unknown_message",
+            EventKind::Notice(notice) => notice.code.as_str() == "unknown_message",
             _ => false,
         });
         assert_eq!(strange, None, "the agent printed an unknown message");

@@ -21,7 +21,7 @@ fn own_rss_kib() -> u64 {
 
 /// Starts measuring the peak, in a process that is set up like `main` of the program `ostler`.
 fn watch_peak() {
-    ostler::memory::return_large_buffers();
+    ostler::host::return_large_buffers();
     processes::reset_own_peak();
 }
 
@@ -104,7 +104,7 @@ async fn a_reader_that_stalls_keeps_memory_flat() {
         watch_peak();
         let rig = flood(total, line);
         let session = rig.start();
-        let mut other = session.events(1);
+        let mut other = session.remote().events(1);
         while other.next().await.is_some() {} // until the end, without fetching what it misses
         drop(other);
         check_peak(&format!("{line} bytes per line, written"));
@@ -149,7 +149,10 @@ async fn two_hundred_runs_leak_nothing() {
     let stopped = Rig::new("read\ninit\ntext working\nhang").grace_ms(20);
     // Broken agents are started anyway: that is what this test covers.
     for rig in [&mut dead, &mut missing] {
-        rig.host = rig.host.clone().with_breakers(ostler::Breakers::off());
+        rig.host = rig
+            .host
+            .clone()
+            .with_breakers(ostler::agent::Breakers::off());
     }
     let own = std::process::id();
     let mut after_warm_up = None;
@@ -202,4 +205,58 @@ fn has_zombies(parent: u32) -> bool {
             )
         });
     children.flatten().any(processes::zombie)
+}
+
+/// Processes that have nothing to do with a session. They end with this value.
+struct Foreign(Vec<std::process::Child>);
+
+impl Foreign {
+    fn start(count: usize) -> Self {
+        let start = |_| {
+            // Another session's mark is not this session's.
+            std::process::Command::new("sleep")
+                .arg("1000")
+                .env("OSTLER_SESSION", "another")
+                .spawn()
+                .unwrap()
+        };
+        Self((0..count).map(start).collect())
+    }
+
+    fn all_live(&mut self) -> bool {
+        let lives = |child: &mut std::process::Child| child.try_wait().unwrap().is_none();
+        self.0.iter_mut().all(lives)
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+// P1, P2: sessions that end at the same time share one look at all processes. Each finds its own
+// among 2,000 foreign ones, in its group and outside of it. None of the foreign ones is touched.
+#[tokio::test]
+async fn sessions_that_end_together_find_their_processes_among_2000() {
+    let mut foreign = Foreign::start(2000);
+    let rigs: Vec<Rig> = (0..8)
+        .map(|_| {
+            let spawned = "spawn-child $DIR/near\nspawn-setsid $DIR/far";
+            Rig::new(format!("read\ninit\n{spawned}\nresult hi\nread-until-eof"))
+        })
+        .collect();
+    let sessions = rigs.iter().map(|rig| crate::rig::finish(rig.start()));
+    for seen in futures_util::future::join_all(sessions).await {
+        assert_eq!(seen.outcome().cause, Cause::Completed);
+    }
+    for rig in &rigs {
+        for name in ["near", "far"] {
+            assert!(!processes::alive(rig.pid(name)), "{name} is left");
+        }
+    }
+    assert!(foreign.all_live());
 }

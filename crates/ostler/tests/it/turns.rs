@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use ostler::{AfterTurn, Cause, EventKind, Spec};
+use ostler::spec::AfterTurn;
+use ostler::{Cause, EventKind};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task, TestEnv};
 
@@ -18,10 +19,7 @@ pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
         .rule(Rule::on_text("third").text("Three."))
         .rule(Rule::on_text("second").answer(Answer::hang()));
     let place = Arc::new(TestEnv::new(subject, script));
-    let spec = Spec {
-        after_turn: AfterTurn::Wait,
-        ..spec(&place, &Task::new("the first"))
-    };
+    let spec = spec(&place, &Task::new("the first")).after_turn(AfterTurn::Wait);
     let (mut turns, mut pids) = (Vec::new(), Vec::new());
     runtime().block_on(async {
         let mut session = agent(subject).start(&host(&place), spec).unwrap();
@@ -33,7 +31,7 @@ pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
                         turn.text,
                         turn.usage.and_then(|usage| usage.input),
                     ));
-                    pids.push(session.pid());
+                    pids.push(session.remote().pid());
                     match turns.len() {
                         1 => {
                             session.remote().send("the second").unwrap();
@@ -61,7 +59,7 @@ pub(crate) fn three_turns_are_one_conversation(subject: &'static Subject) {
         (Cause::Completed, "Three.".to_owned(), input(2)),
     ];
     assert_eq!(turns, expected);
-    assert_eq!(pids[0].is_some(), subject.program.is_some());
+    assert_eq!(pids[0].is_some(), subject.pinned().is_some());
     assert!(pids.iter().all(|pid| *pid == pids[0]), "{pids:?}");
     let messages = place.server.requests()[2].body["messages"].to_string();
     assert!(

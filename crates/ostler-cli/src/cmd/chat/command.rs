@@ -1,6 +1,6 @@
 //! Parsing of prompt input: a message, or a command that begins with a slash.
 
-use crate::output::wrap_lines;
+use crate::output::wrap_indented;
 
 /// Commands: name, argument and description.
 const COMMANDS: [(&str, &str, &str); 8] = [
@@ -55,9 +55,9 @@ pub(super) fn help(width: usize) -> Vec<String> {
         let command = format!("{name} {argument}");
         if width < NARROW {
             lines.push(format!("  {}", command.trim_end()));
-            lines.extend(wrapped(about, 4, width));
+            lines.extend(wrap_indented(about, 4, width));
         } else {
-            let mut parts = wrapped(about, COLUMN, width).into_iter();
+            let mut parts = wrap_indented(about, COLUMN, width).into_iter();
             lines.extend(
                 parts
                     .next()
@@ -66,7 +66,11 @@ pub(super) fn help(width: usize) -> Vec<String> {
             lines.extend(parts);
         }
     }
-    lines.extend(NOTES.iter().flat_map(|remark| wrapped(remark, 2, width)));
+    lines.extend(
+        NOTES
+            .iter()
+            .flat_map(|remark| wrap_indented(remark, 2, width)),
+    );
     lines
 }
 
@@ -84,15 +88,6 @@ const NOTES: [&str; 4] = [
     "At a permission prompt: y allows once, a allows this tool with these arguments for the whole \
      session, n denies. Text after n is the reason.",
 ];
-
-/// Wraps a text into indented lines.
-fn wrapped(text: &str, indent: usize, width: usize) -> Vec<String> {
-    let lines = wrap_lines(text, width.saturating_sub(indent), 0);
-    lines
-        .into_iter()
-        .map(|line| format!("{:indent$}{line}", ""))
-        .collect()
-}
 
 /// Parses a line.
 pub(super) fn parse(line: &str) -> ChatInput {

@@ -3,10 +3,9 @@
 use std::pin::Pin;
 use std::time::Duration;
 
-use ostler::event::{Origin, SessionState};
-use ostler::{
-    Cause, Event, EventKind, Interruption, PendingInterrupt, Remote, RequestError, Session, Usage,
-};
+use ostler::event::{NoticeCode, Origin, RequestKind, SessionState};
+use ostler::session::{Interruption, PendingInterrupt, RequestError};
+use ostler::{Cause, Event, EventKind, Remote, Session, Usage};
 use tokio::time::Sleep;
 
 use super::command::{self, ChatInput};
@@ -103,7 +102,7 @@ impl ConversationState {
                 self.turn.clone_from(&turn.usage);
                 self.last = Some(turn.outcome.cause);
             }
-            EventKind::Refused(refused) if refused.request == "send" => {
+            EventKind::Refused(refused) if refused.request == RequestKind::Send => {
                 self.sent = self.sent.saturating_sub(1);
             }
             // A session that ended on its own sets the exit code; one that was stopped already has
@@ -263,7 +262,8 @@ impl Chat {
             .setup
             .chosen
             .agent
-            .models()
+            .about()
+            .models
             .iter()
             .map(ToString::to_string)
             .chain(aliases)
@@ -297,8 +297,8 @@ impl Chat {
         let mut chosen = self.setup.chosen.clone();
         let checks = chosen
             .agent
-            .dialect()
-            .transcripts()
+            .about()
+            .transcripts
             .map(|transcripts| (transcripts.is_id)(id));
         if row.is_none() && checks == Some(false) {
             return self.screen.remark(unknown(id));
@@ -308,7 +308,7 @@ impl Chat {
         let mut native = id.to_owned();
         if let Some(row) = row {
             // Another agent has its own defaults and does not get this one's settings.
-            if row.agent != chosen.agent.name() {
+            if row.agent != chosen.agent.about().name {
                 chosen = spec::find_agent(&self.setup.config, &row.agent).unwrap_or(chosen);
             }
             native = row.native_session.unwrap_or(row.session);
@@ -317,17 +317,16 @@ impl Chat {
             Ok((spec, _)) => spec,
             Err(fault) => return self.screen.remark(one_line(&fault.outcome().message, 300)),
         };
-        PER_SESSION_SETTINGS
-            .iter()
-            .for_each(|key| spec.settings.remove(key));
-        spec.settings.set(ostler::keys::RESUME, native);
+        PER_SESSION_SETTINGS.iter().for_each(|key| spec.unset(key));
+        spec.resume = Some(native);
         spec.prompt = String::new();
         // An agent with one process per turn confirms nothing before the first turn.
         let dialect = chosen.agent.dialect();
         let confirms = dialect
             .select_transport(&spec)
             .unwrap_or(dialect)
-            .capabilities()
+            .about()
+            .capabilities
             .many_turns;
         if !is_known && !confirms {
             return self.screen.remark(unknown(id));
@@ -384,7 +383,7 @@ impl Chat {
                     .remark(format!("cannot resume {id}: {why}{hint}"));
             }
             // The agent keeps running without a session, so the current session stays.
-            Some(EventKind::Notice(notice)) if notice.code == "handshake_failed" => {
+            Some(EventKind::Notice(notice)) if notice.code == NoticeCode::HandshakeFailed => {
                 self.screen.remark(format!(
                     "cannot resume {id}: {}",
                     one_line(&notice.message, 600)

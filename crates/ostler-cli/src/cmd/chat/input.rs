@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::command;
 use super::gate::Gate;
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 use crate::output::style::TOOL;
 
 /// The prompt.
@@ -56,7 +56,7 @@ pub(super) struct LineInput {
 
 impl LineInput {
     /// Starts a line editor on the terminal.
-    pub(super) fn editor(history: Option<PathBuf>, gate: Gate) -> Result<Self, Fault> {
+    pub(super) fn editor(history: Option<PathBuf>, gate: Gate) -> Result<Self> {
         let config = Config::builder()
             .max_history_size(HISTORY_SIZE)
             .and_then(|config| config.history_ignore_dups(true))
@@ -95,7 +95,7 @@ impl LineInput {
     }
 
     /// Starts reading lines from a file or a pipe.
-    pub(super) fn lines() -> Result<Self, Fault> {
+    pub(super) fn lines() -> Result<Self> {
         let input = std::io::stdin();
         Self::start(move |_| {
             let mut message = Vec::new();
@@ -110,7 +110,7 @@ impl LineInput {
         })
     }
 
-    fn start(mut read: impl FnMut(String) -> PromptInput + Send + 'static) -> Result<Self, Fault> {
+    fn start(mut read: impl FnMut(String) -> PromptInput + Send + 'static) -> Result<Self> {
         let (ask, requests) = mpsc::channel::<String>();
         let (sender, typed): (UnboundedSender<PromptInput>, _) = unbounded_channel();
         let work = move || {

@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use ostler::{Agent, SessionStatus, Usage, display};
+use ostler::render::display;
+use ostler::session::SessionStatus;
+use ostler::{Agent, Usage};
 use ostler_store::{Filter, SessionRow, Store};
 
 use crate::output::style::DIM;
-use crate::output::{name, one_line, thousands, usage_summary};
+use crate::output::{counted, name, one_line, thousands, usage_summary};
 
 /// Maximum number of listed sessions.
 const LISTED: usize = 10;
@@ -44,23 +46,17 @@ pub(super) fn status(
     id: &str,
 ) -> Vec<String> {
     let reported = |text: Option<&str>| text.map_or_else(|| "not reported yet".to_owned(), name);
-    let state = serde_json::to_value(status.state)
-        .ok()
-        .and_then(|word| word.as_str().map(str::to_owned));
-    let pid = status
-        .pid
-        .map_or_else(|| "none".to_owned(), |pid| pid.to_string());
+    let state = serde_json::to_value(status.state).unwrap_or_default();
+    let state = state.as_str().unwrap_or_default();
+    let pid = status.pid.map(|pid| pid.to_string());
     let rows = [
-        ("agent", agent.name().to_owned()),
+        ("agent", agent.about().name.to_owned()),
         ("model", reported(status.model.as_deref())),
         ("directory", one_line(&dir.to_string_lossy(), 200)),
-        (
-            "state",
-            format!("{}, turn {}", state.unwrap_or_default(), status.turn),
-        ),
+        ("state", format!("{state}, turn {}", status.turn)),
         ("session", id.to_owned()),
         ("agent's id", reported(status.native_session.as_deref())),
-        ("process", pid),
+        ("process", pid.unwrap_or_else(|| "none".to_owned())),
     ];
     rows.iter()
         .map(|(kind, value)| format!("  {kind:<10} {value}"))
@@ -76,33 +72,22 @@ pub(super) fn sessions(store: &Store, dir: &Path) -> Vec<String> {
         without_failed_starts: true,
         ..Filter::default()
     };
-    let rows = match store.sessions(&filter) {
+    match store.sessions(&filter) {
         Err(error) => {
-            return vec![format!(
-                "  cannot read the sessions: {}",
-                one_line(&error.to_string(), 200)
-            )];
+            let why = one_line(&error.to_string(), 200);
+            vec![format!("  cannot read the sessions: {why}")]
         }
-        Ok(rows) => rows,
-    };
-    if rows.is_empty() {
-        return vec!["  no stored sessions in this directory".into()];
+        Ok(rows) if rows.is_empty() => vec!["  no stored sessions in this directory".into()],
+        Ok(rows) => {
+            let hint = format!("  {DIM}/resume ID resumes one of them{DIM:#}");
+            rows.iter().map(row).chain([hint]).collect()
+        }
     }
-    let mut lines: Vec<String> = rows.iter().map(row).collect();
-    lines.push(format!("  {DIM}/resume ID resumes one of them{DIM:#}"));
-    lines
 }
 
 fn row(row: &SessionRow) -> String {
-    let turns = format!(
-        "{} turn{}",
-        row.turns,
-        if row.turns == 1 { "" } else { "s" }
-    );
-    let prompt = row
-        .prompt
-        .as_deref()
-        .map_or_else(String::new, |prompt| one_line(prompt, 60));
+    let turns = counted(row.turns.into(), "turn");
+    let prompt = one_line(row.prompt.as_deref().unwrap_or_default(), 60);
     format!(
         "  {} {DIM}{} · {turns}{DIM:#} {prompt}",
         name(display::short_id(&row.session)),

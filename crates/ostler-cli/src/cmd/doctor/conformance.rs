@@ -6,19 +6,19 @@ mod trial;
 
 use std::collections::BTreeMap;
 
-use ostler::Probed;
-use ostler::clip::sanitize;
+use ostler::agent::Probed;
 use ostler::config::Config;
+use ostler::render::clip::sanitize;
 use serde::Serialize;
 
 use checks::{CHECKS, Check};
 use subject::Subject;
-use trial::{Trial, TrialRun};
+use trial::{CheckFailed, Checked, Trial};
 
 use crate::environment;
 use crate::exit::{self, Code};
-use crate::fault::Fault;
-use crate::output::{print_line, style};
+use crate::fault::{Fault, Result};
+use crate::output::{counted, print_json, print_line, style};
 
 /// Results of all checks.
 #[derive(Debug, Serialize)]
@@ -45,23 +45,18 @@ struct Finding {
 }
 
 /// Runs the checks and reports.
-pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code, Fault> {
+pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code> {
     let subject = Subject::named(config, name)?;
     let agent = &subject.agent;
     let version = installed(&subject).await?;
-    let tested = agent
-        .dialect()
-        .probe()
-        .and_then(|plan| plan.tested)
-        .map(|tested| tested.to_string());
+    let tested = agent.about().probe.and_then(|plan| plan.tested);
+    let tested = tested.map(|tested| tested.to_string());
     if !json {
         announce(name, version.as_deref(), tested.as_deref());
         if !subject.unused.is_empty() {
             let dim = style::DIM;
-            print_line(&format!(
-                "{dim}configured but not used: {}{dim:#}\n",
-                subject.unused.join(", ")
-            ));
+            let unused = subject.unused.join(", ");
+            outln!("{dim}configured but not used: {unused}{dim:#}\n");
         }
     }
     let mut report = Report {
@@ -74,113 +69,89 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code,
         drift: BTreeMap::new(),
     };
     for check in CHECKS {
-        let (finding, next) = run_check(&subject, check, &mut report.drift).await;
-        report.conforms &= finding.result != "failed";
-        if !json {
-            show(&finding);
+        let is_last = run_check(&subject, check, &mut report).await;
+        if let Some(finding) = report.checks.last().filter(|_| !json) {
+            show(finding);
         }
-        report.checks.push(finding);
-        if next == NextStep::Stop {
+        if is_last {
             break;
         }
     }
     if json {
-        print_line(&serde_json::to_string_pretty(&report).map_err(Fault::internal)?);
+        print_json(&serde_json::to_value(&report).map_err(Fault::internal)?);
     } else {
         conclude(&report);
     }
-    Ok(if report.conforms {
-        exit::OK
-    } else {
-        exit::FAILED
-    })
+    Ok(exit::ok_if(report.conforms))
 }
 
 /// Returns the installed version. A login is not required, because no account is used.
-async fn installed(subject: &Subject) -> Result<Option<String>, Fault> {
-    let agent = &subject.agent;
-    match agent.probe_for(&environment::host(), &subject.given).await {
-        Probed::Ready { version, .. } => Ok(version),
+async fn installed(subject: &Subject) -> Result<Option<String>> {
+    let name = subject.agent.about().name;
+    let host = environment::host();
+    let (why, hint) = match subject.agent.probe(&host, &subject.given).await {
+        Probed::Ready { version, .. } => return Ok(version),
         Probed::NotLoggedIn { version, .. } | Probed::LoginUnknown { version, .. } => {
-            Ok(Some(version))
+            return Ok(Some(version));
         }
-        Probed::NotConfigured { .. } => Ok(None),
-        Probed::Missing { hint, .. } => {
-            Err(Fault::unavailable(format!("{} is not installed", agent.name())).hint(hint))
-        }
-        Probed::Broken { why, hint, .. } => {
-            Err(Fault::unavailable(format!("{} does not start: {why}", agent.name())).hint(hint))
-        }
+        Probed::NotConfigured { .. } => return Ok(None),
+        Probed::Missing { hint, .. } => (format!("{name} is not installed"), hint),
+        Probed::Broken { why, hint, .. } => (format!("{name} does not start: {why}"), hint),
         Probed::TooOld {
             version,
             need,
             hint,
             ..
         } => {
-            let why = format!(
-                "{} {version} is too old; {need} or newer is required",
-                agent.name()
-            );
-            Err(Fault::unavailable(why).hint(hint))
+            let why = format!("{name} {version} is too old; {need} or newer is required");
+            (why, hint)
         }
-    }
+    };
+    Err(Fault::unavailable(why).hint(hint))
 }
 
-/// Whether to run the remaining checks.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum NextStep {
-    Continue,
-    Stop,
+/// Runs a check and adds its result. Returns true if the remaining checks must not run.
+async fn run_check(subject: &Subject, check: &Check, report: &mut Report) -> bool {
+    let mut is_last = false;
+    let (result, problem) = if (check.applies)(&subject.capabilities(&subject.given)) {
+        match attempt(subject, check, &mut report.drift, &mut is_last).await {
+            Ok(()) => ("passed", None),
+            Err(CheckFailed(problem)) => ("failed", Some(problem)),
+        }
+    } else {
+        ("not_applicable", None)
+    };
+    report.conforms &= result != "failed";
+    report.checks.push(Finding {
+        check: check.name,
+        result,
+        problem,
+    });
+    is_last
 }
 
-async fn run_check(
+async fn attempt(
     subject: &Subject,
     check: &Check,
     drift: &mut BTreeMap<String, u32>,
-) -> (Finding, NextStep) {
-    let mut next = NextStep::Continue;
-    if !(check.applies)(&subject.capabilities(&subject.given)) {
-        return (
-            Finding {
-                check: check.name,
-                result: "not_applicable",
-                problem: None,
-            },
-            next,
-        );
+    used_other_model: &mut bool,
+) -> Checked {
+    let trial = Trial::new(subject, (check.script)(&subject.manifest.shell))?;
+    let result = (check.run)(&trial).await;
+    *used_other_model = trial.used_other_model();
+    result?;
+    let runs = trial.runs();
+    for notice in runs.iter().flat_map(|run| run.unknown()) {
+        *drift.entry(notice.message.clone()).or_default() += 1;
     }
-    let tried = async {
-        let trial = Trial::new(subject, (check.script)(subject.offline))?;
-        let run = (check.run)(&trial).await;
-        if trial.used_other_model() {
-            next = NextStep::Stop;
-        }
-        let run = run?;
-        for notice in run.iter().flat_map(TrialRun::unknown) {
-            *drift.entry(notice.message.clone()).or_default() += 1;
-        }
-        let left: Vec<u32> = run
-            .iter()
-            .flat_map(|run| environment::left_of(&run.session))
-            .collect();
-        if left.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("processes left behind: {left:?}"))
-        }
-    };
-    let (result, problem) = match tried.await {
-        Ok(()) => ("passed", None),
-        Err(problem) => ("failed", Some(problem)),
-    };
-    (
-        Finding {
-            check: check.name,
-            result,
-            problem,
-        },
-        next,
-    )
+    let left = runs
+        .iter()
+        .flat_map(|run| environment::left_of(&run.session));
+    let left: Vec<u32> = left.collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    Err(CheckFailed(format!("processes left behind: {left:?}")))
 }
 
 fn announce(agent: &str, version: Option<&str>, tested: Option<&str>) {
@@ -188,10 +159,10 @@ fn announce(agent: &str, version: Option<&str>, tested: Option<&str>) {
     let tested = tested
         .map(|tested| format!(" {dim}(this release was tested with {tested}){dim:#}"))
         .unwrap_or_default();
-    print_line(&format!(
+    outln!(
         "{agent} {}{tested}\n",
         sanitize(version.unwrap_or_default())
-    ));
+    );
 }
 
 fn show(finding: &Finding) {
@@ -212,7 +183,7 @@ fn conclude(report: &Report) {
     if !report.drift.is_empty() {
         print_line("\nUnknown messages:");
         for (message, times) in &report.drift {
-            print_line(&format!("  {times} × {}", sanitize(message)));
+            outln!("  {times} × {}", sanitize(message));
         }
     }
     let (good, bad) = (style::GOOD, style::BAD);
@@ -222,10 +193,7 @@ fn conclude(report: &Report) {
         .filter(|finding| finding.result == "failed")
         .count();
     match failed {
-        0 => print_line(&format!("\n{good}All checks passed.{good:#}")),
-        _ => print_line(&format!(
-            "\n{bad}{failed} {} failed.{bad:#}",
-            if failed == 1 { "check" } else { "checks" }
-        )),
+        0 => outln!("\n{good}All checks passed.{good:#}"),
+        _ => outln!("\n{bad}{} failed.{bad:#}", counted(failed as u64, "check")),
     }
 }

@@ -6,6 +6,7 @@ use ostler_store::{Store, UnknownMessages};
 use serde::Serialize;
 
 use crate::environment;
+use crate::output::counted;
 
 /// Period of sessions to search, in milliseconds: thirty days.
 const RECENT: i64 = 30 * 24 * 60 * 60 * 1000;
@@ -25,23 +26,14 @@ pub(super) struct Unknown {
 impl Unknown {
     /// Formats it for people.
     pub(super) fn summary(&self) -> String {
-        let Self {
-            kind,
-            agent_version,
-            count,
-            sessions,
-        } = self;
-        let times = if *count == 1 {
-            "once".to_owned()
-        } else {
-            format!("{count} times")
+        let times = match self.count {
+            1 => "once".to_owned(),
+            count => format!("{count} times"),
         };
-        let s = if *sessions == 1 { "" } else { "s" };
-        let by = agent_version
-            .as_ref()
-            .map(|version| format!(", by {version}"))
-            .unwrap_or_default();
-        format!("{kind}: {times} in {sessions} session{s}{by}")
+        let by = self.agent_version.as_ref();
+        let by = by.map(|version| format!(", by {version}"));
+        let (sessions, by) = (counted(self.sessions, "session"), by.unwrap_or_default());
+        format!("{}: {times} in {sessions}{by}", self.kind)
     }
 }
 
@@ -76,28 +68,14 @@ pub(super) fn is_newer(version: Option<&str>, tested: Version) -> bool {
 
 /// Formats the drift for people, as labelled lines.
 pub(super) fn lines(newer_than: Option<&str>, unknown: &[Unknown]) -> Vec<(&'static str, String)> {
-    let mut lines = Vec::new();
-    if let Some(tested) = newer_than {
-        lines.push((
-            "note",
-            format!("newer than tested: this release of Ostler was tested with {tested}"),
-        ));
-    }
-    lines.extend(
-        unknown
-            .iter()
-            .take(SHOWN)
-            .map(|it| ("unknown", it.summary())),
-    );
-    if unknown.len() > SHOWN {
-        lines.push((
-            "unknown",
-            format!(
-                "and {} more kinds (`--json` lists all)",
-                unknown.len() - SHOWN
-            ),
-        ));
-    }
+    let newer = newer_than.map(|tested| {
+        format!("newer than tested: this release of Ostler was tested with {tested}")
+    });
+    let more = unknown.len().saturating_sub(SHOWN);
+    let more = (more > 0).then(|| format!("and {more} more kinds (`--json` lists all)"));
+    let summaries = unknown.iter().take(SHOWN).map(Unknown::summary).chain(more);
+    let mut lines: Vec<_> = newer.map(|newer| ("note", newer)).into_iter().collect();
+    lines.extend(summaries.map(|summary| ("unknown", summary)));
     if !unknown.is_empty() {
         lines.push(("fix", HINT.to_owned()));
     }

@@ -1,6 +1,8 @@
 //! Findings about an agent, as reported.
 
-use ostler::Probed;
+use std::path::PathBuf;
+
+use ostler::agent::Probed;
 use ostler_store::UnknownMessages;
 use serde::Serialize;
 
@@ -8,9 +10,10 @@ use super::drift::{self, Unknown};
 use crate::spec::{ChosenAgent, docs_page};
 
 /// State of an agent. The names are part of `doctor --json`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum State {
+    #[default]
     Ready,
     UnknownLogin,
     NotLoggedIn,
@@ -41,7 +44,7 @@ impl State {
 }
 
 /// Findings about one agent.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(super) struct Finding {
     pub(super) agent: String,
     #[serde(rename = "status")]
@@ -78,42 +81,31 @@ impl Finding {
         probed: Probed,
         unknown_messages: &[UnknownMessages],
     ) -> Self {
-        let agent = &*subject.agent;
-        let mut finding = Self::of(&subject.name, probed);
-        let plan = agent.dialect().probe();
-        finding.built_in = agent.plays();
-        finding.is_program = agent.is_program();
-        finding.models = agent.models().to_vec();
-        finding.docs = docs_page(agent);
-        finding.minimum_version = plan.map(|plan| plan.minimum.to_string());
-        let tested = plan.and_then(|plan| plan.tested);
-        finding.tested_version = tested.map(|tested| tested.to_string());
-        finding.newer_than_tested =
-            tested.is_some_and(|tested| drift::is_newer(finding.version.as_deref(), tested));
-        finding.unknown_messages = drift::of(agent.name(), unknown_messages);
-        finding.unknown_hint = (!finding.unknown_messages.is_empty()).then_some(drift::HINT);
-        finding
+        let about = subject.agent.about();
+        let found = Self::of(&subject.name, probed);
+        let tested = about.probe.and_then(|plan| plan.tested);
+        let version = found.version.as_deref();
+        let unknown_messages = drift::of(about.name, unknown_messages);
+        Self {
+            built_in: about.scripted,
+            is_program: about.is_program(),
+            models: about.models.to_vec(),
+            docs: docs_page(&*subject.agent),
+            minimum_version: about.probe.map(|plan| plan.minimum.to_string()),
+            tested_version: tested.map(|tested| tested.to_string()),
+            newer_than_tested: tested.is_some_and(|tested| drift::is_newer(version, tested)),
+            unknown_hint: (!unknown_messages.is_empty()).then_some(drift::HINT),
+            unknown_messages,
+            ..found
+        }
     }
 
     fn of(agent: &str, probed: Probed) -> Self {
         let mut f = Self {
             agent: agent.to_owned(),
-            state: State::Ready,
-            version: None,
-            minimum_version: None,
-            tested_version: None,
-            newer_than_tested: false,
-            path: None,
-            login: None,
-            problem: None,
-            hint: None,
-            built_in: false,
-            models: Vec::new(),
-            unknown_messages: Vec::new(),
-            unknown_hint: None,
-            is_program: false,
-            docs: String::new(),
+            ..Self::default()
         };
+        let shown = |path: &PathBuf| path.display().to_string();
         match probed {
             Probed::Ready {
                 version,
@@ -121,7 +113,7 @@ impl Finding {
                 login,
             } => {
                 (f.version, f.login) = (version, login);
-                f.path = path.map(|p| p.display().to_string());
+                f.path = path.as_ref().map(shown);
             }
             Probed::LoginUnknown {
                 path,
@@ -129,11 +121,10 @@ impl Finding {
                 hint,
             } => {
                 f.state = State::UnknownLogin;
-                (f.path, f.version, f.hint) =
-                    (Some(path.display().to_string()), Some(version), Some(hint));
+                (f.path, f.version, f.hint) = (Some(shown(&path)), Some(version), Some(hint));
             }
             Probed::Missing { hint, searched } => {
-                let places: Vec<_> = searched.iter().map(|p| p.display().to_string()).collect();
+                let places: Vec<_> = searched.iter().map(shown).collect();
                 f.state = State::Missing;
                 f.problem = Some(if places.is_empty() {
                     "PATH is empty".into()
@@ -147,8 +138,7 @@ impl Finding {
             }
             Probed::Broken { path, why, hint } => {
                 f.state = State::Broken;
-                (f.path, f.problem, f.hint) =
-                    (Some(path.display().to_string()), Some(why), Some(hint));
+                (f.path, f.problem, f.hint) = (Some(shown(&path)), Some(why), Some(hint));
             }
             Probed::TooOld {
                 path,
@@ -160,8 +150,7 @@ impl Finding {
                 f.problem = Some(format!(
                     "version {version} is too old; {need} or newer is required"
                 ));
-                (f.path, f.version, f.hint) =
-                    (Some(path.display().to_string()), Some(version), Some(hint));
+                (f.path, f.version, f.hint) = (Some(shown(&path)), Some(version), Some(hint));
             }
             Probed::NotLoggedIn {
                 path,
@@ -171,7 +160,7 @@ impl Finding {
                 f.state = State::NotLoggedIn;
                 f.problem = Some("not logged in: a login or an API key is required".into());
                 f.version = Some(version).filter(|version| !version.is_empty());
-                (f.path, f.hint) = (Some(path.display().to_string()), Some(hint));
+                (f.path, f.hint) = (Some(shown(&path)), Some(hint));
             }
         }
         f

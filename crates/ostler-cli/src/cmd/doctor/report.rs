@@ -1,11 +1,12 @@
 //! Report for people: one line per installed agent, or all details of one agent.
 
-use ostler::clip::sanitize;
+use anstyle::Style;
+use ostler::render::clip::sanitize;
 
 use super::drift;
 use super::finding::{Finding, State};
 use super::{Reason, RunChoice};
-use crate::output::{style, wrap_lines};
+use crate::output::{style, wrap_indented, wrap_lines};
 
 /// States that get a line per agent, in display order.
 const SHOWN: [State; 6] = [
@@ -39,12 +40,9 @@ pub(super) fn overview(findings: &[Finding], choice: &RunChoice, width: usize) -
     for finding in &shown {
         lines.push(row(finding, names));
         // An agent with an unknown login may well be ready; its details show how to log in.
-        if let Some(hint) = finding
-            .hint
-            .as_deref()
-            .filter(|_| finding.state != State::UnknownLogin)
-        {
-            lines.extend(indented(hint, INDENT, width));
+        let hint = finding.hint.as_deref();
+        if let Some(hint) = hint.filter(|_| finding.state != State::UnknownLogin) {
+            lines.extend(wrap_indented(&sanitize(hint), INDENT, width));
         }
     }
     for state in [State::Missing, State::NotConfigured] {
@@ -53,65 +51,57 @@ pub(super) fn overview(findings: &[Finding], choice: &RunChoice, width: usize) -
             .map(|f| f.agent.as_str())
             .collect();
         if !names.is_empty() {
-            lines.extend(wrap_lines(
-                &format!("{}: {}", state.label(), names.join(", ")),
-                width,
-                INDENT,
-            ));
+            let line = format!("{}: {}", state.label(), names.join(", "));
+            lines.extend(wrap_lines(&line, width, INDENT));
         }
     }
     lines.push(String::new());
     lines.extend(wrap_lines(&conclusion(findings, choice), width, 0));
     if choice.reason == Reason::NoneUsable
-        && let Some(hint) = shown
-            .is_empty()
-            .then(|| real().find_map(|f| f.hint.as_deref()))
-            .flatten()
+        && shown.is_empty()
+        && let Some(hint) = real().find_map(|f| f.hint.as_deref())
     {
         lines.extend(wrap_lines(&sanitize(hint), width, 0));
     }
-    lines.extend(wrap_lines(
-        "Run `ostler doctor AGENT` for details and how to install or log in.",
-        width,
-        0,
-    ));
+    let more = "Run `ostler doctor AGENT` for details and how to install or log in.";
+    lines.extend(wrap_lines(more, width, 0));
     lines
 }
 
 /// Formats the line of one agent.
 fn row(f: &Finding, names: usize) -> String {
-    let (mark, paint) = match f.state {
-        State::Ready => ("✓", style::GOOD),
-        State::UnknownLogin => ("?", style::WARN),
-        _ => ("✗", style::BAD),
+    let (mark, paint) = mark(f.state);
+    let note = match f.state {
+        State::Ready => f.login.as_deref().map(sanitize),
+        State::Broken => f.problem.as_deref().map(sanitize),
+        State::TooOld => required(f),
+        _ => None,
     };
-    let mut notes: Vec<String> = Vec::new();
-    match f.state {
-        State::Ready => notes.extend(f.login.as_deref().map(sanitize)),
-        State::Broken => notes.extend(f.problem.as_deref().map(sanitize)),
-        State::TooOld => notes.extend(
-            f.minimum_version
-                .as_ref()
-                .map(|need| format!("{need} or newer is required")),
-        ),
-        _ => {}
-    }
-    if f.newer_than_tested {
-        notes.push("newer than tested".to_owned());
-    }
-    if !f.unknown_messages.is_empty() {
-        notes.push("sends unknown messages".to_owned());
-    }
-    let (state, version) = (
-        f.state.label(),
-        sanitize(f.version.as_deref().unwrap_or("")),
-    );
+    let is_newer = f.newer_than_tested.then(|| "newer than tested".to_owned());
+    let drifts = !f.unknown_messages.is_empty();
+    let drift = drifts.then(|| "sends unknown messages".to_owned());
+    let notes: Vec<String> = [note, is_newer, drift].into_iter().flatten().collect();
+    let version = sanitize(f.version.as_deref().unwrap_or(""));
+    let state = f.state.label();
     let line = format!(
         "{paint}{mark}{paint:#} {:names$}  {state:<13}  {version:<9}  {}",
         f.agent,
         notes.join(" · ")
     );
     line.trim_end().to_owned()
+}
+
+fn mark(state: State) -> (&'static str, Style) {
+    match state {
+        State::Ready => ("✓", style::GOOD),
+        State::UnknownLogin => ("?", style::WARN),
+        _ => ("✗", style::BAD),
+    }
+}
+
+fn required(f: &Finding) -> Option<String> {
+    let need = f.minimum_version.as_ref();
+    need.map(|need| format!("{need} or newer is required"))
 }
 
 /// Explains which agent a run uses, and why.
@@ -127,11 +117,7 @@ fn conclusion(findings: &[Finding], choice: &RunChoice) -> String {
     };
     match choice.reason {
         Reason::Configured => {
-            let by = choice
-                .configured_by
-                .as_deref()
-                .map(sanitize)
-                .unwrap_or_default();
+            let by = sanitize(choice.configured_by.as_deref().unwrap_or_default());
             format!("`ostler run` uses {agent}, configured by {by}{problem}.")
         }
         Reason::OnlyInstalled => {
@@ -162,66 +148,40 @@ fn state_phrase(state: State) -> &'static str {
 
 /// Formats all details of one agent.
 pub(super) fn details(f: &Finding, width: usize) -> Vec<String> {
-    let paint = match f.state {
-        State::Ready => style::GOOD,
-        State::UnknownLogin => style::WARN,
-        _ => style::BAD,
-    };
+    let (_, paint) = mark(f.state);
     let state = if f.built_in {
         "built in, plays scripts"
     } else {
         f.state.label()
     };
     let mut lines = vec![format!("{}: {paint}{state}{paint:#}", f.agent)];
-    let known = |text: &Option<String>| text.clone();
-    let versions = [
-        known(&f.version),
-        f.minimum_version
-            .as_ref()
-            .map(|minimum| format!("{minimum} or newer is required")),
-        f.tested_version
-            .as_ref()
-            .map(|tested| format!("tested with {tested}")),
-    ];
+    let tested = f.tested_version.as_ref();
+    let tested = tested.map(|tested| format!("tested with {tested}"));
+    let versions = [f.version.clone(), required(f), tested];
     let versions: Vec<String> = versions.into_iter().flatten().collect();
     let login = match f.state {
         State::UnknownLogin => Some("unknown without a model call".to_owned()),
-        _ => known(&f.login),
+        _ => f.login.clone(),
     };
     let rows = [
-        (
-            "version",
-            Some(versions.join("; ")).filter(|text| !text.is_empty()),
-        ),
-        ("path", known(&f.path)),
+        ("version", Some(versions.join("; "))),
+        ("path", f.path.clone()),
         ("login", login),
-        ("problem", known(&f.problem)),
-        ("fix", known(&f.hint)),
-        (
-            "models",
-            Some(f.models.join(", ")).filter(|text| !text.is_empty()),
-        ),
+        ("problem", f.problem.clone()),
+        ("fix", f.hint.clone()),
+        ("models", Some(f.models.join(", "))),
         ("docs", Some(f.docs.clone())),
     ];
     let rows = rows
         .into_iter()
-        .filter_map(|(name, value)| Some((name, value?)));
+        .filter_map(|(name, value)| Some((name, value.filter(|value| !value.is_empty())?)));
     let newer_than = f.tested_version.as_deref().filter(|_| f.newer_than_tested);
     for (name, value) in rows.chain(drift::lines(newer_than, &f.unknown_messages)) {
-        let mut parts = indented(&sanitize(&value), 11, width).into_iter();
+        let mut parts = wrap_indented(&sanitize(&value), 11, width).into_iter();
         let first = parts.next().unwrap_or_default();
         let dim = style::DIM;
         lines.push(format!("  {dim}{name:<7}{dim:#}  {}", first.trim_start()));
         lines.extend(parts);
     }
     lines
-}
-
-/// Wraps a text into indented lines.
-fn indented(text: &str, indent: usize, width: usize) -> Vec<String> {
-    let lines = wrap_lines(&sanitize(text), width.saturating_sub(indent), 0);
-    lines
-        .into_iter()
-        .map(|line| format!("{:indent$}{line}", ""))
-        .collect()
 }

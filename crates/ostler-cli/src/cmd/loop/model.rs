@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use ostler::adapter::{AgentModel, ApiModel, ModelOptions};
 use ostler::config::{Config, Field};
-use ostler::{Agent, Host, ModelAdapter, Models, Settings, Spec, keys};
+use ostler::spec::{Settings, keys};
+use ostler::{Agent, Host, ModelAdapter, Models, Spec};
 
 use super::named_model::NamedModel;
 use crate::args::{LoopArgs, Time};
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 use crate::{config, output, spec};
 
 /// The agent for models behind a server, and the short name of such models.
@@ -46,32 +47,29 @@ pub(super) struct ModelContext<'a> {
 }
 
 /// Returns the requested model, the resumed session's, or that of the default agent.
-pub(super) async fn choose(context: &ModelContext<'_>) -> Result<Arc<dyn ModelAdapter>, Fault> {
-    let name = match context
+pub(super) async fn choose(context: &ModelContext<'_>) -> Result<Arc<dyn ModelAdapter>> {
+    let named = context
         .args
         .model
-        .clone()
-        .or_else(|| context.previous_model.clone())
-    {
-        Some(name) => name,
-        None => default_name(context).await?,
-    };
-    make(context, &name)
+        .as_ref()
+        .or(context.previous_model.as_ref());
+    match named {
+        Some(name) => make(context, name),
+        None => make(context, &default_name(context).await?),
+    }
 }
 
 /// Returns the model name of the agent that a run would choose.
-async fn default_name(context: &ModelContext<'_>) -> Result<String, Fault> {
+async fn default_name(context: &ModelContext<'_>) -> Result<String> {
     let ModelContext { config, host, .. } = context;
     let chosen = match spec::configured(config) {
         Some(named) => named?,
         None => spec::first_usable(config, host).await?,
     };
-    if chosen.agent.plays() && spec::configured(config).is_none() {
+    if chosen.agent.about().scripted && spec::configured(config).is_none() {
+        let names = models(context).names().join(", ");
         let fault = Fault::usage("no model available: found neither a coding agent nor an API key");
-        return Err(fault.hint(format!(
-            "choose one with `--model NAME`: {}",
-            names(config, host)
-        )));
+        return Err(fault.hint(format!("choose one with `--model NAME`: {names}")));
     }
     let is_program = is_program(&*chosen.agent);
     let name = if is_program {
@@ -81,24 +79,22 @@ async fn default_name(context: &ModelContext<'_>) -> Result<String, Fault> {
     };
     // A script has no choice of models.
     let takes_model = is_program || is_server(&*chosen.agent);
-    Ok(match config::model()?.filter(|_| takes_model) {
-        Some(model) => format!("{name}:{model}"),
-        None => name,
-    })
+    let model = config::model()?.filter(|_| takes_model);
+    Ok(with_model(&name, model.as_deref()))
 }
 
 fn is_program(agent: &dyn Agent) -> bool {
-    agent.is_program()
+    agent.about().is_program()
 }
 
 fn is_server(agent: &dyn Agent) -> bool {
-    agent.name() == SERVER.0
+    agent.about().name == SERVER.0
 }
 
-fn names(config: &Config, host: &Host) -> String {
-    Models::new(host.clone(), config.agents().clone())
-        .names()
-        .join(", ")
+/// Returns the models that need no configuration.
+fn models(context: &ModelContext<'_>) -> Models {
+    Models::new(context.host.clone(), context.config.agents().clone())
+        .timeout(reply_timeout(context))
 }
 
 /// An agent that is used as a model.
@@ -131,7 +127,7 @@ fn model_agent<'a>(
         .and_then(|name| find(name, is_program));
     let known = program.or_else(|| {
         find(kind, |agent| {
-            is_program(agent) || is_server(agent) || agent.plays()
+            is_program(agent) || is_server(agent) || agent.about().scripted
         })
     });
     known.or_else(|| {
@@ -142,23 +138,14 @@ fn model_agent<'a>(
 }
 
 /// Returns the model with this name, with its configured defaults.
-fn make(context: &ModelContext<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>, Fault> {
-    let ModelContext { config, host, .. } = context;
-    let (kind, model) = name
-        .split_once(':')
-        .map_or((name, None), |(kind, model)| (kind, Some(model)));
-    let model_agent = model_agent(config, kind, model.filter(|model| !model.is_empty()));
-    let get = |name: &str| {
-        let models =
-            Models::new((*host).clone(), config.agents().clone()).timeout(reply_timeout(context));
-        models
-            .get(name)
-            .map_err(|error| Fault::usage(error.to_string()))
-    };
-    match model_agent {
-        Some(model_agent) if is_program(&*model_agent.agent) => program(context, &model_agent),
-        Some(model_agent) if is_server(&*model_agent.agent) => server(context, kind, &model_agent),
-        Some(model_agent) if model_agent.model.is_none() => get(&played(config, &model_agent)?),
+fn make(context: &ModelContext<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>> {
+    let (kind, model) = name.split_once(':').unwrap_or((name, ""));
+    let model = Some(model).filter(|model| !model.is_empty());
+    let get = |name: &str| models(context).get(name).map_err(|error| usage!("{error}"));
+    match model_agent(context.config, kind, model) {
+        Some(agent) if is_program(&*agent.agent) => program(context, &agent),
+        Some(agent) if is_server(&*agent.agent) => server(context, kind, &agent),
+        Some(agent) if agent.model.is_none() => get(&played(context, &agent)?),
         _ => get(name),
     }
 }
@@ -167,27 +154,17 @@ fn make(context: &ModelContext<'_>, name: &str) -> Result<Arc<dyn ModelAdapter>,
 fn program(
     context: &ModelContext<'_>,
     model_agent: &ModelAgent<'_>,
-) -> Result<Arc<dyn ModelAdapter>, Fault> {
-    let mut given = Spec {
-        env: spec::variables(&context.args.env)?,
-        ..Spec::default()
-    };
-    let model = fill(context.config, model_agent, &mut given)?;
-    let real = given
-        .settings
-        .last(keys::MODEL)
-        .filter(|real| !real.is_empty())
-        .map(str::to_owned);
-    remove_agent_settings(
-        &mut given.settings,
-        model_agent.agent.dialect().as_model().settings,
-    );
+) -> Result<Arc<dyn ModelAdapter>> {
+    let Filled { mut given, model } = fill(context, model_agent)?;
+    let real = given.model.take().filter(|real| !real.is_empty());
+    let mut settings = given.to_settings();
+    remove_agent_settings(&mut settings, model_agent.agent.about().as_model.settings);
     let options = ModelOptions {
         model: real,
         program: given.program,
         extra_args: given.extra_args,
         env: given.env,
-        settings: given.settings,
+        settings,
         timeout: reply_timeout(context),
         ..ModelOptions::default()
     };
@@ -204,27 +181,22 @@ fn server(
     context: &ModelContext<'_>,
     kind: &str,
     model_agent: &ModelAgent<'_>,
-) -> Result<Arc<dyn ModelAdapter>, Fault> {
-    let mut given = Spec {
-        env: spec::variables(&context.args.env)?,
-        ..Spec::default()
-    };
-    let model = fill(context.config, model_agent, &mut given)?;
+) -> Result<Arc<dyn ModelAdapter>> {
+    let Filled { given, model } = fill(context, model_agent)?;
     let name = with_model(kind, model.as_deref());
     let server = ApiModel::server(&name, context.host, &given).map_err(|error| {
-        Fault::usage(format!("model {name:?}: {error}"))
+        usage!("model {name:?}: {error}")
             .hint("see docs/agents/openai-api.md for the settings of a server")
     })?;
     Ok(Arc::new(server.timeout(reply_timeout(context))))
 }
 
 /// Returns the model name of a script, with its configured file.
-fn played(config: &Config, model_agent: &ModelAgent<'_>) -> Result<String, Fault> {
-    let mut given = Spec::default();
-    fill(config, model_agent, &mut given)?;
+fn played(context: &ModelContext<'_>, model_agent: &ModelAgent<'_>) -> Result<String> {
+    let script = fill(context, model_agent)?.given.value("script");
     Ok(with_model(
-        model_agent.agent.name(),
-        given.settings.last("script"),
+        model_agent.agent.about().name,
+        script.as_deref(),
     ))
 }
 
@@ -232,29 +204,28 @@ fn with_model(name: &str, model: Option<&str>) -> String {
     model.map_or_else(|| name.to_owned(), |model| format!("{name}:{model}"))
 }
 
-/// Fills in an agent's configured defaults. Returns the model name as requested or configured;
-/// aliases are resolved on each use.
-fn fill(
-    config: &Config,
-    model_agent: &ModelAgent<'_>,
-    given: &mut Spec,
-) -> Result<Option<String>, Fault> {
-    if let Some(model) = model_agent.model {
-        given.settings.set(keys::MODEL, model);
+/// The spec of an agent that is used as a model.
+struct Filled {
+    given: Spec,
+    /// The model name as requested or configured; aliases are resolved on each use.
+    model: Option<String>,
+}
+
+/// Fills in an agent's configured defaults.
+fn fill(context: &ModelContext<'_>, model_agent: &ModelAgent<'_>) -> Result<Filled> {
+    let mut model = model_agent.model.map(str::to_owned);
+    let mut given = Spec::default();
+    given.env = spec::variables(&context.args.env)?;
+    given.model.clone_from(&model);
+    if let Some(defaults) = context.config.defaults(model_agent.name) {
+        output::warn(&spec::fill_defaults(&defaults, &mut given)?);
+        let entries = defaults.entries();
+        let default = entries.get(&Field::Model);
+        model = model
+            .or_else(|| default.map(|entry| entry.value.text().to_owned()))
+            .filter(|model| !model.is_empty());
     }
-    let named = model_agent.model.map(str::to_owned);
-    let Some(defaults) = config.defaults(model_agent.name) else {
-        return Ok(named);
-    };
-    let remarks = spec::fill_defaults(&defaults, given)?;
-    remarks
-        .iter()
-        .for_each(|remark| output::eprint_line(remark));
-    let default_name = defaults
-        .entries()
-        .get(&Field::Model)
-        .map(|entry| entry.value.text().to_owned());
-    Ok(named.or(default_name).filter(|model| !model.is_empty()))
+    Ok(Filled { given, model })
 }
 
 /// Removes settings about an agent's own work, and those that would undo what turns it into a plain
@@ -289,17 +260,11 @@ fn remove_agent_settings(settings: &mut Settings, plain: &[(&str, &str)]) {
 /// Returns the time limit for one reply, which defaults to that of the whole run. Time spent in
 /// tools does not count.
 fn reply_timeout(context: &ModelContext<'_>) -> Duration {
-    let whole = context
-        .args
-        .limits
-        .timeout
-        .map_or_else(|| context.config.limits().wall, |Time(time)| time);
-    context
-        .args
-        .limits
-        .reply_timeout
-        .map_or(whole, |Time(time)| time)
-        .unwrap_or(UNLIMITED)
+    let limits = &context.args.limits;
+    let whole = limits.timeout.map(|Time(time)| time);
+    let reply = limits.reply_timeout.map(|Time(time)| time);
+    let usual = || context.config.limits().wall;
+    reply.or(whole).unwrap_or_else(usual).unwrap_or(UNLIMITED)
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use ostler::ModelAdapter;
 use ostler::adapter::{Message, ReplyFuture, Updates};
-use ostler::{ModelAdapter, ToolOffer};
+use ostler::spec::ToolOffer;
 
 /// A model with its configured name.
 pub(super) struct NamedModel {

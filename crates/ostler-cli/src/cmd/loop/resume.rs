@@ -1,11 +1,10 @@
-//! Lookup of the loop to resume: its model, and whether it waits for approval.
+//! Lookup of the loop to resume: its model, and the calls that wait for approval.
 
 use ostler::{Cause, Event, EventKind, Log};
 use ostler_store::{Filter, SessionRow, SessionStatus, Store};
 
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 use crate::spec::LOOP;
-use crate::store::fault;
 
 /// Number of events to read at once.
 const PAGE: usize = 1000;
@@ -14,9 +13,15 @@ const PAGE: usize = 1000;
 #[derive(Debug, Default)]
 pub(super) struct PreviousLoop {
     pub(super) model: Option<String>,
-    /// Whether tool calls wait for approval. The resumed loop then keeps asking: calls that the
-    /// user rejects must not run after the next reply.
-    pub(super) is_approving: bool,
+    /// Ids of tool calls that wait for approval. The resumed loop then keeps asking: calls that
+    /// the user rejects must not run after the next reply.
+    pub(super) pending_calls: Vec<String>,
+}
+
+/// Returns true if a user's message approves the calls that wait.
+pub(super) fn is_approval(message: &str) -> bool {
+    let reply = message.trim().trim_end_matches(['.', '!']).to_lowercase();
+    ["approve", "approved", "yes", "y", "ok", "allow"].contains(&&*reply)
 }
 
 /// Looks up the loop to resume, if any. Sessions of other agents are rejected elsewhere.
@@ -24,37 +29,34 @@ pub(super) fn find_previous(
     resume: Option<&str>,
     store: Option<&Store>,
     is_fork: bool,
-) -> Result<PreviousLoop, Fault> {
+) -> Result<PreviousLoop> {
     let (Some(id), Some(store)) = (resume, store) else {
         return Ok(PreviousLoop::default());
     };
-    let row = store.look_up(id).map_err(|error| fault(&error))?;
+    let row = store.look_up(id)?;
     let Some(row) = row.filter(|row| row.agent == LOOP) else {
         return Ok(PreviousLoop::default());
     };
-    let mut is_approving = false;
+    let mut pending_calls = Vec::new();
     if row.status == SessionStatus::Ended(Cause::NeedsInput) {
         if !is_fork {
             check_unanswered(store, &row)?;
         }
-        is_approving = waits_for_approval(store, &row.session)?;
+        pending_calls = find_pending_calls(store, &row.session)?;
     }
     Ok(PreviousLoop {
         model: row.model,
-        is_approving,
+        pending_calls,
     })
 }
 
 /// Returns an error if the question was already answered: an approved call would run again.
-fn check_unanswered(store: &Store, asked: &SessionRow) -> Result<(), Fault> {
+fn check_unanswered(store: &Store, asked: &SessionRow) -> Result<()> {
     let filter = Filter {
         agent: Some(LOOP.to_owned()),
         ..Filter::default()
     };
-    let mut rows = store
-        .sessions(&filter)
-        .map_err(|error| fault(&error))?
-        .into_iter();
+    let mut rows = store.sessions(&filter)?.into_iter();
     let Some(next) = rows.find(|row| row.continues.as_deref() == Some(&asked.session)) else {
         return Ok(());
     };
@@ -69,7 +71,7 @@ fn check_unanswered(store: &Store, asked: &SessionRow) -> Result<(), Fault> {
     Err(Fault::usage(message).hint(hint))
 }
 
-fn waits_for_approval(store: &Store, session: &str) -> Result<bool, Fault> {
+fn find_pending_calls(store: &Store, session: &str) -> Result<Vec<String>> {
     let (mut next, mut last) = (1, None);
     loop {
         let page: Vec<Event> = store.read(session, next, PAGE).map_err(Fault::internal)?;
@@ -84,8 +86,6 @@ fn waits_for_approval(store: &Store, session: &str) -> Result<bool, Fault> {
         };
         last = page.into_iter().rev().find_map(turn).or(last);
     }
-    let native = last
-        .and_then(|turn| turn.outcome.detail)
-        .and_then(|detail| detail.native);
-    Ok(native.as_deref() == Some("approval"))
+    let detail = last.and_then(|turn| turn.outcome.detail);
+    Ok(detail.map_or_else(Vec::new, |detail| detail.pending_calls))
 }

@@ -6,10 +6,10 @@ use clap::ValueEnum;
 
 use crate::args::{LoopArgs, LoopMode, Size, Time, ToolSet};
 use crate::commands::{self, ELLIPSIS, quoted};
-use crate::fault::Fault;
+use crate::fault::Result;
 
 /// Splits the `--until` command into words.
-pub(super) fn split(command: &str) -> Result<Vec<String>, Fault> {
+pub(super) fn split(command: &str) -> Result<Vec<String>> {
     commands::split("--until", command)
 }
 
@@ -29,22 +29,15 @@ pub(super) fn resume_command(args: &LoopArgs) -> String {
         path.as_ref()
             .map(|path| path.to_str().unwrap_or(ELLIPSIS).to_owned())
     };
+    let tools = Some(args.tools).filter(|tools| *tools != ToolSet::default());
+    let mode = mode.filter(|mode| *mode != LoopMode::Auto);
     let flags = [
         ("--model", model.clone()),
         ("--until", until.clone()),
         ("--until-timeout", span(args.until_timeout)),
         ("--dir", path(dir)),
-        (
-            "--tools",
-            Some(args.tools)
-                .filter(|tools| *tools != ToolSet::default())
-                .and_then(choice_name),
-        ),
-        (
-            "--mode",
-            mode.filter(|mode| *mode != LoopMode::Auto)
-                .and_then(choice_name),
-        ),
+        ("--tools", tools.and_then(choice_name)),
+        ("--mode", mode.and_then(choice_name)),
         ("--instructions", args.instructions.clone()),
         ("--append-system-prompt", args.append_system_prompt.clone()),
         ("--json-schema", args.json_schema.clone()),
@@ -64,34 +57,24 @@ pub(super) fn resume_command(args: &LoopArgs) -> String {
         ("--max-log-size", size(limits.sizes.max_log_size)),
         ("--max-raw-size", size(limits.sizes.max_raw_size)),
     ];
-    let repeated = args.set.iter().map(|set| ("--set", set.clone()));
-    let repeated = repeated.chain(
-        args.commands
-            .allow_command
-            .iter()
-            .map(|command| ("--allow-command", command.clone())),
-    );
-    let repeated = repeated.chain(args.env.iter().map(|env| ("--env", redacted(env))));
-    let flags = flags
-        .into_iter()
+    let given = flags.into_iter();
+    let mut flags: Vec<(&str, String)> = given
         .filter_map(|(flag, value)| Some((flag, value?)))
-        .chain(repeated);
+        .collect();
+    flags.extend(args.set.iter().map(|set| ("--set", set.clone())));
+    let allowed = args.commands.allow_command.iter();
+    flags.extend(allowed.map(|command| ("--allow-command", command.clone())));
+    flags.extend(args.env.iter().map(|env| ("--env", redacted(env))));
     let switches = [
         ("--trust-project", policy.trust_project),
         ("--no-config", args.config.no_config),
         ("--ask", args.ask),
     ];
-    let switches = switches
-        .into_iter()
-        .filter(|(_, on)| *on)
-        .map(|(flag, _)| flag.to_owned());
-    let words = flags
-        .map(|(flag, value)| flagged(flag, &value))
-        .chain(switches);
-    std::iter::once("ostler loop".to_owned())
-        .chain(words)
-        .collect::<Vec<_>>()
-        .join(" ")
+    let switches = switches.into_iter().filter(|(_, on)| *on);
+    let mut words = vec!["ostler loop".to_owned()];
+    words.extend(flags.iter().map(|(flag, value)| flagged(flag, value)));
+    words.extend(switches.map(|(flag, _)| flag.to_owned()));
+    words.join(" ")
 }
 
 /// Maximum length of a value to repeat.
@@ -135,7 +118,7 @@ fn size(size: Option<Size>) -> Option<String> {
 }
 
 /// Returns the name of a choice on the command line.
-fn choice_name(choice: impl ValueEnum + Copy) -> Option<String> {
+pub(super) fn choice_name(choice: impl ValueEnum + Copy) -> Option<String> {
     choice
         .to_possible_value()
         .map(|value| value.get_name().to_owned())

@@ -3,18 +3,19 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
-use ostler::{Export, ExportFormat, SessionRecord};
+use ostler::log::SessionRecord;
+use ostler::render::{Export, ExportFormat};
 use ostler_store::Store;
 
 use super::each_page;
 use crate::args::{SessionsExportArgs, Transcript};
 use crate::exit::{self, Code};
-use crate::fault::Fault;
+use crate::fault::Result;
 use crate::output::{self, TerminalFilter};
 use crate::store::resolve;
 
 /// Writes a session to stdout or to a file.
-pub(super) fn run(store: &Store, args: &SessionsExportArgs) -> Result<Code, Fault> {
+pub(super) fn run(store: &Store, args: &SessionsExportArgs) -> Result<Code> {
     let row = resolve(store, &args.id)?;
     let format = match args.format {
         Transcript::Md => ExportFormat::Markdown,
@@ -23,7 +24,7 @@ pub(super) fn run(store: &Store, args: &SessionsExportArgs) -> Result<Code, Faul
     };
     let cannot = |error: &io::Error| {
         let file = args.to.as_deref().unwrap_or("stdout".as_ref());
-        Fault::usage(format!("cannot write {}: {error}", file.display()))
+        usage!("cannot write {}: {error}", file.display())
     };
     let mut out: Box<dyn Write> = match &args.to {
         Some(file) => Box::new(BufWriter::new(

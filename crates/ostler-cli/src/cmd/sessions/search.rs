@@ -1,36 +1,29 @@
 //! `ostler sessions search`: finds sessions by their prompts, answers and tool calls.
 
-use ostler::display;
 use ostler_store::{SearchHit, Speaker, Store};
 use serde_json::{Value, json};
 
-use super::{ago, as_json, filter};
+use super::{ago, as_json, filter, short_id};
 use crate::args::SessionsSearchArgs;
 use crate::environment;
 use crate::exit::{self, Code};
-use crate::fault::Fault;
-use crate::output::{Align, eprint_line, name, one_line, print_line, table};
-use crate::store::fault;
+use crate::fault::{Fault, Result};
+use crate::output::{Align, name, one_line, print_json, table};
 
 /// Searches, and prints the first match of each session.
-pub(super) fn run(store: &Store, args: SessionsSearchArgs) -> Result<Code, Fault> {
+pub(super) fn run(store: &Store, args: SessionsSearchArgs) -> Result<Code> {
     if args.text.trim().is_empty() {
         return Err(Fault::usage("the search text is empty")
             .hint("for example: ostler sessions search \"flaky test\""));
     }
-    let hits = store
-        .search(&args.text, &filter(args.filter)?)
-        .map_err(|error| fault(&error))?;
+    let hits = store.search(&args.text, &filter(args.filter)?)?;
     if args.json {
-        print_line(&format!(
-            "{:#}",
-            json!({ "hits": hits.iter().map(hit).collect::<Vec<_>>() })
-        ));
+        print_json(&json!({ "hits": hits.iter().map(hit).collect::<Vec<_>>() }));
     } else if hits.is_empty() {
-        eprint_line(&format!(
+        errln!(
             "No sessions contain {}.",
             one_line(&format!("{:?}", args.text), 100)
-        ));
+        );
     } else {
         let heads =
             ["session", "agent", "when", "turn", "who", "text"].map(|head| (head, Align::Left));
@@ -54,7 +47,7 @@ fn cells(hit: &SearchHit) -> [String; 6] {
         Speaker::Tool => "tool".to_owned(),
     };
     [
-        name(display::short_id(&hit.session.session)),
+        short_id(&hit.session.session),
         name(&hit.session.agent),
         ago(environment::now(), hit.at),
         hit.turn.to_string(),

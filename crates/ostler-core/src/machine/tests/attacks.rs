@@ -8,13 +8,7 @@ use crate::spec::Attendance;
 
 #[test]
 fn an_exhausted_time_budget_sets_no_further_deadline() {
-    let mut rig = waiting(
-        Limits {
-            budget_wall: Some(60 * S),
-            ..Limits::default()
-        },
-        all_capabilities(),
-    );
+    let mut rig = waiting(Limits::default().budget_wall(60 * S), all_capabilities());
     rig.wait(48 * S).wait(12 * S);
     assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     let d = rig.machine.deadline().unwrap();
@@ -23,14 +17,8 @@ fn an_exhausted_time_budget_sets_no_further_deadline() {
 
 #[test]
 fn an_exhausted_time_budget_sets_no_deadline_after_an_interrupt() {
-    let mut rig = waiting(
-        Limits {
-            budget_wall: Some(60 * S),
-            ..Limits::default()
-        },
-        all_capabilities(),
-    );
-    rig.wait(58 * S).give(Input::Interrupt).wait(2 * S);
+    let mut rig = waiting(Limits::default().budget_wall(60 * S), all_capabilities());
+    rig.wait(58 * S).give(interrupt()).wait(2 * S);
     let d = rig.machine.deadline().unwrap();
     assert!(d > rig.now, "deadline {d:?} now {:?}", rig.now);
 }
@@ -50,7 +38,7 @@ fn a_grant_does_not_override_a_rule() {
             paths: vec![path.into()],
             ..ToolUse::new("Edit", ToolKind::Edit)
         };
-        Input::PermissionRequested(PermissionRequest {
+        requested(PermissionRequest {
             id: id.into(),
             call: Some(format!("c{id}")),
             input: None,
@@ -60,10 +48,7 @@ fn a_grant_does_not_override_a_rule() {
     };
     rig.give(ask("0", "/w/.env"));
     rig.give(ask("1", "/w/a.txt"))
-        .give(Input::PermissionAnswered(
-            "c1".into(),
-            PermissionAnswer::AllowAlways,
-        ));
+        .give(answered("c1".into(), PermissionAnswer::AllowAlways));
     rig.give(ask("2", "/w/.env")).give(ask("3", "/etc/passwd"));
     let v: Vec<_> = rig
         .effects
@@ -86,17 +71,24 @@ fn a_stopping_session_cannot_be_frozen() {
     assert!(
         rig.machine.deadline().is_some(),
         "nothing will ever end it; frozen={:?}",
-        rig.machine.frozen_since
+        rig.machine.life
     );
+}
+
+// The agent gives up its process while the session is being stopped, and then does not react.
+#[test]
+fn a_stopped_session_ends_although_its_process_was_already_being_ended() {
+    let mut rig = waiting(Limits::default(), all_capabilities());
+    rig.give(Input::Stop).give(end_process()).wait(5 * S);
+    assert_eq!(rig.turn_ended().outcome.cause, Cause::Stopped);
+    rig.give(Input::Exited(exit(0), None));
+    assert_eq!(rig.machine.state(), SessionState::Ended);
 }
 
 #[test]
 fn a_turn_that_ends_with_its_process_counts_towards_the_budget() {
     let mut rig = waiting(
-        Limits {
-            budget_tokens: Some(100),
-            ..Limits::default()
-        },
+        Limits::default().budget_tokens(100),
         Capabilities {
             many_turns: false,
             ..all_capabilities()
@@ -136,8 +128,8 @@ fn late_usage_can_end_the_session() {
         },
         all_capabilities(),
     );
-    rig.give(Input::TurnEnded(over(Cause::Completed)))
-        .give(Input::Event(used("m", 1000)));
+    rig.give(turn_ended(over(Cause::Completed)))
+        .give(event(used("m", 1000)));
     rig.give(Input::Send("two".into()));
     assert!(
         rig.machine.turn() < 2,
@@ -149,13 +141,7 @@ fn late_usage_can_end_the_session() {
 
 #[test]
 fn a_session_without_messages_ends_at_once() {
-    let mut rig = Rig::new(
-        Limits {
-            budget_turns: Some(0),
-            ..Limits::default()
-        },
-        AfterTurn::End,
-    );
+    let mut rig = Rig::new(Limits::default().budget_turns(0), AfterTurn::End);
     rig.give(Input::Send("x".into())).give(Input::Start);
     for _ in 0..4 {
         rig.wait(5 * S);
@@ -163,19 +149,13 @@ fn a_session_without_messages_ends_at_once() {
     let left = rig
         .events()
         .into_iter()
-        .any(|w| matches!(w, EventKind::Notice(n) if n.code == "process_left"));
+        .any(|w| matches!(w, EventKind::Notice(n) if n.code.as_str() == "process_left"));
     assert!(!left, "{:?}", rig.kinds());
 }
 
 #[test]
 fn a_failed_restart_does_not_move_the_clock() {
-    let mut rig = Rig::new(
-        Limits {
-            budget_wall: Some(60 * S),
-            ..Limits::default()
-        },
-        AfterTurn::Wait,
-    );
+    let mut rig = Rig::new(Limits::default().budget_wall(60 * S), AfterTurn::Wait);
     rig.machine = rig.machine.with_capabilities(all_capabilities());
     rig.give(Input::Start)
         .give(Input::Spawned)
@@ -195,7 +175,7 @@ fn a_failed_restart_does_not_move_the_clock() {
 #[test]
 fn an_exit_between_turns_does_not_change_the_outcome() {
     let mut rig = waiting(Limits::default(), all_capabilities());
-    rig.give(Input::TurnEnded(over(Cause::Completed)))
+    rig.give(turn_ended(over(Cause::Completed)))
         .give(Input::Exited(exit(0), None))
         .give(Input::Stop);
     assert_eq!(rig.ended().outcome.cause, Cause::Completed);
@@ -220,9 +200,9 @@ fn decided_requests_are_forgotten_eventually() {
             id.clone(),
             ToolUse::new("Bash", ToolKind::Execute),
         ))
-        .give(Input::Event(call(&id)));
+        .give(event(call(&id)));
         if n % 2 == 0 {
-            rig.give(Input::TurnEnded(over(Cause::Completed)))
+            rig.give(turn_ended(over(Cause::Completed)))
                 .give(Input::Send("x".into()));
         }
         rig.effects.clear();
@@ -241,9 +221,9 @@ fn a_change_at_the_start_waits_for_the_agent() {
     let mut rig = Rig::new(Limits::default(), AfterTurn::Wait);
     rig.machine = rig.machine.with_capabilities(all_capabilities());
     rig.give(Input::Send("one".into())).give(Input::Start); // the driver has its arguments
-    rig.give(Input::Change(Change::Model("m".into())))
+    rig.give(change_to(Change::Model("m".into())))
         .give(Input::Spawned)
-        .give(Input::Event(started()));
+        .give(event(started()));
     let said = rig
         .effects
         .iter()
@@ -251,7 +231,7 @@ fn a_change_at_the_start_waits_for_the_agent() {
     let claimed = rig
         .events()
         .into_iter()
-        .any(|w| matches!(w, EventKind::Notice(n) if n.code == "model_changed"));
+        .any(|w| matches!(w, EventKind::Notice(n) if n.code.as_str() == "model_changed"));
     assert!(
         said || !claimed,
         "model_changed was emitted, but the starting process has the old model"
@@ -260,17 +240,10 @@ fn a_change_at_the_start_waits_for_the_agent() {
 
 #[test]
 fn an_interrupt_of_a_frozen_agent_has_the_usual_grace_period() {
-    let mut rig = waiting(
-        Limits {
-            wall: None,
-            idle: None,
-            ..Limits::default()
-        },
-        all_capabilities(),
-    );
+    let mut rig = waiting(Limits::default().wall(None).idle(None), all_capabilities());
     rig.give(Input::Freeze);
     rig.now += 3600 * S;
-    rig.give(Input::Interrupt);
+    rig.give(interrupt());
     rig.now += S;
     rig.give(Input::Resume);
     let left = rig.machine.deadline().unwrap() - rig.now;
@@ -283,17 +256,10 @@ fn an_interrupt_of_a_frozen_agent_has_the_usual_grace_period() {
 #[test]
 fn a_change_of_a_frozen_agent_has_the_usual_timeout() {
     use crate::dialect::Change;
-    let mut rig = waiting(
-        Limits {
-            wall: None,
-            idle: None,
-            ..Limits::default()
-        },
-        all_capabilities(),
-    );
+    let mut rig = waiting(Limits::default().wall(None).idle(None), all_capabilities());
     rig.give(Input::Freeze);
     rig.now += 3600 * S;
-    rig.give(Input::Change(Change::Model("m".into())));
+    rig.give(change_to(Change::Model("m".into())));
     rig.now += S;
     rig.give(Input::Resume);
     let left = rig.machine.deadline().unwrap() - rig.now;

@@ -4,22 +4,22 @@ use super::*;
 
 fn lingering() -> Rig {
     let mut rig = Rig::working();
-    rig.give(Input::Background(1))
-        .give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(background(1))
+        .give(turn_ended(over(Cause::Completed)));
     rig
 }
 
 fn outcome_after(after: AfterTurn, causes: &[Cause]) -> Cause {
     let mut rig = Rig::working();
     rig.machine.after_turn = after;
-    rig.give(Input::Background(1));
+    rig.give(background(1));
     for (n, cause) in causes.iter().enumerate() {
         if n > 0 {
-            rig.give(Input::TurnStarted);
+            rig.give(turn_started());
         }
-        rig.give(Input::TurnEnded(over(*cause)));
+        rig.give(turn_ended(over(*cause)));
     }
-    rig.give(Input::Background(0))
+    rig.give(background(0))
         .give(Input::Stop)
         .give(Input::Exited(exit(0), None));
     rig.ended().outcome.cause
@@ -31,33 +31,33 @@ fn outcome_after(after: AfterTurn, causes: &[Cause]) -> Cause {
 fn the_wall_limit_of_a_task_counts_from_its_start() {
     let mut rig = lingering();
     rig.wait(40 * 60 * S)
-        .give(Input::TurnStarted)
-        .give(Input::Event(call("1")))
+        .give(turn_started())
+        .give(event(call("1")))
         .wait(19 * 60 * S);
     assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
     assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
-    rig.give(Input::TurnEnded(over(Cause::Interrupted)))
+    rig.give(turn_ended(over(Cause::Interrupted)))
         .give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::WallLimit);
 
     let mut rig = lingering();
     rig.wait(40 * 60 * S)
-        .give(Input::TurnStarted)
-        .give(Input::TurnEnded(over(Cause::Completed)));
+        .give(turn_started())
+        .give(turn_ended(over(Cause::Completed)));
     assert_eq!(rig.machine.deadline(), Some(60 * 60 * S));
     rig.wait(20 * 60 * S);
-    assert!(rig.has_effect(&Effect::CloseInput));
+    assert!(rig.has_effect(&Effect::Do(Action::CloseInput)));
 }
 
 #[test]
 fn the_wall_limit_of_a_waiting_session_applies_per_turn() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::TurnEnded(over(Cause::Completed)))
+    rig.give(turn_ended(over(Cause::Completed)))
         .wait(40 * 60 * S);
     rig.give(Input::Send("more".into()))
-        .give(Input::Event(call("1")))
+        .give(event(call("1")))
         .wait(59 * 60 * S);
     assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     rig.wait(60 * S);
@@ -93,7 +93,7 @@ fn stopping_during_background_tasks_is_a_stop() {
     }
     // Once the session ends by itself, a stop changes nothing.
     let mut rig = lingering();
-    rig.give(Input::Background(0))
+    rig.give(background(0))
         .give(Input::Stop)
         .give(Input::Exited(exit(0), None));
     assert_eq!(rig.ended().outcome.cause, Cause::Completed);
@@ -104,7 +104,7 @@ fn an_agent_that_exits_before_its_background_tasks_succeeded() {
     let cut = |rig: &Rig| {
         rig.events()
             .iter()
-            .any(|w| matches!(w, EventKind::Notice(n) if n.code == "background_cut"))
+            .any(|w| matches!(w, EventKind::Notice(n) if n.code.as_str() == "background_cut"))
     };
     let mut rig = lingering();
     rig.give(Input::Exited(exit(0), None));
@@ -123,7 +123,10 @@ fn the_process_is_spawned_once() {
         .give(Input::Spawned)
         .give(Input::Start);
     assert_eq!(
-        rig.effects.iter().filter(|e| **e == Effect::Spawn).count(),
+        rig.effects
+            .iter()
+            .filter(|e| **e == Effect::Do(Action::Spawn))
+            .count(),
         1
     );
 }
@@ -132,21 +135,19 @@ fn the_process_is_spawned_once() {
 #[test]
 fn huge_limits_never_expire() {
     let huge = Some(Duration::MAX);
-    let limits = Limits {
-        wall: huge,
-        idle: huge,
-        startup: huge,
-        grace: Duration::MAX,
-        ..Limits::default()
-    };
+    let limits = Limits::default()
+        .wall(huge)
+        .idle(huge)
+        .startup(huge)
+        .grace(Duration::MAX);
     let mut rig = Rig::new(limits, AfterTurn::End);
     rig.now = S;
     rig.give(Input::Send("hi".into()))
         .give(Input::Start)
         .give(Input::Spawned);
     assert_eq!(rig.machine.deadline(), None);
-    rig.give(Input::Event(started()))
-        .give(Input::Interrupt)
+    rig.give(event(started()))
+        .give(interrupt())
         .wait(S)
         .give(Input::Stop)
         .give(Input::Kill);

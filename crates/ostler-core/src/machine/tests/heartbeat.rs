@@ -4,11 +4,7 @@ use super::*;
 use crate::dialect::Capabilities;
 
 fn silent(silent: bool) -> Rig {
-    let limits = Limits {
-        idle: Some(S * 10),
-        wall: Some(S * 100),
-        ..Limits::default()
-    };
+    let limits = Limits::default().idle(S * 10).wall(S * 100);
     let mut rig = Rig::new(limits, AfterTurn::End);
     rig.machine = rig.machine.with_capabilities(Capabilities {
         silent,
@@ -18,7 +14,7 @@ fn silent(silent: bool) -> Rig {
         Input::Send("hi".into()),
         Input::Start,
         Input::Spawned,
-        Input::Event(started()),
+        event(started()),
     ] {
         rig.give(input);
     }
@@ -39,7 +35,7 @@ fn heartbeats(rig: &Rig) -> usize {
         _ => None,
     });
     notices
-        .filter(|notice| notice.code == "still_working")
+        .filter(|notice| notice.code.as_str() == "still_working")
         .count()
 }
 

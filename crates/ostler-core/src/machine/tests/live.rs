@@ -36,7 +36,7 @@ pub(super) fn waiting(limits: Limits, capabilities: Capabilities) -> Rig {
         Input::Send("one".into()),
         Input::Start,
         Input::Spawned,
-        Input::Event(started()),
+        event(started()),
     ] {
         rig.give(input);
     }
@@ -46,7 +46,7 @@ pub(super) fn waiting(limits: Limits, capabilities: Capabilities) -> Rig {
 fn spawns(rig: &Rig) -> usize {
     rig.effects
         .iter()
-        .filter(|effect| **effect == Effect::Spawn)
+        .filter(|effect| **effect == Effect::Do(Action::Spawn))
         .count()
 }
 
@@ -66,13 +66,13 @@ fn refusals(rig: &Rig) -> Vec<(&str, &str)> {
 fn notices(rig: &Rig, code: &str) -> usize {
     rig.events()
         .into_iter()
-        .filter(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == code))
+        .filter(|kind| matches!(kind, EventKind::Notice(notice) if notice.code.as_str() == code))
         .count()
 }
 
 fn ask(id: &str, tool: &str, fallback: Fallback) -> Input {
     let wants = ToolUse::new(tool, ToolKind::Execute);
-    Input::PermissionRequested(PermissionRequest {
+    requested(PermissionRequest {
         id: id.into(),
         call: Some(format!("call-{id}")),
         input: None,
@@ -101,9 +101,9 @@ fn a_session_outlives_its_process() {
                 ..all_capabilities()
             },
         );
-        rig.give(Input::TurnEnded(over(Cause::Completed)));
+        rig.give(turn_ended(over(Cause::Completed)));
         assert_eq!(
-            rig.has_effect(&Effect::CloseInput),
+            rig.has_effect(&Effect::Do(Action::CloseInput)),
             !many_turns,
             "a process of one turn is ended"
         );
@@ -120,7 +120,7 @@ fn a_session_outlives_its_process() {
         assert!(rig.has_effect(&Effect::Send(ToAgent::Prompt("two".into()))));
     }
     let mut rig = waiting(Limits::default(), all_capabilities());
-    rig.give(Input::TurnEnded(over(Cause::Completed)))
+    rig.give(turn_ended(over(Cause::Completed)))
         .give(Input::Exited(exit(1), None));
     assert_eq!(
         (
@@ -132,7 +132,7 @@ fn a_session_outlives_its_process() {
     );
     rig.give(Input::Send("two".into()))
         .give(Input::Spawned)
-        .give(Input::TurnEnded(over(Cause::Completed)));
+        .give(turn_ended(over(Cause::Completed)));
     rig.give(Input::Stop).give(Input::Exited(exit(0), None));
     assert_eq!(
         (rig.ended().outcome.cause, spawns(&rig)),
@@ -192,24 +192,12 @@ fn requests_are_decided_by_rules_then_people_and_otherwise_denied() {
             continue;
         }
         assert_eq!(decided.len(), 3);
-        rig.give(Input::PermissionAnswered(
-            "call-4".into(),
-            PermissionAnswer::AllowAlways,
-        ))
-        .give(ask("6", "Ask", Fallback::Agent));
-        rig.give(Input::PermissionAnswered(
-            "call-4".into(),
-            PermissionAnswer::Allow,
-        ))
-        .give(Input::PermissionAnswered(
-            "x".into(),
-            PermissionAnswer::Allow,
-        ));
-        rig.give(Input::PermissionWithdrawn("5".into()))
-            .give(Input::PermissionAnswered(
-                "call-5".into(),
-                PermissionAnswer::Allow,
-            ));
+        rig.give(answered("call-4".into(), PermissionAnswer::AllowAlways))
+            .give(ask("6", "Ask", Fallback::Agent));
+        rig.give(answered("call-4".into(), PermissionAnswer::Allow))
+            .give(answered("x".into(), PermissionAnswer::Allow));
+        rig.give(withdrawn("5".into()))
+            .give(answered("call-5".into(), PermissionAnswer::Allow));
         assert_eq!(
             verdicts(&rig)[3..],
             [("4", &Verdict::Allow), ("6", &Verdict::Allow)]
@@ -244,11 +232,8 @@ fn an_allowing_rule_does_not_answer_a_request_for_a_person() {
         ));
         if attendance == Attendance::Attended {
             assert_eq!(verdicts(&rig), [("2", &Verdict::Deny("no".into()))]);
-            rig.give(Input::PermissionAnswered(
-                "call-1".into(),
-                PermissionAnswer::AllowAlways,
-            ))
-            .give(ask("3", "Good", Fallback::PersonAlways));
+            rig.give(answered("call-1".into(), PermissionAnswer::AllowAlways))
+                .give(ask("3", "Good", Fallback::PersonAlways));
             assert_eq!(
                 verdicts(&rig)[1..],
                 [("1", &Verdict::Allow), ("3", &Verdict::Allow)]
@@ -279,7 +264,7 @@ fn a_grant_covers_the_same_action_only() {
             paths: vec![path.into()],
             ..ToolUse::new("Edit", ToolKind::Edit)
         };
-        Input::PermissionRequested(PermissionRequest {
+        requested(PermissionRequest {
             id: id.into(),
             call: None,
             input: None,
@@ -292,7 +277,7 @@ fn a_grant_covers_the_same_action_only() {
             RawJson::parse(input).ok(),
             ToolUse::new("Fetch", ToolKind::Network),
         );
-        Input::PermissionRequested(PermissionRequest {
+        requested(PermissionRequest {
             id: id.into(),
             call: None,
             input,
@@ -300,15 +285,10 @@ fn a_grant_covers_the_same_action_only() {
             fallback: Fallback::Person,
         })
     };
-    rig.give(edit("1", "a.txt")).give(Input::PermissionAnswered(
-        "1".into(),
-        PermissionAnswer::AllowAlways,
-    ));
+    rig.give(edit("1", "a.txt"))
+        .give(answered("1".into(), PermissionAnswer::AllowAlways));
     rig.give(other("2", "{\"url\":1}"))
-        .give(Input::PermissionAnswered(
-            "2".into(),
-            PermissionAnswer::AllowAlways,
-        ));
+        .give(answered("2".into(), PermissionAnswer::AllowAlways));
     rig.give(edit("3", "a.txt"))
         .give(edit("4", "b.txt"))
         .give(edit("5", "secrets/a"));
@@ -334,22 +314,13 @@ fn a_grant_covers_the_same_action_only() {
 #[test]
 fn a_request_can_wait_for_an_hour() {
     let mut rig = with_rules(
-        waiting(
-            Limits {
-                wall: None,
-                ..Limits::default()
-            },
-            all_capabilities(),
-        ),
+        waiting(Limits::default().wall(None), all_capabilities()),
         None,
         Attendance::Attended,
     );
     rig.give(ask("1", "Bash", Fallback::Person)).wait(3600 * S);
     assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
-    rig.give(Input::PermissionAnswered(
-        "call-1".into(),
-        PermissionAnswer::Allow,
-    ));
+    rig.give(answered("call-1".into(), PermissionAnswer::Allow));
     assert_eq!(verdicts(&rig), [("1", &Verdict::Allow)]);
     rig.wait(601 * S);
     assert!(
@@ -362,19 +333,19 @@ fn a_request_can_wait_for_an_hour() {
 // its next start.
 #[test]
 fn changes_are_accepted_or_refused_in_time() {
-    let change = || Input::Change(Change::Model("m".into()));
+    let change = || change_to(Change::Model("m".into()));
     let mut rig = waiting(Limits::default(), all_capabilities());
     rig.give(change()).give(change()).give(change());
-    rig.give(Input::Changed(1, None))
-        .give(Input::Changed(2, Some("no such model".into())))
+    rig.give(changed(1, None))
+        .give(changed(2, Some("no such model".into())))
         .wait(31 * S);
-    rig.give(Input::Changed(3, None));
+    rig.give(changed(3, None));
     assert_eq!(
         refusals(&rig),
         [("set_model", "rejected"), ("set_model", "timeout")]
     );
     assert_eq!(notices(&rig, "model_changed"), 1);
-    rig.give(Input::Change(Change::PermissionMode("plan".into())));
+    rig.give(change_to(Change::PermissionMode("plan".into())));
     assert_eq!(
         refusals(&rig).last(),
         Some(&("set_permission_mode", "unsupported"))
@@ -383,25 +354,66 @@ fn changes_are_accepted_or_refused_in_time() {
     assert_eq!(
         rig.effects
             .iter()
-            .filter(|effect| matches!(effect, Effect::Adopt(_)))
+            .filter(|effect| matches!(effect, Effect::Do(Action::Adopt(_))))
             .count(),
         2
     );
 }
 
-// S2-31: budgets over several turns: a warning at 80 %, and at 100 % the turn is interrupted and
+// Each request completes by its own reply, in any order. A notice of the agent completes none.
+#[test]
+fn requests_complete_by_their_id() {
+    let completions = |rig: &Rig| -> Vec<(u64, Completion)> {
+        let completed = rig.effects.iter().filter_map(|effect| match effect {
+            Effect::Complete {
+                request,
+                completion,
+            } => Some((request.0, completion.clone())),
+            _ => None,
+        });
+        completed.collect()
+    };
+    let set_model = |id, model: &str| Input::Change(CallerRequest(id), Change::Model(model.into()));
+    let mut rig = waiting(Limits::default(), all_capabilities());
+    rig.give(set_model(7, "unknown"))
+        .give(set_model(8, "known"))
+        .give(event(
+            Notice::new(Level::Info, NoticeCode::ModelChanged, "by itself").into(),
+        ));
+    assert_eq!(completions(&rig), []);
+    rig.give(changed(2, None))
+        .give(changed(1, Some("no such model".into())));
+    let [(8, Completion::Done), (7, Completion::Refused(refused))] = &completions(&rig)[..] else {
+        panic!("{:?}", completions(&rig));
+    };
+    assert_eq!(refused.why, "no such model");
+    // Both interrupts end with the turn; a third finds none.
+    rig.effects.clear();
+    let interrupt = |id| Input::Interrupt(CallerRequest(id));
+    rig.give(interrupt(1)).give(interrupt(2));
+    assert_eq!(completions(&rig), []);
+    rig.give(turn_ended(over(Cause::Interrupted)))
+        .give(interrupt(3));
+    let was = |id, interruption| (id, Completion::Interrupted(interruption));
+    assert_eq!(
+        completions(&rig),
+        [
+            was(1, Interruption::Acknowledged),
+            was(2, Interruption::Acknowledged),
+            was(3, Interruption::NoTurn)
+        ]
+    );
+}
+
+// S2-31: budgets over several turns: a warning at 80%, and at 100% the turn is interrupted and
 // the session ends.
 #[test]
 fn budgets_warn_and_then_end_the_session() {
-    let limits = Limits {
-        budget_tokens: Some(100),
-        budget_turns: Some(2),
-        ..Limits::default()
-    };
+    let limits = Limits::default().budget_tokens(100).budget_turns(2);
     let mut rig = waiting(limits, all_capabilities());
-    rig.give(Input::Event(used("m", 79)));
+    rig.give(event(used("m", 79)));
     assert_eq!(notices(&rig, "budget_near"), 0);
-    rig.give(Input::Event(used("m", 80)));
+    rig.give(event(used("m", 80)));
     assert_eq!(
         (
             notices(&rig, "budget_near"),
@@ -409,13 +421,13 @@ fn budgets_warn_and_then_end_the_session() {
         ),
         (1, false)
     );
-    rig.give(Input::Event(used("m", 100)));
+    rig.give(event(used("m", 100)));
     assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
-    rig.give(Input::TurnEnded(over(Cause::Interrupted)));
+    rig.give(turn_ended(over(Cause::Interrupted)));
     assert_eq!(
         (
             rig.turn_ended().outcome.cause,
-            rig.has_effect(&Effect::CloseInput)
+            rig.has_effect(&Effect::Do(Action::CloseInput))
         ),
         (Cause::Budget, true)
     );
@@ -427,9 +439,9 @@ fn budgets_warn_and_then_end_the_session() {
         },
         all_capabilities(),
     );
-    rig.give(Input::TurnEnded(over(Cause::Completed)))
+    rig.give(turn_ended(over(Cause::Completed)))
         .give(Input::Send("two".into()));
-    rig.give(Input::TurnEnded(over(Cause::Completed)))
+    rig.give(turn_ended(over(Cause::Completed)))
         .give(Input::Send("three".into()))
         .give(Input::Exited(exit(0), None));
     assert_eq!(
@@ -444,12 +456,11 @@ fn budgets_warn_and_then_end_the_session() {
         },
         all_capabilities(),
     );
-    rig.give(Input::TurnEnded(over(Cause::Completed)))
-        .wait(80 * S);
+    rig.give(turn_ended(over(Cause::Completed))).wait(80 * S);
     assert_eq!(
         (
             notices(&rig, "budget_near"),
-            rig.has_effect(&Effect::CloseInput)
+            rig.has_effect(&Effect::Do(Action::CloseInput))
         ),
         (1, false)
     );
@@ -460,13 +471,7 @@ fn budgets_warn_and_then_end_the_session() {
 // The time limits of a suspended agent do not run; a stop continues it first.
 #[test]
 fn limits_do_not_run_for_a_frozen_agent() {
-    let mut rig = waiting(
-        Limits {
-            wall: Some(100 * S),
-            ..Limits::default()
-        },
-        all_capabilities(),
-    );
+    let mut rig = waiting(Limits::default().wall(100 * S), all_capabilities());
     rig.wait(50 * S).give(Input::Freeze).wait(1000 * S);
     assert_eq!(
         (
@@ -476,7 +481,10 @@ fn limits_do_not_run_for_a_frozen_agent() {
         (None, false)
     );
     rig.give(Input::Resume).wait(49 * S);
-    assert!(!rig.has_effect(&Effect::Send(ToAgent::Interrupt)) && rig.has_effect(&Effect::Thaw));
+    assert!(
+        !rig.has_effect(&Effect::Send(ToAgent::Interrupt))
+            && rig.has_effect(&Effect::Do(Action::Thaw))
+    );
     rig.wait(2 * S);
     assert!(rig.has_effect(&Effect::Send(ToAgent::Interrupt)));
     let mut rig = waiting(Limits::default(), all_capabilities());
@@ -484,9 +492,17 @@ fn limits_do_not_run_for_a_frozen_agent() {
     let order: Vec<_> = rig
         .effects
         .iter()
-        .filter(|e| matches!(e, Effect::Thaw | Effect::Send(ToAgent::Interrupt)))
+        .filter(|e| {
+            matches!(
+                e,
+                Effect::Do(Action::Thaw) | Effect::Send(ToAgent::Interrupt)
+            )
+        })
         .collect();
-    assert_eq!(order, [&Effect::Thaw, &Effect::Send(ToAgent::Interrupt)]);
+    assert_eq!(
+        order,
+        [&Effect::Do(Action::Thaw), &Effect::Send(ToAgent::Interrupt)]
+    );
 }
 
 // A message for the current turn goes to the agent; where that is impossible, it is refused or
@@ -499,7 +515,7 @@ fn steering_reaches_the_turn_or_is_refused() {
         rig.has_effect(&Effect::Send(ToAgent::Steer("left".into())))
             && notices(&rig, "steered") == 1
     );
-    rig.give(Input::TurnEnded(over(Cause::Completed)))
+    rig.give(turn_ended(over(Cause::Completed)))
         .give(Input::Steer("right".into()));
     assert!(rig.has_effect(&Effect::Send(ToAgent::Prompt("right".into()))));
     let mut rig = waiting(

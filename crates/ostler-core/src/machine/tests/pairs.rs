@@ -21,13 +21,13 @@ fn results(rig: &Rig) -> Vec<(&str, bool)> {
 fn a_late_result_is_only_a_notice() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::Event(call("1")))
-        .give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(event(call("1")))
+        .give(turn_ended(over(Cause::Completed)));
     let mut late = result("1");
     if let EventKind::ToolResult(it) = &mut late {
         it.output = "ü".repeat(5000);
     }
-    rig.give(Input::Event(late));
+    rig.give(event(late));
     assert_eq!(results(&rig), [("1", false)]);
     let events = rig.events();
     let Some(EventKind::Notice(notice)) = events.last() else {
@@ -48,14 +48,14 @@ fn a_late_result_is_only_a_notice() {
 fn a_call_outside_of_a_turn_gets_its_result_too() {
     let mut rig = Rig::working();
     rig.machine.after_turn = AfterTurn::Wait;
-    rig.give(Input::TurnEnded(over(Cause::Completed)))
-        .give(Input::Event(call("1")))
-        .give(Input::Event(call("1")));
+    rig.give(turn_ended(over(Cause::Completed)))
+        .give(event(call("1")))
+        .give(event(call("1")));
     assert_eq!(results(&rig), []);
-    rig.give(Input::TurnStarted)
-        .give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(turn_started())
+        .give(turn_ended(over(Cause::Completed)));
     assert_eq!(results(&rig), [("1", false)]);
-    rig.give(Input::Event(call("2")))
+    rig.give(event(call("2")))
         .give(Input::Exited(exit(0), None));
     assert_eq!(results(&rig), [("1", false), ("other", false)]);
     assert_eq!(rig.kinds().last(), Some(&"ended"));
@@ -66,8 +66,7 @@ fn a_call_outside_of_a_turn_gets_its_result_too() {
 fn an_id_can_be_reused() {
     let mut rig = Rig::working();
     for _ in 0..2 {
-        rig.give(Input::Event(call("1")))
-            .give(Input::Event(result("1")));
+        rig.give(event(call("1"))).give(event(result("1")));
     }
     assert_eq!(results(&rig), [("1", true), ("1", true)]);
 }
@@ -79,12 +78,12 @@ fn many_open_calls_are_paired_in_order() {
         .map(|n| format!("{:x}", n * 7919 % 60_000))
         .collect();
     for id in &ids {
-        rig.give(Input::Event(call(id)));
+        rig.give(event(call(id)));
     }
     for id in ids.iter().rev().take(30_000) {
-        rig.give(Input::Event(result(id)));
+        rig.give(event(result(id)));
     }
-    rig.give(Input::TurnEnded(over(Cause::Completed)));
+    rig.give(turn_ended(over(Cause::Completed)));
     let events = rig.events();
     let closed: Vec<&str> = events
         .iter()
@@ -111,7 +110,7 @@ fn an_interrupted_turn_keeps_its_usage() {
             rig.give(Input::Exited(exit(1), None));
         },
         |rig| {
-            rig.give(Input::Interrupt)
+            rig.give(interrupt())
                 .wait(5 * S)
                 .give(Input::Exited(exit(1), None));
         },
@@ -121,9 +120,9 @@ fn an_interrupted_turn_keeps_its_usage() {
     ];
     for cut in ways {
         let mut rig = Rig::working();
-        rig.give(Input::Event(used("a", 10)))
-            .give(Input::Event(used("a", 30)))
-            .give(Input::Event(used("b", 5)));
+        rig.give(event(used("a", 10)))
+            .give(event(used("a", 30)))
+            .give(event(used("b", 5)));
         cut(&mut rig);
         assert_eq!(
             numbers(rig.turn_ended().usage.as_ref()),
@@ -138,11 +137,8 @@ fn an_interrupted_turn_keeps_its_usage() {
 #[test]
 fn a_late_usage_report_counts_for_the_session() {
     let mut rig = Rig::working();
-    rig.give(Input::Event(used("a", 10)))
-        .give(Input::Interrupt)
-        .wait(5 * S);
-    rig.give(Input::Event(used("a", 30)))
-        .give(Input::Event(used("b", 5)));
+    rig.give(event(used("a", 10))).give(interrupt()).wait(5 * S);
+    rig.give(event(used("a", 30))).give(event(used("b", 5)));
     rig.give(Input::Exited(exit(1), None));
     assert_eq!(
         numbers(rig.turn_ended().usage.as_ref()),
@@ -170,12 +166,12 @@ fn a_final_usage_report_replaces_earlier_ones_and_is_final() {
             ..over(Cause::Completed)
         }
     };
-    rig.give(Input::Event(used("a", 10)))
-        .give(Input::TurnEnded(account()))
-        .give(Input::Event(used("a", 10)));
-    rig.give(Input::TurnStarted)
-        .give(Input::TurnEnded(account()))
-        .give(Input::TurnEnded(account()));
+    rig.give(event(used("a", 10)))
+        .give(turn_ended(account()))
+        .give(event(used("a", 10)));
+    rig.give(turn_started())
+        .give(turn_ended(account()))
+        .give(turn_ended(account()));
     rig.give(Input::Stop).give(Input::Exited(exit(0), None));
     assert_eq!(
         numbers(rig.turn_ended().usage.as_ref()),
@@ -192,12 +188,12 @@ fn a_final_usage_report_replaces_earlier_ones_and_is_final() {
 fn old_calls_are_forgotten() {
     let mut rig = Rig::working();
     for n in 0..25_000 {
-        rig.give(Input::Event(call(&n.to_string())))
-            .give(Input::Event(result(&n.to_string())));
+        rig.give(event(call(&n.to_string())))
+            .give(event(result(&n.to_string())));
         rig.effects.clear();
     }
     let remembered = format!("{:?}", rig.machine.tools).len();
     assert!(remembered < 600_000, "{remembered} bytes");
-    rig.give(Input::Event(result("24999")));
+    rig.give(event(result("24999")));
     assert!(rig.kinds().contains(&"notice") && !rig.kinds().contains(&"tool_result"));
 }

@@ -13,25 +13,30 @@ fn any_input() -> impl Strategy<Value = Input> {
         Just(Input::SpawnFailed(Outcome::new(Cause::Unavailable, "x"))),
         Just(Input::Send("p".into())),
         Just(Input::Activity),
-        Just(Input::Event(started())),
-        Just(Input::Event(text("t"))),
-        (0u8..3).prop_map(|n| Input::Event(call(&n.to_string()))),
-        (0u8..3).prop_map(|n| Input::Event(result(&n.to_string()))),
-        (0u8..3).prop_map(|n| Input::Event(used(&n.to_string(), 1))),
-        Just(Input::TurnStarted),
-        Just(Input::TurnEnded(over(Cause::Completed))),
-        Just(Input::TurnEnded(over(Cause::Auth))),
-        (0usize..2).prop_map(Input::Background),
-        Just(Input::Interrupt),
+        Just(event(started())),
+        Just(event(text("t"))),
+        (0u8..3).prop_map(|n| event(call(&n.to_string()))),
+        (0u8..3).prop_map(|n| event(result(&n.to_string()))),
+        (0u8..3).prop_map(|n| event(used(&n.to_string(), 1))),
+        Just(turn_started()),
+        Just(turn_ended(over(Cause::Completed))),
+        Just(turn_ended(over(Cause::Auth))),
+        (0usize..2).prop_map(background),
+        Just(end_process()),
+        Just(interrupt()),
         Just(Input::Pause),
         Just(Input::Freeze),
         Just(Input::Steer("s".into())),
         Just(Input::SendNow("n".into())),
-        Just(Input::Change(crate::dialect::Change::Model("m".into()))),
-        (1u64..3).prop_map(|id| Input::Changed(id, None)),
+        Just(change_to(crate::dialect::Change::Model("m".into()))),
+        (1u64..3).prop_map(|id| changed(id, None)),
         (0u8..3).prop_map(|n| asked(&n.to_string())),
-        (0u8..3).prop_map(|n| Input::PermissionWithdrawn(n.to_string())),
-        (0u8..3).prop_map(|n| Input::PermissionAnswered(n.to_string(), PermissionAnswer::Allow)),
+        (0u8..3).prop_map(|n| withdrawn(n.to_string())),
+        (0u8..3, any::<bool>()).prop_map(|(n, by_caller)| Input::PermissionAnswered {
+            id: n.to_string(),
+            answer: PermissionAnswer::Allow,
+            request: by_caller.then_some(ANY),
+        }),
         Just(Input::Resume),
         Just(Input::Stop),
         Just(Input::Kill),
@@ -44,7 +49,7 @@ fn any_input() -> impl Strategy<Value = Input> {
 fn asked(id: &str) -> Input {
     let wants = crate::permission::ToolUse::new("t", crate::permission::ToolKind::Other);
     let fallback = crate::permission::Fallback::Person;
-    Input::PermissionRequested(crate::permission::PermissionRequest {
+    requested(crate::permission::PermissionRequest {
         id: id.into(),
         call: None,
         input: None,
@@ -64,13 +69,13 @@ fn any_limit() -> impl Strategy<Value = Option<Duration>> {
 fn any_limits() -> impl Strategy<Value = Limits> {
     let times = (any_limit(), any_limit(), any_limit(), any_limit());
     (times, proptest::option::of(0u64..8000)).prop_map(
-        |((wall, idle, startup, grace), event_bytes)| Limits {
-            wall,
-            idle,
-            startup,
-            grace: grace.unwrap_or_default(),
-            event_bytes,
-            ..Limits::default()
+        |((wall, idle, startup, grace), event_bytes)| {
+            Limits::default()
+                .wall(wall)
+                .idle(idle)
+                .startup(startup)
+                .grace(grace.unwrap_or_default())
+                .event_bytes(event_bytes)
         },
     )
 }
@@ -93,8 +98,17 @@ proptest! {
             .with_capabilities(able)
             .with_policy(None, "/w".into(), crate::spec::Attendance::Attended);
         let mut sent = 0;
-        for (input, seconds) in inputs {
+        let mut requests = Vec::new();
+        for (mut input, seconds) in inputs {
             rig.now += Duration::from_secs(seconds);
+            if let Input::Interrupt(request)
+            | Input::Change(request, _)
+            | Input::PermissionAnswered { request: Some(request), .. } = &mut input
+                && rig.machine.state() != SessionState::Ended
+            {
+                *request = CallerRequest(requests.len() as u64);
+                requests.push(*request);
+            }
             let message = matches!(input, Input::Send(_) | Input::Steer(_) | Input::SendNow(_));
             sent += usize::from(message && rig.machine.state() != SessionState::Ended);
             rig.give(input);
@@ -108,11 +122,22 @@ proptest! {
         // No message is lost: it has a turn, steered one, or was refused.
         let became = rig.events().into_iter().filter(|kind| match kind {
             EventKind::TurnStarted(turn) => turn.origin == Origin::Caller,
-            EventKind::Notice(notice) => notice.code == "steered",
-            EventKind::Refused(refused) => refused.request == "send",
+            EventKind::Notice(notice) => notice.code.as_str() == "steered",
+            EventKind::Refused(refused) => refused.request.as_str() == "send",
             _ => false,
         });
         prop_assert_eq!(became.count(), sent, "{:?}", words);
+        // Each request completes once.
+        let mut completed: Vec<CallerRequest> = rig
+            .effects
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Complete { request, .. } => Some(*request),
+                _ => None,
+            })
+            .collect();
+        completed.sort_by_key(|request| request.0);
+        prop_assert_eq!(completed, requests);
         let mut asked: Vec<&str> = Vec::new();
         for kind in rig.events() {
             if let EventKind::Permission(it) = kind {
@@ -175,11 +200,11 @@ proptest! {
     ) {
         let mut rig = Rig::working();
         rig.machine.limits.idle = None;
-        rig.give(Input::Background(1));
+        rig.give(background(1));
         for (begins, seconds) in steps {
             rig.wait(Duration::from_secs(seconds));
-            let ended = Input::TurnEnded(over(Cause::Completed));
-            rig.give(if begins { Input::TurnStarted } else { ended });
+            let ended = turn_ended(over(Cause::Completed));
+            rig.give(if begins { turn_started() } else { ended });
         }
         rig.now = rig.now.max(61 * 60 * S);
         for _ in 0..4 {

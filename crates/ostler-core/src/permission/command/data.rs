@@ -1,9 +1,8 @@
 //! Commands from data: read by a program, or passed to it as arguments, instead of written in the
 //! line.
 
-use super::super::pattern::matches_wildcard;
-use super::Word;
 use super::programs::{GIT_HARMLESS, GIT_RUNS, RUNNERS, Runner, SCRIPTED};
+use crate::matching::{Word, matches_wildcard};
 
 /// What a program does with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,9 +37,13 @@ fn is_anything(name: &str, args: &[Word], is_fed: bool) -> bool {
             options(args).any(|option| has_letter(option, 'S') || is_long(option, "split-string"))
         }
         "git" => git(args),
-        "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => args.iter().any(|arg| awk(&arg.text)),
-        "sed" | "gsed" => sed_scripts(args).iter().any(|script| !is_tame(script)),
-        "make" | "gmake" if makefile_is_read(args) => true,
+        "awk" | "gawk" | "mawk" | "nawk" | "original-awk" => {
+            script_is_read(args) || args.iter().any(|arg| awk(&arg.text))
+        }
+        "sed" | "gsed" => {
+            script_is_read(args) || sed_scripts(args).iter().any(|script| !is_tame(script))
+        }
+        "make" | "gmake" if script_is_read(args) => true,
         "ssh" => ssh(args, is_fed),
         "source" | "." => args
             .first()
@@ -233,14 +236,7 @@ fn commands_or_nothing(commands: Vec<Vec<Word>>) -> Takes {
 }
 
 fn words(texts: &[&str]) -> Vec<Word> {
-    texts
-        .iter()
-        .map(|text| Word {
-            text: (*text).to_owned(),
-            name: super::base_name(text),
-            is_open: false,
-        })
-        .collect()
+    texts.iter().map(|text| Word::literal(text)).collect()
 }
 
 /// Returns true if a shell reads its script from stdin. A script in a file belongs to the file, and
@@ -327,21 +323,18 @@ fn runs(runner: &Runner, args: &[Word], is_fed: bool) -> bool {
     is_fed
 }
 
-/// Returns true if make reads its makefile from stdin.
-fn makefile_is_read(args: &[Word]) -> bool {
+/// Returns true if make, sed or awk reads its script from stdin.
+fn script_is_read(args: &[Word]) -> bool {
     args.iter().enumerate().any(|(at, arg)| {
         let text = arg.text.as_str();
-        let next = || {
-            args.get(at + 1)
-                .is_some_and(|file| is_stdin(&file.text) || file.is_open)
+        let is_short = has_letter(text, 'f');
+        let file = match text.split_once(if is_short { 'f' } else { '=' }) {
+            Some((_, file)) => file,
+            None => "",
         };
-        match text {
-            "-f" | "--file" | "--makefile" => next(),
-            _ => text
-                .strip_prefix("-f")
-                .or_else(|| text.split_once('=').map(|(_, file)| file))
-                .is_some_and(is_stdin),
-        }
+        let is_option = is_short || is_long(text, "file") || is_long(text, "makefile");
+        let next = args.get(at + 1).filter(|_| is_option && file.is_empty());
+        is_stdin(file) || next.is_some_and(|file| is_stdin(&file.text) || file.is_open)
     })
 }
 
@@ -435,28 +428,24 @@ fn awk(program: &str) -> bool {
 /// Returns the scripts among sed's arguments.
 fn sed_scripts(args: &[Word]) -> Vec<&str> {
     let texts: Vec<&str> = args.iter().map(|arg| arg.text.as_str()).collect();
-    let after = |at: usize| texts.get(at + 1).copied();
-    let named: Vec<&str> = (0..texts.len())
-        .filter_map(|at| match texts[at] {
-            "-e" | "--expression" => after(at),
-            text if text.starts_with("--expression=") => {
-                text.split_once('=').map(|(_, script)| script)
-            }
-            text if text.starts_with('-') && !text.starts_with("--") && text.ends_with('e') => {
-                after(at)
-            }
-            text => text.strip_prefix("-e"),
-        })
-        .collect();
-    match named.is_empty() {
-        true => texts
-            .iter()
-            .copied()
-            .find(|text| !text.starts_with('-'))
-            .into_iter()
-            .collect(),
-        false => named,
+    let mut scripts = Vec::new();
+    let mut is_certain = false;
+    for (at, text) in texts.iter().enumerate() {
+        // The letters before the option may be the value of another one, such as `-i.e`.
+        let (before, glued) = match text.split_once('=') {
+            _ if has_letter(text, 'e') => text.split_once('e').unwrap_or((text, "")),
+            Some((_, script)) if is_long(text, "expression") => ("", script),
+            None if is_long(text, "expression") => ("", ""),
+            _ => continue,
+        };
+        is_certain |= !before.contains(['f', 'i', 'l']);
+        let next = || texts.get(at + 1).copied();
+        scripts.extend(Some(glued).filter(|glued| !glued.is_empty()).or_else(next));
     }
+    if !is_certain {
+        scripts.extend(texts.iter().find(|text| !text.starts_with('-')));
+    }
+    scripts
 }
 
 /// Returns true if a sed script certainly has neither the command `e` nor the flag `e`, which run a
@@ -506,3 +495,6 @@ fn past(text: &str, end: char) -> Option<&str> {
     }
     None
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Shell line reader: splits a line into the commands it could run.
 
-use super::{Segment, Word, base_name};
+use super::Segment;
+use crate::matching::{Word, base_name};
 
 /// Reads a line approximately as a shell does.
 #[derive(Default)]

@@ -1,5 +1,7 @@
 //! Table of every observed way for a turn to end.
 
+use ostler_core::dialect::Exit;
+
 use super::*;
 
 fn end<'a>() -> Ending<'a> {
@@ -238,9 +240,9 @@ fn stderr_explains_a_failed_start() {
             signal: None,
             stderr: stderr.into(),
         };
-        assert_eq!(of_exit(&exit).map(|o| o.cause), cause, "{stderr}");
+        assert_eq!(BLAME.of_exit(&exit).map(|o| o.cause), cause, "{stderr}");
         assert_eq!(
-            of_exit(&Exit {
+            BLAME.of_exit(&Exit {
                 signal: Some(9),
                 code: None,
                 ..exit.clone()
@@ -275,4 +277,9 @@ fn policy_denial_hint_names_the_policy_flag() {
         ..end()
     };
     assert!(hint(denied).starts_with("Allow the tools (--allowed-tools)"));
+}
+
+#[test]
+fn no_message_hides_another() {
+    crate::blame::testing::check(&BLAME);
 }

@@ -1,9 +1,9 @@
 //! Claude Code and Codex behind the editors' adapters: their measured deviations from the protocol.
 
-use ostler_core::dialect::Dialect;
+use ostler_core::dialect::{Dialect, Launching};
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{Policy, ToolKind, Verdict};
-use ostler_core::spec::{Attendance, Spec, ToolOffer, keys};
+use ostler_core::spec::{Attendance, Spec, ToolOffer};
 use ostler_dialects::acp::{CLAUDE_AGENT_ACP, CODEX_ACP};
 use serde_json::{Value, json};
 
@@ -209,10 +209,7 @@ fn codex_mcp_calls_are_named_after_their_servers() {
     ] {
         let mut harness = Harness::asked(
             &CODEX_ACP,
-            &Spec {
-                tools: vec![offer.clone()],
-                ..Spec::default()
-            },
+            &Spec::default().bound_tools(vec![offer.clone()]),
         );
         harness.update(&json!({"sessionUpdate": "tool_call", "toolCallId": "c", "kind": "execute",
             "title": format!("mcp.{server}.add"), "status": "in_progress",
@@ -300,7 +297,7 @@ fn leading_paragraph_break_of_a_thought_is_dropped() {
 #[test]
 fn codex_asks_the_approver_instead_of_a_model() {
     let mode = |spec: &Spec| {
-        let env = CODEX_ACP.launch(spec).unwrap().env;
+        let env = CODEX_ACP.launch(&Launching::new(spec)).unwrap().env;
         let found: Vec<String> = env
             .into_iter()
             .filter(|(name, _)| *name == "INITIAL_AGENT_MODE")
@@ -308,17 +305,11 @@ fn codex_asks_the_approver_instead_of_a_model() {
             .collect();
         found
     };
-    let policy = || Spec {
-        policy: Some(Policy::default()),
-        ..Spec::default()
-    };
+    let policy = || Spec::default().policy(Policy::default());
     assert_eq!(mode(&Spec::default()), ["workspace-write"]);
     assert_eq!(mode(&policy()), ["read-only"]);
     assert_eq!(
-        mode(&Spec {
-            attendance: Attendance::Attended,
-            ..Spec::default()
-        }),
+        mode(&Spec::default().attendance(Attendance::Attended)),
         ["read-only"]
     );
     for (word, allowed) in [
@@ -328,12 +319,16 @@ fn codex_asks_the_approver_instead_of_a_model() {
         ("agent-full-access", false),
     ] {
         let mut spec = policy();
-        spec.settings.set(keys::PERMISSION_MODE, word);
-        assert_eq!(CODEX_ACP.launch(&spec).is_ok(), allowed, "{word}");
+        spec.permission_mode = Some(word.into());
+        assert_eq!(
+            CODEX_ACP.launch(&Launching::new(&spec)).is_ok(),
+            allowed,
+            "{word}"
+        );
     }
     for name in ["INITIAL_AGENT_MODE", "CODEX_CONFIG"] {
         let mut spec = policy();
         spec.env.insert(name.into(), "x".into());
-        assert!(CODEX_ACP.launch(&spec).is_err(), "{name}");
+        assert!(CODEX_ACP.launch(&Launching::new(&spec)).is_err(), "{name}");
     }
 }

@@ -3,7 +3,7 @@
 use ostler_core::dialect::{Dialect, ToAgent};
 use ostler_core::outcome::Cause;
 use ostler_core::permission::Policy;
-use ostler_core::spec::{Attendance, Spec, keys};
+use ostler_core::spec::{Attendance, Spec};
 use ostler_dialects::acp::{self, COPILOT, GEMINI, GOOSE, QWEN};
 use serde_json::{Value, json};
 
@@ -15,10 +15,10 @@ const PERSON: (bool, Attendance) = (false, Attendance::Attended);
 const POLICY: (bool, Attendance) = (true, Attendance::Unattended);
 
 fn spec((policy, attendance): (bool, Attendance)) -> Spec {
-    Spec {
-        policy: policy.then(Policy::default),
-        attendance,
-        ..Spec::default()
+    {
+        let mut spec = Spec::default().attendance(attendance);
+        spec.policy = policy.then(Policy::default);
+        spec
     }
 }
 
@@ -71,7 +71,7 @@ fn ask_mode_is_set_before_the_first_prompt() {
         (&QWEN, POLICY, "plan", prompt()),
     ] {
         let (mut harness, first) = opened(dialect, &spec(who), &modes(now));
-        assert_eq!(first, requests, "{} {who:?} {now}", dialect.name());
+        assert_eq!(first, requests, "{} {who:?} {now}", dialect.about().name);
         assert_eq!(
             harness.notices("mode_changed").len(),
             usize::from(requests != prompt()),
@@ -105,7 +105,7 @@ fn ask_mode_is_set_before_the_first_prompt() {
 #[test]
 fn ask_mode_is_also_set_in_resumed_sessions() {
     let mut spec = spec(POLICY);
-    spec.settings.set(keys::RESUME, "s");
+    spec.resume = Some("s".into());
     assert_eq!(
         opened(&GOOSE, &spec, &modes("auto")).1,
         ["session/set_mode approve"]
@@ -143,7 +143,7 @@ fn unavailable_ask_mode_is_an_error() {
 fn mode_chosen_by_the_caller_is_respected() {
     let with = |who, mode: &str| {
         let mut spec = spec(who);
-        spec.settings.set(keys::PERMISSION_MODE, mode);
+        spec.permission_mode = Some(mode.into());
         spec
     };
     assert_eq!(

@@ -2,7 +2,7 @@
 
 use ostler_core::dialect::{Change, Dialect, Exit, FromConversation, ToAgent};
 use ostler_core::event::EventKind;
-use ostler_core::outcome::Cause;
+use ostler_core::outcome::{Cause, Reason};
 use ostler_core::permission::Verdict;
 use ostler_core::spec::{Denials, Spec, keys};
 use ostler_dialects::acp::{self, COPILOT, GEMINI, OPENCLAW, OPENCODE, QWEN};
@@ -103,7 +103,7 @@ fn difference_1_rejected_keys_are_recognized_in_every_form() {
             harness.cause(),
             Some(cause),
             "{}: {texts:?}",
-            dialect.name()
+            dialect.about().name
         );
     }
     let other: &[(i64, &str, Cause)] = &[
@@ -297,13 +297,7 @@ fn difference_4_denial_ends_the_turn_or_not() {
         ("cancelled", Denials::Tolerate, Cause::Completed),
         ("end_turn", Denials::Tolerate, Cause::Completed),
     ] {
-        let mut harness = Harness::asked(
-            &QWEN,
-            &Spec {
-                denials,
-                ..Spec::default()
-            },
-        );
+        let mut harness = Harness::asked(&QWEN, &Spec::default().denials(denials));
         harness.permission(
             &json!({"toolCallId": "c", "title": "x", "kind": "execute"}),
             &usual(),
@@ -328,7 +322,7 @@ fn difference_4_denial_ends_the_turn_or_not() {
 
 fn resuming() -> Spec {
     let mut spec = Spec::default();
-    spec.settings.set(keys::RESUME, "s");
+    spec.resume = Some("s".into());
     spec
 }
 
@@ -394,7 +388,7 @@ fn difference_5_history_is_not_reported_again_and_a_session_is_loaded_once() {
     );
     assert_eq!(harness.writes()[1]["method"], "session/load");
     let mut spec = resuming();
-    spec.settings.set(keys::FORK, "true");
+    spec.fork = true;
     let mut harness = Harness::started(&OPENCODE, &spec);
     harness.answer(1, &hello(&json!({"sessionCapabilities": {"fork": {}}})));
     harness.answer(2, &json!({"sessionId": "copy"}));
@@ -411,13 +405,7 @@ fn difference_5_history_is_not_reported_again_and_a_session_is_loaded_once() {
 #[test]
 fn fixed_workspace_is_reported() {
     let opened = |dialect: &dyn Dialect| {
-        let mut harness = Harness::started(
-            dialect,
-            &Spec {
-                dir: Some("/work".into()),
-                ..Spec::default()
-            },
-        );
+        let mut harness = Harness::started(dialect, &Spec::default().dir("/work"));
         harness.answer(1, &hello(&json!({})));
         harness.answer(2, &json!({"sessionId": "s"}));
         harness
@@ -470,7 +458,7 @@ fn difference_5_unknown_sessions_have_one_cause() {
         );
         assert_eq!(
             hint.contains("sessionRetention"),
-            dialect.name() == "gemini"
+            dialect.about().name == "gemini"
         );
         // The failure is permanent.
         harness.send(ToAgent::Prompt("again".into()));
@@ -553,7 +541,7 @@ fn difference_8_version_mismatch_ends_the_turn_with_a_reason() {
 #[test]
 fn cumulative_chunks_are_reported_as_differences() {
     let mut spec = Spec::default();
-    spec.settings.set("chunks", "whole");
+    spec.set("chunks", ["whole"]).unwrap();
     let (mut harness, mut whole) = (Harness::asked(custom(), &spec), String::new());
     for n in 0..10_000_u32 {
         whole.push(char::from_digit(n % 10, 10).unwrap());
@@ -602,7 +590,7 @@ fn modes_and_models_are_set_as_announced() {
         {"id": "mode", "category": "mode", "currentValue": "build", "options": [{"value": "build", "name": "build"}]}]});
     let asked = |opened: &Value, key: &str, value: &str| {
         let mut spec = Spec::default();
-        spec.settings.set(key, value);
+        spec.set(key, [value]).unwrap();
         let mut harness = Harness::started(custom(), &spec);
         harness.send(ToAgent::Prompt("hello".into()));
         harness.answer(1, &hello(&json!({})));
@@ -641,19 +629,14 @@ fn modes_and_models_are_set_as_announced() {
     );
 }
 
-// A loop over this agent compacts the conversation when it reads these words.
+// A loop over this agent compacts the conversation for this reason.
 #[test]
 fn turn_without_an_answer_at_the_token_limit_is_a_prompt_that_is_too_long() {
     let mut harness = Harness::asked(&GEMINI, &Spec::default());
     end(&mut harness, "max_tokens");
     let outcome = &harness.turn_result().unwrap().outcome;
-    assert_eq!(outcome.cause, Cause::BadRequest);
-    assert!(
-        outcome
-            .message
-            .to_lowercase()
-            .contains("prompt is too long"),
-        "{}",
-        outcome.message
+    assert_eq!(
+        (outcome.cause, outcome.reason()),
+        (Cause::BadRequest, Some(&Reason::ContextTooLong))
     );
 }

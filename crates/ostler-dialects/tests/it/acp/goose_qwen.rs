@@ -175,10 +175,7 @@ fn reused_id_is_another_call() {
 #[test]
 fn title_does_not_identify_a_caller_tool() {
     let add = offer("add", r#"{"type":"object"}"#);
-    let spec = Spec {
-        tools: vec![add],
-        ..Spec::default()
-    };
+    let spec = Spec::default().bound_tools(vec![add]);
     let mut harness = Harness::asked(&QWEN, &spec);
     let call = json!({"toolCallId": "c", "kind": "other", "title": "ostler_add", "rawInput": {"prompt": "do it"}, "_meta": {"toolName": "agent"}});
     harness.permission(&call, &usual());
@@ -188,13 +185,7 @@ fn title_does_not_identify_a_caller_tool() {
 /// A call was denied, and then the model API failed: the failure ended the turn.
 #[test]
 fn failure_after_a_denied_call_fails_the_turn() {
-    let mut harness = Harness::asked(
-        &GOOSE,
-        &Spec {
-            denials: Denials::Tolerate,
-            ..Spec::default()
-        },
-    );
+    let mut harness = Harness::asked(&GOOSE, &Spec::default().denials(Denials::Tolerate));
     harness.permission(
         &json!({"toolCallId": "c", "kind": "execute", "title": "shell", "rawInput": {"command": "ls"}}),
         &usual(),
@@ -238,7 +229,7 @@ fn interrupted_turn_reports_its_cost() {
 #[test]
 fn cumulative_thoughts_are_reported_once() {
     let mut spec = Spec::default();
-    spec.settings.set("chunks", "whole");
+    spec.set("chunks", ["whole"]).unwrap();
     let custom = acp::custom("mine", vec!["mine".to_owned()]).unwrap();
     let mut harness = Harness::asked(custom, &spec);
     for text in ["\nLet", "\nLet me", "\nLet me see"] {

@@ -1,7 +1,8 @@
 //! A conversation with an ACP agent, driven message by message.
 
 use ostler_core::dialect::{
-    Conversation, Dialect, Exit, FromConversation, Outbox, ToAgent, TurnResult,
+    Action, Bridge, Conversation, Dialect, Exit, FromConversation, Launching, Outbox, ToAgent,
+    TurnResult,
 };
 use ostler_core::event::EventKind;
 use ostler_core::outcome::Cause;
@@ -18,8 +19,25 @@ pub(super) struct Harness {
 impl Harness {
     /// Starts a conversation that has received nothing yet.
     pub(super) fn started(dialect: &dyn Dialect, spec: &Spec) -> Self {
+        Self::launched(dialect, &Launching::new(spec))
+    }
+
+    /// Starts a conversation with a bridge to the caller's tools.
+    pub(super) fn bridged(dialect: &dyn Dialect, spec: &Spec) -> Self {
+        let bridge = Bridge {
+            program: "/bin/ostler".into(),
+            args: vec!["bridge".into()],
+        };
+        let launching = Launching {
+            bridge: Some(&bridge),
+            ..Launching::new(spec)
+        };
+        Self::launched(dialect, &launching)
+    }
+
+    fn launched(dialect: &dyn Dialect, launching: &Launching<'_>) -> Self {
         let mut harness = Self {
-            conversation: dialect.converse(spec),
+            conversation: dialect.converse(launching),
             outs: Vec::new(),
         };
         harness.act(|conversation, out| conversation.on_start(out));
@@ -28,12 +46,16 @@ impl Harness {
 
     /// Starts a conversation with the session `s` and a turn in progress, which is request 3.
     pub(super) fn asked(dialect: &dyn Dialect, spec: &Spec) -> Self {
-        let mut harness = Self::started(dialect, spec);
-        harness.send(ToAgent::Prompt("hello".into()));
-        harness.answer(1, &hello(&json!({})));
-        harness.answer(2, &json!({"sessionId": "s"}));
-        harness.outs.clear();
-        harness
+        Self::started(dialect, spec).in_turn()
+    }
+
+    /// Opens the session `s` and starts a turn, which is request 3.
+    pub(super) fn in_turn(mut self) -> Self {
+        self.send(ToAgent::Prompt("hello".into()));
+        self.answer(1, &hello(&json!({})));
+        self.answer(2, &json!({"sessionId": "s"}));
+        self.outs.clear();
+        self
     }
 
     fn act(&mut self, act: impl FnOnce(&mut dyn Conversation, &mut Outbox)) {
@@ -69,7 +91,7 @@ impl Harness {
     /// Returns the notices with this code.
     pub(super) fn notices(&self, code: &str) -> Vec<&str> {
         let notices = self.outs.iter().filter_map(|out| match out {
-            FromConversation::Event(EventKind::Notice(notice)) if notice.code == code => {
+            FromConversation::Event(EventKind::Notice(notice)) if notice.code.as_str() == code => {
                 Some(notice.message.as_str())
             }
             _ => None,
@@ -128,7 +150,7 @@ impl Harness {
     /// Returns the messages written to the agent, as JSON.
     pub(super) fn writes(&self) -> Vec<Value> {
         let written = self.outs.iter().filter_map(|out| {
-            if let FromConversation::Write(bytes) = out {
+            if let FromConversation::Do(Action::Write(bytes)) = out {
                 Some(bytes)
             } else {
                 None

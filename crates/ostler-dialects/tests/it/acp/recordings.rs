@@ -3,10 +3,10 @@
 
 use std::path::PathBuf;
 
-use ostler_core::dialect::{Change, Dialect, FileError, FromConversation, ToAgent};
+use ostler_core::dialect::{Action, Change, Dialect, FileError, FromConversation, ToAgent};
 use ostler_core::outcome::Cause;
 use ostler_core::permission::Verdict;
-use ostler_core::spec::{Attendance, Spec, keys};
+use ostler_core::spec::{Attendance, Spec};
 use ostler_dialects::acp;
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ fn recorded_message(harness: &Harness, message: &Value, changes: &mut u64) -> Op
         Some(_) => None,
         None if message["error"].is_object() => {
             let file = harness.outs.iter().rev().find_map(|out| {
-                if let FromConversation::AccessFile(it) = out {
+                if let FromConversation::Do(Action::AccessFile(it)) = out {
                     Some(it)
                 } else {
                     None
@@ -77,14 +77,12 @@ fn recorded_message(harness: &Harness, message: &Value, changes: &mut u64) -> Op
 
 fn replay(name: &str) -> Harness {
     let text = std::fs::read_to_string(fixtures("acp").join(name).join("wire.jsonl")).unwrap();
-    let mut spec = Spec {
-        dir: Some(PathBuf::from("/workspace")),
-        attendance: Attendance::Attended,
-        ..Spec::default()
-    };
-    spec.settings.set("fs", "true");
+    let mut spec = Spec::default()
+        .dir(PathBuf::from("/workspace"))
+        .attendance(Attendance::Attended);
+    spec.set("fs", ["true"]).unwrap();
     if name.ends_with("_load") {
-        spec.settings.set(keys::RESUME, "the-session");
+        spec.resume = Some("the-session".into());
     }
     let (mut harness, mut changes) = (Harness::started(dialect(name), &spec), 0);
     for line in text.lines() {

@@ -1,7 +1,9 @@
 //! Policy, files, interrupts, and requests before the session is open.
 
 use ostler_core::dialect::Dialect;
-use ostler_core::dialect::{Change, Exit, FileAccess, FileError, FromConversation, ToAgent};
+use ostler_core::dialect::{
+    Action, Change, Exit, FileAccess, FileError, FromConversation, Launching, ToAgent,
+};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::{Fallback, Policy, ToolKind, Verdict};
 use ostler_core::spec::{Attendance, Spec, keys};
@@ -15,11 +17,9 @@ fn file(harness: &mut Harness, method: &str, params: &Value) {
 }
 
 fn with_fs(policy: bool) -> Spec {
-    let mut spec = Spec {
-        policy: policy.then(Policy::default),
-        ..Spec::default()
-    };
-    spec.settings.set("fs", "true");
+    let mut spec = Spec::default();
+    spec.policy = policy.then(Policy::default);
+    spec.set("fs", ["true"]).unwrap();
     spec
 }
 
@@ -29,7 +29,7 @@ fn difference_6_files_are_read_and_written_for_the_agent() {
     let read = json!({"sessionId": "s", "path": "/w/a", "line": 2, "limit": 5});
     let mut harness = Harness::asked(&GEMINI, &with_fs(false));
     file(&mut harness, "fs/read_text_file", &read);
-    let Some(FromConversation::AccessFile(order)) = harness.outs.last().cloned() else {
+    let Some(FromConversation::Do(Action::AccessFile(order))) = harness.outs.last().cloned() else {
         panic!("{:?}", harness.outs)
     };
     assert_eq!(
@@ -128,7 +128,10 @@ fn policy_is_checked_before_file_access() {
         assert_eq!(ask.wants.paths, ["/w/a"]);
         harness.verdict(verdict);
         assert_eq!(
-            matches!(harness.outs.last(), Some(FromConversation::AccessFile(_))),
+            matches!(
+                harness.outs.last(),
+                Some(FromConversation::Do(Action::AccessFile(_)))
+            ),
             proceeds
         );
         assert_eq!(harness.writes().len(), usize::from(!proceeds));
@@ -138,13 +141,7 @@ fn policy_is_checked_before_file_access() {
 // P37, P38
 #[test]
 fn interrupt_is_forwarded_and_cancels_permission_requests() {
-    let mut harness = Harness::asked(
-        &OPENCODE,
-        &Spec {
-            attendance: Attendance::Attended,
-            ..Spec::default()
-        },
-    );
+    let mut harness = Harness::asked(&OPENCODE, &Spec::default().attendance(Attendance::Attended));
     let call = json!({"toolCallId": "c", "title": "x", "kind": "execute"});
     harness.permission(&call, &usual());
     harness.send(ToAgent::Interrupt);
@@ -279,9 +276,9 @@ fn thoughts_plans_and_mode_changes_are_handled() {
 fn unsupported_settings_name_an_alternative() {
     let why = |dialect: &dyn Dialect, key: &str, value: &str| {
         let mut spec = Spec::default();
-        spec.settings.set(key, value);
+        spec.set(key, [value]).unwrap();
         dialect
-            .launch(&spec)
+            .launch(&Launching::new(&spec))
             .map_or_else(|error| error.to_string(), |_| "ok".into())
     };
     assert!(why(&GEMINI, keys::JSON_SCHEMA, "{}").contains("openai-api"));
@@ -290,43 +287,32 @@ fn unsupported_settings_name_an_alternative() {
     assert!(why(&GEMINI, keys::MCP_CONFIG, "servers.json").contains("not its path"));
     assert!(why(&GEMINI, "modle", "x").contains("did you mean model?"));
     assert_eq!(why(&COPILOT, keys::MODEL, "gpt-5"), "ok");
-    let mut spec = Spec {
-        extra_args: vec!["--debug".into()],
-        ..Spec::default()
-    };
-    spec.settings.set(keys::MODEL, "gpt-5");
+    let mut spec = Spec::default().extra_args(vec!["--debug".into()]);
+    spec.model = Some("gpt-5".into());
     assert_eq!(
-        format!("{:?}", COPILOT.launch(&spec).unwrap().args),
+        format!("{:?}", COPILOT.launch(&Launching::new(&spec)).unwrap().args),
         r#"[Plain("--acp"), Plain("--model=gpt-5"), Plain("--debug")]"#
     );
     // opencode asks only if configured to, which it is in attended sessions.
     let env = |spec: &Spec| {
         OPENCODE
-            .launch(spec)
+            .launch(&Launching::new(spec))
             .unwrap()
             .env
             .iter()
             .any(|(name, _)| *name == "OPENCODE_PERMISSION")
     };
-    assert!(
-        !env(&Spec::default())
-            && env(&Spec {
-                policy: Some(Policy::default()),
-                ..Spec::default()
-            })
-    );
+    assert!(!env(&Spec::default()) && env(&Spec::default().policy(Policy::default())));
 }
 
 // With a policy, nothing that makes the agent act without asking is accepted.
 #[test]
 fn policy_rejects_unattended_modes() {
     let with = |policy: bool, mode: Option<&str>, args: &[&str]| {
-        let mut spec = Spec {
-            policy: policy.then(Policy::default),
-            ..Spec::default()
-        };
+        let mut spec = Spec::default();
+        spec.policy = policy.then(Policy::default);
         mode.into_iter()
-            .for_each(|mode| spec.settings.set(keys::PERMISSION_MODE, mode));
+            .for_each(|mode| spec.permission_mode = Some(mode.into()));
         spec.extra_args = args.iter().map(|arg| (*arg).to_owned()).collect();
         spec
     };
@@ -340,18 +326,20 @@ fn policy_rejects_unattended_modes() {
         (&COPILOT, None, &["--allow-all-tools"]),
     ] {
         let error = dialect
-            .launch(&with(true, mode, args))
+            .launch(&Launching::new(&with(true, mode, args)))
             .unwrap_err()
             .to_string();
         assert!(error.contains("policy"), "{error}");
         assert!(
-            dialect.launch(&with(false, mode, args)).is_ok(),
+            dialect
+                .launch(&Launching::new(&with(false, mode, args)))
+                .is_ok(),
             "{mode:?} {args:?}"
         );
     }
     assert!(
         GEMINI
-            .launch(&with(true, Some("plan"), &["--debug"]))
+            .launch(&Launching::new(&with(true, Some("plan"), &["--debug"])))
             .is_ok()
     );
     // Nor in a running session, whatever the mode is called.
@@ -371,15 +359,18 @@ fn policy_rejects_unattended_modes() {
         assert_eq!(refused, error, "{:?}", harness.outs.last());
     }
     // An agent that never asks declares so, and is not started with a policy.
-    assert!(!OPENCLAW.capabilities().ask && GEMINI.capabilities().ask);
+    assert!(!OPENCLAW.about().capabilities.ask && GEMINI.about().capabilities.ask);
 }
 
 #[test]
 fn configured_agent_needs_a_name_and_a_command() {
     let command = || vec!["my-agent".to_owned(), "--acp".to_owned()];
     let custom = acp::custom("my-agent_2", command()).unwrap();
-    let launch = custom.launch(&Spec::default()).unwrap();
-    assert_eq!((custom.name(), launch.program), ("my-agent_2", "my-agent"));
+    let launch = custom.launch(&Launching::new(&Spec::default())).unwrap();
+    assert_eq!(
+        (custom.about().name, launch.program),
+        ("my-agent_2", "my-agent")
+    );
     assert_eq!(format!("{:?}", launch.args), r#"[Plain("--acp")]"#);
     for name in ["", "-x", "My", "a b", "a/b", "\u{e4}"] {
         assert!(acp::custom(name, command()).is_err(), "{name:?}");
@@ -406,7 +397,7 @@ fn agent_without_acp_is_recognized() {
 
 /// Returns the outcome of a turn whose agent exits before it opens a session.
 fn exit_outcome(agent: &Acp, code: i32, stderr: &str) -> Option<Outcome> {
-    let mut conversation = agent.converse(&Spec::default());
+    let mut conversation = agent.converse(&Launching::new(&Spec::default()));
     let mut out = ostler_core::dialect::Outbox::default();
     conversation.send(ToAgent::Prompt("hello".into()), &mut out);
     conversation.on_exit(
@@ -455,15 +446,15 @@ fn unreachable_gateway_has_a_hint() {
 /// The adapter reads settings from a variable, and they could override the approver.
 #[test]
 fn codex_settings_are_not_inherited_in_attended_sessions() {
-    let never = |spec: &Spec| CODEX_ACP.launch(spec).unwrap().inherits.never;
-    let rules = Spec {
-        policy: Some(Policy::default()),
-        ..Spec::default()
+    let never = |spec: &Spec| {
+        CODEX_ACP
+            .launch(&Launching::new(spec))
+            .unwrap()
+            .inherits
+            .never
     };
-    let person = Spec {
-        attendance: Attendance::Attended,
-        ..Spec::default()
-    };
+    let rules = Spec::default().policy(Policy::default());
+    let person = Spec::default().attendance(Attendance::Attended);
     for (spec, withheld) in [(&rules, true), (&person, true), (&Spec::default(), false)] {
         assert_eq!(never(spec).contains(&"CODEX_CONFIG"), withheld);
         assert!(

@@ -1,9 +1,9 @@
 //! The caller's tools: the bridge among the session's servers, and MCP on its other end.
 
-use ostler_core::dialect::{FromConversation, ToAgent, ToolJob};
+use ostler_core::dialect::{Action, FromConversation, ToAgent, ToolJob};
 use ostler_core::outcome::Cause;
 use ostler_core::permission::{Command, Fallback, Policy, ToolKind, Verdict};
-use ostler_core::spec::{Bridge, Spec, keys};
+use ostler_core::spec::{Spec, keys};
 use ostler_dialects::acp::{COPILOT, OPENCODE};
 use serde_json::{Value, json};
 
@@ -11,21 +11,15 @@ use super::harness::{Harness, hello, usual};
 use crate::harness::offer;
 
 fn bound(policy: bool) -> Spec {
-    Spec {
-        tools: vec![offer("add", r#"{"type":"object"}"#)],
-        bridge: Some(Bridge {
-            program: "/bin/ostler".into(),
-            args: vec!["bridge".into()],
-        }),
-        policy: policy.then(Policy::default),
-        ..Spec::default()
-    }
+    Spec::default()
+        .bound_tools(vec![offer("add", r#"{"type":"object"}"#)])
+        .policy(policy.then(Policy::default))
 }
 
 /// Returns the messages written to bridges, with the client each went to.
 fn bridge_writes(harness: &Harness) -> Vec<(u32, Value)> {
     let writes = harness.outs.iter().filter_map(|out| match out {
-        FromConversation::WriteBridge { to, line } => {
+        FromConversation::Do(Action::WriteBridge { to, line }) => {
             Some((*to, serde_json::from_slice(line).unwrap()))
         }
         _ => None,
@@ -35,7 +29,7 @@ fn bridge_writes(harness: &Harness) -> Vec<(u32, Value)> {
 
 #[test]
 fn bridge_is_one_of_the_session_servers() {
-    let mut harness = Harness::started(&OPENCODE, &bound(false));
+    let mut harness = Harness::bridged(&OPENCODE, &bound(false));
     harness.answer(1, &hello(&json!({})));
     let server =
         json!([{"name": "ostler", "command": "/bin/ostler", "args": ["bridge"], "env": []}]);
@@ -45,10 +39,8 @@ fn bridge_is_one_of_the_session_servers() {
 #[test]
 fn remote_servers_require_the_capability() {
     let mut spec = Spec::default();
-    spec.settings.set(
-        keys::MCP_CONFIG,
-        r#"{"mcpServers":{"a":{"url":"http://h"}}}"#,
-    );
+    let servers = r#"{"mcpServers":{"a":{"url":"http://h"}}}"#;
+    spec.set(keys::MCP_CONFIG, [servers]).unwrap();
     for (able, cause) in [
         (json!({"mcpCapabilities": {"http": true}}), None),
         (json!({}), Some(Cause::BadRequest)),
@@ -62,7 +54,7 @@ fn remote_servers_require_the_capability() {
 
 #[test]
 fn several_bridges_are_served_at_once() {
-    let mut harness = Harness::asked(&OPENCODE, &bound(false));
+    let mut harness = Harness::bridged(&OPENCODE, &bound(false)).in_turn();
     let call = json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": {"name": "add", "arguments": {"a": 2}}});
     harness.bridge_line(
         1,
@@ -95,7 +87,7 @@ fn several_bridges_are_served_at_once() {
         .outs
         .iter()
         .filter_map(|out| {
-            if let FromConversation::RunTool(it) = out {
+            if let FromConversation::Do(Action::RunTool(it)) = out {
                 Some(it.clone())
             } else {
                 None
@@ -111,7 +103,7 @@ fn several_bridges_are_served_at_once() {
     );
     assert_eq!(
         harness.outs,
-        [FromConversation::CancelTool(jobs[0].id.clone())]
+        [FromConversation::Do(Action::CancelTool(jobs[0].id.clone()))]
     );
     for call_request in &jobs {
         harness.send(ToAgent::ToolDone {
@@ -138,14 +130,14 @@ fn progress_reaches_the_client_that_asked_for_it() {
         (json!(null), false),
         (json!([7]), false),
     ] {
-        let mut harness = Harness::asked(&OPENCODE, &bound(false));
+        let mut harness = Harness::bridged(&OPENCODE, &bound(false)).in_turn();
         harness.bridge_line(1, &call(5, &json!({})));
         harness.bridge_line(2, &call(6, &json!({"progressToken": token})));
         let jobs: Vec<String> = harness
             .outs
             .iter()
             .filter_map(|out| {
-                if let FromConversation::RunTool(it) = out {
+                if let FromConversation::Do(Action::RunTool(it)) = out {
                     Some(it.id.clone())
                 } else {
                     None
@@ -188,7 +180,7 @@ fn progress_reaches_the_client_that_asked_for_it() {
 // The caller's tools need no permission except from the policy, and keep the caller's names.
 #[test]
 fn bound_tools_keep_the_caller_name() {
-    let mut harness = Harness::asked(&OPENCODE, &bound(false));
+    let mut harness = Harness::bridged(&OPENCODE, &bound(false)).in_turn();
     harness.permission(
         &json!({"toolCallId": "c", "title": "ostler_add", "kind": "other", "rawInput": {}}),
         &usual(),
@@ -210,7 +202,7 @@ fn jobs(harness: &Harness) -> Vec<ToolJob> {
         .outs
         .iter()
         .filter_map(|out| {
-            if let FromConversation::RunTool(it) = out {
+            if let FromConversation::Do(Action::RunTool(it)) = out {
                 Some(it.clone())
             } else {
                 None
@@ -228,7 +220,7 @@ fn policy_decides_on_bridged_tools() {
         (Verdict::Allow, true),
         (Verdict::Deny("no".into()), false),
     ] {
-        let mut harness = Harness::asked(&OPENCODE, &bound(true));
+        let mut harness = Harness::bridged(&OPENCODE, &bound(true)).in_turn();
         harness.permission(&call, &usual());
         assert_eq!(
             (
@@ -276,7 +268,7 @@ fn title_does_not_turn_a_command_into_a_caller_tool() {
         (json!("other"), json!({"cmd": "rm x"})),
         (Value::Null, json!({"command": ["rm", "x"]})),
     ] {
-        let mut harness = Harness::asked(&COPILOT, &bound(false));
+        let mut harness = Harness::bridged(&COPILOT, &bound(false)).in_turn();
         let call =
             json!({"toolCallId": "c", "title": "ostler_add", "kind": kind, "rawInput": input});
         harness.permission(&call, &usual());
@@ -292,7 +284,7 @@ fn title_does_not_turn_a_command_into_a_caller_tool() {
 // The content of the permission request is what is decided on.
 #[test]
 fn permission_request_overrides_earlier_updates() {
-    let mut harness = Harness::asked(&COPILOT, &bound(true));
+    let mut harness = Harness::bridged(&COPILOT, &bound(true)).in_turn();
     let writes = json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "x", "kind": "read", "status": "pending", "rawInput": {"path": "a"}});
     harness.update(&writes);
     harness.permission(
@@ -317,7 +309,7 @@ fn job_is_matched_to_the_call_in_the_events() {
         })
     };
     let over = |id: &str| json!({"sessionUpdate": "tool_call_update", "toolCallId": id, "status": "completed", "content": [{"type": "content", "content": {"type": "text", "text": "3"}}]});
-    let mut harness = Harness::asked(&OPENCODE, &bound(false));
+    let mut harness = Harness::bridged(&OPENCODE, &bound(false)).in_turn();
     // The same arguments in another order.
     let line = json!({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": announced("c1", 1)}});
     harness.line(
@@ -334,7 +326,7 @@ fn job_is_matched_to_the_call_in_the_events() {
         .collect();
     assert_eq!(calls, ["c2", "c1"]);
     // The job starts before the agent announces the call: it is still one call.
-    let mut harness = Harness::asked(&OPENCODE, &bound(false));
+    let mut harness = Harness::bridged(&OPENCODE, &bound(false)).in_turn();
     harness.bridge_line(1, &call_request(5, 2));
     let early = jobs(&harness)[0].clone();
     assert_eq!(early.call.as_ref(), Some(&early.id));
@@ -352,7 +344,7 @@ fn job_is_matched_to_the_call_in_the_events() {
     ];
     assert_eq!(harness.story(), story);
     // The agent never reports the call.
-    let mut harness = Harness::asked(&OPENCODE, &bound(false));
+    let mut harness = Harness::bridged(&OPENCODE, &bound(false)).in_turn();
     harness.bridge_line(1, &call_request(5, 2));
     harness.send(ToAgent::ToolDone {
         id: early.id.clone(),
@@ -367,7 +359,7 @@ fn job_is_matched_to_the_call_in_the_events() {
 #[test]
 fn tools_are_cancelled_with_their_bridge() {
     for policy in [false, true] {
-        let mut harness = Harness::asked(&OPENCODE, &bound(policy));
+        let mut harness = Harness::bridged(&OPENCODE, &bound(policy)).in_turn();
         harness.bridge_line(1, &call_request(5, 2));
         harness.bridge_line(2, &call_request(5, 3));
         assert!(
@@ -383,7 +375,7 @@ fn tools_are_cancelled_with_their_bridge() {
             if policy {
                 FromConversation::WithdrawPermission(id.clone())
             } else {
-                FromConversation::CancelTool(id.clone())
+                FromConversation::Do(Action::CancelTool(id.clone()))
             }
         };
         assert!(
@@ -416,7 +408,7 @@ fn tools_are_cancelled_with_their_bridge() {
 #[test]
 fn tools_are_cancelled_with_the_turn() {
     for (policy, ends) in [(false, true), (false, false), (true, true), (true, false)] {
-        let mut harness = Harness::asked(&OPENCODE, &bound(policy));
+        let mut harness = Harness::bridged(&OPENCODE, &bound(policy)).in_turn();
         harness.bridge_line(1, &call_request(5, 2));
         let id = jobs(&harness).first().map(|it| it.id.clone());
         let id = id.unwrap_or_else(|| harness.asks()[0].id.clone());
@@ -427,7 +419,7 @@ fn tools_are_cancelled_with_the_turn() {
         let off = if policy {
             FromConversation::WithdrawPermission(id.clone())
         } else {
-            FromConversation::CancelTool(id.clone())
+            FromConversation::Do(Action::CancelTool(id.clone()))
         };
         assert!(harness.outs.contains(&off), "{:?}", harness.outs);
         let writes = bridge_writes(&harness);

@@ -17,7 +17,7 @@ fn run(server: &ModelServer, prompt: &str) -> Vec<Value> {
     )
     .unwrap();
     std::fs::write(home.path().join("found.txt"), "x").unwrap();
-    let mut command = Command::new(real::GEMINI.program());
+    let mut command = Command::new(real::pinned("gemini").program());
     command.args(["-m", "gemini-2.5-pro", "-o", "stream-json", "-p", prompt]);
     command
         .env_clear()

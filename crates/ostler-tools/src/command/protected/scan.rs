@@ -119,7 +119,7 @@ impl<'b> RepositoriesAfter<'b> {
         // A directory of sources must not become a repository, nor one whose settings are
         // elsewhere.
         let was_plain_directory = !is_named && self.before.has_directory(path);
-        if was_plain_directory || has_other_settings(dir, (self.real_root, path)) {
+        if was_plain_directory || has_other_settings(dir, self.real_root, path) {
             return self.record(&path.join("HEAD"), remove(dir, "HEAD"));
         }
         self.record(
@@ -252,7 +252,7 @@ fn is_dot_git(name: &OsStr) -> bool {
 
 /// Returns true if a git directory takes its settings from elsewhere. A regular worktree is two
 /// levels below them.
-fn has_other_settings(dir: &Dir, (real_root, path): (&Path, &Path)) -> bool {
+fn has_other_settings(dir: &Dir, real_root: &Path, path: &Path) -> bool {
     if !exists(dir, Path::new("commondir")) {
         return false;
     }

@@ -2,6 +2,10 @@
 //!
 //! Each attempt is a function that does what a hostile command would do. `Ok` means that it
 //! succeeded.
+#![expect(
+    unsafe_code,
+    reason = "an attempt is a system call without a safe wrapper"
+)]
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -198,10 +202,6 @@ fn long_file(length: u64) -> io::Result<String> {
     done(grown)
 }
 
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn trace(pid: &str) -> io::Result<libc::c_long> {
     let pid: libc::pid_t = number(pid)?;
     // SAFETY: attaching takes only numbers. If it succeeds, the process is detached when this one
@@ -209,37 +209,21 @@ fn trace(pid: &str) -> io::Result<libc::c_long> {
     unsafe { checked(libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0)) }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn socket(
     family: libc::c_int,
     kind: libc::c_int,
     protocol: libc::c_int,
 ) -> io::Result<libc::c_long> {
     // SAFETY: the call takes only numbers.
-    checked(libc::c_long::from(unsafe {
-        libc::socket(family, kind, protocol)
-    }))
+    checked(unsafe { libc::socket(family, kind, protocol) })
 }
 
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn unshare() -> io::Result<libc::c_long> {
     // SAFETY: the call takes only a number.
-    checked(libc::c_long::from(unsafe {
-        libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS)
-    }))
+    checked(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) })
 }
 
 /// Root tries to become another user, and every other user to become root.
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn other_user() -> io::Result<libc::c_long> {
     let target = if rustix::process::geteuid().is_root() {
         65534
@@ -250,10 +234,6 @@ fn other_user() -> io::Result<libc::c_long> {
     checked(unsafe { libc::syscall(libc::SYS_setuid, target) })
 }
 
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn set_clock() -> io::Result<libc::c_long> {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -262,31 +242,17 @@ fn set_clock() -> io::Result<libc::c_long> {
     // SAFETY: both calls get a structure that lives until they return. The time is set to its
     // current value.
     unsafe {
-        checked(libc::c_long::from(libc::clock_gettime(
-            libc::CLOCK_REALTIME,
-            &raw mut now,
-        )))?;
-        checked(libc::c_long::from(libc::clock_settime(
-            libc::CLOCK_REALTIME,
-            &raw const now,
-        )))
+        checked(libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now))?;
+        checked(libc::clock_settime(libc::CLOCK_REALTIME, &raw const now))
     }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn io_uring() -> io::Result<libc::c_long> {
     let mut parameters = [0_u8; 256];
     // SAFETY: the kernel reads and writes a structure of 120 bytes at the pointer.
     checked(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) })
 }
 
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn kernel_log() -> io::Result<libc::c_long> {
     let mut buffer = [0_u8; 64];
     // SAFETY: the kernel writes at most the given length.
@@ -345,36 +311,28 @@ fn memory(mega: usize) -> io::Result<String> {
 }
 
 /// Creates a set-user-ID file of root that has its mode before it has a name.
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn unnamed_set_user_id(path: &str) -> io::Result<libc::c_long> {
     let named = std::ffi::CString::new(path)?;
     // SAFETY: the calls take numbers, and strings that live until they return.
     unsafe {
-        let file = checked(libc::c_long::from(libc::open(
+        let file = checked(libc::open(
             c".".as_ptr(),
             libc::O_TMPFILE | libc::O_WRONLY,
             0o4755,
-        )))?;
+        ))?;
         let source = std::ffi::CString::new(format!("/proc/self/fd/{file}"))?;
         let (here, flag) = (libc::AT_FDCWD, libc::AT_SYMLINK_FOLLOW);
-        checked(libc::c_long::from(libc::linkat(
+        checked(libc::linkat(
             here,
             source.as_ptr(),
             here,
             named.as_ptr(),
             flag,
-        )))
+        ))
     }
 }
 
 /// Sends to a server through one end of a local socket pair.
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn through_pair(kind: libc::c_int, path: &str) -> io::Result<libc::c_long> {
     let mut pair = [0; 2];
     let mut address = libc::sockaddr_un {
@@ -388,12 +346,7 @@ fn through_pair(kind: libc::c_int, path: &str) -> io::Result<libc::c_long> {
     // SAFETY: the kernel writes two numbers, and reads an address of the given length; all live
     // until the calls return.
     unsafe {
-        checked(libc::c_long::from(libc::socketpair(
-            libc::AF_UNIX,
-            kind,
-            0,
-            pair.as_mut_ptr(),
-        )))?;
+        checked(libc::socketpair(libc::AF_UNIX, kind, 0, pair.as_mut_ptr()))?;
         let sent = libc::sendto(
             pair[0],
             c"x".as_ptr().cast(),
@@ -406,19 +359,11 @@ fn through_pair(kind: libc::c_int, path: &str) -> io::Result<libc::c_long> {
     }
 }
 
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn set_priority(pid: libc::id_t) -> io::Result<libc::c_long> {
     // SAFETY: the call takes only numbers.
     checked(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, pid, 19) })
 }
 
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn set_scheduler(pid: libc::pid_t) -> io::Result<libc::c_long> {
     let lowest = libc::sched_param { sched_priority: 0 };
     // SAFETY: the kernel reads one structure, which lives until the call returns.
@@ -432,10 +377,6 @@ fn set_scheduler(pid: libc::pid_t) -> io::Result<libc::c_long> {
     })
 }
 
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn set_affinity(pid: libc::pid_t) -> io::Result<libc::c_long> {
     let first = 1_u64;
     // SAFETY: the kernel reads the given number of bytes, which live until the call returns.
@@ -449,10 +390,6 @@ fn set_affinity(pid: libc::pid_t) -> io::Result<libc::c_long> {
     })
 }
 
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn set_io_priority(pid: libc::pid_t) -> io::Result<libc::c_long> {
     const PROCESS: libc::c_int = 1;
     const IDLE: libc::c_int = 3 << 13;
@@ -477,14 +414,10 @@ fn storm(hook: &str) -> io::Result<String> {
 const STORM: u32 = 100;
 
 /// Forks a process that sleeps for `time`; with zero, it returns in the child too.
-#[expect(
-    unsafe_code,
-    reason = "an attempt is a system call without a safe wrapper"
-)]
 fn fork(time: Duration) -> io::Result<libc::c_long> {
     // SAFETY: this process has one thread, and the child only makes system calls.
     unsafe {
-        let pid = checked(libc::c_long::from(libc::fork()))?;
+        let pid = checked(libc::fork())?;
         if pid == 0 {
             libc::setsid();
             if !time.is_zero() {

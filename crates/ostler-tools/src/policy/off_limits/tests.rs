@@ -51,7 +51,7 @@ impl Scene {
     }
 
     /// Evaluates a request in the workspace `work`, with the home given through a link.
-    fn judge(&self, request: &Request) -> Result<Request, String> {
+    fn judge(&self, request: &Request) -> Result<Request, NotGranted> {
         let path: OsString =
             std::env::join_paths([self.at("home/bin"), self.at("home/go/bin")]).unwrap();
         let (work, user, tools) = (self.at("work"), self.at("linked-home"), [self.at("tools")]);

@@ -9,11 +9,12 @@ use super::*;
 use crate::command::CommandContext;
 
 fn file(text: &str) -> WorkspacePolicy {
-    WorkspacePolicy::parse(text).unwrap()
+    text.parse().unwrap()
 }
 
 fn left_out(base: &str, workspace: &str) -> Vec<String> {
-    let narrowed = SandboxPolicy::parse(base)
+    let narrowed = base
+        .parse::<SandboxPolicy>()
         .unwrap()
         .narrowed_by(&file(workspace));
     narrowed.left_out.iter().map(ToString::to_string).collect()
@@ -102,7 +103,7 @@ fn requests_are_left_out_and_named() {
 
 #[test]
 fn narrowing_parts_are_applied() {
-    let base = SandboxPolicy::parse(
+    let base = SandboxPolicy::from_str(
         "[sandbox]\nnetwork = \"all\"\ntimeout_seconds = 600\nwrite = [\"/x\"]",
     )
     .unwrap();
@@ -149,7 +150,7 @@ fn passes(policy: &SandboxPolicy, command: &str, args: &[&str]) -> bool {
     // A program that is not installed has passed the rules.
     commands
         .check(command, &args, &context)
-        .map_or_else(|error| error.code == Code::FileNotFound, |_| true)
+        .map_or_else(|error| error.code == crate::Code::FileNotFound, |_| true)
 }
 
 #[test]
@@ -192,14 +193,17 @@ fn trusted_file_is_granted_its_unrefused_requests() {
     let text = "[sandbox]\nwrite = [\"/a\", \"/b\"]\nnetwork = \"all\"\nprocesses = 9999\nmemory_mb = 8\n\
                 [files]\nallow = [\".env\"]\n[[command]]\nname = \"bash\"";
     let judge = |request: &Request| match request {
-        Request::Write(path) if path == Path::new("/b") => Err("never".to_owned()),
+        Request::Write(path) if path == Path::new("/b") => Err(NotGranted::new("never")),
         Request::Write(_) => Ok(Request::Write("/real".into())),
         other => Ok(other.clone()),
     };
     let granted = SandboxPolicy::default().granting(&file(text), &judge);
     assert_eq!(
         granted.refused,
-        [(Request::Write("/b".into()), "never".to_owned())]
+        [RefusedRequest {
+            request: Request::Write("/b".into()),
+            reason: NotGranted::new("never"),
+        }]
     );
     assert_eq!(granted.opened.len(), 5);
     let CommandLimits {
@@ -223,14 +227,14 @@ fn invalid_file_is_an_error() {
         "[sandbox]\nprocesses = 0",
         "[files]\ndeny = [\"a{\"]",
     ] {
-        assert!(WorkspacePolicy::parse(text).is_err(), "{text}");
+        assert!(text.parse::<WorkspacePolicy>().is_err(), "{text}");
     }
     // Neither can be granted, but neither is a mistake in the file.
     for text in [
         "[sandbox]\nwrite = [\"/\", \"~\"]",
         "[sandbox]\nenv = [\"MY_TOKEN\"]",
     ] {
-        assert!(WorkspacePolicy::parse(text).is_ok(), "{text}");
+        assert!(text.parse::<WorkspacePolicy>().is_ok(), "{text}");
     }
 }
 
@@ -316,7 +320,10 @@ proptest! {
         command in prop::sample::select(NAMES),
         args in words(ARGS),
     ) {
-        let base = SandboxPolicy::parse(&base.replace("DATABASE_URL", "JAVA_HOME")).unwrap();
+        let base = base
+            .replace("DATABASE_URL", "JAVA_HOME")
+            .parse::<SandboxPolicy>()
+            .unwrap();
         let mut policy = base.narrowed_by(&file(&workspace)).policy;
         let (mut current, limits) = (base.sandbox.clone(), &mut policy.sandbox);
         prop_assert_eq!(
@@ -347,7 +354,7 @@ proptest! {
     fn rule_without_a_request_allows_no_more(
         base in rule(), workspace in rule(), args in words(ARGS),
     ) {
-        let base = SandboxPolicy::parse(&base).unwrap();
+        let base: SandboxPolicy = base.parse().unwrap();
         let workspace = file(&workspace);
         let rule = &workspace.policy.commands[0];
         if request_of(rule, Commands::new(&base.commands).ok().as_ref()).is_none() {

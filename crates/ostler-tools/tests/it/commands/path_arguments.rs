@@ -323,6 +323,6 @@ fn documented_policy_is_valid() {
         .split("```")
         .next()
         .unwrap();
-    let policy = ostler_tools::SandboxPolicy::parse(policy).unwrap();
+    let policy: ostler_tools::SandboxPolicy = policy.parse().unwrap();
     assert_eq!(policy.commands.len(), 2);
 }

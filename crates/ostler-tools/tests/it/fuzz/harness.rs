@@ -79,7 +79,7 @@ pub(super) fn campaign<I: Debug>(
             last_progress = Instant::now();
             let (seconds, all) = (started.elapsed().as_secs(), plan.time.as_secs());
             log(&format!(
-                "{target}: {inputs} inputs, {} finds, {seconds} of {all} s",
+                "{target}: {inputs} inputs, {} findings, {seconds} of {all} s",
                 finds.len()
             ));
         }

@@ -2,6 +2,7 @@
 //! never widens.
 
 use ostler_core::permission::{Command, Policy, PolicyAction, ToolKind, ToolUse, Trust};
+use ostler_tools::SandboxPolicy;
 
 use super::harness::{campaign, files};
 use super::random::Random;
@@ -231,10 +232,7 @@ fn examples(text: &str, policy: &Policy) -> Result<(), String> {
 }
 
 fn sandbox(text: &str) -> Result<(), String> {
-    match (
-        ostler_tools::SandboxPolicy::parse(text),
-        ostler_tools::SandboxPolicy::parse(text),
-    ) {
+    match (text.parse::<SandboxPolicy>(), text.parse::<SandboxPolicy>()) {
         (Err(error), Err(_)) => readable(&error.message),
         (Ok(one), Ok(two)) if format!("{one:?}") == format!("{two:?}") => Ok(()),
         _ => Err("two results for one text".into()),
@@ -258,6 +256,7 @@ fn seeds_are_valid_policies() {
         Policy::parse(&text, "seed", Trust::Full).unwrap_or_else(|error| panic!("{error}\n{text}"));
     }
     for text in files("sandbox") {
-        ostler_tools::SandboxPolicy::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        let read = text.parse::<SandboxPolicy>();
+        assert!(read.is_ok(), "{read:?}\n{text}");
     }
 }

@@ -1,7 +1,9 @@
 //! The driver's side of the bridge, through which some agents reach the caller's tools.
 
-use ostler_core::event::Level;
-use ostler_core::spec::Bridge;
+use std::io;
+
+use ostler_core::dialect::Bridge;
+use ostler_core::event::{Level, NoticeCode};
 
 use super::{CATCH_UP_READS, Driver};
 use crate::clock;
@@ -10,52 +12,57 @@ use crate::session::bridge_server::BridgeEvent;
 /// How often the same kind of problem is reported before it is only counted.
 const MAX_REPORTS: u64 = 3;
 
-/// The code of the notice that the caller's tools cannot be reached.
-const NO_BRIDGE: &str = "no_bridge";
+/// Why the agent cannot reach the caller's tools.
+#[derive(Debug, thiserror::Error)]
+enum NoBridge {
+    /// Opening local sockets would also open whatever else listens on this machine.
+    #[error("a sandboxed agent cannot use local sockets; run it without --sandbox")]
+    Sandboxed,
+    #[error("it needs a bridge program, and none is configured (`Host::with_bridge`)")]
+    NotConfigured,
+    #[error("the path of the bridge program is not valid UTF-8")]
+    NotUtf8,
+    #[error("cannot create its socket ({0})")]
+    Socket(#[from] io::Error),
+}
 
 impl Driver {
     /// Opens a bridge socket if the agent needs one to reach the caller's tools.
     pub(super) fn open_bridge(&mut self) {
         self.bridge.close();
-        self.setup.spec.bridge = None;
-        if !self.setup.dialect.needs_bridge() || self.setup.spec.tools.is_empty() {
+        self.state.bridge = None;
+        if !self.setup.dialect.about().capabilities.bridged_tools
+            || self.setup.spec.bound_tools.is_empty()
+        {
             return;
         }
         match self.try_open_bridge() {
-            Ok(bridge) => self.setup.spec.bridge = Some(bridge),
+            Ok(bridge) => self.state.bridge = Some(bridge),
             Err(why) if !self.reported_no_bridge => {
                 self.reported_no_bridge = true; // only once per session
-                let tools = self.setup.spec.tools.iter();
+                let tools = self.setup.spec.bound_tools.iter();
                 let names: Vec<&str> = tools.map(|tool| tool.name.as_str()).collect();
                 let message = format!(
                     "The agent cannot reach the caller's tools ({}): {why}.",
                     names.join(", ")
                 );
-                self.notice(Level::Warning, NO_BRIDGE, message);
+                self.notice(Level::Warning, NoticeCode::NoBridge, message);
             }
             Err(_) => {}
         }
     }
 
-    fn try_open_bridge(&mut self) -> Result<Bridge, String> {
+    fn try_open_bridge(&mut self) -> Result<Bridge, NoBridge> {
         if self.setup.spec.sandbox.confines_agent() {
-            // Opening local sockets would also open whatever else listens on this machine.
-            let why = "a sandboxed agent cannot use local sockets; run it without --sandbox";
-            return Err(why.into());
+            return Err(NoBridge::Sandboxed);
         }
         let host = &self.setup.host;
-        let Some(bridge) = host.bridge() else {
-            let why = "it needs a bridge program, and none is configured (`Host::with_bridge`)";
-            return Err(why.into());
-        };
+        let bridge = host.bridge().ok_or(NoBridge::NotConfigured)?;
         let text = |part: &std::ffi::OsStr| part.to_str().map(str::to_owned);
         let program = text(bridge.program.as_os_str());
         let args: Option<Vec<String>> = bridge.args.iter().map(|arg| text(arg)).collect();
-        let Some((program, mut args)) = program.zip(args) else {
-            return Err("the path of the bridge program is not valid UTF-8".into());
-        };
-        let socket = self.bridge.open(&host.temp_dir());
-        args.push(socket.map_err(|error| format!("cannot create its socket ({error})"))?);
+        let (program, mut args) = program.zip(args).ok_or(NoBridge::NotUtf8)?;
+        args.push(self.bridge.open(&host.temp_dir())?);
         Ok(Bridge { program, args })
     }
 
@@ -72,7 +79,7 @@ impl Driver {
             }
             BridgeEvent::Closed(from) => self.engine.on_bridge_closed(from),
             BridgeEvent::Problem(why) => {
-                self.report_problem("bridge_refused", &format!("{why}."));
+                self.report_problem(NoticeCode::BridgeRefused, &format!("{why}."));
             }
         }
     }
@@ -105,14 +112,14 @@ impl Driver {
         if let Some(why) = why {
             self.engine.on_bridge_closed(connection);
             let message = format!("A bridge connection was closed: {why}.");
-            self.report_problem("bridge_dropped", &message);
+            self.report_problem(NoticeCode::BridgeDropped, &message);
         }
     }
 
     /// Reports the first few problems of a kind and only counts the rest, so that a program that
     /// keeps connecting cannot flood the events.
-    fn report_problem(&mut self, code: &'static str, message: &str) {
-        let count = self.bridge_problems.entry(code).or_default();
+    fn report_problem(&mut self, code: NoticeCode, message: &str) {
+        let count = self.bridge_problems.entry(code.clone()).or_default();
         *count += 1;
         let message = match *count {
             1..MAX_REPORTS => message.to_owned(),

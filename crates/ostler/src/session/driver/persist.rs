@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_core::event::{Level, Notice};
+use ostler_core::event::{Level, Notice, NoticeCode};
 use ostler_core::log::{AppendFuture, Log, LogError, NewSession};
 use ostler_core::machine::Input;
 
@@ -63,9 +63,10 @@ impl Driver {
         self.publish_batch(batch, bytes);
     }
 
-    fn publish_batch(&self, batch: Batch, bytes: usize) {
+    fn publish_batch(&mut self, batch: Batch, bytes: usize) {
         self.caller.shared.update(&batch);
         self.caller.shared.backlog.publish(batch, bytes);
+        self.has_published = true;
     }
 
     /// Publishes the remaining events, and then the final one.
@@ -112,7 +113,7 @@ pub(super) fn open_log(
     let log = setup.host.log()?.clone();
     let opening = NewSession {
         session: setup.id.to_string(),
-        agent: setup.dialect.name().to_owned(),
+        agent: setup.dialect.about().name.to_owned(),
         dir: setup.dir.clone(),
         at: clock::wall(),
         continues: setup.continues.clone(),
@@ -130,5 +131,5 @@ pub(super) fn open_log(
 
 fn log_failed(error: &LogError) -> Notice {
     let message = format!("The session is not being stored: {error}");
-    Notice::new(Level::Warning, "store_failed", message)
+    Notice::new(Level::Warning, NoticeCode::StoreFailed, message)
 }

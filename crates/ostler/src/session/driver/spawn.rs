@@ -1,16 +1,15 @@
 //! Spawning the agent: the first time, and again when its process exited before the session ended.
 
 use ostler_core::dialect::{Exit, ToAgent, TurnResult};
-use ostler_core::event::Level;
-use ostler_core::machine::Input;
-use ostler_core::outcome::Outcome;
-use ostler_core::spec::keys;
+use ostler_core::event::{Level, NoticeCode};
+use ostler_core::machine::{Completion, Input, Interruption};
+use ostler_core::outcome::{Outcome, Reason};
 
-use super::Driver;
+use super::{Driver, RawBytes};
 use crate::process::Child;
-use crate::resume;
 use crate::session::child::{ChildState, RunningChild, StartingChild};
-use crate::session::{ChildSource, LaunchedChild, SessionSetup};
+use crate::session::stdin::StdinQueue;
+use crate::session::{ChildSource, LaunchedChild};
 
 /// Maximum number of events per page when the history is loaded.
 const PAGE: usize = 1000;
@@ -28,25 +27,17 @@ impl Driver {
             }
         }
         self.open_bridge();
-        let SessionSetup {
-            spec,
-            breaker,
-            launch,
-            dialect,
-            ..
-        } = &mut self.setup;
-        let has_session_id = [keys::RESUME, keys::SESSION_ID]
-            .iter()
-            .any(|key| spec.settings.get(key).is_some());
-        if dialect.needs_session_id() && !has_session_id {
-            spec.settings
-                .set(keys::SESSION_ID, uuid::Uuid::new_v4().to_string());
+        let spec = self.state.spec(&self.setup.spec);
+        let assigns = self.setup.dialect.about().capabilities.assigned_session_id;
+        if assigns && spec.resume.is_none() && spec.session_id.is_none() {
+            self.state.assign_id(uuid::Uuid::new_v4().to_string());
         }
-        let mut launched = breaker.admit(spec).and_then(|()| launch(*dialect, spec));
+        let admitted = self.setup.breaker.admit(&spec);
+        let mut launched = admitted.and_then(|()| self.launch());
         if self.spawns > 1 && launched.as_ref().is_err_and(is_unknown_session) {
             // It exited before it saved anything. A fresh start, reported, beats no agent at all.
-            spec.settings.remove(keys::RESUME);
-            launched = launch(*dialect, spec);
+            self.state.start_over();
+            launched = self.launch();
             self.warn_fresh_start("it had not saved the conversation yet");
         }
         match launched {
@@ -72,36 +63,39 @@ impl Driver {
         }
     }
 
-    fn warn_fresh_start(&mut self, why: &str) {
-        let message = format!("The agent starts over, without the conversation so far: {why}.");
-        self.notice(Level::Warning, "fresh_start", message);
+    /// Prepares the next process.
+    fn launch(&mut self) -> Result<LaunchedChild, Outcome> {
+        let spec = self.state.spec(&self.setup.spec);
+        let launching = self.state.launching(&spec);
+        (self.setup.launch)(self.setup.dialect, &launching)
     }
 
-    /// Changes the settings so that the next process resumes the agent's session.
+    fn warn_fresh_start(&mut self, why: &str) {
+        let message = format!("The agent starts over, without the conversation so far: {why}.");
+        self.notice(Level::Warning, NoticeCode::FreshStart, message);
+    }
+
+    /// Makes the next process resume the agent's session.
     fn prepare_resume(&mut self) {
-        if self.setup.dialect.resumes_from_events() {
+        if self.setup.dialect.about().capabilities.resumes_from_events {
             return self.load_history();
         }
-        let settings = &mut self.setup.spec.settings;
-        let dialect = self.setup.dialect;
+        let capabilities = self.setup.dialect.about().capabilities;
+        let spec = self.state.spec(&self.setup.spec);
         let native = self.engine.native_session.clone();
-        match native.filter(|_| dialect.capabilities().resume) {
-            Some(native) => {
-                settings.set(keys::RESUME, native);
-                settings.remove(keys::SESSION_ID);
-                settings.remove(keys::FORK);
-            }
-            // Cut off before its first line: the session it was to resume is still in the settings.
-            None if settings.get(keys::RESUME).is_some() => {}
+        match native.filter(|_| capabilities.resume) {
+            Some(native) => self.state.resume(native),
+            // Cut off before its first line: it still has that session to resume.
+            None if spec.resume.is_some() => {}
             // The assigned id names what it may have saved already, or a new session.
-            None if dialect.needs_session_id() && settings.get(keys::SESSION_ID).is_some() => {}
+            None if capabilities.assigned_session_id && spec.session_id.is_some() => {}
             None => self.warn_fresh_start("it had not reported its session id yet"),
         }
     }
 
     /// Collects all events of the session so far, for an agent that keeps no sessions itself.
     fn load_history(&mut self) {
-        let mut events = self.past.to_vec();
+        let mut events = self.setup.past.to_vec();
         let mut next = 1;
         loop {
             match self.caller.shared.backlog.fetch(next, PAGE) {
@@ -120,11 +114,13 @@ impl Driver {
         let appending = self.appending.iter().flat_map(|append| append.batch.iter());
         events.extend(appending.map(|entry| entry.event.clone()));
         events.extend(self.engine.events.queued().cloned());
-        self.setup.spec.past = events.into();
+        self.state.past = events.into();
     }
 
     pub(super) fn on_spawn_failed(&mut self, outcome: Outcome) {
         self.bridge.close();
+        let previous = std::mem::replace(&mut self.child, ChildState::NotRunning);
+        let interruption = Interruption::of(&outcome);
         // For the machine, a fallback transport belongs to the process that already started.
         match self.fallback.take() {
             Some(_) => {
@@ -134,12 +130,17 @@ impl Driver {
             }
             None => self.engine.handle(Input::SpawnFailed(outcome)),
         }
+        for request in previous.into_interrupts() {
+            self.engine
+                .complete(request, Completion::Interrupted(interruption));
+        }
     }
 
     /// Restarts the agent with its fallback transport if it exited before its first line because it
     /// does not know the first one. Returns false if it does not apply.
     pub(super) fn try_fallback_transport(&mut self, exit: &Exit) -> bool {
-        let too_late = self.spawns > 1 || self.raw_bytes != (0, 0) || self.fallback.is_some();
+        let has_output = self.raw_bytes != RawBytes::default();
+        let too_late = self.spawns > 1 || has_output || self.fallback.is_some();
         let other = if too_late {
             None
         } else {
@@ -155,7 +156,7 @@ impl Driver {
         self.engine.set_dialect(other);
         let message =
             "The agent does not support the protocol it was started with; trying another one.";
-        self.notice(Level::Info, "other_transport", message);
+        self.notice(Level::Info, NoticeCode::OtherTransport, message);
         self.fallback = Some(self.engine.first_prompt.take());
         self.spawns = 0;
         self.spawn();
@@ -164,17 +165,20 @@ impl Driver {
 
     pub(super) fn on_spawned(&mut self, mut child: Child) {
         self.caller.shared.set_pid(child.pid.unwrap_or(0));
+        self.engine.events.trace.pid = child.pid;
         if let Some(notice) = child.notice.take() {
             self.engine.handle(Input::Notice(notice));
         }
-        let stdin = child.stdin.take();
+        self.stdin = StdinQueue::new(child.stdin.take());
         let previous = std::mem::replace(
             &mut self.child,
             ChildState::Running(RunningChild::new(child)),
         );
-        let conversation = self.setup.dialect.converse(&self.setup.spec);
+        let spec = self.state.spec(&self.setup.spec);
+        let launching = self.state.launching(&spec);
+        let conversation = self.setup.dialect.converse(&launching);
         self.engine.set_conversation(conversation);
-        self.engine.on_spawned(stdin);
+        self.engine.on_spawned();
         // Repeat the prompt that the first transport was sent, or that came during the restart.
         if let Some(prompt) = self
             .fallback
@@ -183,16 +187,12 @@ impl Driver {
         {
             self.engine.send(ToAgent::Prompt(prompt));
         }
-        if matches!(previous, ChildState::Starting(starting) if starting.interrupted) {
-            self.engine.handle(Input::Interrupt);
+        for request in previous.into_interrupts() {
+            self.engine.handle(Input::Interrupt(request));
         }
     }
 }
 
 fn is_unknown_session(outcome: &Outcome) -> bool {
-    outcome
-        .detail
-        .as_ref()
-        .and_then(|detail| detail.native.as_deref())
-        == Some(resume::UNKNOWN_SESSION)
+    outcome.reason() == Some(&Reason::UnknownSession)
 }

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ostler::Agents;
 use ostler::adapter::{ApiModel, Message, ModelAdapter, ModelChoice, ModelOptions, Models};
-use ostler::{Agents, Script};
+use ostler::testing::Script;
 use ostler_testkit::fake;
 
 use super::{ask, hello};

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ostler::adapter::{AgentModel, Message, ModelAdapter, ModelOptions, Stop, Update, Updates};
-use ostler::{Agents, Cause, RawJson};
+use ostler::event::RawJson;
+use ostler::{Agents, Cause};
 use ostler_testkit::processes::{alive, wait_until};
 
 use super::{Part, Stage, ask, ask_listening, hello};

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelOptions, Stop};
-use ostler::{Agents, BridgeProgram, Cause, Events, Host, MockAgent};
+use ostler::host::BridgeProgram;
+use ostler::testing::{Events, MockAgent};
+use ostler::{Agents, Cause, Host};
 use ostler_testkit::processes::alive;
 
 use super::{Part, Stage, ask, ask_listening, calculator, hello};
@@ -242,7 +244,7 @@ async fn built_in_tool_with_a_bound_name_is_a_breach() {
         {"type":"tool_result","id":"t1","name":"calculator","ok":true,"output":"42","denied":false}
         {"hang": true}
     "#;
-    let agent = MockAgent::playing(Events::parse(events).unwrap());
+    let agent = MockAgent::playing(events.parse::<Events>().unwrap());
     let options = ModelOptions {
         calling: Calling::Native,
         ..ModelOptions::default()

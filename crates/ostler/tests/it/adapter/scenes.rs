@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use ostler::adapter::{AgentModel, Calling, Message, ModelAdapter, ModelOptions, Reply, Stop};
 use ostler::agent_loop::{Condition, Ending, Loop};
-use ostler::{Agents, Cause, Settings};
+use ostler::spec::Settings;
+use ostler::{Agents, Cause};
 use ostler_testkit::model::{Answer, Rule, Script};
-use ostler_testkit::scenario::{Subject, TestEnv};
+use ostler_testkit::scenario::{Pairs, Subject, TestEnv};
 use serde_json::{Value, json};
 
 use super::{ask, ask_listening, block, calculator, hello};
@@ -23,7 +24,7 @@ fn options(place: &TestEnv, calling: Calling) -> ModelOptions {
         .settings
         .always
         .iter()
-        .for_each(|(key, value)| settings.set(key, *value));
+        .for_each(|(key, value)| settings.set(key, value));
     ModelOptions {
         program: place.program(),
         calling,
@@ -263,7 +264,7 @@ pub(crate) async fn two_native_calls(subject: &'static Subject) {
 /// The model uses a built-in tool anyway: nothing is executed, and the breach names the tool.
 async fn breaks(
     subject: &'static Subject,
-    settings: &[(&str, &str)],
+    settings: &Pairs,
     (tool, input): (&str, fn(&str) -> Value),
 ) {
     let made = tempfile::tempdir().unwrap();
@@ -276,7 +277,7 @@ async fn breaks(
     let mut given = Settings::default();
     settings
         .iter()
-        .for_each(|(key, value)| given.push(key, *value));
+        .for_each(|(key, value)| given.push(key, value));
     let asked = ask(&asked_with(&place, Calling::Auto, &given), &hello()).await;
     let error = asked.expect_err("the agent has broken its contract");
     assert_eq!(error.cause(), Cause::Protocol, "{error:?}");
@@ -295,25 +296,23 @@ async fn breaks(
 /// allow everything. S0-5.
 pub(crate) async fn an_own_tool(subject: &'static Subject) {
     let command = (
-        subject.tools.command,
+        subject.command(),
         |file: &str| json!({"command": format!("touch {file}"), "description": "x"}),
     );
-    breaks(subject, &[], (command.0, command.1)).await;
-    breaks(subject, subject.settings.trust, (command.0, command.1)).await;
+    breaks(subject, &Pairs::new(), (command.0, command.1)).await;
+    breaks(subject, &subject.settings.trust, (command.0, command.1)).await;
 }
 
 /// A command in Codex after the caller restored the tool and all permissions: it still asks, and is
 /// denied.
 pub(crate) async fn an_own_command(subject: &'static Subject) {
-    let settings = [
-        ("config", "features.shell_tool=true"),
-        subject.settings.trust[0],
-    ];
+    let mut settings = subject.settings.trust.clone();
+    settings.insert("config".to_owned(), "features.shell_tool=true".to_owned());
     breaks(
         subject,
         &settings,
         (
-            subject.tools.command,
+            subject.command(),
             |file| json!({"cmd": format!("touch {file}")}),
         ),
     )
@@ -327,8 +326,8 @@ pub(crate) async fn an_own_patch(subject: &'static Subject) {
             "*** Begin Patch\n*** Add File: {file}\n+made\n*** End Patch"
         ))
     };
-    breaks(subject, &[], ("apply_patch", patch)).await;
-    breaks(subject, subject.settings.trust, ("apply_patch", patch)).await;
+    breaks(subject, &Pairs::new(), ("apply_patch", patch)).await;
+    breaks(subject, &subject.settings.trust, ("apply_patch", patch)).await;
 }
 
 /// Without a tool for it, a command fails, and the model learns that.

@@ -1,7 +1,8 @@
 //! A server and a script as plain models, with native function calls.
 
 use ostler::adapter::{ApiModel, Message, ModelAdapter, Models, Stop};
-use ostler::{Agents, Cause, Script, Spec};
+use ostler::testing::Script;
+use ostler::{Agents, Cause, Spec};
 use ostler_core::usage::CostSource;
 use ostler_testkit::model::{Answer, ModelServer, Rule, Script as Served};
 use serde_json::json;
@@ -12,10 +13,10 @@ use crate::rig::host;
 fn server(script: Served) -> (ModelServer, ApiModel) {
     let server = ModelServer::start(script);
     let mut spec = Spec::default();
-    spec.settings
-        .set("base_url", format!("{}/v1", server.base_url()));
-    spec.settings.set("model", "gpt-5-mini");
-    spec.settings.set("retries", "0");
+    spec.set("base_url", [format!("{}/v1", server.base_url())])
+        .unwrap();
+    spec.set("model", ["gpt-5-mini"]).unwrap();
+    spec.set("retries", ["0"]).unwrap();
     let model = ApiModel::server(
         "openai:gpt-5-mini",
         &host(&[("OPENAI_API_KEY", "sk-test")]),

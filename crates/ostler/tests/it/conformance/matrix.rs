@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use ostler_testkit::real;
-use ostler_testkit::scenario::conformance::{Applies, Group, Member, ROWS, ReplayCoverage, Row};
+use ostler_testkit::real::Pinned;
+use ostler_testkit::scenario::conformance::{Applies, ROWS, ReplayCoverage, Row};
+use ostler_testkit::scenario::{Group, Subject};
 use serde::Deserialize;
 
-use super::{MEMBERS, fixtures};
+use super::{fixtures, members};
 
 /// Last results of each agent by its name in the suite, as written by `cargo xtask test
 /// --all-agents`.
@@ -35,7 +36,7 @@ Each row is one scenario, written once and run with every agent that is capable 
 Agents that do the same thing emit the same kinds of event in the same order: the stories are below, with what a recording of the agent, played in every test run, does not show.
 ";
 
-fn page(members: &[Member], last: &LastRun) -> String {
+fn page(members: &[&Subject], last: &LastRun) -> String {
     let mut page = format!(
         "{INTRO}\n## Agents\n\n| column | agent | version | transport | tested |\n|---|---|---|---|---|\n"
     );
@@ -44,9 +45,9 @@ fn page(members: &[Member], last: &LastRun) -> String {
             page,
             "| {} | `{}` | {} | {} | {} |",
             member.id,
-            member.subject.name,
+            member.name,
             version(member),
-            member.transport,
+            member.about,
             tested(member, last)
         );
     }
@@ -94,18 +95,12 @@ fn page(members: &[Member], last: &LastRun) -> String {
     page
 }
 
-fn version(member: &Member) -> &'static str {
-    let pinned = real::ALL
-        .iter()
-        .find(|pinned| pinned.name == member.subject.name);
-    pinned
-        .map(|pinned| pinned.version)
-        .or(member.subject.version)
-        .unwrap_or("part of Ostler")
+fn version(member: &Subject) -> &'static str {
+    member.pinned().map_or("part of Ostler", Pinned::version)
 }
 
-fn tested(member: &Member, last: &LastRun) -> String {
-    let when = if member.group == Group::Heavy {
+fn tested(member: &Subject, last: &LastRun) -> String {
+    let when = if member.group() == Group::Heavy {
         "with `--all-agents`"
     } else {
         "always"
@@ -127,7 +122,7 @@ fn not_shown(row: &Row) -> &'static str {
     }
 }
 
-fn cell<'a>(row: &Row, member: &'a Member, last: &LastRun, reasons: &mut Vec<&'a str>) -> String {
+fn cell<'a>(row: &Row, member: &'a Subject, last: &LastRun, reasons: &mut Vec<&'a str>) -> String {
     if let Some(reason) = member.lack(row.name) {
         let known = reasons.iter().position(|known| *known == reason);
         let number = known.unwrap_or_else(|| {
@@ -160,7 +155,8 @@ fn applies(row: &Row) -> String {
 #[test]
 fn results_page_matches_the_suite() {
     let last = std::fs::read_to_string(fixtures().join("last-full-run.json")).unwrap();
-    let made = page(MEMBERS, &serde_json::from_str(&last).unwrap());
+    let members: Vec<&Subject> = members().collect();
+    let made = page(&members, &serde_json::from_str(&last).unwrap());
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/agents/matrix.md");
     if std::env::var_os("UPDATE_GOLDEN").is_some_and(|wanted| wanted == "1") {
         std::fs::write(&path, &made).unwrap();
@@ -177,12 +173,12 @@ fn results_page_matches_the_suite() {
 /// rows have numbered reasons.
 #[test]
 fn every_agent_shows_its_last_results() {
-    let member = |id, group| Member {
-        id,
-        subject: &ostler_testkit::scenario::CLAUDE,
-        transport: "pigeons",
-        group,
-        lacks: &[("fork", "it cannot"), ("resume", "it cannot")],
+    let member = |id, like| {
+        let mut subject = Subject::load(like);
+        (subject.id, subject.about) = (id, "pigeons".to_owned());
+        let lacks = ["fork", "resume"].map(|row| (row.to_owned(), "it cannot".to_owned()));
+        subject.lacks = lacks.into();
+        subject
     };
     let results = Results {
         date: "2026-11-16".into(),
@@ -192,7 +188,7 @@ fn every_agent_shows_its_last_results() {
     };
     let last = [("it".to_owned(), results)].into();
     let page = page(
-        &[member("it", Group::Heavy), member("other", Group::Real)],
+        &[&member("it", "openclaw"), &member("other", "claude")],
         &last,
     );
     for part in [

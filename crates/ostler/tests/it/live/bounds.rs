@@ -5,8 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use ostler::agent::ApiAgent;
 use ostler::event::EventKind;
-use ostler::{Agent, ApiAgent, Cause, Event, Events, MockAgent, Script, Spec};
+use ostler::testing::{Events, MockAgent, Script};
+use ostler::{Agent, Cause, Event, Spec};
 use ostler_core::log::older_raw;
 
 use super::log::MemoryLog;
@@ -90,11 +92,7 @@ async fn the_bound_holds_without_a_log() {
 #[tokio::test]
 async fn the_bound_holds_for_agents_without_a_process() {
     let dir = tempfile::tempdir().unwrap();
-    let mut spec = Spec {
-        prompt: "go".into(),
-        dir: Some(dir.path().into()),
-        ..Spec::default()
-    };
+    let mut spec = Spec::new("go").dir(dir.path());
     spec.limits.event_bytes = Some(LIMIT);
     let reply = format!("[[reply]]\ntext = \"{}\"\n", "and so on ".repeat(50_000));
     let model = ApiAgent::playing(Script::parse(&reply).unwrap());
@@ -106,7 +104,7 @@ async fn the_bound_holds_for_agents_without_a_process() {
         "{{\"type\":\"notice\",\"level\":\"info\",\"code\":\"x\",\"message\":\"{}\"}}\n",
         "x".repeat(900)
     );
-    let mock = MockAgent::playing(Events::parse(&line.repeat(1000)).unwrap());
+    let mock = MockAgent::playing(line.repeat(1000).parse::<Events>().unwrap());
     check("mock", &finish(mock.start(&host(&[]), spec).unwrap()).await);
 }
 
@@ -192,16 +190,13 @@ async fn what_was_stored_can_be_continued() {
     let script = |text: &str| ApiAgent::playing(Script::parse(text).unwrap());
     let log = Arc::new(MemoryLog::default());
     let host = host(&[]).with_log(log);
-    let mut spec = Spec {
-        prompt: "go".into(),
-        dir: Some(dir.path().into()),
-        ..Spec::default()
-    };
+    let mut spec = Spec::new("go").dir(dir.path());
     spec.limits.event_bytes = Some(20_000);
     let reply = format!("[[reply]]\ntext = \"{}\"\n", "and so on ".repeat(10_000));
     let first = finish(script(&reply).start(&host, spec.clone()).unwrap()).await;
     assert_eq!(first.outcome().cause, Cause::OutputLimit);
-    spec.settings.set("resume", first.0[0].session.to_string());
+    spec.set("resume", [first.0[0].session.to_string()])
+        .unwrap();
     let second = finish(
         script("[[reply]]\ntext = \"done\"\n")
             .start(&host, spec)

@@ -1,12 +1,11 @@
 //! An agent with two dialects: if its program does not know the first, the second is tried with the
 //! same prompt.
 
-use ostler::dialect::{Arg, Conversation, Exit, Launch, Probe};
+use ostler::agent::ProcessAgent;
+use ostler::dialect::{About, Arg, Conversation, Dialect, Exit, Launch, Launching};
 use ostler::event::Notice;
-use ostler::{
-    AfterTurn, Agent, Capabilities, Dialect, EventKind, ProcessAgent, Session, Setting, Spec,
-    SpecError,
-};
+use ostler::spec::AfterTurn;
+use ostler::{Agent, EventKind, Session, SpecError};
 
 use super::per_turn::{OncePerTurn, claude};
 use crate::rig::{Rig, finish, finish_after, read_until, until};
@@ -25,34 +24,23 @@ struct ModernOrNothing;
 
 macro_rules! same_as_claude {
     () => {
-        fn models(&self) -> &'static [&'static str] {
-            &[]
+        fn about(&self) -> About {
+            let claude = claude().about();
+            About {
+                capabilities: claude.capabilities,
+                settings: claude.settings,
+                ..About::new("modern")
+            }
         }
 
-        fn settings(&self) -> Vec<Setting> {
-            claude().settings()
-        }
-
-        fn probe(&self) -> Option<Probe> {
-            None
-        }
-
-        fn name(&self) -> &'static str {
-            "modern"
-        }
-
-        fn capabilities(&self) -> Capabilities {
-            claude().capabilities()
-        }
-
-        fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-            claude().converse(spec)
+        fn converse(&self, launching: &Launching<'_>) -> Box<dyn Conversation> {
+            claude().converse(launching)
         }
     };
 }
 
-fn modern(spec: &Spec) -> Result<Launch, SpecError> {
-    let mut launch = claude().launch(spec)?;
+fn modern(launching: &Launching<'_>) -> Result<Launch, SpecError> {
+    let mut launch = claude().launch(launching)?;
     launch.args.push(Arg::Plain(MODERN.to_owned()));
     Ok(launch)
 }
@@ -64,8 +52,8 @@ fn is_unknown(exit: &Exit) -> bool {
 impl Dialect for Modern {
     same_as_claude!();
 
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        modern(spec)
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError> {
+        modern(launching)
     }
 
     fn fallback_transport(&self, exit: &Exit) -> Option<&'static dyn Dialect> {
@@ -76,8 +64,8 @@ impl Dialect for Modern {
 impl Dialect for ModernOrNothing {
     same_as_claude!();
 
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        modern(spec)
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError> {
+        modern(launching)
     }
 
     fn fallback_transport(&self, exit: &Exit) -> Option<&'static dyn Dialect> {
@@ -88,7 +76,7 @@ impl Dialect for ModernOrNothing {
 impl Dialect for Refusing {
     same_as_claude!();
 
-    fn launch(&self, _: &Spec) -> Result<Launch, SpecError> {
+    fn launch(&self, _: &Launching<'_>) -> Result<Launch, SpecError> {
         Err(SpecError::new(
             "policy",
             "x",
@@ -112,7 +100,7 @@ fn start(dialect: &'static dyn Dialect, rig: &Rig) -> Session {
 }
 
 fn tried_another(kind: &EventKind) -> bool {
-    matches!(kind, EventKind::Notice(Notice { code, .. }) if code == "other_transport")
+    matches!(kind, EventKind::Notice(Notice { code, .. }) if code.as_str() == "other_transport")
 }
 
 // S2-15: the caller sees one session; the second process gets the prompt, and its capabilities

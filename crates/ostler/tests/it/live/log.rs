@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use ostler::{AfterTurn, Event, Log, LogError, NewSession, SessionRecord};
+use ostler::log::{LogError, NewSession, SessionRecord};
+use ostler::spec::AfterTurn;
+use ostler::{Event, Log};
 use ostler_core::log::{AppendFuture, LogEntry};
 
 use crate::rig::{Rig, check_stream, finish};
@@ -166,6 +168,8 @@ async fn events_have_their_offset_in_the_raw_output() {
             matches!(kind, ostler::EventKind::TurnEnded(_))
         })
         .await;
+        let has_exited = || session.status().pid.is_none();
+        crate::rig::until("the agent has exited", has_exited).await;
         session.send("again").unwrap();
     }
     crate::rig::read_until(&mut session, |kind| {
@@ -216,9 +220,9 @@ async fn a_message_at_the_end_is_not_lost() {
         });
         let seen = finish(session).await;
         let sent: usize = sender.await.unwrap();
-        let refused = seen
-            .kinds()
-            .filter(|kind| matches!(kind, ostler::EventKind::Refused(it) if it.request == "send"));
+        let refused = seen.kinds().filter(
+            |kind| matches!(kind, ostler::EventKind::Refused(it) if it.request.as_str() == "send"),
+        );
         let turns = seen.turns().len() - 1;
         assert_eq!(refused.count() + turns, sent, "messages were lost");
     }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ostler::AfterTurn;
 use ostler::event::{EventKind, SessionState};
+use ostler::spec::AfterTurn;
 
 use crate::rig::{Rig, finish_after, read_until, until};
 
@@ -18,7 +18,7 @@ async fn pause_holds_messages_and_resume_delivers_them_in_order() {
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
     let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
-    session.pause();
+    session.remote().pause();
     read.extend(read_until(&mut session, turn_ended).await);
     session.send("two").unwrap();
     session.send("three").unwrap();
@@ -33,7 +33,7 @@ async fn pause_holds_messages_and_resume_delivers_them_in_order() {
         1,
         "a message was delivered while paused"
     );
-    session.resume();
+    session.remote().resume();
     read.extend(read_until(&mut session, turn_ended).await);
     read.extend(read_until(&mut session, turn_ended).await);
     session.stop();
@@ -71,8 +71,8 @@ async fn a_frozen_agent_stands_still_and_goes_on() {
             rig.path("child").exists() && !rig.text("child").is_empty()
         })
         .await;
-        let (agent, child) = (session.pid().unwrap(), rig.pid("child"));
-        session.freeze();
+        let (agent, child) = (session.remote().pid().unwrap(), rig.pid("child"));
+        session.remote().freeze();
         until("all processes are stopped", || {
             is_stopped(agent) && is_stopped(child)
         })
@@ -82,7 +82,7 @@ async fn a_frozen_agent_stands_still_and_goes_on() {
         assert!(is_stopped(agent) && session.status().state == SessionState::Paused);
         if thaw {
             std::fs::write(rig.path("go"), "").unwrap();
-            session.resume();
+            session.remote().resume();
             read.extend(read_until(&mut session, turn_ended).await);
         }
         session.stop();

@@ -1,10 +1,11 @@
 //! An agent with one process per turn: its caller sees the same session.
 
-use ostler::dialect::{Conversation, Exit, FromConversation, Launch, Outbox, Probe, ToAgent};
-use ostler::{
-    AfterTurn, Agent, Agents, Capabilities, Dialect, EventKind, ProcessAgent, Setting, Spec,
-    SpecError,
+use ostler::agent::ProcessAgent;
+use ostler::dialect::{
+    About, Action, Capabilities, Conversation, Dialect, Exit, Launch, Launching, Outbox, ToAgent,
 };
+use ostler::spec::AfterTurn;
+use ostler::{Agent, Agents, EventKind, SpecError};
 
 use crate::rig::{Rig, finish_after, read_until};
 
@@ -17,35 +18,24 @@ pub(super) fn claude() -> &'static dyn Dialect {
 }
 
 impl Dialect for OncePerTurn {
-    fn name(&self) -> &'static str {
-        "once"
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities {
-            many_turns: false,
-            ..claude().capabilities()
+    fn about(&self) -> About {
+        let claude = claude().about();
+        About {
+            capabilities: Capabilities {
+                many_turns: false,
+                ..claude.capabilities
+            },
+            settings: claude.settings,
+            ..About::new("once")
         }
     }
 
-    fn models(&self) -> &'static [&'static str] {
-        &[]
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError> {
+        claude().launch(launching)
     }
 
-    fn settings(&self) -> Vec<Setting> {
-        claude().settings()
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        None
-    }
-
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        claude().launch(spec)
-    }
-
-    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        Box::new(Once(claude().converse(spec)))
+    fn converse(&self, launching: &Launching<'_>) -> Box<dyn Conversation> {
+        Box::new(Once(claude().converse(launching)))
     }
 }
 
@@ -53,36 +43,24 @@ impl Dialect for OncePerTurn {
 struct Named;
 
 impl Dialect for Named {
-    fn name(&self) -> &'static str {
-        "named"
+    fn about(&self) -> About {
+        let once = OncePerTurn.about();
+        About {
+            name: "named",
+            capabilities: Capabilities {
+                assigned_session_id: true,
+                ..once.capabilities
+            },
+            ..once
+        }
     }
 
-    fn capabilities(&self) -> Capabilities {
-        OncePerTurn.capabilities()
+    fn launch(&self, launching: &Launching<'_>) -> Result<Launch, SpecError> {
+        OncePerTurn.launch(launching)
     }
 
-    fn models(&self) -> &'static [&'static str] {
-        &[]
-    }
-
-    fn settings(&self) -> Vec<Setting> {
-        OncePerTurn.settings()
-    }
-
-    fn probe(&self) -> Option<Probe> {
-        None
-    }
-
-    fn launch(&self, spec: &Spec) -> Result<Launch, SpecError> {
-        OncePerTurn.launch(spec)
-    }
-
-    fn converse(&self, spec: &Spec) -> Box<dyn Conversation> {
-        OncePerTurn.converse(spec)
-    }
-
-    fn needs_session_id(&self) -> bool {
-        true
+    fn converse(&self, launching: &Launching<'_>) -> Box<dyn Conversation> {
+        OncePerTurn.converse(launching)
     }
 }
 
@@ -97,7 +75,7 @@ impl Conversation for Once {
         let is_prompt = matches!(message, ToAgent::Prompt(_));
         self.0.send(message, out);
         if is_prompt {
-            out.push(FromConversation::EndInput);
+            out.push(Action::CloseInput);
         }
     }
 

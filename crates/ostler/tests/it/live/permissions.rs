@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use ostler::event::{DecidedBy, Decision, EventKind};
-use ostler::permission::{Policy, Trust};
-use ostler::{Attendance, PermissionAnswer, RequestError};
+use ostler::permission::{PermissionAnswer, Policy, Trust};
+use ostler::session::RequestError;
+use ostler::spec::Attendance;
 
 use crate::rig::{Rig, Seen, finish_after, read_until};
 
@@ -82,7 +83,9 @@ async fn each_request_is_answered_once_by_any_client() {
     let late = other
         .answer("toolu_q3", PermissionAnswer::Deny("changed my mind".into()))
         .await;
-    assert!(matches!(late, Err(RequestError::Refused(refused)) if refused.code == "decided"));
+    assert!(
+        matches!(late, Err(RequestError::Refused(refused)) if refused.code.as_str() == "decided")
+    );
     assert_eq!(
         other.answer("toolu_q2", PermissionAnswer::Allow).await,
         Ok(())
@@ -112,7 +115,7 @@ async fn each_request_is_answered_once_by_any_client() {
 #[tokio::test]
 async fn unattended_request_is_denied_and_reported() {
     let mut rig = asking(&["a"]);
-    rig.spec.denials = ostler::Denials::Tolerate;
+    rig.spec.denials = ostler::spec::Denials::Tolerate;
     let seen = rig.run().await;
     assert_eq!(
         decisions(&seen),
@@ -209,7 +212,8 @@ async fn request_is_withdrawn_when_its_turn_ends() {
     let mut rig = Rig::new(
         "read\ninit\ncontrol-request q1 Bash {\"command\":\"x\"}\nanswer-interrupt\nread-until-eof",
     );
-    (rig.spec.attendance, rig.spec.after_turn) = (Attendance::Attended, ostler::AfterTurn::Wait);
+    (rig.spec.attendance, rig.spec.after_turn) =
+        (Attendance::Attended, ostler::spec::AfterTurn::Wait);
     let mut session = rig.start();
     let mut read = read_until(&mut session, |kind| {
         matches!(kind, EventKind::Permission(_))
@@ -217,7 +221,9 @@ async fn request_is_withdrawn_when_its_turn_ends() {
     .await;
     session.interrupt().await;
     let late = session.answer("toolu_q1", PermissionAnswer::Allow).await;
-    assert!(matches!(late, Err(RequestError::Refused(refused)) if refused.code == "decided"));
+    assert!(
+        matches!(late, Err(RequestError::Refused(refused)) if refused.code.as_str() == "decided")
+    );
     read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await);
     session.stop();
     let seen = finish_after(read, session).await;
@@ -225,4 +231,40 @@ async fn request_is_withdrawn_when_its_turn_ends() {
         decisions(&seen).last().map(|(_, decision, _)| *decision),
         Some(Decision::Denied)
     );
+}
+
+// An agent that cannot be told to ignore its settings in the project is refused where it has some.
+#[test]
+fn policy_is_refused_where_an_agent_cannot_ignore_its_project_settings() {
+    for (name, file) in [
+        ("gemini", ".gemini/settings.json"),
+        ("copilot", ".github/hooks/x.json"),
+        ("qwen", ".qwen/settings.json"),
+        ("claude-agent-acp", ".mcp.json"),
+        ("codex-acp", ".codex/config.toml"),
+    ] {
+        let repository = tempfile::tempdir().unwrap();
+        let work = repository.path().join("sub");
+        let file = repository.path().join(file);
+        for dir in [
+            &repository.path().join(".git"),
+            &work,
+            file.parent().unwrap(),
+        ] {
+            std::fs::create_dir_all(dir).unwrap();
+        }
+        std::fs::write(file, "{}").unwrap();
+        let agent = ostler::Agents::builtin().get(name).unwrap();
+        let host = ostler::Host::new([]);
+        let spec = ostler::Spec::new("PROMPT")
+            .dir(work)
+            .policy(Policy::default());
+        let error = agent.start(&host, spec.clone()).err().unwrap().to_string();
+        assert!(error.contains("project settings"), "{name}: {error}");
+        let about = agent.dialect().about();
+        let trusted = spec.project_settings(ostler::spec::ProjectSettings::Trusted);
+        let dir = trusted.dir.clone().unwrap();
+        let ignored = ostler::trust::ignored_agent_files(&about, &trusted, &dir);
+        assert!(ignored.is_empty(), "{name}: {ignored:?}");
+    }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use ostler::provider::{
     CreateError, create_session, resume_session, send_message, validate_environment,
 };
-use ostler::{AfterTurn, Cause, EventKind, Spec};
+use ostler::spec::AfterTurn;
+use ostler::{Cause, EventKind, Spec};
 use ostler_testkit::fake;
 
 use super::log::MemoryLog;
@@ -17,10 +18,7 @@ use crate::rig::{Rig, claude, finish_after, host, read_until};
 async fn nothing_is_created_in_a_bad_environment() {
     let log = MemoryLog::default();
     let host = host(&[("PATH", "/nowhere/a")]).with_log(Arc::new(log.clone()));
-    let spec = Spec {
-        prompt: "hi".into(),
-        ..Spec::default()
-    };
+    let spec = Spec::new("hi");
     let problem = validate_environment(&*claude(), &host, &spec)
         .await
         .unwrap_err();
@@ -41,10 +39,8 @@ async fn nothing_is_created_in_a_bad_environment() {
     let _ = fake::install_as(dir.path(), "claude", "");
     let host = crate::rig::host(&[("PATH", dir.path().to_str().unwrap())]);
     assert!(validate_environment(&*claude(), &host, &spec).await.is_ok());
-    let wrong = Spec {
-        prompt: String::new(),
-        ..spec
-    };
+    let mut wrong = spec;
+    wrong.prompt = String::new();
     assert!(matches!(
         create_session(&*claude(), &host, wrong).await,
         Err(CreateError::Spec(_))

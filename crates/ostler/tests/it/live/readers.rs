@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use ostler::Event;
 use ostler::event::EventKind;
-use ostler::{AfterTurn, Event, ReadItem, Reader};
+use ostler::session::{ReadItem, Reader};
+use ostler::spec::AfterTurn;
 
 use super::log::MemoryLog;
 use crate::rig::{LONG, Rig, check_stream, read_until, until};
@@ -43,7 +45,11 @@ async fn every_reader_sees_every_event_once() {
             rig.host = rig.host.with_log(Arc::new(log.clone()));
         }
         let mut session = rig.start();
-        let (early, middle, stalled) = (session.events(1), session.events(500), session.events(1));
+        let (early, middle, stalled) = (
+            session.remote().events(1),
+            session.remote().events(500),
+            session.remote().events(1),
+        );
         let early = tokio::spawn(all(early));
         let middle = tokio::spawn(all(middle));
         let mut own = Vec::new();
@@ -51,7 +57,7 @@ async fn every_reader_sees_every_event_once() {
             own.push(event);
         }
         check_stream(&own);
-        let (late, gaps) = all(session.events(1)).await;
+        let (late, gaps) = all(session.remote().events(1)).await;
         assert!(
             late == own && gaps == 1,
             "a late reader: {} events, {gaps} gaps",
@@ -141,7 +147,7 @@ async fn the_agent_is_not_blocked_by_a_reader() {
         "read\ninit\nflood 40000000 1000\npid-file $DIR/flooded\nresult done\nread-until-eof",
     );
     let mut session = rig.start();
-    let idle = session.events(1);
+    let idle = session.remote().events(1);
     until("the agent has said all of it", || {
         rig.path("flooded").exists()
     })
@@ -182,7 +188,7 @@ async fn status_describes_the_session() {
     session.stop();
     while session.next().await.is_some() {}
     assert_eq!(
-        (session.status().state, session.pid()),
+        (session.status().state, session.remote().pid()),
         (ostler::event::SessionState::Ended, None)
     );
     assert!(

@@ -1,10 +1,13 @@
 //! A session outlives the agent's process: the next message restarts it, and it continues where it
 //! was.
 
+use ostler::Cause;
+use ostler::agent::Breakers;
 use ostler::event::{EventKind, SessionState};
-use ostler::{
-    AfterTurn, Breakers, Cause, Interruption, PermissionAnswer, RequestError, WhenBusy, keys,
-};
+use ostler::outcome::SpawnFailure;
+use ostler::permission::PermissionAnswer;
+use ostler::session::{Interruption, RequestError, WhenBusy};
+use ostler::spec::AfterTurn;
 use ostler_testkit::fake;
 
 use crate::rig::{Rig, Seen, check_stream, finish_after, read_until, until};
@@ -51,7 +54,7 @@ async fn killed_agent_is_restarted_and_continues() {
         "dump-args $DIR/args\nread-user\ndump-stdin $DIR/stdin\ninit\ntext whole\nresult whole\nread-until-eof",
     );
     let mut rig = rig;
-    rig.spec.settings.set(keys::PERMISSION_MODE, "plan");
+    rig.spec.permission_mode = Some("plan".into());
     let seen = two_turns(&rig).await;
     let turns: Vec<_> = seen
         .turns()
@@ -155,7 +158,7 @@ async fn twenty_loads_leave_nothing_behind() {
     ))
     .grace_ms(200);
     rig.spec.after_turn = AfterTurn::Wait;
-    rig.spec.settings.set(keys::RESUME, "s");
+    rig.spec.resume = Some("s".into());
     for _ in 0..20 {
         let mut session = start_acp(&rig);
         let mut read = read_until(&mut session, turn_ended).await;
@@ -188,7 +191,7 @@ async fn a_resume_that_was_cut_off_keeps_its_session() {
         "dump-args $DIR/args\nread-user\ninit\ntext two\nresult two\nread-until-eof",
     )
     .grace_ms(200);
-    rig.spec.settings.set(keys::RESUME, ID);
+    rig.spec.resume = Some(ID.into());
     let mut session = rig.start();
     let mut read = read_until(&mut session, |kind| {
         matches!(kind, EventKind::TurnStarted(_))
@@ -221,10 +224,12 @@ async fn agent_that_exits_between_turns_is_restarted() {
         "read-user\ninit\ntext two\nresult two\nread-until-eof",
     );
     let mut session = rig.start();
-    let gone =
-        |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "agent_gone");
+    let gone = |kind: &EventKind| {
+        matches!(kind,
+        EventKind::Notice(notice) if notice.code.as_str() == "agent_gone")
+    };
     let mut read = read_until(&mut session, gone).await;
-    until("the session knows", || session.pid().is_none()).await;
+    until("the session knows", || session.remote().pid().is_none()).await;
     assert_eq!(session.status().state, SessionState::Idle);
     session.send("go on").unwrap();
     read.extend(read_until(&mut session, turn_ended).await);
@@ -307,8 +312,14 @@ async fn a_message_in_a_turn_is_queued_or_refused() {
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
     let mut read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
-    session.send_when("later", WhenBusy::Queue).unwrap();
-    session.send_when("not now", WhenBusy::Refuse).unwrap();
+    session
+        .remote()
+        .send_when("later", WhenBusy::Queue)
+        .unwrap();
+    session
+        .remote()
+        .send_when("not now", WhenBusy::Refuse)
+        .unwrap();
     read.extend(read_until(&mut session, |kind| matches!(kind, EventKind::Refused(_))).await);
     std::fs::write(rig.path("go"), "").unwrap(); // both messages arrived within the turn
     read.extend(read_until(&mut session, turn_ended).await);
@@ -340,7 +351,9 @@ async fn an_answer_to_no_question_is_an_error() {
     let mut session = rig.start();
     read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     let answer = session.answer("nothing", PermissionAnswer::Allow).await;
-    assert!(matches!(answer, Err(RequestError::Refused(refused)) if refused.code == "unknown"));
+    assert!(
+        matches!(answer, Err(RequestError::Refused(refused)) if refused.code.as_str() == "unknown")
+    );
 }
 
 // P65, S3-33, S3-40: after three failed sessions in a row, the host's next one is refused with the
@@ -354,8 +367,8 @@ async fn broken_agent_is_not_restarted_repeatedly() {
     let seen = rig.run().await;
     let detail = seen.outcome().detail.as_ref().unwrap();
     assert_eq!(
-        (seen.outcome().cause, detail.spawn.as_deref()),
-        (Cause::Unavailable, Some("breaker_open"))
+        (seen.outcome().cause, detail.spawn.clone()),
+        (Cause::Unavailable, Some(SpawnFailure::BreakerOpen))
     );
     assert!(
         seen.outcome().message.contains("refused for another"),

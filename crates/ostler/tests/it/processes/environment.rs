@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ostler::{Cause, SESSION_VARIABLE};
+use ostler::Cause;
+use ostler::host::SESSION_VARIABLE;
 use ostler_testkit::fake;
 
 use crate::rig::{PATH, Rig, claude, host};

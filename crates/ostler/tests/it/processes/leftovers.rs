@@ -1,7 +1,8 @@
 //! Nothing is left behind, however a session ends and wherever its processes went.
 
+use ostler::Cause;
 use ostler::event::EventKind;
-use ostler::{AfterTurn, Cause};
+use ostler::spec::AfterTurn;
 use ostler_testkit::processes;
 use tokio::runtime::Builder;
 
@@ -69,7 +70,7 @@ async fn a_process_that_left_the_session_is_found_by_its_mark() {
     let rig = Rig::new("read\ninit\nspawn-setsid $DIR/apart\ntext working\nhang").grace_ms(300);
     let mut session = rig.start();
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
-    let (apart, agent) = (rig.pid("apart"), session.pid().unwrap());
+    let (apart, agent) = (rig.pid("apart"), session.remote().pid().unwrap());
     assert!(processes::alive(apart) && processes::session(apart) != processes::session(agent));
     session.remote().stop();
     finish_after(read, session).await;
@@ -86,7 +87,7 @@ async fn launchers_that_swallow_signals_hide_nothing() {
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     assert_ne!(
         Some(rig.pid("agent")),
-        session.pid(),
+        session.remote().pid(),
         "the agent is not hidden"
     );
     assert_eq!(left(session.id()).len(), 3);

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use ostler::{Agents, Host, Probed, Spec};
+use ostler::agent::Probed;
+use ostler::{Agents, Host, Spec};
 use ostler_testkit::fake;
 
 use crate::rig::{PATH, claude, finish, host, install};
@@ -18,7 +19,9 @@ fn with_claude(dir: &Path, script: &str) -> Host {
 
 async fn probe(script: &str) -> Probed {
     let dir = tempfile::tempdir().unwrap();
-    claude().probe(&with_claude(dir.path(), script)).await
+    claude()
+        .probe(&with_claude(dir.path(), script), &Spec::default())
+        .await
 }
 
 // S4-1, S4-4, S2-1
@@ -27,8 +30,8 @@ async fn a_claude_that_is_logged_in_is_ready() {
     let dir = tempfile::tempdir().unwrap();
     let _ = fake::install_as(dir.path(), "claude", "");
     let host = host(&[("PATH", dir.path().to_str().unwrap())]);
-    assert!(claude().is_found(&host));
-    let found = claude().probe(&host).await;
+    assert!(claude().is_found(&host, &Spec::default()));
+    let found = claude().probe(&host, &Spec::default()).await;
     let Probed::Ready {
         version,
         path,
@@ -43,7 +46,7 @@ async fn a_claude_that_is_logged_in_is_ready() {
     );
     assert_eq!(path, Some(dir.path().join("claude")));
     assert_eq!(
-        Agents::builtin().choose(&host).await.unwrap().name(),
+        Agents::builtin().choose(&host).await.unwrap().about().name,
         "claude"
     );
 }
@@ -52,15 +55,15 @@ async fn a_claude_that_is_logged_in_is_ready() {
 #[tokio::test]
 async fn a_missing_claude_is_missing_and_something_else_is_chosen() {
     let host = host(&[("PATH", "/nowhere/a:/nowhere/b")]);
-    assert!(!claude().is_found(&host));
-    let found = claude().probe(&host).await;
+    assert!(!claude().is_found(&host, &Spec::default()));
+    let found = claude().probe(&host, &Spec::default()).await;
     let Probed::Missing { hint, searched } = found else {
         panic!("{found:?}")
     };
     assert!(hint.contains("npm install"), "{hint}");
     assert_eq!(searched, [Path::new("/nowhere/a"), Path::new("/nowhere/b")]);
     assert_eq!(
-        Agents::builtin().choose(&host).await.unwrap().name(),
+        Agents::builtin().choose(&host).await.unwrap().about().name,
         "scripted"
     );
 }
@@ -117,13 +120,9 @@ async fn a_missing_helper_is_named_and_one_beside_ostler_is_found() {
     let dir = tempfile::tempdir().unwrap();
     let _ = fake::install_as(dir.path(), "claude", "");
     let host = host(&[("PATH", dir.path().to_str().unwrap())]);
-    let mut spec = Spec {
-        prompt: "hello".into(),
-        dir: Some(dir.path().into()),
-        ..Spec::default()
-    };
-    spec.settings.set("workspace_tools", "file-tools");
-    let found = claude().probe_for(&host, &spec).await;
+    let mut spec = Spec::new("hello").dir(dir.path());
+    spec.set("workspace_tools", ["file-tools"]).unwrap();
+    let found = claude().probe(&host, &spec).await;
     let Probed::Missing { hint, searched } = found else {
         panic!("{found:?}")
     };
@@ -142,7 +141,7 @@ async fn a_missing_helper_is_named_and_one_beside_ostler_is_found() {
     install(&helpers.path().join("file-tools"), "#!/bin/sh\n");
     let host = host.with_helpers(helpers.path().into());
     assert!(matches!(
-        claude().probe_for(&host, &spec).await,
+        claude().probe(&host, &spec).await,
         Probed::Ready { .. }
     ));
 }
@@ -152,12 +151,9 @@ async fn a_missing_helper_is_named_and_one_beside_ostler_is_found() {
 #[tokio::test]
 async fn the_preset_refuses_what_would_void_it() {
     for (key, value) in [("permission_mode", "bypassPermissions"), ("tools", "Edit")] {
-        let mut spec = Spec {
-            prompt: "hello".into(),
-            ..Spec::default()
-        };
-        spec.settings.set("workspace_tools", "file-tools");
-        spec.settings.set(key, value);
+        let mut spec = Spec::new("hello");
+        spec.set("workspace_tools", ["file-tools"]).unwrap();
+        spec.set(key, [value]).unwrap();
         assert_eq!(claude().start(&host(&[]), spec).unwrap_err().key, key);
     }
 }
@@ -166,11 +162,8 @@ async fn the_preset_refuses_what_would_void_it() {
 // about `--program`.
 #[tokio::test]
 async fn a_named_program_that_is_missing_is_not_to_be_installed() {
-    let spec = Spec {
-        program: Some("/nowhere/claude".into()),
-        ..Spec::default()
-    };
-    let found = claude().probe_for(&host(&[("PATH", PATH)]), &spec).await;
+    let spec = Spec::default().program("/nowhere/claude");
+    let found = claude().probe(&host(&[("PATH", PATH)]), &spec).await;
     let Probed::Missing { hint, searched } = found else {
         panic!("{found:?}")
     };
@@ -190,8 +183,12 @@ async fn an_agent_that_needs_a_login_is_passed_over() {
     );
     install(&dir.path().join("goose"), "#!/bin/sh\necho 1.34.0\n");
     let chosen = Agents::builtin().choose(&host).await.unwrap();
-    assert_eq!(chosen.name(), "goose");
-    let goose = Agents::builtin().get("goose").unwrap().probe(&host).await;
+    assert_eq!(chosen.about().name, "goose");
+    let goose = Agents::builtin()
+        .get("goose")
+        .unwrap()
+        .probe(&host, &Spec::default())
+        .await;
     assert!(
         goose.is_usable() && matches!(goose, Probed::LoginUnknown { .. }),
         "{goose:?}"

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use ostler::Cause;
+use ostler::outcome::SpawnFailure;
 
 use crate::rig::{LONG, PATH, Rig, Seen, host, install};
 
@@ -15,7 +16,11 @@ async fn fails(rig: &Rig, code: &str, cause: Cause) -> Seen {
     assert!(began.elapsed() < LONG, "{code} took {:?}", began.elapsed());
     let outcome = seen.outcome();
     assert_eq!(
-        outcome.detail.as_ref().and_then(|d| d.spawn.as_deref()),
+        outcome
+            .detail
+            .as_ref()
+            .and_then(|d| d.spawn.as_ref())
+            .map(SpawnFailure::as_str),
         Some(code),
         "{outcome:?}"
     );

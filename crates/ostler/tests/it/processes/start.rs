@@ -4,8 +4,9 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 
+use ostler::Cause;
 use ostler::event::EventKind;
-use ostler::{AfterTurn, Cause, keys};
+use ostler::spec::{AfterTurn, keys};
 use ostler_testkit::processes;
 
 use crate::rig::{Rig, claude, finish_after, read_until};
@@ -57,9 +58,7 @@ async fn a_prompt_with_every_nasty_character_arrives_unchanged() {
 async fn a_system_prompt_of_a_megabyte_goes_through_a_private_file() {
     let mut rig = dumping("dump-args $DIR/args");
     let long = "be kind ".repeat(1_000_000 / 8);
-    rig.spec
-        .settings
-        .set(keys::APPEND_SYSTEM_PROMPT, long.clone());
+    rig.spec.append_system_prompt = Some(long.clone());
     rig.spec.after_turn = AfterTurn::Wait;
     let mut session = rig.start();
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
@@ -85,14 +84,9 @@ async fn a_system_prompt_of_a_megabyte_goes_through_a_private_file() {
 #[tokio::test]
 async fn a_value_that_looks_like_a_flag_stays_a_value() {
     let mut rig = dumping("dump-args $DIR/args");
-    rig.spec.settings.set(keys::RESUME, "--version");
-    rig.spec
-        .settings
-        .set(keys::APPEND_SYSTEM_PROMPT, "--dangerously-skip-permissions");
-    rig.spec
-        .settings
-        .push(keys::ALLOWED_TOOLS, "Bash(git log *)");
-    rig.spec.settings.push(keys::ALLOWED_TOOLS, "Read");
+    rig.spec.resume = Some("--version".into());
+    rig.spec.append_system_prompt = Some("--dangerously-skip-permissions".into());
+    rig.spec.allowed_tools = vec!["Bash(git log *)".into(), "Read".into()];
     rig.run().await;
     let args = arguments(&rig);
     for whole in [
@@ -117,7 +111,7 @@ async fn a_value_that_looks_like_a_flag_stays_a_value() {
 #[tokio::test]
 async fn a_tool_name_with_a_comma_is_refused() {
     let mut rig = dumping("pid-file $DIR/started");
-    rig.spec.settings.push(keys::ALLOWED_TOOLS, "Read,Bash(*)");
+    rig.spec.allowed_tools = vec!["Read,Bash(*)".into()];
     let error = claude().start(&rig.host, rig.spec.clone()).unwrap_err();
     assert_eq!(
         (error.key.as_str(), error.value.as_str()),
@@ -200,7 +194,7 @@ async fn an_agent_runs_in_its_own_session_and_directory() {
     let rig = Rig::new("read\ninit\ndump-cwd $DIR/cwd\ntext hi\nhang").grace_ms(200);
     let mut session = rig.start();
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
-    let pid = session.pid().unwrap();
+    let pid = session.remote().pid().unwrap();
     assert_eq!(
         (processes::session(pid), processes::group(pid)),
         (Some(pid), Some(pid))
@@ -226,14 +220,10 @@ async fn an_agent_that_takes_no_tools_is_not_started_with_them() {
     struct Nothing {}
     let agent = ostler::Agents::builtin().get("openclaw").unwrap();
     assert!(
-        !agent.capabilities().tools,
+        !agent.about().capabilities.tools,
         "the test needs an agent without tool support"
     );
-    let spec = || ostler::Spec {
-        prompt: "hello".into(),
-        program: Some("/nowhere/agent".into()),
-        ..ostler::Spec::default()
-    };
+    let spec = || ostler::Spec::new("hello").program("/nowhere/agent");
     let host = ostler::Host::default();
     let bound = host
         .clone()

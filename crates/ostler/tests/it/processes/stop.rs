@@ -3,8 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use ostler::Cause;
 use ostler::event::{EventKind, SessionState};
-use ostler::{AfterTurn, Cause, Status};
+use ostler::outcome::Status;
+use ostler::spec::AfterTurn;
 
 use crate::rig::{Rig, finish_after, read_until};
 
@@ -181,7 +183,7 @@ async fn a_result_ends_the_turn_although_the_process_hangs() {
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::TurnEnded(_))).await;
     let began = Instant::now();
     assert!(
-        ostler_testkit::processes::alive(session.pid().unwrap()),
+        ostler_testkit::processes::alive(session.remote().pid().unwrap()),
         "it hangs, and the turn has ended"
     );
     let seen = finish_after(read, session).await;

@@ -1,3 +1,3 @@
 //! The conformance suite with the real agents.
 
-crate::conformance::members!(real);
+ostler_testkit::each_member!(crate::conformance::member_tests, real);

@@ -5,6 +5,7 @@ mod acp;
 mod claude;
 mod codex;
 mod copilot;
+mod pi;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,6 +125,23 @@ const TRIED: &[(&str, &[(&str, &str)])] = &[
             ("state_dir", "settings"),
         ],
     ),
+    (
+        "pi",
+        &[
+            ("model", "model"),
+            ("thinking", "thinking_level"),
+            ("system_prompt", "system_prompts"),
+            ("append_system_prompt", "system_prompts"),
+            ("tools", "tools_limit_what_exists"),
+            ("resume", "resumed"),
+            ("fork", "copied"),
+            ("no_session", "no_session"),
+            ("no_extensions", "project_resources"),
+            ("no_skills", "project_resources"),
+            ("no_prompt_templates", "project_resources"),
+            ("no_context_files", "project_resources"),
+        ],
+    ),
 ];
 
 /// Returns the source of all tests and scenarios.
@@ -161,7 +179,8 @@ fn every_setting_is_given_to_the_real_program() {
         let keys: Vec<&str> = ostler::Agents::builtin()
             .get(agent)
             .unwrap()
-            .settings()
+            .about()
+            .settings
             .iter()
             .map(|setting| setting.key)
             .collect();

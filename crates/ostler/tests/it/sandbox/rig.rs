@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ostler::Host;
+use ostler::sandbox::{CommandRunner, KilledFor, SandboxPolicy};
 use ostler::tools::confine::Report;
 use ostler::tools::{Code, ToolError, Workspace};
-use ostler::{CommandRunner, Host, KilledFor, SandboxPolicy};
 use ostler_testkit::machine::{self, Need};
 use serde_json::{Value, json};
 
@@ -99,7 +100,7 @@ impl Scene {
     }
 
     pub(super) fn runner(&self) -> CommandRunner {
-        let policy = SandboxPolicy::parse(&self.policy).unwrap();
+        let policy: SandboxPolicy = self.policy.parse().unwrap();
         let workspace = Arc::new(Workspace::open(&self.work(), &policy.files).unwrap());
         let vars = self
             .vars

@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use ostler::event::EventKind;
-use ostler::{
-    AfterTurn, BridgeProgram, Event, Sandbox, Session, ToolError, ToolOffer, tools::Code,
-};
+use ostler::host::BridgeProgram;
+use ostler::spec::{AfterTurn, Sandbox, ToolOffer};
+use ostler::tools::{Code, ToolError};
+use ostler::{Event, Session};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -78,8 +79,10 @@ impl Open {
     }
 
     async fn notice(&mut self, code: &str) -> String {
-        let fits =
-            |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == code);
+        let fits = |kind: &EventKind| {
+            matches!(kind,
+            EventKind::Notice(notice) if notice.code.as_str() == code)
+        };
         self.read.extend(read_until(&mut self.session, fits).await);
         let EventKind::Notice(notice) = &self.read.last().unwrap().kind else {
             unreachable!()
@@ -103,7 +106,7 @@ impl Open {
 async fn socket(session: &mut Session) -> (Vec<Event>, PathBuf) {
     let read = read_until(
         session,
-        |kind| matches!(kind, EventKind::Notice(it) if it.code == "bridge_at"),
+        |kind| matches!(kind, EventKind::Notice(it) if it.code.as_str() == "bridge_at"),
     )
     .await;
     let EventKind::Notice(notice) = &read.last().unwrap().kind else {
@@ -186,16 +189,17 @@ async fn tools_are_called_through_several_bridges_at_once() {
 #[tokio::test]
 async fn result_of_an_offered_tool_is_submitted() {
     let mut rig = rig(WAITS);
-    rig.spec.tools.push(ToolOffer {
+    rig.spec.bound_tools.push(ToolOffer {
         name: "lookup".into(),
         description: "Looks up.".into(),
-        parameters: ostler::RawJson::parse(r#"{"type":"object"}"#).unwrap(),
+        parameters: ostler::event::RawJson::parse(r#"{"type":"object"}"#).unwrap(),
     });
     let open = Open::new(&rig).await;
     let mut peer = open.connect().await;
     peer.say("call lookup {}").await;
     until("the tool is wanted", || {
         open.session
+            .remote()
             .submit_tool_results([result("1:1", "found")])
             .is_ok()
     })
@@ -204,8 +208,8 @@ async fn result_of_an_offered_tool_is_submitted() {
     open.end().await;
 }
 
-fn result(id: &str, output: &str) -> ostler::SubmittedResult {
-    ostler::SubmittedResult {
+fn result(id: &str, output: &str) -> ostler::session::SubmittedResult {
+    ostler::session::SubmittedResult {
         id: id.into(),
         ok: true,
         output: output.into(),
@@ -512,7 +516,7 @@ fn plays_the_bridge() {
     let Some(socket) = std::env::var_os("PLAYED_SOCKET") else {
         return;
     };
-    ostler::bridge::run([socket], std::io::stdin(), std::io::stdout()).unwrap();
+    ostler::host::bridge::run([socket], std::io::stdin(), std::io::stdout()).unwrap();
 }
 
 // End to end: the agent starts the program, which connects, and a tool answers. A sandbox has no

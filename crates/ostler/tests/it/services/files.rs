@@ -5,7 +5,6 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use ostler::event::EventKind;
-use ostler::keys;
 use serde_json::{Value, json};
 
 use super::start;
@@ -29,7 +28,7 @@ async fn order(
         read.extend(
             read_until(
                 &mut session,
-                |kind| matches!(kind, EventKind::Notice(it) if it.code == "file_done"),
+                |kind| matches!(kind, EventKind::Notice(it) if it.code.as_str() == "file_done"),
             )
             .await,
         );
@@ -219,9 +218,7 @@ async fn added_directories_are_accessible_and_siblings_are_not() {
         (read(&at(&other, "notes")), "refused leads out"),
     ];
     let change = |rig: &mut Rig| {
-        rig.spec
-            .settings
-            .push(keys::ADD_DIR, added.path().to_str().unwrap());
+        rig.spec.add_dirs.push(added.path().to_owned());
     };
     let orders: Vec<Value> = wants.iter().map(|(want, _)| want.clone()).collect();
     check(&wants, &order(|_| {}, change, &orders).await);

@@ -1,7 +1,9 @@
 //! Changes during a session: another model, another permission mode.
 
+use ostler::Cause;
 use ostler::event::{Decision, EventKind};
-use ostler::{Attendance, Cause, PermissionAnswer};
+use ostler::permission::PermissionAnswer;
+use ostler::spec::Attendance;
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 
@@ -13,11 +15,14 @@ pub(crate) async fn another_model(subject: &'static Subject) {
     let scene = Scene::new(subject, three(), &Task::new("the first"));
     let mut live = scene.start();
     live.turn().await;
-    assert_eq!(live.set_model(subject.settings.model).await, Ok(()));
+    assert_eq!(
+        live.remote().set_model(&subject.settings.model).await,
+        Ok(())
+    );
     live.ask("the second").await;
     let models = [0, 1].map(|at| scene.call(at).model().to_owned());
     assert!(
-        !models[0].contains(subject.settings.model) && models[1].contains(subject.settings.model),
+        !models[0].contains(&subject.settings.model) && models[1].contains(&subject.settings.model),
         "{models:?}"
     );
     let seen = live.end(&scene).await;
@@ -28,7 +33,7 @@ pub(crate) async fn another_model(subject: &'static Subject) {
 /// is refused.
 pub(crate) async fn another_permission_mode(subject: &'static Subject) {
     let write = |name: &str| {
-        let (tool, input) = (subject.tools.write)(name);
+        let (tool, input) = subject.tools.write(name);
         Answer::tool(tool, input)
     };
     let script = Script::new()
@@ -45,8 +50,16 @@ pub(crate) async fn another_permission_mode(subject: &'static Subject) {
     let id = live.find(asked).await;
     assert_eq!(live.answer(&id, PermissionAnswer::Allow).await, Ok(()));
     live.turn().await;
-    assert!(live.set_permission_mode("no-such-mode").await.is_err());
-    assert_eq!(live.set_permission_mode("acceptEdits").await, Ok(()));
+    assert!(
+        live.remote()
+            .set_permission_mode("no-such-mode")
+            .await
+            .is_err()
+    );
+    assert_eq!(
+        live.remote().set_permission_mode("acceptEdits").await,
+        Ok(())
+    );
     assert_eq!(live.ask("the second").await.outcome.cause, Cause::Completed);
     let seen = live.end(&scene).await;
     assert_eq!(seen.kinds().filter(|kind| asked(kind).is_some()).count(), 1);

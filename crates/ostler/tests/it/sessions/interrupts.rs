@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ostler::Cause;
 use ostler::event::{EventKind, SessionState};
-use ostler::permission::{Policy, Trust};
-use ostler::{Attendance, Cause, Interruption, PermissionAnswer, WhenBusy};
+use ostler::permission::{PermissionAnswer, Policy, Trust};
+use ostler::session::{Interruption, WhenBusy};
+use ostler::spec::Attendance;
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
 use ostler_testkit::scenario::{Subject, Task};
@@ -151,18 +153,18 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
         let mut live = scene.start();
         live.until(|kind| matches!(kind, EventKind::ToolCall(_)))
             .await;
-        if frozen && subject.program.is_none() {
+        if frozen && subject.pinned().is_none() {
             // There is no process to freeze, and the request is refused.
-            live.freeze();
+            live.remote().freeze();
             live.until(|kind| {
                 matches!(
                     kind,
-                    EventKind::Refused(it) if it.request == "freeze" && it.code == "unsupported"
+                    EventKind::Refused(it) if it.request.as_str() == "freeze" && it.code.as_str() == "unsupported"
                 )
             })
             .await;
         } else if frozen {
-            live.freeze();
+            live.remote().freeze();
             until("the session is paused", || {
                 live.status().state == SessionState::Paused
             })
@@ -184,7 +186,7 @@ pub(crate) async fn stopped_in_the_middle(subject: &'static Subject) {
 }
 
 /// A message for the turn under way is dropped with the interrupt (Claude Code) or stays for the
-/// next turn (API agent), and either is reported. P36
+/// next turn (API agent, pi), and either is reported. P36
 pub(crate) async fn with_a_message_under_way(subject: &'static Subject) {
     let command = subject.shell("echo running > running; sleep 60");
     let scene = Scene::new(subject, first(command), &Task::new("the first").trusting());
@@ -192,16 +194,21 @@ pub(crate) async fn with_a_message_under_way(subject: &'static Subject) {
     live.until(|kind| matches!(kind, EventKind::ToolCall(_)))
         .await;
     scene.file("running").await;
-    live.send_when("say mango", WhenBusy::Steer).unwrap();
-    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == "steered"))
-        .await;
+    live.remote()
+        .send_when("say mango", WhenBusy::Steer)
+        .unwrap();
+    live.until(
+        |kind| matches!(kind, EventKind::Notice(notice) if notice.code.as_str() == "steered"),
+    )
+    .await;
     assert_eq!(live.interrupt().await, Interruption::Acknowledged);
-    let code = if subject.program.is_some() {
-        "steer_dropped"
-    } else {
+    let is_kept = subject.pinned().is_none() || subject.quirks.keeps_messages;
+    let code = if is_kept {
         "steer_kept"
+    } else {
+        "steer_dropped"
     };
-    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == code))
+    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code.as_str() == code))
         .await;
     let cut = live.turn().await;
     assert_eq!(cut.outcome.cause, Cause::Interrupted);
@@ -210,7 +217,7 @@ pub(crate) async fn with_a_message_under_way(subject: &'static Subject) {
         scene.call(1).body["messages"]
             .to_string()
             .contains("say mango"),
-        subject.program.is_none()
+        is_kept
     );
     assert_eq!(live.end(&scene).await.turns().len(), 2);
 }

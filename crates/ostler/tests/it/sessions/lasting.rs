@@ -1,8 +1,9 @@
 //! Long sessions: a killed agent is restarted, and fifty turns take no more memory than ten.
 
+use ostler::Cause;
 use ostler::event::EventKind;
 use ostler::permission::{Policy, Trust};
-use ostler::{Cause, Denials};
+use ostler::spec::Denials;
 use ostler_testkit::machine::{self, Need};
 use ostler_testkit::model::{Rule, Script};
 use ostler_testkit::processes::rss_kib;
@@ -21,7 +22,7 @@ pub(crate) async fn killed_and_started_again(subject: &'static Subject) {
     let scene = Scene::new(subject, script, &Task::new("the first").trusting());
     let mut live = scene.start();
     live.turn().await;
-    let pid = live.pid().unwrap();
+    let pid = live.remote().pid().unwrap();
     live.send("the second").unwrap();
     live.until(|kind| matches!(kind, EventKind::ToolCall(_)))
         .await;
@@ -37,7 +38,7 @@ pub(crate) async fn killed_and_started_again(subject: &'static Subject) {
         (next.outcome.cause, next.text.as_str()),
         (Cause::Completed, "Three.")
     );
-    assert_ne!(live.pid(), Some(pid));
+    assert_ne!(live.remote().pid(), Some(pid));
     scene.knows(2, &["the first", "One.", "the third"]);
     let seen = live.end(&scene).await;
     let natives: Vec<_> = started(&seen)
@@ -72,12 +73,15 @@ pub(crate) async fn restart_keeps_the_configuration(subject: &'static Subject) {
         }));
     let mut live = scene.start();
     live.turn().await;
-    assert_eq!(live.set_model(subject.settings.model).await, Ok(()));
-    signal(live.pid().unwrap(), Signal::KILL);
-    until("the session knows", || live.pid().is_none()).await;
+    assert_eq!(
+        live.remote().set_model(&subject.settings.model).await,
+        Ok(())
+    );
+    signal(live.remote().pid().unwrap(), Signal::KILL);
+    until("the session knows", || live.remote().pid().is_none()).await;
     assert_eq!(live.ask("the second").await.outcome.cause, Cause::Completed);
     assert!(
-        scene.call(1).model().contains(subject.settings.model),
+        scene.call(1).model().contains(&subject.settings.model),
         "{}",
         scene.call(1).model()
     );
@@ -113,7 +117,7 @@ pub(crate) async fn fifty_turns(subject: &'static Subject) {
     let scene = Scene::new(subject, Script::always("Aye."), &Task::new("turn 1"));
     let mut live = scene.start();
     live.turn().await;
-    let (pid, mut tenth) = (live.pid(), 0);
+    let (pid, mut tenth) = (live.remote().pid(), 0);
     for turn in 2..=50 {
         assert_eq!(live.ask(&format!("turn {turn}")).await.text, "Aye.");
         // The model's server lives in this process too, and would store every request.
@@ -137,7 +141,7 @@ pub(crate) async fn fifty_turns(subject: &'static Subject) {
     }
     let processes = scene.place.processes();
     assert_eq!(
-        (live.pid(), processes.len()),
+        (live.remote().pid(), processes.len()),
         (pid, usize::from(pid.is_some())),
         "{processes:?}"
     );

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use ostler::{Event, EventKind, Log, LogEntry, LogError, NewSession, SessionRecord};
+use ostler::log::{LogEntry, LogError, NewSession, SessionRecord};
+use ostler::{Event, EventKind, Log};
 use ostler_core::log::AppendFuture;
 
 /// An in-memory log.

@@ -1,8 +1,9 @@
 //! Permission requests: answered by a person, decided by rules, and denied when unattended.
 
+use ostler::Cause;
 use ostler::event::{DecidedBy, Decision, EventKind, Permission};
-use ostler::permission::{Policy, Trust};
-use ostler::{Attendance, Cause, Denials, PermissionAnswer};
+use ostler::permission::{PermissionAnswer, Policy, Trust};
+use ostler::spec::{Attendance, Denials};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 
@@ -70,7 +71,7 @@ fn question(kind: &EventKind) -> Option<String> {
 
 /// Two requests are open at once, and another client answers them, the second first. P44
 pub(crate) async fn two_at_once(subject: &'static Subject) {
-    let calls = ["one.txt", "two.txt"].map(subject.tools.read);
+    let calls = ["one.txt", "two.txt"].map(|path| subject.tools.read(path));
     let mut scene = scene(
         subject,
         "[[rule]]\nkind = \"read\"\ndo = \"ask\"\n",
@@ -107,11 +108,9 @@ pub(crate) async fn asked_and_allowed(subject: &'static Subject) {
     let rules = "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n";
     let mut scene = scene(subject, rules, subject.shell_with_permission("touch made"));
     scene.spec.attendance = Attendance::Attended;
-    subject
-        .settings
-        .after_approval
-        .iter()
-        .for_each(|(key, value)| scene.spec.settings.push(key, *value));
+    let settings = subject.settings.after_approval.iter();
+    let settings = settings.map(|(key, value)| (&**key, value)).collect();
+    scene.spec.apply(&settings).unwrap();
     let mut live = scene.start();
     let id = live.find(question).await;
     assert!(
@@ -148,7 +147,7 @@ pub(crate) async fn asked_and_allowed(subject: &'static Subject) {
 pub(crate) async fn commands_are_asked_about_one_by_one(subject: &'static Subject) {
     let both = subject
         .shell("touch one")
-        .and_tool(subject.tools.command, (subject.tools.shell)("touch two"));
+        .and_tool(subject.command(), subject.shell_arguments("touch two"));
     let mut scene = scene(
         subject,
         "[[rule]]\nkind = \"execute\"\ndo = \"ask\"\n",
@@ -235,10 +234,10 @@ pub(crate) async fn rules_decide(subject: &'static Subject) {
         do = "ask"
     "#;
     let calls = [
-        (subject.tools.read)("open.txt"),
-        (subject.tools.read)("private.txt"),
-        (subject.tools.command, (subject.tools.shell)("touch made")),
-        (subject.tools.write)("written.txt"),
+        subject.tools.read("open.txt"),
+        subject.tools.read("private.txt"),
+        (subject.command(), subject.shell_arguments("touch made")),
+        subject.tools.write("written.txt"),
     ];
     let scene = scene(subject, rules, all(calls));
     write(&scene, &["open.txt", "private.txt"]);

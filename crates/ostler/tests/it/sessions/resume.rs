@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ostler::event::EventKind;
-use ostler::{Cause, Spec, keys};
+use ostler::{Cause, Spec};
 use ostler_testkit::model::{Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 
@@ -34,11 +34,9 @@ fn scene(subject: &'static Subject) -> Scene {
 impl Scene {
     /// Builds a spec that resumes a session, by either of its ids.
     fn resuming(&self, id: &str, message: &str) -> Spec {
-        let mut spec = Spec {
-            prompt: message.into(),
-            ..self.spec.clone()
-        };
-        spec.settings.set(keys::RESUME, id);
+        let mut spec = self.spec.clone();
+        spec.prompt = message.into();
+        spec.resume = Some(id.into());
         spec
     }
 
@@ -111,7 +109,7 @@ pub(crate) async fn resumed(subject: &'static Subject) {
     assert!(subject.settings.system.is_none() || [0, 1, 2].iter().all(spoken));
     let natives = [&first, &second, &third].map(|seen| started(seen)[0].native_session.clone());
     assert!(
-        subject.program.is_none()
+        subject.pinned().is_none()
             || (natives[0].is_some() && natives.iter().all(|it| *it == natives[0])),
         "{natives:?}"
     );
@@ -124,7 +122,7 @@ pub(crate) async fn copied(subject: &'static Subject) {
     let mut live = scene.start();
     live.turn().await;
     let mut spec = scene.resuming(live.id(), "Which word?");
-    spec.settings.set(keys::FORK, "true");
+    spec.fork = true;
     let mut copy = scene.start_as(spec);
     assert_eq!(copy.turn().await.text, "Pelican.");
     let natives = [&copy, &live].map(|session| session.status().native_session);
@@ -169,7 +167,7 @@ pub(crate) async fn in_use_by_another(subject: &'static Subject) {
     };
     assert!(why.contains(&us) && why.contains(live.id()), "{why}");
     // Without a log, the agent's own records do.
-    if let Some(pid) = live.pid() {
+    if let Some(pid) = live.remote().pid() {
         let spec = scene.resuming(&live.status().native_session.unwrap(), "Which word?");
         let session = agent(subject)
             .start(&crate::driver::host(&scene.place), spec)

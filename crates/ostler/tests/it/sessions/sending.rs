@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use ostler::Cause;
 use ostler::event::{EventKind, SessionState, State, TurnStarted};
-use ostler::{Cause, WhenBusy};
+use ostler::session::WhenBusy;
 use ostler_testkit::model::{Answer, Rule, Script, Usage};
 use ostler_testkit::scenario::{Subject, Task};
 
@@ -40,14 +41,14 @@ pub(crate) async fn pause_holds_messages(subject: &'static Subject) {
     let scene = Scene::new(subject, three(), &Task::new("the first"));
     let mut live = scene.start();
     live.turn().await;
-    live.pause();
+    live.remote().pause();
     live.send("the second").unwrap();
     live.send("the third").unwrap();
     until("it is paused", || {
         live.status().state == SessionState::Paused
     })
     .await;
-    live.resume();
+    live.remote().resume();
     assert_eq!(
         [live.turn().await.text, live.turn().await.text],
         ["Two.", "Three."]
@@ -93,7 +94,7 @@ pub(crate) async fn freeze_stops_the_work(subject: &'static Subject) {
         .await;
     scene.file("ticks").await;
     let ticks = || std::fs::read(scene.place.work().join("ticks")).map_or(0, |text| text.len());
-    live.freeze();
+    live.remote().freeze();
     until("all processes are stopped", || {
         scene
             .place
@@ -104,7 +105,7 @@ pub(crate) async fn freeze_stops_the_work(subject: &'static Subject) {
     .await;
     let before = ticks();
     assert_eq!(live.status().state, SessionState::Paused);
-    live.resume();
+    live.remote().resume();
     until("the work continues", || ticks() > before).await;
     std::fs::write(scene.place.work().join("enough"), "").unwrap();
     let turn = live.turn().await;
@@ -141,9 +142,13 @@ pub(crate) async fn steered_between_tools(subject: &'static Subject) {
     live.until(|kind| matches!(kind, EventKind::ToolCall(_)))
         .await;
     scene.file("running").await;
-    live.send_when("say mango", WhenBusy::Steer).unwrap();
-    live.until(|kind| matches!(kind, EventKind::Notice(notice) if notice.code == "steered"))
-        .await;
+    live.remote()
+        .send_when("say mango", WhenBusy::Steer)
+        .unwrap();
+    live.until(
+        |kind| matches!(kind, EventKind::Notice(notice) if notice.code.as_str() == "steered"),
+    )
+    .await;
     std::fs::write(scene.place.work().join("enough"), "").unwrap();
     live.turn().await;
     live.ask("the second").await;
@@ -167,12 +172,14 @@ pub(crate) async fn steered_in_the_last_words(subject: &'static Subject) {
     let scene = Scene::new(subject, script, &Task::new("the first"));
     let mut live = scene.start();
     live.until(is_text).await;
-    live.send_when("say mango", WhenBusy::Steer).unwrap();
+    live.remote()
+        .send_when("say mango", WhenBusy::Steer)
+        .unwrap();
     while live.turn().await.text.find("Mango it is.").is_none() {}
     live.ask("the second").await;
     let seen = live.end(&scene).await;
     let actual = exchange(&seen);
-    let expected: &[&str] = if subject.program.is_some() {
+    let expected: &[&str] = if subject.pinned().is_some() {
         &[
             "> the first",
             "this takes a while",
@@ -206,7 +213,7 @@ pub(crate) async fn a_budget_of_turns(subject: &'static Subject) {
             }
         })
         .await;
-    assert_eq!(code, "budget");
+    assert_eq!(code.as_str(), "budget");
     let seen = live.ended(&scene).await;
     assert_eq!(
         (

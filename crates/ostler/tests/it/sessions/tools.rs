@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use ostler::event::{EventKind, ToolResult};
-use ostler::tools::Code;
-use ostler::{
-    Cause, Progress, RawJson, RequestError, SubmittedResult, Tool, ToolError, ToolFuture, ToolOffer,
-};
+use ostler::event::{EventKind, RawJson, ToolResult};
+use ostler::session::{RequestError, SubmittedResult};
+use ostler::spec::ToolOffer;
+use ostler::tools::{Code, Progress, ToolError, ToolFuture};
+use ostler::{Cause, Tool};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 use schemars::JsonSchema;
@@ -70,7 +70,12 @@ pub(crate) async fn a_bound_tool(subject: &'static Subject) {
         "{turn:?}"
     );
     // A recording has the agent's output; the helper it starts to reach the function is not in it.
-    if !scene.place.skips_live_checks() || !crate::driver::dialect(&scene).needs_bridge() {
+    if !scene.place.skips_live_checks()
+        || !crate::driver::dialect(&scene)
+            .about()
+            .capabilities
+            .bridged_tools
+    {
         assert_eq!(*got.lock().unwrap(), [Add { a: 19, b: 23 }]);
     }
     if scene.place.skips_live_checks() {
@@ -200,7 +205,7 @@ pub(crate) async fn ten_megabytes(subject: &'static Subject) {
         &received[received.len().saturating_sub(200)..],
     );
     assert!(received.contains("the head"), "{start}");
-    if subject.program.is_some() {
+    if subject.pinned().is_some() {
         assert!(
             received.len() < 5_000 && received.contains("saved to"),
             "{} bytes: {start} … {end}",
@@ -222,7 +227,7 @@ pub(crate) async fn ten_megabytes(subject: &'static Subject) {
 pub(crate) async fn a_tool_that_the_caller_runs(subject: &'static Subject) {
     for ok in [true, false] {
         let mut scene = calls(subject, "weather", json!({"town": "Ulm"}));
-        scene.spec.tools.push(ToolOffer {
+        scene.spec.bound_tools.push(ToolOffer {
             name: "weather".into(),
             description: "The weather of a town.".into(),
             parameters: RawJson::parse(
@@ -243,11 +248,11 @@ pub(crate) async fn a_tool_that_the_caller_runs(subject: &'static Subject) {
             ok,
             output: "sunny: or so they say".into(),
         };
-        assert_eq!(live.submit_tool_results([result.clone()]), Ok(()));
+        assert_eq!(live.remote().submit_tool_results([result.clone()]), Ok(()));
         assert_eq!(live.turn().await.text, "sunny: or so they say");
-        let again = live.submit_tool_results([result]);
+        let again = live.remote().submit_tool_results([result]);
         assert!(
-            matches!(&again, Err(RequestError::Refused(refused)) if refused.code == "decided"),
+            matches!(&again, Err(RequestError::Refused(refused)) if refused.code.as_str() == "decided"),
             "{again:?}"
         );
         let seen = live.end(&scene).await;

@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use ostler::Cause;
 use ostler::event::{Decision, EventKind, Origin, SessionState};
-use ostler::{AfterTurn, Cause};
+use ostler::spec::AfterTurn;
 
 use crate::rig::{Rig, finish, finish_after, read_until};
 
@@ -165,7 +166,7 @@ async fn a_message_that_comes_too_late_is_refused() {
     let seen = finish_after(read, session).await;
     let refused: Vec<_> = seen
         .kinds()
-        .filter(|kind| matches!(kind, EventKind::Refused(it) if it.request == "send"))
+        .filter(|kind| matches!(kind, EventKind::Refused(it) if it.request.as_str() == "send"))
         .collect();
     assert_eq!(refused.len(), 1);
 }
@@ -276,8 +277,10 @@ async fn a_broken_stdin_is_reported() {
     // More than a pipe holds: it cannot have been written before the other end was closed.
     rig.spec.prompt = "x".repeat(1 << 20);
     let mut session = rig.start();
-    let lost =
-        |kind: &EventKind| matches!(kind, EventKind::Notice(notice) if notice.code == "input_lost");
+    let lost = |kind: &EventKind| {
+        matches!(kind,
+        EventKind::Notice(notice) if notice.code.as_str() == "input_lost")
+    };
     let read = crate::rig::read_until(&mut session, lost).await;
     session.remote().stop();
     let seen = crate::rig::finish_after(read, session).await;

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use ostler::Cause;
 use ostler::event::EventKind;
-use ostler::{Cause, Status};
+use ostler::outcome::Status;
 
 use crate::rig::{Rig, Seen};
 

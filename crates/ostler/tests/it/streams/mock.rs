@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler::event::EventKind;
-use ostler::{Agent, Agents, Cause, Events, MockAgent, Spec};
+use ostler::testing::{Events, MockAgent};
+use ostler::{Agent, Agents, Cause, Spec};
 
 use crate::rig::{Seen, finish, finish_after, host, read_until};
 
@@ -24,27 +25,18 @@ fn mock() -> Arc<dyn Agent> {
 }
 
 fn asking(script: Option<&str>) -> Spec {
-    let mut spec = Spec {
-        prompt: "hello".into(),
-        ..Spec::default()
-    };
+    let mut spec = Spec::new("hello");
     if let Some(path) = script {
-        spec.settings.set("script", path);
+        spec.set("script", [path]).unwrap();
     }
     spec
 }
 
-async fn play(script: &str, limits: ostler::Limits) -> Seen {
-    let agent = MockAgent::playing(Events::parse(script).unwrap());
+async fn play(script: &str, limits: ostler::spec::Limits) -> Seen {
+    let agent = MockAgent::playing(script.parse::<Events>().unwrap());
     finish(
         agent
-            .start(
-                &host(&[]),
-                Spec {
-                    limits,
-                    ..asking(None)
-                },
-            )
+            .start(&host(&[]), asking(None).limits(limits))
             .unwrap(),
     )
     .await
@@ -57,7 +49,7 @@ async fn a_script_file_is_played() {
     let path = dir.path().join("script.jsonl");
     std::fs::write(&path, SCRIPT).unwrap();
     let session = mock().start(&host(&[]), asking(path.to_str())).unwrap();
-    assert_eq!(session.pid(), None);
+    assert_eq!(session.remote().pid(), None);
     let seen = finish(session).await;
     assert_eq!(
         (seen.outcome().cause, seen.turn().text.as_str()),
@@ -99,7 +91,7 @@ async fn a_wrong_script_is_a_wrong_setting() {
 #[tokio::test]
 async fn a_hanging_script_can_be_ended() {
     let hang = "{\"type\":\"text\",\"kind\":\"reply\",\"text\":\"half\",\"delta\":false,\"message\":\"m\"}\n{\"hang\":true}";
-    let agent = MockAgent::playing(Events::parse(hang).unwrap());
+    let agent = MockAgent::playing(hang.parse::<Events>().unwrap());
     let mut session = agent.start(&host(&[]), asking(None)).unwrap();
     let read = read_until(&mut session, |kind| matches!(kind, EventKind::Text(_))).await;
     session.remote().interrupt();
@@ -108,10 +100,7 @@ async fn a_hanging_script_can_be_ended() {
         (seen.outcome().cause, seen.turn().text.as_str()),
         (Cause::Interrupted, "half")
     );
-    let limits = ostler::Limits {
-        wall: Some(Duration::from_millis(100)),
-        ..ostler::Limits::default()
-    };
+    let limits = ostler::spec::Limits::default().wall(Duration::from_millis(100));
     assert_eq!(play(hang, limits).await.outcome().cause, Cause::WallLimit);
 }
 
@@ -120,10 +109,7 @@ async fn a_hanging_script_can_be_ended() {
 #[tokio::test]
 async fn a_script_cannot_forge_reserved_events() {
     let forged = "{\"type\":\"ended\",\"outcome\":{\"status\":\"success\",\"cause\":\"completed\",\"message\":\"\"},\"exit_code\":0,\"signal\":null}";
-    let limits = ostler::Limits {
-        idle: Some(Duration::from_millis(200)),
-        ..ostler::Limits::default()
-    };
+    let limits = ostler::spec::Limits::default().idle(Duration::from_millis(200));
     let seen = play(forged, limits).await;
     assert_eq!(seen.unreadable().len(), 1);
     assert!(!seen.outcome().is_success());

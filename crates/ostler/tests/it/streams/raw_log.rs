@@ -3,7 +3,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use ostler::{Agents, Cause, Replay};
+use ostler::testing::Replay;
+use ostler::{Agents, Cause};
 
 use crate::rig::Rig;
 

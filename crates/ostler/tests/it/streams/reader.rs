@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use ostler::Cause;
 use ostler::event::{EventKind, SessionState};
-use ostler::{Cause, ReadItem};
+use ostler::session::ReadItem;
 use ostler_testkit::processes;
 
 use crate::rig::{LONG, Rig, finish, left, until};
@@ -16,7 +18,7 @@ async fn last_words_wait_for_a_late_reader() {
     let rig = Rig::new("read\nfile $DIR/output\nexit 0");
     std::fs::write(rig.path("output"), "{\"type\":\"zzzz\"}\n".repeat(LINES)).unwrap();
     let session = rig.start();
-    until("the agent runs", || session.pid().is_some()).await;
+    until("the agent runs", || session.remote().pid().is_some()).await;
     until("the agent is gone", || left(session.id()).is_empty()).await;
     until("the session has ended", || {
         session.status().state == SessionState::Ended
@@ -39,7 +41,7 @@ async fn a_reader_that_does_not_read_costs_no_memory() {
     let own = std::process::id();
     let before = processes::rss_kib(own).unwrap();
     // A second reader follows until more has arrived than the in-memory backlog may hold.
-    let (mut other, mut seq) = (session.events(1), 0);
+    let (mut other, mut seq) = (session.remote().events(1), 0);
     while seq < 8_000 {
         match tokio::time::timeout(LONG, other.next())
             .await
@@ -60,6 +62,30 @@ async fn a_reader_that_does_not_read_costs_no_memory() {
         events.push(event);
     }
     crate::rig::check_stream(&events);
+}
+
+// A session and a reader are streams, of the same events that `next` returns.
+#[tokio::test]
+async fn sessions_and_readers_are_streams() {
+    let rig = Rig::new("read\ninit\ntext hi\nresult hi\nread-until-eof");
+    let session = rig.start();
+    let reader = session.remote().events(1);
+    let mut by_next = session.remote().events(1);
+    let last = async {
+        let mut items = Vec::new();
+        while let Some(item) = by_next.next().await {
+            items.push(item);
+        }
+        items
+    };
+    let all = futures_util::future::join3(session.collect(), reader.collect(), last);
+    let (events, items, expected): (Vec<_>, Vec<_>, _) = tokio::time::timeout(LONG, all)
+        .await
+        .expect("no event for a long time");
+    crate::rig::check_stream(&events);
+    assert_eq!(items, expected);
+    let events: Vec<_> = events.into_iter().map(ReadItem::Event).collect();
+    assert_eq!(items, events);
 }
 
 // P25, S2-11: a reader that always lags a little loses nothing either.

@@ -4,7 +4,9 @@
 use std::path::PathBuf;
 
 use ostler::event::EventKind;
-use ostler::{AfterTurn, Cause, Replay, Spec};
+use ostler::spec::AfterTurn;
+use ostler::testing::Replay;
+use ostler::{Cause, Spec};
 
 use crate::rig::{Rig, Seen, check_stream, claude, finish_after, read_until};
 
@@ -39,7 +41,7 @@ fn replayed(bytes: &[u8]) -> Seen {
 fn agent_events(seen: &Seen) -> Vec<&EventKind> {
     let of_process = |kind: &EventKind| match kind {
         EventKind::State(_) | EventKind::Ended(_) | EventKind::TurnStarted(_) => true,
-        EventKind::Notice(notice) => notice.code == "agent_gone",
+        EventKind::Notice(notice) => notice.code.as_str() == "agent_gone",
         EventKind::TurnEnded(turn) => turn.outcome.cause == Cause::AgentDied,
         _ => false,
     };
@@ -50,7 +52,7 @@ fn agent_events(seen: &Seen) -> Vec<&EventKind> {
 async fn played(rig: &Rig) -> Seen {
     let mut session = rig.start();
     let gone = |kind: &EventKind| match kind {
-        EventKind::Notice(notice) => notice.code == "agent_gone",
+        EventKind::Notice(notice) => notice.code.as_str() == "agent_gone",
         EventKind::TurnEnded(turn) => turn.outcome.cause == Cause::AgentDied,
         _ => false,
     };

@@ -1,7 +1,8 @@
 //! The agent's many ways to end a turn: each maps to one cause. Tokens are counted once.
 
-use ostler::event::EventKind;
-use ostler::{Cause, Denials, Scope};
+use ostler::Cause;
+use ostler::event::{EventKind, Scope};
+use ostler::spec::Denials;
 
 use crate::rig::Rig;
 

@@ -4,8 +4,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use ostler::agent::{ApiAgent, Probed};
 use ostler::event::{EventKind, Level};
-use ostler::{Agent, Agents, ApiAgent, Cause, Probed, Script, Spec, Tool, ToolFuture};
+use ostler::outcome::SpawnFailure;
+use ostler::testing::Script;
+use ostler::tools::ToolFuture;
+use ostler::{Agent, Agents, Cause, Spec, Tool};
 
 use crate::rig::{Seen, finish, finish_after, host, read_until};
 
@@ -14,11 +18,7 @@ fn scripted() -> Arc<dyn Agent> {
 }
 
 fn asking(dir: &Path) -> Spec {
-    Spec {
-        prompt: "hello".into(),
-        dir: Some(dir.into()),
-        ..Spec::default()
-    }
+    Spec::new("hello").dir(dir)
 }
 
 async fn play(script: &str, dir: &Path) -> Seen {
@@ -33,7 +33,7 @@ async fn without_a_script_it_shows_what_ostler_does() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("a-file.txt"), "x").unwrap();
     assert!(matches!(
-        scripted().probe(&host(&[])).await,
+        scripted().probe(&host(&[]), &Spec::default()).await,
         Probed::Ready { path: None, .. }
     ));
     let seen = finish(scripted().start(&host(&[]), asking(dir.path())).unwrap()).await;
@@ -82,7 +82,8 @@ async fn a_directory_brings_its_own_script() {
     assert!(
         notices
             .iter()
-            .any(|it| it.code == "workspace_untrusted" && it.message.contains("script.toml")),
+            .any(|it| it.code.as_str() == "workspace_untrusted"
+                && it.message.contains("script.toml")),
         "{notices:?}"
     );
     let trusting =
@@ -214,7 +215,9 @@ async fn a_script_can_end_a_turn_with_any_cause() {
         ("{ cause = \"completed\" }", "completed"),
         ("{ cause = \"tired\" }", "tired"),
     ] {
-        let error = Script::parse(&format!("[[reply]]\nending = {ending}")).unwrap_err();
+        let error = Script::parse(&format!("[[reply]]\nending = {ending}"))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains(why), "{error}");
     }
 }
@@ -226,7 +229,7 @@ async fn an_overloaded_model_is_asked_again() {
     let script = "[[reply]]\nerror = { status = 503 }\n[[reply]]\nerror = { status = 429 }\n[[reply]]\ntext = \"there\"";
     let agent = ApiAgent::playing(Script::parse(script).unwrap());
     let mut spec = asking(dir.path());
-    spec.settings.set("retries", "2");
+    spec.set("retries", ["2"]).unwrap();
     let seen = finish(agent.start(&host(&[]), spec).unwrap()).await;
     assert_eq!(
         (seen.outcome().cause, seen.replies().concat().as_str()),
@@ -235,7 +238,7 @@ async fn an_overloaded_model_is_asked_again() {
     let retry = |kind: &&EventKind| {
         matches!(
             kind,
-            EventKind::Notice(n) if n.code == "retrying" && n.level == Level::Warning
+            EventKind::Notice(n) if n.code.as_str() == "retrying" && n.level == Level::Warning
         )
     };
     assert_eq!(seen.kinds().filter(retry).count(), 2);
@@ -321,15 +324,14 @@ async fn tools_can_be_limited_and_a_wrong_name_is_named() {
             .unwrap()
     };
     let mut spec = asking(dir.path());
-    spec.settings.push("tools", "read_file");
-    spec.settings.push("tools", "list_files");
-    spec.settings.push("disallowed_tools", "list_files");
+    spec.tools = Some(vec!["read_file".into(), "list_files".into()]);
+    spec.disallowed_tools = vec!["list_files".into()];
     assert_eq!(started(spec).await, ["read_file"]);
     let mut none = asking(dir.path());
-    none.settings.push("tools", "");
+    none.tools = Some(Vec::new());
     assert_eq!(started(none).await, [""; 0]);
     let mut wrong = asking(dir.path());
-    wrong.settings.push("tools", "Bash");
+    wrong.tools = Some(vec!["Bash".into()]);
     let error = agent.start(&host(&[]), wrong).unwrap_err();
     assert!(error.why.contains("read_file"), "{error}");
 }
@@ -339,10 +341,7 @@ async fn a_directory_that_is_not_there_is_a_named_ending() {
     let seen = play("[[reply]]\ntext = \"x\"", Path::new("/nowhere/at/all")).await;
     assert_eq!(seen.outcome().cause, Cause::BadRequest);
     assert_eq!(
-        seen.outcome()
-            .detail
-            .as_ref()
-            .and_then(|d| d.spawn.as_deref()),
-        Some("bad_directory")
+        seen.outcome().detail.as_ref().and_then(|d| d.spawn.clone()),
+        Some(SpawnFailure::BadDirectory)
     );
 }

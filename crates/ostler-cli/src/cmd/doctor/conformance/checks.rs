@@ -2,11 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 
-use ostler::{Capabilities, Cause, EventKind, keys};
-use ostler_standin::{Answer, Offline, Rule, Script};
+use ostler::dialect::Capabilities;
+use ostler::{Cause, EventKind};
+use ostler_agents::Shell;
+use ostler_standin::{Answer, Rule, Script};
 
-use super::trial::{Trial, TrialRun};
+use super::trial::{CheckFailed, Checked, Trial, TrialRun};
 
 /// A single check.
 pub(super) struct Check {
@@ -15,17 +18,19 @@ pub(super) struct Check {
     /// Whether the check applies to an agent.
     pub(super) applies: fn(&Capabilities) -> bool,
     /// Script of the model.
-    pub(super) script: fn(&Offline) -> Script,
+    pub(super) script: fn(&Shell) -> Script,
     /// Runs the agent and verifies the result.
     pub(super) run: for<'a> fn(&'a Trial<'_>) -> CheckFuture<'a>,
 }
 
-/// Result of a check: all runs of the agent, or the problem.
-pub(super) type CheckFuture<'a> = Pin<Box<dyn Future<Output = Result<Vec<TrialRun>, String>> + 'a>>;
+/// Result of a check: nothing, or the problem.
+pub(super) type CheckFuture<'a> = Pin<Box<dyn Future<Output = Checked> + 'a>>;
 
 const ALWAYS: fn(&Capabilities) -> bool = |_| true;
 
 const ANSWER: &str = "One two three four five six.";
+
+const UNICODE_ANSWER: &str = "zurück: \u{1f40e} \u{4e2d}\u{6587}";
 
 /// All checks, in the order they run.
 pub(super) const CHECKS: &[Check] = &[
@@ -44,20 +49,20 @@ pub(super) const CHECKS: &[Check] = &[
     Check {
         name: "unicode",
         applies: ALWAYS,
-        script: |_| Script::always("zurück: \u{1f40e} \u{4e2d}\u{6587}"),
+        script: |_| Script::always(UNICODE_ANSWER),
         run: |trial| Box::pin(unicode(trial)),
     },
     Check {
         name: "cwd",
         applies: ALWAYS,
-        script: |offline| tool(offline, "touch made"),
+        script: |shell| tool(shell, "touch made"),
         run: |trial| Box::pin(made(trial)),
     },
     Check {
         name: "tool",
         // Agents that report only at the end just count their calls; "cwd" checks that tools run.
         applies: |able| able.tells_tools,
-        script: |offline| tool(offline, "touch made"),
+        script: |shell| tool(shell, "touch made"),
         run: |trial| Box::pin(called(trial)),
     },
     Check {
@@ -94,8 +99,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-fn tool(offline: &Offline, line: &str) -> Script {
-    let (name, input) = (offline.shell)(line);
+fn tool(shell: &Shell, line: &str) -> Script {
+    let (name, input) = shell.asking_call(line);
     Script::new()
         .rule(Rule::on_tool_result().text("Done."))
         .rule(
@@ -106,101 +111,93 @@ fn tool(offline: &Offline, line: &str) -> Script {
         .rule(Rule::any().text("Done."))
 }
 
-fn expect(right: bool, wrong: impl FnOnce() -> String) -> Result<(), String> {
-    if right { Ok(()) } else { Err(wrong()) }
+/// Fails the check unless the condition holds.
+macro_rules! ensure {
+    ($right:expr, $($wrong:tt)+) => {
+        if !$right {
+            return Err(CheckFailed(format!($($wrong)+)));
+        }
+    };
 }
 
-async fn text(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
-    let run = trial.run(trial.spec("PROMPT")).await?;
-    let answer = &run.ended_with(Cause::Completed)?.text;
-    expect(answer.trim() == ANSWER, || {
-        format!("the answer is {answer:?}")
-    })?;
-    let asked = trial
-        .server
-        .requests()
-        .iter()
-        .any(|request| request.last_user_text().contains("PROMPT"));
-    expect(asked, || "the prompt never reached the model".to_owned())?;
-    Ok(vec![run])
+/// Runs a prompt, and checks the answer.
+async fn answered(trial: &Trial<'_>, prompt: &str, expected: &str) -> Checked<Rc<TrialRun>> {
+    let run = trial.completed(prompt).await?;
+    let answer = &run.turn()?.text;
+    ensure!(answer.trim() == expected, "the answer is {answer:?}");
+    Ok(run)
 }
 
-async fn deltas(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
-    let run = trial.run(trial.spec("PROMPT")).await?;
-    let answer = &run.ended_with(Cause::Completed)?.text;
-    expect(answer.trim() == ANSWER, || {
-        format!("the answer is {answer:?}")
-    })?;
-    expect(run.pieces() > 1, || {
-        format!("the answer came in {} pieces", run.pieces())
-    })?;
-    Ok(vec![run])
+async fn text(trial: &Trial<'_>) -> Checked {
+    answered(trial, "PROMPT", ANSWER).await?;
+    ensure!(
+        trial.was_asked("PROMPT"),
+        "the prompt never reached the model"
+    );
+    Ok(())
 }
 
-async fn unicode(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
+async fn deltas(trial: &Trial<'_>) -> Checked {
+    let pieces = answered(trial, "PROMPT", ANSWER).await?.pieces();
+    ensure!(pieces > 1, "the answer came in {pieces} pieces");
+    Ok(())
+}
+
+async fn unicode(trial: &Trial<'_>) -> Checked {
     const PROMPT: &str = "PROMPT \u{1f40e} \u{4e2d}\u{6587} \u{e9}\u{301} \"'\\ $HOME";
-    let run = trial.run(trial.spec(PROMPT)).await?;
-    let answer = &run.ended_with(Cause::Completed)?.text;
-    expect(
-        answer.trim() == "zurück: \u{1f40e} \u{4e2d}\u{6587}",
-        || format!("the answer is {answer:?}"),
-    )?;
-    let asked = trial
-        .server
-        .requests()
-        .iter()
-        .any(|request| request.last_user_text().contains(PROMPT));
-    expect(asked, || "the prompt reached the model changed".to_owned())?;
-    Ok(vec![run])
+    answered(trial, PROMPT, UNICODE_ANSWER).await?;
+    ensure!(
+        trial.was_asked(PROMPT),
+        "the prompt reached the model changed"
+    );
+    Ok(())
 }
 
-async fn made(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
-    let run = trial.run(trial.spec("PROMPT")).await?;
-    run.ended_with(Cause::Completed)?;
-    expect(trial.work().join("made").is_file(), || {
-        let results: Vec<_> = run.results().iter().map(|result| &result.output).collect();
-        format!("the command did not run in the working directory; tool results: {results:?}")
-    })?;
-    Ok(vec![run])
+async fn made(trial: &Trial<'_>) -> Checked {
+    let run = trial.completed("PROMPT").await?;
+    let results: Vec<_> = run.results().iter().map(|result| &result.output).collect();
+    ensure!(
+        trial.work().join("made").is_file(),
+        "the command did not run in the working directory; tool results: {results:?}"
+    );
+    Ok(())
 }
 
-async fn called(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
-    let run = trial.run(trial.spec("PROMPT")).await?;
-    run.ended_with(Cause::Completed)?;
-    match run.results()[..] {
-        [result] if result.ok => {}
-        [result] => return Err(format!("the tool failed: {}", result.output)),
-        ref results => return Err(format!("one tool call returned {} results", results.len())),
+async fn called(trial: &Trial<'_>) -> Checked {
+    match trial.completed("PROMPT").await?.results()[..] {
+        [result] => ensure!(result.ok, "the tool failed: {}", result.output),
+        ref results => ensure!(false, "one tool call returned {} results", results.len()),
     }
-    Ok(vec![run])
+    Ok(())
 }
 
-async fn usage(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
-    let run = trial.run(trial.spec("PROMPT")).await?;
-    run.ended_with(Cause::Completed)?;
+async fn usage(trial: &Trial<'_>) -> Checked {
+    let run = trial.completed("PROMPT").await?;
     let served = trial.server.served();
     let right: u64 = served.iter().map(|of| of.output).sum();
     let thought: u64 = served.iter().map(|of| of.reasoning).sum();
-    match run.output_tokens() {
-        // Some agents leave out reasoning tokens.
-        Some(found) if found == right || found + thought == right => Ok(vec![run]),
-        Some(found) => Err(format!(
-            "the agent reported {found} output tokens, the model counted {right}"
-        )),
-        None => Err("the agent reported no usage".to_owned()),
-    }
+    let Some(found) = run.output_tokens() else {
+        return Err(CheckFailed::new("the agent reported no usage"));
+    };
+    // Some agents leave out reasoning tokens.
+    ensure!(
+        found == right || found + thought == right,
+        "the agent reported {found} output tokens, the model counted {right}"
+    );
+    Ok(())
 }
 
-async fn unauthorized(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
+async fn unauthorized(trial: &Trial<'_>) -> Checked {
     let run = trial.run(trial.spec("PROMPT")).await?;
     run.ended_with(Cause::Auth)?;
-    expect(!trial.server.requests().is_empty(), || {
-        "the scripted model received no request".to_owned()
-    })?;
-    Ok(vec![run])
+    ensure!(
+        trial.was_asked(""),
+        "the scripted model received no request"
+    );
+    Ok(())
 }
 
-async fn interrupt(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
+async fn interrupt(trial: &Trial<'_>) -> Checked {
     let mut asked = false;
     let meanwhile = |event: &ostler::Event, session: &ostler::Session| {
         if matches!(event.kind, EventKind::Text(_)) && !asked {
@@ -210,24 +207,25 @@ async fn interrupt(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
     };
     let run = trial.follow(trial.spec("PROMPT"), meanwhile).await?;
     run.ended_with(Cause::Interrupted)?;
-    Ok(vec![run])
+    Ok(())
 }
 
-async fn resume(trial: &Trial<'_>) -> Result<Vec<TrialRun>, String> {
-    let first = trial.run(trial.spec("PROMPT the first")).await?;
-    first.ended_with(Cause::Completed)?;
-    let native = first.native().ok_or("the agent reported no session id")?;
+async fn resume(trial: &Trial<'_>) -> Checked {
+    let first = trial.completed("PROMPT the first").await?;
+    let native = first
+        .native()
+        .ok_or_else(|| CheckFailed::new("the agent reported no session id"))?;
     let mut spec = trial.spec("PROMPT the second");
-    spec.settings.set(keys::RESUME, native);
-    let second = trial.run(spec).await?;
-    second.ended_with(Cause::Completed)?;
+    spec.resume = Some(native.into());
+    trial.run(spec).await?.ended_with(Cause::Completed)?;
     let calls = trial.server.requests();
     let last = calls
         .iter()
         .rfind(|call| call.last_user_text().contains("the second"));
-    let last = last.ok_or("the second prompt never reached the model")?;
-    expect(last.body.to_string().contains("the first"), || {
-        "the resumed session does not contain the first prompt".to_owned()
-    })?;
-    Ok(vec![first, second])
+    let last = last.ok_or_else(|| CheckFailed::new("the second prompt never reached the model"))?;
+    ensure!(
+        last.body.to_string().contains("the first"),
+        "the resumed session does not contain the first prompt"
+    );
+    Ok(())
 }

@@ -5,10 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ostler::config::Config;
-use ostler::{Agent, Capabilities, Spec};
-use ostler_standin::{KEY, Offline};
+use ostler::dialect::Capabilities;
+use ostler::{Agent, Spec};
+use ostler_agents::{KEY, Manifest, Redirection};
 
-use crate::fault::Fault;
+use crate::fault::{Fault, Result};
 use crate::spec;
 
 /// Settings of the transport to an agent. Others, such as the model or the mode, would change the
@@ -18,8 +19,11 @@ const TRANSPORT_SETTINGS: [&str; 3] = ["transport", "counts", "chunks"];
 /// An agent to test.
 pub(super) struct Subject {
     pub(super) agent: Arc<dyn Agent>,
-    pub(super) offline: &'static Offline,
-    /// Configured values that are used: the program and the transport.
+    pub(super) manifest: &'static Manifest,
+    /// What points the agent at the stand-in model.
+    pub(super) redirection: &'static Redirection,
+    /// Configured values that are used, the program and the transport, and the settings that the
+    /// checks need.
     pub(super) given: Spec,
     /// Configured values that are not used. Arguments and variables could point the agent at
     /// another model, and the checks allow every tool call of whichever model answers.
@@ -28,9 +32,9 @@ pub(super) struct Subject {
 
 impl Subject {
     /// Returns the subject for an agent name.
-    pub(super) fn named(config: &Config, name: &str) -> Result<Self, Fault> {
+    pub(super) fn named(config: &Config, name: &str) -> Result<Self> {
         let agent = spec::find_agent(config, name)?.agent;
-        let offline = Offline::of(agent.name())
+        let (manifest, redirection) = redirected(agent.about().name)
             .or_else(|| by_program(&*agent))
             .ok_or_else(|| unknown(name, &*agent))?;
         let mut all = Spec::default();
@@ -48,27 +52,25 @@ impl Subject {
             .into_iter()
             .filter_map(|(name, is_there)| is_there.then_some(name))
             .collect();
-        let mut given = Spec {
-            program: all.program,
-            ..Spec::default()
-        };
-        for (key, values) in all
-            .settings
+        let kept = TRANSPORT_SETTINGS
             .iter()
-            .filter(|(key, _)| TRANSPORT_SETTINGS.contains(key))
-        {
-            values
-                .iter()
-                .for_each(|value| given.settings.push(key, value));
-        }
+            .filter_map(|key| Some((*key, all.value(key)?)));
+        let own = redirection.settings.iter();
+        let own = own.map(|(key, value)| (key.as_str(), value.clone()));
+        let mut given = Spec::default();
+        given
+            .apply(&kept.chain(own).collect())
+            .map_err(|error| Fault::usage(error.to_string()))?;
+        given.program = all.program;
         let subject = Self {
             agent,
-            offline,
+            manifest,
+            redirection,
             given,
             unused,
         };
         if subject.is_behind_a_gateway() {
-            Err(behind_a_gateway(name))
+            Err(behind_a_gateway(name, manifest.name))
         } else {
             Ok(subject)
         }
@@ -76,8 +78,13 @@ impl Subject {
 
     /// Returns true if requests would go through the user's own gateway, which uses its own model.
     fn is_behind_a_gateway(&self) -> bool {
-        let is_acp = self.is_configured() || self.given.settings.last("transport") == Some("acp");
-        self.offline.agent == "openclaw" && is_acp
+        let transport = if self.is_configured() {
+            Some("acp".to_owned())
+        } else {
+            self.given.value("transport")
+        };
+        let gateway = &self.redirection.gateway;
+        gateway.is_some() && *gateway == transport
     }
 
     /// Returns the capabilities of the dialect that this spec selects.
@@ -86,33 +93,45 @@ impl Subject {
         dialect
             .select_transport(spec)
             .unwrap_or(dialect)
-            .capabilities()
+            .about()
+            .capabilities
     }
 
     /// Returns true if the agent is known only by a configured command, so that its environment
     /// variables are unknown.
     pub(super) fn is_configured(&self) -> bool {
-        self.agent.name() != self.offline.agent
+        self.agent.about().name != self.manifest.name
     }
 }
 
 /// Finds the stand-in setup of a configured agent by its program.
-fn by_program(agent: &dyn Agent) -> Option<&'static Offline> {
-    let program = agent.dialect().probe()?.program;
-    Offline::of(Path::new(program).file_stem()?.to_str()?)
+fn by_program(agent: &dyn Agent) -> Option<(&'static Manifest, &'static Redirection)> {
+    let program = agent.about().probe?.program;
+    redirected(Path::new(program).file_stem()?.to_str()?)
 }
 
-fn behind_a_gateway(name: &str) -> Fault {
+/// Returns the manifest of an agent that can be pointed at another model.
+fn redirected(agent: &str) -> Option<(&'static Manifest, &'static Redirection)> {
+    let manifest = ostler_agents::find(agent)?;
+    Some((manifest, manifest.redirection.as_ref()?))
+}
+
+fn behind_a_gateway(name: &str, agent: &str) -> Fault {
     let why =
         format!("{name} cannot be tested over its gateway: the gateway's model cannot be scripted");
     Fault::usage(why)
-        .hint("remove `transport = \"acp\"` from ostler.toml and run `ostler doctor --conformance openclaw`")
+        .hint(format!("remove `transport = \"acp\"` from ostler.toml and run `ostler doctor --conformance {agent}`"))
 }
 
 fn unknown(name: &str, agent: &dyn Agent) -> Fault {
-    let known = Offline::agents().collect::<Vec<_>>().join(", ");
+    let manifests = ostler_agents::all().iter();
+    let known: Vec<&str> = manifests
+        .filter(|manifest| manifest.redirection.is_some())
+        .map(|manifest| manifest.name)
+        .collect();
+    let known = known.join(", ");
     let why = format!("{name} cannot be tested: connecting it to a local model is not supported");
-    Fault::usage(why).hint(match agent.dialect().probe() {
+    Fault::usage(why).hint(match agent.about().probe {
         Some(plan) => {
             format!(
                 "supported agents: {known}, and configured agents that run one of these programs, not {}",

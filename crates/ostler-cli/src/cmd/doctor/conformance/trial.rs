@@ -1,12 +1,14 @@
 //! Trial of an agent with its own home, working directory and scripted model.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
-use ostler::event::{Notice, ToolResult, TurnEnded};
-use ostler::permission::{Policy, Preset};
-use ostler::{Cause, Event, EventKind, Host, Limits, PermissionAnswer, Session, Spec};
+use ostler::event::{Notice, NoticeCode, ToolResult, TurnEnded};
+use ostler::permission::{PermissionAnswer, Policy, Preset};
+use ostler::spec::Limits;
+use ostler::{Cause, Event, EventKind, Host, Outcome, Session, Spec};
 use ostler_standin::{ModelServer, Script};
 
 use super::subject::Subject;
@@ -25,12 +27,28 @@ pub(super) struct Trial<'a> {
     root: tempfile::TempDir,
     /// Whether a model other than the scripted one answered.
     used_other_model: Cell<bool>,
+    /// The runs so far.
+    runs: RefCell<Vec<Rc<TrialRun>>>,
 }
 
 /// Problem reported if another model answered.
 const USED_OTHER_MODEL: &str = "the agent answered without a request to the scripted model, so \
     another model was used. The remaining checks are skipped, because they allow every tool call \
     of whichever model answers. Check which program was started and what points it at another model";
+
+/// The problem that a check found.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct CheckFailed(pub(super) String);
+
+/// Result of a check or of a part of it.
+pub(super) type Checked<T = ()> = Result<T, CheckFailed>;
+
+impl CheckFailed {
+    pub(super) fn new(problem: &str) -> Self {
+        Self(problem.to_owned())
+    }
+}
 
 /// Events of one run.
 #[derive(Debug, Default)]
@@ -50,8 +68,9 @@ fn private_directory() -> std::io::Result<tempfile::TempDir> {
 
 impl<'a> Trial<'a> {
     /// Creates a trial whose model follows `script`.
-    pub(super) fn new(subject: &'a Subject, script: Script) -> Result<Self, String> {
-        let failed = |error: std::io::Error| format!("cannot set up the trial: {error}");
+    pub(super) fn new(subject: &'a Subject, script: Script) -> Checked<Self> {
+        let failed =
+            |error: std::io::Error| CheckFailed(format!("cannot set up the trial: {error}"));
         let root = private_directory().map_err(failed)?;
         let (home, work) = (root.path().join("home"), root.path().join("work"));
         for directory in [&home, &work] {
@@ -59,10 +78,10 @@ impl<'a> Trial<'a> {
         }
         let server = ModelServer::start(script);
         subject
-            .offline
+            .redirection
             .write_files(&home, &server.base_url())
             .map_err(failed)?;
-        let env = subject.offline.env(&home, &server.base_url());
+        let env = subject.redirection.env(&home, &server.base_url());
         let host = environment::host_of(env.clone());
         // Only the script decides what runs, in a temporary directory.
         let host = host.with_permission_handler(|_| async { PermissionAnswer::Allow });
@@ -72,7 +91,8 @@ impl<'a> Trial<'a> {
             env,
             host,
             root,
-            used_other_model: Cell::new(false),
+            used_other_model: Cell::default(),
+            runs: RefCell::default(),
         })
     }
 
@@ -83,23 +103,13 @@ impl<'a> Trial<'a> {
 
     /// Returns the spec for a prompt, with everything allowed.
     pub(super) fn spec(&self, prompt: &str) -> Spec {
-        let limits = Limits {
-            wall: Some(RUN_TIMEOUT),
-            idle: Some(RUN_TIMEOUT),
-            ..Limits::default()
-        };
-        let policy = Some(Policy::preset(Preset::All));
+        let limits = Limits::default().wall(RUN_TIMEOUT).idle(RUN_TIMEOUT);
         let given = self.subject.given.clone();
-        let mut spec = Spec {
-            prompt: prompt.to_owned(),
-            dir: Some(self.work()),
-            limits,
-            policy,
-            ..given
-        };
-        for (key, value) in self.subject.offline.settings {
-            spec.settings.set(key, *value);
-        }
+        let mut spec = given
+            .dir(self.work())
+            .limits(limits)
+            .policy(Policy::preset(Preset::All));
+        spec.prompt = prompt.to_owned();
         if self.subject.is_configured() {
             // Its variables are unknown, so none of the host's would reach it.
             spec.env.extend(self.env.clone());
@@ -115,9 +125,27 @@ impl<'a> Trial<'a> {
         self.used_other_model.get()
     }
 
+    /// Returns the runs so far.
+    pub(super) fn runs(&self) -> Vec<Rc<TrialRun>> {
+        self.runs.borrow().clone()
+    }
+
+    /// Returns true if the scripted model received a prompt with this text.
+    pub(super) fn was_asked(&self, text: &str) -> bool {
+        let mut requests = self.server.requests().into_iter();
+        requests.any(|request| request.last_user_text().contains(text))
+    }
+
     /// Runs a spec to its end.
-    pub(super) async fn run(&self, spec: Spec) -> Result<TrialRun, String> {
+    pub(super) async fn run(&self, spec: Spec) -> Checked<Rc<TrialRun>> {
         self.follow(spec, |_, _| ()).await
+    }
+
+    /// Runs a prompt whose turn must complete.
+    pub(super) async fn completed(&self, prompt: &str) -> Checked<Rc<TrialRun>> {
+        let run = self.run(self.spec(prompt)).await?;
+        run.ended_with(Cause::Completed)?;
+        Ok(run)
     }
 
     /// Runs a spec to its end; `meanwhile` sees each event and can control the session.
@@ -125,12 +153,12 @@ impl<'a> Trial<'a> {
         &self,
         spec: Spec,
         mut meanwhile: impl FnMut(&Event, &Session),
-    ) -> Result<TrialRun, String> {
+    ) -> Checked<Rc<TrialRun>> {
         let mut session = self
             .subject
             .agent
             .start(&self.host, spec)
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| CheckFailed(error.to_string()))?;
         let mut run = TrialRun {
             session: session.id().to_owned(),
             ..TrialRun::default()
@@ -146,117 +174,78 @@ impl<'a> Trial<'a> {
         }
         if run.is_answered() && is_unused() {
             self.used_other_model.set(true);
-            return Err(USED_OTHER_MODEL.to_owned());
+            return Err(CheckFailed::new(USED_OTHER_MODEL));
         }
+        let run = Rc::new(run);
+        self.runs.borrow_mut().push(run.clone());
         Ok(run)
     }
 }
 
-impl TrialRun {
-    fn all<'a, T>(
-        &'a self,
-        pick: impl Fn(&'a EventKind) -> Option<T> + 'a,
-    ) -> impl Iterator<Item = T> + 'a {
-        self.events
-            .iter()
-            .filter_map(move |event| pick(&event.kind))
-    }
+/// Iterates over the events of one kind.
+macro_rules! events {
+    ($run:expr, $kind:ident) => {
+        $run.events.iter().filter_map(|event| match &event.kind {
+            EventKind::$kind(it) => Some(it),
+            _ => None,
+        })
+    };
+}
 
+impl TrialRun {
     /// Returns the end of the last turn.
-    pub(super) fn turn(&self) -> Result<&TurnEnded, String> {
-        let turn = self
-            .all(|kind| {
-                if let EventKind::TurnEnded(turn) = kind {
-                    Some(turn)
-                } else {
-                    None
-                }
-            })
-            .last();
-        turn.ok_or_else(|| "the agent never ended a turn".to_owned())
+    pub(super) fn turn(&self) -> Checked<&TurnEnded> {
+        let turn = events!(self, TurnEnded).last();
+        turn.ok_or_else(|| CheckFailed::new("the agent never ended a turn"))
     }
 
     /// Returns true if a model answered.
     fn is_answered(&self) -> bool {
-        self.all(|kind| match kind {
-            EventKind::TurnEnded(turn) => {
-                matches!(turn.outcome.cause, Cause::Completed | Cause::Interrupted).then_some(())
-            }
-            kind => matches!(kind, EventKind::ToolCall(_)).then_some(()),
-        })
-        .next()
-        .is_some()
+        let ends =
+            |turn: &TurnEnded| matches!(turn.outcome.cause, Cause::Completed | Cause::Interrupted);
+        events!(self, TurnEnded).any(ends) || events!(self, ToolCall).next().is_some()
     }
 
     /// Returns the last turn, or an error unless it ended with this cause.
-    pub(super) fn ended_with(&self, cause: Cause) -> Result<&TurnEnded, String> {
+    pub(super) fn ended_with(&self, cause: Cause) -> Checked<&TurnEnded> {
         let turn = self.turn()?;
-        let why = &turn.outcome.message;
-        (turn.outcome.cause == cause)
-            .then_some(turn)
-            .ok_or_else(|| {
-                format!(
-                    "the turn ended with {} instead of {cause}: {why}",
-                    turn.outcome.cause
-                )
-            })
+        let Outcome {
+            cause: found,
+            message,
+            ..
+        } = &turn.outcome;
+        if *found == cause {
+            return Ok(turn);
+        }
+        Err(CheckFailed(format!(
+            "the turn ended with {found} instead of {cause}: {message}"
+        )))
     }
 
     /// Returns the agent's own session id.
     pub(super) fn native(&self) -> Option<&str> {
-        let started = self.all(|kind| {
-            if let EventKind::Started(started) = kind {
-                Some(started)
-            } else {
-                None
-            }
-        });
-        started
+        events!(self, Started)
             .filter_map(|started| started.native_session.as_deref())
-            .last()
+            .next_back()
     }
 
     /// Returns the number of text deltas.
     pub(super) fn pieces(&self) -> usize {
-        self.all(|kind| matches!(kind, EventKind::Text(text) if text.delta).then_some(()))
-            .count()
+        events!(self, Text).filter(|text| text.delta).count()
     }
 
     /// Returns the tool results.
     pub(super) fn results(&self) -> Vec<&ToolResult> {
-        self.all(|kind| {
-            if let EventKind::ToolResult(result) = kind {
-                Some(result)
-            } else {
-                None
-            }
-        })
-        .collect()
+        events!(self, ToolResult).collect()
     }
 
     /// Returns the number of output tokens, over all turns.
     pub(super) fn output_tokens(&self) -> Option<u64> {
-        let ended = self
-            .all(|kind| {
-                if let EventKind::Ended(ended) = kind {
-                    Some(ended)
-                } else {
-                    None
-                }
-            })
-            .last()?;
-        ended.usage.as_ref()?.output
+        events!(self, Ended).last()?.usage.as_ref()?.output
     }
 
     /// Returns the notices about unknown messages.
     pub(super) fn unknown(&self) -> impl Iterator<Item = &Notice> {
-        self.all(|kind| {
-            if let EventKind::Notice(notice) = kind {
-                Some(notice)
-            } else {
-                None
-            }
-        })
-        .filter(|notice| notice.code == "unknown_message")
+        events!(self, Notice).filter(|notice| notice.code == NoticeCode::UnknownMessage)
     }
 }

@@ -6,7 +6,9 @@ mod gemini;
 mod opencode;
 
 use ostler::event::{Decision, EventKind, Permission};
-use ostler::{Attendance, Cause, Denials, PermissionAnswer, Usage, keys};
+use ostler::permission::PermissionAnswer;
+use ostler::spec::{Attendance, Denials};
+use ostler::{Cause, Usage};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::scenario::{Subject, Task};
 
@@ -42,7 +44,7 @@ async fn text_and_usage(subject: &'static Subject) {
     let served = scene.place.server.served();
     assert_eq!(served.len(), 2);
     for (turn, answer) in [first, second].iter().zip(served) {
-        let [input, _, cached, output] = (subject.numbers.tokens)(answer);
+        let [input, _, cached, output] = subject.numbers.reported(answer);
         // Values that an agent does not report are unknown.
         let cached = Some(cached).filter(|cached| *cached > 0);
         assert_eq!(
@@ -61,7 +63,7 @@ async fn text_and_usage(subject: &'static Subject) {
             started[0].agent.as_str(),
             started[0].agent_version.as_deref()
         ),
-        (subject.name, subject.version)
+        (subject.name, subject.version())
     );
     assert_eq!(started[0].cwd.as_deref(), scene.place.work().to_str());
 }
@@ -172,7 +174,7 @@ async fn unauthorized(subject: &'static Subject) {
         outcome
             .hint
             .as_deref()
-            .is_some_and(|hint| hint.contains(subject.hints.auth)),
+            .is_some_and(|hint| hint.contains(&subject.hints.auth)),
         "{outcome:?}"
     );
     live.end(&scene).await;
@@ -202,7 +204,7 @@ async fn resumed(subject: &'static Subject) {
     one_turn(&scene, &mut live).await;
     let seen = live.end(&scene).await;
     let native = started(&seen)[0].native_session.clone().unwrap();
-    scene.spec.settings.set(keys::RESUME, &*native);
+    scene.spec.resume = Some((*native).into());
     scene.spec.prompt = "Which word?".into();
     let mut live = scene.start();
     assert_eq!(one_turn(&scene, &mut live).await, "Pelican.");
@@ -228,10 +230,7 @@ async fn resumed(subject: &'static Subject) {
 /// A session that does not exist.
 async fn unknown_session(subject: &'static Subject) {
     let mut scene = Scene::new(subject, hello(), &Task::new("PROMPT"));
-    scene
-        .spec
-        .settings
-        .set(keys::RESUME, "00000000-0000-4000-8000-000000000000");
+    scene.spec.resume = Some("00000000-0000-4000-8000-000000000000".into());
     let mut live = scene.start();
     let outcome = live.turn().await.outcome;
     assert_eq!(outcome.cause, Cause::BadRequest, "{outcome:?}");

@@ -7,8 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use ostler::Cause;
 use ostler::event::{EventKind, ToolCall, ToolResult};
-use ostler::{Cause, keys};
 use ostler_testkit::model::{Answer, Rule, Script};
 use ostler_testkit::processes::wait_until;
 use ostler_testkit::real;
@@ -93,7 +93,7 @@ impl Gateway {
             .unwrap()
             .port();
         let url = scene.place.server.base_url();
-        let mut variables = (OPENCLAW_ACP.host)(home.path(), &url);
+        let mut variables = OPENCLAW_ACP.host(home.path(), &url);
         let file = home.path().join(".openclaw/openclaw.json");
         let mut config: Value =
             serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
@@ -103,7 +103,7 @@ impl Gateway {
         reach(scene, port);
         variables.push(("TMPDIR".to_owned(), home.path().display().to_string()));
         let log = std::fs::File::create(home.path().join("log")).unwrap();
-        let child = Command::new(real::OPENCLAW.program())
+        let child = Command::new(real::pinned("openclaw").program())
             .args(["gateway", "run"])
             .env_clear()
             .envs(variables)
@@ -232,7 +232,7 @@ async fn through_its_gateway() {
         "{calls:?}"
     );
     let native = started(&seen)[0].native_session.clone().unwrap();
-    scene.spec.settings.set(keys::RESUME, &*native);
+    scene.spec.resume = Some((*native).into());
     scene.spec.prompt = "Which word?".into();
     let mut live = scene.start();
     assert_eq!(live.turn().await.text, "Pelican.");

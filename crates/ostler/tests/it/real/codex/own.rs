@@ -101,7 +101,7 @@ struct Schemas(tempfile::TempDir);
 impl Schemas {
     fn print() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let program = CODEX.program.unwrap()();
+        let program = CODEX.program().unwrap();
         let args = [
             "app-server",
             "generate-json-schema",

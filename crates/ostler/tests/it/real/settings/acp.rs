@@ -5,13 +5,15 @@ use ostler_testkit::scenario::{COPILOT_ACP, GEMINI, OPENCODE, Subject, Task, Tes
 
 use super::{adder, call_with, run, talking};
 
-const AGENTS: [&Subject; 3] = [&GEMINI, &OPENCODE, &COPILOT_ACP];
+fn agents() -> [&'static Subject; 3] {
+    [&GEMINI, &OPENCODE, &COPILOT_ACP]
+}
 
 /// `model` selects the model.
 #[test]
 fn model() {
-    for subject in AGENTS {
-        let wanted = subject.settings.model;
+    for subject in agents() {
+        let wanted = subject.settings.model.as_str();
         let call = call_with(subject, &Task::new("PROMPT").set("model", wanted));
         assert_eq!(
             call.model(),
@@ -25,7 +27,7 @@ fn model() {
 /// `mcp_config`: the server is started, and the model is offered its tool.
 #[test]
 fn mcp_config() {
-    for subject in AGENTS {
+    for subject in agents() {
         let call = call_with(subject, &Task::new("PROMPT").set("mcp_config", adder()));
         let is_adder = |name: &&str| name.contains("adder") && name.contains("add");
         assert!(
@@ -41,10 +43,10 @@ fn mcp_config() {
 /// exist yet.
 #[test]
 fn fs() {
-    for subject in AGENTS {
+    for subject in agents() {
         let place = TestEnv::new(subject, Script::new());
         let made = place.work().join("made");
-        let (tool, input) = (subject.tools.write)(made.to_str().unwrap());
+        let (tool, input) = subject.tools.write(made.to_str().unwrap());
         let script = Script::new()
             .rule(Rule::on_tool_result().text("Done."))
             .rule(Rule::any().with_tools().answer(Answer::tool(tool, input)));

@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::fs;
 
+use ostler::Host;
 use ostler::event::EventKind;
 use ostler::permission::{Policy, Trust};
-use ostler::{Host, keys};
 use ostler_testkit::model::{Rule, Script};
 use ostler_testkit::scenario::{GOOSE, QWEN, Subject, Task};
 
@@ -43,7 +43,7 @@ async fn asks_all_the_same(subject: &'static Subject, factory: fn(&mut Scene)) {
             .native_session
             .clone()
             .unwrap();
-        scene.spec.settings.set(keys::RESUME, &*native);
+        scene.spec.resume = Some((*native).into());
         scene.spec.prompt = "PROMPT again".into();
     }
 }

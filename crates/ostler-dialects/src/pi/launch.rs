@@ -1,0 +1,160 @@
+//! Launch: arguments from the settings, and environment variables of the child. The prompt goes to
+//! stdin.
+
+use ostler_core::dialect::{Arg, Inherits, Launch};
+use ostler_core::spec::{Spec, SpecError};
+
+use super::settings::TABLE;
+use crate::extra::{self, Values};
+use crate::settings;
+
+/// Environment variables passed from the caller to the child: pi's own, and the credentials of its
+/// providers.
+pub(super) const INHERITS: Inherits = Inherits {
+    always: &[
+        "PI_*",
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_OAUTH_TOKEN",
+        "OPENAI_API_KEY",
+        "AZURE_OPENAI_*",
+        "DEEPSEEK_API_KEY",
+        "GEMINI_API_KEY",
+        "GROQ_API_KEY",
+        "CEREBRAS_API_KEY",
+        "XAI_API_KEY",
+        "FIREWORKS_API_KEY",
+        "TOGETHER_API_KEY",
+        "OPENROUTER_API_KEY",
+        "AI_GATEWAY_API_KEY",
+        "ZAI_API_KEY",
+        "MISTRAL_API_KEY",
+        "MINIMAX_API_KEY",
+        "MOONSHOT_API_KEY",
+        "OPENCODE_API_KEY",
+        "KIMI_API_KEY",
+        "CLOUDFLARE_API_KEY",
+        "CLOUDFLARE_ACCOUNT_ID",
+        "CLOUDFLARE_GATEWAY_ID",
+        "XIAOMI_*",
+    ],
+    when: &[],
+    // Set by an enclosing pi.
+    never: &["PI_CODING_AGENT"],
+};
+
+/// Where pi stores sessions, settings and its login.
+const STATE: &[&str] = &[
+    "~/.pi/",
+    "$PI_CODING_AGENT_DIR/",
+    "$PI_CODING_AGENT_SESSION_DIR/",
+];
+
+/// Arguments that would break the conversation, put a key on the command line, or select a session
+/// other than the one that Ostler expects.
+const RESERVED: &[&str] = &[
+    "--mode",
+    "--print",
+    "-p",
+    "--api-key",
+    "--continue",
+    "-c",
+    "--resume",
+    "-r",
+    "--session",
+    "--fork",
+    "--export",
+    "--list-models",
+    "--help",
+    "-h",
+    "--version",
+    "-v",
+    "--",
+];
+
+/// Checks the spec and returns what to start.
+pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
+    let given = spec.to_settings();
+    settings::check(TABLE, &given)?;
+    extra::check(&spec.extra_args, RESERVED, Values::One)?;
+    let mut args = Vec::from(["--mode", "rpc"].map(Arg::from));
+    args.extend(settings::arguments(TABLE, &given)?);
+    args.extend(spec.extra_args.iter().map(Arg::from));
+    Ok(Launch {
+        program: "pi",
+        args,
+        inherits: INHERITS,
+        state: STATE,
+        ..Launch::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use ostler_core::dialect::ARG_CAP;
+
+    use super::*;
+
+    fn args(settings: &[(&str, &str)], extra: &[&str]) -> Result<String, String> {
+        let extra = extra.iter().map(|arg| (*arg).to_owned()).collect();
+        let mut spec = Spec::default().extra_args(extra);
+        let settings = settings.iter().copied().collect();
+        let launch = spec.apply(&settings).and_then(|()| launch(&spec));
+        let launch = launch.map_err(|error| error.to_string())?;
+        let shown = launch.args.into_iter().map(|arg| match arg {
+            Arg::Plain(arg) => arg,
+            Arg::InFile { prefix, text } => format!("{prefix}<{text}>"),
+        });
+        Ok(shown.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn every_key_becomes_its_argument() {
+        for (settings, wanted) in [
+            (&[][..], ""),
+            (
+                &[("model", "openai/gpt-5.5"), ("thinking", "high")],
+                " --model openai/gpt-5.5 --thinking high",
+            ),
+            (
+                &[("system_prompt", "Be brief.")],
+                " --system-prompt <Be brief.>",
+            ),
+            (
+                &[("append_system_prompt", "-x")],
+                " --append-system-prompt <-x>",
+            ),
+            (&[("tools", "read"), ("tools", "ls")], " --tools read,ls"),
+            (&[("tools", "")], " --no-tools"),
+            (&[("resume", "0195")], " --session 0195"),
+            (&[("resume", "0195"), ("fork", "true")], " --fork 0195"),
+            (&[("resume", "0195"), ("fork", "false")], " --session 0195"),
+            (
+                &[("no_extensions", "true"), ("no_skills", "false")],
+                " --no-extensions",
+            ),
+            (
+                &[
+                    ("no_prompt_templates", "true"),
+                    ("no_context_files", "true"),
+                ],
+                " --no-prompt-templates --no-context-files",
+            ),
+        ] {
+            assert_eq!(args(settings, &[]), Ok(format!("--mode rpc{wanted}")));
+        }
+    }
+
+    #[test]
+    fn wrong_values_start_nothing() {
+        assert!(args(&[("tools", "read,bash")], &[]).is_err());
+        assert!(args(&[("thinking", "much")], &[]).is_err());
+        assert!(args(&[("model", &"x".repeat(ARG_CAP + 1))], &[]).is_err());
+        for extra in ["--mode", "--api-key", "hello", "-p", "--session", "--"] {
+            assert!(args(&[], &[extra]).is_err(), "{extra}");
+        }
+        assert_eq!(
+            args(&[], &["--models", "a,b"]).as_deref(),
+            Ok("--mode rpc --models a,b")
+        );
+    }
+}
