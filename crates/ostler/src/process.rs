@@ -16,6 +16,8 @@ mod guarded;
 #[cfg(target_os = "linux")]
 mod marked;
 mod once;
+#[cfg(target_os = "linux")]
+mod recent;
 mod restoring;
 mod sandboxed;
 mod spawn_error;

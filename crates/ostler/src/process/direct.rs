@@ -64,6 +64,8 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
         }
         None => None,
     };
+    #[cfg(target_os = "linux")]
+    let since = super::recent::Moment::now();
     let spawned = spawner::spawn(wrap);
     #[cfg(target_os = "linux")]
     let reported = held
@@ -90,6 +92,8 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
         control: Box::new(Direct {
             child,
             mark,
+            #[cfg(target_os = "linux")]
+            since,
             group: pid,
             ended: None,
             was_signalled: false,
@@ -186,6 +190,9 @@ struct Direct {
         expect(dead_code, reason = "processes are found by their mark on Linux only")
     )]
     mark: String,
+    /// The moment before the child was spawned.
+    #[cfg(target_os = "linux")]
+    since: Option<super::recent::Moment>,
     /// Id of the process group. It cannot be queried once the group leader has exited.
     group: Option<u32>,
     /// Set once everything has ended. From then on the process ids may be reused.
@@ -231,7 +238,7 @@ impl Direct {
         if self.ended.is_none() {
             self.signal_group(signal);
             #[cfg(target_os = "linux")]
-            super::sweep::signal(&super::marked::marked(&self.mark), signal);
+            super::sweep::signal(&super::marked::marked_of(&self.query()), signal);
         }
     }
 
@@ -258,17 +265,20 @@ impl Direct {
         super::marked::Query {
             mark: self.mark.clone(),
             session: self.group,
+            since: self.since,
         }
     }
 
     /// Waits for the process to exit, and kills everything if the process limit is exceeded.
     async fn wait_within_limit(&mut self) -> std::io::Result<std::process::ExitStatus> {
         #[cfg(target_os = "linux")]
+        let query = self.query();
+        #[cfg(target_os = "linux")]
         while let Some(limit) = &mut self.limit {
             if let Ok(status) = tokio::time::timeout(COUNT_INTERVAL, self.child.wait()).await {
                 return status;
             }
-            if limit.is_exceeded(|| super::marked::marked(&self.mark).len()) {
+            if limit.is_exceeded(|| super::marked::marked_of(&query).len()) {
                 self.exceeded_processes = true;
                 self.kill();
             }
@@ -354,7 +364,7 @@ impl Control for Direct {
         if self.kill_group() {
             #[cfg(target_os = "linux")]
             super::sweep::signal(
-                &super::marked::marked(&self.mark),
+                &super::marked::marked_of(&self.query()),
                 rustix::process::Signal::KILL,
             );
         }
@@ -381,7 +391,7 @@ impl Control for Direct {
             let left = match &self.tree {
                 Some(tree) if tree.is_gone() => return Teardown::Confirmed,
                 Some(_) => Vec::new(),
-                None => super::marked::marked(&self.mark),
+                None => super::marked::marked_of(&self.query()),
             };
             quiet = if left.is_empty() && self.tree.is_none() {
                 quiet + 1

@@ -9,7 +9,8 @@ use std::sync::{OnceLock, mpsc};
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
-use super::sweep::{ProcessRef, live, pids, signal, stat};
+use super::recent::{self, Moment};
+use super::sweep::{ProcessRef, live, signal, stat};
 use crate::host::SESSION_VARIABLE;
 
 /// Initial size of the buffer for an environment.
@@ -22,6 +23,9 @@ pub(super) struct Query {
     pub(super) mark: String,
     /// Id of the agent's process session.
     pub(super) session: Option<u32>,
+    /// A moment before the first of them was started, if it is known. They are found without it,
+    /// but every process is looked at.
+    pub(super) since: Option<Moment>,
 }
 
 /// What a pass found.
@@ -37,11 +41,16 @@ pub(super) struct Found {
 
 /// Returns the live processes whose environment contains `mark`, except this one.
 pub(super) fn marked(mark: &str) -> Vec<ProcessRef> {
-    let query = Query {
+    marked_of(&Query {
         mark: mark.to_owned(),
         session: None,
-    };
-    let found = pass([&query]).remove(mark);
+        since: None,
+    })
+}
+
+/// Returns the live processes of a session, except this one.
+pub(super) fn marked_of(query: &Query) -> Vec<ProcessRef> {
+    let found = pass(&[query]).remove(&query.mark);
     found.unwrap_or_default().marked
 }
 
@@ -72,7 +81,8 @@ fn start() -> mpsc::Sender<Request> {
     let work = move || {
         while let Ok(first) = inbox.recv() {
             let batch: Vec<Request> = std::iter::once(first).chain(inbox.try_iter()).collect();
-            let found = pass(batch.iter().map(|(query, _)| query));
+            let queries: Vec<&Query> = batch.iter().map(|(query, _)| query).collect();
+            let found = pass(&queries);
             for (query, reply) in batch {
                 let found = found.get(&query.mark).cloned().unwrap_or_default();
                 match reply {
@@ -90,10 +100,11 @@ fn start() -> mpsc::Sender<Request> {
     requests
 }
 
-/// Looks at every process once, and returns what was found for each mark.
-fn pass<'a>(queries: impl IntoIterator<Item = &'a Query>) -> HashMap<String, Found> {
+/// Looks once at every process that can belong to a session, and returns what was found for each
+/// mark.
+fn pass(queries: &[&Query]) -> HashMap<String, Found> {
     let (mut found, mut marks) = (HashMap::new(), HashMap::new());
-    for Query { mark, session } in queries {
+    for Query { mark, session, .. } in queries {
         found.insert(mark.clone(), Found::default());
         if let Some(session) = session.and_then(|id| i32::try_from(id).ok()) {
             marks.insert(session, mark.as_str());
@@ -101,7 +112,10 @@ fn pass<'a>(queries: impl IntoIterator<Item = &'a Query>) -> HashMap<String, Fou
     }
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let mut environ = Environ(vec![0; BUFFER]);
-    for pid in pids().filter(|pid| *pid != own) {
+    recent::visit(queries.iter().map(|query| query.since), |pid| {
+        if pid == own {
+            return;
+        }
         let entries = environ.read(pid);
         if entries.is_empty() {
             let live = stat(pid).filter(|stat| !stat.zombie);
@@ -109,11 +123,11 @@ fn pass<'a>(queries: impl IntoIterator<Item = &'a Query>) -> HashMap<String, Fou
             if let Some(found) = mark.and_then(|mark| found.get_mut(*mark)) {
                 found.has_exiting = true;
             }
-            continue;
+            return;
         }
         // Searching the whole is much faster than looking at each entry.
         if std::str::from_utf8(entries).is_ok_and(|text| !text.contains(SESSION_VARIABLE)) {
-            continue;
+            return;
         }
         let marks = entries
             .split(|byte| *byte == 0)
@@ -123,7 +137,7 @@ fn pass<'a>(queries: impl IntoIterator<Item = &'a Query>) -> HashMap<String, Fou
                 found.marked.extend(live(pid));
             }
         }
-    }
+    });
     found
 }
 
