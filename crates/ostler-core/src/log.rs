@@ -1,7 +1,7 @@
 //! The log contract: durable storage of sessions, so that a late reader misses nothing.
 //!
-//! A session appends events to the log before it publishes them. Implementations are elsewhere; a
-//! session depends only on [`Log`].
+//! A session appends every event to the log, in order. Implementations are elsewhere; a session
+//! depends only on [`Log`].
 //!
 //! ```
 //! use ostler_core::event::Event;
@@ -104,7 +104,8 @@ pub trait Log: Send + Sync {
     /// Fails if nothing can be stored.
     fn open(&self, opening: &NewSession) -> Result<(), LogError>;
 
-    /// Stores events of one session, in order. Once this resolves, [`Log::read`] returns them.
+    /// Stores events of one session, after those of earlier calls, which may not have resolved yet.
+    /// Once this resolves, [`Log::read`] returns them.
     fn append(&self, entries: Arc<Vec<LogEntry>>) -> AppendFuture;
 
     /// Returns a page of a session's events starting at `from`, or an empty one after the last. May

@@ -44,6 +44,7 @@ pub struct Host {
     bridge: Option<BridgeProgram>,
     helpers: Option<PathBuf>,
     log: Option<Arc<dyn Log>>,
+    delivery: Delivery,
     breakers: Breakers,
     handler: Option<Arc<dyn PermissionHandler>>,
     tools: Vec<Arc<dyn Tool>>,
@@ -70,6 +71,19 @@ impl std::fmt::Debug for Host {
             )
             .finish_non_exhaustive()
     }
+}
+
+/// When readers of a session that is stored in a log get its events.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Delivery {
+    /// At once; they are stored right after. If this process is killed, readers may have seen a few
+    /// events that were not stored. The end of a turn, and of the session, is published once
+    /// everything up to it is stored.
+    #[default]
+    Immediate,
+    /// Once they are stored: no reader sees an event that could be missing later.
+    Durable,
 }
 
 /// The program that supervises an agent's processes; see the module `guard`.
@@ -158,10 +172,17 @@ impl Host {
         self
     }
 
-    /// Stores every session in this log. Events are stored before they are published.
+    /// Stores every session in this log. [`Host::with_delivery`] says when readers get the events.
     #[must_use]
     pub fn with_log(mut self, log: Arc<dyn Log>) -> Self {
         self.log = Some(log);
+        self
+    }
+
+    /// Sets when readers of a stored session get its events; [`Delivery::Immediate`] by default.
+    #[must_use]
+    pub fn with_delivery(mut self, delivery: Delivery) -> Self {
+        self.delivery = delivery;
         self
     }
 
@@ -242,6 +263,10 @@ impl Host {
 
     pub(crate) fn log(&self) -> Option<&Arc<dyn Log>> {
         self.log.as_ref()
+    }
+
+    pub(crate) fn delivery(&self) -> Delivery {
+        self.delivery
     }
 
     pub(crate) fn breakers(&self) -> &Breakers {

@@ -146,10 +146,7 @@ mod tests {
 
     #[test]
     fn range_visits_what_it_contains_even_across_the_end() {
-        for (last, visited) in [
-            (103, vec![100, 101, 102, 103]),
-            (1, vec![998, 999, 1]),
-        ] {
+        for (last, visited) in [(103, vec![100, 101, 102, 103]), (1, vec![998, 999, 1])] {
             let range = Range {
                 last,
                 count: 4,

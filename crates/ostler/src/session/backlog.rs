@@ -45,8 +45,10 @@ struct Retained {
     last: u64,
     bytes: usize,
     log: Option<Arc<dyn Log>>,
-    /// Number of the last event in the log, once the log has failed.
-    log_end: Option<u64>,
+    /// Number of the last event in the log.
+    stored: u64,
+    /// Whether the log failed, so that later events are not in it.
+    log_failed: bool,
     /// Holds events that are evicted from memory and are not in the log.
     spill: Spill,
     session: Arc<str>,
@@ -82,7 +84,8 @@ impl Backlog {
             last: 0,
             bytes: 0,
             log,
-            log_end: None,
+            stored: 0,
+            log_failed: false,
             spill: Spill::new(temp),
             session,
             is_closed: false,
@@ -145,8 +148,14 @@ impl Backlog {
     /// Stops relying on a log that failed: later events are spilled to a file. Earlier ones are
     /// still read from the log.
     pub(super) fn disable_log(&self) {
+        self.lock().log_failed = true;
+    }
+
+    /// Records that the log has every event up to this one.
+    pub(super) fn set_stored(&self, seq: u64) {
         let mut retained = self.lock();
-        retained.log_end = Some(retained.last);
+        retained.stored = seq;
+        retained.evict();
     }
 
     /// Returns true if more events can be published without losing any.
@@ -226,9 +235,7 @@ impl Backlog {
         if retained.spill.holds(from) {
             return retained.spill.read(from, limit);
         }
-        let end = retained
-            .log_end
-            .map_or(retained.first - 1, |end| end.min(retained.first - 1));
+        let end = retained.stored.min(retained.first - 1);
         let Some(log) = retained.log.clone().filter(|_| from <= end) else {
             return Err(LogError(format!("event {from} is no longer available")));
         };
@@ -243,9 +250,9 @@ impl Backlog {
 }
 
 impl Retained {
-    /// Returns true if the log has every published event.
+    /// Returns true if the log has every published event, or is about to.
     fn is_logged(&self) -> bool {
-        self.log.is_some() && self.log_end.is_none()
+        self.log.is_some() && !self.log_failed
     }
 
     /// Returns true if the session's own reader must get every event. It need not if it never read
@@ -272,12 +279,16 @@ impl Retained {
         }
     }
 
-    /// Evicts the oldest batch. Returns false if the session's own reader would lose an event.
+    /// Evicts the oldest batch. Returns false if a reader would lose an event.
     fn drop_oldest(&mut self) -> bool {
         let Some((batch, bytes)) = self.batches.pop_front() else {
             return false;
         };
         let last = batch.last().map_or(0, |entry| entry.event.seq);
+        if self.is_logged() && last > self.stored {
+            self.batches.push_front((batch, bytes));
+            return false;
+        }
         let is_unread = self.own_cursor < last;
         let is_needed = is_unread || self.has_other_readers || self.needs_history;
         if is_needed

@@ -33,7 +33,7 @@ use super::stdin::StdinQueue;
 use super::tool_results::Submissions;
 use crate::clock;
 use crate::process::{Interrupted, SpawnError};
-use persist::PendingAppend;
+use persist::PendingAppends;
 
 /// Upper bound on catch-up reads before a deadline is applied. Together they exceed a full pipe.
 const CATCH_UP_READS: usize = 32;
@@ -106,8 +106,7 @@ struct Driver {
     /// Number of bridge problems, by notice code.
     bridge_problems: BTreeMap<NoticeCode, u64>,
     log: Option<Arc<dyn Log>>,
-    /// The batch that is being appended to the log.
-    appending: Option<PendingAppend>,
+    appending: PendingAppends,
     /// Whether a batch was published and readers have not had a chance to run since.
     has_published: bool,
     /// Changes made during the session, with which the next process is launched.
@@ -196,7 +195,7 @@ impl Driver {
             reported_no_bridge: false,
             bridge_problems: BTreeMap::new(),
             log,
-            appending: None,
+            appending: PendingAppends::default(),
             has_published: false,
         }
     }
@@ -209,6 +208,7 @@ impl Driver {
                 // On a runtime with one thread, readers would otherwise fall behind.
                 tokio::task::yield_now().await;
             }
+            self.start_appends();
             match self.next_wakeup().await {
                 Wakeup::Request(request) => self.on_request(*request),
                 Wakeup::Child(event) => self.on_child_event(event),
@@ -416,7 +416,7 @@ impl Driver {
     /// suspended or busy.
     async fn catch_up(&mut self) {
         let has_room = self.caller.shared.backlog.has_room();
-        if !has_room || !self.engine.events.has_room(self.appending_bytes()) {
+        if !has_room || !self.engine.events.has_room(self.appending.bytes()) {
             self.engine.handle(Input::Activity); // the log or the reader is slow, not the agent
         }
         self.catch_up_bridge().await;
@@ -475,7 +475,7 @@ impl Driver {
 
     /// Waits for the next wakeup. Every branch is cancel safe.
     async fn next_wakeup(&mut self) -> Wakeup {
-        let appending_bytes = self.appending_bytes();
+        let appending_bytes = self.appending.bytes();
         let Engine {
             clock,
             machine,
@@ -498,7 +498,7 @@ impl Driver {
         let backlog = self.caller.shared.backlog.clone();
         let may_read = (events.has_room(appending_bytes) && backlog.has_room()) || exit.is_some();
         tokio::select! {
-            result = persist::appended(&mut self.appending), if self.appending.is_some() => {
+            result = self.appending.next(), if !self.appending.is_empty() => {
                 Wakeup::Persisted(result)
             }
             Some(request) = self.caller.inbox.recv() => Wakeup::Request(request),

@@ -1,14 +1,16 @@
-//! Persistence: events are appended to the log before they are published to readers.
+//! Persistence: events are appended to the log, and published to readers before or after that.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_core::event::{Level, Notice, NoticeCode};
+use ostler_core::event::{Event, EventKind, Level, Notice, NoticeCode};
 use ostler_core::log::{AppendFuture, Log, LogError, NewSession};
 use ostler_core::machine::Input;
 
 use super::Driver;
 use crate::clock;
+use crate::host::Delivery;
 use crate::session::SessionSetup;
 use crate::session::backlog::Batch;
 use crate::session::engine::Engine;
@@ -17,50 +19,138 @@ use crate::session::status::Shared;
 /// How long the log may take to store the last events of a session.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A batch that is being appended to the log.
-pub(super) struct PendingAppend {
-    future: AppendFuture,
-    pub(super) batch: Batch,
-    /// Size of the batch.
+/// Batches that are not in the log yet, in order.
+#[derive(Default)]
+pub(super) struct PendingAppends {
+    pending: VecDeque<PendingAppend>,
+    /// Size of all of them.
     bytes: usize,
 }
 
+struct PendingAppend {
+    /// The append, once it has been started.
+    future: Option<AppendFuture>,
+    batch: Batch,
+    /// Size of the batch.
+    bytes: usize,
+    is_published: bool,
+}
+
+impl PendingAppends {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Returns the size of the events that are not in the log yet.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Iterates over the events that are published only once they are stored.
+    pub(super) fn unpublished(&self) -> impl Iterator<Item = &Event> {
+        let unpublished = self.pending.iter().filter(|append| !append.is_published);
+        unpublished.flat_map(|append| append.batch.iter().map(|entry| &entry.event))
+    }
+
+    /// Starts to append what was not started yet.
+    fn start(&mut self, log: &Arc<dyn Log>) {
+        // The last ones: an append is never started before an earlier one.
+        let is_new = |append: &&mut PendingAppend| append.future.is_none();
+        let count = self.pending.iter_mut().rev().take_while(is_new).count();
+        let first = self.pending.len() - count;
+        for append in self.pending.range_mut(first..) {
+            append.future = Some(log.append(append.batch.clone()));
+        }
+    }
+
+    /// Waits until the first append has finished; forever if there is none.
+    pub(super) async fn next(&mut self) -> Result<(), LogError> {
+        let first = self.pending.front_mut();
+        match first.and_then(|append| append.future.as_mut()) {
+            Some(future) => future.as_mut().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn push(&mut self, append: PendingAppend) {
+        self.bytes += append.bytes;
+        self.pending.push_back(append);
+    }
+
+    fn pop(&mut self) -> Option<PendingAppend> {
+        let append = self.pending.pop_front()?;
+        self.bytes -= append.bytes;
+        Some(append)
+    }
+}
+
+/// Returns true if the batch is published only once it is stored, whatever the delivery: someone
+/// who reads that a turn or the session has ended finds all of it in the log.
+fn ends_turn(batch: &Batch) -> bool {
+    let ends = |kind: &EventKind| matches!(kind, EventKind::TurnEnded(_) | EventKind::Ended(_));
+    batch.iter().any(|entry| ends(&entry.event.kind))
+}
+
 impl Driver {
-    /// Starts to append the queued events to the log, or publishes them directly without a log.
+    /// Publishes the queued events, unless they must be stored first. [`Self::start_appends`] must
+    /// follow.
     pub(super) fn publish(&mut self) {
-        if self.appending.is_some() || self.engine.events.is_empty() {
+        let must_wait = self.appending.unpublished().next().is_some();
+        if must_wait || self.engine.events.is_empty() {
             return;
         }
         let (entries, bytes) = self.engine.events.take_entries();
         let batch = Arc::new(entries);
-        match &self.log {
-            Some(log) => {
-                let future = log.append(batch.clone());
-                self.appending = Some(PendingAppend {
-                    future,
-                    batch,
-                    bytes,
-                });
-            }
-            None => self.publish_batch(batch, bytes),
+        if self.log.is_none() {
+            return self.publish_batch(batch, bytes);
+        }
+        let is_published = self.setup.host.delivery() == Delivery::Immediate && !ends_turn(&batch);
+        self.appending.push(PendingAppend {
+            future: None,
+            batch: batch.clone(),
+            bytes,
+            is_published,
+        });
+        if is_published {
+            self.publish_batch(batch, bytes);
         }
     }
 
-    /// Publishes the batch that was appended. If the log failed, the session continues without it.
+    /// Starts to append to the log what was queued for it: after readers had a chance to run.
+    pub(super) fn start_appends(&mut self) {
+        if let Some(log) = &self.log {
+            self.appending.start(log);
+        }
+    }
+
+    /// Publishes the batch that was appended, unless it was published before. If the log failed,
+    /// the session continues without it.
     pub(super) fn on_persisted(&mut self, result: Result<(), LogError>) {
-        let Some(PendingAppend { batch, bytes, .. }) = self.appending.take() else {
+        let Some(append) = self.appending.pop() else {
             return;
         };
-        if let Err(error) = result {
-            self.log = None;
-            self.caller.shared.backlog.disable_log();
-            let notice = log_failed(&error);
-            match self.engine.has_ended() {
-                true => self.engine.emit_late(notice.into()),
-                false => self.engine.handle(Input::Notice(notice)),
+        let mut unpublished = vec![];
+        match result {
+            Ok(()) => {
+                let last = append.batch.last().map_or(0, |entry| entry.event.seq);
+                self.caller.shared.backlog.set_stored(last);
+            }
+            Err(error) => {
+                self.log = None;
+                self.caller.shared.backlog.disable_log();
+                let notice = log_failed(&error);
+                match self.engine.has_ended() {
+                    true => self.engine.emit_late(notice.into()),
+                    false => self.engine.handle(Input::Notice(notice)),
+                }
+                unpublished = std::mem::take(&mut self.appending).pending.into();
             }
         }
-        self.publish_batch(batch, bytes);
+        for append in std::iter::once(append).chain(unpublished) {
+            if !append.is_published {
+                self.publish_batch(append.batch, append.bytes);
+            }
+        }
     }
 
     fn publish_batch(&mut self, batch: Batch, bytes: usize) {
@@ -79,28 +169,16 @@ impl Driver {
     async fn flush(&mut self) {
         loop {
             self.publish();
-            let Some(append) = &mut self.appending else {
+            self.start_appends();
+            if self.appending.is_empty() {
                 break;
-            };
+            }
             let timed_out = || Err(LogError("the log does not respond".into()));
-            let result = tokio::time::timeout(FLUSH_TIMEOUT, append.future.as_mut())
+            let result = tokio::time::timeout(FLUSH_TIMEOUT, self.appending.next())
                 .await
                 .unwrap_or_else(|_| timed_out());
             self.on_persisted(result);
         }
-    }
-
-    /// Returns the size of the events that are being appended to the log.
-    pub(super) fn appending_bytes(&self) -> usize {
-        self.appending.as_ref().map_or(0, |append| append.bytes)
-    }
-}
-
-/// Waits until the current append has finished; forever if there is none.
-pub(super) async fn appended(append: &mut Option<PendingAppend>) -> Result<(), LogError> {
-    match append {
-        Some(append) => append.future.as_mut().await,
-        None => std::future::pending().await,
     }
 }
 

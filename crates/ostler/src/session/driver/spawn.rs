@@ -111,8 +111,7 @@ impl Driver {
                 }
             }
         }
-        let appending = self.appending.iter().flat_map(|append| append.batch.iter());
-        events.extend(appending.map(|entry| entry.event.clone()));
+        events.extend(self.appending.unpublished().cloned());
         events.extend(self.engine.events.queued().cloned());
         self.state.past = events.into();
     }

@@ -1,4 +1,4 @@
-//! A session and its log: events are stored before they are published, and a failing log breaks
+//! A session and its log: when events are stored and published, and that a failing log breaks
 //! nothing.
 
 use std::path::PathBuf;
@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ostler::host::Delivery;
 use ostler::log::{LogError, NewSession, SessionRecord};
 use ostler::spec::AfterTurn;
 use ostler::{Event, Log};
@@ -99,9 +100,16 @@ impl Log for MemoryLog {
     }
 }
 
-// Append first, then publish: no reader is ever ahead of the log, however slow it is.
+// Durable: no reader is ever ahead of the log, however slow it is. Immediate: the log does not
+// delay readers, and has everything once the end of a turn is read.
 #[tokio::test]
-async fn events_are_stored_before_they_are_published() {
+async fn readers_get_events_at_once_or_once_they_are_stored() {
+    for delivery in [Delivery::Durable, Delivery::Immediate] {
+        stored_and_published(delivery).await;
+    }
+}
+
+async fn stored_and_published(delivery: Delivery) {
     let log = MemoryLog(Arc::new(Inner {
         slow: Duration::from_millis(20),
         ..Inner::default()
@@ -109,17 +117,27 @@ async fn events_are_stored_before_they_are_published() {
     let mut rig =
         Rig::new("read\ninit\nloop 20\ntext hi\nsleep 10\nend\nresult hi\nread-until-eof");
     rig.host = rig.host.with_log(Arc::new(log.clone()));
+    rig.host = rig.host.with_delivery(delivery);
     let mut session = rig.start();
-    let mut events = Vec::new();
+    let (mut events, mut unstored) = (Vec::new(), 0);
     while let Some(event) = session.next().await {
+        let is_stored = log
+            .events(session.id())
+            .iter()
+            .any(|stored| stored.seq == event.seq);
+        let must_be_stored = delivery == Delivery::Durable
+            || matches!(
+                event.kind,
+                ostler::EventKind::TurnEnded(_) | ostler::EventKind::Ended(_)
+            );
         assert!(
-            log.events(session.id())
-                .iter()
-                .any(|stored| stored.seq == event.seq),
+            is_stored || !must_be_stored,
             "published before it was stored: {event:?}"
         );
+        unstored += usize::from(!is_stored);
         events.push(event);
     }
+    assert_eq!(unstored > 0, delivery == Delivery::Immediate, "{unstored}");
     check_stream(&events);
     assert_eq!(log.events(session.id()), events);
     let opened = log.0.opened.lock().unwrap();
