@@ -97,14 +97,15 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// Declares the event kinds once: the enum, the names on the wire, and the parser.
+/// Declares the event kinds once: the enum, the names on the wire, and the parser. Large and rare
+/// ones are boxed, because events are moved and stored by the thousand.
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident = $name:literal,)*) => {
+    ($($(#[$doc:meta])* $kind:ident($content:ty) = $name:literal,)*) => {
         /// What happened. The value of `type` is the variant's name in snake_case.
         #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
         #[serde(tag = "type", rename_all = "snake_case")]
         pub enum EventKind {
-            $($(#[$doc])* $kind($kind),)*
+            $($(#[$doc])* $kind($content),)*
         }
 
         impl EventKind {
@@ -136,38 +137,38 @@ macro_rules! kinds {
         }
 
         $(impl From<$kind> for EventKind {
-            fn from(it: $kind) -> Self { Self::$kind(it) }
+            fn from(it: $kind) -> Self { Self::$kind(it.into()) }
         })*
     };
 }
 
 kinds! {
     /// The agent started and identified itself.
-    Started = "started",
+    Started(Box<Started>) = "started",
     /// The session changed its state.
-    State = "state",
+    State(State) = "state",
     /// A turn started.
-    TurnStarted = "turn_started",
+    TurnStarted(TurnStarted) = "turn_started",
     /// The agent wrote text.
-    Text = "text",
+    Text(Text) = "text",
     /// The agent called a tool.
-    ToolCall = "tool_call",
+    ToolCall(ToolCall) = "tool_call",
     /// A tool call finished.
-    ToolResult = "tool_result",
+    ToolResult(ToolResult) = "tool_result",
     /// A permission was requested or decided.
-    Permission = "permission",
+    Permission(Permission) = "permission",
     /// Tokens and cost so far.
-    Usage = "usage",
+    Usage(Box<Usage>) = "usage",
     /// Information for the caller that changes nothing.
-    Notice = "notice",
+    Notice(Notice) = "notice",
     /// A line that could not be parsed.
-    Unreadable = "unreadable",
+    Unreadable(Unreadable) = "unreadable",
     /// A request of the caller that was refused.
-    Refused = "refused",
+    Refused(Refused) = "refused",
     /// A turn ended.
-    TurnEnded = "turn_ended",
+    TurnEnded(Box<TurnEnded>) = "turn_ended",
     /// The session ended; no event follows.
-    Ended = "ended",
+    Ended(Box<Ended>) = "ended",
 }
 
 /// The agent started and identified itself.

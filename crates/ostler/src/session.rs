@@ -188,6 +188,7 @@ impl Run {
 impl Session {
     /// Starts a session. Must be called within a tokio runtime.
     pub(crate) fn start(setup: SessionSetup) -> Self {
+        let setup = Box::new(setup);
         let (host, submissions) = (&setup.host, setup.submissions.clone());
         let backlog = Backlog::new(setup.id.clone(), host.log().cloned(), host.temp_dir());
         let shared = Arc::new(Shared::new(setup.id.clone(), backlog.clone()));
@@ -298,8 +299,8 @@ impl Session {
         while let Some(event) = self.next().await {
             match event.kind {
                 EventKind::Started(started) => run.native_session = started.native_session,
-                EventKind::TurnEnded(turn) => run.turn = Some(turn),
-                EventKind::Ended(ended) => run.ended = ended,
+                EventKind::TurnEnded(turn) => run.turn = Some(*turn),
+                EventKind::Ended(ended) => run.ended = *ended,
                 _ => {}
             }
         }

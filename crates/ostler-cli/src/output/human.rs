@@ -99,10 +99,10 @@ pub(super) struct Shown {
     is_writing: bool,
     first: Option<Timestamp>,
     now: Timestamp,
-    started: Option<Started>,
+    started: Option<Box<Started>>,
     wrote_answer: bool,
     /// Usage of the session so far.
-    usage: Option<Usage>,
+    usage: Option<Box<Usage>>,
     /// Outcome of the last turn, once it has ended.
     outcome: Option<Outcome>,
     /// Cause in the result line, once that is written.

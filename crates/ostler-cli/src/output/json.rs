@@ -44,7 +44,7 @@ pub(super) struct Json {
 #[derive(Default)]
 pub(super) struct Seen {
     first: Option<Timestamp>,
-    started: Option<Started>,
+    started: Option<Box<Started>>,
     turn: Option<TurnEnded>,
     tool_calls: usize,
     denied: usize,
@@ -69,7 +69,7 @@ impl Output for Json {
                 let structured = turn.structured.clone().or(before);
                 seen.turn = Some(TurnEnded {
                     structured,
-                    ..turn.clone()
+                    ..(**turn).clone()
                 });
             }
             EventKind::ToolCall(_) => seen.tool_calls += 1,

@@ -87,7 +87,7 @@ impl Conversation for MockConversation {
     fn on_line(&mut self, line: &str, out: &mut Outbox) {
         match EventKind::from_json(line) {
             Ok(EventKind::TurnEnded(ended)) => {
-                out.push(FromConversation::TurnEnded(turn_result(ended)));
+                out.push(FromConversation::TurnEnded(turn_result(*ended)));
             }
             Ok(kind @ (EventKind::State(_) | EventKind::TurnStarted(_) | EventKind::Ended(_))) => {
                 out.unreadable(

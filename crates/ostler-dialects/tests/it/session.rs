@@ -50,7 +50,7 @@ fn turns(events: &[EventKind]) -> Vec<&TurnEnded> {
         .iter()
         .filter_map(|kind| {
             if let EventKind::TurnEnded(ended) = kind {
-                Some(ended)
+                Some(&**ended)
             } else {
                 None
             }

@@ -176,9 +176,9 @@ impl ReplySession {
                     )));
                 }
                 EventKind::Usage(usage) if usage.scope == Scope::Turn => {
-                    self.usage.insert(usage.model.clone(), usage);
+                    self.usage.insert(usage.model.clone(), *usage);
                 }
-                EventKind::TurnEnded(turn) => return self.on_turn_ended(turn).map(Some),
+                EventKind::TurnEnded(turn) => return self.on_turn_ended(*turn).map(Some),
                 EventKind::Ended(ended) => return Err(ModelError::new(ended.outcome)),
                 _ => filter.updates.send(&Update::Alive),
             }

@@ -143,7 +143,7 @@ pub(super) async fn of_turn(mut session: Session, mut events: Vec<Event>) -> Loo
     while let Some(event) = session.next().await {
         let over = match &event.kind {
             EventKind::TurnEnded(ended) => {
-                turn = Some(ended.clone());
+                turn = Some((**ended).clone());
                 true
             }
             EventKind::Ended(ended) => {

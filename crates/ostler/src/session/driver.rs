@@ -59,9 +59,10 @@ pub(super) struct Caller {
 }
 
 /// Runs a session from its first state to its final event.
-pub(super) async fn run(setup: SessionSetup, caller: Caller) {
+pub(super) async fn run(setup: Box<SessionSetup>, caller: Caller) {
     let _close = CloseBacklog(caller.shared.clone());
-    let mut driver = Driver::new(setup, caller);
+    // Boxed, so that the task does not have room for it more than once.
+    let mut driver = Box::new(Driver::new(setup, caller));
     let prompt = std::mem::take(&mut driver.setup.spec.prompt);
     let approved = std::mem::take(&mut driver.setup.spec.approved_calls);
     if !approved.is_empty() {
@@ -85,7 +86,7 @@ impl Drop for CloseBacklog {
 /// Drives one session: owns the child, its streams, the timers and the caller's requests.
 struct Driver {
     engine: Engine,
-    setup: SessionSetup,
+    setup: Box<SessionSetup>,
     caller: Caller,
     /// Whether the session handle still exists.
     has_caller: bool,
@@ -138,14 +139,14 @@ enum Wakeup {
 }
 
 impl Driver {
-    fn new(setup: SessionSetup, caller: Caller) -> Self {
+    fn new(setup: Box<SessionSetup>, caller: Caller) -> Self {
         let SessionSetup {
             spec,
             dialect,
             host,
             id,
             ..
-        } = &setup;
+        } = &*setup;
         let attendance = if host.permission_handler().is_some() {
             Attendance::Attended
         } else {
@@ -200,7 +201,7 @@ impl Driver {
         }
     }
 
-    async fn drive(mut self) {
+    async fn drive(&mut self) {
         self.run_actions();
         while !self.engine.has_ended() {
             self.publish();

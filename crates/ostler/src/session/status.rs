@@ -114,7 +114,7 @@ impl Shared {
                     status.model.clone_from(&started.model);
                 }
                 EventKind::Usage(usage) if usage.scope == Scope::Session => {
-                    status.usage = Some(usage.clone());
+                    status.usage = Some((**usage).clone());
                 }
                 EventKind::Permission(permission) => {
                     status.pending.retain(|pending| pending.id != permission.id);

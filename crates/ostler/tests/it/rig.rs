@@ -195,7 +195,7 @@ impl Seen {
         self.kinds()
             .filter_map(|kind| {
                 if let EventKind::TurnEnded(turn) = kind {
-                    Some(turn)
+                    Some(&**turn)
                 } else {
                     None
                 }

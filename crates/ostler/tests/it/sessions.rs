@@ -184,7 +184,7 @@ impl Live {
     pub(crate) async fn turn(&mut self) -> TurnEnded {
         self.find(|kind| {
             if let EventKind::TurnEnded(turn) = kind {
-                Some(turn.clone())
+                Some((**turn).clone())
             } else {
                 None
             }
@@ -239,7 +239,7 @@ pub(crate) fn started(seen: &Seen) -> Vec<&Started> {
     seen.kinds()
         .filter_map(|kind| {
             if let EventKind::Started(it) = kind {
-                Some(it)
+                Some(&**it)
             } else {
                 None
             }

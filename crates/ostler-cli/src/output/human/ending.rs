@@ -66,7 +66,7 @@ impl Human {
         self.end_line()?;
         self.shown.cause = Some(outcome.cause);
         let usage = self.shown.usage.take();
-        self.run_ended(&outcome, usage.as_ref(), id)
+        self.run_ended(&outcome, usage.as_deref(), id)
     }
 
     fn run_ended(&mut self, outcome: &Outcome, usage: Option<&Usage>, id: &str) -> io::Result<()> {

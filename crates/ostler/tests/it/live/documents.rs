@@ -26,7 +26,7 @@ fn started(seen: &Seen) -> Vec<&Started> {
     seen.kinds()
         .filter_map(|kind| {
             if let EventKind::Started(it) = kind {
-                Some(it)
+                Some(&**it)
             } else {
                 None
             }

@@ -196,13 +196,13 @@ impl TrialRun {
     /// Returns the end of the last turn.
     pub(super) fn turn(&self) -> Checked<&TurnEnded> {
         let turn = events!(self, TurnEnded).last();
-        turn.ok_or_else(|| CheckFailed::new("the agent never ended a turn"))
+        turn.map(|turn| &**turn).ok_or_else(|| CheckFailed::new("the agent never ended a turn"))
     }
 
     /// Returns true if a model answered.
     fn is_answered(&self) -> bool {
         let ends =
-            |turn: &TurnEnded| matches!(turn.outcome.cause, Cause::Completed | Cause::Interrupted);
+            |turn: &Box<TurnEnded>| matches!(turn.outcome.cause, Cause::Completed | Cause::Interrupted);
         events!(self, TurnEnded).any(ends) || events!(self, ToolCall).next().is_some()
     }
 
