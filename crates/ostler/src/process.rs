@@ -147,7 +147,7 @@ fn missing_proc_notice() -> Option<Notice> {
 
 /// Spawns a prepared command, under a guard if there is one. Protected files in its workspaces are
 /// restored once it has ended.
-pub(crate) async fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
+pub(crate) async fn spawn(prepared: Box<PreparedCommand>) -> Result<Child, SpawnError> {
     let (program, args) = (prepared.program.clone(), prepared.args.len());
     let confined = prepared.confinement.is_some();
     let program = program.display();
@@ -163,7 +163,7 @@ pub(crate) async fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError
     spawned
 }
 
-async fn spawn_restored(mut prepared: PreparedCommand) -> Result<Child, SpawnError> {
+async fn spawn_restored(mut prepared: Box<PreparedCommand>) -> Result<Child, SpawnError> {
     let workspaces = std::mem::take(&mut prepared.restore);
     if workspaces.is_empty() {
         return spawn_unrestored(prepared).await;
@@ -178,12 +178,12 @@ async fn spawn_restored(mut prepared: PreparedCommand) -> Result<Child, SpawnErr
     })
 }
 
-async fn spawn_unrestored(prepared: PreparedCommand) -> Result<Child, SpawnError> {
+async fn spawn_unrestored(prepared: Box<PreparedCommand>) -> Result<Child, SpawnError> {
     #[cfg(target_os = "linux")]
     if let Some(guard) = prepared.guard.clone() {
         return guarded::spawn(prepared, &guard).await;
     }
-    direct::spawn(prepared)
+    direct::spawn(*prepared)
 }
 
 /// Returns the sandbox layers a child could enter, which on this system is none.

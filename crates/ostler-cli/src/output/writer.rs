@@ -24,10 +24,6 @@ pub(crate) struct Batch {
 
 /// An item to show.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all items are events; boxing each would cost more than it saves"
-)]
 enum Item {
     Event(Event),
     Line(String),

@@ -144,7 +144,7 @@ impl CommandTask {
             broken: self.broken,
             _lock: self.lock,
         };
-        let child = process::spawn(prepared).await;
+        let child = process::spawn(Box::new(prepared)).await;
         let Child {
             stdin,
             stdout,

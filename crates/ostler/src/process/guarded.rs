@@ -25,7 +25,7 @@ use crate::host::GuardProgram;
 const MESSAGE: usize = 64;
 
 pub(super) async fn spawn(
-    prepared: PreparedCommand,
+    prepared: Box<PreparedCommand>,
     guard: &GuardProgram,
 ) -> Result<Child, SpawnError> {
     let program = prepared.program.clone();

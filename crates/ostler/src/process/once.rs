@@ -49,7 +49,7 @@ pub(crate) async fn run_with_input(
         stderr,
         mut control,
         ..
-    } = super::spawn(prepared).await?;
+    } = super::spawn(Box::new(prepared)).await?;
     let (mut out, mut err) = (HeadTail::new(OUTPUT_HALF), HeadTail::new(OUTPUT_HALF));
     let work = async {
         let stdin = async {

@@ -34,7 +34,7 @@ pub(super) struct StartingChild {
 impl StartingChild {
     /// Spawns the command, after `delay` if there is one, and gives up after `timeout`.
     pub(super) fn new(
-        prepared: PreparedCommand,
+        prepared: Box<PreparedCommand>,
         delay: Option<Duration>,
         timeout: Option<Duration>,
     ) -> Self {

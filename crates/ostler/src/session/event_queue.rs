@@ -73,7 +73,8 @@ impl EventQueue {
         self.trace.event(&event);
         self.bytes += event.weight();
         if self.queued.is_empty() {
-            self.queued.reserve(self.last_batch);
+            // Exactly: published batches stay in memory for a while.
+            self.queued.reserve_exact(self.last_batch.max(1));
         }
         self.queued.push(LogEntry {
             event,

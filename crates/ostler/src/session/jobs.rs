@@ -44,6 +44,27 @@ pub(super) enum JobResult {
     Progress { id: String, message: String },
 }
 
+/// Progress messages, each with the id of its job.
+struct ProgressQueue {
+    sender: mpsc::Sender<(String, String)>,
+    receiver: mpsc::Receiver<(String, String)>,
+}
+
+impl ProgressQueue {
+    fn new() -> Self {
+        let (sender, receiver) = mpsc::channel(PROGRESS_QUEUE);
+        Self { sender, receiver }
+    }
+
+    /// Waits for the next message; forever if there is no queue.
+    async fn next(queue: Option<&mut Self>) -> Option<(String, String)> {
+        match queue {
+            Some(queue) => queue.receiver.recv().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
 type Running = Pin<Box<dyn Future<Output = Option<JobResult>> + Send>>;
 
 /// The running jobs of a session.
@@ -55,13 +76,12 @@ pub(super) struct Jobs {
     handler: Option<Arc<dyn PermissionHandler>>,
     submissions: Arc<Submissions>,
     files: Files,
-    progress_tx: mpsc::Sender<(String, String)>,
-    progress_rx: mpsc::Receiver<(String, String)>,
+    /// Progress of running tools, from the first of the caller's tools on.
+    progress: Option<ProgressQueue>,
 }
 
 impl Jobs {
     pub(super) fn new(host: &Host, submissions: Arc<Submissions>, files: Files) -> Self {
-        let (progress_tx, progress_rx) = mpsc::channel(PROGRESS_QUEUE);
         let (tools, handler) = (host.tools().to_vec(), host.permission_handler().cloned());
         Self {
             running: FuturesUnordered::new(),
@@ -70,8 +90,7 @@ impl Jobs {
             handler,
             submissions,
             files,
-            progress_tx,
-            progress_rx,
+            progress: None,
         }
     }
 
@@ -79,7 +98,7 @@ impl Jobs {
     pub(super) async fn next(&mut self) -> JobResult {
         loop {
             tokio::select! {
-                Some((id, message)) = self.progress_rx.recv() => {
+                Some((id, message)) = ProgressQueue::next(self.progress.as_mut()) => {
                     return JobResult::Progress { id, message };
                 }
                 Some(result) = self.running.next(), if !self.running.is_empty() => {
@@ -148,7 +167,8 @@ impl Jobs {
                 }
             });
         };
-        let (sender, tool_id) = (self.progress_tx.clone(), id.clone());
+        let progress = self.progress.get_or_insert_with(ProgressQueue::new);
+        let (sender, tool_id) = (progress.sender.clone(), id.clone());
         let progress = Progress::new(move |message| {
             let _ = sender.try_send((tool_id.clone(), message)); // dropped if the queue is full
         });

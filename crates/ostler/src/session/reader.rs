@@ -19,10 +19,6 @@ const FETCH: usize = 256;
 
 /// An item returned by [`Reader::next`].
 #[derive(Debug, Clone, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "nearly all are events; boxing each would cost more than it saves"
-)]
 pub enum ReadItem {
     /// The next event.
     Event(Event),

@@ -125,7 +125,7 @@ impl Scene {
         &mut self,
         attempter: &GuardProgram,
     ) -> Result<(), ToolError> {
-        let child = process::spawn(self.attempt(attempter, "idle", "")?).await;
+        let child = process::spawn(Box::new(self.attempt(attempter, "idle", "")?)).await;
         self.bystander = Some(child.map_err(failed)?);
         Ok(())
     }

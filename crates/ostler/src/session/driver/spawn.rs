@@ -53,7 +53,7 @@ impl Driver {
                 match source {
                     ChildSource::Process(prepared, delay) => {
                         let timeout = self.setup.spec.limits.startup;
-                        let starting = StartingChild::new(*prepared, delay, timeout);
+                        let starting = StartingChild::new(prepared, delay, timeout);
                         self.child = ChildState::Starting(starting);
                     }
                     ChildSource::InProcess(child) => self.on_spawned(child),

@@ -77,7 +77,6 @@ impl Conversation for Chatty {
 
 /// A call of one of the engine's entry points.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "a test makes few of them")]
 enum Entry {
     Input(Input),
     Line(&'static str),

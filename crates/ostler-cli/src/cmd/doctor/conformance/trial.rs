@@ -196,14 +196,15 @@ impl TrialRun {
     /// Returns the end of the last turn.
     pub(super) fn turn(&self) -> Checked<&TurnEnded> {
         let turn = events!(self, TurnEnded).last();
-        turn.map(|turn| &**turn).ok_or_else(|| CheckFailed::new("the agent never ended a turn"))
+        turn.map(|turn| &**turn)
+            .ok_or_else(|| CheckFailed::new("the agent never ended a turn"))
     }
 
     /// Returns true if a model answered.
     fn is_answered(&self) -> bool {
-        let ends =
-            |turn: &Box<TurnEnded>| matches!(turn.outcome.cause, Cause::Completed | Cause::Interrupted);
-        events!(self, TurnEnded).any(ends) || events!(self, ToolCall).next().is_some()
+        let mut causes = events!(self, TurnEnded).map(|turn| turn.outcome.cause);
+        causes.any(|cause| matches!(cause, Cause::Completed | Cause::Interrupted))
+            || events!(self, ToolCall).next().is_some()
     }
 
     /// Returns the last turn, or an error unless it ended with this cause.
