@@ -282,8 +282,10 @@ fn versions(dir: &Path) -> Vec<String> {
 
 /// Runs a command without its stdout, and fails if it does.
 pub(super) fn succeed(command: &mut Command) -> Result<()> {
-    if !command.stdout(Stdio::null()).status()?.success() {
-        bail!("{} failed", command.get_program().to_string_lossy());
+    let program = command.get_program().to_string_lossy().into_owned();
+    let status = command.stdout(Stdio::null()).status();
+    if !status.with_context(|| program.clone())?.success() {
+        bail!("{program} failed");
     }
     Ok(())
 }

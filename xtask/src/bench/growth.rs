@@ -11,8 +11,11 @@ use super::rounds::sample;
 const ROUNDS: usize = 5;
 const QUICK_ROUNDS: usize = 2;
 
+/// Runs of `ostler run` per round.
+const RUNS: usize = 5;
+
 /// A quantity that grows.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Subject {
     Events,
     Turns,
@@ -57,24 +60,28 @@ impl Subject {
         }
     }
 
-    /// Returns the milliseconds of one run.
-    fn measure(self, bench: &Bench, size: usize) -> Result<f64> {
+    /// Returns the milliseconds of one or several runs.
+    fn measure(self, bench: &Bench, size: usize) -> Result<Vec<f64>> {
         let number = size.to_string();
         let own = |row| sample(bench.sessions(row, 1, &[&number]), false);
+        let run = |store| {
+            let samples = (0..RUNS).map(|_| sample(bench.run(store, "short"), true));
+            samples.collect::<Result<Vec<_>>>()
+        };
         let samples = match self {
-            Self::Events => own("events")?,
-            Self::Turns => own("turns")?,
+            Self::Events => own("events")?.concat(),
+            Self::Turns => own("turns")?.concat(),
             Self::Sessions => {
                 let seconds: f64 = own("many")?.iter().flatten().sum();
-                vec![vec![seconds * 1e3]]
+                vec![seconds * 1e3]
             }
             Self::Processes => {
                 let _crowd = Crowd::start(size)?;
-                sample(bench.run(None, "short"), true)?
+                run(None)?.concat().concat()
             }
-            Self::Stored => sample(bench.run(Some(&store_name(size)), "short"), true)?,
+            Self::Stored => run(Some(&store_name(size)))?.concat().concat(),
         };
-        Ok(samples.into_iter().flatten().next().unwrap_or(f64::NAN))
+        Ok(samples)
     }
 }
 
@@ -92,7 +99,7 @@ pub(super) fn measure(bench: &Bench, is_quick: bool) -> Result<Vec<Growth>> {
         let mut points: Vec<Point> = sizes.map(|size| Point::new(*size)).collect();
         for _ in 0..rounds {
             for point in &mut points {
-                point.ms.push(subject.measure(bench, point.size)?);
+                point.ms.extend(subject.measure(bench, point.size)?);
             }
         }
         all.push(Growth {

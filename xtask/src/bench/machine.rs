@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::workspace;
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, Deserialize, Default)]
 pub(super) struct Machine {
     cores: usize,
     processor: String,

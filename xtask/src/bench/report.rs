@@ -60,6 +60,7 @@ pub(super) struct Readers {
 /// Whether a goal is met.
 pub(super) struct Verdict {
     pub(super) contender: &'static str,
+    pub(super) goal: &'static Goal,
     pub(super) median: f64,
     pub(super) is_met: bool,
 }
@@ -111,7 +112,7 @@ impl Report {
 
     /// Compares a row's medians with its goals.
     pub(super) fn verdicts(&self, row: &Row) -> Vec<Verdict> {
-        let verdict = |(contender, goal): &(&'static str, Goal)| {
+        let verdict = |(contender, goal): &'static (&'static str, Goal)| {
             let median = self.summary(row, contender)?.median;
             let is_met = match goal {
                 Goal::AtMost(most) => median <= *most,
@@ -120,6 +121,7 @@ impl Report {
             };
             Some(Verdict {
                 contender,
+                goal,
                 median,
                 is_met,
             })
@@ -174,5 +176,25 @@ impl Summary {
             min: *samples.first()?,
             max: *samples.last()?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_compared_with_the_expected_shape() {
+        let growth = |shape, ms: [f64; 3]| Growth {
+            what: String::new(),
+            shape,
+            points: [(10, ms[0]), (100, ms[1]), (1_000, ms[2])]
+                .map(|(size, ms)| Point { size, ms: vec![ms] })
+                .into(),
+        };
+        let factor = |shape, ms| growth(shape, ms).factor();
+        assert!((factor(Shape::Linear, [9.0, 20.0, 200.0]) - 1.0).abs() < 1e-9);
+        assert!((factor(Shape::Linear, [2.0, 20.0, 400.0]) - 2.0).abs() < 1e-9);
+        assert!((factor(Shape::Flat, [2.0, 2.0, 3.0]) - 1.5).abs() < 1e-9);
     }
 }

@@ -2,7 +2,8 @@
 //! the machine hits all of them alike.
 
 use std::process::{Command, Stdio};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{RecvTimeoutError, Sender};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 
@@ -14,6 +15,9 @@ use super::rows;
 
 /// Number of processes that the rows `crowded-…` add.
 const CROWD: usize = 2000;
+
+/// Time after which a contender counts as failed.
+const TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// Rounds, processes per round for rows that time a process, and runs inside a process.
 struct Effort {
@@ -117,24 +121,44 @@ fn add(all: &mut Vec<Series>, (measurement, contender): Step<'_>, samples: Vec<V
 
 /// Runs a command, and returns its samples: its time in ms, or the numbers on each line it prints.
 pub(super) fn sample(mut command: Command, is_process_time: bool) -> Result<Vec<Vec<f64>>> {
-    command.stderr(Stdio::inherit());
-    if is_process_time {
-        command.stdout(Stdio::null());
-        let begin = Instant::now();
-        let status = command.status()?;
-        let took = begin.elapsed().as_secs_f64() * 1e3;
-        if !status.success() {
-            bail!("{status}");
-        }
-        return Ok(vec![vec![took]]);
-    }
-    let output = command.stdout(Stdio::piped()).output()?;
+    command.stdout(if is_process_time {
+        Stdio::null()
+    } else {
+        Stdio::piped()
+    });
+    let begin = Instant::now();
+    let child = command.spawn()?;
+    let _limit = Limit::start(child.id());
+    let output = child.wait_with_output()?;
+    let took = begin.elapsed().as_secs_f64() * 1e3;
     if !output.status.success() {
         bail!("{}", output.status);
+    }
+    if is_process_time {
+        return Ok(vec![vec![took]]);
     }
     let text = String::from_utf8_lossy(&output.stdout);
     let numbers = |line: &str| line.split_whitespace().flat_map(str::parse).collect();
     Ok(text.lines().map(numbers).collect())
+}
+
+/// Ends a child that takes too long. A contender may hang with a version that is new to us.
+struct Limit {
+    /// Closed when the child has exited.
+    _running: Sender<()>,
+}
+
+impl Limit {
+    fn start(child: u32) -> Self {
+        let (running, exited) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            if exited.recv_timeout(TIME_LIMIT) == Err(RecvTimeoutError::Timeout) {
+                eprintln!("no result after {} s", TIME_LIMIT.as_secs());
+                let _ = Command::new("kill").arg(child.to_string()).status();
+            }
+        });
+        Self { _running: running }
+    }
 }
 
 /// Shuffles with a generator that is good enough for an order of measurements.

@@ -59,7 +59,7 @@ fn rows(report: &Report, text: &mut String) {
         );
     }
     text.push_str(
-        "\nThe prototype and the floor are not peers. \
+        "\nThe prototype and the floor are not peers.\n\
          Decoding is a speed, so its ratio is Ostler ÷ best peer, and the number in parentheses \
          is the maximum.\n",
     );
@@ -78,19 +78,22 @@ fn cell(report: &Report, row: &Row, contender: &str) -> String {
 
 fn goals(row: &Row) -> String {
     let goal = |(contender, goal): &(&str, Goal)| {
-        let goal = match goal {
-            Goal::AtMost(most) => format!("≤ {most}"),
-            Goal::AtLeast(least) => format!("≥ {least}"),
-            Goal::Like(other) => format!("as `{other}`"),
-        };
         if contender.starts_with("with") {
-            format!("{contender} {goal}")
+            format!("{contender} {}", describe(goal))
         } else {
-            goal
+            describe(goal)
         }
     };
     let all: Vec<String> = row.goals.iter().map(goal).collect();
     all.join(", ")
+}
+
+fn describe(goal: &Goal) -> String {
+    match goal {
+        Goal::AtMost(most) => format!("≤ {most}"),
+        Goal::AtLeast(least) => format!("≥ {least}"),
+        Goal::Like(other) => format!("as `{other}`"),
+    }
 }
 
 fn met(report: &Report, row: &Row) -> String {
@@ -115,11 +118,11 @@ fn misses(report: &Report, text: &mut String) {
         for verdict in report.verdicts(row).iter().filter(|it| !it.is_met) {
             let _ = writeln!(
                 lines,
-                "- {}, {}: {}, goal {}.",
+                "- {}, {}: {}, goal {}",
                 row.title,
                 verdict.contender,
                 number(verdict.median),
-                goals(row)
+                describe(verdict.goal)
             );
         }
     }
@@ -199,7 +202,7 @@ fn thousands(value: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::contenders::{OSTLER, PEERS, STORE};
-    use super::super::machine;
+    use super::super::machine::Machine;
     use super::super::report::Series;
     use super::*;
 
@@ -213,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_row_shows_medians_minima_the_best_peer_and_the_missed_goal() {
-        let mut report = Report::new(machine::facts(), false);
+        let mut report = Report::new(Machine::default(), false);
         report.series = vec![
             series(OSTLER, &[20.0, 10.0, 30.0]),
             series(STORE, &[60.0, 50.0, 70.0]),
@@ -224,7 +227,7 @@ mod tests {
         let line = "| line to event, µs | ≤ 30, with store ≤ 45 | 20.0 (10.0) | 60.0 (50.0) | \
              40.0 (40.0) | 400 (400) | ×2.0 | no: with store |";
         assert!(text.contains(line), "{text}");
-        assert!(text.contains("- line to event, µs, with store: 60.0, goal"));
+        assert!(text.contains("- line to event, µs, with store: 60.0, goal ≤ 45\n"));
     }
 
     #[test]

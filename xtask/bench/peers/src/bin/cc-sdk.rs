@@ -17,10 +17,14 @@ impl Peer for CcSdk {
         std::env::set_var("PATH", format!("{}.bin:/usr/bin:/bin", agent.display()));
         let mut messages = std::pin::pin!(query("hello", None).await?);
         while let Some(message) = messages.next().await {
-            if let Message::StreamEvent { event, .. } = message? {
-                if let Some(text) = event["delta"]["text"].as_str() {
-                    each(text);
+            match message? {
+                Message::StreamEvent { event, .. } => {
+                    if let Some(text) = event["delta"]["text"].as_str() {
+                        each(text);
+                    }
                 }
+                Message::Result { .. } => break, // the stream itself does not end
+                _ => {}
             }
         }
         Ok(())
