@@ -70,7 +70,7 @@ pub(super) fn svg(report: &Report) -> String {
          aria-label=\"Times and memory of other SDKs, as multiples of Ostler's\">\n\
          <style>{STYLE}</style>\n\
          <text class=\"title\" x=\"10\" y=\"20\">Other SDKs as multiples of Ostler: \
-         longer is slower or larger</text>\n{}{}{bars}</svg>\n",
+         right of ×1 is slower or larger</text>\n{}{}{bars}</svg>\n",
         legend(),
         grid(&scale, y - GAP),
     )
