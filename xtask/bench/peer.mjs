@@ -1,6 +1,6 @@
-// The Node SDK's side of `cargo xtask bench sessions`: `peer.mjs ROW DIR SDK` prints samples.
+// The Node SDK's side of `cargo xtask bench`: `peer.mjs ROW DIR RUNS SDK` prints samples.
 
-const [row, dir, sdk] = process.argv.slice(2);
+const [row, dir, runs, sdk] = process.argv.slice(2);
 const { query } = await import(sdk);
 
 async function run(agent, each = () => {}) {
@@ -24,7 +24,7 @@ if (row === "cold") {
   console.log(samples.slice(100).map((sample) => sample.toFixed(1)).join("\n"));
 } else {
   await run(row);
-  for (let turn = 0; turn < 5; turn += 1) {
+  for (let done = 0; done < Number(runs); done += 1) {
     const begin = performance.now();
     await run(row);
     console.log((performance.now() - begin).toFixed(3));

@@ -1,4 +1,4 @@
-"""The Python SDK's side of `cargo xtask bench sessions`: `peer.py ROW DIR` prints samples."""
+"""The Python SDK's side of `cargo xtask bench`: `peer.py ROW DIR RUNS` prints samples."""
 
 import asyncio
 import sys
@@ -6,7 +6,7 @@ import time
 
 from claude_agent_sdk import ClaudeAgentOptions, StreamEvent, query
 
-ROW, DIR = sys.argv[1], sys.argv[2]
+ROW, DIR, RUNS = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
 
 async def run(agent, each=lambda message: None):
@@ -32,7 +32,7 @@ async def main():
         print("\n".join(f"{sample:.1f}" for sample in samples[100:]))
     else:
         await run(ROW)
-        for _ in range(3):
+        for _ in range(RUNS):
             begin = time.perf_counter()
             await run(ROW)
             print(f"{(time.perf_counter() - begin) * 1e3:.3f}")

@@ -44,9 +44,13 @@ impl Tree {
             .map(|(path, text)| (path.as_str(), text.as_str()))
     }
 
-    /// Returns the Rust files of our crates, without test data and example projects for agents.
+    /// Returns the Rust files of our crates, without test data, example projects for agents, and
+    /// the package that drives other SDKs in the benchmark.
     pub(super) fn rust(&self) -> impl Iterator<Item = (&str, &str)> {
-        let ours = |path: &str| !path.contains("fixtures/") && !path.starts_with("examples/");
+        let others = ["examples/", "xtask/bench/peers/"];
+        let ours = move |path: &str| {
+            !path.contains("fixtures/") && !others.iter().any(|folder| path.starts_with(folder))
+        };
         self.iter()
             .filter(move |(path, _)| path.ends_with(".rs") && ours(path))
     }

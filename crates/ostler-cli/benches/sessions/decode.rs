@@ -1,0 +1,128 @@
+//! An agent's output to events without a process: lines, conversation and session machine, as a
+//! session feeds them.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use ostler_core::dialect::{self, Conversation, Launching, Outbox};
+use ostler_core::event::EventKind;
+use ostler_core::lines::{Line, Lines};
+use ostler_core::machine::{Effect, Input, Machine};
+use ostler_core::spec::{AfterTurn, Limits, Spec};
+
+const CHUNK: usize = 64 * 1024;
+
+/// Prints MB/s for deltas, tool results and a mix.
+pub(crate) fn speeds(dir: &Path, runs: usize) {
+    let inputs = ["deltas", "results", "mixed"].map(|name| read(dir, name));
+    for _ in 0..runs {
+        let speeds = inputs.each_ref().map(|input| {
+            let begin = Instant::now();
+            black_box(decode(input));
+            input.len() as f64 / 1e6 / begin.elapsed().as_secs_f64()
+        });
+        println!("{:.1} {:.1} {:.1}", speeds[0], speeds[1], speeds[2]);
+    }
+}
+
+/// Decodes a small input once, for a count of instructions. Prints the number of events.
+pub(crate) fn counted(dir: &Path) {
+    println!("{}", decode(&read(dir, "counted")));
+}
+
+fn read(dir: &Path, name: &str) -> Vec<u8> {
+    std::fs::read(dir.join(format!("decode-{name}.jsonl"))).unwrap()
+}
+
+/// Decodes an input and returns the number of events.
+fn decode(input: &[u8]) -> usize {
+    let mut decoder = Decoder::new();
+    let mut lines = Lines::new();
+    for chunk in input.chunks(CHUNK) {
+        lines.push(chunk, |line| decoder.on_line(line));
+    }
+    lines.finish(|line| decoder.on_line(line));
+    let expected = input.iter().filter(|byte| **byte == b'\n').count();
+    assert!(decoder.contents >= expected, "every line is an event");
+    decoder.events
+}
+
+struct Decoder {
+    begin: Instant,
+    conversation: Box<dyn Conversation>,
+    machine: Machine,
+    outbox: Outbox,
+    effects: Vec<Effect>,
+    events: usize,
+    /// Events that a line of the input stands for.
+    contents: usize,
+}
+
+impl Decoder {
+    fn new() -> Self {
+        let claude = ostler_dialects::find("claude").unwrap();
+        let mut decoder = Self {
+            begin: Instant::now(),
+            conversation: claude.converse(&Launching::new(&Spec::default())),
+            machine: Machine::new(Limits::default(), AfterTurn::End)
+                .with_capabilities(claude.about().capabilities),
+            outbox: Outbox::default(),
+            effects: Vec::new(),
+            events: 0,
+            contents: 0,
+        };
+        for input in [Input::Send("hello".into()), Input::Start] {
+            decoder.handle(input);
+        }
+        decoder.conversation.on_start(&mut decoder.outbox);
+        decoder.handle(Input::Spawned);
+        decoder
+    }
+
+    fn on_line(&mut self, line: Line<'_>) {
+        dialect::deliver_line(&mut *self.conversation, line, &mut self.outbox);
+        self.handle(Input::Activity);
+    }
+
+    /// Feeds the machine until nothing is left.
+    fn handle(&mut self, input: Input) {
+        self.drain_outbox();
+        let now = self.now();
+        self.machine.handle(now, input, &mut self.effects);
+        while !self.effects.is_empty() {
+            let mut effects = std::mem::take(&mut self.effects);
+            for effect in effects.drain(..) {
+                match effect {
+                    Effect::Emit { kind, .. } => self.count(kind),
+                    Effect::Send(message) => self.conversation.send(message, &mut self.outbox),
+                    _ => {} // nothing to write to, and no caller
+                }
+            }
+            self.effects = effects;
+            self.drain_outbox();
+        }
+    }
+
+    fn drain_outbox(&mut self) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        let now = self.now();
+        for output in self.outbox.drain() {
+            self.machine.handle(now, output.into(), &mut self.effects);
+        }
+    }
+
+    fn count(&mut self, kind: EventKind) {
+        self.events += 1;
+        self.contents += usize::from(matches!(
+            black_box(kind),
+            EventKind::Text(_) | EventKind::ToolCall(_) | EventKind::ToolResult(_)
+        ));
+    }
+
+    fn now(&self) -> Duration {
+        self.begin.elapsed()
+    }
+}

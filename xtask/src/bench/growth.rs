@@ -1,0 +1,116 @@
+//! Growth: the time of a run against the size of its input and of its surroundings.
+
+use anyhow::Result;
+
+use super::contenders::{Bench, succeed};
+use super::crowd::Crowd;
+use super::inputs;
+use super::report::{Growth, Point, Shape};
+use super::rounds::sample;
+
+const ROUNDS: usize = 5;
+const QUICK_ROUNDS: usize = 2;
+
+/// Runs of `ostler run` per round.
+const RUNS: usize = 5;
+
+/// A quantity that grows.
+#[derive(Clone, Copy)]
+enum Subject {
+    Events,
+    Turns,
+    Sessions,
+    Processes,
+    Stored,
+}
+
+impl Subject {
+    const ALL: [Self; 5] = [
+        Self::Events,
+        Self::Turns,
+        Self::Sessions,
+        Self::Processes,
+        Self::Stored,
+    ];
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Events => "events of a run",
+            Self::Turns => "turns of a session",
+            Self::Sessions => "sessions at once, started and stopped",
+            Self::Processes => "more processes on the machine, `ostler run`",
+            Self::Stored => "sessions in the store, `ostler run`",
+        }
+    }
+
+    fn shape(self) -> Shape {
+        match self {
+            Self::Events | Self::Turns | Self::Sessions => Shape::Linear,
+            Self::Processes | Self::Stored => Shape::Flat,
+        }
+    }
+
+    fn sizes(self, is_quick: bool) -> &'static [usize] {
+        match self {
+            Self::Events => &inputs::EVENTS,
+            Self::Turns | Self::Sessions => &[10, 100, 1_000],
+            Self::Processes => &[0, 500, 2_000],
+            Self::Stored if is_quick => &[10, 100, 1_000],
+            Self::Stored => &[10, 100, 1_000, 10_000],
+        }
+    }
+
+    /// Returns the milliseconds of one or several runs.
+    fn measure(self, bench: &Bench, size: usize) -> Result<Vec<f64>> {
+        let number = size.to_string();
+        let own = |row| sample(bench.sessions(row, 1, &[&number]), false);
+        let run = |store| {
+            let samples = (0..RUNS).map(|_| sample(bench.run(store, "short"), true));
+            samples.collect::<Result<Vec<_>>>()
+        };
+        let samples = match self {
+            Self::Events => own("events")?.concat(),
+            Self::Turns => own("turns")?.concat(),
+            Self::Sessions => {
+                let seconds: f64 = own("many")?.iter().flatten().sum();
+                vec![seconds * 1e3]
+            }
+            Self::Processes => {
+                let _crowd = Crowd::start(size)?;
+                run(None)?.concat().concat()
+            }
+            Self::Stored => run(Some(&store_name(size)))?.concat().concat(),
+        };
+        Ok(samples)
+    }
+}
+
+/// Measures all quantities, the sizes of each in turn.
+pub(super) fn measure(bench: &Bench, is_quick: bool) -> Result<Vec<Growth>> {
+    let rounds = if is_quick { QUICK_ROUNDS } else { ROUNDS };
+    for size in Subject::Stored.sizes(is_quick) {
+        let options = [&*store_name(*size), &*size.to_string()];
+        succeed(&mut bench.sessions("fill", 1, &options))?;
+    }
+    let mut all = Vec::new();
+    for subject in Subject::ALL {
+        eprintln!("growth: {}", subject.title());
+        let sizes = subject.sizes(is_quick).iter();
+        let mut points: Vec<Point> = sizes.map(|size| Point::new(*size)).collect();
+        for _ in 0..rounds {
+            for point in &mut points {
+                point.ms.extend(subject.measure(bench, point.size)?);
+            }
+        }
+        all.push(Growth {
+            what: subject.title().to_owned(),
+            shape: subject.shape(),
+            points,
+        });
+    }
+    Ok(all)
+}
+
+fn store_name(sessions: usize) -> String {
+    format!("store-{sessions}")
+}
