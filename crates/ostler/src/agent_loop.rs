@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_core::dialect::Dialect;
+use ostler_core::names::named;
 use ostler_core::spec::{AfterTurn, Denials, Settings, Spec, SpecError, keys};
 use ostler_dialects::tool_loop::ToolLoop;
 
@@ -44,26 +45,18 @@ pub use command::{CommandCheck, MissingProgram};
 pub use ostler_model::AWAITING_APPROVAL;
 pub use result::{ApprovalError, Condition, Ending, LoopResult, Waiting};
 
-/// How much a loop does without approval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Everything that the policy allows.
-    #[default]
-    Auto,
-    /// Reads only, and describes what it would do.
-    Plan,
-    /// Reads freely. A person approves every change first, through the host's permission handler.
-    /// Without a handler, the result [needs input](Ending::NeedsInput).
-    Approve,
-}
-
-impl Mode {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Plan => "plan",
-            Self::Approve => "approve",
-        }
+named! {
+    /// How much a loop does without approval.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum Mode {
+        /// Everything that the policy allows.
+        #[default]
+        Auto = "auto",
+        /// Reads only, and describes what it would do.
+        Plan = "plan",
+        /// Reads freely. A person approves every change first, through the host's permission
+        /// handler. Without a handler, the result [needs input](Ending::NeedsInput).
+        Approve = "approve",
     }
 }
 
@@ -88,13 +81,12 @@ impl Loop {
     /// Creates a loop around a shared model.
     #[must_use]
     pub fn around(model: Arc<dyn ModelAdapter>) -> Self {
-        let (around, settings) = (Hooks::default(), Settings::default());
         Self {
             model,
             tools: Vec::new(),
             bare: false,
-            around,
-            settings,
+            around: Hooks::default(),
+            settings: Settings::default(),
             time: None,
         }
     }
@@ -245,16 +237,11 @@ impl Loop {
             || spec.limits.budget_usd.is_some()
             || limits.iter().any(|key| spec.value(key).is_some());
         // Limits are enforced between two replies, so each reply must report its usage.
-        let each = if counted {
-            self.model.with_usage_per_reply()
-        } else {
-            None
-        };
-        let model = each.unwrap_or_else(|| self.model.clone());
+        let each = counted.then(|| self.model.with_usage_per_reply());
+        let model = each.flatten().unwrap_or_else(|| self.model.clone());
         let mut around = self.around.clone();
-        let seconds = spec
-            .value("tool_timeout")
-            .and_then(|seconds| seconds.parse().ok());
+        let seconds = spec.value("tool_timeout");
+        let seconds = seconds.and_then(|seconds| seconds.parse().ok());
         around.tool_timeout = seconds.map(Duration::from_secs).or(around.tool_timeout);
         ApiAgent::around(&ToolLoop, Arc::new(AdapterModel::new(model)), around)
             .bare(self.bare)
@@ -269,13 +256,7 @@ impl Agent for Loop {
     }
 
     fn probe<'a>(&'a self, _: &'a Host, _: &'a Spec) -> ProbeFuture<'a> {
-        Box::pin(async {
-            Probed::Ready {
-                version: Some(env!("CARGO_PKG_VERSION").into()),
-                path: None,
-                login: None,
-            }
-        })
+        Box::pin(async { Probed::built_in() })
     }
 
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
@@ -285,9 +266,7 @@ impl Agent for Loop {
                 spec.set(key, values)?;
             }
         }
-        if let Some(time) = self.time {
-            spec.limits.wall = Some(time);
-        }
+        spec.limits.wall = self.time.or(spec.limits.wall);
         // The model has its own timeouts. A tool or a check may take any time.
         spec.limits.idle = None;
         spec.denials = Denials::Tolerate;
