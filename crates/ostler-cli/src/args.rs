@@ -20,16 +20,17 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use self::acp::AcpArgs;
 pub(crate) use self::commands::{CommandArgs, Commands};
-pub(crate) use self::config::{
-    ConfigArgs, ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE,
-};
+use self::config::CONFIG_HELP;
+pub(crate) use self::config::{ConfigArgs, ConfigPathArgs, ConfigShowArgs, ConfigVerb, EXAMPLE};
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::logging::{LogArgs, LogFilter};
 pub(crate) use self::r#loop::{LoopArgs, LoopMode, ToolSet};
+use self::policy::POLICY_HELP;
 pub(crate) use self::policy::{
-    Permissions, PolicyArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs,
+    Permissions, PolicyArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb,
 };
-pub(crate) use self::sandbox::{SandboxArgs, SandboxCheckArgs, SandboxVerb};
+use self::sandbox::SANDBOX_HELP;
+pub(crate) use self::sandbox::{SandboxCheckArgs, SandboxVerb};
 pub(crate) use self::sessions::{
     SessionsArgs, SessionsExportArgs, SessionsFilterArgs, SessionsListArgs, SessionsPruneArgs,
     SessionsRmArgs, SessionsSearchArgs, SessionsShowArgs, SessionsVerb, Transcript,
@@ -77,19 +78,34 @@ pub(crate) enum Verb {
     /// Show token usage and cost of stored sessions
     Usage(UsageArgs),
     /// Check the sandbox that confines a model's commands
-    Sandbox(SandboxArgs),
+    #[command(subcommand, after_help = SANDBOX_HELP)]
+    Sandbox(SandboxVerb),
     /// Show and test the permission policy
-    Policy(PolicyVerbArgs),
+    #[command(subcommand, after_help = POLICY_HELP)]
+    Policy(PolicyVerb),
     /// Show the configuration and where each value comes from
-    Config(ConfigVerbArgs),
+    #[command(subcommand, after_help = CONFIG_HELP)]
+    Config(ConfigVerb),
     /// Review a project's settings files and trust them
     Trust(TrustArgs),
     /// Print the JSON schema of Ostler's output
-    Schema(SchemaArgs),
+    Schema {
+        /// Output to describe
+        #[arg(value_enum)]
+        kind: Schema,
+    },
     /// Print a shell completion script
-    Completions(CompletionsArgs),
+    Completions {
+        /// Shell to complete for
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
     /// Print the manual page
-    Man(ManArgs),
+    Man {
+        /// Write one page per command to this directory instead of printing the main page
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// Print the version
     Version,
 }
@@ -311,7 +327,7 @@ impl StartArgs {
         !is_specific
             && limits.max_turns.is_none()
             && limits.max_budget_usd.is_none()
-            && self.agent_settings.are_default()
+            && self.agent_settings == AgentSettings::default()
     }
 }
 
@@ -383,13 +399,6 @@ pub(crate) struct AgentSettings {
     /// Agent setting, such as effort=high; see docs/agents (repeatable)
     #[arg(long, value_name = "KEY=VALUE", allow_hyphen_values = true)]
     pub(crate) set: Vec<String>,
-}
-
-impl AgentSettings {
-    /// Returns true if no setting was given.
-    fn are_default(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Limits of a run.
@@ -472,32 +481,11 @@ impl ReplayArgs {
     }
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct SchemaArgs {
-    /// Output to describe
-    #[arg(value_enum)]
-    pub(crate) kind: Schema,
-}
-
 /// Output that has a schema.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Schema {
     /// One line of `--output events`
     Events,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct CompletionsArgs {
-    /// Shell to complete for
-    #[arg(value_enum)]
-    pub(crate) shell: clap_complete::Shell,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ManArgs {
-    /// Write one page per command to this directory instead of printing the main page
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
 }
 
 /// A time limit; `None` means unlimited.
@@ -516,9 +504,8 @@ impl InvalidValue {
 }
 
 fn time(text: &str) -> Result<Time, InvalidValue> {
-    ostler::config::time(text)
-        .map(Time)
-        .map_err(InvalidValue::new)
+    let time = ostler::config::time(text);
+    time.map(Time).map_err(InvalidValue::new)
 }
 
 /// A size limit; `None` means unlimited.
