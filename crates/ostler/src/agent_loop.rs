@@ -71,6 +71,17 @@ pub struct Loop {
     time: Option<Duration>,
 }
 
+/// Declares methods that set a number.
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $key:expr;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(self, number: $type) -> Self {
+            self.set($key, &number.to_string())
+        }
+    )*};
+}
+
 impl Loop {
     /// Creates a loop around a model, with the workspace tools: files, and commands in the sandbox.
     #[must_use]
@@ -145,47 +156,11 @@ impl Loop {
         self.set("mode", mode.as_str())
     }
 
-    /// Sets the maximum number of model replies in a turn. The default is 100.
-    #[must_use]
-    pub fn max_iterations(self, most: u32) -> Self {
-        self.set(keys::MAX_TURNS, &most.to_string())
-    }
-
-    /// Sets the maximum number of tool calls in a turn.
-    #[must_use]
-    pub fn max_tool_calls(self, most: u32) -> Self {
-        self.set("max_tool_calls", &most.to_string())
-    }
-
-    /// Sets the maximum number of input tokens.
-    #[must_use]
-    pub fn max_input_tokens(self, most: u32) -> Self {
-        self.set("max_input_tokens", &most.to_string())
-    }
-
-    /// Sets the maximum number of output tokens.
-    #[must_use]
-    pub fn max_output_tokens(self, most: u32) -> Self {
-        self.set("max_output_tokens", &most.to_string())
-    }
-
-    /// Sets the maximum cost in US dollars. If the cost of the model is unknown, the loop stops.
-    #[must_use]
-    pub fn max_cost_usd(self, most: f64) -> Self {
-        self.set(keys::MAX_BUDGET_USD, &most.to_string())
-    }
-
     /// Sets the maximum duration of a turn.
     #[must_use]
     pub fn max_time(mut self, most: Duration) -> Self {
         self.time = Some(most);
         self
-    }
-
-    /// Sets the maximum number of consecutive failed steps. The default is 3.
-    #[must_use]
-    pub fn max_errors(self, most: u32) -> Self {
-        self.set("max_errors", &most.to_string())
     }
 
     /// Sets the maximum duration of one tool call.
@@ -195,11 +170,22 @@ impl Loop {
         self
     }
 
-    /// Sets the size of the model's context window. Before it is full, old tool results are
-    /// shortened and old messages are summarised.
-    #[must_use]
-    pub fn context_window(self, tokens: u32) -> Self {
-        self.set("context_window", &tokens.to_string())
+    numbers! {
+        /// Sets the maximum number of model replies in a turn. The default is 100.
+        max_iterations: u32 = keys::MAX_TURNS;
+        /// Sets the maximum number of tool calls in a turn.
+        max_tool_calls: u32 = "max_tool_calls";
+        /// Sets the maximum number of input tokens.
+        max_input_tokens: u32 = "max_input_tokens";
+        /// Sets the maximum number of output tokens.
+        max_output_tokens: u32 = "max_output_tokens";
+        /// Sets the maximum cost in US dollars. If the cost of the model is unknown, the loop stops.
+        max_cost_usd: f64 = keys::MAX_BUDGET_USD;
+        /// Sets the maximum number of consecutive failed steps. The default is 3.
+        max_errors: u32 = "max_errors";
+        /// Sets the size of the model's context window. Before it is full, old tool results are
+        /// shortened and old messages are summarised.
+        context_window: u32 = "context_window";
     }
 
     fn set(mut self, key: &str, value: &str) -> Self {
