@@ -13,10 +13,12 @@ mod trust;
 mod usage;
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::Resettable;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ostler::config::{SizeLimit, ValueError};
 
 pub(crate) use self::acp::AcpArgs;
 pub(crate) use self::commands::{CommandArgs, Commands};
@@ -408,16 +410,16 @@ pub(crate) struct LimitArgs {
     /// Time limit for the task, such as 90s, 10m, 2h or none [default: 1h]
     ///
     /// In a chat, the limit applies to each turn.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<Time>,
     /// Maximum silence while no tool is running [default: 10m]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME")]
     pub(crate) idle_timeout: Option<Time>,
     /// Time limit for the agent's first output [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME")]
     pub(crate) startup_timeout: Option<Time>,
     /// Grace period after an interrupt, and again after SIGTERM, before the agent is killed
-    #[arg(long, value_name = "TIME", value_parser = time, hide = true)]
+    #[arg(long, value_name = "TIME", hide = true)]
     pub(crate) grace: Option<Time>,
     /// Maximum number of agent steps
     #[arg(long, value_name = "N")]
@@ -432,7 +434,7 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_messages: Option<u32>,
     /// Time limit for the whole session, from its first message
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME")]
     pub(crate) max_time: Option<Time>,
     #[command(flatten)]
     pub(crate) sizes: SizeLimits,
@@ -445,13 +447,13 @@ pub(crate) struct SizeLimits {
     /// Maximum size of the stored events, such as 100MB, 2GiB or none [default: 256MB]
     ///
     /// The session ends when it is reached.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) max_log_size: Option<Size>,
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_log_size: Option<SizeLimit>,
     /// Maximum size of the stored raw output [default: 512MB]
     ///
     /// The oldest output is dropped first.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) max_raw_size: Option<Size>,
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_raw_size: Option<SizeLimit>,
 }
 
 #[derive(Debug, Args)]
@@ -492,29 +494,12 @@ pub(crate) enum Schema {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) Option<Duration>);
 
-/// A value that a flag does not accept.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-struct InvalidValue(String);
+impl FromStr for Time {
+    type Err = ValueError;
 
-impl InvalidValue {
-    fn new(why: impl std::fmt::Display) -> Self {
-        Self(why.to_string())
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        ostler::config::time(text).map(Self)
     }
-}
-
-fn time(text: &str) -> Result<Time, InvalidValue> {
-    let time = ostler::config::time(text);
-    time.map(Time).map_err(InvalidValue::new)
-}
-
-/// A size limit; `None` means unlimited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size(pub(crate) Option<u64>);
-
-fn size(text: &str) -> Result<Size, ostler::config::SizeError> {
-    text.parse::<ostler::config::SizeLimit>()
-        .map(|limit| Size(limit.0))
 }
 
 #[cfg(test)]

@@ -258,7 +258,7 @@ fn head(row: &SessionRow) {
 fn prune(store: &Store, args: &SessionsPruneArgs) -> Result<Code> {
     let keep = PruneLimits {
         older_than: args.older_than.map(before),
-        larger_than_bytes: args.larger_than,
+        larger_than_bytes: args.larger_than.map(|size| size.0),
     };
     let pruned = store.prune(&keep, args.dry_run)?;
     if args.json {

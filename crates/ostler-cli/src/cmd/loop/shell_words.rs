@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use crate::args::{LoopArgs, LoopMode, Size, Time, ToolSet};
+use ostler::config::SizeLimit;
+
+use crate::args::{LoopArgs, LoopMode, Time, ToolSet};
 use crate::commands::{ELLIPSIS, quoted};
 
 /// Returns the command line that resumes this loop, without session and answer. It repeats the
@@ -107,8 +109,8 @@ fn span(time: Option<Time>) -> Option<String> {
 }
 
 /// Formats a size limit for the command line.
-fn size(size: Option<Size>) -> Option<String> {
-    size.map(|Size(limit)| limit.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string()))
+fn size(size: Option<SizeLimit>) -> Option<String> {
+    size.map(|SizeLimit(limit)| limit.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string()))
 }
 
 /// Returns the name of a choice on the command line.
