@@ -179,7 +179,8 @@ impl Loop {
         max_input_tokens: u32 = "max_input_tokens";
         /// Sets the maximum number of output tokens.
         max_output_tokens: u32 = "max_output_tokens";
-        /// Sets the maximum cost in US dollars. If the cost of the model is unknown, the loop stops.
+        /// Sets the maximum cost in US dollars. If the cost of the model is unknown, the loop
+        /// stops.
         max_cost_usd: f64 = keys::MAX_BUDGET_USD;
         /// Sets the maximum number of consecutive failed steps. The default is 3.
         max_errors: u32 = "max_errors";
