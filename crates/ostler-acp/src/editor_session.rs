@@ -130,12 +130,6 @@ pub(crate) struct SessionInfo<'a> {
     config_options: Option<Vec<&'a ModelOption>>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ConfigOptions<'a> {
-    config_options: Vec<&'a ModelOption>,
-}
-
 impl EditorSession {
     /// Returns the response for a new session.
     pub(crate) fn opened(&self) -> SessionInfo<'_> {
@@ -370,8 +364,7 @@ impl EditorSession {
         let line = match (change, &mut self.modes, &mut self.model) {
             (Change::Model(name), _, Some(model)) => {
                 model.select(&name);
-                let config_options = vec![&*model];
-                wire::response(&id, &ConfigOptions { config_options })
+                wire::response(&id, &json!({"configOptions": [model]}))
             }
             (Change::Mode(mode), Some(modes), _) => {
                 modes.current_mode_id = mode;

@@ -75,9 +75,9 @@ mod tests {
 
     use super::*;
 
-    fn of(blocks: &Value) -> Result<String, String> {
+    fn of(blocks: &Value) -> Result<String, Failure> {
         let blocks: Vec<ContentBlock> = serde_json::from_value(blocks.clone()).unwrap();
-        text(&blocks).map_err(|failure| failure.message)
+        text(&blocks)
     }
 
     #[test]
@@ -121,8 +121,8 @@ mod tests {
             (json!({"type": "text", "text": " "}), "empty"),
         ] {
             let error = of(&json!([block])).unwrap_err();
-            assert!(error.contains(part), "{error}");
+            assert!(error.message.contains(part), "{error:?}");
         }
-        assert!(of(&json!([])).unwrap_err().contains("empty"));
+        assert!(of(&json!([])).unwrap_err().message.contains("empty"));
     }
 }

@@ -1,6 +1,7 @@
 //! Protocol server: routes requests to sessions, and handles those that do not belong to one.
 
 use std::collections::{HashMap, VecDeque};
+use std::path::PathBuf;
 
 use ostler::Spec;
 use ostler::agent::Probed;
@@ -358,18 +359,14 @@ impl Server {
         #[serde(rename_all = "camelCase")]
         struct Listed {
             session_id: String,
-            cwd: std::path::PathBuf,
+            cwd: PathBuf,
             #[serde(skip_serializing_if = "Option::is_none")]
             title: Option<String>,
             updated_at: String,
         }
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        struct ListParams {
-            cwd: Option<std::path::PathBuf>,
-        }
-        let ListParams { cwd } = wire::params(params).unwrap_or_default();
-        let dir = cwd.map(|dir| dir.canonicalize().unwrap_or(dir));
+        let asked: Value = wire::params(params).unwrap_or_default();
+        let dir = asked["cwd"].as_str().map(PathBuf::from);
+        let dir = dir.map(|dir| dir.canonicalize().unwrap_or(dir));
         let filter = Filter {
             agent: Some(self.service.agent.about().name.to_owned()),
             dir,

@@ -13,23 +13,26 @@ mod trust;
 mod usage;
 
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use clap::builder::Resettable;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ostler::config::{SizeLimit, ValueError};
 
 pub(crate) use self::acp::AcpArgs;
 pub(crate) use self::commands::{CommandArgs, Commands};
-pub(crate) use self::config::{
-    ConfigArgs, ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE,
-};
+use self::config::CONFIG_HELP;
+pub(crate) use self::config::{ConfigArgs, ConfigPathArgs, ConfigShowArgs, ConfigVerb, EXAMPLE};
 pub(crate) use self::doctor::DoctorArgs;
 pub(crate) use self::logging::{LogArgs, LogFilter};
 pub(crate) use self::r#loop::{LoopArgs, LoopMode, ToolSet};
+use self::policy::POLICY_HELP;
 pub(crate) use self::policy::{
-    Permissions, PolicyArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs,
+    Permissions, PolicyArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb,
 };
-pub(crate) use self::sandbox::{SandboxArgs, SandboxCheckArgs, SandboxVerb};
+use self::sandbox::SANDBOX_HELP;
+pub(crate) use self::sandbox::{SandboxCheckArgs, SandboxVerb};
 pub(crate) use self::sessions::{
     SessionsArgs, SessionsExportArgs, SessionsFilterArgs, SessionsListArgs, SessionsPruneArgs,
     SessionsRmArgs, SessionsSearchArgs, SessionsShowArgs, SessionsVerb, Transcript,
@@ -77,19 +80,34 @@ pub(crate) enum Verb {
     /// Show token usage and cost of stored sessions
     Usage(UsageArgs),
     /// Check the sandbox that confines a model's commands
-    Sandbox(SandboxArgs),
+    #[command(subcommand, after_help = SANDBOX_HELP)]
+    Sandbox(SandboxVerb),
     /// Show and test the permission policy
-    Policy(PolicyVerbArgs),
+    #[command(subcommand, after_help = POLICY_HELP)]
+    Policy(PolicyVerb),
     /// Show the configuration and where each value comes from
-    Config(ConfigVerbArgs),
+    #[command(subcommand, after_help = CONFIG_HELP)]
+    Config(ConfigVerb),
     /// Review a project's settings files and trust them
     Trust(TrustArgs),
     /// Print the JSON schema of Ostler's output
-    Schema(SchemaArgs),
+    Schema {
+        /// Output to describe
+        #[arg(value_enum)]
+        kind: Schema,
+    },
     /// Print a shell completion script
-    Completions(CompletionsArgs),
+    Completions {
+        /// Shell to complete for
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
     /// Print the manual page
-    Man(ManArgs),
+    Man {
+        /// Write one page per command to this directory instead of printing the main page
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
     /// Print the version
     Version,
 }
@@ -311,7 +329,7 @@ impl StartArgs {
         !is_specific
             && limits.max_turns.is_none()
             && limits.max_budget_usd.is_none()
-            && self.agent_settings.are_default()
+            && self.agent_settings == AgentSettings::default()
     }
 }
 
@@ -385,13 +403,6 @@ pub(crate) struct AgentSettings {
     pub(crate) set: Vec<String>,
 }
 
-impl AgentSettings {
-    /// Returns true if no setting was given.
-    fn are_default(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 /// Limits of a run.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Limits")]
@@ -399,16 +410,16 @@ pub(crate) struct LimitArgs {
     /// Time limit for the task, such as 90s, 10m, 2h or none [default: 1h]
     ///
     /// In a chat, the limit applies to each turn.
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<Time>,
     /// Maximum silence while no tool is running [default: 10m]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME")]
     pub(crate) idle_timeout: Option<Time>,
     /// Time limit for the agent's first output [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME")]
     pub(crate) startup_timeout: Option<Time>,
     /// Grace period after an interrupt, and again after SIGTERM, before the agent is killed
-    #[arg(long, value_name = "TIME", value_parser = time, hide = true)]
+    #[arg(long, value_name = "TIME", hide = true)]
     pub(crate) grace: Option<Time>,
     /// Maximum number of agent steps
     #[arg(long, value_name = "N")]
@@ -423,7 +434,7 @@ pub(crate) struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_messages: Option<u32>,
     /// Time limit for the whole session, from its first message
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME")]
     pub(crate) max_time: Option<Time>,
     #[command(flatten)]
     pub(crate) sizes: SizeLimits,
@@ -436,13 +447,13 @@ pub(crate) struct SizeLimits {
     /// Maximum size of the stored events, such as 100MB, 2GiB or none [default: 256MB]
     ///
     /// The session ends when it is reached.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) max_log_size: Option<Size>,
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_log_size: Option<SizeLimit>,
     /// Maximum size of the stored raw output [default: 512MB]
     ///
     /// The oldest output is dropped first.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) max_raw_size: Option<Size>,
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_raw_size: Option<SizeLimit>,
 }
 
 #[derive(Debug, Args)]
@@ -472,13 +483,6 @@ impl ReplayArgs {
     }
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct SchemaArgs {
-    /// Output to describe
-    #[arg(value_enum)]
-    pub(crate) kind: Schema,
-}
-
 /// Output that has a schema.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(crate) enum Schema {
@@ -486,48 +490,16 @@ pub(crate) enum Schema {
     Events,
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct CompletionsArgs {
-    /// Shell to complete for
-    #[arg(value_enum)]
-    pub(crate) shell: clap_complete::Shell,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ManArgs {
-    /// Write one page per command to this directory instead of printing the main page
-    #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
-}
-
 /// A time limit; `None` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Time(pub(crate) Option<Duration>);
 
-/// A value that a flag does not accept.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-struct InvalidValue(String);
+impl FromStr for Time {
+    type Err = ValueError;
 
-impl InvalidValue {
-    fn new(why: impl std::fmt::Display) -> Self {
-        Self(why.to_string())
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        ostler::config::time(text).map(Self)
     }
-}
-
-fn time(text: &str) -> Result<Time, InvalidValue> {
-    ostler::config::time(text)
-        .map(Time)
-        .map_err(InvalidValue::new)
-}
-
-/// A size limit; `None` means unlimited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size(pub(crate) Option<u64>);
-
-fn size(text: &str) -> Result<Size, ostler::config::SizeError> {
-    text.parse::<ostler::config::SizeLimit>()
-        .map(|limit| Size(limit.0))
 }
 
 #[cfg(test)]

@@ -26,11 +26,11 @@ use crate::args::Format;
 use crate::output::style::{DIM, WARN};
 use crate::output::{QuestionText, name, one_line};
 use crate::screen::Screen;
+use crate::waiting::or_pending;
 
 /// Returns whether a user can answer questions: stdin and stderr are both terminals.
 pub(crate) fn attendance() -> Attendance {
-    let is_there = cfg!(unix) && std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    if is_there {
+    if cfg!(unix) && std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
         Attendance::Attended
     } else {
         Attendance::Unattended
@@ -98,14 +98,10 @@ impl PendingQuestion {
 impl Prompter {
     /// Creates a prompter. An unattended one asks nothing.
     pub(crate) fn new(remote: Remote, attendance: Attendance) -> Self {
-        let terminal = if attendance == Attendance::Attended {
-            Terminal::open()
-        } else {
-            None
-        };
+        let is_attended = attendance == Attendance::Attended;
         Self {
             remote,
-            terminal,
+            terminal: is_attended.then(Terminal::open).flatten(),
             line: None,
             announced: 0,
             waiting: VecDeque::new(),
@@ -171,13 +167,9 @@ impl Prompter {
                 .waiting
                 .push_back(PendingQuestion::Tool(Box::new(permission.clone())));
         }
-        self.waiting
-            .retain(|waiting| !waiting.is_about(&permission.id));
-        if self
-            .open
-            .as_ref()
-            .is_some_and(|open| open.is_about(&permission.id))
-        {
+        let is_it = |asked: &PendingQuestion| asked.is_about(&permission.id);
+        self.waiting.retain(|waiting| !is_it(waiting));
+        if self.open.as_ref().is_some_and(is_it) {
             self.close(screen, false);
             let how = if permission.decision == Decision::Allowed {
                 "allowed"
@@ -236,25 +228,12 @@ impl Prompter {
 
     /// Waits for a question of the model or a typed line. Cancel safe.
     pub(crate) async fn next(&mut self) -> PrompterEvent {
-        let typed = async {
-            match &self.open {
-                Some(_) => typed_line().await,
-                None => std::future::pending().await,
-            }
-        };
-        let query = async {
-            let query = match &mut self.line {
-                Some(line) => line.recv().await,
-                None => None,
-            };
-            match query {
-                Some(query) => query,
-                None => std::future::pending().await, // the sender is gone
-            }
-        };
+        let typed = self.open.as_ref().map(|_| typed_line());
+        let query = self.line.as_mut().map(QuestionReceiver::recv);
         tokio::select! {
-            typed = typed => PrompterEvent::Typed(typed),
-            query = query => PrompterEvent::Question(query),
+            typed = or_pending(typed) => PrompterEvent::Typed(typed),
+            // Without a question, the sender is gone.
+            Some(query) = or_pending(query) => PrompterEvent::Question(query),
         }
     }
 
@@ -300,7 +279,7 @@ impl Prompter {
             self.open = Some(PendingQuestion::Tool(permission));
             return screen.ask_again(QuestionText {
                 lines: vec![again],
-                prompt: question::PROMPT.to_owned(),
+                prompt: question::PROMPT,
             });
         };
         self.answer(&permission.id, answer);

@@ -8,7 +8,7 @@ use ostler::config::{Author, Config, Key, Origin, Source};
 use ostler::trust::{FileKind, REMEDY, Standing, WorkspaceFile, within_repository};
 
 use crate::args::{ConfigArgs, PolicyArgs};
-use crate::fault::{Fault, Result};
+use crate::fault::Result;
 use crate::trust::{Project, why_ignored};
 use crate::{environment, files};
 
@@ -61,14 +61,8 @@ pub(crate) fn load(args: ConfigArgs, project: &Project) -> Result<Config> {
     let mut sources = Vec::new();
     if !args.no_config {
         sources.extend(user_source()?);
-        sources.extend(project.file(FileKind::Config).map(|file| {
-            let author = if file.is_trusted() {
-                Author::Trusted
-            } else {
-                Author::Unknown
-            };
-            source(file, author)
-        }));
+        let file = project.file(FileKind::Config);
+        sources.extend(file.map(|file| source(file, file.is_trusted())));
     }
     let mut config = parse(&sources)?;
     if let Some(name) = variable(AGENT_VARIABLE)? {
@@ -80,25 +74,28 @@ pub(crate) fn load(args: ConfigArgs, project: &Project) -> Result<Config> {
 /// Loads the configuration with a project file that is treated as untrusted.
 pub(crate) fn untrusted(file: &WorkspaceFile) -> Result<Config> {
     let mut sources: Vec<Source> = user_source()?.into_iter().collect();
-    sources.push(source(file, Author::Unknown));
+    sources.push(source(file, false));
     parse(&sources)
 }
 
 fn parse(sources: &[Source]) -> Result<Config> {
     Config::load(sources, &Agents::builtin()).map_err(|error| {
         let hint = "see docs/configuration.md for the file format; `--no-config` ignores the file";
-        Fault::usage(error.to_string()).hint(hint)
+        usage!("{error}").hint(hint)
     })
 }
 
-fn source(file: &WorkspaceFile, author: Author) -> Source {
-    let name = file.path().display().to_string();
+fn source(file: &WorkspaceFile, is_trusted: bool) -> Source {
     Source {
-        name,
+        name: file.path().display().to_string(),
         text: file.text.clone(),
         dir: file.root.clone(),
         home: environment::home(),
-        author,
+        author: if is_trusted {
+            Author::Trusted
+        } else {
+            Author::Unknown
+        },
     }
 }
 

@@ -100,9 +100,8 @@ pub(crate) fn host_of(variables: Vec<(String, String)>) -> Host {
     let inherited = ["PATH", "LANG", "LC_ALL", "TMPDIR"].into_iter();
     let inherited =
         inherited.filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
-    let set = variables
-        .into_iter()
-        .map(|(name, value)| (OsString::from(name), OsString::from(value)));
+    let set = variables.into_iter();
+    let set = set.map(|(name, value)| (name.into(), value.into()));
     with_programs(Host::new(inherited.chain(set)))
 }
 
@@ -140,10 +139,16 @@ pub(crate) fn directory() -> std::io::Result<PathBuf> {
 
 /// Returns the user's configuration directory, if the environment defines one.
 pub(crate) fn config_dir() -> Option<PathBuf> {
-    let own = std::env::var_os("OSTLER_CONFIG_DIR").filter(|dir| !dir.is_empty());
+    user_dir("OSTLER_CONFIG_DIR", "XDG_CONFIG_HOME", ".config/ostler")
+}
+
+/// Returns a directory of the user: from Ostler's own variable, from the XDG specification's, or
+/// below the home directory.
+fn user_dir(own: &str, xdg: &str, in_home: &str) -> Option<PathBuf> {
+    let own = std::env::var_os(own).filter(|dir| !dir.is_empty());
     own.map(PathBuf::from)
-        .or_else(|| Some(absolute("XDG_CONFIG_HOME")?.join("ostler")))
-        .or_else(|| Some(home()?.join(".config/ostler")))
+        .or_else(|| Some(absolute(xdg)?.join("ostler")))
+        .or_else(|| Some(home()?.join(in_home)))
 }
 
 /// Returns the home directory.
@@ -153,10 +158,8 @@ pub(crate) fn home() -> Option<PathBuf> {
 
 /// Returns the directory that sessions are stored in, if the environment defines one.
 pub(crate) fn state_dir() -> Option<PathBuf> {
-    let own = std::env::var_os("OSTLER_STATE_DIR").filter(|dir| !dir.is_empty());
-    own.map(|dir| std::path::absolute(&dir).unwrap_or(dir.into()))
-        .or_else(|| Some(absolute("XDG_STATE_HOME")?.join("ostler")))
-        .or_else(|| Some(home()?.join(".local/state/ostler")))
+    let dir = user_dir("OSTLER_STATE_DIR", "XDG_STATE_HOME", ".local/state/ostler")?;
+    Some(std::path::absolute(&dir).unwrap_or(dir))
 }
 
 /// Returns a directory variable. Relative paths are ignored, as the XDG specification requires.

@@ -1,4 +1,4 @@
-//! Reading of small, hand-written files.
+//! Reading of small, hand-written files, and private directories.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -31,4 +31,13 @@ pub(crate) fn text(file: &Path) -> Result<Option<String>> {
         ));
     }
     Ok(Some(text))
+}
+
+/// Creates a directory that only its owner can enter, unless it exists.
+pub(crate) fn create_private_dir(dir: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(dir)
 }

@@ -7,10 +7,11 @@ use std::time::Duration;
 use ostler::{Event, EventKind, Remote, Session};
 use tokio::time::MissedTickBehavior;
 
+use crate::args::Format;
 use crate::ask::Prompter;
 use crate::exit::{self, Code};
 use crate::fault::{Fault, Result};
-use crate::output::{self, Output};
+use crate::output::{self, View};
 use crate::screen::{End, Screen};
 use crate::signals::{SignalAction, Signals};
 
@@ -20,13 +21,24 @@ pub(crate) const TICK: Duration = Duration::from_millis(100);
 /// Number of ticks to wait for a blocked reader after a second signal.
 const FORCED_TICKS: u32 = 10;
 
-/// Shows a session to its end and returns its exit code.
-pub(crate) async fn follow(
-    mut session: Session,
-    mut prompter: Prompter,
-    shown: Box<dyn Output>,
-    mut signals: Signals,
-) -> Result<Code> {
+/// A session that has started, and what belongs to it.
+pub(crate) struct StartedRun {
+    pub(crate) session: Session,
+    pub(crate) prompter: Prompter,
+    pub(crate) signals: Signals,
+    pub(crate) view: View,
+}
+
+/// Shows a run to its end and returns its exit code. A run that could not start is reported in the
+/// same format.
+pub(crate) async fn follow(format: Format, begun: Result<StartedRun>) -> Result<Code> {
+    let StartedRun {
+        mut session,
+        mut prompter,
+        mut signals,
+        view,
+    } = output::reporting(format, begun)?;
+    let shown = output::open(format, view);
     let live = shown.is_live();
     let (screen, mut done) = Screen::open(shown).map_err(Fault::internal)?;
     let mut follower = Follower::new(session.remote(), screen);

@@ -25,12 +25,13 @@ mod suggestions;
 mod trust;
 mod trust_review;
 mod user;
+mod waiting;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::args::{Cli, Verb};
+use crate::args::{Cli, SandboxVerb, Verb};
 use crate::fault::{Fault, Result};
 
 fn main() -> ExitCode {
@@ -86,13 +87,13 @@ fn dispatch(cli: Cli) -> Result<exit::Code> {
         Verb::Replay(args) => cmd::replay::run(&args),
         Verb::Sessions(args) => cmd::sessions::run(args),
         Verb::Usage(args) => cmd::usage::run(&args),
-        Verb::Sandbox(args) => runtime.block_on(cmd::sandbox::run(args)),
-        Verb::Policy(args) => cmd::policy::run(&args),
-        Verb::Config(args) => cmd::config::run(&args),
+        Verb::Sandbox(SandboxVerb::Check(args)) => runtime.block_on(cmd::sandbox::check(args)),
+        Verb::Policy(verb) => cmd::policy::run(&verb),
+        Verb::Config(verb) => cmd::config::run(&verb),
         Verb::Trust(args) => cmd::trust::run(&args),
-        Verb::Schema(args) => cmd::schema::run(&args),
-        Verb::Completions(args) => cmd::completions::script(&args),
-        Verb::Man(args) => cmd::man::run(&args),
+        Verb::Schema { kind } => cmd::schema::run(kind),
+        Verb::Completions { shell } => cmd::completions::script(shell),
+        Verb::Man { dir } => cmd::man::run(dir.as_deref()),
         Verb::Version => cmd::version::run(),
     }
 }

@@ -43,7 +43,7 @@ use self::text::Text;
 pub(crate) use self::tools::Dialects;
 use self::tools::{Detail, Tools};
 use self::value::is_safe_to_type;
-pub(crate) use self::value::{name, one_line, visible};
+pub(crate) use self::value::{name, one_line, shortened, visible};
 pub(crate) use self::wrap::{wrap_indented, wrap_lines};
 pub(crate) use self::writer::{Batch, Writer};
 use crate::args::{Format, ViewArgs};
@@ -93,7 +93,7 @@ pub(crate) trait Output: Send {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct QuestionText {
     pub(crate) lines: Vec<String>,
-    pub(crate) prompt: String,
+    pub(crate) prompt: &'static str,
 }
 
 /// Where output goes.

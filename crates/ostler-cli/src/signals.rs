@@ -25,6 +25,7 @@ mod unix {
 
     use super::{Fault, Result, SignalAction};
     use crate::environment;
+    use crate::waiting::or_pending;
 
     /// Termination signals within this time count as one: `timeout` signals the process and then
     /// its group.
@@ -64,43 +65,27 @@ mod unix {
         /// Waits for the next signal. Cancel safe.
         pub(crate) async fn next(&mut self) -> SignalAction {
             loop {
+                // An ignored signal never arrives.
                 tokio::select! {
-                    () = received(&mut self.int) => return SignalAction::Interrupt,
-                    () = received(&mut self.cont) => return SignalAction::Continue,
-                    () = received(&mut self.term) => {}
-                    () = received(&mut self.hup) => {}
-                    () = elapsed(&mut self.echo) => {
+                    Some(()) = next_of(&mut self.int) => return SignalAction::Interrupt,
+                    Some(()) = next_of(&mut self.cont) => return SignalAction::Continue,
+                    Some(()) = next_of(&mut self.term) => {}
+                    Some(()) = next_of(&mut self.hup) => {}
+                    () = or_pending(self.echo.as_mut()) => {
                         self.echo = None;
                         continue;
                     }
                 }
-                if self
-                    .echo
-                    .replace(Box::pin(tokio::time::sleep(ECHO_WINDOW)))
-                    .is_none()
-                {
+                let window = Box::pin(tokio::time::sleep(ECHO_WINDOW));
+                if self.echo.replace(window).is_none() {
                     return SignalAction::Terminate;
                 }
             }
         }
     }
 
-    async fn received(signal: &mut Option<Signal>) {
-        // An ignored signal never arrives.
-        let value = match signal {
-            Some(signal) => signal.recv().await,
-            None => None,
-        };
-        if value.is_none() {
-            std::future::pending::<()>().await;
-        }
-    }
-
-    async fn elapsed(time: &mut Option<Pin<Box<Sleep>>>) {
-        match time {
-            Some(time) => time.await,
-            None => std::future::pending().await,
-        }
+    fn next_of(signal: &mut Option<Signal>) -> impl Future<Output = Option<()>> {
+        or_pending(signal.as_mut().map(Signal::recv))
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) fn docs_page(agent: &dyn Agent) -> String {
 
 /// Converts a spec error into a usage error.
 pub(crate) fn spec_fault(error: &SpecError, agent: &dyn Agent, verb: &str) -> Fault {
-    Fault::usage(error.to_string()).hint(settings_hint(agent, verb))
+    usage!("{error}").hint(settings_hint(agent, verb))
 }
 
 /// Returns the hint for a spec that the agent rejects.
@@ -331,8 +331,7 @@ impl RequestedSpec {
 /// Fills in an agent's configured defaults, and returns warnings for the user.
 pub(crate) fn fill_defaults(defaults: &Defaults<'_>, spec: &mut Spec) -> Result<Vec<String>> {
     defaults.fill(spec, &lookup).map_err(|error| {
-        Fault::usage(error.to_string())
-            .hint("set it, or pass the agent's variable with `--env NAME=VALUE`")
+        usage!("{error}").hint("set it, or pass the agent's variable with `--env NAME=VALUE`")
     })
 }
 

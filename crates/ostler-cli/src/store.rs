@@ -3,14 +3,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ostler::Host;
 use ostler::config::Config;
-use ostler_store::{Filter, SessionRow, Store, StoreError};
+use ostler::spec::Attendance;
+use ostler::{Event, Host};
+use ostler_store::{Filter, Log, SessionRow, Store, StoreError};
 
 use crate::args::StartArgs;
 use crate::fault::{Fault, Result};
 use crate::spec::LOOP;
-use crate::{commands, environment, output};
+use crate::trust::Project;
+use crate::{commands, config, environment, output, trust_review};
 
 /// Opens the user's store, creating it if necessary.
 pub(crate) fn open_store() -> Result<Arc<Store>> {
@@ -89,6 +91,46 @@ pub(crate) fn prepare_storage(
         None => host,
     };
     Ok(SessionStorage { host, store })
+}
+
+/// The project that a session works in, and what its agent starts with.
+pub(crate) struct OpenedProject {
+    pub(crate) project: Project,
+    pub(crate) config: Config,
+    pub(crate) host: Host,
+    pub(crate) store: Option<Arc<Store>>,
+}
+
+/// Opens the project in a directory for a session.
+pub(crate) fn open_project(
+    args: &mut StartArgs,
+    dir: &Path,
+    attendance: Attendance,
+) -> Result<OpenedProject> {
+    let project = trust_review::open(args.config, &args.policy, dir, attendance)?;
+    let config = config::load(args.config, &project)?;
+    let SessionStorage { host, store } = prepare_storage(args, dir, &config)?;
+    Ok(OpenedProject {
+        host: trust_review::attach(host, &project, &config)?,
+        project,
+        config,
+        store,
+    })
+}
+
+/// Number of events to read at once.
+const PAGE: usize = 1_000;
+
+/// Iterates over the events of a session, page by page.
+pub(crate) fn pages(store: &Store, session: &str) -> impl Iterator<Item = Result<Vec<Event>>> {
+    let mut next = 1;
+    std::iter::from_fn(move || {
+        let page = store.read(session, next, PAGE).map_err(Fault::internal);
+        if let Ok(events) = &page {
+            next = events.last()?.seq + 1;
+        }
+        Some(page)
+    })
 }
 
 /// Returns the agent of a session to resume, or `None` if the default agent is the same. An unknown

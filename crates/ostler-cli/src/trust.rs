@@ -33,11 +33,10 @@ impl Project {
             let root = root.to_string_lossy();
             args.trust_project || own.iter().any(|layer| layer.trusts(&root))
         };
-        let is_trusted = trusts(&root);
         let mut project = Self {
+            is_trusted: trusts(&root),
             root,
             files: Vec::new(),
-            is_trusted,
             sandbox: user::sandbox()?,
         };
         if !project.root.is_dir() {
@@ -103,11 +102,9 @@ fn read(root: &Path, kind: FileKind) -> Result<Option<WorkspaceFile>> {
             usage!("{}: {}", root.display(), error.message).hint(hint)
         })?;
     if let [first, second] = &found[..] {
-        let fault = usage!(
-            "found two files of the same kind: {} and {}",
-            first.path().display(),
-            second.path().display()
-        );
+        let (first, second) = (first.path(), second.path());
+        let (first, second) = (first.display(), second.display());
+        let fault = usage!("found two files of the same kind: {first} and {second}");
         return Err(fault.hint("remove one of them"));
     }
     Ok(found.into_iter().next())

@@ -12,7 +12,8 @@ use ostler::trust::{Decided, FileKind, Standing, WorkspaceFile};
 
 use crate::args::{ConfigArgs, PolicyArgs};
 use crate::fault::{Fault, Result};
-use crate::output::{eprint_line, style, visible};
+use crate::output::style::{DIM, WARN};
+use crate::output::{eprint_line, shortened, visible};
 use crate::trust::{Memory, Project};
 use crate::{config, environment, policy, user};
 
@@ -26,12 +27,6 @@ pub(crate) struct RequestedAccess {
     pub(crate) grantable: Vec<String>,
     /// Requests that are never granted to a project.
     pub(crate) never: Vec<String>,
-}
-
-impl RequestedAccess {
-    fn is_empty(&self) -> bool {
-        self.grantable.is_empty() && self.never.is_empty()
-    }
 }
 
 /// Reads the project of a run. On a terminal, asks whether to trust files that request more access.
@@ -50,19 +45,13 @@ pub(crate) fn open(
 
 /// Asks whether to trust the files that request more access. "No" changes nothing.
 fn ask(project: &mut Project) {
-    let mut waiting = Vec::new();
-    for (at, file) in project
-        .files
-        .iter()
-        .enumerate()
-        .filter(|(_, file)| !file.is_trusted())
-    {
-        // Errors in a file are reported when it is loaded.
-        let requested = requested_access(project, file).unwrap_or_default();
-        if !requested.grantable.is_empty() {
-            waiting.push((at, requested));
-        }
-    }
+    let files = project.files.iter().enumerate();
+    let untrusted = files.filter(|(_, file)| !file.is_trusted());
+    // Errors in a file are reported when it is loaded.
+    let waiting: Vec<(usize, RequestedAccess)> = untrusted
+        .map(|(at, file)| (at, requested_access(project, file).unwrap_or_default()))
+        .filter(|(_, requested)| !requested.grantable.is_empty())
+        .collect();
     if waiting.is_empty() {
         return;
     }
@@ -71,9 +60,8 @@ fn ask(project: &mut Project) {
         shown(&project.root.to_string_lossy())
     );
     for (at, requested) in &waiting {
-        describe(&project.files[*at], requested)
-            .iter()
-            .for_each(|line| eprint_line(line));
+        let lines = describe(&project.files[*at], requested);
+        lines.iter().for_each(|line| eprint_line(line));
     }
     if confirm("Trust exactly these contents? [y/N] ") {
         let files: Vec<&WorkspaceFile> =
@@ -95,45 +83,32 @@ fn ask(project: &mut Project) {
 
 /// Returns the access that a file requests.
 pub(crate) fn requested_access(project: &Project, file: &WorkspaceFile) -> Result<RequestedAccess> {
-    Ok(match file.kind {
+    let mut never = Vec::new();
+    let grantable = match file.kind {
         FileKind::Sandbox => {
             let decided = as_if_trusted(project, file)?;
-            let never = decided.refused.iter().map(ToString::to_string).collect();
-            RequestedAccess {
-                grantable: decided.opened.iter().map(ToString::to_string).collect(),
-                never,
-            }
+            never.extend(decided.refused.iter().map(ToString::to_string));
+            decided.opened.iter().map(ToString::to_string).collect()
         }
         FileKind::Policy => {
             let rules = user::parse(&file.text, &file.name, Trust::Full)?;
             let allows = rules.rules().filter(|rule| rule.as_str() == "allow");
-            RequestedAccess {
-                grantable: allows
-                    .map(|rule| format!("{rule} (allowed without asking)"))
-                    .collect(),
-                never: Vec::new(),
-            }
+            allows
+                .map(|rule| format!("{rule} (allowed without asking)"))
+                .collect()
         }
         FileKind::Config => {
             let config = config::untrusted(file)?;
             let values = config.ignored().iter().map(|ignored| &ignored.entry);
-            let grantable = values
+            values
                 .map(|entry| format!("{} = {}", entry.key, entry.shown()))
-                .collect();
-            RequestedAccess {
-                grantable,
-                never: Vec::new(),
-            }
+                .collect()
         }
         FileKind::Script => {
-            let grantable =
-                vec!["the scripted agent plays its replies, including tool calls".to_owned()];
-            RequestedAccess {
-                grantable,
-                never: Vec::new(),
-            }
+            vec!["the scripted agent plays its replies, including tool calls".to_owned()]
         }
-    })
+    };
+    Ok(RequestedAccess { grantable, never })
 }
 
 /// Returns what a project's sandbox file would get if it were trusted.
@@ -150,28 +125,16 @@ fn as_if_trusted(project: &Project, file: &WorkspaceFile) -> Result<Decided> {
 
 /// Describes a file and its requests, as lines for people.
 pub(crate) fn describe(file: &WorkspaceFile, requested: &RequestedAccess) -> Vec<String> {
-    let (warn, dim) = (style::WARN, style::DIM);
-    let path = shown(&file.path().to_string_lossy());
-    let mut lines = vec![format!(
-        "  {path} {dim}{}, sha256 {}…{dim:#}",
-        file.standing.as_str(),
-        &file.sha256[..12]
-    )];
-    lines.extend(
-        requested
-            .grantable
-            .iter()
-            .map(|clause| format!("    {warn}+{warn:#} {}", shown(clause))),
-    );
-    lines.extend(
-        requested
-            .never
-            .iter()
-            .map(|clause| format!("    {dim}never granted: {}{dim:#}", shown(clause))),
-    );
-    if requested.is_empty() {
+    let RequestedAccess { grantable, never } = requested;
+    let (path, standing) = (shown(&file.path().to_string_lossy()), file.standing);
+    let hash = &file.sha256[..12];
+    let mut lines = vec![format!("  {path} {DIM}{standing}, sha256 {hash}…{DIM:#}")];
+    let open = |clause: &String| format!("    {WARN}+{WARN:#} {}", shown(clause));
+    let closed = |clause: &String| format!("    {DIM}never granted: {}{DIM:#}", shown(clause));
+    lines.extend(grantable.iter().map(open).chain(never.iter().map(closed)));
+    if lines.len() == 1 {
         lines.push(format!(
-            "    {dim}requests nothing beyond what you granted{dim:#}"
+            "    {DIM}requests nothing beyond what you granted{DIM:#}"
         ));
     }
     lines
@@ -180,11 +143,7 @@ pub(crate) fn describe(file: &WorkspaceFile, requested: &RequestedAccess) -> Vec
 /// Formats text of a file on one line, with control and invisible characters escaped.
 pub(crate) fn shown(text: &str) -> String {
     let (shown, left) = visible(text, WIDTH);
-    if left == 0 {
-        shown
-    } else {
-        format!("{shown}…")
-    }
+    shortened(shown, left)
 }
 
 /// Asks a yes-or-no question on the terminal. Anything but yes means no.
@@ -234,14 +193,9 @@ pub(crate) fn attach(
 fn notices(project: &Project, config: &ostler::config::Config) -> Result<Vec<Notice>> {
     let mut messages = config::ignored_warnings(config, project);
     messages.extend(policy::left_out(project)?);
-    messages.extend(
-        Memory::load()
-            .fault()
-            .filter(|_| !project.files.is_empty())
-            .map(str::to_owned),
-    );
-    Ok(messages
-        .into_iter()
-        .map(|message| Notice::new(Level::Warning, NoticeCode::WorkspaceUntrusted, message))
-        .collect())
+    if !project.files.is_empty() {
+        messages.extend(Memory::load().fault);
+    }
+    let notice = |message| Notice::new(Level::Warning, NoticeCode::WorkspaceUntrusted, message);
+    Ok(messages.into_iter().map(notice).collect())
 }

@@ -48,7 +48,7 @@ fn read(file: &Path) -> Result<Option<Policy>> {
 /// Parses permission rules.
 pub(crate) fn parse(text: &str, source: &str, trust: Trust) -> Result<Policy> {
     Policy::parse(text, source, trust).map_err(|error| {
-        Fault::usage(error.to_string()).hint(
+        usage!("{error}").hint(
             "see docs/permissions.md for the file format; nothing runs until the file is valid",
         )
     })

@@ -128,77 +128,45 @@ impl Writer {
 
     /// Writes an item: its start, its pieces, and the complete item.
     fn item(&mut self, index: usize, item: &Value, count: usize) {
-        let kind = item["type"].as_str().unwrap_or_default();
-        // The field that is empty at the start, the event name of the pieces, and their position.
-        let (without, deltas, mut at, text) = match kind {
+        // The field that is empty at the start and the event of its pieces. If it is a list, also
+        // the event of its only part and the name of its index.
+        let (field, event, part) = match item["type"].as_str().unwrap_or_default() {
             "message" => (
                 "content",
                 "response.output_text",
-                json!({"content_index": 0}),
-                "/content/0/text",
+                Some(("response.content_part", "content_index")),
             ),
             "reasoning" => (
                 "summary",
                 "response.reasoning_summary_text",
-                json!({"summary_index": 0}),
-                "/summary/0/text",
+                Some(("response.reasoning_summary_part", "summary_index")),
             ),
-            "custom_tool_call" => (
-                "input",
-                "response.custom_tool_call_input",
-                json!({}),
-                "/input",
-            ),
-            _ => (
-                "arguments",
-                "response.function_call_arguments",
-                json!({}),
-                "/arguments",
-            ),
+            "custom_tool_call" => ("input", "response.custom_tool_call_input", None),
+            _ => ("arguments", "response.function_call_arguments", None),
+        };
+        let (whole, last) = match part {
+            Some(_) => (&item[field][0]["text"], "text"),
+            None => (&item[field], field),
         };
         let mut started = item.clone();
-        started[without] = if item[without].is_array() {
-            json!([])
-        } else {
-            json!("")
-        };
+        started[field] = part.map_or_else(|| json!(""), |_| json!([]));
         let started = json!({"output_index": index, "item": started});
         self.push("response.output_item.added", started);
-        at["output_index"] = json!(index);
-        at["item_id"] = item["id"].clone();
-        let part = match kind {
-            "message" => Some((
-                "response.content_part",
-                json!({"type": "output_text", "text": "", "annotations": []}),
-            )),
-            "reasoning" => Some((
-                "response.reasoning_summary_part",
-                json!({"type": "summary_text", "text": ""}),
-            )),
-            _ => None,
-        };
-        if let Some((name, empty)) = &part {
-            self.push(&format!("{name}.added"), with(&at, "part", empty));
+        let mut at = json!({"output_index": index, "item_id": item["id"]});
+        if let Some((name, key)) = part {
+            at[key] = json!(0);
+            let empty = with(&item[field][0], "text", &json!(""));
+            self.push(&format!("{name}.added"), with(&at, "part", &empty));
         }
-        let whole = item
-            .pointer(text)
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        for piece in cut(whole, count) {
+        for piece in cut(whole.as_str().unwrap_or_default(), count) {
             let delta = with(&at, "delta", &json!(piece));
-            let frame = self.frame(&format!("{deltas}.delta"), delta).delta();
+            let frame = self.frame(&format!("{event}.delta"), delta).delta();
             self.frames.push(frame);
         }
-        let finished = text.rsplit('/').next().unwrap_or_default();
-        self.push(
-            &format!("{deltas}.done"),
-            with(&at, finished, &json!(whole)),
-        );
-        if let Some((name, _)) = &part {
-            self.push(
-                &format!("{name}.done"),
-                with(&at, "part", &item[without][0]),
-            );
+        self.push(&format!("{event}.done"), with(&at, last, whole));
+        if let Some((name, _)) = part {
+            let done = with(&at, "part", &item[field][0]);
+            self.push(&format!("{name}.done"), done);
         }
         let done = json!({"output_index": index, "item": item});
         self.push("response.output_item.done", done);

@@ -39,6 +39,8 @@ pub use api::ApiModel;
 pub use choice::{ModelChoice, Models, UnknownModel};
 pub use ostler_model::{Content, Message, ModelError, Reply, Stop, ToolRequest};
 
+pub use crate::tools::offer;
+
 /// A future that resolves to the model's reply.
 pub type ReplyFuture<'a> = Pin<Box<dyn Future<Output = Result<Reply, ModelError>> + Send + 'a>>;
 
@@ -124,19 +126,22 @@ impl Updates {
     }
 }
 
-/// Returns the outcome of a reply that timed out.
-fn reply_timed_out(time: Duration) -> Outcome {
-    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-    Outcome::new(
-        Cause::WallLimit,
-        format!("The model did not reply within {time:?}."),
-    )
-    .hint("Allow more time (--reply-timeout; ModelOptions::timeout).")
-    .with(|detail| detail.limit_ms = Some(millis))
+/// Returns the error of a reply that failed for this cause.
+fn model_error(cause: Cause, message: impl Into<String>) -> ModelError {
+    ModelError::new(Outcome::new(cause, message))
 }
 
-/// Describes a tool as it is offered to a model.
-#[must_use]
-pub fn offer(tool: &dyn crate::Tool) -> ToolOffer {
-    crate::tools::offer(tool)
+/// Returns the error of a request without messages.
+fn no_messages() -> ModelError {
+    model_error(Cause::BadRequest, "There are no messages to reply to.")
+}
+
+/// Returns the error of a reply that timed out.
+fn reply_timed_out(time: Duration) -> ModelError {
+    let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let message = format!("The model did not reply within {time:?}.");
+    let outcome = Outcome::new(Cause::WallLimit, message)
+        .hint("Allow more time (--reply-timeout; ModelOptions::timeout).")
+        .with(|detail| detail.limit_ms = Some(millis));
+    ModelError::new(outcome)
 }

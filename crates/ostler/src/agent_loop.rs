@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ostler_core::dialect::Dialect;
+use ostler_core::names::named;
 use ostler_core::spec::{AfterTurn, Denials, Settings, Spec, SpecError, keys};
 use ostler_dialects::tool_loop::ToolLoop;
 
@@ -44,26 +45,18 @@ pub use command::{CommandCheck, MissingProgram};
 pub use ostler_model::AWAITING_APPROVAL;
 pub use result::{ApprovalError, Condition, Ending, LoopResult, Waiting};
 
-/// How much a loop does without approval.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Mode {
-    /// Everything that the policy allows.
-    #[default]
-    Auto,
-    /// Reads only, and describes what it would do.
-    Plan,
-    /// Reads freely. A person approves every change first, through the host's permission handler.
-    /// Without a handler, the result [needs input](Ending::NeedsInput).
-    Approve,
-}
-
-impl Mode {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Plan => "plan",
-            Self::Approve => "approve",
-        }
+named! {
+    /// How much a loop does without approval.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum Mode {
+        /// Everything that the policy allows.
+        #[default]
+        Auto = "auto",
+        /// Reads only, and describes what it would do.
+        Plan = "plan",
+        /// Reads freely. A person approves every change first, through the host's permission
+        /// handler. Without a handler, the result [needs input](Ending::NeedsInput).
+        Approve = "approve",
     }
 }
 
@@ -78,6 +71,17 @@ pub struct Loop {
     time: Option<Duration>,
 }
 
+/// Declares methods that set a number.
+macro_rules! numbers {
+    ($($(#[$doc:meta])* $name:ident: $type:ty = $key:expr;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(self, number: $type) -> Self {
+            self.set($key, &number.to_string())
+        }
+    )*};
+}
+
 impl Loop {
     /// Creates a loop around a model, with the workspace tools: files, and commands in the sandbox.
     #[must_use]
@@ -88,13 +92,12 @@ impl Loop {
     /// Creates a loop around a shared model.
     #[must_use]
     pub fn around(model: Arc<dyn ModelAdapter>) -> Self {
-        let (around, settings) = (Hooks::default(), Settings::default());
         Self {
             model,
             tools: Vec::new(),
             bare: false,
-            around,
-            settings,
+            around: Hooks::default(),
+            settings: Settings::default(),
             time: None,
         }
     }
@@ -153,47 +156,11 @@ impl Loop {
         self.set("mode", mode.as_str())
     }
 
-    /// Sets the maximum number of model replies in a turn. The default is 100.
-    #[must_use]
-    pub fn max_iterations(self, most: u32) -> Self {
-        self.set(keys::MAX_TURNS, &most.to_string())
-    }
-
-    /// Sets the maximum number of tool calls in a turn.
-    #[must_use]
-    pub fn max_tool_calls(self, most: u32) -> Self {
-        self.set("max_tool_calls", &most.to_string())
-    }
-
-    /// Sets the maximum number of input tokens.
-    #[must_use]
-    pub fn max_input_tokens(self, most: u32) -> Self {
-        self.set("max_input_tokens", &most.to_string())
-    }
-
-    /// Sets the maximum number of output tokens.
-    #[must_use]
-    pub fn max_output_tokens(self, most: u32) -> Self {
-        self.set("max_output_tokens", &most.to_string())
-    }
-
-    /// Sets the maximum cost in US dollars. If the cost of the model is unknown, the loop stops.
-    #[must_use]
-    pub fn max_cost_usd(self, most: f64) -> Self {
-        self.set(keys::MAX_BUDGET_USD, &most.to_string())
-    }
-
     /// Sets the maximum duration of a turn.
     #[must_use]
     pub fn max_time(mut self, most: Duration) -> Self {
         self.time = Some(most);
         self
-    }
-
-    /// Sets the maximum number of consecutive failed steps. The default is 3.
-    #[must_use]
-    pub fn max_errors(self, most: u32) -> Self {
-        self.set("max_errors", &most.to_string())
     }
 
     /// Sets the maximum duration of one tool call.
@@ -203,11 +170,23 @@ impl Loop {
         self
     }
 
-    /// Sets the size of the model's context window. Before it is full, old tool results are
-    /// shortened and old messages are summarised.
-    #[must_use]
-    pub fn context_window(self, tokens: u32) -> Self {
-        self.set("context_window", &tokens.to_string())
+    numbers! {
+        /// Sets the maximum number of model replies in a turn. The default is 100.
+        max_iterations: u32 = keys::MAX_TURNS;
+        /// Sets the maximum number of tool calls in a turn.
+        max_tool_calls: u32 = "max_tool_calls";
+        /// Sets the maximum number of input tokens.
+        max_input_tokens: u32 = "max_input_tokens";
+        /// Sets the maximum number of output tokens.
+        max_output_tokens: u32 = "max_output_tokens";
+        /// Sets the maximum cost in US dollars. If the cost of the model is unknown, the loop
+        /// stops.
+        max_cost_usd: f64 = keys::MAX_BUDGET_USD;
+        /// Sets the maximum number of consecutive failed steps. The default is 3.
+        max_errors: u32 = "max_errors";
+        /// Sets the size of the model's context window. Before it is full, old tool results are
+        /// shortened and old messages are summarised.
+        context_window: u32 = "context_window";
     }
 
     fn set(mut self, key: &str, value: &str) -> Self {
@@ -245,16 +224,11 @@ impl Loop {
             || spec.limits.budget_usd.is_some()
             || limits.iter().any(|key| spec.value(key).is_some());
         // Limits are enforced between two replies, so each reply must report its usage.
-        let each = if counted {
-            self.model.with_usage_per_reply()
-        } else {
-            None
-        };
-        let model = each.unwrap_or_else(|| self.model.clone());
+        let each = counted.then(|| self.model.with_usage_per_reply());
+        let model = each.flatten().unwrap_or_else(|| self.model.clone());
         let mut around = self.around.clone();
-        let seconds = spec
-            .value("tool_timeout")
-            .and_then(|seconds| seconds.parse().ok());
+        let seconds = spec.value("tool_timeout");
+        let seconds = seconds.and_then(|seconds| seconds.parse().ok());
         around.tool_timeout = seconds.map(Duration::from_secs).or(around.tool_timeout);
         ApiAgent::around(&ToolLoop, Arc::new(AdapterModel::new(model)), around)
             .bare(self.bare)
@@ -269,13 +243,7 @@ impl Agent for Loop {
     }
 
     fn probe<'a>(&'a self, _: &'a Host, _: &'a Spec) -> ProbeFuture<'a> {
-        Box::pin(async {
-            Probed::Ready {
-                version: Some(env!("CARGO_PKG_VERSION").into()),
-                path: None,
-                login: None,
-            }
-        })
+        Box::pin(async { Probed::built_in() })
     }
 
     fn start(&self, host: &Host, mut spec: Spec) -> Result<Session, SpecError> {
@@ -285,9 +253,7 @@ impl Agent for Loop {
                 spec.set(key, values)?;
             }
         }
-        if let Some(time) = self.time {
-            spec.limits.wall = Some(time);
-        }
+        spec.limits.wall = self.time.or(spec.limits.wall);
         // The model has its own timeouts. A tool or a check may take any time.
         spec.limits.idle = None;
         spec.denials = Denials::Tolerate;

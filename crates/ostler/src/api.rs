@@ -12,7 +12,7 @@ use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use ostler_core::clip::head_and_tail;
-use ostler_core::event::Notice;
+use ostler_core::event::{Notice, Timestamp};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::ToolOffer;
 use ostler_model::ModelRequest;
@@ -28,7 +28,7 @@ use tracing::warn;
 use crate::clock;
 use crate::hooks::{ASK_PERSON, Hooks, NotVerified};
 use crate::in_process;
-use crate::model::{Model, ReplyItem};
+use crate::model::{Model, ReplyItem, failure};
 use crate::process::Child;
 use crate::session::tool_results::Submissions;
 use crate::toolbox::Toolbox;
@@ -87,28 +87,23 @@ async fn run(runner: Arc<ApiRunner>, commands: DuplexStream, mut output: DuplexS
             line = commands.next_line() => {
                 let Ok(Some(line)) = line else { return };
                 let (runner, events) = (runner.clone(), events.clone());
-                match serde_json::from_str(&line) {
-                    Ok(RunnerCommand::Call(request)) => {
-                        work = Some(Box::pin(call(runner, request, events)));
-                    }
+                let next: Work = match serde_json::from_str(&line) {
+                    Ok(RunnerCommand::Call(request)) => Box::pin(call(runner, request, events)),
                     Ok(RunnerCommand::Hook { when, iteration }) => {
-                        work = Some(Box::pin(hook(runner, when, iteration, events)));
+                        Box::pin(hook(runner, when, iteration, events))
                     }
-                    Ok(RunnerCommand::Verify(answer)) => {
-                        work = Some(Box::pin(verify(runner, answer, events)));
-                    }
-                    Ok(RunnerCommand::Tools(calls)) => {
-                        work = Some(Box::pin(run_tools(runner, calls, events)));
-                    }
+                    Ok(RunnerCommand::Verify(answer)) => Box::pin(verify(runner, answer, events)),
+                    Ok(RunnerCommand::Tools(calls)) => Box::pin(run_tools(runner, calls, events)),
+                    Ok(RunnerCommand::Introduce) => Box::pin(introduce(runner, events)),
                     Ok(RunnerCommand::Approved(call)) => {
                         // After the work that is still running.
                         let before = work.take();
-                        work = Some(Box::pin(async move {
+                        Box::pin(async move {
                             if let Some(before) = before {
                                 before.await;
                             }
                             run_tools(runner, vec![call], events).await;
-                        }));
+                        })
                     }
                     Ok(RunnerCommand::Cancel) => {
                         work = None;
@@ -122,26 +117,22 @@ async fn run(runner: Arc<ApiRunner>, commands: DuplexStream, mut output: DuplexS
                         if output.write_all(&rest).await.is_err() {
                             return;
                         }
-                    }
-                    Ok(RunnerCommand::Introduce) => {
-                        work = Some(Box::pin(introduce(runner, events)));
+                        continue;
                     }
                     // The conversation never writes such a line. If it did, it must not wait
                     // forever.
                     Err(error) => {
                         let message =
                             format!("Invalid command: {error}; this is a bug in Ostler.");
-                        let failed = Failed {
-                            kind: FailedKind::Invalid,
-                            message,
-                            ..Failed::default()
-                        };
+                        let failed = failure(FailedKind::Invalid, message);
                         let line = line_of(RunnerEvent::Failed(failed));
                         if output.write_all(line.as_bytes()).await.is_err() {
                             return;
                         }
+                        continue;
                     }
-                }
+                };
+                work = Some(next);
             }
             () = async { if let Some(work) = &mut work { work.await } }, if work.is_some() => {
                 work = None;
@@ -243,11 +234,11 @@ async fn hook(runner: Arc<ApiRunner>, when: When, iteration: u64, output: Runner
 
 /// Runs the caller's check of the result.
 async fn verify(runner: Arc<ApiRunner>, answer: String, output: RunnerOutput) {
-    let fault = match runner
+    let check = runner
         .hooks
         .as_ref()
-        .and_then(|hooks| hooks.verify.as_ref())
-    {
+        .and_then(|hooks| hooks.verify.as_ref());
+    let fault = match check {
         Some(check) => {
             AssertUnwindSafe(async { check.verify(&answer).await })
                 .catch_unwind()
@@ -258,11 +249,8 @@ async fn verify(runner: Arc<ApiRunner>, answer: String, output: RunnerOutput) {
     let fault = fault
         .unwrap_or_else(|_| Err("The check itself panicked.".into()))
         .err();
-    output
-        .event(RunnerEvent::Verified(
-            fault.map(|NotVerified(why)| head_and_tail(why, OUTPUT_HALF)),
-        ))
-        .await;
+    let fault = fault.map(|NotVerified(why)| head_and_tail(why, OUTPUT_HALF));
+    output.event(RunnerEvent::Verified(fault)).await;
 }
 
 /// Calls the model, and retries where that can help and no output would be repeated.
@@ -271,16 +259,16 @@ async fn call(runner: Arc<ApiRunner>, request: ModelRequest, output: RunnerOutpu
     loop {
         let failed = match attempt_call(&runner, &request, &output).await {
             Ok(()) => return output.event(RunnerEvent::Over).await,
-            Err(FailedAttempt {
+            Err(attempt) => attempt,
+        };
+        let retry = match failed {
+            FailedAttempt {
                 failed,
                 has_output: true,
-            }) => return output.event(RunnerEvent::Failed(failed)).await,
-            Err(FailedAttempt {
-                failed,
-                has_output: false,
-            }) => failed,
+            } => Err(failed),
+            FailedAttempt { failed, .. } => attempts.wait(failed, &output).await,
         };
-        if let Err(failed) = attempts.wait(failed, &output).await {
+        if let Err(failed) = retry {
             return output.event(RunnerEvent::Failed(failed)).await;
         }
     }
@@ -341,11 +329,8 @@ impl Attempts {
 /// Returns the delay before the next attempt, or `None` if the server asks for more than the
 /// maximum.
 fn retry_delay(delay: Duration, failed: &Failed) -> Option<Duration> {
-    let at = failed
-        .resets_at
-        .as_deref()
-        .and_then(|at| at.parse::<ostler_core::event::Timestamp>().ok());
-    let Some(at) = at else { return Some(delay) };
+    let at = failed.resets_at.as_deref().map(str::parse::<Timestamp>);
+    let Some(Ok(at)) = at else { return Some(delay) };
     let wait = Duration::from_millis(u64::try_from(at.0 - clock::wall().0).unwrap_or(0));
     (wait <= MAX_RETRY_DELAY).then(|| delay.max(wait))
 }
@@ -389,11 +374,8 @@ async fn run_tools(runner: Arc<ApiRunner>, calls: Vec<ToolJob>, output: RunnerOu
     let mut calls = calls.into_iter().peekable();
     while let Some(first) = calls.next() {
         let reads = |call: &ToolJob| {
-            call.refused.is_some()
-                || runner
-                    .tools
-                    .get(&call.name)
-                    .is_none_or(|tool| tool.only_reads())
+            let tool = runner.tools.get(&call.name);
+            call.refused.is_some() || tool.is_none_or(|tool| tool.only_reads())
         };
         let mut group = vec![first];
         while reads(&group[0]) && calls.peek().is_some_and(&reads) {
@@ -426,14 +408,7 @@ async fn ask(hooks: &Hooks, call: ToolJob) -> RunnerEvent {
     let ToolJob { id, input, .. } = call;
     let question = match Hooks::question(input.get()) {
         Ok(question) => question,
-        Err(why) => {
-            return RunnerEvent::Result(ToolOutcome {
-                id,
-                ok: false,
-                denied: false,
-                output: format!("bad_arguments: {why}"),
-            });
-        }
+        Err(why) => return failed_call(id, format!("bad_arguments: {why}")),
     };
     let answer = match &hooks.person {
         // The caller's code may panic; that counts as no answer.
@@ -463,27 +438,28 @@ async fn run_tool(runner: &ApiRunner, call: ToolJob, output: &RunnerOutput) -> R
             output,
         });
     }
-    let limit = runner.hooks.as_ref().and_then(|hooks| hooks.tool_timeout);
     let id = call.id.clone();
     let work = call_tool(runner, call, output);
-    match limit {
-        None => work.await,
-        Some(limit) => match tokio::time::timeout(limit, work).await {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                let output = format!(
-                    "timeout: the tool took longer than {} seconds and was cancelled.",
-                    limit.as_secs()
-                );
-                RunnerEvent::Result(ToolOutcome {
-                    id,
-                    ok: false,
-                    denied: false,
-                    output,
-                })
-            }
-        },
-    }
+    let Some(limit) = runner.hooks.as_ref().and_then(|hooks| hooks.tool_timeout) else {
+        return work.await;
+    };
+    let outcome = tokio::time::timeout(limit, work).await;
+    outcome.unwrap_or_else(|_| {
+        let seconds = limit.as_secs();
+        let why =
+            format!("timeout: the tool took longer than {seconds} seconds and was cancelled.");
+        failed_call(id, why)
+    })
+}
+
+/// Returns the result of a call that failed, but was not denied.
+fn failed_call(id: String, output: String) -> RunnerEvent {
+    RunnerEvent::Result(ToolOutcome {
+        id,
+        ok: false,
+        denied: false,
+        output,
+    })
 }
 
 async fn call_tool(runner: &ApiRunner, call: ToolJob, output: &RunnerOutput) -> RunnerEvent {
@@ -507,24 +483,12 @@ async fn call_tool(runner: &ApiRunner, call: ToolJob, output: &RunnerOutput) -> 
             ))
         }),
         None if runner.offered.iter().any(|offer| offer.name == call.name) => {
-            let not_run = || ToolError::new(Code::Io, "the caller did not run the tool");
-            match runner
-                .submissions
-                .result_of(&call.id)
-                .await
-                .ok_or_else(not_run)
-            {
-                Ok(result) if result.ok => Ok(result.output),
-                Ok(result) => {
-                    let output = head_and_tail(result.output, OUTPUT_HALF);
-                    return RunnerEvent::Result(ToolOutcome {
-                        id: call.id,
-                        ok: false,
-                        denied: false,
-                        output,
-                    });
+            match runner.submissions.result_of(&call.id).await {
+                Some(result) if result.ok => Ok(result.output),
+                Some(result) => {
+                    return failed_call(call.id, head_and_tail(result.output, OUTPUT_HALF));
                 }
-                Err(error) => Err(error),
+                None => Err(ToolError::new(Code::Io, "the caller did not run the tool")),
             }
         }
         None => Err(runner.tools.unknown(&call.name)),

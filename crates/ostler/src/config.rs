@@ -159,8 +159,7 @@ impl Config {
     pub fn load(sources: &[Source], agents: &Agents) -> Result<Self, ConfigError> {
         let mut config = Self {
             agents: agents.clone(),
-            entries: BTreeMap::new(),
-            ignored: Vec::new(),
+            ..Self::default()
         };
         let mut problems = Vec::new();
         for source in sources {
@@ -184,12 +183,12 @@ impl Config {
         // Decided before any value is merged: a file must not clear the way for itself.
         let decisions: Vec<_> = entries
             .into_iter()
-            .map(|entry| match author {
-                Author::Trusted => (entry, None),
-                Author::Unknown => {
-                    let why = trust::refusal(&entry, &self.entries);
-                    (entry, why)
-                }
+            .map(|entry| {
+                let why = match author {
+                    Author::Trusted => None,
+                    Author::Unknown => trust::refusal(&entry, &self.entries),
+                };
+                (entry, why)
             })
             .collect();
         for (entry, why) in decisions {
@@ -206,14 +205,8 @@ impl Config {
 
     /// Sets a value that comes from a flag or a variable.
     pub fn set(&mut self, key: Key, value: impl Into<String>, from: Origin) {
-        self.entries.insert(
-            key.clone(),
-            Entry {
-                key,
-                value: Value::Text(value.into()),
-                from,
-            },
-        );
+        let value = Value::Text(value.into());
+        self.accept_or_ignore(Entry { key, value, from }, None);
     }
 
     /// Returns the agent to use if none is given.
@@ -232,7 +225,7 @@ impl Config {
     /// Returns the agent with this name, which may be an alternative name from a file.
     #[must_use]
     pub fn agent(&self, name: &str) -> Option<Arc<dyn Agent>> {
-        self.agents.get(self.own_name(name))
+        self.agents.get(self.like(name).unwrap_or(name))
     }
 
     /// Returns every name of an agent, including alternative ones.
@@ -255,21 +248,11 @@ impl Config {
     /// Returns the defaults of the agent with this name.
     #[must_use]
     pub fn defaults(&self, name: &str) -> Option<Defaults<'_>> {
-        let (own, agent) = (
-            self.entries
-                .keys()
-                .find_map(|key| agent_of(key).filter(|own| *own == name)),
-            self.agent(name)?,
-        );
-        let like = self
-            .entries
-            .get(&Key::AgentField(name.to_owned(), Field::Like))
-            .map(|entry| entry.value.text());
-        let base = like.or_else(|| {
-            self.entries
-                .keys()
-                .find_map(|key| agent_of(key).filter(|base| *base == agent.about().name))
-        });
+        let (agent, configured) = (self.agent(name)?, self.configured());
+        let own = configured.get(name).copied();
+        let base = self
+            .like(name)
+            .or_else(|| configured.get(agent.about().name).copied());
         let mut names: Vec<&str> = own.into_iter().chain(base).collect();
         names.dedup();
         Some(Defaults::new(self, names, agent))
@@ -281,12 +264,25 @@ impl Config {
         &self.ignored
     }
 
-    /// Resolves an alternative name to the agent's own.
-    fn own_name<'a>(&'a self, name: &'a str) -> &'a str {
-        let like = self
-            .entries
-            .get(&Key::AgentField(name.to_owned(), Field::Like));
-        like.map_or(name, |entry| entry.value.text())
+    /// Returns the value of an agent's field.
+    fn field(&self, name: &str, field: Field) -> Option<&Entry> {
+        self.entries.get(&Key::AgentField(name.to_owned(), field))
+    }
+
+    /// Returns the fields of an agent, with their values.
+    fn fields(&self, name: &str) -> impl Iterator<Item = (&Field, &Entry)> {
+        self.entries
+            .values()
+            .filter_map(move |entry| match &entry.key {
+                Key::AgentField(own, field) if own == name => Some((field, entry)),
+                _ => None,
+            })
+    }
+
+    /// Returns the agent that a name is an alternative of.
+    fn like(&self, name: &str) -> Option<&str> {
+        self.field(name, Field::Like)
+            .map(|entry| entry.value.text())
     }
 
     /// Creates the agents that only the files define.

@@ -13,7 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 use futures_util::Stream;
-use ostler_model::runner_protocol::Failed;
+use ostler_model::runner_protocol::{Failed, FailedKind};
 use ostler_model::{ModelRequest, Part};
 
 #[cfg(feature = "api")]
@@ -25,6 +25,9 @@ pub use script::{Script, ScriptError};
 
 /// A reply as it arrives.
 pub(crate) type ReplyStream = Pin<Box<dyn Stream<Item = Result<ReplyItem, Failed>> + Send>>;
+
+/// A future that resolves to the answer of a model, or its failure.
+pub(crate) type ModelFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, Failed>> + Send + 'a>>;
 
 /// One item of a reply's stream.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,13 +48,10 @@ pub(crate) enum ReplyItem {
 /// A source of replies.
 pub(crate) trait Model: Send + Sync {
     /// Requests a reply. Dropping the future or the reply cancels the request.
-    fn call<'a>(
-        &'a self,
-        request: &'a ModelRequest,
-    ) -> Pin<Box<dyn Future<Output = Result<ReplyStream, Failed>> + Send + 'a>>;
+    fn call<'a>(&'a self, request: &'a ModelRequest) -> ModelFuture<'a, ReplyStream>;
 
     /// Returns the name of the model.
-    fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>>;
+    fn name(&self) -> ModelFuture<'_, String>;
 
     /// Whether the model can be expected to report token counts.
     fn reports_usage(&self) -> bool {
@@ -61,5 +61,14 @@ pub(crate) trait Model: Send + Sync {
     /// Whether this is OpenAI's own server.
     fn is_official(&self) -> bool {
         false
+    }
+}
+
+/// Creates a failure of this kind.
+pub(crate) fn failure(kind: FailedKind, message: impl Into<String>) -> Failed {
+    Failed {
+        kind,
+        message: message.into(),
+        ..Failed::default()
     }
 }

@@ -1,7 +1,6 @@
 //! Probes: check whether an agent is installed and ready, and if not, what to do about it.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -88,6 +87,15 @@ impl Probed {
         matches!(self, Self::Ready { .. } | Self::LoginUnknown { .. })
     }
 
+    /// Returns the result for an agent that is part of Ostler.
+    pub(crate) fn built_in() -> Self {
+        Self::Ready {
+            version: Some(env!("CARGO_PKG_VERSION").into()),
+            path: None,
+            login: None,
+        }
+    }
+
     /// Records the result for a program or a server.
     pub(crate) fn trace(&self, program: &str) {
         let (result, version) = match self {
@@ -151,32 +159,28 @@ async fn run(host: &Host, plan: &Probe, spec: &Spec) -> Probed {
             hint: runtime.hint.into(),
         };
     }
-    let version = match prober
-        .run(
-            &path,
-            Query {
-                args: plan.version_args,
-                ..Query::default()
-            },
-        )
-        .await
-    {
+    let version = match prober.run(&path, Query::new(plan.version_args)).await {
         Ok(output) if output.timed_out => {
             return broken(format!("it did not report its version within {TIMEOUT:?}"));
         }
         Ok(output) => match (plan.read_version)(output.printed()) {
             Some(version) => version,
             None => {
+                let code = output.status.code;
                 return broken(format!(
-                    "it did not report its version (exit code {:?})",
-                    output.status.code
+                    "it did not report its version (exit code {code:?})"
                 ));
             }
         },
         Err(error) => return broken(error.to_string()),
     };
     if version < plan.minimum {
-        return too_old(plan, path, version);
+        return Probed::TooOld {
+            path,
+            version: version.to_string(),
+            need: plan.minimum.to_string(),
+            hint: plan.install_hint.into(),
+        };
     }
     let login = match &plan.login {
         None => Login::Unknown,
@@ -220,33 +224,24 @@ struct Query {
     input: &'static str,
 }
 
+impl Query {
+    fn new(args: &'static [&'static str]) -> Self {
+        Self {
+            args,
+            ..Self::default()
+        }
+    }
+}
+
 /// Returns what is wrong with the runtime of the program, or `None` if it is suitable or unknown.
 async fn runtime_problem(prober: &Prober<'_>, runtime: &Runtime) -> Option<String> {
     let name = runtime.program;
     let Lookup::Found(path) = prober.host.find(Path::new(name)) else {
         return Some(format!("it requires {name}, which is not in PATH"));
     };
-    let output = prober
-        .run(
-            &path,
-            Query {
-                args: &["--version"],
-                ..Query::default()
-            },
-        )
-        .await
-        .ok()?;
+    let output = prober.run(&path, Query::new(&["--version"])).await.ok()?;
     let version = Version::find(&output.stdout)?;
     (!(runtime.serves)(version)).then(|| format!("it does not support {name} {version}"))
-}
-
-fn too_old(plan: &Probe, path: PathBuf, version: Version) -> Probed {
-    Probed::TooOld {
-        path,
-        version: version.to_string(),
-        need: plan.minimum.to_string(),
-        hint: plan.install_hint.into(),
-    }
 }
 
 /// Runs the queries of a probe.
@@ -264,20 +259,18 @@ impl Prober<'_> {
             query.args,
             &format!("probe-{}", uuid::Uuid::new_v4()),
         )?;
-        let allowed: BTreeMap<OsString, OsString> =
-            self.host.environment(&self.plan.inherits, self.env);
-        prepared.env.extend(allowed);
-        prepared.env.extend(
-            query
-                .env
-                .iter()
-                .map(|(name, value)| (name.into(), value.into())),
-        );
-        prepared.env.extend(
-            self.env
-                .iter()
-                .map(|(name, value)| (name.into(), value.into())),
-        );
+        let allowed = self.host.environment(&self.plan.inherits, self.env);
+        let added = query
+            .env
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        let own = self
+            .env
+            .iter()
+            .map(|(name, value)| (name.into(), value.into()));
+        prepared
+            .env
+            .extend(allowed.into_iter().chain(added).chain(own));
         run_with_input(prepared, query.input, TIMEOUT).await
     }
 }

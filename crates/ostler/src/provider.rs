@@ -45,47 +45,34 @@ pub async fn validate_environment(
     host: &Host,
     spec: &Spec,
 ) -> Result<(), Box<Outcome>> {
-    let fail = |cause, message: String, hint: String| {
-        Err(Box::new(Outcome::new(cause, message).hint(hint)))
-    };
     let name = agent.about().name;
-    match agent.probe(host, spec).await {
-        Probed::Ready { .. } | Probed::LoginUnknown { .. } => Ok(()),
+    let mut cause = Cause::Unavailable;
+    let (message, hint) = match agent.probe(host, spec).await {
+        Probed::Ready { .. } | Probed::LoginUnknown { .. } => return Ok(()),
         Probed::Missing { hint, searched } => {
-            let dirs: Vec<String> = searched
-                .iter()
-                .map(|dir| dir.display().to_string())
-                .collect();
-            fail(
-                Cause::Unavailable,
-                format!("{name} was not found in: {}.", dirs.join(", ")),
-                hint,
-            )
+            let dirs = searched.iter().map(|dir| dir.display().to_string());
+            let dirs = dirs.collect::<Vec<_>>().join(", ");
+            (format!("{name} was not found in: {dirs}."), hint)
         }
-        Probed::NotConfigured { hint } => fail(
-            Cause::Unavailable,
-            format!("{name} is not configured."),
-            hint,
-        ),
-        Probed::Broken { path, why, hint } => fail(
-            Cause::Unavailable,
-            format!("{} does not run: {why}.", path.display()),
-            hint,
-        ),
+        Probed::NotConfigured { hint } => (format!("{name} is not configured."), hint),
+        Probed::Broken { path, why, hint } => {
+            (format!("{} does not run: {why}.", path.display()), hint)
+        }
         Probed::TooOld {
             version,
             need,
             hint,
             ..
-        } => fail(
-            Cause::Unavailable,
-            format!("{name} {version} is too old; at least {need} is required."),
-            hint,
-        ),
-        Probed::NotLoggedIn { hint, .. } => {
-            fail(Cause::Auth, format!("{name} is not logged in."), hint)
+        } => {
+            let why = format!("{name} {version} is too old; at least {need} is required.");
+            (why, hint)
         }
-    }
+        Probed::NotLoggedIn { hint, .. } => {
+            cause = Cause::Auth;
+            (format!("{name} is not logged in."), hint)
+        }
+    };
+    Err(Box::new(Outcome::new(cause, message).hint(hint)))
 }
 
 /// Checks the environment and starts a session.

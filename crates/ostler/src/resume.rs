@@ -227,12 +227,9 @@ fn find(
 ) -> Result<TranscriptFile, ResumeProblem> {
     let folder = request.root.join(transcripts.folder);
     let name = (transcripts.file)(request.id);
-    if let Some(file) = request
-        .dir
-        .to_str()
-        .map(|dir| folder.join((transcripts.slug)(dir)).join(&name))
-        && file.is_file()
-    {
+    let slug = request.dir.to_str().map(transcripts.slug);
+    let local = slug.map(|slug| folder.join(slug).join(&name));
+    if let Some(file) = local.filter(|file| file.is_file()) {
         return Ok(TranscriptFile {
             file: Some(file),
             is_local: true,
@@ -243,22 +240,19 @@ fn find(
         id: request.id.to_owned(),
         root: folder.clone(),
     };
-    match std::fs::read_dir(&folder) {
+    let file = match std::fs::read_dir(&folder) {
         Ok(entries) => {
             let mut files = entries.flatten().map(|entry| entry.path().join(&name));
-            let file = files.find(|file| file.is_file()).ok_or_else(unknown)?;
-            Ok(TranscriptFile {
-                file: Some(file),
-                is_local: false,
-            })
+            Some(files.find(|file| file.is_file()).ok_or_else(unknown)?)
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(unknown()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Err(unknown()),
         // Not readable for us; it may be for the agent.
-        Err(_) => Ok(TranscriptFile {
-            file: None,
-            is_local: false,
-        }),
-    }
+        Err(_) => None,
+    };
+    Ok(TranscriptFile {
+        file,
+        is_local: false,
+    })
 }
 
 /// Returns the first line that has the session's directory.
@@ -306,42 +300,30 @@ fn check_unused(
     request: &ResumeRequest<'_>,
     known: Option<&SessionRecord>,
 ) -> Result<(), ResumeProblem> {
-    let id = || request.id.to_owned();
+    let in_use = |pid: u32, session: Option<&String>| {
+        Err(ResumeProblem::InUse {
+            id: request.id.to_owned(),
+            pid,
+            session: session.cloned(),
+        })
+    };
     if let Some(known) = known.filter(|known| known.native_session.as_deref() == Some(request.id))
         && let Some(pid) = known.held_by
     {
-        return Err(ResumeProblem::InUse {
-            id: id(),
-            pid,
-            session: Some(known.session.clone()),
-        });
+        return in_use(pid, Some(&known.session));
     }
     let Some(notes) = transcripts.open else {
         return Ok(());
     };
-    for entry in std::fs::read_dir(request.root.join(notes.folder))
-        .into_iter()
-        .flatten()
-        .flatten()
-    {
-        if entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| name.ends_with(notes.suffix))
-            && let Some(holder) = std::fs::read_to_string(entry.path())
-                .ok()
-                .and_then(|text| (notes.read)(&text))
-            && holder.id == request.id
-            && start_time(holder.pid).is_some_and(|start| start == holder.start)
-        {
-            return Err(ResumeProblem::InUse {
-                id: id(),
-                pid: holder.pid,
-                session: None,
-            });
-        }
-    }
-    Ok(())
+    let entries = std::fs::read_dir(request.root.join(notes.folder));
+    let mut holders = entries.into_iter().flatten().flatten().filter_map(|entry| {
+        let is_note = entry.file_name().to_str()?.ends_with(notes.suffix);
+        is_note.then(|| (notes.read)(&std::fs::read_to_string(entry.path()).ok()?))?
+    });
+    let holder = holders.find(|holder| {
+        holder.id == request.id && start_time(holder.pid).as_ref() == Some(&holder.start)
+    });
+    holder.map_or(Ok(()), |holder| in_use(holder.pid, None))
 }
 
 /// Returns the start time of a live process in Linux's unit. Returns `None` on other systems, where

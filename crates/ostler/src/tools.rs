@@ -102,8 +102,9 @@ impl Progress {
     }
 }
 
-/// Returns the description of a tool for a model.
-pub(crate) fn offer(tool: &dyn Tool) -> ToolOffer {
+/// Describes a tool as it is offered to a model.
+#[must_use]
+pub fn offer(tool: &dyn Tool) -> ToolOffer {
     ToolOffer {
         name: tool.name().to_owned(),
         description: tool.description().to_owned(),

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use ostler_core::dialect::About;
 use ostler_core::event::{Level, Notice, NoticeCode};
+use ostler_core::names::named;
 use ostler_core::spec::Spec;
 use ostler_tools::confine::HostPaths;
 use ostler_tools::policy::{Granted, Narrowed};
@@ -46,6 +47,9 @@ pub enum FileKind {
 }
 
 impl FileKind {
+    /// Every kind.
+    pub const ALL: [Self; 4] = [Self::Config, Self::Policy, Self::Sandbox, Self::Script];
+
     /// Returns the paths, relative to a workspace's root, where such a file is looked for.
     #[must_use]
     pub fn names(self) -> &'static [&'static str] {
@@ -58,27 +62,17 @@ impl FileKind {
     }
 }
 
-/// The caller's decision about one file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Standing {
-    /// Not trusted: only its narrowing parts are used.
-    #[default]
-    Untrusted,
-    /// Trusted with different content: treated as untrusted.
-    Changed,
-    /// Trusted with this content.
-    Trusted,
-}
-
-impl Standing {
-    /// Returns the name in reports.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Untrusted => "untrusted",
-            Self::Changed => "changed",
-            Self::Trusted => "trusted",
-        }
+named! {
+    /// The caller's decision about one file. Its name is used in reports.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub enum Standing {
+        /// Not trusted: only its narrowing parts are used.
+        #[default]
+        Untrusted = "untrusted",
+        /// Trusted with different content: treated as untrusted.
+        Changed = "changed",
+        /// Trusted with this content.
+        Trusted = "trusted",
     }
 }
 
@@ -135,7 +129,7 @@ impl WorkspaceFile {
 
     /// Returns the notice that requests of this file were not granted.
     #[must_use]
-    pub fn left_out(&self, requests: &[String]) -> Notice {
+    pub fn left_out(&self, requests: &[impl ToString]) -> Notice {
         let why = match self.standing {
             Standing::Changed => "has changed since you trusted it",
             Standing::Untrusted | Standing::Trusted => "came with the workspace and is not trusted",
@@ -145,8 +139,12 @@ impl WorkspaceFile {
             self.name,
             listed(requests)
         );
-        Notice::new(Level::Warning, NoticeCode::WorkspaceUntrusted, message)
+        warning(NoticeCode::WorkspaceUntrusted, message)
     }
+}
+
+fn warning(code: NoticeCode, message: String) -> Notice {
+    Notice::new(Level::Warning, code, message)
 }
 
 /// Returns the SHA-256 of the bytes, in hexadecimal.
@@ -159,17 +157,11 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// Joins clauses into one sentence.
-fn listed(clauses: &[String]) -> String {
-    let named = clauses
-        .iter()
-        .take(NAMED)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join("; ");
-    match clauses.len().saturating_sub(NAMED) {
-        0 => named,
-        more => format!("{named}; and {more} more"),
-    }
+fn listed(clauses: &[impl ToString]) -> String {
+    let more = clauses.len().saturating_sub(NAMED);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let named = clauses.iter().take(NAMED).map(ToString::to_string);
+    named.chain(more).collect::<Vec<_>>().join("; ")
 }
 
 /// Sandbox policy and workspace files of a session; see `Host::with_workspace`.
@@ -224,12 +216,7 @@ impl WorkspaceTrust {
         };
         let root = dir.canonicalize().map_err(missing)?;
         let mut files = Vec::new();
-        for kind in [
-            FileKind::Config,
-            FileKind::Policy,
-            FileKind::Sandbox,
-            FileKind::Script,
-        ] {
+        for kind in FileKind::ALL {
             for name in kind.names() {
                 let file = WorkspaceFile::read(&root, kind, name)?;
                 files.extend(file.map(|file| WorkspaceFile {
@@ -252,17 +239,13 @@ impl WorkspaceTrust {
     /// The same as for [`WorkspaceFile::read`].
     pub fn file(&self, root: &Path, kind: FileKind) -> Result<Option<WorkspaceFile>, ToolError> {
         if self.root.as_deref() == Some(root) {
-            return Ok(self
-                .files
-                .iter()
-                .find(|file| file.kind == kind && file.root == root)
-                .cloned());
+            let mut files = self.files.iter();
+            let file = files.find(|file| file.kind == kind && file.root == root);
+            return Ok(file.cloned());
         }
-        let mut found = kind
-            .names()
-            .iter()
-            .map(|name| WorkspaceFile::read(root, kind, name));
-        found.find_map(Result::transpose).transpose()
+        let mut names = kind.names().iter();
+        let read = |name: &&str| WorkspaceFile::read(root, kind, name).transpose();
+        names.find_map(read).transpose()
     }
 
     /// Decides the sandbox policy of a workspace.
@@ -279,11 +262,8 @@ impl WorkspaceTrust {
         let asked = file.text.parse::<WorkspacePolicy>()?;
         if !file.is_trusted() {
             let Narrowed { policy, left_out } = self.base.narrowed_by(&asked);
-            let named: Vec<String> = left_out.iter().map(Request::to_string).collect();
-            let notices = (!named.is_empty())
-                .then(|| file.left_out(&named))
-                .into_iter()
-                .collect();
+            let notice = (!left_out.is_empty()).then(|| file.left_out(&left_out));
+            let notices = notice.into_iter().collect();
             return Ok(Decided {
                 policy,
                 left_out,
@@ -291,13 +271,7 @@ impl WorkspaceTrust {
                 ..Decided::default()
             });
         }
-        let private: Vec<PathBuf> = self
-            .private
-            .iter()
-            .chain(machine.private)
-            .cloned()
-            .collect();
-        let limits = OffLimits::here(&machine.home, &private);
+        let limits = OffLimits::here(&machine.home, &[&self.private, machine.private].concat());
         let judge = |request: &Request| limits.judge(request, &machine.home, machine.value);
         let Granted {
             policy,
@@ -306,26 +280,16 @@ impl WorkspaceTrust {
         } = self.base.granting(&asked, &judge);
         let mut notices = Vec::new();
         if !opened.is_empty() {
-            let named: Vec<String> = opened.iter().map(Request::to_string).collect();
-            let message = format!("{} is trusted: {}.", file.name, listed(&named));
-            notices.push(Notice::new(
-                Level::Warning,
-                NoticeCode::SandboxPolicy,
-                message,
-            ));
+            let message = format!("{} is trusted: {}.", file.name, listed(&opened));
+            notices.push(warning(NoticeCode::SandboxPolicy, message));
         }
         if !refused.is_empty() {
-            let named: Vec<String> = refused.iter().map(ToString::to_string).collect();
             let message = format!(
                 "{} requests what no workspace is granted: {}.",
                 file.name,
-                listed(&named)
+                listed(&refused)
             );
-            notices.push(Notice::new(
-                Level::Warning,
-                NoticeCode::NeverGranted,
-                message,
-            ));
+            notices.push(warning(NoticeCode::NeverGranted, message));
         }
         Ok(Decided {
             policy,

@@ -45,7 +45,7 @@ max_budget_usd = 2.5
 max_log_size = "100MB"                # stored events per session
 "#;
 
-const CONFIG_HELP: &str = "\
+pub(super) const CONFIG_HELP: &str = "\
 Defaults for agents and limits come from ostler.toml files. Later sources override earlier ones, \
 value by value:
   1. your own file: the first that exists of
@@ -69,13 +69,6 @@ Examples:
   ostler run --agent review \"look at the last commit\"
 
 Exit codes: 0 success, 2 a file is invalid; every error is reported with its line number.";
-
-#[derive(Debug, Args)]
-#[command(after_help = CONFIG_HELP)]
-pub(crate) struct ConfigVerbArgs {
-    #[command(subcommand)]
-    pub(crate) verb: ConfigVerb,
-}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigVerb {

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::{
     AgentSettings, CommandArgs, ConfigArgs, LimitArgs, PolicyArgs, SESSION, SizeLimits, StartArgs,
-    TaskArgs, Time, time,
+    TaskArgs, Time,
 };
 
 const LOOP_HELP: &str = "\
@@ -53,7 +53,7 @@ pub(crate) struct LoopArgs {
     #[arg(long, value_name = "COMMAND", allow_hyphen_values = true)]
     pub(crate) until: Option<String>,
     /// Time limit for each run of the `--until` command [default: 30m]
-    #[arg(long, value_name = "TIME", value_parser = time, requires = "until")]
+    #[arg(long, value_name = "TIME", requires = "until")]
     pub(crate) until_timeout: Option<Time>,
     /// Actions the loop takes without approval [default: auto]
     #[arg(long, value_enum, value_name = "MODE")]
@@ -139,13 +139,13 @@ pub(crate) enum LoopMode {
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LoopLimits {
     /// Time limit for the task, such as 90s, 10m, 2h or none [default: 1h]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<Time>,
     /// Time limit for one model reply, without its tools [default: --timeout]
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME")]
     pub(crate) reply_timeout: Option<Time>,
     /// Time limit for one tool call
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME")]
     pub(crate) tool_timeout: Option<Time>,
     /// Maximum number of model replies [default: 100]
     #[arg(long, value_name = "N", visible_alias = "max-turns")]

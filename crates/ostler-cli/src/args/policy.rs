@@ -34,7 +34,7 @@ pub(crate) enum Permissions {
     All,
 }
 
-const POLICY_HELP: &str = "\
+pub(super) const POLICY_HELP: &str = "\
 A policy is a list of rules. The first rule that matches a tool call decides: allow, deny or ask. \
 Rules come from these layers, in this order:
   1. --policy FILE
@@ -54,13 +54,6 @@ Examples:
   ostler policy test Edit '{\"file_path\":\"src/main.rs\"}' --json
 
 Exit codes of `test`: 0 allow, 1 ask or no matching rule, 2 bad usage or an invalid file, 7 deny.";
-
-#[derive(Debug, Args)]
-#[command(after_help = POLICY_HELP)]
-pub(crate) struct PolicyVerbArgs {
-    #[command(subcommand)]
-    pub(crate) verb: PolicyVerb,
-}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PolicyVerb {

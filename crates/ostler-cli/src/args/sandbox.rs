@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-const SANDBOX_HELP: &str = "\
+pub(super) const SANDBOX_HELP: &str = "\
 Commands that Ostler runs for a model (agents openai-api and scripted, and loops) run in a sandbox:
   - only allowed commands can run
   - only the workspace is writable
@@ -23,13 +23,6 @@ Examples:
   ostler sandbox check --dir ~/work/project --json
 
 Exit codes of `check`: 0 the default policy is enforced, 1 something leaked or failed.";
-
-#[derive(Debug, Args)]
-#[command(after_help = SANDBOX_HELP)]
-pub(crate) struct SandboxArgs {
-    #[command(subcommand)]
-    pub(crate) verb: SandboxVerb,
-}
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SandboxVerb {

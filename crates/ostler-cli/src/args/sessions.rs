@@ -1,4 +1,4 @@
-//! Arguments of `ostler sessions`, and the syntax of ages and sizes.
+//! Arguments of `ostler sessions`, and the syntax of ages.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum, ValueHint};
 
-use super::{Format, InvalidValue};
+use ostler::config::ByteSize;
+
+use super::Format;
 
 const SESSIONS_EXAMPLES: &str = "\
 Examples:
@@ -152,8 +154,8 @@ pub(crate) struct SessionsPruneArgs {
     #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) older_than: Option<Duration>,
     /// Remove the oldest sessions until the total size is at most this, such as 500MB or 1GB
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) larger_than: Option<u64>,
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) larger_than: Option<ByteSize>,
     /// List what would be removed, and remove nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
@@ -162,42 +164,33 @@ pub(crate) struct SessionsPruneArgs {
     pub(crate) json: bool,
 }
 
-/// Parses a number followed by one of the units.
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let (_, scale) = units
-        .iter()
-        .find(|(unit, _)| *unit == &text[digits.len()..])?;
-    // Signs, infinities and NaN are rejected.
-    digits
-        .parse::<f64>()
-        .ok()
-        .filter(|n| n.is_finite() && !digits.starts_with(['-', '+']))
-        .map(|n| n * scale)
-}
-
 /// Maximum age. Anything older is assumed to be a typo.
 const MAX_AGE: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// Parses an age. Unlike a time limit, it may be zero and may be given in days and weeks.
-pub(super) fn age(text: &str) -> Result<Duration, InvalidValue> {
-    let units = [
-        ("s", 1.0),
-        ("m", 60.0),
-        ("min", 60.0),
-        ("h", 3600.0),
-        ("d", 86_400.0),
-        ("w", 604_800.0),
-    ];
-    let time = scaled(text, &units).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| *time <= MAX_AGE)
-        .ok_or_else(|| InvalidValue::new("expected an age such as 12h, 30d or 8w"))
+pub(super) fn age(text: &str) -> Result<Duration, InvalidAge> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let scale = match &text[digits.len()..] {
+        "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        "w" => 604_800.0,
+        _ => return Err(InvalidAge),
+    };
+    // Negative, infinite and undefined numbers are not a duration.
+    let number = digits
+        .parse::<f64>()
+        .ok()
+        .filter(|_| !digits.starts_with(['-', '+']));
+    let age = number.and_then(|number| Duration::try_from_secs_f64(number * scale).ok());
+    age.filter(|age| *age <= MAX_AGE).ok_or(InvalidAge)
 }
 
-/// Parses a size in bytes.
-fn size(text: &str) -> Result<u64, ostler::config::SizeError> {
-    text.parse::<ostler::config::ByteSize>().map(|size| size.0)
-}
+/// A text that is not an age.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected an age such as 12h, 30d or 8w")]
+pub(super) struct InvalidAge;
 
 #[cfg(test)]
 mod tests {
@@ -220,13 +213,13 @@ mod tests {
             ("500MB", 500_000_000),
             ("2GiB", 2_147_483_648),
         ] {
-            assert_eq!(size(text), Ok(want), "{text}");
+            assert_eq!(text.parse(), Ok(ByteSize(want)), "{text}");
         }
         for bad in ["", "d", "30", "-1d", "1y", "1e30d", "NaNd", "infd"] {
             assert!(age(bad).is_err(), "{bad}");
         }
         for bad in ["", "MB", "-1MB", "1XB", "1e30", "infMB", "1 GB"] {
-            assert!(size(bad).is_err(), "{bad}");
+            assert!(bad.parse::<ByteSize>().is_err(), "{bad}");
         }
     }
 }

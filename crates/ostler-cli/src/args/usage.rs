@@ -42,15 +42,3 @@ pub(crate) enum UsageBy {
     /// By working directory
     Dir,
 }
-
-impl UsageBy {
-    /// Returns the name used on the command line.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Agent => "agent",
-            Self::Model => "model",
-            Self::Day => "day",
-            Self::Dir => "dir",
-        }
-    }
-}

@@ -3,6 +3,7 @@
 use ostler::hooks::{Person, PersonFuture};
 use tokio::sync::{mpsc, oneshot};
 
+use super::question::not_shown;
 use crate::output::style::{DIM, WARN};
 use crate::output::{QuestionText, visible};
 
@@ -34,14 +35,12 @@ pub(crate) fn question_channel() -> (QuestionSender, QuestionReceiver) {
 impl Person for QuestionSender {
     fn answer<'a>(&'a self, question: &'a str) -> PersonFuture<'a> {
         let (reply, answer) = oneshot::channel();
-        let is_sent = self
-            .0
-            .send(ModelQuestion {
-                text: question.to_owned(),
-                reply,
-            })
-            .is_ok();
-        Box::pin(async move { if is_sent { answer.await.ok() } else { None } })
+        // A question that cannot be sent is dropped, which closes the channel for its answer.
+        let _ = self.0.send(ModelQuestion {
+            text: question.to_owned(),
+            reply,
+        });
+        Box::pin(async move { answer.await.ok() })
     }
 }
 
@@ -71,13 +70,10 @@ impl ModelQuestion {
             };
             lines.push(format!("  {line}{left}"));
         }
-        match all.count().saturating_sub(LINES) {
-            0 => {}
-            more => lines.push(format!("  {WARN}({more} more lines not shown){WARN:#}")),
-        }
+        lines.extend(not_shown(all.count().saturating_sub(LINES)));
         QuestionText {
             lines,
-            prompt: PROMPT.to_owned(),
+            prompt: PROMPT,
         }
     }
 }

@@ -56,11 +56,7 @@ pub(super) fn about(permission: &Permission, more: usize) -> QuestionText {
     let mut lines = vec![format!(
         "{warn}?{warn:#} {TOOL}{tool}{TOOL:#}{left}{kind} wants to run{more}"
     )];
-    let input = permission
-        .input
-        .as_ref()
-        .map(|input| input.get())
-        .unwrap_or_default();
+    let input = permission.input.as_ref().map_or("", |input| input.get());
     match serde_json::from_str::<Map<String, Value>>(input) {
         Ok(map) => arguments(&map, &mut lines),
         Err(_) if input.is_empty() => {}
@@ -75,7 +71,7 @@ pub(super) fn about(permission: &Permission, more: usize) -> QuestionText {
     }
     QuestionText {
         lines,
-        prompt: PROMPT.to_owned(),
+        prompt: PROMPT,
     }
 }
 
@@ -85,20 +81,13 @@ fn arguments(map: &Map<String, Value>, lines: &mut Vec<String>) {
     if let Some(command) = text("command") {
         rest.remove("command");
         // Arguments that are not strings are shown as JSON below.
-        let all = |args: &Vec<Value>| {
-            args.iter()
-                .map(|arg| arg.as_str().map(str::to_owned))
-                .collect()
-        };
-        let args: Option<Vec<String>> = map.get("args").and_then(Value::as_array).and_then(all);
-        let words = args
-            .inspect(|_| drop(rest.remove("args")))
-            .unwrap_or_default();
-        let words = words.iter().map(|word| argument(word));
-        let command = std::iter::once(command.to_owned())
-            .chain(words)
-            .collect::<Vec<_>>()
-            .join(" ");
+        let args = map.get("args").and_then(Value::as_array);
+        let args: Option<Vec<&str>> =
+            args.and_then(|args| args.iter().map(Value::as_str).collect());
+        let args = args.inspect(|_| drop(rest.remove("args")));
+        let words = args.iter().flatten().map(|word| argument(word));
+        let words: Vec<String> = [command.to_owned()].into_iter().chain(words).collect();
+        let command = words.join(" ");
         lines.extend(part(&command, COMMAND_LIMITS, "$ ", anstyle::Style::new()));
     }
     for key in SUBJECT_KEYS {
@@ -141,11 +130,13 @@ fn part(text: &str, room: PartLimits, mark: &str, paint: anstyle::Style) -> Vec<
         let (line, left) = cut_to(line, room.width);
         format!("  {paint}{mark}{line}{paint:#}{WARN}{left}{WARN:#}")
     });
-    let note = match all.clone().count().saturating_sub(room.lines) {
-        0 => None,
-        more => Some(format!("  {WARN}({more} more lines not shown){WARN:#}")),
-    };
-    shown.chain(note).collect()
+    let more = all.clone().count().saturating_sub(room.lines);
+    shown.chain(not_shown(more)).collect()
+}
+
+/// Returns a note about lines that are left out, if there are any.
+pub(super) fn not_shown(more: usize) -> Option<String> {
+    (more > 0).then(|| format!("  {WARN}({more} more lines not shown){WARN:#}"))
 }
 
 /// Cuts a line to the default width, with invisible characters escaped. Also returns a note about

@@ -34,8 +34,9 @@ use crate::output::{self, Dialects, View, name, one_line};
 use crate::screen::{End, Screen};
 use crate::signals::{SignalAction, Signals};
 use crate::spec::{self, ChosenAgent, LaunchContext, RequestedSpec};
-use crate::store::{self, SessionStorage};
-use crate::{config, environment, trust_review};
+use crate::store::{self, OpenedProject};
+use crate::waiting::or_pending;
+use crate::{config, environment};
 
 /// Time within which a second Ctrl-C quits.
 const QUIT_WINDOW: Duration = Duration::from_secs(2);
@@ -87,19 +88,19 @@ async fn start(mut args: ChatArgs) -> Result<(ChatSetup, Session)> {
     } else {
         Attendance::Unattended
     };
-    let project = trust_review::open(args.start.config, &args.start.policy, &dir, attendance)?;
-    let config = config::load(args.start.config, &project)?;
-    let SessionStorage { host, store } = store::prepare_storage(&mut args.start, &dir, &config)?;
-    let host = trust_review::attach(host, &project, &config)?;
+    let OpenedProject {
+        project,
+        config,
+        host,
+        store,
+    } = store::open_project(&mut args.start, &dir, attendance)?;
     let chosen = spec::choose(&config, &args.start, &host, spec::Demo::Allowed).await?;
-    let prompt = args.prompt.unwrap_or_default();
-    let (streaming, after_turn) = (true, AfterTurn::Wait);
     let context = LaunchContext {
-        prompt,
+        prompt: args.prompt.unwrap_or_default(),
         dir: dir.clone(),
         project,
-        streaming,
-        after_turn,
+        streaming: true,
+        after_turn: AfterTurn::Wait,
         attendance,
         verb: "chat",
         ..LaunchContext::default()
@@ -116,21 +117,18 @@ async fn start(mut args: ChatArgs) -> Result<(ChatSetup, Session)> {
         .agent
         .start(&host, spec)
         .map_err(|error| spec::spec_fault(&error, &*chosen.agent, "chat"))?;
-    let view = args.view;
-    Ok((
-        ChatSetup {
-            config,
-            chosen,
-            host,
-            store,
-            requested,
-            dir,
-            view,
-            history,
-            is_attended,
-        },
-        session,
-    ))
+    let setup = ChatSetup {
+        config,
+        chosen,
+        host,
+        store,
+        requested,
+        dir,
+        view: args.view,
+        history,
+        is_attended,
+    };
+    Ok((setup, session))
 }
 
 /// A conversation on the terminal.
@@ -188,25 +186,21 @@ impl Chat {
         }
         let conversation =
             ConversationState::new(session.remote(), !setup.requested.spec.prompt.is_empty());
-        let (jobs, next, quit_timer, prompting, since) = (JoinSet::new(), None, None, None, None);
-        let draft = String::new();
-        Ok((
-            Self {
-                setup,
-                screen,
-                prompter,
-                input,
-                conversation,
-                jobs,
-                next,
-                quit_timer,
-                draft,
-                prompting,
-                is_live,
-                since,
-            },
-            done,
-        ))
+        let chat = Self {
+            setup,
+            screen,
+            prompter,
+            input,
+            conversation,
+            jobs: JoinSet::new(),
+            next: None,
+            quit_timer: None,
+            draft: String::new(),
+            prompting: None,
+            is_live,
+            since: None,
+        };
+        Ok((chat, done))
     }
 
     /// Switches to another session.
@@ -240,9 +234,12 @@ impl Chat {
                 event = conversation::next_event(&mut self.next) => self.try_next(event),
                 typed = self.input.next() => self.on_input(typed),
                 heard = self.prompter.next() => self.prompter.handle(heard, &mut self.screen),
-                Some(line) = self.jobs.join_next() => self.on_job_done(line.ok().flatten()),
-                () = over(&mut self.quit_timer) => self.quit_timer = None,
-                () = shown(&mut self.prompting) => self.prompt(),
+                Some(line) = self.jobs.join_next() => {
+                    line.into_iter().flatten().for_each(|line| self.screen.line(line));
+                }
+                () = or_pending(self.quit_timer.as_mut()) => self.quit_timer = None,
+                // Errors of the writer are handled elsewhere.
+                _ = or_pending(self.prompting.as_mut()) => self.prompt(),
                 caught = signals.next() => self.on_signal(caught),
                 now = ticks.tick(), if self.is_live && self.is_busy() => {
                     self.screen.tick(now - *self.since.get_or_insert(now));
@@ -303,12 +300,6 @@ impl Chat {
         }
     }
 
-    fn on_job_done(&mut self, line: Option<String>) {
-        if let Some(line) = line {
-            self.screen.line(line);
-        }
-    }
-
     fn on_signal(&mut self, caught: SignalAction) {
         match caught {
             SignalAction::Interrupt => {
@@ -342,22 +333,14 @@ impl Chat {
         if self.conversation.leaving.is_some() {
             return self.conversation.remote.kill();
         }
-        if self
-            .quit_timer
-            .replace(Box::pin(tokio::time::sleep(QUIT_WINDOW)))
-            .is_some()
-            && !has_typed
-        {
-            if self.conversation.is_busy() {
-                self.screen
-                    .remark("quitting; press Ctrl-C again to kill the agent");
+        let window = Box::pin(tokio::time::sleep(QUIT_WINDOW));
+        if self.quit_timer.replace(window).is_some() && !has_typed {
+            if !self.conversation.is_busy() {
+                return self.leave(exit::OK);
             }
-            let code = if self.conversation.is_busy() {
-                Code(130)
-            } else {
-                exit::OK
-            };
-            return self.leave(code);
+            self.screen
+                .remark("quitting; press Ctrl-C again to kill the agent");
+            return self.leave(Code(130));
         }
         self.prompter.drop_question(&mut self.screen);
         if self.next.take().is_some() {
@@ -378,20 +361,6 @@ impl Chat {
         self.jobs.spawn(conversation::interrupted(
             self.conversation.remote.interrupt(),
         ));
-    }
-}
-
-async fn over(time: &mut Option<Pin<Box<Sleep>>>) {
-    match time {
-        Some(time) => time.await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn shown(prompting: &mut Option<oneshot::Receiver<()>>) {
-    match prompting {
-        Some(shown) => drop(shown.await), // writer errors are handled elsewhere
-        None => std::future::pending().await,
     }
 }
 

@@ -14,7 +14,7 @@ use ostler::Models;
 use ostler::config::Config;
 use ostler_store::{Filter, Store};
 
-use crate::args::{Cli, CompletionsArgs, ConfigArgs};
+use crate::args::{Cli, ConfigArgs};
 use crate::exit::{self, Code};
 use crate::fault::{Fault, Result};
 use crate::output::{self, one_line};
@@ -24,12 +24,11 @@ use crate::{config, environment};
 const SESSIONS: usize = 50;
 
 /// Prints the script that registers completion in a shell.
-pub(crate) fn script(args: &CompletionsArgs) -> Result<Code> {
-    let shell = args.shell.to_string();
+pub(crate) fn script(shell: clap_complete::Shell) -> Result<Code> {
     let mut script = Vec::new();
     // The script finds the program on PATH, so that it survives updates.
     let (variable, name) = (environment::COMPLETE_VARIABLE, "ostler");
-    completer(&shell)?
+    completer(&shell.to_string())?
         .write_registration(variable, name, name, name, &mut script)
         .map_err(Fault::internal)?;
     print(&script)

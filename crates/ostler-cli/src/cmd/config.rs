@@ -6,17 +6,18 @@ use ostler::trust::{FileKind, REMEDY, Standing};
 use serde_json::{Value, json};
 
 use super::policy::file_json;
-use crate::args::{ConfigPathArgs, ConfigShowArgs, ConfigVerb, ConfigVerbArgs, EXAMPLE};
+use crate::args::{ConfigPathArgs, ConfigShowArgs, ConfigVerb, EXAMPLE};
 use crate::config::{MODEL_VARIABLE, directory, load, locations, model};
 use crate::exit::{self, Code};
 use crate::fault::Result;
-use crate::output::{eprint_line, print_json, print_line, style};
+use crate::output::style::{DIM, WARN};
+use crate::output::{eprint_line, print_json, print_line};
 use crate::spec::find_agent;
 use crate::trust::Project;
 
 /// Runs the subcommand.
-pub(crate) fn run(args: &ConfigVerbArgs) -> Result<Code> {
-    match &args.verb {
+pub(crate) fn run(verb: &ConfigVerb) -> Result<Code> {
+    match verb {
         ConfigVerb::Show(args) => show(args),
         ConfigVerb::Path(args) => path(args),
         ConfigVerb::Example => {
@@ -63,21 +64,20 @@ fn show(args: &ConfigShowArgs) -> Result<Code> {
             .unwrap_or(0)
             .min(50)
     };
-    let (keys, values, dim) = (width(|row| &row.key), width(|row| &row.value), style::DIM);
+    let (keys, values) = (width(|row| &row.key), width(|row| &row.value));
     for row in &rows {
         let (key, value) = (sanitize(&row.key), sanitize(&row.value).replace('\n', " "));
         outln!(
-            "{key:keys$}  {value:values$}  {dim}{}{dim:#}",
+            "{key:keys$}  {value:values$}  {DIM}{}{DIM:#}",
             sanitize(&row.from.to_string())
         );
     }
-    let warn = style::WARN;
     for ignored in config.ignored() {
         let line = format!(
             "{}: {} is ignored: {}",
             ignored.entry.from, ignored.entry.key, ignored.why
         );
-        errln!("{warn}!{warn:#} {}", sanitize(&line));
+        errln!("{WARN}!{WARN:#} {}", sanitize(&line));
     }
     if let Some(file) = project.file(FileKind::Config) {
         let path = sanitize(&file.path().to_string_lossy());
@@ -124,7 +124,6 @@ fn path(args: &ConfigPathArgs) -> Result<Code> {
         print_json(&json!({ "files": files.collect::<Vec<_>>() }));
         return Ok(exit::OK);
     }
-    let dim = style::DIM;
     for location in &locations {
         let state = match (location.exists, location.standing) {
             (false, _) => "not found",
@@ -135,7 +134,7 @@ fn path(args: &ConfigPathArgs) -> Result<Code> {
             }
         };
         outln!(
-            "{}  {dim}{}, {state}{dim:#}",
+            "{}  {DIM}{}, {state}{DIM:#}",
             sanitize(&location.file.to_string_lossy()),
             location.whose
         );

@@ -90,11 +90,11 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code> {
         }
         output::print_json(&report);
     } else {
+        let (width, all) = (output::width(), findings.iter());
         let lines = match choice {
-            Some(choice) => report::overview(&findings, &choice, output::width()),
-            None => findings
-                .iter()
-                .flat_map(|finding| report::details(finding, output::width()))
+            Some(choice) => report::overview(&findings, &choice, width),
+            None => all
+                .flat_map(|finding| report::details(finding, width))
                 .collect(),
         };
         lines.iter().for_each(|line| print_line(line));
@@ -123,14 +123,9 @@ async fn examine(
             let probe = probe(config, subject, host.clone(), helper);
             probes.spawn(async move { (at, probe.await) });
         }
-        let busy = subjects
-            .iter()
-            .zip(&probed)
-            .filter(|(_, probed)| probed.is_none());
-        let busy: Vec<&str> = busy
-            .map(|(subject, _)| subject.name.as_str())
-            .take(MAX_PROBES)
-            .collect();
+        let all = subjects.iter().zip(&probed);
+        let busy = all.filter(|(_, probed)| probed.is_none()).take(MAX_PROBES);
+        let busy: Vec<&str> = busy.map(|(subject, _)| &*subject.name).collect();
         status.doing(&format!("probing {}", busy.join(", ")));
         tokio::select! {
             done = probes.join_next() => match done {
@@ -142,10 +137,8 @@ async fn examine(
         }
     }
     status.hide();
-    let findings = subjects.iter().zip(probed);
-    findings
-        .filter_map(|(subject, probed)| Some(Finding::new(subject, probed?, &unknown_messages)))
-        .collect()
+    let finding = |(subject, probed)| Some(Finding::new(subject, probed?, &unknown_messages));
+    subjects.iter().zip(probed).filter_map(finding).collect()
 }
 
 /// Probes one agent with its configured defaults.
@@ -156,11 +149,9 @@ fn probe(
     helper: Option<&str>,
 ) -> impl Future<Output = Probed> + Send + 'static {
     let mut spec = Spec::default();
-    let filled = config
-        .defaults(&subject.name)
-        .map(|defaults| defaults.fill(&mut spec, &lookup))
-        .transpose();
-    let mut wrong = filled.err().map(|error| error.to_string());
+    let defaults = config.defaults(&subject.name);
+    let filled = defaults.map(|defaults| defaults.fill(&mut spec, &lookup));
+    let mut wrong = filled.transpose().err().map(|error| error.to_string());
     if let Some(name) = helper
         && let Err(error) = spec.set(keys::WORKSPACE_TOOLS, [name])
     {

@@ -2,50 +2,31 @@
 
 mod resume;
 mod model;
-mod named_model;
 mod shell_words;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use ostler::agent_loop::CommandCheck;
 use ostler::spec::{Attendance, Denials, Settings, keys};
-use ostler::{Agent, Host, Loop, Session};
+use ostler::{Agent, Loop};
 
-use self::shell_words::{choice_name, resume_command, split};
+use self::shell_words::{choice_name, resume_command};
 use crate::args::{LoopArgs, LoopMode, Time, ToolSet};
 use crate::ask::{self, Prompter, QuestionReceiver};
+use crate::commands::split;
 use crate::exit::Code;
 use crate::fault::Result;
-use crate::follow::follow;
-use crate::output::{self, Dialects, LoopProgress, View};
+use crate::follow::{StartedRun, follow};
+use crate::output::{Dialects, LoopProgress, View};
 use crate::signals::Signals;
 use crate::spec::{self, ChosenAgent, LOOP, LaunchContext};
-use crate::store::{self, SessionStorage};
-use crate::{config, files, prompt, trust_review};
+use crate::store::{self, OpenedProject};
+use crate::{config, files, prompt};
 
 /// Runs one task.
 pub(crate) async fn run(args: LoopArgs) -> Result<Code> {
     let format = args.task.format();
-    let StartedRun {
-        session,
-        signals,
-        attendance,
-        questions,
-        view,
-    } = output::reporting(format, begin(args).await)?;
-    let prompter = Prompter::new(session.remote(), attendance).with_model_questions(questions);
-    follow(session, prompter, output::open(format, view), signals).await
-}
-
-/// A loop that has started.
-struct StartedRun {
-    session: Session,
-    signals: Signals,
-    attendance: Attendance,
-    /// Questions of the model.
-    questions: QuestionReceiver,
-    view: View,
+    follow(format, begin(args).await).await
 }
 
 /// Validates the arguments and starts the loop.
@@ -54,13 +35,17 @@ async fn begin(mut args: LoopArgs) -> Result<StartedRun> {
     let task = prompt::read(&args.task, &dir, "loop")?;
     let format = args.task.format();
     let attendance = ask::attendance_for(format);
-    let project = trust_review::open(args.config, &args.policy, &dir, attendance)?;
-    let config = config::load(args.config, &project)?;
     let mut start = args.start(LOOP);
-    let SessionStorage { host, store } = store::prepare_storage(&mut start, &dir, &config)?;
-    let mut host = trust_review::attach(host, &project, &config)?;
-    if let Some(until) = &args.until {
-        host = host.allowing(split(until)?);
+    let OpenedProject {
+        project,
+        config,
+        mut host,
+        store,
+    } = store::open_project(&mut start, &dir, attendance)?;
+    let until = args.until.as_deref().map(|until| split("--until", until));
+    let until = until.transpose()?;
+    if let Some(words) = &until {
+        host = host.allowing(words.clone());
     }
     let previous = resume::find_previous(
         start.agent_settings.resume.as_deref(),
@@ -77,13 +62,8 @@ async fn begin(mut args: LoopArgs) -> Result<StartedRun> {
         previous_model: previous.model,
     };
     let model = model::choose(&context).await?;
-    let setup = LoopSetup {
-        args: &args,
-        host: &host,
-        dir: &dir,
-        attendance,
-    };
-    let (agent, questions) = setup.configure(Loop::around(model))?;
+    let check = until.map(|words| CommandCheck::new(&host, words, dir.clone()));
+    let (agent, questions) = configure(Loop::around(model), &args, check, attendance)?;
     let streaming = format.is_streaming();
     let view = View {
         args: args.task.view,
@@ -122,65 +102,54 @@ async fn begin(mut args: LoopArgs) -> Result<StartedRun> {
         .agent
         .start(&host, spec)
         .map_err(|error| spec::spec_fault(&error, &*chosen.agent, "loop"))?;
+    let prompter = Prompter::new(session.remote(), attendance);
     Ok(StartedRun {
         session,
+        prompter: prompter.with_model_questions(questions),
         signals,
-        attendance,
-        questions,
         view,
     })
 }
 
-/// What configures a loop.
-struct LoopSetup<'a> {
-    args: &'a LoopArgs,
-    host: &'a Host,
-    dir: &'a Path,
+/// Configures the tools, the check, and whether the model may ask questions.
+fn configure(
+    mut agent: Loop,
+    args: &LoopArgs,
+    check: Option<CommandCheck>,
     attendance: Attendance,
-}
-
-impl LoopSetup<'_> {
-    /// Configures the tools, the check, and whether the model may ask questions.
-    fn configure(&self, mut agent: Loop) -> Result<(Loop, QuestionReceiver)> {
-        let args = self.args;
-        if args.tools == ToolSet::None {
-            agent = agent.bare();
-        }
-        if let Some(until) = &args.until {
-            let check = CommandCheck::new(self.host, split(until)?, self.dir.to_owned());
-            check
-                .check_program()
-                .map_err(|why| usage!("--until {until}: {why}"))?;
-            agent = agent.verify(match args.until_timeout {
-                Some(Time(limit)) => check.limit(limit.unwrap_or(model::UNLIMITED)),
-                None => check,
-            });
-        }
-        if let Some(Time(Some(longest))) = args.limits.tool_timeout {
-            agent = agent.tool_timeout(longest);
-        }
-        let (ask, questions) = ask::question_channel();
-        let agent = match (args.ask, self.attendance) {
-            (true, Attendance::Attended) => agent.person(ask),
-            (true, Attendance::Unattended) => agent.may_ask(),
-            (false, _) => agent,
-        };
-        Ok((agent, questions))
+) -> Result<(Loop, QuestionReceiver)> {
+    if args.tools == ToolSet::None {
+        agent = agent.bare();
     }
+    if let (Some(check), Some(until)) = (check, &args.until) {
+        check
+            .check_program()
+            .map_err(|why| usage!("--until {until}: {why}"))?;
+        agent = agent.verify(match args.until_timeout {
+            Some(Time(limit)) => check.limit(limit.unwrap_or(model::UNLIMITED)),
+            None => check,
+        });
+    }
+    if let Some(Time(Some(longest))) = args.limits.tool_timeout {
+        agent = agent.tool_timeout(longest);
+    }
+    let (ask, questions) = ask::question_channel();
+    let agent = match (args.ask, attendance) {
+        (true, Attendance::Attended) => agent.person(ask),
+        (true, Attendance::Unattended) => agent.may_ask(),
+        (false, _) => agent,
+    };
+    Ok((agent, questions))
 }
 
 /// Applies flags that are settings of the loop. `--set` takes precedence.
 fn set(settings: &mut Settings, args: &LoopArgs) -> Result<()> {
     let limits = args.limits.clone();
+    let instructions = args.instructions.as_deref().map(text_or_file);
+    let appended = args.append_system_prompt.as_deref().map(text_or_file);
     let given = [
-        (
-            keys::SYSTEM_PROMPT,
-            text_or_file(args.instructions.as_deref())?,
-        ),
-        (
-            keys::APPEND_SYSTEM_PROMPT,
-            text_or_file(args.append_system_prompt.as_deref())?,
-        ),
+        (keys::SYSTEM_PROMPT, instructions.transpose()?),
+        (keys::APPEND_SYSTEM_PROMPT, appended.transpose()?),
         ("mode", args.mode.and_then(choice_name)),
         ("max_tool_calls", limits.max_tool_calls),
         ("max_input_tokens", limits.max_input_tokens),
@@ -197,13 +166,11 @@ fn set(settings: &mut Settings, args: &LoopArgs) -> Result<()> {
 }
 
 /// Returns the text, or the contents of the file after an `@`.
-fn text_or_file(given: Option<&str>) -> Result<Option<String>> {
-    let Some(given) = given else { return Ok(None) };
+fn text_or_file(given: &str) -> Result<String> {
     let Some(file) = given.strip_prefix('@') else {
-        return Ok(Some(given.to_owned()));
+        return Ok(given.to_owned());
     };
-    let text = files::text(file.as_ref())?;
-    text.map(Some).ok_or_else(|| {
+    files::text(file.as_ref())?.ok_or_else(|| {
         usage!("file not found: {file}")
             .hint("`@FILE` reads a file; remove the @ to pass the text itself")
     })

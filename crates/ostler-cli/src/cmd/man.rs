@@ -1,15 +1,17 @@
 //! `ostler man`: prints the manual page, or writes one page per verb to a directory.
 
+use std::path::Path;
+
 use clap::CommandFactory;
 
-use crate::args::{Cli, ManArgs};
+use crate::args::Cli;
 use crate::exit::{self, Code};
 use crate::fault::{Fault, Result};
 use crate::output::print_line;
 
 /// Runs the verb.
-pub(crate) fn run(args: &ManArgs) -> Result<Code> {
-    match &args.dir {
+pub(crate) fn run(dir: Option<&Path>) -> Result<Code> {
+    match dir {
         Some(dir) => clap_mangen::generate_to(Cli::command(), dir)
             .map_err(|e| usage!("{}: {e}", dir.display()))?,
         None => {

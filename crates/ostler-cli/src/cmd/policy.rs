@@ -8,18 +8,18 @@ use ostler::render::clip::sanitize;
 use ostler::trust::{FileKind, WorkspaceFile};
 use serde_json::{Value, json};
 
-use crate::args::{ConfigArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb, PolicyVerbArgs};
+use crate::args::{ConfigArgs, PolicyShowArgs, PolicyTestArgs, PolicyVerb};
 use crate::config::{directory, load_for};
 use crate::exit::{self, Code};
-use crate::fault::{Fault, Result};
+use crate::fault::Result;
 use crate::output::{print_json, print_line, style, warn};
 use crate::policy::{LoadedPolicy, load};
 use crate::spec::find_agent;
 use crate::trust::Project;
 
 /// Runs the subcommand.
-pub(crate) fn run(args: &PolicyVerbArgs) -> Result<Code> {
-    match &args.verb {
+pub(crate) fn run(verb: &PolicyVerb) -> Result<Code> {
+    match verb {
         PolicyVerb::Test(args) => test(args),
         PolicyVerb::Show(args) => show(args),
     }
@@ -44,8 +44,8 @@ fn load_policy(args: &PolicyShowArgs, dir: &Path) -> Result<(Project, LoadedPoli
 fn test(args: &PolicyTestArgs) -> Result<Code> {
     let agent = find_agent(&load_for(&args.agent)?, &args.agent)?.agent;
     let input = RawJson::parse(&args.json).map_err(|error| {
-        let why = format!("the tool arguments are not valid JSON: {error}");
-        Fault::usage(why).hint("for example: ostler policy test Bash '{\"command\":\"git push\"}'")
+        usage!("the tool arguments are not valid JSON: {error}")
+            .hint("for example: ostler policy test Bash '{\"command\":\"git push\"}'")
     })?;
     let wants = agent.dialect().tool_use(&args.tool, &input);
     let dir = workspace(&args.here)?;

@@ -11,7 +11,8 @@ use crate::args::ReplayArgs;
 use crate::config::load_for;
 use crate::exit::{self, Code};
 use crate::fault::{Fault, Result};
-use crate::output::{self, Output, View, style};
+use crate::output::style::WARN;
+use crate::output::{self, Output, View};
 use crate::spec::{ChosenAgent, apply_set_flags, find_agent};
 
 /// Reads a recording and shows it.
@@ -50,9 +51,8 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<Code> {
     match (written, code) {
         (Ok(()), Some(code)) => Ok(code),
         (Ok(()), None) => {
-            let warn = style::WARN;
             errln!(
-                "{warn}!{warn:#} the recording is incomplete: the session was cut off or still running"
+                "{WARN}!{WARN:#} the recording is incomplete: the session was cut off or still running"
             );
             Ok(exit::FAILED)
         }
@@ -97,8 +97,7 @@ fn recognize(args: &ReplayArgs, named: Option<&ChosenAgent>, opening: &[u8]) -> 
     }
     let (mut spec, mut settings) = (Box::new(Spec::default()), Settings::default());
     apply_set_flags(&mut settings, &args.set)?;
-    spec.apply(&settings)
-        .map_err(|error| Fault::usage(error.to_string()))?;
+    spec.apply(&settings).map_err(|error| usage!("{error}"))?;
     let recognized = Replay::recognize(opening);
     let kind = "a recording is the output of `--raw-log` or `--output events`";
     let Some(ChosenAgent { name, agent }) = named else {

@@ -1,38 +1,20 @@
 //! `ostler run`: runs one task with one agent.
 
-use ostler::Session;
-use ostler::spec::Attendance;
-
 use crate::args::RunArgs;
 use crate::ask::Prompter;
 use crate::exit::Code;
 use crate::fault::Result;
-use crate::follow::follow;
-use crate::output::{self, Dialects, View};
+use crate::follow::{StartedRun, follow};
+use crate::output::{Dialects, View};
 use crate::signals::Signals;
 use crate::spec::{self, LaunchContext};
-use crate::store::{self, SessionStorage};
-use crate::{ask, config, prompt, trust_review};
+use crate::store::{self, OpenedProject};
+use crate::{ask, config, prompt};
 
 /// Runs one task.
 pub(crate) async fn run(args: RunArgs) -> Result<Code> {
     let format = args.task.format();
-    let StartedRun {
-        session,
-        signals,
-        attendance,
-        view,
-    } = output::reporting(format, begin(args).await)?;
-    let prompter = Prompter::new(session.remote(), attendance);
-    follow(session, prompter, output::open(format, view), signals).await
-}
-
-/// A run that has started.
-struct StartedRun {
-    session: Session,
-    signals: Signals,
-    attendance: Attendance,
-    view: View,
+    follow(format, begin(args).await).await
 }
 
 /// Validates the arguments and starts the agent.
@@ -41,10 +23,12 @@ async fn begin(mut args: RunArgs) -> Result<StartedRun> {
     let task = prompt::read(&args.task, &dir, "run")?;
     let format = args.task.format();
     let attendance = ask::attendance_for(format);
-    let project = trust_review::open(args.start.config, &args.start.policy, &dir, attendance)?;
-    let config = config::load(args.start.config, &project)?;
-    let SessionStorage { host, store } = store::prepare_storage(&mut args.start, &dir, &config)?;
-    let host = trust_review::attach(host, &project, &config)?;
+    let OpenedProject {
+        project,
+        config,
+        host,
+        store,
+    } = store::open_project(&mut args.start, &dir, attendance)?;
     let streaming = format.is_streaming();
     let demo = if streaming {
         spec::Demo::Allowed
@@ -76,9 +60,9 @@ async fn begin(mut args: RunArgs) -> Result<StartedRun> {
         .start(&host, spec)
         .map_err(|e| spec::spec_fault(&e, &*agent, "run"))?;
     Ok(StartedRun {
+        prompter: Prompter::new(session.remote(), attendance),
         session,
         signals,
-        attendance,
         view,
     })
 }

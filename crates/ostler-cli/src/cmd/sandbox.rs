@@ -1,24 +1,13 @@
 //! `ostler sandbox check`: attempts to escape from the sandbox, and reports what is enforced.
 
-use crate::args::{SandboxArgs, SandboxCheckArgs, SandboxVerb};
-use crate::exit::Code;
-use crate::fault::Result;
-
-/// Runs the subcommand.
-pub(crate) async fn run(args: SandboxArgs) -> Result<Code> {
-    match args.verb {
-        SandboxVerb::Check(args) => check(args).await,
-    }
-}
-
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{attempt, check};
 
 #[cfg(not(target_os = "linux"))]
-async fn check(_args: SandboxCheckArgs) -> Result<Code> {
-    Err(Fault::usage(
-        "the command sandbox is only available on Linux",
-    ))
+pub(crate) async fn check(
+    _args: crate::args::SandboxCheckArgs,
+) -> crate::fault::Result<crate::exit::Code> {
+    Err(usage!("the command sandbox is only available on Linux"))
 }
 
 #[cfg(target_os = "linux")]
@@ -32,13 +21,13 @@ mod linux {
     use ostler::trust::{Decided, FileKind, REMEDY, Standing};
     use serde_json::{Value, json};
 
-    use super::SandboxCheckArgs;
-    use crate::args::{ConfigArgs, PolicyArgs};
+    use crate::args::{ConfigArgs, PolicyArgs, SandboxCheckArgs};
     use crate::config::directory;
     use crate::environment;
     use crate::exit::{self, Code};
     use crate::fault::{Fault, Result};
-    use crate::output::{print_json, print_line, style};
+    use crate::output::style::{BAD, DIM, GOOD, WARN};
+    use crate::output::{print_json, print_line};
     use crate::signals::{SignalAction, Signals};
     use crate::trust::Project;
 
@@ -147,16 +136,11 @@ mod linux {
     }
 
     fn mark(is_good: bool) -> String {
-        let (mark, paint) = if is_good {
-            ("✓", style::GOOD)
-        } else {
-            ("✗", style::BAD)
-        };
+        let (mark, paint) = if is_good { ("✓", GOOD) } else { ("✗", BAD) };
         format!("{paint}{mark}{paint:#}")
     }
 
     fn show(checked: &Checked) {
-        let dim = style::DIM;
         print_line("Sandbox layers on this machine:\n");
         for layer in &checked.report.layers {
             outln!("{} {:<14} {}", mark(layer.enforced), layer.name, layer.by);
@@ -174,29 +158,27 @@ mod linux {
             };
             let detail: String = sanitize(&attempt.detail).chars().take(60).collect();
             outln!(
-                "{} {:<width$}  {result:<9} {dim}{:<15} {detail}{dim:#}",
+                "{} {:<width$}  {result:<9} {DIM}{:<15} {detail}{DIM:#}",
                 mark(attempt.result.is_good()),
                 attempt.what,
                 attempt.layer
             );
         }
         if let Some(refused) = &checked.refused {
-            let warn = style::WARN;
-            outln!("\n{warn}By default {}{warn:#}", sanitize(refused));
+            outln!("\n{WARN}By default {}{WARN:#}", sanitize(refused));
         }
     }
 
     fn conclude(checked: &Checked) {
-        let (good, bad) = (style::GOOD, style::BAD);
         let failed = checked
             .attempts
             .iter()
             .filter(|attempt| !attempt.result.is_good())
             .count();
         match failed {
-            0 => outln!("\n{good}The default policy is enforced.{good:#}"),
+            0 => outln!("\n{GOOD}The default policy is enforced.{GOOD:#}"),
             _ => outln!(
-                "\n{bad}The default policy is not enforced{bad:#}: {failed} of these attempts had the wrong result."
+                "\n{BAD}The default policy is not enforced{BAD:#}: {failed} of these attempts had the wrong result."
             ),
         }
     }

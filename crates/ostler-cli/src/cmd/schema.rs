@@ -1,13 +1,13 @@
 //! `ostler schema`: prints a JSON schema.
 
-use crate::args::{Schema, SchemaArgs};
+use crate::args::Schema;
 use crate::exit::{self, Code};
 use crate::fault::{Fault, Result};
 use crate::output::print_json;
 
 /// Runs the verb.
-pub(crate) fn run(args: &SchemaArgs) -> Result<Code> {
-    let schema = match args.kind {
+pub(crate) fn run(kind: Schema) -> Result<Code> {
+    let schema = match kind {
         Schema::Events => ostler::event::schema(),
     };
     print_json(&serde_json::to_value(&schema).map_err(Fault::internal)?);

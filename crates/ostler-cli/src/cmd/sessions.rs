@@ -4,13 +4,12 @@ mod export;
 mod remove;
 mod search;
 
-use std::io;
 use std::path::Path;
 
+use ostler::EventKind;
 use ostler::event::{CostSource, Timestamp};
 use ostler::render::display;
-use ostler::{Event, EventKind};
-use ostler_store::{Filter, Log, PruneLimits, SessionRow, SessionStatus, Store};
+use ostler_store::{Filter, PruneLimits, SessionRow, SessionStatus, Store};
 use serde_json::{Value, json};
 
 use crate::args::{
@@ -21,13 +20,11 @@ use crate::config::load_for;
 use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::{Fault, Result};
+use crate::output::style::{DIM, WARN};
 use crate::output::{
-    self, Align, View, counted, eprint_line, name, one_line, print_json, print_line, style,
+    self, Align, View, counted, eprint_line, name, one_line, print_json, print_line,
 };
-use crate::store::{open_store_for_reading, resolve};
-
-/// Number of events to read at once.
-const PAGE: usize = 1_000;
+use crate::store::{open_store_for_reading, pages, resolve};
 
 /// Runs the subcommand.
 pub(crate) fn run(args: SessionsArgs) -> Result<Code> {
@@ -214,46 +211,24 @@ fn show(store: &Store, args: &SessionsShowArgs) -> Result<Code> {
     };
     let mut shown = output::open(args.output, view);
     let mut ended = false;
-    let written = each_page(store, &row.session, |events| {
-        ended = events
-            .last()
-            .is_some_and(|last| matches!(last.kind, EventKind::Ended(_)));
-        events
-            .iter()
-            .try_for_each(|event| shown.event(event))
-            .and_then(|()| shown.flush())
-    })?;
-    if let Err(error) = written {
-        return output::on_write_error(&error);
+    for events in pages(store, &row.session) {
+        let events = events?;
+        let last = events.last().map(|last| &last.kind);
+        ended = matches!(last, Some(EventKind::Ended(_)));
+        let mut events = events.iter();
+        let written = events.try_for_each(|event| shown.event(event));
+        if let Err(error) = written.and_then(|()| shown.flush()) {
+            return output::on_write_error(&error);
+        }
     }
     drop(shown);
     if !ended {
-        let warn = style::WARN;
         errln!(
-            "{warn}!{warn:#} the session is incomplete: {}",
+            "{WARN}!{WARN:#} the session is incomplete: {}",
             row.status.as_str()
         );
     }
     Ok(exit::OK)
-}
-
-/// Passes the events of a session to `take`, page by page, until the end or the first write error.
-fn each_page(
-    store: &Store,
-    session: &str,
-    mut take: impl FnMut(&[Event]) -> io::Result<()>,
-) -> Result<io::Result<()>> {
-    let mut next = 1;
-    loop {
-        let events = store.read(session, next, PAGE).map_err(Fault::internal)?;
-        let Some(last) = events.last() else {
-            return Ok(Ok(()));
-        };
-        next = last.seq + 1;
-        if let Err(error) = take(&events) {
-            return Ok(Err(error));
-        }
-    }
 }
 
 /// Prints the details of a session before its events.
@@ -272,10 +247,9 @@ fn head(row: &SessionRow) {
         ("began", Some(format!("{} ({ago})", row.began_at))),
         ("continues", row.continues.as_deref().map(short_id)),
     ];
-    let dim = style::DIM;
     for (key, value) in rows {
         if let Some(value) = value {
-            errln!("{dim}{key:>12}{dim:#}  {value}");
+            errln!("{DIM}{key:>12}{DIM:#}  {value}");
         }
     }
     eprint_line("");
@@ -284,7 +258,7 @@ fn head(row: &SessionRow) {
 fn prune(store: &Store, args: &SessionsPruneArgs) -> Result<Code> {
     let keep = PruneLimits {
         older_than: args.older_than.map(before),
-        larger_than_bytes: args.larger_than,
+        larger_than_bytes: args.larger_than.map(|size| size.0),
     };
     let pruned = store.prune(&keep, args.dry_run)?;
     if args.json {

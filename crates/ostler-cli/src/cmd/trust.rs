@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use ostler::spec::Attendance;
-use ostler::trust::{Standing, WorkspaceFile, within_repository};
+use ostler::trust::{FileKind, Standing, WorkspaceFile, within_repository};
 use serde_json::{Value, json};
 
 use crate::args::{ConfigArgs, PolicyArgs, TrustArgs};
@@ -12,7 +12,8 @@ use crate::ask;
 use crate::config::directory;
 use crate::exit::{self, Code};
 use crate::fault::{Fault, Result};
-use crate::output::{print_json, print_line, style};
+use crate::output::style::DIM;
+use crate::output::{print_json, print_line};
 use crate::trust::{Memory, Project, Remembered};
 use crate::trust_review::{RequestedAccess, confirm, describe, requested_access, shown};
 
@@ -44,9 +45,9 @@ pub(crate) fn run(args: &TrustArgs) -> Result<Code> {
         grant(args, &project)?
     };
     if args.json {
-        let files = all
-            .iter()
-            .map(|(file, requested)| as_json(file, requested, code == exit::OK));
+        let is_trusted = code == exit::OK;
+        let files = all.iter();
+        let files = files.map(|(file, requested)| as_json(file, requested, is_trusted));
         print_json(&json!({ "dir": project.root, "files": files.collect::<Vec<_>>() }));
     }
     Ok(code)
@@ -99,12 +100,11 @@ fn as_json(file: &WorkspaceFile, requested: &RequestedAccess, is_trusted: bool) 
 /// `ostler trust --list`.
 fn list(as_json: bool) -> Result<Code> {
     let memory = Memory::load();
-    if let Some(fault) = memory.fault() {
+    if let Some(fault) = &memory.fault {
         errln!("warning: {}", shown(fault));
     }
-    let rows: Vec<(&String, Vec<(&String, Standing)>)> = memory
-        .projects()
-        .iter()
+    let projects = memory.projects.iter();
+    let rows: Vec<(&String, Vec<(&String, Standing)>)> = projects
         .map(|(dir, files)| (dir, standings(&memory, Path::new(dir), files)))
         .collect();
     if as_json {
@@ -118,12 +118,11 @@ fn list(as_json: bool) -> Result<Code> {
         print_json(&json!({ "projects": projects.collect::<Vec<_>>() }));
         return Ok(exit::OK);
     }
-    let dim = style::DIM;
     for (dir, files) in &rows {
         print_line(&shown(dir));
-        files.iter().for_each(|(name, standing)| {
-            outln!("  {} {dim}{}{dim:#}", shown(name), standing.as_str());
-        });
+        for (name, standing) in files {
+            outln!("  {} {DIM}{standing}{DIM:#}", shown(name));
+        }
     }
     if rows.is_empty() {
         print_line("No trusted projects.");
@@ -137,16 +136,9 @@ fn standings<'a>(
     root: &Path,
     files: &'a Remembered,
 ) -> Vec<(&'a String, Standing)> {
-    let kinds = [
-        ostler::trust::FileKind::Config,
-        ostler::trust::FileKind::Policy,
-        ostler::trust::FileKind::Sandbox,
-        ostler::trust::FileKind::Script,
-    ];
     let current = |name: &String| {
-        let kind = kinds
-            .into_iter()
-            .find(|kind| kind.names().contains(&name.as_str()))?;
+        let mut kinds = FileKind::ALL.into_iter();
+        let kind = kinds.find(|kind| kind.names().contains(&name.as_str()))?;
         let file = WorkspaceFile::read(root, kind, name).ok().flatten()?;
         Some(memory.standing(&file))
     };
@@ -171,9 +163,9 @@ fn revoke(dir: &Path, as_json: bool) -> Result<Code> {
     } else if revoked.is_empty() {
         outln!("{} was not trusted.", shown(&real.to_string_lossy()));
     } else {
-        revoked.iter().for_each(|dir| {
+        for dir in &revoked {
             outln!("{} is no longer trusted.", shown(&dir.to_string_lossy()));
-        });
+        }
     }
     Ok(exit::ok_if(!revoked.is_empty()))
 }

@@ -15,20 +15,18 @@ use crate::store::open_store_for_reading;
 /// Prints the usage table.
 pub(crate) fn run(args: &UsageArgs) -> Result<Code> {
     let since = args.since.map(before);
-    let by = match args.by {
-        UsageBy::Agent => UsageKey::Agent,
-        UsageBy::Model => UsageKey::Model,
-        UsageBy::Day => UsageKey::Day,
-        UsageBy::Dir => UsageKey::Dir,
+    let (name, by) = match args.by {
+        UsageBy::Agent => ("agent", UsageKey::Agent),
+        UsageBy::Model => ("model", UsageKey::Model),
+        UsageBy::Day => ("day", UsageKey::Day),
+        UsageBy::Dir => ("dir", UsageKey::Dir),
     };
     let report = open_store_for_reading()?.usage(&UsageQuery { since, by })?;
     if args.json {
         let groups = report.groups.iter();
-        let groups: Vec<Value> = groups.map(|it| as_json(it, Some(args.by))).collect();
+        let groups: Vec<Value> = groups.map(|it| as_json(it, Some(name))).collect();
         let total = as_json(&report.total, None);
-        print_json(
-            &json!({ "by": args.by.as_str(), "since": since, "groups": groups, "total": total }),
-        );
+        print_json(&json!({ "by": name, "since": since, "groups": groups, "total": total }));
     } else if report.total.turns == 0 {
         eprint_line(if since.is_some() {
             "No turns began within that time."
@@ -36,14 +34,14 @@ pub(crate) fn run(args: &UsageArgs) -> Result<Code> {
             "No stored turns."
         });
     } else {
-        let name = |group: &UsageGroup| shown(args.by, group.key.as_deref());
-        let groups = report.groups.iter().map(|group| cells(name(group), group));
+        let key = |group: &UsageGroup| shown(args.by, group.key.as_deref());
+        let groups = report.groups.iter().map(|group| cells(key(group), group));
         let rows: Vec<_> = groups
             .chain([cells("total".to_owned(), &report.total)])
             .collect();
         let right = |head| (head, Align::Right);
         let heads = [
-            (args.by.as_str(), Align::Left),
+            (name, Align::Left),
             right("sessions"),
             right("turns"),
             right("input"),
@@ -57,7 +55,7 @@ pub(crate) fn run(args: &UsageArgs) -> Result<Code> {
     Ok(exit::OK)
 }
 
-fn as_json(group: &UsageGroup, by: Option<UsageBy>) -> Value {
+fn as_json(group: &UsageGroup, by: Option<&str>) -> Value {
     let usage = &group.usage;
     let mut report = json!({
         "sessions": group.sessions,
@@ -72,7 +70,7 @@ fn as_json(group: &UsageGroup, by: Option<UsageBy>) -> Value {
         "cost_source": usage.cost_source,
     });
     if let Some(by) = by {
-        report[by.as_str()] = json!(group.key);
+        report[by] = json!(group.key);
     }
     report
 }

@@ -51,15 +51,14 @@ impl Markdown {
     }
 
     fn with(base: Style, has_marks: bool) -> Self {
-        let (rest, line, table) = (String::new(), Wrapped::default(), Vec::new());
         Self {
             base,
             has_marks,
-            rest,
+            rest: String::new(),
             before: ' ',
             state: State::Begin,
-            line,
-            table,
+            line: Wrapped::default(),
+            table: Vec::new(),
         }
     }
 
@@ -265,11 +264,8 @@ impl Markdown {
         let is_ruled = rows.get(1).is_some_and(|row| row.iter().all(is_rule));
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
         let mut widths = vec![0; columns];
-        for (_, row) in rows
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| *at != 1 || !is_ruled)
-        {
+        let all = rows.iter().enumerate();
+        for (_, row) in all.filter(|(at, _)| *at != 1 || !is_ruled) {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(rendered(cell, self.base).1);
             }
@@ -390,13 +386,9 @@ fn emphasis(text: &str, c: char, before: char, known: Known) -> Mark<'_> {
         Some((at, _)) => {
             let inner = &rest[..at];
             // Of three marks, the third belongs to the text.
-            let from = run - close.len();
-            let used = run + at + close.len();
-            let closed = rest[at + close.len()..].starts_with(c);
-            match (from, closed) {
-                (1, true) => Mark::Span(inner, weight, used + 1),
-                _ => Mark::Span(inner, weight, used),
-            }
+            let is_third = run - close.len() == 1 && rest[at + close.len()..].starts_with(c);
+            let used = run + at + close.len() + usize::from(is_third);
+            Mark::Span(inner, weight, used)
         }
         None => Mark::Unclear,
     }

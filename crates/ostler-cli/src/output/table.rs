@@ -2,7 +2,8 @@
 
 use unicode_width::UnicodeWidthStr;
 
-use super::{print_line, style};
+use super::print_line;
+use super::style::DIM;
 
 /// Alignment of a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,12 +14,11 @@ pub(crate) enum Align {
 
 /// Prints a table.
 pub(crate) fn table<const N: usize>(heads: [(&str, Align); N], rows: &[[String; N]]) {
-    let dim = style::DIM;
     let mut lines = lines(heads, rows).into_iter();
     lines
         .next()
         .into_iter()
-        .for_each(|line| outln!("{dim}{line}{dim:#}"));
+        .for_each(|line| outln!("{DIM}{line}{DIM:#}"));
     lines.for_each(|line| print_line(&line));
 }
 

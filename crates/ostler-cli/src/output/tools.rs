@@ -11,6 +11,8 @@ use ostler::event::{Timestamp, ToolCall, ToolResult};
 use ostler::permission::{ToolKind, ToolUse};
 use ostler::render::change::{self, ChangeKind};
 
+use serde_json::{Map, Value};
+
 use super::diff::{Changed, Diff, DiffLine, Texts};
 use super::human::{span_of, thousands};
 use super::style::{BAD, DIM, GOOD, TOOL, WARN};
@@ -100,14 +102,13 @@ struct EndedCall<'a> {
 
 impl Tools {
     pub(super) fn new(detail: Detail, dialects: Dialects, is_live: bool) -> Self {
-        let (agent, dirs, running) = (String::new(), Vec::new(), Vec::new());
         Self {
             detail,
             dialects,
-            agent,
-            dirs,
+            agent: String::new(),
+            dirs: Vec::new(),
             is_live,
-            running,
+            running: Vec::new(),
             turn: Changed::default(),
             session: Changed::default(),
         }
@@ -115,16 +116,10 @@ impl Tools {
 
     /// Adds a name of the workspace.
     pub(super) fn work_in(&mut self, dir: &Path) {
-        let real = dir
-            .canonicalize()
-            .ok()
-            .filter(|real| self.is_live && real != dir);
-        self.dirs.extend(
-            [dir.to_owned()]
-                .into_iter()
-                .chain(real)
-                .filter(|dir| dir.is_absolute()),
-        );
+        let real = dir.canonicalize().ok();
+        let real = real.filter(|real| self.is_live && real != dir);
+        let names = [dir.to_owned()].into_iter().chain(real);
+        self.dirs.extend(names.filter(|dir| dir.is_absolute()));
     }
 
     /// Starts a session of this agent.
@@ -178,11 +173,8 @@ impl Tools {
             .iter()
             .position(|running| running.call.id == result.id);
         let running = at.map(|at| self.running.remove(at));
-        let diffs = running
-            .as_ref()
-            .filter(|_| result.ok)
-            .map(|it| self.diffs(it, result))
-            .unwrap_or_default();
+        let changing = running.as_ref().filter(|_| result.ok);
+        let diffs = changing.map_or_else(Vec::new, |it| self.diffs(it, result));
         for (path, diff) in &diffs {
             self.turn.add(path, diff);
             self.session.add(path, diff);
@@ -313,10 +305,8 @@ impl Tools {
     fn diffs(&self, running: &Running, result: &ToolResult) -> Vec<(String, Diff)> {
         let changes = change::of_call(&running.wants, &running.call, result);
         if changes.is_empty() && running.wants.kind == ToolKind::Edit && self.is_live {
-            return running
-                .wants
-                .paths
-                .iter()
+            let paths = running.wants.paths.iter();
+            return paths
                 .filter_map(|path| self.on_disk(running, path))
                 .collect();
         }
@@ -330,18 +320,10 @@ impl Tools {
             let path = format!("{}{moved}", self.relative(&change.path));
             let before = running.before.get(&change.path).map(String::as_str);
             let is_silent = matches!(change.kind, ChangeKind::Create | ChangeKind::Edit);
-            let after = if is_silent && self.is_live {
-                self.text(&change.path)
-            } else {
-                None
-            };
-            let diff = Diff::of(
-                change,
-                Texts {
-                    before,
-                    after: after.as_deref(),
-                },
-            );
+            let is_read = is_silent && self.is_live;
+            let after = is_read.then(|| self.text(&change.path)).flatten();
+            let after = after.as_deref();
+            let diff = Diff::of(change, Texts { before, after });
             match diffs.last_mut().filter(|(last, _)| *last == path) {
                 Some((_, last)) => last.append(diff),
                 None => diffs.push((path, diff)),
@@ -352,11 +334,7 @@ impl Tools {
 
     /// Compares a file on disk with its text before the call; `None` if nothing changed.
     fn on_disk(&self, running: &Running, path: &str) -> Option<(String, Diff)> {
-        let before = running
-            .before
-            .get(path)
-            .map(String::as_str)
-            .unwrap_or_default();
+        let before = running.before.get(path).map_or("", String::as_str);
         let diff = Diff::between(before, &self.text(path).unwrap_or_default());
         (!diff.lines.is_empty()).then(|| (self.relative(path), diff))
     }
@@ -364,11 +342,8 @@ impl Tools {
     /// Reads a small text file inside the workspace.
     fn text(&self, path: &str) -> Option<String> {
         let real = self.dirs.first()?.join(path).canonicalize().ok()?;
-        if self.dirs.iter().any(|dir| real.starts_with(dir)) {
-            files::text(&real).ok().flatten()
-        } else {
-            None
-        }
+        let is_inside = self.dirs.iter().any(|dir| real.starts_with(dir));
+        is_inside.then(|| files::text(&real).ok()?)?
     }
 
     /// Returns a path relative to the workspace.
@@ -421,39 +396,29 @@ fn code(line: &str, width: usize) -> String {
 /// Formats a tool's input on one line: its subject or first text value, with arguments for a
 /// command; otherwise the JSON.
 fn brief(input: &str, relative: impl Fn(&str) -> String) -> String {
-    let Ok(map) = serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(input) else {
+    let Ok(map) = serde_json::from_str::<Map<String, Value>>(input) else {
         return one_line(input, 80);
     };
     if map.is_empty() {
         return String::new();
     }
-    let text = |key: &str| map.get(key).and_then(|value| value.as_str());
+    let text = |key: &str| map.get(key).and_then(Value::as_str);
     let path = ["path", "file_path", "filePath"]
         .iter()
         .find_map(|key| text(key))
         .map(relative);
-    let named = path.or_else(|| {
-        ["command", "cmd", "pattern"]
-            .iter()
-            .find_map(|key| text(key))
-            .map(str::to_owned)
-    });
-    let first = named.or_else(|| {
-        map.values()
-            .find_map(|value| value.as_str())
-            .map(str::to_owned)
+    let first = path.or_else(|| {
+        let mut named = ["command", "cmd", "pattern"].iter();
+        let named = named.find_map(|key| text(key));
+        let first = named.or_else(|| map.values().find_map(Value::as_str));
+        first.map(str::to_owned)
     });
     let Some(first) = first else {
         return one_line(input, 80);
     };
-    let args = map
-        .get("args")
-        .and_then(|args| args.as_array())
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    let words: Vec<&str> = std::iter::once(&*first)
-        .chain(args.iter().filter_map(|arg| arg.as_str()))
-        .collect();
+    let args = map.get("args").and_then(Value::as_array);
+    let args = args.into_iter().flatten().filter_map(Value::as_str);
+    let words: Vec<&str> = std::iter::once(&*first).chain(args).collect();
     one_line(&words.join(" "), 80)
 }
 

@@ -15,6 +15,11 @@ pub(crate) fn one_line(text: &str, width: usize) -> String {
         .map_or(text.len(), |(at, _)| at);
     let text = sanitize(&text[..end]).replace(['\n', '\t'], " ");
     let (shown, left) = escaped(&text, width, is_visible_after);
+    shortened(shown, left)
+}
+
+/// Marks a text if characters were cut off.
+pub(crate) fn shortened(shown: String, left: usize) -> String {
     if left == 0 {
         shown
     } else {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use ostler::trust::{Standing, WorkspaceFile};
 use serde::{Deserialize, Serialize};
 
-use crate::environment;
 use crate::fault::{Fault, Result};
+use crate::{environment, files};
 
 /// The name of the file.
 const FILE: &str = "trusted.json";
@@ -25,9 +25,10 @@ const MAX_BYTES: u64 = 16 * 1024 * 1024;
 pub(crate) struct Memory {
     /// Real path of the directory that contains the file.
     dir: Option<PathBuf>,
-    projects: BTreeMap<String, Remembered>,
+    /// The trusted directories.
+    pub(crate) projects: BTreeMap<String, Remembered>,
     /// Why the file is not used, if it is invalid.
-    fault: Option<String>,
+    pub(crate) fault: Option<String>,
 }
 
 /// Trusted files of one directory: the SHA-256 of each file, by relative path.
@@ -46,45 +47,27 @@ impl Memory {
         let Some(dir) = environment::state_dir() else {
             return Self::default();
         };
-        let dir = Some(dir.canonicalize().unwrap_or(dir));
-        match dir.as_deref().map(read) {
-            None | Some(Ok(None)) => Self {
-                dir,
-                ..Self::default()
-            },
-            Some(Ok(Some(stored))) => Self {
-                dir,
-                projects: stored.projects,
-                fault: None,
-            },
-            Some(Err(why)) => Self {
-                dir,
-                fault: Some(why.to_string()),
-                ..Self::default()
-            },
+        let dir = dir.canonicalize().unwrap_or(dir);
+        let (projects, fault) = match read(&dir) {
+            Ok(stored) => (stored.map(|stored| stored.projects), None),
+            Err(why) => (None, Some(why.to_string())),
+        };
+        Self {
+            dir: Some(dir),
+            projects: projects.unwrap_or_default(),
+            fault,
         }
-    }
-
-    /// Returns the trusted directories.
-    pub(crate) fn projects(&self) -> &BTreeMap<String, Remembered> {
-        &self.projects
     }
 
     /// Returns the decision about a file.
     pub(crate) fn standing(&self, file: &WorkspaceFile) -> Standing {
         // An agent that works in a directory could change decisions stored inside it.
-        if self
-            .dir
-            .as_ref()
-            .is_none_or(|dir| dir.starts_with(&file.root))
-        {
+        let dir = self.dir.as_ref();
+        if dir.is_none_or(|dir| dir.starts_with(&file.root)) {
             return Standing::Untrusted;
         }
-        let known = file
-            .root
-            .to_str()
-            .and_then(|root| self.projects.get(root)?.get(&file.name));
-        match known {
+        let root = file.root.to_str();
+        match root.and_then(|root| self.projects.get(root)?.get(&file.name)) {
             Some(known) if *known == file.sha256 => Standing::Trusted,
             Some(_) => Standing::Changed,
             None => Standing::Untrusted,
@@ -97,11 +80,11 @@ impl Memory {
             let inside = environment::state_dir()
                 .is_some_and(|dir| dir.canonicalize().unwrap_or(dir).starts_with(&file.root));
             if inside {
-                let message = format!(
-                    "the state directory is inside {}, where an agent could change it",
-                    file.root.display()
-                );
-                return Err(Fault::usage(message).hint("set OSTLER_STATE_DIR to another directory"));
+                let root = file.root.display();
+                return Err(usage!(
+                    "the state directory is inside {root}, where an agent could change it"
+                )
+                .hint("set OSTLER_STATE_DIR to another directory"));
             }
         }
         change(|projects| {
@@ -123,9 +106,7 @@ impl Memory {
     pub(crate) fn forget(dir: &Path) -> Result<bool> {
         let mut found = false;
         change(|projects| {
-            found = dir
-                .to_str()
-                .is_some_and(|dir| projects.remove(dir).is_some());
+            found = dir.to_str().and_then(|dir| projects.remove(dir)).is_some();
             Ok(())
         })?;
         Ok(found)
@@ -140,7 +121,7 @@ fn change(work: impl FnOnce(&mut BTreeMap<String, Remembered>) -> Result<()>) ->
     })?;
     let failed =
         |error: io::Error| Fault::internal(format!("{}: {error}", dir.join(FILE).display()));
-    make_private(&dir).map_err(failed)?;
+    files::create_private_dir(&dir).map_err(failed)?;
     let _lock = lock(&dir).map_err(failed)?;
     // An invalid file is replaced.
     let mut projects = Memory::load().projects;
@@ -212,20 +193,6 @@ fn is_private(_metadata: &std::fs::Metadata) -> bool {
     true
 }
 
-#[cfg(unix)]
-fn make_private(dir: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    std::fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-}
-
-#[cfg(not(unix))]
-fn make_private(dir: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(dir)
-}
-
 /// Locks the file until the result is dropped.
 fn lock(dir: &Path) -> io::Result<std::fs::File> {
     let file = std::fs::File::options()
@@ -235,11 +202,4 @@ fn lock(dir: &Path) -> io::Result<std::fs::File> {
         .open(dir.join("trusted.lock"))?;
     file.lock()?;
     Ok(file)
-}
-
-impl Memory {
-    /// Returns why the file is not used, if it is invalid.
-    pub(crate) fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
-    }
 }

@@ -6,14 +6,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt};
-use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::outcome::Cause;
 use ostler_core::spec::ToolOffer;
 use ostler_model::runner_protocol::Failed;
 use ostler_model::{ModelRequest, Part};
 use tokio::sync::mpsc;
 
-use super::{ModelAdapter, ModelError, Reply, Update, Updates};
-use crate::model::{Model, ReplyItem, ReplyStream};
+use super::{ModelAdapter, ModelError, Reply, Update, Updates, model_error};
+use crate::model::{Model, ModelFuture, ReplyItem, ReplyStream};
 
 /// A [`ModelAdapter`] as a [`Model`].
 pub(crate) struct AdapterModel {
@@ -62,8 +62,7 @@ impl AdapterModel {
                     .catch_unwind()
                     .await
                     .unwrap_or_else(|_| {
-                        let outcome = Outcome::new(Cause::Protocol, "The model adapter panicked.");
-                        Err(ModelError::new(outcome))
+                        Err(model_error(Cause::Protocol, "The model adapter panicked."))
                     });
             FinishedReply {
                 reply,
@@ -159,14 +158,11 @@ fn to_item(update: Update, streamed: &mut String) -> ReplyItem {
 }
 
 impl Model for AdapterModel {
-    fn call<'a>(
-        &'a self,
-        request: &'a ModelRequest,
-    ) -> Pin<Box<dyn Future<Output = Result<ReplyStream, Failed>> + Send + 'a>> {
+    fn call<'a>(&'a self, request: &'a ModelRequest) -> ModelFuture<'a, ReplyStream> {
         Box::pin(async move { Ok(self.reply(request).await) })
     }
 
-    fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>> {
+    fn name(&self) -> ModelFuture<'_, String> {
         Box::pin(async { Ok(self.adapter.name().to_owned()) })
     }
 

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ostler_core::outcome::{Cause, Outcome};
+use ostler_core::dialect::About;
+use ostler_core::outcome::Cause;
 use ostler_core::permission::Policy;
 use ostler_core::spec::{Denials, Limits, Settings, Spec, SpecError, ToolOffer, keys};
 use ostler_model::Message;
@@ -13,10 +14,9 @@ use ostler_model::plain::{self, Gate};
 use tokio::sync::Mutex;
 
 use super::reply_session::{ReplySession, ReplyTerms, SuspendedSession, UpdateFilter};
-use super::{ModelAdapter, ModelError, ReplyFuture, Updates};
+use super::{ModelAdapter, ModelError, ReplyFuture, Updates, model_error, no_messages};
 use crate::agent::Agent;
 use crate::host::Host;
-use crate::session::Session;
 
 /// Options for an agent that serves as a model.
 #[derive(Debug, Clone)]
@@ -107,15 +107,27 @@ impl AgentModel {
             Some(model) => format!("{}-cli:{model}", agent.about().name),
             None => format!("{}-cli", agent.about().name),
         };
-        let host = host.bare();
         Self {
             name: name.into(),
             agent,
-            host,
+            host: host.bare(),
             options,
             tools: Vec::new(),
             held: Arc::default(),
         }
+    }
+
+    /// Sets the adapter's name, which defaults to the agent's with its model.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Returns the facts about the dialect that this spec selects.
+    fn about(&self, spec: &Spec) -> About {
+        let dialect = self.agent.dialect();
+        dialect.select_transport(spec).unwrap_or(dialect).about()
     }
 
     /// Whether tools are called through the agent's own tool support.
@@ -123,13 +135,8 @@ impl AgentModel {
         let can = || {
             // An invalid setting is reported by the start of the session.
             let spec = self.spec(String::new()).unwrap_or_default();
-            let dialect = self
-                .agent
-                .dialect()
-                .select_transport(&spec)
-                .unwrap_or(self.agent.dialect());
-            dialect.about().capabilities.tools
-                && (!dialect.about().capabilities.bridged_tools || self.host.bridge().is_some())
+            let able = self.about(&spec).capabilities;
+            able.tools && (!able.bridged_tools || self.host.bridge().is_some())
         };
         match self.options.calling {
             Calling::Auto => !self.tools.is_empty() && can(),
@@ -178,51 +185,40 @@ impl AgentModel {
 
     /// Starts a session that replies to these messages.
     fn ask(&self, messages: &[Message], native: bool) -> Result<ReplySession, ModelError> {
-        let wrong = |why: String| ModelError::new(Outcome::new(Cause::BadRequest, why));
+        let wrong = |error: SpecError| model_error(Cause::BadRequest, error.to_string());
         if messages.is_empty() {
-            return Err(wrong("There are no messages to reply to.".into()));
+            return Err(no_messages());
         }
         let mut prompt = plain::write_messages(messages);
         if !native && !self.tools.is_empty() {
             prompt = format!("{}\n\n{prompt}", plain::tool_preamble(&self.tools));
         }
-        let mut spec = self
-            .spec(prompt)
-            .map_err(|error| wrong(error.to_string()))?;
-        let place = match &spec.dir {
-            Some(_) => None,
-            None => {
-                let place = tempfile::Builder::new()
-                    .prefix("ostler-model-")
-                    .tempdir_in(self.host.temp_dir());
-                let place = place.map_err(|error| {
-                    wrong(format!(
-                        "A directory for the agent could not be created: {error}."
-                    ))
-                })?;
-                spec.dir = Some(place.path().to_owned());
-                Some(place)
-            }
+        let mut spec = self.spec(prompt).map_err(wrong)?;
+        let create = || {
+            let mut builder = tempfile::Builder::new();
+            let builder = builder.prefix("ostler-model-");
+            builder.tempdir_in(self.host.temp_dir())
         };
+        let place = spec.dir.is_none().then(create).transpose();
+        let place = place.map_err(|error| {
+            let why = format!("A directory for the agent could not be created: {error}.");
+            model_error(Cause::BadRequest, why)
+        })?;
+        if let Some(place) = &place {
+            spec.dir = Some(place.path().to_owned());
+        }
         if native {
             spec.bound_tools = self.tools.clone();
         }
-        let dialect = self
-            .agent
-            .dialect()
-            .select_transport(&spec)
-            .unwrap_or(self.agent.dialect());
-        if !dialect.about().as_model.toolless && dialect.about().capabilities.ask {
+        let about = self.about(&spec);
+        if !about.as_model.toolless && about.capabilities.ask {
             let names = spec.bound_tools.iter().map(|tool| tool.name.as_str());
             spec.policy = Some(Policy::only(
                 names,
                 "This model has no tools of its own: say what you would do.",
             ));
         }
-        let session: Session = self
-            .agent
-            .start(&self.host, spec)
-            .map_err(|error| wrong(error.to_string()))?;
+        let session = self.agent.start(&self.host, spec).map_err(wrong)?;
         Ok(ReplySession::new(session, place))
     }
 

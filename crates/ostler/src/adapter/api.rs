@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Spec, SpecError, ToolOffer};
 use ostler_model::runner_protocol::Failed;
 use ostler_model::{Message, ModelRequest, PartialReply, Price, Reply, openai};
 
-use super::{ModelAdapter, ModelError, ReplyFuture, Update, Updates, reply_timed_out};
+use super::{ModelAdapter, ModelError, ReplyFuture, Update, Updates, no_messages, reply_timed_out};
 use crate::host::Host;
 use crate::model::{Http, Model, ReplyItem, Script, Scripted};
 
@@ -57,8 +56,7 @@ impl ApiModel {
     async fn reply(&self, messages: &[Message], updates: &Updates) -> Result<Reply, ModelError> {
         let failed = |failed: Failed| ModelError::new(failed.outcome());
         if messages.is_empty() {
-            let nothing = Outcome::new(Cause::BadRequest, "There are no messages to reply to.");
-            return Err(ModelError::new(nothing));
+            return Err(no_messages());
         }
         let request = ModelRequest {
             model: self.model.name().await.map_err(failed)?,
@@ -99,7 +97,7 @@ impl ModelAdapter for ApiModel {
     ) -> ReplyFuture<'a> {
         Box::pin(async move {
             let reply = tokio::time::timeout(self.limit, self.reply(messages, &updates)).await;
-            reply.unwrap_or_else(|_| Err(ModelError::new(reply_timed_out(self.limit))))
+            reply.unwrap_or_else(|_| Err(reply_timed_out(self.limit)))
         })
     }
 

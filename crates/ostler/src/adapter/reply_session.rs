@@ -12,7 +12,7 @@ use ostler_model::plain::Gate;
 use ostler_model::{Message, Reply, Stop, ToolRequest};
 use tempfile::TempDir;
 
-use super::{ModelError, Update, Updates, reply_timed_out};
+use super::{ModelError, Update, Updates, model_error, reply_timed_out};
 use crate::session::{Session, SubmittedResult};
 
 /// How long to wait for further calls after an agent called a tool. They belong to the same reply,
@@ -101,16 +101,24 @@ impl ReplySession {
         filter: &mut UpdateFilter<'_>,
     ) -> Result<Option<Reply>, ModelError> {
         let result = tokio::time::timeout(terms.time, self.read_events(terms, filter)).await;
-        let result = result.unwrap_or_else(|_| Err(ModelError::new(reply_timed_out(terms.time))));
+        let result = result.unwrap_or_else(|_| Err(reply_timed_out(terms.time)));
         result.map_err(|mut error| {
             if error.usage.is_empty() {
-                error
-                    .usage
-                    .extend(std::mem::take(&mut self.usage).into_values());
-                error.usage.append(&mut self.unreported);
+                error.usage = self.take_usage(None);
             }
             error
         })
+    }
+
+    /// Takes the usage that is not reported yet; `total` is that of the turn, if its parts are
+    /// unknown.
+    fn take_usage(&mut self, total: Option<Usage>) -> Vec<Usage> {
+        let mut usage: Vec<Usage> = std::mem::take(&mut self.usage).into_values().collect();
+        if usage.is_empty() {
+            usage.extend(total);
+        }
+        usage.append(&mut self.unreported);
+        usage
     }
 
     async fn read_events(
@@ -123,10 +131,8 @@ impl ReplySession {
                 NextStep::Event(event) => event,
                 NextStep::Waiting => return Ok(None),
                 NextStep::Ended => {
-                    return Err(ModelError::new(Outcome::new(
-                        Cause::Protocol,
-                        "The session ended without an outcome.",
-                    )));
+                    let why = "The session ended without an outcome.";
+                    return Err(model_error(Cause::Protocol, why));
                 }
             };
             match event.kind {
@@ -159,21 +165,17 @@ impl ReplySession {
                     });
                 }
                 EventKind::ToolCall(call) => {
-                    return Err(ModelError::new(own_tool(terms.agent, &call.name)));
+                    return Err(own_tool(terms.agent, &call.name));
                 }
                 // The result did not come from the caller: the agent has its own tool of the same
                 // name.
                 EventKind::ToolResult(result)
                     if self.waiting.iter().any(|call| call.id == result.id) =>
                 {
-                    let name = result.name.unwrap_or_default();
-                    return Err(ModelError::new(own_tool(terms.agent, &name)));
+                    return Err(own_tool(terms.agent, &result.name.unwrap_or_default()));
                 }
                 EventKind::Notice(notice) if notice.code == NoticeCode::NoBridge => {
-                    return Err(ModelError::new(Outcome::new(
-                        Cause::Unavailable,
-                        notice.message,
-                    )));
+                    return Err(model_error(Cause::Unavailable, notice.message));
                 }
                 EventKind::Usage(usage) if usage.scope == Scope::Turn => {
                     self.usage.insert(usage.model.clone(), *usage);
@@ -190,30 +192,21 @@ impl ReplySession {
         let Some(session) = &mut self.session else {
             return NextStep::Ended;
         };
-        if self.waiting.is_empty() {
-            return session
-                .next()
-                .await
-                .map_or(NextStep::Ended, |event| NextStep::Event(Box::new(event)));
-        }
-        loop {
-            match tokio::time::timeout(CALL_WINDOW, session.next()).await {
-                Ok(event) => {
-                    return event.map_or(NextStep::Ended, |event| NextStep::Event(Box::new(event)));
-                }
-                // A call is reported before the agent requests it, and some agents request one at a
-                // time.
-                Err(_)
-                    if self
-                        .waiting
-                        .iter()
-                        .any(|call| session.remote().awaits_result(&call.id)) =>
-                {
-                    return NextStep::Waiting;
-                }
-                Err(_) => {}
+        let event = loop {
+            if self.waiting.is_empty() {
+                break session.next().await;
             }
-        }
+            if let Ok(event) = tokio::time::timeout(CALL_WINDOW, session.next()).await {
+                break event;
+            }
+            // A call is reported before the agent requests it, and some agents request one at a
+            // time.
+            let mut calls = self.waiting.iter();
+            if calls.any(|call| session.remote().awaits_result(&call.id)) {
+                return NextStep::Waiting;
+            }
+        };
+        event.map_or(NextStep::Ended, |event| NextStep::Event(Box::new(event)))
     }
 
     fn on_turn_ended(&mut self, turn: TurnEnded) -> Result<Reply, ModelError> {
@@ -222,39 +215,30 @@ impl ReplySession {
                 "The agent ended its turn without waiting for the result of {}.",
                 call.name
             );
-            return Err(ModelError::new(Outcome::new(Cause::Protocol, message)));
+            return Err(model_error(Cause::Protocol, message));
         }
-        let mut usage: Vec<Usage> = std::mem::take(&mut self.usage).into_values().collect();
-        if usage.is_empty() {
-            usage.extend(turn.usage);
-        }
-        usage.append(&mut self.unreported);
-        match turn.outcome.cause {
-            Cause::Completed | Cause::Refused => {
-                let stop = if turn.outcome.cause == Cause::Refused {
-                    Stop::Refused
-                } else {
-                    Stop::End
-                };
-                // In a turn with tools, text before the calls was already in an earlier reply.
-                let text = std::mem::take(&mut self.text);
-                let content = if self.length == text.len() {
-                    turn.text
-                } else {
-                    text
-                };
-                Ok(Reply {
-                    content: content.trim().to_owned(),
-                    tool_calls: Vec::new(),
-                    usage,
-                    stop,
-                })
+        let usage = self.take_usage(turn.usage);
+        let stop = match turn.outcome.cause {
+            Cause::Completed => Stop::End,
+            Cause::Refused => Stop::Refused,
+            _ => {
+                let outcome = Box::new(turn.outcome);
+                return Err(ModelError { outcome, usage });
             }
-            _ => Err(ModelError {
-                outcome: Box::new(turn.outcome),
-                usage,
-            }),
-        }
+        };
+        // In a turn with tools, text before the calls was already in an earlier reply.
+        let text = std::mem::take(&mut self.text);
+        let content = if self.length == text.len() {
+            turn.text
+        } else {
+            text
+        };
+        Ok(Reply {
+            content: content.trim().to_owned(),
+            tool_calls: Vec::new(),
+            usage,
+            stop,
+        })
     }
 
     /// Suspends the session, and returns the reply that requests the tools.
@@ -334,8 +318,7 @@ impl SuspendedSession {
             return Ok(suspended);
         }
         suspended.end().await;
-        let mut usage: Vec<Usage> = std::mem::take(&mut suspended.usage).into_values().collect();
-        usage.append(&mut suspended.unreported);
+        let mut usage = suspended.take_usage(None);
         if usage.iter().all(|usage| usage.cost_usd.is_none()) {
             usage.push(Usage::unknown(Scope::Turn)); // something was used, at an unknown cost
         }
@@ -353,12 +336,8 @@ fn results(
     else {
         return None;
     };
-    if !tool_calls
-        .iter()
-        .map(|call| &call.id)
-        .eq(waiting.iter().map(|call| &call.id))
-        || rest.len() != waiting.len()
-    {
+    let called = tool_calls.iter().map(|call| &call.id);
+    if !called.eq(waiting.iter().map(|call| &call.id)) || rest.len() != waiting.len() {
         return None;
     }
     let result = |call: &ToolRequest| {
@@ -385,12 +364,13 @@ fn reply_too_long(max_bytes: usize) -> ModelError {
     )
 }
 
-/// Returns the outcome of an agent that used its own tool although it serves as a model.
-fn own_tool(agent: &str, tool: &str) -> Outcome {
+/// Returns the error of an agent that used its own tool although it serves as a model.
+fn own_tool(agent: &str, tool: &str) -> ModelError {
     let message = format!("{agent} used its own tool {tool}, which a plain model must not do.");
-    Outcome::new(Cause::Protocol, message)
+    let outcome = Outcome::new(Cause::Protocol, message)
         .hint("Disable the tool in the agent's settings, or use another agent as the model.")
-        .because(Reason::OwnTool)
+        .because(Reason::OwnTool);
+    ModelError::new(outcome)
 }
 
 #[cfg(test)]

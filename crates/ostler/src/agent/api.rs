@@ -179,7 +179,7 @@ impl ApiAgent {
                 policy: policy.clone(),
                 ..Decided::default()
             },
-            None => command::sandbox_policy(host, &real(&root)).map_err(invalid)?,
+            None => command::sandbox_policy(host, &root).map_err(invalid)?,
         };
         if spec.sandbox == Sandbox::Off {
             policy.sandbox.required = Required::Nothing;
@@ -251,47 +251,39 @@ fn filter_tools(tools: &mut Toolbox, spec: &Spec) -> Result<(), SpecError> {
     Ok(())
 }
 
-/// Resolves symbolic links. Returns the path unchanged if it does not exist, which is reported
-/// elsewhere.
-fn real(dir: &Path) -> PathBuf {
-    dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
-}
-
 /// Returns the script named by the spec, or the workspace's if it is trusted, or the demo.
 fn find_script(host: &Host, spec: &Spec) -> Result<(Script, Option<Notice>), SpecError> {
     if let Some(named) = spec.value("script") {
-        return Ok((read_script(Path::new(&named))?, None));
+        return Ok((read_script(&named)?, None));
     }
-    let root = real(&directory(spec));
+    let root = directory(spec);
     if check_directory(&root).is_err() {
         return Ok((Script::demo(), None));
     }
-    let invalid = |why: String| SpecError::new("script", &root.display().to_string(), why);
-    let file = host
-        .workspace()
-        .file(&root, FileKind::Script)
-        .map_err(|error| invalid(error.message))?;
-    match file {
-        None => Ok((Script::demo(), None)),
+    let file = host.workspace().file(&root, FileKind::Script);
+    let file = file.map_err(|error| invalid_script(&root.display().to_string(), error.message))?;
+    Ok(match file {
+        None => (Script::demo(), None),
         Some(file) if file.is_trusted() => {
             let script = Script::parse(&file.text);
-            Ok((
-                script.map_err(|error| SpecError::new("script", &file.name, error.to_string()))?,
-                None,
-            ))
+            let script = script.map_err(|error| invalid_script(&file.name, error.to_string()))?;
+            (script, None)
         }
-        Some(file) => Ok((
-            Script::demo(),
-            Some(file.left_out(&["its replies are played".to_owned()])),
-        )),
-    }
+        Some(file) => {
+            let notice = file.left_out(&["its replies are played"]);
+            (Script::demo(), Some(notice))
+        }
+    })
 }
 
-fn read_script(path: &Path) -> Result<Script, SpecError> {
-    let shown = path.display().to_string();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| SpecError::new("script", &shown, error.to_string()))?;
-    Script::parse(&text).map_err(|error| SpecError::new("script", &shown, error.to_string()))
+fn read_script(path: &str) -> Result<Script, SpecError> {
+    let text = std::fs::read_to_string(path);
+    let text = text.map_err(|error| invalid_script(path, error.to_string()))?;
+    Script::parse(&text).map_err(|error| invalid_script(path, error.to_string()))
+}
+
+fn invalid_script(name: &str, why: String) -> SpecError {
+    SpecError::new("script", name, why)
 }
 
 impl Agent for ApiAgent {
@@ -306,11 +298,7 @@ impl Agent for ApiAgent {
         Box::pin(async move {
             match &self.source {
                 Source::Server => probe_server(host).await,
-                Source::Script(_) | Source::Model(_) => Probed::Ready {
-                    version: Some(env!("CARGO_PKG_VERSION").into()),
-                    path: None,
-                    login: None,
-                },
+                Source::Script(_) | Source::Model(_) => Probed::built_in(),
             }
         })
     }
@@ -346,30 +334,20 @@ impl Agent for ApiAgent {
             } else {
                 DEFAULT_RETRIES
             };
-            let retries = spec
-                .value("retries")
-                .and_then(|n| n.parse().ok())
-                .unwrap_or(default);
-            let cwd = root.display().to_string();
-            let offered: Vec<_> = spec
-                .bound_tools
-                .iter()
-                .filter(|offer| tools.get(&offer.name).is_none())
-                .cloned()
-                .collect();
-            let submissions = submissions.clone();
-            let hooks = self.hooks.clone();
+            let retries = spec.value("retries").and_then(|n| n.parse().ok());
+            let offered = spec.bound_tools.iter();
+            let offered = offered.filter(|offer| tools.get(&offer.name).is_none());
             let runner = api::ApiRunner {
                 model,
+                offered: offered.cloned().collect(),
                 tools,
-                offered,
-                submissions,
-                cwd,
+                submissions: submissions.clone(),
+                cwd: root.display().to_string(),
                 sandbox,
                 notices,
-                retries,
+                retries: retries.unwrap_or(default),
                 busy,
-                hooks,
+                hooks: self.hooks.clone(),
             };
             Box::new(move |_, _| Ok(api::start(runner.clone()).into()))
         };
@@ -420,44 +398,31 @@ async fn probe_server(host: &Host) -> Probed {
             hint: Http::SETUP.to_owned(),
         };
     }
-    let spec = Spec::default();
-    let server = match Http::new(host, &spec) {
-        Ok(server) => server,
-        Err(error) => return unusable(error.to_string()),
-    };
-    match server.models().await {
-        Ok(models) => {
-            let login = Some(format!("{} models", models.len()));
-            Probed::Ready {
-                version: None,
-                path: None,
-                login,
-            }
-        }
-        Err(failed) if failed.status == Some(404) => Probed::Ready {
-            version: None,
-            path: None,
-            login: None,
-        },
-        Err(failed) if matches!(failed.status, Some(401 | 403)) => Probed::NotLoggedIn {
-            path: PathBuf::from(server.base()),
-            version: String::new(),
-            hint: "The server rejected the key; check OPENAI_API_KEY and OPENAI_BASE_URL."
-                .to_owned(),
-        },
-        Err(failed) => unusable_at(server.base(), failed.message),
-    }
-}
-
-fn unusable(why: String) -> Probed {
-    unusable_at("", why)
-}
-
-fn unusable_at(base: &str, why: String) -> Probed {
-    let hint = "Check OPENAI_BASE_URL, and that the server is running.".to_owned();
-    Probed::Broken {
+    let unusable = |base: &str, why: String| Probed::Broken {
         path: PathBuf::from(base),
         why,
-        hint,
+        hint: "Check OPENAI_BASE_URL, and that the server is running.".to_owned(),
+    };
+    let server = match Http::new(host, &Spec::default()) {
+        Ok(server) => server,
+        Err(error) => return unusable("", error.to_string()),
+    };
+    let login = match server.models().await {
+        Ok(models) => Some(format!("{} models", models.len())),
+        Err(failed) if failed.status == Some(404) => None,
+        Err(failed) if matches!(failed.status, Some(401 | 403)) => {
+            return Probed::NotLoggedIn {
+                path: PathBuf::from(server.base()),
+                version: String::new(),
+                hint: "The server rejected the key; check OPENAI_API_KEY and OPENAI_BASE_URL."
+                    .to_owned(),
+            };
+        }
+        Err(failed) => return unusable(server.base(), failed.message),
+    };
+    Probed::Ready {
+        version: None,
+        path: None,
+        login,
     }
 }

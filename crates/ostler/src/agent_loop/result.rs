@@ -1,6 +1,6 @@
 //! Result of a loop.
 
-use ostler_core::event::{Event, EventKind, NoticeCode, ToolCall, TurnEnded};
+use ostler_core::event::{Event, EventKind, NoticeCode, ToolCall};
 use ostler_core::outcome::{Cause, Outcome, Reason};
 use ostler_core::usage::Usage;
 use ostler_model::History;
@@ -138,12 +138,13 @@ pub enum ApprovalError {
 
 /// Reads a session until its turn ends, and returns the result.
 pub(super) async fn of_turn(mut session: Session, mut events: Vec<Event>) -> LoopResult {
-    let mut turn: Option<TurnEnded> = None;
-    let mut outcome = Outcome::new(Cause::Protocol, "The session ended without an outcome.");
+    let outcome = Outcome::new(Cause::Protocol, "The session ended without an outcome.");
+    let (mut outcome, mut text, mut structured) = (outcome, String::new(), None);
     while let Some(event) = session.next().await {
-        let over = match &event.kind {
-            EventKind::TurnEnded(ended) => {
-                turn = Some((**ended).clone());
+        let is_over = match &event.kind {
+            EventKind::TurnEnded(turn) => {
+                outcome = turn.outcome.clone();
+                (text, structured) = (turn.text.clone(), turn.structured.clone());
                 true
             }
             EventKind::Ended(ended) => {
@@ -153,17 +154,10 @@ pub(super) async fn of_turn(mut session: Session, mut events: Vec<Event>) -> Loo
             _ => false,
         };
         events.push(event);
-        if over {
+        if is_over {
             break;
         }
     }
-    let (text, structured) = match turn {
-        Some(turn) => {
-            outcome = turn.outcome;
-            (turn.text, turn.structured)
-        }
-        None => (String::new(), None),
-    };
     let usage = usage_of(&events);
     let thread = History::rebuild(events.iter().map(|event| &event.kind))
         .messages()
@@ -172,31 +166,22 @@ pub(super) async fn of_turn(mut session: Session, mut events: Vec<Event>) -> Loo
         .iter()
         .filter(|event| is_iteration(&event.kind))
         .count() as u64;
-    let ending = match condition(&outcome) {
-        _ if outcome.cause == Cause::Completed => Ending::Completed,
-        _ if outcome.cause == Cause::NeedsInput => {
-            let calls = pending_calls(&outcome, &events);
-            let question = outcome.message.clone();
-            return LoopResult {
-                ending: Ending::NeedsInput(Box::new(Waiting {
-                    question,
-                    calls,
-                    session,
-                    events,
-                })),
-                text,
-                structured,
-                thread,
-                usage,
-                iterations,
-                outcome,
-            };
+    let ending = if outcome.cause == Cause::NeedsInput {
+        Ending::NeedsInput(Box::new(Waiting {
+            question: outcome.message.clone(),
+            calls: pending_calls(&outcome, &events),
+            session,
+            events,
+        }))
+    } else {
+        session.stop();
+        while session.next().await.is_some() {}
+        match condition(&outcome) {
+            _ if outcome.cause == Cause::Completed => Ending::Completed,
+            Some(condition) => Ending::Stopped(condition),
+            None => Ending::Failed,
         }
-        Some(condition) => Ending::Stopped(condition),
-        None => Ending::Failed,
     };
-    session.stop();
-    while session.next().await.is_some() {}
     LoopResult {
         ending,
         text,
@@ -229,17 +214,14 @@ fn is_iteration(kind: &EventKind) -> bool {
 
 /// Returns the usage of all turns together.
 fn usage_of(events: &[Event]) -> Option<Usage> {
-    let turns = events.iter().filter_map(|event| {
-        if let EventKind::TurnEnded(turn) = &event.kind {
-            Some(turn)
-        } else {
-            None
-        }
+    let usages = events.iter().filter_map(|event| match &event.kind {
+        EventKind::TurnEnded(turn) => turn.usage.clone(),
+        _ => None,
     });
-    let mut usages = turns.filter_map(|turn| turn.usage.clone());
-    let mut sum = usages.next()?;
-    usages.for_each(|usage| sum.add(&usage));
-    Some(sum)
+    usages.reduce(|mut sum, usage| {
+        sum.add(&usage);
+        sum
+    })
 }
 
 /// Returns the condition behind an outcome. The model's own limits are not conditions of the loop.

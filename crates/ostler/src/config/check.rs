@@ -34,10 +34,7 @@ impl Config {
 
     /// Returns the problem with the names in a value, if any.
     fn name_problem(&self, entry: &Entry, known: &Agents) -> Option<Problem> {
-        let has = |name: &str, field: Field| {
-            self.entries
-                .contains_key(&Key::AgentField(name.to_owned(), field))
-        };
+        let has = |name: &str, field: Field| self.field(name, field).is_some();
         match &entry.key {
             Key::Agent => {
                 let name = entry.value.text();
@@ -80,28 +77,25 @@ impl Config {
                     .ignored
                     .iter()
                     .any(|ignored| defines_it(&ignored.entry.key));
-                (self.agent(name).is_none()
-                    && !has(name, Field::Acp)
-                    && !has(name, Field::Like)
-                    && !is_new)
-                    .then(|| {
-                        let near = suggestion(name, &self.names());
-                        let new = "to define it, set acp = [command] or like = \"agent\"";
-                        entry.problem(&format!("unknown agent {name:?}; {near} ({new})"))
-                    })
+                let is_known = self.agent(name).is_some()
+                    || has(name, Field::Acp)
+                    || has(name, Field::Like)
+                    || is_new;
+                (!is_known).then(|| {
+                    let near = suggestion(name, &self.names());
+                    let new = "to define it, set acp = [command] or like = \"agent\"";
+                    entry.problem(&format!("unknown agent {name:?}; {near} ({new})"))
+                })
             }
         }
     }
 
     /// Returns the problems with an agent's settings, models and arguments.
     fn setting_problems(&self, name: &str, agent: &dyn Agent) -> Vec<Problem> {
-        let mut problems = Vec::new();
+        let (about, mut problems) = (agent.about(), Vec::new());
         let mut spec = Spec::new("x").dir("/");
         let mut checked: Vec<(String, &Entry)> = Vec::new();
-        for (field, entry) in self.entries.values().filter_map(|entry| match &entry.key {
-            Key::AgentField(own, field) if own == name => Some((field, entry)),
-            _ => None,
-        }) {
+        for (field, entry) in self.fields(name) {
             match field {
                 Field::Set(key) => match misplaced(key) {
                     Some(why) => problems.push(entry.problem(&why)),
@@ -116,7 +110,6 @@ impl Config {
                 }
                 Field::Alias(_) => {
                     let mut alone = Spec::new(spec.prompt.clone());
-                    alone.dir = alone.dir.clone();
                     alone.model = Some(entry.value.text().into());
                     problems
                         .extend(launch_error(agent, &alone).map(|error| entry.problem(&error.why)));
@@ -126,12 +119,10 @@ impl Config {
                     checked.push(("extra args".to_owned(), entry));
                 }
                 Field::Command
-                    if agent.about().probe.is_none() && !self.is_custom(agent.about().name) =>
+                    if about.probe.is_none() && self.field(about.name, Field::Acp).is_none() =>
                 {
-                    problems.push(entry.problem(&format!(
-                        "{} is not an external program",
-                        agent.about().name
-                    )));
+                    let why = format!("{} is not an external program", about.name);
+                    problems.push(entry.problem(&why));
                 }
                 Field::Command | Field::Like | Field::Acp | Field::Env(_) => {}
             }
@@ -148,11 +139,6 @@ impl Config {
             }
         }
         problems
-    }
-
-    fn is_custom(&self, name: &str) -> bool {
-        self.entries
-            .contains_key(&Key::AgentField(name.to_owned(), Field::Acp))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::agent::ProcessAgent;
 #[cfg(feature = "acp")]
 pub(super) fn acp(name: &str, command: &[String]) -> Result<Arc<dyn Agent>, ValueError> {
     let dialect = ostler_dialects::acp::custom(name, command.to_vec());
-    let dialect = dialect.map_err(|error| ValueError::new(error.to_string()))?;
+    let dialect = dialect.map_err(ValueError::from_error)?;
     Ok(Arc::new(ProcessAgent::new(dialect)))
 }
 

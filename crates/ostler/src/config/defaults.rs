@@ -39,15 +39,7 @@ impl<'a> Defaults<'a> {
     pub fn entries(&self) -> BTreeMap<&'a Field, &'a Entry> {
         let mut all = BTreeMap::new();
         for name in self.names.iter().rev() {
-            all.extend(
-                self.config
-                    .entries
-                    .values()
-                    .filter_map(|entry| match &entry.key {
-                        Key::AgentField(own, field) if own == name => Some((field, entry)),
-                        _ => None,
-                    }),
-            );
+            all.extend(self.config.fields(name));
         }
         all
     }
@@ -67,12 +59,9 @@ impl<'a> Defaults<'a> {
     /// Returns the model aliases.
     #[must_use]
     pub fn aliases(&self) -> Vec<&'a str> {
-        let alias = |field: &'a Field| {
-            if let Field::Alias(name) = field {
-                Some(name.as_str())
-            } else {
-                None
-            }
+        let alias = |field: &'a Field| match field {
+            Field::Alias(name) => Some(name.as_str()),
+            _ => None,
         };
         self.entries().into_keys().filter_map(alias).collect()
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use ostler_core::names::named;
 use ostler_core::size::SizeLimit;
 
 use super::{ValueError, time};
@@ -39,31 +40,33 @@ pub enum Field {
     Set(String),
 }
 
-/// A limit, named like its flag.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Limit {
-    /// Maximum duration of a task.
-    Timeout,
-    /// Maximum time without output.
-    IdleTimeout,
-    /// Maximum time until the first output.
-    StartupTimeout,
-    /// Time to exit after a stop request.
-    Grace,
-    /// Maximum number of the agent's own steps in a turn.
-    MaxTurns,
-    /// Maximum cost of the session in US dollars.
-    MaxBudgetUsd,
-    /// Maximum number of tokens of the session.
-    MaxTokens,
-    /// Maximum number of messages of the session.
-    MaxMessages,
-    /// Maximum duration of the session.
-    MaxTime,
-    /// Maximum size of the session's stored events.
-    MaxLogSize,
-    /// Maximum size of the agent's stored raw output.
-    MaxRawSize,
+named! {
+    /// A limit, named like its flag.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Limit {
+        /// Maximum duration of a task.
+        Timeout = "timeout",
+        /// Maximum time without output.
+        IdleTimeout = "idle_timeout",
+        /// Maximum time until the first output.
+        StartupTimeout = "startup_timeout",
+        /// Time to exit after a stop request.
+        Grace = "grace",
+        /// Maximum number of the agent's own steps in a turn.
+        MaxTurns = "max_turns",
+        /// Maximum cost of the session in US dollars.
+        MaxBudgetUsd = "max_budget_usd",
+        /// Maximum number of tokens of the session.
+        MaxTokens = "max_tokens",
+        /// Maximum number of messages of the session.
+        MaxMessages = "max_messages",
+        /// Maximum duration of the session.
+        MaxTime = "max_time",
+        /// Maximum size of the session's stored events.
+        MaxLogSize = "max_log_size",
+        /// Maximum size of the agent's stored raw output.
+        MaxRawSize = "max_raw_size",
+    }
 }
 
 /// Value of a limit.
@@ -80,39 +83,6 @@ pub enum Measure {
 }
 
 impl Limit {
-    /// All limits.
-    pub const ALL: [Self; 11] = [
-        Self::Timeout,
-        Self::IdleTimeout,
-        Self::StartupTimeout,
-        Self::Grace,
-        Self::MaxTurns,
-        Self::MaxBudgetUsd,
-        Self::MaxTokens,
-        Self::MaxMessages,
-        Self::MaxTime,
-        Self::MaxLogSize,
-        Self::MaxRawSize,
-    ];
-
-    /// Returns the limit's name.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::IdleTimeout => "idle_timeout",
-            Self::StartupTimeout => "startup_timeout",
-            Self::Grace => "grace",
-            Self::MaxTurns => "max_turns",
-            Self::MaxBudgetUsd => "max_budget_usd",
-            Self::MaxTokens => "max_tokens",
-            Self::MaxMessages => "max_messages",
-            Self::MaxTime => "max_time",
-            Self::MaxLogSize => "max_log_size",
-            Self::MaxRawSize => "max_raw_size",
-        }
-    }
-
     /// Returns the default, as it would be written.
     #[must_use]
     pub fn usual(self) -> &'static str {
@@ -143,10 +113,11 @@ impl Limit {
             | Self::StartupTimeout
             | Self::Grace
             | Self::MaxTime => time(text).map(Measure::Time),
-            Self::MaxLogSize | Self::MaxRawSize => text
-                .parse::<SizeLimit>()
-                .map(|limit| Measure::Size(limit.0))
-                .map_err(|error| ValueError::new(error.to_string())),
+            Self::MaxLogSize | Self::MaxRawSize => {
+                let size = text.parse::<SizeLimit>();
+                size.map(|limit| Measure::Size(limit.0))
+                    .map_err(ValueError::from_error)
+            }
             Self::MaxTokens => whole(u64::MAX),
             Self::MaxTurns | Self::MaxMessages => whole(u32::MAX.into()),
             Self::MaxBudgetUsd => match text.parse::<f64>() {
@@ -181,7 +152,7 @@ impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Agent => f.write_str("agent"),
-            Self::Limit(limit) => write!(f, "limits.{}", limit.as_str()),
+            Self::Limit(limit) => write!(f, "limits.{limit}"),
             Self::AgentField(agent, field) => write!(f, "agents.{}.{field}", Part(agent)),
         }
     }
@@ -207,15 +178,18 @@ pub(super) struct Part<'a>(pub(super) &'a str);
 
 impl fmt::Display for Part<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let bare = !self.0.is_empty()
-            && self
-                .0
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-        if bare {
+        if self.is_bare() {
             f.write_str(self.0)
         } else {
             write!(f, "{:?}", self.0)
         }
+    }
+}
+
+impl Part<'_> {
+    /// Whether the part needs no quotes: letters, digits, dashes and underscores.
+    pub(super) fn is_bare(&self) -> bool {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        !self.0.is_empty() && self.0.chars().all(is_plain)
     }
 }

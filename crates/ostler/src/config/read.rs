@@ -29,13 +29,7 @@ type Item<'a> = (&'a Spanned<DeString<'a>>, &'a Spanned<DeValue<'a>>);
 /// Parses a file.
 pub(super) fn read(source: &Source) -> (Vec<Entry>, Vec<Problem>) {
     let name: Arc<str> = source.name.as_str().into();
-    let line_ends = source
-        .text
-        .bytes()
-        .enumerate()
-        .filter(|(_, byte)| *byte == b'\n')
-        .map(|(at, _)| at)
-        .collect();
+    let line_ends = source.text.match_indices('\n').map(|(at, _)| at).collect();
     let mut reader = Reader {
         source,
         name,
@@ -90,8 +84,7 @@ impl<'a> Reader<'a> {
 
     fn agent(&mut self, (key, value): Item<'a>) {
         let name = key.get_ref().as_ref();
-        let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-        if name.is_empty() || name.len() > MAX_NAME || !name.chars().all(fits) {
+        if name.len() > MAX_NAME || !Part(name).is_bare() {
             let why = "expected at most 100 letters, digits, dashes and underscores";
             return self.wrong(key.span().start, format!("agents.{}: {why}", Part(name)));
         }
@@ -100,24 +93,19 @@ impl<'a> Reader<'a> {
         });
     }
 
-    fn field(&mut self, agent: &str, (key, value): Item<'a>) {
-        let item = (key, value);
+    fn field(&mut self, agent: &str, item: Item<'a>) {
+        let (key, value) = item;
+        let source = self.source;
         let of = |field: Field| Key::AgentField(agent.to_owned(), field);
         let table = format!("agents.{agent}.{}", key.get_ref());
         match key.get_ref().as_ref() {
             "like" => self.put(of(Field::Like), item, text),
             "model" => self.put(of(Field::Model), item, text),
-            "command" => {
-                let source = self.source;
-                self.put(of(Field::Command), item, |value| {
-                    Ok(Value::Text(program(text(value)?.text(), source)))
-                });
-            }
+            "command" => self.put(of(Field::Command), item, |value| {
+                Ok(Value::Text(program(text(value)?.text(), source)))
+            }),
             "args" => self.put(of(Field::Args), item, list),
-            "acp" => {
-                let source = self.source;
-                self.put(of(Field::Acp), item, |value| command(&list(value)?, source));
-            }
+            "acp" => self.put(of(Field::Acp), item, |value| command(&list(value)?, source)),
             "env" => self.each(&table, value, |reader, item| {
                 reader.put(
                     of(Field::Env(item.0.get_ref().to_string())),
@@ -231,29 +219,32 @@ fn text(value: &DeValue<'_>) -> Result<Value, ValueError> {
         DeValue::String(text) if text.trim().is_empty() => {
             Err(ValueError::new("expected a non-empty string"))
         }
+        value => string(value, "a string").map(Value::Text),
+    }
+}
+
+/// Reads a string that can be passed to a program; `expected` describes it in an error.
+fn string(value: &DeValue<'_>, expected: &str) -> Result<String, ValueError> {
+    match value {
         DeValue::String(text) if text.contains('\0') => Err(ValueError::new(
             "a NUL character cannot be passed to a program",
         )),
-        DeValue::String(text) => Ok(Value::Text(text.to_string())),
-        other => Err(ValueError::new(format!(
-            "expected a string, found {}",
-            kind(other)
-        ))),
+        DeValue::String(text) => Ok(text.to_string()),
+        other => Err(unexpected(expected, other)),
     }
+}
+
+fn unexpected(expected: &str, found: &DeValue<'_>) -> ValueError {
+    ValueError::new(format!("expected {expected}, found {}", kind(found)))
 }
 
 fn list(value: &DeValue<'_>) -> Result<Value, ValueError> {
     let DeValue::Array(items) = value else {
-        return Err(ValueError::new(format!(
-            "expected a list of strings, such as [\"--flag\"], found {}",
-            kind(value)
-        )));
+        let expected = "a list of strings, such as [\"--flag\"]";
+        return Err(unexpected(expected, value));
     };
     let texts = items.iter().map(|item| match item.get_ref() {
-        DeValue::String(text) if !text.contains('\0') => Ok(text.to_string()),
-        DeValue::String(_) => Err(ValueError::new(
-            "a NUL character cannot be passed to a program",
-        )),
+        text @ DeValue::String(_) => string(text, "a string"),
         other => Err(ValueError::new(format!(
             "expected a list of strings, found {} in it",
             kind(other)
@@ -265,9 +256,10 @@ fn list(value: &DeValue<'_>) -> Result<Value, ValueError> {
 /// Converts a number to a string, as settings and limits have it.
 fn number(value: &DeValue<'_>) -> Option<String> {
     match value {
-        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
-            .ok()
-            .map(|n| n.to_string()),
+        DeValue::Integer(number) => {
+            let number = i64::from_str_radix(number.as_str(), number.radix());
+            Some(number.ok()?.to_string())
+        }
         DeValue::Float(number) => Some(number.as_str().to_owned()),
         _ => None,
     }
@@ -279,10 +271,8 @@ fn setting(value: &DeValue<'_>) -> Result<Value, ValueError> {
         DeValue::Boolean(on) => Ok(Value::Text(on.to_string())),
         DeValue::Array(_) => list(value),
         other => number(other).map(Value::Text).ok_or_else(|| {
-            ValueError::new(format!(
-                "expected a string, a number, true, false or a list of strings, found {}",
-                kind(other)
-            ))
+            let expected = "a string, a number, true, false or a list of strings";
+            unexpected(expected, other)
         }),
     }
 }
@@ -296,29 +286,16 @@ fn variable(name: &str, value: &DeValue<'_>) -> Result<Value, ValueError> {
             "names that start with {RESERVED_PREFIX} are reserved"
         )));
     }
-    let DeValue::String(text) = value else {
-        return Err(ValueError::new(format!(
-            "expected a string, found {}",
-            kind(value)
-        )));
-    };
-    if text.contains('\0') {
-        return Err(ValueError::new(
-            "a NUL character cannot be passed to a program",
-        ));
-    }
-    reference::check(text).map_err(|error| ValueError::new(error.to_string()))?;
-    Ok(Value::Text(text.to_string()))
+    let text = string(value, "a string")?;
+    reference::check(&text).map_err(ValueError::from_error)?;
+    Ok(Value::Text(text))
 }
 
 fn command(value: &Value, source: &Source) -> Result<Value, ValueError> {
     match value.list() {
-        [first, rest @ ..] if !first.trim().is_empty() => Ok(Value::List(
-            [program(first, source)]
-                .into_iter()
-                .chain(rest.iter().cloned())
-                .collect(),
-        )),
+        [first, rest @ ..] if !first.trim().is_empty() => {
+            Ok(Value::List([&[program(first, source)], rest].concat()))
+        }
         _ => Err(ValueError::new(
             "expected a program and its arguments, such as [\"my-agent\", \"--acp\"]",
         )),

@@ -1,5 +1,7 @@
 //! The effective configuration for display: every value and its origin.
 
+use std::collections::BTreeSet;
+
 use super::entry::{Entry, Origin};
 use super::key::{Field, Key, Limit};
 use super::{Config, Defaults};
@@ -26,24 +28,20 @@ impl Config {
             Some(entry) => row(entry),
             None => default_row(&Key::Agent, "the first one that is ready"),
         }];
-        let names = agent.map_or_else(
-            || self.configured().into_iter().collect(),
-            |name| vec![name],
-        );
+        let names = agent.map_or_else(|| self.configured(), |name| BTreeSet::from([name]));
         for name in names {
-            let Some(defaults) = self.defaults(name) else {
-                continue;
-            };
-            rows.extend(agent_rows(name, &defaults));
-        }
-        for limit in Limit::ALL {
-            let key = Key::Limit(limit);
-            rows.push(
-                self.entries
-                    .get(&key)
-                    .map_or_else(|| default_row(&key, limit.usual()), row),
+            let defaults = self.defaults(name);
+            rows.extend(
+                defaults
+                    .iter()
+                    .flat_map(|defaults| agent_rows(name, defaults)),
             );
         }
+        rows.extend(Limit::ALL.map(|limit| {
+            let key = Key::Limit(limit);
+            let entry = self.entries.get(&key);
+            entry.map_or_else(|| default_row(&key, limit.usual()), row)
+        }));
         rows
     }
 }
@@ -55,11 +53,8 @@ fn agent_rows(name: &str, defaults: &Defaults<'_>) -> Vec<Row> {
     let agent = defaults.agent();
     for (field, entry) in &entries {
         let is_secret = |key: &String| {
-            agent
-                .about()
-                .settings
-                .iter()
-                .any(|setting| setting.key == key && setting.is_secret())
+            let mut settings = agent.about().settings.iter();
+            settings.any(|setting| setting.key == key && setting.is_secret())
         };
         let mut shown = Row {
             key: key(field).to_string(),

@@ -39,10 +39,8 @@ pub(super) fn refusal(entry: &Entry, below: &BTreeMap<Key, Entry>) -> Option<Str
             let held = below
                 .get(&entry.key)
                 .map_or(limit.usual(), |entry| entry.value.text());
-            match limit.widens(entry.value.text(), held) {
-                true => return Some(format!("it would raise the limit, which is {held}")),
-                false => return None,
-            }
+            let is_wider = limit.widens(entry.value.text(), held);
+            return is_wider.then(|| format!("it would raise the limit, which is {held}"));
         }
         Key::AgentField(_, Field::Command | Field::Args | Field::Acp) => {
             "it determines which program runs, and how"

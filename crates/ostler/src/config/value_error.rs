@@ -15,4 +15,8 @@ impl ValueError {
             message: message.into(),
         }
     }
+
+    pub(super) fn from_error(error: impl std::error::Error) -> Self {
+        Self::new(error.to_string())
+    }
 }

@@ -2,8 +2,6 @@
 
 use std::collections::VecDeque;
 use std::error::Error as _;
-use std::future::Future;
-use std::pin::Pin;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -14,12 +12,12 @@ use ostler_model::ModelRequest;
 use ostler_model::openai::{RequestOptions, SseItem, SseParser};
 use ostler_model::runner_protocol::{Failed, FailedKind};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::{Client, NoProxy, Proxy, Response, StatusCode};
+use reqwest::{Client, NoProxy, Proxy, RequestBuilder, Response, StatusCode};
 use serde::Deserialize;
 use tracing::debug;
 
 use super::account::{self, Header};
-use super::{Model, ReplyItem, ReplyStream};
+use super::{Model, ModelFuture, ReplyItem, ReplyStream, failure};
 use crate::clock;
 use crate::host::Host;
 
@@ -113,28 +111,20 @@ impl Http {
             .get(format!("{}/models", self.base))
             .headers(self.headers.clone())
             .timeout(LIST);
-        let response = checked(
-            request
-                .send()
-                .await
-                .map_err(|error| unsent(&self.base, &error))?,
-        )
-        .await?;
-        let text = whole(response).await?;
-        let listed: Listed = serde_json::from_str(&text).map_err(|error| Failed {
-            kind: FailedKind::Invalid,
-            message: format!(
-                "{}/models did not answer with a list of models: {error}",
-                self.base
-            ),
-            ..Failed::default()
+        let text = whole(self.send(request).await?).await?;
+        let listed: Listed = serde_json::from_str(&text).map_err(|error| {
+            let base = &self.base;
+            let why = format!("{base}/models did not answer with a list of models: {error}");
+            failure(FailedKind::Invalid, why)
         })?;
-        Ok(listed
-            .data
-            .unwrap_or_default()
-            .into_iter()
-            .map(|entry| entry.id)
-            .collect())
+        let models = listed.data.unwrap_or_default().into_iter();
+        Ok(models.map(|entry| entry.id).collect())
+    }
+
+    /// Sends a request. Returns the response if its status is a success.
+    async fn send(&self, request: RequestBuilder) -> Result<Response, Failed> {
+        let sent = request.send().await;
+        checked(sent.map_err(|error| unsent(&self.base, &error))?).await
     }
 
     fn check_key(&self) -> Result<(), Failed> {
@@ -142,11 +132,7 @@ impl Http {
             return Ok(());
         };
         let message = format!("No API key for {}: {name} is not set.", self.base);
-        Err(Failed {
-            kind: FailedKind::NoKey,
-            message,
-            ..Failed::default()
-        })
+        Err(failure(FailedKind::NoKey, message))
     }
 
     async fn ask(&self, request: &ModelRequest) -> Result<ReplyStream, Failed> {
@@ -159,13 +145,7 @@ impl Http {
             .header("content-type", "application/json")
             .header("accept", "text/event-stream")
             .body(body);
-        let response = checked(
-            request
-                .send()
-                .await
-                .map_err(|error| unsent(&self.base, &error))?,
-        )
-        .await?;
+        let response = self.send(request).await?;
         let kind = response
             .headers()
             .get("content-type")
@@ -201,16 +181,11 @@ fn pieces_of(text: &str) -> Vec<ReplyItem> {
 }
 
 impl Model for Http {
-    fn call<'a>(
-        &'a self,
-        request: &'a ModelRequest,
-    ) -> Pin<Box<dyn Future<Output = Result<ReplyStream, Failed>> + Send + 'a>> {
+    fn call<'a>(&'a self, request: &'a ModelRequest) -> ModelFuture<'a, ReplyStream> {
         Box::pin(async move {
-            let answer = self
-                .ask(request)
-                .await
-                .map_err(|failed| hidden(&self.secrets, failed))?;
             let secrets = self.secrets.clone();
+            let answer = self.ask(request).await;
+            let answer = answer.map_err(|failed| hidden(&secrets, failed))?;
             let answer: ReplyStream = Box::pin(answer.map(move |piece| match piece {
                 // The model does not know the key, so its text is left alone. The server does know
                 // it.
@@ -224,21 +199,17 @@ impl Model for Http {
         })
     }
 
-    fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>> {
+    fn name(&self) -> ModelFuture<'_, String> {
         Box::pin(async move {
             if let Some(model) = &self.model {
                 return Ok(model.clone());
             }
             let failed = |message| Failed {
-                kind: FailedKind::Status,
                 status: Some(400),
-                message,
-                ..Failed::default()
+                ..failure(FailedKind::Status, message)
             };
-            let mut models = self
-                .models()
-                .await
-                .map_err(|failed| hidden(&self.secrets, failed))?;
+            let models = self.models().await;
+            let mut models = models.map_err(|failed| hidden(&self.secrets, failed))?;
             match (models.len(), models.pop()) {
                 (1, Some(model)) => Ok(model),
                 (0, _) => Err(failed(
@@ -247,12 +218,8 @@ impl Model for Http {
                 (count, last) => {
                     models.extend(last);
                     models.sort();
-                    let some = models
-                        .iter()
-                        .take(20)
-                        .map(String::as_str)
-                        .collect::<Vec<_>>()
-                        .join(", ");
+                    models.truncate(20);
+                    let some = models.join(", ");
                     let more = if count > 20 { ", …" } else { "" };
                     Err(failed(format!(
                         "no model was given, and the server has {count}: {some}{more}; choose one with --model"
@@ -269,13 +236,9 @@ impl Model for Http {
 
 /// Redacts secrets in a text: servers quote a key that they reject.
 fn blanked(secrets: &[String], text: String) -> String {
-    secrets.iter().fold(text, |text, secret| {
-        if text.contains(secret) {
-            text.replace(secret, "…")
-        } else {
-            text
-        }
-    })
+    secrets
+        .iter()
+        .fold(text, |text, secret| text.replace(secret, "…"))
 }
 
 fn hidden(secrets: &[String], failed: Failed) -> Failed {
@@ -315,9 +278,7 @@ fn client(host: &Host, base: &str) -> Result<Client, SpecError> {
         .user_agent(concat!("ostler/", env!("CARGO_PKG_VERSION")))
         .no_proxy(); // otherwise the library would read the environment itself
     let var = |names: [&str; 2]| {
-        let value = names
-            .iter()
-            .find_map(|name| host.var(name).and_then(|value| value.to_str()));
+        let value = names.iter().find_map(|name| host.var(name)?.to_str());
         value.filter(|value| !value.is_empty())
     };
     let except = var(["NO_PROXY", "no_proxy"]).and_then(NoProxy::from_string);
@@ -345,28 +306,18 @@ async fn checked(response: Response) -> Result<Response, Failed> {
     }
     let resets_at = resets_at(response.headers(), status);
     let body = capped(response, ERROR_CAP).await.unwrap_or_default();
-    let message = status
-        .canonical_reason()
-        .unwrap_or("no reason given")
-        .to_owned();
+    let message = status.canonical_reason().unwrap_or("no reason given");
     Err(Failed {
-        kind: FailedKind::Status,
         status: Some(status.as_u16()),
-        message,
         body,
         resets_at,
-        ..Failed::default()
+        ..failure(FailedKind::Status, message)
     })
 }
 
 /// Returns when the server will accept requests again.
 fn resets_at(headers: &HeaderMap, status: StatusCode) -> Option<String> {
-    let text = |name: &str| {
-        headers
-            .get(name)
-            .and_then(|value| value.to_str().ok())
-            .map(str::trim)
-    };
+    let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.trim());
     let in_millis = |ms: f64| (ms.is_finite() && ms >= 0.0).then(|| ms.min(1e12));
     // These headers come with every answer. They matter only if their limit is exhausted.
     let spent = |kind: &str| {
@@ -377,23 +328,15 @@ fn resets_at(headers: &HeaderMap, status: StatusCode) -> Option<String> {
             .filter(|_| status == StatusCode::TOO_MANY_REQUESTS && remaining)
             .and_then(duration)
     };
-    let wait = text("retry-after-ms")
-        .and_then(|ms| ms.parse().ok())
-        .or_else(|| {
-            text("retry-after")
-                .and_then(|s| s.parse::<f64>().ok())
-                .map(|s| s * 1000.0)
-        })
+    let number = |name: &str| text(name)?.parse::<f64>().ok();
+    let wait = number("retry-after-ms")
+        .or_else(|| number("retry-after").map(|seconds| seconds * 1000.0))
         .or_else(|| spent("requests"))
         .or_else(|| spent("tokens"))
         .and_then(in_millis);
     #[expect(clippy::cast_possible_truncation, reason = "it is at most 10^12")]
     let at = wait.map(|ms| Timestamp(clock::wall().0 + ms as i64).to_string());
-    at.or_else(|| {
-        text("retry-after")
-            .and_then(Timestamp::from_http_date)
-            .map(|at| at.to_string())
-    })
+    at.or_else(|| Some(Timestamp::from_http_date(text("retry-after")?)?.to_string()))
 }
 
 /// Parses a duration such as `6m0s`, `1.5s` or `20ms` into milliseconds.
@@ -511,11 +454,7 @@ fn unsent(base: &str, error: &reqwest::Error) -> Failed {
         (false, false) if error.is_connect() => (FailedKind::Connect, "No connection to"),
         (false, false) => (FailedKind::Cut, "No answer from"),
     };
-    Failed {
-        kind,
-        message: format!("{problem} {base}: {why}."),
-        ..Failed::default()
-    }
+    failure(kind, format!("{problem} {base}: {why}."))
 }
 
 /// Returns true if the TLS library reported the error. Its errors are wrapped in `io::Error`, whose
@@ -529,21 +468,16 @@ fn is_tls(error: &(dyn std::error::Error + 'static)) -> bool {
 
 fn cut(error: &reqwest::Error) -> Failed {
     let message = format!("The answer broke off: {}.", root_of(error));
-    Failed {
-        kind: FailedKind::Cut,
-        message,
-        ..Failed::default()
-    }
+    failure(FailedKind::Cut, message)
 }
 
 /// Returns the root cause. The client library's own error would repeat the URL, which the user
 /// knows.
 fn root_of(error: &reqwest::Error) -> String {
-    let mut last: &dyn std::error::Error = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    last.to_string()
+    let causes = std::iter::successors(error.source(), |error| (*error).source());
+    causes
+        .last()
+        .map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 #[cfg(test)]

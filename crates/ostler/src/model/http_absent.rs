@@ -2,14 +2,12 @@
 //! with a hint.
 
 use std::convert::Infallible;
-use std::future::Future;
-use std::pin::Pin;
 
 use ostler_core::spec::{Spec, SpecError};
 use ostler_model::ModelRequest;
 use ostler_model::runner_protocol::Failed;
 
-use super::{Model, ReplyStream};
+use super::{Model, ModelFuture, ReplyStream};
 use crate::host::Host;
 
 /// A server, which cannot exist in this build.
@@ -40,14 +38,11 @@ impl Http {
 }
 
 impl Model for Http {
-    fn call<'a>(
-        &'a self,
-        _: &'a ModelRequest,
-    ) -> Pin<Box<dyn Future<Output = Result<ReplyStream, Failed>> + Send + 'a>> {
+    fn call<'a>(&'a self, _: &'a ModelRequest) -> ModelFuture<'a, ReplyStream> {
         match self.0 {}
     }
 
-    fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>> {
+    fn name(&self) -> ModelFuture<'_, String> {
         match self.0 {}
     }
 }

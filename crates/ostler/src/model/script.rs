@@ -1,8 +1,6 @@
 //! A model that plays a script: for demonstrations, and for tests of programs that use Ostler,
 //! without a network.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -13,7 +11,7 @@ use ostler_model::runner_protocol::{Failed, FailedKind};
 use ostler_model::{Call, Finish, Message, ModelRequest, Part, ToolRequest};
 use serde::Deserialize;
 
-use super::{Model, ReplyItem, ReplyStream};
+use super::{Model, ModelFuture, ReplyItem, ReplyStream, failure};
 
 /// Script of the agent `scripted`: a list of replies, each with the condition under which it is
 /// given.
@@ -200,11 +198,10 @@ impl Scripted {
         let end = match (&reply.ending, reply.cut, reply.hang) {
             (Some(ending), _, _) => fails(ending.outcome(&seen).into()),
             (None, _, true) => futures_util::stream::pending().boxed(),
-            (None, true, false) => fails(Failed {
-                kind: FailedKind::Cut,
-                message: "The answer was cut off, as the script says.".to_owned(),
-                ..Failed::default()
-            }),
+            (None, true, false) => fails(failure(
+                FailedKind::Cut,
+                "The answer was cut off, as the script says.",
+            )),
             (None, false, false) => {
                 futures_util::stream::iter([Ok(ReplyItem::Parts(vec![Part::Done]))]).boxed()
             }
@@ -227,10 +224,7 @@ const RESULT: usize = 300;
 const NAME: &str = "scripted";
 
 impl Model for Scripted {
-    fn call<'a>(
-        &'a self,
-        request: &'a ModelRequest,
-    ) -> Pin<Box<dyn Future<Output = Result<ReplyStream, Failed>> + Send + 'a>> {
+    fn call<'a>(&'a self, request: &'a ModelRequest) -> ModelFuture<'a, ReplyStream> {
         Box::pin(async move { self.reply(request) })
     }
 
@@ -239,7 +233,7 @@ impl Model for Scripted {
         false
     }
 
-    fn name<'a>(&'a self) -> Pin<Box<dyn Future<Output = Result<String, Failed>> + Send + 'a>> {
+    fn name(&self) -> ModelFuture<'_, String> {
         Box::pin(async move { Ok(self.script.model.clone().unwrap_or_else(|| NAME.to_owned())) })
     }
 }
@@ -318,18 +312,13 @@ impl ScriptedEnding {
 impl When {
     fn fits(&self, seen: &SeenConversation) -> bool {
         let any = |part: &str| seen.results.iter().any(|(_, text)| text.contains(part));
-        self.prompt
-            .as_ref()
-            .is_none_or(|part| seen.prompt.to_lowercase().contains(&part.to_lowercase()))
-            && self
-                .result_of
-                .as_ref()
-                .is_none_or(|tool| seen.results.iter().any(|(known, _)| known == tool))
-            && self.result.as_ref().is_none_or(|part| any(part))
-            && self
-                .result_without
-                .as_ref()
-                .is_none_or(|part| !seen.results.is_empty() && !any(part))
+        let is_prompted = |part: &str| seen.prompt.to_lowercase().contains(&part.to_lowercase());
+        let is_from = |tool: &str| seen.results.iter().any(|(known, _)| known == tool);
+        let is_without = |part: &str| !seen.results.is_empty() && !any(part);
+        self.prompt.as_deref().is_none_or(is_prompted)
+            && self.result_of.as_deref().is_none_or(is_from)
+            && self.result.as_deref().is_none_or(any)
+            && self.result_without.as_deref().is_none_or(is_without)
     }
 }
 

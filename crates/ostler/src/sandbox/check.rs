@@ -25,7 +25,6 @@ mod plan;
 mod rules;
 mod scene;
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use ostler_tools::command::ApprovedCommand;
@@ -34,11 +33,11 @@ use ostler_tools::{SandboxPolicy, ToolError};
 use serde::Serialize;
 
 use self::plan::{Expected, Plan, agent_plans, plans};
-use self::scene::Scene;
+use self::scene::{Scene, arguments};
 use crate::command::{CommandOutput, KilledFor};
 use crate::host::{GuardProgram, Host};
 
-pub use ostler_tools::confine::attempts::AttemptOutcome;
+pub use ostler_tools::confine::attempts::{AttemptOutcome, run as attempt};
 
 /// Timeout of one attempt.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -94,12 +93,6 @@ impl Verdict {
     pub fn is_good(self) -> bool {
         matches!(self, Self::Held | Self::Works)
     }
-}
-
-/// Makes one attempt, for the program that was passed to [`check`].
-#[must_use]
-pub fn attempt(args: impl IntoIterator<Item = OsString>) -> AttemptOutcome {
-    attempts::run(args)
 }
 
 /// Tries to escape the sandbox that commands get under the default policy. `attempter` is a program
@@ -164,29 +157,17 @@ async fn try_agent(scene: &Scene, attempter: &GuardProgram, plan: &Plan) -> Find
     match crate::process::run_once(prepared, TIMEOUT).await {
         Err(error) => plan.finding(Verdict::Untried, error.to_string()),
         Ok(finished) => {
-            let detail = finished
-                .stdout
-                .lines()
-                .next()
-                .unwrap_or_default()
-                .to_owned();
-            plan.finding(judge(scene, plan, finished.status.code, false), detail)
+            let verdict = judge(scene, plan, finished.status.code, false);
+            plan.finding(verdict, first_line(&finished.stdout))
         }
     }
 }
 
 async fn try_one(scene: &Scene, attempter: &GuardProgram, plan: &Plan) -> Finding {
-    let args = attempter
-        .args
-        .iter()
-        .map(|arg| arg.to_string_lossy().into_owned());
-    let args = args
-        .chain([plan.attempt.to_owned(), plan.about.clone()])
-        .collect();
     let approved = ApprovedCommand {
         name: "attempt".to_owned(),
         program: attempter.program.clone(),
-        args,
+        args: arguments(attempter, plan.attempt, &plan.about),
         env: Vec::new(),
     };
     let output = match scene.runner(&policy(attempter, plan.limits)) {
@@ -196,13 +177,10 @@ async fn try_one(scene: &Scene, attempter: &GuardProgram, plan: &Plan) -> Findin
     match output {
         Err(error) => plan.finding(Verdict::Untried, error.message),
         Ok(output) => {
-            let was_stopped = output
-                .killed_for
-                .is_some_and(|limit| limit != KilledFor::Time);
-            plan.finding(
-                judge(scene, plan, output.exit_code, was_stopped),
-                detail(&output),
-            )
+            let limit = output.killed_for;
+            let was_stopped = limit.is_some_and(|limit| limit != KilledFor::Time);
+            let verdict = judge(scene, plan, output.exit_code, was_stopped);
+            plan.finding(verdict, detail(&output))
         }
     }
 }
@@ -226,6 +204,10 @@ fn detail(output: &CommandOutput) -> String {
     match (output.killed_for, output.put_back.is_empty()) {
         (Some(limit), _) => format!("killed for exceeding its limit of {}", limit.as_str()),
         (None, false) => format!("restored: {}", output.put_back.join(", ")),
-        (None, true) => output.stdout.lines().next().unwrap_or_default().to_owned(),
+        (None, true) => first_line(&output.stdout),
     }
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
 }

@@ -73,13 +73,12 @@ pub(super) struct ConversationState {
 
 impl ConversationState {
     pub(super) fn new(remote: Remote, is_prompted: bool) -> Self {
-        let (sent, code) = (u32::from(is_prompted), exit::OK);
         Self {
             remote,
             is_over: false,
             leaving: None,
-            code,
-            sent,
+            code: exit::OK,
+            sent: u32::from(is_prompted),
             open: None,
             turn: None,
             last: None,
@@ -258,16 +257,8 @@ impl Chat {
             .map_or_else(Vec::new, |defaults| defaults.aliases())
             .into_iter()
             .map(name);
-        let known: Vec<String> = self
-            .setup
-            .chosen
-            .agent
-            .about()
-            .models
-            .iter()
-            .map(ToString::to_string)
-            .chain(aliases)
-            .collect();
+        let models = self.setup.chosen.agent.about().models.iter();
+        let known: Vec<String> = models.map(ToString::to_string).chain(aliases).collect();
         if !known.is_empty() {
             self.screen.line(format!(
                 "  {DIM}known models: {}; others may work too{DIM:#}",
@@ -278,28 +269,18 @@ impl Chat {
 
     /// Starts resuming another session. The current one ends only when that one is ready.
     fn resume(&mut self, id: &str) {
-        let row = match self
-            .setup
-            .store
-            .as_ref()
-            .map(|store| store.look_up(id))
-            .transpose()
-        {
+        let store = self.setup.store.as_ref();
+        let row = match store.map(|store| store.look_up(id)).transpose() {
             Err(error) => return self.screen.remark(one_line(&error.to_string(), 300)),
             Ok(row) => row.flatten(),
         };
-        if row
-            .as_ref()
-            .is_some_and(|row| row.session == self.conversation.remote.id())
-        {
+        let own = self.conversation.remote.id();
+        if row.as_ref().is_some_and(|row| row.session == own) {
             return self.screen.remark("this is the current session");
         }
         let mut chosen = self.setup.chosen.clone();
-        let checks = chosen
-            .agent
-            .about()
-            .transcripts
-            .map(|transcripts| (transcripts.is_id)(id));
+        let transcripts = chosen.agent.about().transcripts;
+        let checks = transcripts.map(|transcripts| (transcripts.is_id)(id));
         if row.is_none() && checks == Some(false) {
             return self.screen.remark(unknown(id));
         }
@@ -321,28 +302,21 @@ impl Chat {
         spec.resume = Some(native);
         spec.prompt = String::new();
         // An agent with one process per turn confirms nothing before the first turn.
-        let dialect = chosen.agent.dialect();
-        let confirms = dialect
-            .select_transport(&spec)
-            .unwrap_or(dialect)
-            .about()
-            .capabilities
-            .many_turns;
-        if !is_known && !confirms {
+        let about = spec::dialect_for(&*chosen.agent, &spec).about();
+        if !is_known && !about.capabilities.many_turns {
             return self.screen.remark(unknown(id));
         }
         match chosen.agent.start(&self.setup.host, spec) {
             Err(error) => self.screen.remark(one_line(&error.to_string(), 300)),
             Ok(session) => {
                 let patience = if is_known { TRIAL } else { CONFIRMATION };
-                let (id, trial) = (id.to_owned(), Box::pin(tokio::time::sleep(patience)));
                 self.next = Some(PendingResume {
                     session,
                     chosen,
-                    id,
+                    id: id.to_owned(),
                     is_known,
                     heard: Vec::new(),
-                    trial,
+                    trial: Box::pin(tokio::time::sleep(patience)),
                 });
             }
         }
@@ -360,10 +334,8 @@ impl Chat {
                 self.screen.remark(unknown(&next.id));
             };
         };
-        let (id, kind) = (
-            name(&next.id),
-            event.as_ref().map(|event| event.kind.clone()),
-        );
+        let id = name(&next.id);
+        let kind = event.as_ref().map(|event| event.kind.clone());
         next.heard.extend(event);
         match kind {
             Some(EventKind::Started(_)) => self.switch_to(next),
@@ -375,10 +347,9 @@ impl Chat {
             }
             Some(EventKind::Ended(ended)) => {
                 let why = one_line(&ended.outcome.message, 300);
-                let hint = ended
-                    .outcome
-                    .hint
-                    .map_or_else(String::new, |hint| format!(" {}", one_line(&hint, 300)));
+                let hint = ended.outcome.hint;
+                let hint = hint.map(|hint| format!(" {}", one_line(&hint, 300)));
+                let hint = hint.unwrap_or_default();
                 self.screen
                     .remark(format!("cannot resume {id}: {why}{hint}"));
             }

@@ -21,6 +21,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::command;
 use super::gate::Gate;
 use crate::fault::{Fault, Result};
+use crate::files;
 use crate::output::style::TOOL;
 
 /// The prompt.
@@ -82,15 +83,13 @@ impl LineInput {
             let styled = format!("{TOOL}{PROMPT}{TOOL:#}");
             let read = editor.readline_with_initial(&(PROMPT, styled), (&initial, ""));
             gate.set(false);
-            let draft = draft.take();
-            let Ok(line) = &read else {
-                return typed(read, draft);
-            };
-            let _ = editor.add_history_entry(line); // the message is sent even if this fails
-            if let Some(file) = &history {
-                let _ = editor.append_history(file);
+            if let Ok(line) = &read {
+                let _ = editor.add_history_entry(line); // the message is sent even if this fails
+                if let Some(file) = &history {
+                    let _ = editor.append_history(file);
+                }
             }
-            typed(read, draft)
+            typed(read, draft.take())
         })
     }
 
@@ -185,11 +184,7 @@ fn joined(text: &str) -> String {
 /// Creates the history file, readable only by its owner.
 fn prepare(file: &Path) -> std::io::Result<()> {
     if let Some(dir) = file.parent() {
-        let mut make = std::fs::DirBuilder::new();
-        make.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut make, 0o700);
-        make.create(dir)?;
+        files::create_private_dir(dir)?;
     }
     let mut open = std::fs::OpenOptions::new();
     open.write(true).create_new(true);
@@ -248,8 +243,7 @@ impl Highlighter for PromptHelper {
 
 impl Validator for PromptHelper {
     fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
-        let continues = context.input().ends_with('\\');
-        Ok(if continues {
+        Ok(if context.input().ends_with('\\') {
             ValidationResult::Incomplete
         } else {
             ValidationResult::Valid(None)

@@ -18,7 +18,8 @@ use trial::{CheckFailed, Checked, Trial};
 use crate::environment;
 use crate::exit::{self, Code};
 use crate::fault::{Fault, Result};
-use crate::output::{counted, print_json, print_line, style};
+use crate::output::style::{BAD, DIM, GOOD};
+use crate::output::{counted, print_json, print_line};
 
 /// Results of all checks.
 #[derive(Debug, Serialize)]
@@ -54,9 +55,8 @@ pub(crate) async fn run(config: &Config, name: &str, json: bool) -> Result<Code>
     if !json {
         announce(name, version.as_deref(), tested.as_deref());
         if !subject.unused.is_empty() {
-            let dim = style::DIM;
             let unused = subject.unused.join(", ");
-            outln!("{dim}configured but not used: {unused}{dim:#}\n");
+            outln!("{DIM}configured but not used: {unused}{DIM:#}\n");
         }
     }
     let mut report = Report {
@@ -112,34 +112,27 @@ async fn installed(subject: &Subject) -> Result<Option<String>> {
 
 /// Runs a check and adds its result. Returns true if the remaining checks must not run.
 async fn run_check(subject: &Subject, check: &Check, report: &mut Report) -> bool {
-    let mut is_last = false;
-    let (result, problem) = if (check.applies)(&subject.capabilities(&subject.given)) {
-        match attempt(subject, check, &mut report.drift, &mut is_last).await {
+    let applies = (check.applies)(&subject.capabilities(&subject.given));
+    let (result, problem) = match applies {
+        false => ("not_applicable", None),
+        true => match attempt(subject, check, &mut report.drift).await {
             Ok(()) => ("passed", None),
-            Err(CheckFailed(problem)) => ("failed", Some(problem)),
-        }
-    } else {
-        ("not_applicable", None)
+            Err(problem) => ("failed", Some(problem)),
+        },
     };
+    let is_last = matches!(problem, Some(CheckFailed::OtherModel));
     report.conforms &= result != "failed";
     report.checks.push(Finding {
         check: check.name,
         result,
-        problem,
+        problem: problem.map(|problem| problem.to_string()),
     });
     is_last
 }
 
-async fn attempt(
-    subject: &Subject,
-    check: &Check,
-    drift: &mut BTreeMap<String, u32>,
-    used_other_model: &mut bool,
-) -> Checked {
+async fn attempt(subject: &Subject, check: &Check, drift: &mut BTreeMap<String, u32>) -> Checked {
     let trial = Trial::new(subject, (check.script)(&subject.manifest.shell))?;
-    let result = (check.run)(&trial).await;
-    *used_other_model = trial.used_other_model();
-    result?;
+    (check.run)(&trial).await?;
     let runs = trial.runs();
     for notice in runs.iter().flat_map(|run| run.unknown()) {
         *drift.entry(notice.message.clone()).or_default() += 1;
@@ -151,13 +144,13 @@ async fn attempt(
     if left.is_empty() {
         return Ok(());
     }
-    Err(CheckFailed(format!("processes left behind: {left:?}")))
+    let problem = format!("processes left behind: {left:?}");
+    Err(CheckFailed::Problem(problem))
 }
 
 fn announce(agent: &str, version: Option<&str>, tested: Option<&str>) {
-    let dim = style::DIM;
     let tested = tested
-        .map(|tested| format!(" {dim}(this release was tested with {tested}){dim:#}"))
+        .map(|tested| format!(" {DIM}(this release was tested with {tested}){DIM:#}"))
         .unwrap_or_default();
     outln!(
         "{agent} {}{tested}\n",
@@ -167,9 +160,9 @@ fn announce(agent: &str, version: Option<&str>, tested: Option<&str>) {
 
 fn show(finding: &Finding) {
     let (mark, paint) = match finding.result {
-        "passed" => ("✓", style::GOOD),
-        "failed" => ("✗", style::BAD),
-        _ => ("–", style::DIM),
+        "passed" => ("✓", GOOD),
+        "failed" => ("✗", BAD),
+        _ => ("–", DIM),
     };
     let detail = match (&finding.problem, finding.result) {
         (Some(problem), _) => sanitize(problem),
@@ -186,14 +179,13 @@ fn conclude(report: &Report) {
             outln!("  {times} × {}", sanitize(message));
         }
     }
-    let (good, bad) = (style::GOOD, style::BAD);
     let failed = report
         .checks
         .iter()
         .filter(|finding| finding.result == "failed")
         .count();
     match failed {
-        0 => outln!("\n{good}All checks passed.{good:#}"),
-        _ => outln!("\n{bad}{} failed.{bad:#}", counted(failed as u64, "check")),
+        0 => outln!("\n{GOOD}All checks passed.{GOOD:#}"),
+        _ => outln!("\n{BAD}{} failed.{BAD:#}", counted(failed as u64, "check")),
     }
 }

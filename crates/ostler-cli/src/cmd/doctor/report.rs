@@ -6,7 +6,8 @@ use ostler::render::clip::sanitize;
 use super::drift;
 use super::finding::{Finding, State};
 use super::{Reason, RunChoice};
-use crate::output::{style, wrap_indented, wrap_lines};
+use crate::output::style::{BAD, DIM, GOOD, WARN};
+use crate::output::{wrap_indented, wrap_lines};
 
 /// States that get a line per agent, in display order.
 const SHOWN: [State; 6] = [
@@ -93,9 +94,9 @@ fn row(f: &Finding, names: usize) -> String {
 
 fn mark(state: State) -> (&'static str, Style) {
     match state {
-        State::Ready => ("✓", style::GOOD),
-        State::UnknownLogin => ("?", style::WARN),
-        _ => ("✗", style::BAD),
+        State::Ready => ("✓", GOOD),
+        State::UnknownLogin => ("?", WARN),
+        _ => ("✗", BAD),
     }
 }
 
@@ -179,8 +180,7 @@ pub(super) fn details(f: &Finding, width: usize) -> Vec<String> {
     for (name, value) in rows.chain(drift::lines(newer_than, &f.unknown_messages)) {
         let mut parts = wrap_indented(&sanitize(&value), 11, width).into_iter();
         let first = parts.next().unwrap_or_default();
-        let dim = style::DIM;
-        lines.push(format!("  {dim}{name:<7}{dim:#}  {}", first.trim_start()));
+        lines.push(format!("  {DIM}{name:<7}{DIM:#}  {}", first.trim_start()));
         lines.extend(parts);
     }
     lines

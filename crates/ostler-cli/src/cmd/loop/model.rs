@@ -8,7 +8,6 @@ use ostler::config::{Config, Field};
 use ostler::spec::{Settings, keys};
 use ostler::{Agent, Host, ModelAdapter, Models, Spec};
 
-use super::named_model::NamedModel;
 use crate::args::{LoopArgs, Time};
 use crate::fault::{Fault, Result};
 use crate::{config, output, spec};
@@ -48,12 +47,8 @@ pub(super) struct ModelContext<'a> {
 
 /// Returns the requested model, the resumed session's, or that of the default agent.
 pub(super) async fn choose(context: &ModelContext<'_>) -> Result<Arc<dyn ModelAdapter>> {
-    let named = context
-        .args
-        .model
-        .as_ref()
-        .or(context.previous_model.as_ref());
-    match named {
+    let requested = context.args.model.as_ref();
+    match requested.or(context.previous_model.as_ref()) {
         Some(name) => make(context, name),
         None => make(context, &default_name(context).await?),
     }
@@ -130,11 +125,7 @@ fn model_agent<'a>(
             is_program(agent) || is_server(agent) || agent.about().scripted
         })
     });
-    known.or_else(|| {
-        (kind == SERVER.1)
-            .then(|| find(SERVER.0, is_server))
-            .flatten()
-    })
+    known.or_else(|| find(SERVER.0, is_server).filter(|_| kind == SERVER.1))
 }
 
 /// Returns the model with this name, with its configured defaults.
@@ -169,11 +160,9 @@ fn program(
         ..ModelOptions::default()
     };
     let agent = AgentModel::new(model_agent.agent.clone(), context.host.clone(), options);
+    // The name it was chosen by, so that a resumed loop finds the same model.
     let name = with_model(&format!("{}-cli", model_agent.name), model.as_deref());
-    Ok(Arc::new(NamedModel {
-        name,
-        model: Arc::new(agent),
-    }))
+    Ok(Arc::new(agent.named(&name)))
 }
 
 /// Returns a model behind a server, with its configured defaults.
@@ -233,25 +222,20 @@ fn fill(context: &ModelContext<'_>, model_agent: &ModelAgent<'_>) -> Result<Fill
 fn remove_agent_settings(settings: &mut Settings, plain: &[(&str, &str)]) {
     AGENT_ONLY.iter().for_each(|key| settings.remove(key));
     let several = |key: &str| plain.iter().filter(|(known, _)| *known == key).count() > 1;
-    let about = |value: &str| {
-        value
-            .split_once('=')
-            .map_or_else(|| value.to_owned(), |(about, _)| about.trim().to_owned())
-    };
+    fn about(value: &str) -> &str {
+        let about = value.split_once('=').map(|(about, _)| about.trim());
+        about.unwrap_or(value)
+    }
     for (key, _) in plain {
         // In a setting with several values, each KEY=VALUE counts separately.
         let taken = |value: &str| {
-            plain
-                .iter()
-                .any(|(known, own)| known == key && about(own) == about(value))
+            let mut own = plain.iter().filter(|(known, _)| known == key);
+            own.any(|(_, own)| about(own) == about(value))
         };
-        let values = settings.get(key).unwrap_or_default().iter();
-        let remaining: Vec<String> = values
-            .filter(|value| several(key) && !taken(value))
-            .cloned()
-            .collect();
+        let mut values = settings.get(key).unwrap_or_default().to_vec();
+        values.retain(|value| several(key) && !taken(value));
         settings.remove(key);
-        remaining
+        values
             .into_iter()
             .for_each(|value| settings.push(key, value));
     }

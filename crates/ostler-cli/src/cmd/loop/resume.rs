@@ -1,13 +1,11 @@
 //! Lookup of the loop to resume: its model, and the calls that wait for approval.
 
-use ostler::{Cause, Event, EventKind, Log};
+use ostler::{Cause, EventKind};
 use ostler_store::{Filter, SessionRow, SessionStatus, Store};
 
-use crate::fault::{Fault, Result};
+use crate::fault::Result;
 use crate::spec::LOOP;
-
-/// Number of events to read at once.
-const PAGE: usize = 1000;
+use crate::store::pages;
 
 /// The loop to resume.
 #[derive(Debug, Default)]
@@ -60,32 +58,21 @@ fn check_unanswered(store: &Store, asked: &SessionRow) -> Result<()> {
     let Some(next) = rows.find(|row| row.continues.as_deref() == Some(&asked.session)) else {
         return Ok(());
     };
+    let (asked, next) = (&asked.session, next.session);
     let hint = format!(
-        "resume that session with `--resume {}`, or answer again in a copy with `--fork`",
-        next.session
+        "resume that session with `--resume {next}`, or answer again in a copy with `--fork`"
     );
-    let message = format!(
-        "the question of session {} was already answered in session {}",
-        asked.session, next.session
-    );
-    Err(Fault::usage(message).hint(hint))
+    Err(usage!("the question of session {asked} was already answered in session {next}").hint(hint))
 }
 
 fn find_pending_calls(store: &Store, session: &str) -> Result<Vec<String>> {
-    let (mut next, mut last) = (1, None);
-    loop {
-        let page: Vec<Event> = store.read(session, next, PAGE).map_err(Fault::internal)?;
-        let Some(end) = page.last() else { break };
-        next = end.seq + 1;
-        let turn = |event: Event| {
+    let mut detail = None;
+    for page in pages(store, session) {
+        for event in page? {
             if let EventKind::TurnEnded(turn) = event.kind {
-                Some(turn)
-            } else {
-                None
+                detail = turn.outcome.detail;
             }
-        };
-        last = page.into_iter().rev().find_map(turn).or(last);
+        }
     }
-    let detail = last.and_then(|turn| turn.outcome.detail);
     Ok(detail.map_or_else(Vec::new, |detail| detail.pending_calls))
 }

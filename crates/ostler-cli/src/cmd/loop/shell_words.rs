@@ -1,17 +1,13 @@
-//! Splitting of commands into words, and the command line that resumes a loop.
+//! The command line that resumes a loop.
 
 use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use crate::args::{LoopArgs, LoopMode, Size, Time, ToolSet};
-use crate::commands::{self, ELLIPSIS, quoted};
-use crate::fault::Result;
+use ostler::config::SizeLimit;
 
-/// Splits the `--until` command into words.
-pub(super) fn split(command: &str) -> Result<Vec<String>> {
-    commands::split("--until", command)
-}
+use crate::args::{LoopArgs, LoopMode, Time, ToolSet};
+use crate::commands::{ELLIPSIS, quoted};
 
 /// Returns the command line that resumes this loop, without session and answer. It repeats the
 /// flags, above all those that keep it safe.
@@ -113,8 +109,8 @@ fn span(time: Option<Time>) -> Option<String> {
 }
 
 /// Formats a size limit for the command line.
-fn size(size: Option<Size>) -> Option<String> {
-    size.map(|Size(limit)| limit.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string()))
+fn size(size: Option<SizeLimit>) -> Option<String> {
+    size.map(|SizeLimit(limit)| limit.map_or_else(|| "none".to_owned(), |bytes| bytes.to_string()))
 }
 
 /// Returns the name of a choice on the command line.
@@ -130,6 +126,7 @@ mod tests {
 
     use super::*;
     use crate::args::{Cli, Verb};
+    use crate::commands;
 
     fn shown(words: &[&str]) -> String {
         let Verb::Loop(args) = Cli::try_parse_from(["ostler", "loop"].iter().chain(words))
@@ -222,6 +219,7 @@ mod tests {
 
     #[test]
     fn commands_are_split_like_in_a_shell() {
+        let split = |text| commands::split("--until", text);
         let words = |text| split(text).unwrap();
         assert_eq!(words("cargo test"), ["cargo", "test"]);
         assert_eq!(

@@ -7,12 +7,11 @@ use ostler::log::SessionRecord;
 use ostler::render::{Export, ExportFormat};
 use ostler_store::Store;
 
-use super::each_page;
 use crate::args::{SessionsExportArgs, Transcript};
 use crate::exit::{self, Code};
 use crate::fault::Result;
 use crate::output::{self, TerminalFilter};
-use crate::store::resolve;
+use crate::store::{pages, resolve};
 
 /// Writes a session to stdout or to a file.
 pub(super) fn run(store: &Store, args: &SessionsExportArgs) -> Result<Code> {
@@ -34,14 +33,16 @@ pub(super) fn run(store: &Store, args: &SessionsExportArgs) -> Result<Code> {
     };
     let (session, began_at) = (row.session.clone(), row.began_at);
     let mut export = Export::new(format);
-    let head = out.write_all(export.head(&SessionRecord::from(row), began_at).as_bytes());
-    let pages = each_page(store, &session, |events| {
-        events
-            .iter()
-            .try_for_each(|event| out.write_all(export.event(event).as_bytes()))
-    })?;
-    let written = head
-        .and(pages)
+    let mut written = out.write_all(export.head(&SessionRecord::from(row), began_at).as_bytes());
+    for events in pages(store, &session) {
+        let events = events?;
+        let mut write = |event| out.write_all(export.event(event).as_bytes());
+        written = written.and_then(|()| events.iter().try_for_each(&mut write));
+        if written.is_err() {
+            break;
+        }
+    }
+    let written = written
         .and_then(|()| out.write_all(export.foot().as_bytes()))
         .and_then(|()| out.flush());
     match written {

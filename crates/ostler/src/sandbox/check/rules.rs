@@ -70,31 +70,47 @@ pub(super) fn findings(
         let args: Vec<String> = args.iter().map(|arg| (*arg).to_owned()).collect();
         runner.check("git", &args).map(drop)
     };
-    vec![
-        grants(),
-        spellings(),
-        all(
+    let attempts = [
+        (
+            "self_grant",
+            "have a repository grant itself rights",
+            "trust",
+            grants(),
+        ),
+        (
+            "spellings",
+            "run a denied command in another spelling",
+            "policy",
+            spellings(),
+        ),
+        (
             "git_destroy",
             "lose work through git, or make repositories",
             "command rules",
-            DESTRUCTIVE.iter().map(git),
+            all(DESTRUCTIVE.iter().map(git)),
         ),
-        all(
+        (
             "tool_git",
             "write files that git runs or obeys, and Ostler's files",
             "file tools",
-            PROTECTED.iter().map(|path| write(path)),
+            all(PROTECTED.iter().map(|path| write(path))),
         ),
-    ]
+    ];
+    let finding = |(name, what, layer, (result, detail))| Finding {
+        name,
+        what,
+        layer,
+        result,
+        detail,
+    };
+    attempts.map(finding).into()
 }
 
+/// A verdict, and what the system reported.
+type Judged = (Verdict, String);
+
 /// Makes an attempt of several calls, each of which must be denied.
-fn all(
-    name: &'static str,
-    what: &'static str,
-    layer: &'static str,
-    calls: impl Iterator<Item = Result<(), ToolError>>,
-) -> Finding {
+fn all(calls: impl Iterator<Item = Result<(), ToolError>>) -> Judged {
     let (mut result, mut detail) = (Verdict::Held, String::new());
     for (number, call) in calls.enumerate() {
         match call {
@@ -102,11 +118,9 @@ fn all(
                 (result, detail) = (Verdict::Leaked, format!("call {} was allowed", number + 1));
             }
             Err(error) if error.code.is_denial() || !error.needs_approval.is_empty() => {
-                detail = if detail.is_empty() {
-                    error.message
-                } else {
-                    detail
-                };
+                if detail.is_empty() {
+                    detail = error.message;
+                }
             }
             Err(error) if result == Verdict::Held => {
                 (result, detail) = (Verdict::Untried, error.message);
@@ -114,61 +128,30 @@ fn all(
             Err(_) => {}
         }
     }
-    Finding {
-        name,
-        what,
-        layer,
-        result,
-        detail,
-    }
+    (result, detail)
 }
 
-fn grants() -> Finding {
-    let (name, what, layer) = (
-        "self_grant",
-        "have a repository grant itself rights",
-        "trust",
-    );
-    let finding = |result, detail: String| Finding {
-        name,
-        what,
-        layer,
-        result,
-        detail,
-    };
+fn grants() -> Judged {
     let asked = match GREEDY.parse::<WorkspacePolicy>() {
         Ok(asked) => asked,
-        Err(error) => return finding(Verdict::Untried, error.message),
+        Err(error) => return (Verdict::Untried, error.message),
     };
     let narrowed = SandboxPolicy::default().narrowed_by(&asked);
     let (held, usual) = (&narrowed.policy, SandboxPolicy::default());
     let same =
         held.sandbox == usual.sandbox && held.commands.is_empty() && held.files.allow.is_empty();
-    match same && held.files.workspace_allow.is_empty() && held.preset.is_none() {
-        true => finding(
-            Verdict::Held,
-            format!("left out: {}", narrowed.left_out.len()),
-        ),
-        false => finding(Verdict::Leaked, String::new()),
+    if same && held.files.workspace_allow.is_empty() && held.preset.is_none() {
+        let detail = format!("left out: {}", narrowed.left_out.len());
+        (Verdict::Held, detail)
+    } else {
+        (Verdict::Leaked, String::new())
     }
 }
 
-fn spellings() -> Finding {
-    let (name, what, layer) = (
-        "spellings",
-        "run a denied command in another spelling",
-        "policy",
-    );
-    let finding = |result, detail: String| Finding {
-        name,
-        what,
-        layer,
-        result,
-        detail,
-    };
+fn spellings() -> Judged {
     let policy = match permission::Policy::parse(DENIES, "check", Trust::Full) {
         Ok(policy) => policy,
-        Err(error) => return finding(Verdict::Untried, error.to_string()),
+        Err(error) => return (Verdict::Untried, error.to_string()),
     };
     let is_denied = |line: &&&str| {
         let mut wants = ToolUse::new("Bash", ToolKind::Execute);
@@ -176,7 +159,7 @@ fn spellings() -> Finding {
         matches!(policy.decide(&wants, "/w").action, PolicyAction::Deny(_))
     };
     match SPELLINGS.iter().find(|line| !is_denied(line)) {
-        None => finding(Verdict::Held, format!("{} spellings", SPELLINGS.len())),
-        Some(line) => finding(Verdict::Leaked, (*line).to_owned()),
+        None => (Verdict::Held, format!("{} spellings", SPELLINGS.len())),
+        Some(line) => (Verdict::Leaked, (*line).to_owned()),
     }
 }

@@ -1,6 +1,7 @@
 //! A workspace for the attempts and its surroundings: a home with a key, other files, and listening
 //! services.
 
+use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 use std::net::{TcpListener, UdpSocket};
 use std::os::linux::net::SocketAddrExt;
@@ -109,9 +110,7 @@ impl Scene {
             scene.datagrams.set_nonblocking(true)?;
             Ok(scene)
         };
-        make().map_err(|error| {
-            ToolError::new(Code::Io, format!("the attempts cannot be set up: {error}"))
-        })
+        make().map_err(|error| failed(format!("the attempts cannot be set up: {error}")))
     }
 
     /// Creates a runner for the workspace.
@@ -130,13 +129,22 @@ impl Scene {
         Ok(())
     }
 
-    /// Returns the pid of that process.
-    pub(super) fn bystander(&self) -> String {
-        self.bystander
-            .as_ref()
-            .and_then(|child| child.pid)
-            .map(|pid| pid.to_string())
-            .unwrap_or_default()
+    /// Fills in the places of an argument: the pid of that process, the addresses of services, and
+    /// the directory of the scene.
+    pub(super) fn fill(&self, about: &str) -> String {
+        let pid = self.bystander.as_ref().and_then(|child| child.pid);
+        let port = |address: io::Result<std::net::SocketAddr>| {
+            address.map_or_else(|_| String::new(), |to| to.port().to_string())
+        };
+        about
+            .replace(
+                "{process}",
+                &pid.map_or_else(String::new, |pid| pid.to_string()),
+            )
+            .replace("{tcp}", &port(self.tcp.local_addr()))
+            .replace("{udp}", &port(self.udp.local_addr()))
+            .replace("{abstract}", &name_of(&self.root))
+            .replace("{root}", &self.root.display().to_string())
     }
 
     /// Returns an attempt that is not confined yet.
@@ -147,15 +155,7 @@ impl Scene {
         about: &str,
     ) -> Result<PreparedCommand, ToolError> {
         let program = attempter.program.to_string_lossy().into_owned();
-        let args = attempter
-            .args
-            .iter()
-            .map(|arg| arg.to_string_lossy().into_owned());
-        let words: Vec<String> = [program]
-            .into_iter()
-            .chain(args)
-            .chain([name.to_owned(), about.to_owned()])
-            .collect();
+        let words = [vec![program], arguments(attempter, name, about)].concat();
         let mut prepared =
             PreparedCommand::user_command(&self.host, &words, &self.root.join("work"))
                 .map_err(failed)?;
@@ -185,22 +185,6 @@ impl Scene {
 
     pub(super) fn at(&self, name: &str) -> String {
         self.root.join(name).display().to_string()
-    }
-
-    pub(super) fn tcp_port(&self) -> String {
-        self.tcp
-            .local_addr()
-            .map_or_else(|_| String::new(), |to| to.port().to_string())
-    }
-
-    pub(super) fn udp_port(&self) -> String {
-        self.udp
-            .local_addr()
-            .map_or_else(|_| String::new(), |to| to.port().to_string())
-    }
-
-    pub(super) fn abstract_name(&self) -> String {
-        name_of(&self.root)
     }
 
     /// Whether anything around the workspace shows traces of an attempt, whatever the attempt
@@ -299,15 +283,10 @@ impl Scene {
         let outside = self.at("outside/file");
         let _ = std::os::unix::fs::symlink(&outside, self.root.join("work/tool-link"));
         let ask = |path: &str| -> (Verdict, String) {
+            let input = serde_json::json!({ "path": path }).to_string();
             let workspace =
-                match Workspace::open(&self.root.join("work"), &SandboxPolicy::default().files) {
-                    Ok(workspace) => workspace,
-                    Err(error) => return (Verdict::Untried, error.message),
-                };
-            match workspace.call(
-                "read_file",
-                &serde_json::json!({ "path": path }).to_string(),
-            ) {
+                Workspace::open(&self.root.join("work"), &SandboxPolicy::default().files);
+            match workspace.and_then(|workspace| workspace.call("read_file", &input)) {
                 Ok(_) => (Verdict::Leaked, String::new()),
                 Err(error) if error.code.is_denial() => (Verdict::Held, error.message),
                 Err(error) => (Verdict::Untried, error.message),
@@ -338,6 +317,14 @@ impl Scene {
         };
         table.map(finding).into()
     }
+}
+
+/// Returns the arguments with which a program makes an attempt.
+pub(super) fn arguments(attempter: &GuardProgram, name: &str, about: &str) -> Vec<String> {
+    let own = attempter.args.iter().map(|arg| arg.to_string_lossy());
+    own.chain([name.into(), about.into()])
+        .map(Cow::into_owned)
+        .collect()
 }
 
 fn lay_out(root: &Path) -> io::Result<()> {

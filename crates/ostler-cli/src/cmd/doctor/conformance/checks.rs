@@ -115,7 +115,7 @@ fn tool(shell: &Shell, line: &str) -> Script {
 macro_rules! ensure {
     ($right:expr, $($wrong:tt)+) => {
         if !$right {
-            return Err(CheckFailed(format!($($wrong)+)));
+            return Err(CheckFailed::Problem(format!($($wrong)+)));
         }
     };
 }

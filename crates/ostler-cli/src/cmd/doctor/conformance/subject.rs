@@ -42,16 +42,11 @@ impl Subject {
             // Values from the user's environment are not used, so the variables need not be set.
             defaults
                 .fill(&mut all, &|_| Some(KEY.to_owned()))
-                .map_err(|error| Fault::usage(error.to_string()))?;
+                .map_err(|error| usage!("{error}"))?;
         }
-        let given = [
-            ("env", !all.env.is_empty()),
-            ("args", !all.extra_args.is_empty()),
-        ];
-        let unused = given
-            .into_iter()
-            .filter_map(|(name, is_there)| is_there.then_some(name))
-            .collect();
+        let env = (!all.env.is_empty()).then_some("env");
+        let args = (!all.extra_args.is_empty()).then_some("args");
+        let unused = env.into_iter().chain(args).collect();
         let kept = TRANSPORT_SETTINGS
             .iter()
             .filter_map(|key| Some((*key, all.value(key)?)));
@@ -60,7 +55,7 @@ impl Subject {
         let mut given = Spec::default();
         given
             .apply(&kept.chain(own).collect())
-            .map_err(|error| Fault::usage(error.to_string()))?;
+            .map_err(|error| usage!("{error}"))?;
         given.program = all.program;
         let subject = Self {
             agent,
@@ -89,12 +84,7 @@ impl Subject {
 
     /// Returns the capabilities of the dialect that this spec selects.
     pub(super) fn capabilities(&self, spec: &Spec) -> Capabilities {
-        let dialect = self.agent.dialect();
-        dialect
-            .select_transport(spec)
-            .unwrap_or(dialect)
-            .about()
-            .capabilities
+        spec::dialect_for(&*self.agent, spec).about().capabilities
     }
 
     /// Returns true if the agent is known only by a configured command, so that its environment
@@ -117,9 +107,7 @@ fn redirected(agent: &str) -> Option<(&'static Manifest, &'static Redirection)> 
 }
 
 fn behind_a_gateway(name: &str, agent: &str) -> Fault {
-    let why =
-        format!("{name} cannot be tested over its gateway: the gateway's model cannot be scripted");
-    Fault::usage(why)
+    usage!("{name} cannot be tested over its gateway: the gateway's model cannot be scripted")
         .hint(format!("remove `transport = \"acp\"` from ostler.toml and run `ostler doctor --conformance {agent}`"))
 }
 
@@ -130,8 +118,8 @@ fn unknown(name: &str, agent: &dyn Agent) -> Fault {
         .map(|manifest| manifest.name)
         .collect();
     let known = known.join(", ");
-    let why = format!("{name} cannot be tested: connecting it to a local model is not supported");
-    Fault::usage(why).hint(match agent.about().probe {
+    let fault = usage!("{name} cannot be tested: connecting it to a local model is not supported");
+    fault.hint(match agent.about().probe {
         Some(plan) => {
             format!(
                 "supported agents: {known}, and configured agents that run one of these programs, not {}",

@@ -1,6 +1,6 @@
 //! Trial of an agent with its own home, working directory and scripted model.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,28 +25,29 @@ pub(super) struct Trial<'a> {
     env: Vec<(String, String)>,
     host: Host,
     root: tempfile::TempDir,
-    /// Whether a model other than the scripted one answered.
-    used_other_model: Cell<bool>,
     /// The runs so far.
     runs: RefCell<Vec<Rc<TrialRun>>>,
 }
 
-/// Problem reported if another model answered.
-const USED_OTHER_MODEL: &str = "the agent answered without a request to the scripted model, so \
-    another model was used. The remaining checks are skipped, because they allow every tool call \
-    of whichever model answers. Check which program was started and what points it at another model";
-
 /// The problem that a check found.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct CheckFailed(pub(super) String);
+pub(super) enum CheckFailed {
+    #[error("{0}")]
+    Problem(String),
+    #[error(
+        "the agent answered without a request to the scripted model, so another model was used. \
+         The remaining checks are skipped, because they allow every tool call of whichever model \
+         answers. Check which program was started and what points it at another model"
+    )]
+    OtherModel,
+}
 
 /// Result of a check or of a part of it.
 pub(super) type Checked<T = ()> = Result<T, CheckFailed>;
 
 impl CheckFailed {
     pub(super) fn new(problem: &str) -> Self {
-        Self(problem.to_owned())
+        Self::Problem(problem.to_owned())
     }
 }
 
@@ -69,8 +70,9 @@ fn private_directory() -> std::io::Result<tempfile::TempDir> {
 impl<'a> Trial<'a> {
     /// Creates a trial whose model follows `script`.
     pub(super) fn new(subject: &'a Subject, script: Script) -> Checked<Self> {
-        let failed =
-            |error: std::io::Error| CheckFailed(format!("cannot set up the trial: {error}"));
+        let failed = |error: std::io::Error| {
+            CheckFailed::Problem(format!("cannot set up the trial: {error}"))
+        };
         let root = private_directory().map_err(failed)?;
         let (home, work) = (root.path().join("home"), root.path().join("work"));
         for directory in [&home, &work] {
@@ -91,7 +93,6 @@ impl<'a> Trial<'a> {
             env,
             host,
             root,
-            used_other_model: Cell::default(),
             runs: RefCell::default(),
         })
     }
@@ -118,11 +119,6 @@ impl<'a> Trial<'a> {
             spec.policy = None; // it cannot ask for permission
         }
         spec
-    }
-
-    /// Returns true if a model other than the scripted one answered.
-    pub(super) fn used_other_model(&self) -> bool {
-        self.used_other_model.get()
     }
 
     /// Returns the runs so far.
@@ -158,7 +154,7 @@ impl<'a> Trial<'a> {
             .subject
             .agent
             .start(&self.host, spec)
-            .map_err(|error| CheckFailed(error.to_string()))?;
+            .map_err(|error| CheckFailed::Problem(error.to_string()))?;
         let mut run = TrialRun {
             session: session.id().to_owned(),
             ..TrialRun::default()
@@ -173,8 +169,7 @@ impl<'a> Trial<'a> {
             run.events.push(event);
         }
         if run.is_answered() && is_unused() {
-            self.used_other_model.set(true);
-            return Err(CheckFailed::new(USED_OTHER_MODEL));
+            return Err(CheckFailed::OtherModel);
         }
         let run = Rc::new(run);
         self.runs.borrow_mut().push(run.clone());
@@ -218,9 +213,8 @@ impl TrialRun {
         if *found == cause {
             return Ok(turn);
         }
-        Err(CheckFailed(format!(
-            "the turn ended with {found} instead of {cause}: {message}"
-        )))
+        let problem = format!("the turn ended with {found} instead of {cause}: {message}");
+        Err(CheckFailed::Problem(problem))
     }
 
     /// Returns the agent's own session id.
