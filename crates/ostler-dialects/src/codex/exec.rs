@@ -107,7 +107,7 @@ impl LineReader for ExecOutput {
             }
             ("error", _) => {
                 let message = line.message.or_empty();
-                if message.starts_with("Reconnecting") {
+                if blame::is_retry(message) {
                     out.notice(
                         Level::Warning,
                         NoticeCode::ApiRetry,
