@@ -42,7 +42,7 @@ pub(super) struct Calls {
 pub(super) struct Call {
     pub(super) name: String,
     pub(super) kind: String,
-    pub(super) title: String,
+    title: String,
     /// The caller's name of the tool, if it is one of the caller's.
     pub(super) bound: Option<String>,
     /// Whether the agent reported the name.
@@ -229,7 +229,7 @@ impl Calls {
 
     /// Merges an update about a call, except its output: the content of a permission request
     /// describes the request.
-    pub(super) fn merge(&mut self, context: CallContext<'_>, id: &str, update: &Update<'_>) {
+    fn merge(&mut self, context: CallContext<'_>, id: &str, update: &Update<'_>) {
         let CallContext {
             profile,
             quirks,

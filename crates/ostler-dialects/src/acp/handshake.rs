@@ -40,7 +40,7 @@ pub(super) struct SessionStart {
     pub(super) fs: bool,
     auth_method: Option<String>,
     /// Version that the agent reported.
-    pub(super) agent_version: Option<String>,
+    agent_version: Option<String>,
     /// Method that opens the session, chosen from the agent's capabilities.
     method: OpenMethod,
 }

@@ -190,7 +190,7 @@ pub(super) fn of_text(message: &str) -> Outcome {
 }
 
 /// Returns the code of an error, and the HTTP status of the model API.
-pub(super) fn error_code(error: &TurnError<'_>) -> (String, Option<u16>) {
+fn error_code(error: &TurnError<'_>) -> (String, Option<u16>) {
     let text = error.codex_error_info.map_or("null", |raw| raw.get());
     if let Ok(Scalar::Text(code)) = serde_json::from_str::<Scalar<'_>>(text) {
         return (code.into_owned(), None);
