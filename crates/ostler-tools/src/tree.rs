@@ -236,6 +236,15 @@ pub(crate) fn open_below(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
     cap_fs_ext::DirExt::open_dir_nofollow(dir, name)
 }
 
+/// Returns the path, or `.` for an empty one.
+pub(crate) fn or_dot(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    }
+}
+
 fn id(dir: &Dir) -> io::Result<(u64, u64)> {
     let metadata = dir.dir_metadata()?;
     Ok((metadata.dev(), metadata.ino()))
@@ -258,11 +267,7 @@ fn open_at(dir: &Dir, name: &OsStr, flags: rustix::fs::OFlags) -> io::Result<Dir
 
 #[cfg(not(unix))]
 fn ascend(_dir: &Dir, start: &Dir, path: &Path) -> io::Result<Dir> {
-    start.open_dir(if path.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        path
-    })
+    start.open_dir(or_dot(path))
 }
 
 #[cfg(test)]
