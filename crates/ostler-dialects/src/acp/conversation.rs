@@ -273,7 +273,7 @@ impl AcpConversation {
                 "{name} has not started the bridge to the caller's tools, so it has none of \
                  them.{unreached_hint}"
             );
-            out.notice(Level::Warning, NoticeCode::ToolsUnreached, message);
+            out.warn(NoticeCode::ToolsUnreached, message);
         }
         self.turn = Turn::default();
         out.push(FromConversation::TurnEnded(result));

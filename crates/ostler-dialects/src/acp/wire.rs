@@ -176,7 +176,7 @@ camel_case_wire! {
     struct InitializeResponse {
         protocol_version,
         agent_capabilities: Object<AgentCapabilities<'a>>,
-        agent_info: Object<AgentInfo<'a>>,
+        agent_info: Node<'a, AgentInfo<'a>>,
         auth_methods: Objects<AuthMethod<'a>>,
     }
 
@@ -201,6 +201,7 @@ camel_case_wire! {
 
     /// Identity of the agent.
     struct AgentInfo {
+        name,
         version,
     }
 

@@ -139,17 +139,12 @@ pub(super) fn texts(content: &[Block<'_>]) -> String {
 
 /// Returns true if the text looks like the beginning of a recording of pi.
 pub(super) fn is_recorded(opening: &str) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Head<'a> {
-        #[serde(rename = "type")]
-        kind: &'a str,
-        command: Option<&'a str>,
-        #[serde(default)]
-        success: Option<bool>,
-    }
-    crate::recording::lines::<Head<'_>>(opening).any(|head| {
-        let is_response = head.kind == "response" && head.success.is_some();
-        (is_response && matches!(head.command, Some("get_state" | "prompt")))
-            || head.kind == "agent_start"
+    crate::recording::lines::<PiLine<'_>>(opening).any(|line| match line.kind.or_empty() {
+        "agent_start" => true,
+        "response" => {
+            (line.success.is_true() || line.success.is_false())
+                && matches!(line.command.or_empty(), "get_state" | "prompt")
+        }
+        _ => false,
     })
 }
