@@ -121,8 +121,8 @@ const FCHMODAT2: libc::c_long = 452;
 /// arguments are in memory, where a filter cannot look.
 const EMULATED_MISSING: [libc::c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
-/// Calls that change how other processes are scheduled. The first argument selects the process: 0 is
-/// the caller itself.
+/// Calls that change how other processes are scheduled. The first argument selects the process:
+/// 0 is the caller itself.
 const SCHEDULING: [libc::c_long; 4] = [
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setparam,
