@@ -460,6 +460,11 @@ impl Outbox {
         self.event(Notice::new(level, code, message));
     }
 
+    /// Publishes a warning.
+    pub fn warn(&mut self, code: NoticeCode, message: impl Into<String>) {
+        self.notice(Level::Warning, code, message);
+    }
+
     /// Reports a line that could not be parsed.
     pub fn unreadable(&mut self, line: &str, why: &str) {
         self.event(Unreadable {

@@ -2,8 +2,9 @@
 //! interrupts.
 
 use ostler_core::dialect::Exit;
-use ostler_core::http_status::{SERVER_ERROR_HINT, with_reason};
+use ostler_core::http_status::SERVER_ERROR_HINT;
 use ostler_core::outcome::{Cause, Outcome};
+use ostler_model::openai::with_reason;
 
 /// How one agent's failures are recognized and explained.
 #[derive(Debug)]
@@ -110,6 +111,23 @@ pub(crate) fn cause_by_phrase(phrases: Phrases, text: &str) -> Option<Cause> {
     let mut rows = phrases.iter();
     rows.find(|(_, phrases)| phrases.iter().any(|phrase| text.contains(phrase)))
         .map(|(cause, _)| *cause)
+}
+
+/// Returns the first error status (400 to 599) that follows one of these markers in an agent's
+/// message.
+pub(crate) fn status_after(text: &str, markers: &[&str]) -> Option<u16> {
+    markers
+        .iter()
+        .flat_map(|marker| text.split(marker).skip(1))
+        .find_map(|rest| {
+            let digits = rest
+                .get(..3)
+                .filter(|_| !rest[3..].starts_with(|c: char| c.is_ascii_digit()))?;
+            digits
+                .parse()
+                .ok()
+                .filter(|status| (400..600).contains(status))
+        })
 }
 
 fn contains(text: &str, message: &str) -> bool {
@@ -266,6 +284,20 @@ mod tests {
         assert_eq!(detail.acknowledged, Some(true));
         let detail = with_exit(refused(), &exit(3, "")).detail.unwrap();
         assert_eq!((detail.exit_code, detail.stderr), (Some(3), None));
+    }
+
+    #[test]
+    fn status_is_read_after_its_marker() {
+        for (text, want) in [
+            ("request failed (HTTP 401)", Some(401)),
+            ("HTTP 4011", None),
+            ("HTTP 40", None),
+            ("HTTP é", None),
+            ("HTTP 200, then HTTP 502", Some(502)),
+            ("500", None),
+        ] {
+            assert_eq!(status_after(text, &["HTTP "]), want, "{text}");
+        }
     }
 
     proptest! {

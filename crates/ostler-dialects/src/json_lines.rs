@@ -9,6 +9,16 @@ use serde_json::Value;
 
 use crate::surrogates;
 
+/// [`wire!`](crate::lenient::wire) for agents that name fields in camel case.
+macro_rules! camel_case_wire {
+    ($($(#[$attribute:meta])* struct $name:ident $fields:tt)*) => {
+        $crate::lenient::wire! {
+            $(#[serde(rename_all = "camelCase")] $(#[$attribute])* struct $name $fields)*
+        }
+    };
+}
+pub(crate) use camel_case_wire;
+
 /// A conversation whose agent prints one JSON object per line.
 pub(crate) trait LineReader {
     /// The fields of a line, borrowed from it.

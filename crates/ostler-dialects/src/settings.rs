@@ -116,7 +116,7 @@ pub(crate) fn arguments(table: &[Setting], settings: &Settings) -> Result<Vec<Ar
 ///
 /// # Errors
 /// Returns an error if the value is longer than [`ARG_CAP`].
-pub(crate) fn check_length(setting: &Setting, value: &str) -> Result<(), SpecError> {
+fn check_length(setting: &Setting, value: &str) -> Result<(), SpecError> {
     let why = "exceeds the command-line limit of 100 KiB";
     match value.len() > ARG_CAP {
         true if setting.is_secret() => Err(SpecError::secret(setting.key, why)),

@@ -1,15 +1,14 @@
 //! Structured answers: the answer as JSON, according to the caller's schema.
 
 use ostler_core::dialect::Outbox;
-use ostler_core::event::{Level, NoticeCode};
+use ostler_core::event::NoticeCode;
 use ostler_core::outcome::Outcome;
 use ostler_core::raw_json::RawJson;
 
 /// Warns if a successful turn has no structured answer although one was requested.
 pub(crate) fn warn_if_missing(answer: Option<&RawJson>, outcome: &Outcome, out: &mut Outbox) {
     if answer.is_none() && outcome.is_success() {
-        out.notice(
-            Level::Warning,
+        out.warn(
             NoticeCode::NoStructuredAnswer,
             "The agent gave no structured answer although one was requested.",
         );

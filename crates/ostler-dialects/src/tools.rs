@@ -1,8 +1,10 @@
 //! Classification of tool calls for the permission policy, and the names of tools.
 
-use ostler_core::permission::{Command, ToolKind};
+use ostler_core::permission::{Command, ToolKind, ToolUse};
+use ostler_core::raw_json::RawJson;
 
 use crate::lenient::{Scalar, Table};
+use crate::surrogates;
 
 /// An agent's tools, by what they do. Any other tool may do anything.
 pub(crate) type ToolTable = &'static [(ToolKind, &'static [&'static str])];
@@ -38,6 +40,29 @@ pub(crate) fn is_taken(table: ToolTable, name: &str) -> bool {
 pub(crate) fn shell(arguments: &Table<'_, Scalar<'_>>, keys: &[&str]) -> Option<Command> {
     let lines = arguments.all(keys);
     (!lines.is_empty()).then(|| Command::Shell(lines.join("\n")))
+}
+
+/// Keys of the arguments that hold commands and paths.
+pub(crate) struct ArgumentKeys {
+    pub(crate) commands: &'static [&'static str],
+    pub(crate) paths: &'static [&'static str],
+}
+
+/// Describes a call of a tool that runs the commands and affects the paths in its arguments.
+pub(crate) fn by_arguments(wants: ToolUse, input: &RawJson, keys: &ArgumentKeys) -> ToolUse {
+    let mut buffer = String::new();
+    let given: Table<'_, Scalar<'_>> = surrogates::read(input.get(), &mut buffer);
+    match wants.kind {
+        ToolKind::Execute => ToolUse {
+            command: shell(&given, keys.commands),
+            ..wants
+        },
+        ToolKind::Read | ToolKind::Edit => ToolUse {
+            paths: given.all(keys.paths),
+            ..wants
+        },
+        _ => wants,
+    }
 }
 
 /// Returns a caller's name as agents write it that accept only plain names.

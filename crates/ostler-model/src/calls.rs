@@ -91,15 +91,11 @@ impl Calls {
         let is_something = |call: &Call| {
             !(call.name.is_empty() && call.id.is_empty() && call.arguments.is_empty())
         };
-        let with_name = |call: Call| {
+        let with_name = |mut call: Call| {
             if call.name.is_empty() {
-                Call {
-                    name: "unnamed".into(),
-                    ..call
-                }
-            } else {
-                call
+                call.name = "unnamed".into();
             }
+            call
         };
         self.all
             .into_iter()

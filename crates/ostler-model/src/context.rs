@@ -82,20 +82,23 @@ pub(crate) fn shorten(history: &mut History) -> Option<(usize, usize)> {
         if text.len() <= 3 * HALF_LENGTH {
             continue;
         }
-        let (head, tail) = (
-            text.floor_char_boundary(HALF_LENGTH),
-            text.ceil_char_boundary(text.len() - HALF_LENGTH),
-        );
-        let left_out = tail - head;
-        let short = format!(
-            "{}\n[… {left_out} bytes left out to save room …]\n{}",
-            &text[..head],
-            &text[tail..]
-        );
+        let short = without_middle(text, HALF_LENGTH, "left out to save room");
         (count, removed) = (count + 1, removed + text.len() - short.len());
         *text = short;
     }
     (count > 0).then_some((count, removed))
+}
+
+/// Returns the beginning and the end of a text, about `half` bytes each, and how much is left out.
+fn without_middle(text: &str, half: usize, why: &str) -> String {
+    let head = text.floor_char_boundary(half);
+    let tail = text.ceil_char_boundary(text.len() - half);
+    let left_out = tail - head;
+    format!(
+        "{}\n[… {left_out} bytes {why} …]\n{}",
+        &text[..head],
+        &text[tail..]
+    )
 }
 
 /// Returns the index before which everything is to be summarized, or `None` if that is not
@@ -127,16 +130,7 @@ pub(crate) fn summary_prompt(history: &History, cut: usize, window: u64) -> Stri
     let room = usize::try_from(window / 100 * (FULL_PERCENT - RETAINED_PERCENT) * CHARS_PER_TOKEN)
         .unwrap_or(usize::MAX);
     if text.len() > room {
-        let (head, tail) = (
-            text.floor_char_boundary(room / 2),
-            text.ceil_char_boundary(text.len() - room / 2),
-        );
-        text = format!(
-            "{}\n[… {} bytes left out …]\n{}",
-            &text[..head],
-            tail - head,
-            &text[tail..]
-        );
+        text = without_middle(&text, room / 2, "left out");
     }
     format!(
         "Below is the first part of a conversation between a user and a coding agent. Summarise it for the agent, who will \

@@ -289,7 +289,7 @@ impl ModelConversation {
         if reply.usage.is_empty() && missed && reply.has_begun {
             let message = "The server did not report the tokens of an answer; the turn's usage is \
                 incomplete.";
-            out.notice(Level::Warning, NoticeCode::UsageMissing, message);
+            out.warn(NoticeCode::UsageMissing, message);
         }
     }
 
@@ -428,11 +428,7 @@ impl ModelConversation {
             RunnerEvent::Over => self.on_answer_end(out),
             RunnerEvent::Failed(failed) => self.on_failure(&failed, out),
             RunnerEvent::Retrying(retrying) => {
-                out.notice(
-                    Level::Warning,
-                    NoticeCode::Retrying,
-                    retry_message(&retrying),
-                );
+                out.warn(NoticeCode::Retrying, retry_message(&retrying));
             }
             RunnerEvent::Alive => {}
             RunnerEvent::Progress(message) => {

@@ -18,19 +18,11 @@ const DEPTH: usize = 16;
 /// the properties of all.
 #[must_use]
 pub fn adapt(parameters: &RawJson) -> RawJson {
-    let Ok(Value::Object(root)) = serde_json::from_str(parameters.get()) else {
-        return RawJson::of(&plain_object());
-    };
-    let Some(mut schema) = flatten(&root, &root, DEPTH) else {
-        return RawJson::of(&plain_object());
-    };
+    let root: Object = serde_json::from_str(parameters.get()).unwrap_or_default();
+    let mut schema = flatten(&root, &root, DEPTH).unwrap_or_default();
     schema.remove("$schema");
     schema.insert("type".to_owned(), "object".into());
     RawJson::of(&schema)
-}
-
-fn plain_object() -> Value {
-    json!({ "type": "object" })
 }
 
 /// Returns the object that a schema describes, without a reference or alternatives at the top

@@ -97,8 +97,8 @@ pub(crate) fn walk(
                     let subdirs = entries
                         .iter()
                         .filter(|entry| entry.kind == EntryKind::Directory)
-                        .map(|entry| entry.name.clone());
-                    let subdirs = subdirs.collect();
+                        .map(|entry| entry.name.clone())
+                        .collect();
                     let mut visited = VisitedDir {
                         dir: &dir,
                         path: &path,
@@ -228,20 +228,21 @@ fn list(dir: &Dir, max_entries: usize) -> io::Result<(Vec<TreeEntry>, bool)> {
 /// Opens a subdirectory, refusing links.
 #[cfg(unix)]
 pub(crate) fn open_below(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
-    use rustix::fs::{Mode, OFlags, openat};
-
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    Ok(Dir::from_std_file(std::fs::File::from(openat(
-        dir,
-        name,
-        flags,
-        Mode::empty(),
-    )?)))
+    open_at(dir, name, rustix::fs::OFlags::NOFOLLOW)
 }
 
 #[cfg(not(unix))]
 pub(crate) fn open_below(dir: &Dir, name: &OsStr) -> io::Result<Dir> {
     cap_fs_ext::DirExt::open_dir_nofollow(dir, name)
+}
+
+/// Returns the path, or `.` for an empty one.
+pub(crate) fn or_dot(path: &Path) -> &Path {
+    if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    }
 }
 
 fn id(dir: &Dir) -> io::Result<(u64, u64)> {
@@ -253,20 +254,20 @@ fn id(dir: &Dir) -> io::Result<(u64, u64)> {
 /// descriptors.
 #[cfg(unix)]
 fn ascend(dir: &Dir, _start: &Dir, _path: &Path) -> io::Result<Dir> {
-    use rustix::fs::{Mode, OFlags, openat};
+    open_at(dir, OsStr::new(".."), rustix::fs::OFlags::empty())
+}
 
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let parent = openat(dir, "..", flags, Mode::empty())?;
-    Ok(Dir::from_std_file(std::fs::File::from(parent)))
+#[cfg(unix)]
+fn open_at(dir: &Dir, name: &OsStr, flags: rustix::fs::OFlags) -> io::Result<Dir> {
+    use rustix::fs::{Mode, OFlags, openat};
+    let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = openat(dir, name, flags, Mode::empty())?;
+    Ok(Dir::from_std_file(opened.into()))
 }
 
 #[cfg(not(unix))]
 fn ascend(_dir: &Dir, start: &Dir, path: &Path) -> io::Result<Dir> {
-    start.open_dir(if path.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        path
-    })
+    start.open_dir(or_dot(path))
 }
 
 #[cfg(test)]

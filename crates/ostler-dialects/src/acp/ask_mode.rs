@@ -40,12 +40,7 @@ pub(super) fn required_step(
 ) -> Result<Option<Step>, Outcome> {
     let approver = conversation.start.approver;
     let name = conversation.profile.name;
-    let automatic = conversation
-        .options
-        .current_modes()
-        .into_iter()
-        .find(|(id, name)| auto_approves(conversation, id, name));
-    let automatic = automatic.map(|(id, _)| id.to_owned());
+    let automatic = automatic_mode(conversation).map(str::to_owned);
     let unknown = conversation.options.current_modes().is_empty();
     match (approver, conversation.profile.asks_in, automatic) {
         (Approver::None, ..) | (_, None, None) => Ok(None),
@@ -65,7 +60,7 @@ pub(super) fn required_step(
                 "{name} started in mode {mode:?}, in which it does not ask.{}",
                 suggest_modes(conversation)
             );
-            out.notice(Level::Warning, NoticeCode::DoesNotAsk, message);
+            out.warn(NoticeCode::DoesNotAsk, message);
             Ok(None)
         }
         (Approver::Policy, None, Some(mode)) => {
@@ -81,11 +76,15 @@ pub(super) fn required_step(
 
 /// Returns true unless the session is in a mode known not to ask.
 pub(super) fn asks(conversation: &AcpConversation) -> bool {
-    !conversation
-        .options
-        .current_modes()
-        .into_iter()
-        .any(|(id, name)| auto_approves(conversation, id, name))
+    automatic_mode(conversation).is_none()
+}
+
+/// Returns the current mode in which the agent acts without asking, if it is in one.
+fn automatic_mode(conversation: &AcpConversation) -> Option<&str> {
+    let mut modes = conversation.options.current_modes().into_iter();
+    modes
+        .find(|(id, name)| auto_approves(conversation, id, name))
+        .map(|(id, _)| id)
 }
 
 /// Warns if the agent has switched by itself to a mode in which it does not ask.
@@ -104,7 +103,7 @@ pub(super) fn on_mode_change(conversation: &AcpConversation, asked_before: bool,
         );
         let mode = modes.first().map_or("", |(id, _)| id);
         let message = format!("{name} switched to mode {mode:?}, in which it acts without asking.");
-        out.notice(Level::Warning, NoticeCode::DoesNotAsk, message);
+        out.warn(NoticeCode::DoesNotAsk, message);
     }
 }
 

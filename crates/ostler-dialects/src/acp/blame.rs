@@ -15,7 +15,7 @@ use super::quirks::ErrorText;
 use super::rpc;
 use super::version::Version;
 use super::wire::Details;
-use crate::blame::{Blame, Phrases, cause_by_phrase, with_exit};
+use crate::blame::{Blame, Phrases, cause_by_phrase, status_after, with_exit};
 use crate::http_status;
 use crate::jsonrpc::{INVALID_PARAMS, RpcError};
 use crate::lenient::{self, Object};
@@ -122,7 +122,7 @@ const BEFORE_STATUS: &[&str] = &[
 
 /// Returns the HTTP status in an agent's message.
 fn status_in_text(text: &str) -> Option<u16> {
-    http_status::status_after(text, BEFORE_STATUS)
+    status_after(text, BEFORE_STATUS)
 }
 
 fn cause_of_status(status: u16) -> Option<Cause> {

@@ -42,7 +42,7 @@ pub(super) struct Calls {
 pub(super) struct Call {
     pub(super) name: String,
     pub(super) kind: String,
-    pub(super) title: String,
+    title: String,
     /// The caller's name of the tool, if it is one of the caller's.
     pub(super) bound: Option<String>,
     /// Whether the agent reported the name.
@@ -84,9 +84,8 @@ impl Call {
 
     fn report(&mut self, id: &str, out: &mut Outbox) {
         if !std::mem::replace(&mut self.reported, true) {
-            let id = self.alias.as_deref().unwrap_or(id);
             out.event(ToolCall {
-                id: id.to_owned(),
+                id: self.shown_id(id),
                 name: self.shown().to_owned(),
                 input: self.input(),
                 parent: None,
@@ -100,7 +99,7 @@ impl Call {
             return;
         }
         out.event(ToolResult {
-            id: self.alias.clone().unwrap_or_else(|| id.to_owned()),
+            id: self.shown_id(id),
             name: Some(self.shown().to_owned()),
             ok: ok && !self.denied,
             output: std::mem::take(&mut self.output),
@@ -229,7 +228,7 @@ impl Calls {
 
     /// Merges an update about a call, except its output: the content of a permission request
     /// describes the request.
-    pub(super) fn merge(&mut self, context: CallContext<'_>, id: &str, update: &Update<'_>) {
+    fn merge(&mut self, context: CallContext<'_>, id: &str, update: &Update<'_>) {
         let CallContext {
             profile,
             quirks,
@@ -554,9 +553,7 @@ fn texts<'a>(blocks: impl Iterator<Item = &'a Block<'a>>) -> Vec<String> {
 
 fn text_in(block: &Block<'_>) -> Option<String> {
     let inner: Node<'_, Block<'_>> = lenient::parse(block.content);
-    inner
-        .map()
-        .map_or_else(|| block.text.owned(), |inner| inner.text.owned())
+    inner.map().unwrap_or(block).text.owned()
 }
 
 /// Returns true if a command failed. Some agents report every tool that ran as completed.

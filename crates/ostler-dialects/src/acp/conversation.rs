@@ -51,7 +51,7 @@ pub(super) struct AcpConversation {
     /// A prompt that arrived before the session was open.
     queued_prompt: Option<String>,
     /// Changes requested before the session was open.
-    pub(super) changes: Vec<(u64, Change)>,
+    changes: Vec<(u64, Change)>,
     pub(super) permissions: BTreeMap<String, permissions::PendingPermission>,
     pub(super) files: Files,
     pub(super) server: ToolServer,
@@ -273,7 +273,7 @@ impl AcpConversation {
                 "{name} has not started the bridge to the caller's tools, so it has none of \
                  them.{unreached_hint}"
             );
-            out.notice(Level::Warning, NoticeCode::ToolsUnreached, message);
+            out.warn(NoticeCode::ToolsUnreached, message);
         }
         self.turn = Turn::default();
         out.push(FromConversation::TurnEnded(result));

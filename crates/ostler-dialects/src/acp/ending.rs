@@ -1,7 +1,7 @@
 //! Turn endings: the response to `session/prompt`.
 
 use ostler_core::dialect::{FromConversation, Outbox, TurnResult};
-use ostler_core::event::{Level, NoticeCode};
+use ostler_core::event::NoticeCode;
 use ostler_core::outcome::{Cause, Outcome, Reason};
 use ostler_core::spec::Denials;
 use ostler_core::usage::{Scope, Usage};
@@ -149,7 +149,7 @@ fn stopped(
                 "{} ended the turn with the unknown stop reason {other:?}.",
                 conversation.profile.name
             );
-            out.notice(Level::Warning, NoticeCode::UnknownStopReason, message);
+            out.warn(NoticeCode::UnknownStopReason, message);
             native(Outcome::completed())
         }
     }

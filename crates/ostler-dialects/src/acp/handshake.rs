@@ -6,10 +6,9 @@
 use std::collections::VecDeque;
 
 use ostler_core::dialect::{Launching, Outbox};
-use ostler_core::event::{Level, NoticeCode, Started};
+use ostler_core::event::{NoticeCode, Started};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::keys;
-use serde::Deserialize;
 use serde_json::json;
 
 use super::ask_mode::{self, Approver};
@@ -19,10 +18,11 @@ use super::rpc::RequestKind;
 use super::servers::{self, McpServer};
 use super::settings::{AUTH_METHOD, FS};
 use super::version::Version;
-use super::wire::{InitializeResponse, SessionResponse};
+use super::wire::{InitializeResponse, Message, SessionResponse};
 use super::{blame, options};
 use crate::json_lines::without_nulls;
 use crate::jsonrpc::Call;
+use crate::lenient::{self, Object, Scalar};
 
 /// Session parameters from the spec.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) struct SessionStart {
     pub(super) fs: bool,
     auth_method: Option<String>,
     /// Version that the agent reported.
-    pub(super) agent_version: Option<String>,
+    agent_version: Option<String>,
     /// Method that opens the session, chosen from the agent's capabilities.
     method: OpenMethod,
 }
@@ -153,7 +153,8 @@ fn on_initialized(
         return conversation.fail(blame::of_version(conversation.profile, number), out);
     };
     conversation.version = version;
-    conversation.start.agent_version = response.agent_info.version.owned();
+    let info = response.agent_info.map();
+    conversation.start.agent_version = info.and_then(|info| info.version.owned());
     match choose_method(conversation, response) {
         Err(why) => conversation.fail(why, out),
         Ok(method) => {
@@ -319,7 +320,7 @@ fn next_step(conversation: &mut AcpConversation, out: &mut Outbox) {
             let message = format!(
                 "{name} runs commands in {place}, not in {cwd}, which only its prompt mentions."
             );
-            out.notice(Level::Warning, NoticeCode::WorksElsewhere, message);
+            out.warn(NoticeCode::WorksElsewhere, message);
         }
         return conversation.on_session_ready(out);
     };
@@ -354,36 +355,14 @@ fn next_step(conversation: &mut AcpConversation, out: &mut Outbox) {
 
 /// Returns true if a recording that begins with this text is of this agent.
 pub(super) fn recognizes(signature: &str, opening: &str) -> bool {
-    #[derive(Deserialize)]
-    struct Response<'a> {
-        #[serde(borrow)]
-        result: InitializeResponse<'a>,
-    }
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct InitializeResponse<'a> {
-        #[serde(rename = "protocolVersion")]
-        _protocol: serde::de::IgnoredAny,
-        #[serde(borrow)]
-        agent_info: Option<Named<'a>>,
-        #[serde(borrow, default)]
-        auth_methods: Vec<Method<'a>>,
-    }
-    #[derive(Deserialize)]
-    struct Named<'a> {
-        name: &'a str,
-    }
-    #[derive(Deserialize)]
-    struct Method<'a> {
-        id: &'a str,
-    }
-    let is_signed = |response: Response<'_>| match response.result.agent_info {
-        Some(info) => info.name == signature,
-        None => response
-            .result
-            .auth_methods
-            .iter()
-            .any(|method| method.id == signature),
+    let is_signed = |message: Message<'_>| {
+        let response: Object<InitializeResponse<'_>> = lenient::parse(message.result);
+        let names = |name: &Scalar<'_>| name.text() == Some(signature);
+        response.protocol_version != Scalar::None
+            && match response.agent_info.map() {
+                Some(info) => names(&info.name),
+                None => response.auth_methods.iter().any(|method| names(&method.id)),
+            }
     };
     crate::recording::lines(opening).any(is_signed)
 }

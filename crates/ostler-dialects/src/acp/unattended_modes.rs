@@ -5,7 +5,7 @@
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AutoApprove {
     pub(crate) modes: &'static [&'static str],
-    pub(crate) flags: &'static [&'static str],
+    flags: &'static [&'static str],
     pub(crate) env: &'static [&'static str],
 }
 

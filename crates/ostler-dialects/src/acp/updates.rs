@@ -55,10 +55,9 @@ impl TurnText {
 
     /// Emits the held text, which is part of the reply after all.
     pub(super) fn release(&mut self, out: &mut Outbox) {
-        self.held
-            .take()
-            .into_iter()
-            .for_each(|text| out.event(text));
+        if let Some(text) = self.held.take() {
+            out.event(text);
+        }
     }
 
     /// Returns the message in progress, if a chunk belongs to it.
@@ -191,7 +190,7 @@ fn on_chunk(conversation: &mut AcpConversation, update: &Update<'_>, raw: &str, 
         }
         if let Some(message) = blame::agent_remark(text) {
             conversation.turn.text.end_message(out);
-            return out.notice(Level::Warning, NoticeCode::AgentInfo, message);
+            return out.warn(NoticeCode::AgentInfo, message);
         }
     }
     let head = if kind == TextKind::Thinking {
@@ -222,7 +221,7 @@ fn on_chunk(conversation: &mut AcpConversation, update: &Update<'_>, raw: &str, 
         && let Some((code, message)) = blame::inline_notice(text)
     {
         conversation.turn.text.end_message(out);
-        return out.notice(Level::Warning, code, message);
+        return out.warn(code, message);
     }
     let text_state = &mut conversation.turn.text;
     let may_be_error = kind == TextKind::Reply
@@ -268,21 +267,15 @@ fn on_chunk(conversation: &mut AcpConversation, update: &Update<'_>, raw: &str, 
 
 /// Reports a compaction, or a failed attempt.
 fn on_compaction(update: &Update<'_>, out: &mut Outbox) {
-    match update.status.or_empty() {
-        "completed" => out.notice(
-            Level::Info,
-            NoticeCode::Compacted,
-            "The conversation was compacted.",
+    let (code, message) = match update.status.or_empty() {
+        "completed" => (NoticeCode::Compacted, "The conversation was compacted."),
+        "failed" => (
+            NoticeCode::NotCompacted,
+            "The agent could not compact the conversation.",
         ),
-        "failed" => {
-            out.notice(
-                Level::Info,
-                NoticeCode::NotCompacted,
-                "The agent could not compact the conversation.",
-            );
-        }
-        _ => {}
-    }
+        _ => return,
+    };
+    out.notice(Level::Info, code, message);
 }
 
 /// Handles the agent's status: it retries, or has failed and gives the reason in the text that
@@ -302,11 +295,7 @@ fn on_status(conversation: &mut AcpConversation, update: &Update<'_>, out: &mut 
             error.message.or_empty(),
             error.additional_details.or_empty(),
         );
-        out.notice(
-            Level::Warning,
-            NoticeCode::ApiRetry,
-            format!("{message} {details}").trim(),
-        );
+        out.warn(NoticeCode::ApiRetry, format!("{message} {details}").trim());
     }
     if status.thread_status.r#type.text() == Some("systemError") {
         conversation.turn.failure.get_or_insert_default();

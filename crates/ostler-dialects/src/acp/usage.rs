@@ -99,14 +99,8 @@ impl UsageTracker {
             CountScope::Unknown => Vec::new(),
             CountScope::Quota => quota(&end.meta.quota),
             CountScope::Turn => used(counted),
-            CountScope::Chunks => {
-                let sum = self.calls.take();
-                used(sum)
-            }
-            CountScope::Session => {
-                let new = counted.map(|it| self.since(it));
-                used(new)
-            }
+            CountScope::Chunks => used(self.calls.take()),
+            CountScope::Session => used(counted.map(|it| self.since(it))),
             // The usage of a turn with several calls is unknown.
             CountScope::LastRequest => used(counted.filter(|_| one_call)),
         };

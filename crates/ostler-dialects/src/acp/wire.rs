@@ -2,15 +2,15 @@
 
 use serde_json::value::RawValue;
 
+use crate::json_lines::camel_case_wire;
 use crate::jsonrpc::Incoming;
 use crate::lenient::{Node, Object, Objects, wire};
 
 /// One line: a request, a notification or a response.
 pub(super) type Message<'a> = Incoming<'a, Params<'a>, Option<&'a RawValue>>;
 
-wire! {
+camel_case_wire! {
     /// The parameters of all requests and notifications of agents.
-    #[serde(rename_all = "camelCase")]
     struct Params {
         session_id,
         // session/update
@@ -26,7 +26,6 @@ wire! {
     }
 
     /// A session update, or the tool call of a permission request.
-    #[serde(rename_all = "camelCase")]
     struct Update {
         session_update,
         // chunks: one block; tool calls: a list of blocks
@@ -58,7 +57,6 @@ wire! {
     }
 
     /// An option of a permission request.
-    #[serde(rename_all = "camelCase")]
     struct PermissionOption {
         option_id,
         kind,
@@ -115,7 +113,6 @@ wire! {
 
     /// Exit status and output of a command.
     struct CommandResult {
-        #[serde(rename = "exitCode")]
         exit_code,
         exit,
         output,
@@ -131,21 +128,7 @@ wire! {
         details,
     }
 
-    /// `_meta` of a tool call.
-    struct CallMeta {
-        terminal_output: Object<Terminal<'a>>,
-        terminal_output_delta: Object<Terminal<'a>>,
-        output,
-        #[serde(rename = "claudeCode")]
-        claude: Object<ToolMeta<'a>>,
-        #[serde(rename = "toolName")]
-        tool_name,
-        is_mcp_tool_call,
-        goose: Object<GooseMeta<'a>>,
-    }
-
     /// goose's part of `_meta`.
-    #[serde(rename_all = "camelCase")]
     struct GooseMeta {
         tool_call: Object<ToolMeta<'a>>,
     }
@@ -156,7 +139,6 @@ wire! {
     }
 
     /// Codex's status in `_meta`.
-    #[serde(rename_all = "camelCase")]
     struct CodexStatus {
         thread_status: Object<ThreadStatus<'a>>,
         error: Object<CodexError<'a>>,
@@ -168,7 +150,6 @@ wire! {
     }
 
     /// An error of Codex, which may be retried.
-    #[serde(rename_all = "camelCase")]
     struct CodexError {
         message,
         additional_details,
@@ -177,7 +158,6 @@ wire! {
     }
 
     /// HTTP status of a provider's response.
-    #[serde(rename_all = "camelCase")]
     struct HttpStatus {
         http_status_code,
     }
@@ -188,22 +168,19 @@ wire! {
     }
 
     /// The agent's name of the tool.
-    #[serde(rename_all = "camelCase")]
     struct ToolMeta {
         tool_name,
     }
 
     /// The response to `initialize`.
-    #[serde(rename_all = "camelCase")]
     struct InitializeResponse {
         protocol_version,
         agent_capabilities: Object<AgentCapabilities<'a>>,
-        agent_info: Object<AgentInfo<'a>>,
+        agent_info: Node<'a, AgentInfo<'a>>,
         auth_methods: Objects<AuthMethod<'a>>,
     }
 
     /// Capabilities of the agent.
-    #[serde(rename_all = "camelCase")]
     struct AgentCapabilities {
         load_session,
         mcp_capabilities: Object<McpCapabilities<'a>>,
@@ -224,6 +201,7 @@ wire! {
 
     /// Identity of the agent.
     struct AgentInfo {
+        name,
         version,
     }
 
@@ -233,7 +211,6 @@ wire! {
     }
 
     /// The response to `session/new`, `session/load`, `session/resume` and `session/fork`.
-    #[serde(rename_all = "camelCase")]
     struct SessionResponse {
         session_id,
         modes: Node<'a, Modes<'a>>,
@@ -242,7 +219,6 @@ wire! {
     }
 
     /// The modes of a session.
-    #[serde(rename_all = "camelCase")]
     struct Modes {
         available_modes: Objects<Mode<'a>>,
         current_mode_id,
@@ -255,21 +231,18 @@ wire! {
     }
 
     /// The models of a session.
-    #[serde(rename_all = "camelCase")]
     struct Models {
         available_models: Objects<Model<'a>>,
         current_model_id,
     }
 
     /// An available mode or model.
-    #[serde(rename_all = "camelCase")]
     struct Model {
         model_id,
         name,
     }
 
     /// A configuration option.
-    #[serde(rename_all = "camelCase")]
     struct ConfigOption {
         id,
         category,
@@ -284,7 +257,6 @@ wire! {
     }
 
     /// The response to `session/prompt`.
-    #[serde(rename_all = "camelCase")]
     struct PromptResponse {
         stop_reason,
         usage: Object<TokenCounts<'a>>,
@@ -293,7 +265,6 @@ wire! {
     }
 
     /// Token counters in ACP's format.
-    #[serde(rename_all = "camelCase")]
     struct TokenCounts {
         input_tokens,
         output_tokens,
@@ -306,6 +277,21 @@ wire! {
     /// `_meta` of the response to a prompt.
     struct PromptMeta {
         quota: Object<Quota<'a>>,
+    }
+}
+
+wire! {
+    /// `_meta` of a tool call.
+    struct CallMeta {
+        terminal_output: Object<Terminal<'a>>,
+        terminal_output_delta: Object<Terminal<'a>>,
+        output,
+        #[serde(rename = "claudeCode")]
+        claude: Object<ToolMeta<'a>>,
+        #[serde(rename = "toolName")]
+        tool_name,
+        is_mcp_tool_call,
+        goose: Object<GooseMeta<'a>>,
     }
 
     /// Usage of a quota.

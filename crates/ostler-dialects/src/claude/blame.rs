@@ -6,7 +6,7 @@ use ostler_core::outcome::{Cause, Outcome, Reason};
 use ostler_core::spec::Denials;
 
 use super::assistant::CONNECTION_FAILED;
-use crate::blame::{Blame, denied, interrupted, output_limit, refused};
+use crate::blame::{Blame, denied, interrupted, output_limit, refused, status_after};
 use crate::http_status;
 
 /// Everything known about the end of a turn.
@@ -43,7 +43,7 @@ pub(super) fn of_result(end: &Ending<'_>) -> Outcome {
     }
     let known = BLAME.by_text(&end.text);
     // Older versions mention the status only in the text.
-    let in_text = http_status::status_after(&end.text, &["API Error: "]);
+    let in_text = status_after(&end.text, &["API Error: "]);
     let cause = by_ending(end)
         .or_else(|| by_service(end))
         .or_else(|| {

@@ -55,7 +55,7 @@ pub(super) struct Turn {
     /// Whether a turn is in progress: a prompt was sent, or the agent started one itself.
     pub(super) open: bool,
     /// Whether the agent has produced output in this turn.
-    pub(super) active: bool,
+    active: bool,
     /// Whether the agent reported that it was interrupted.
     pub(super) interrupted: bool,
     /// The agent's error code for a model API failure.

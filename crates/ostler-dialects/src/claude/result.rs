@@ -1,7 +1,7 @@
 //! `result` lines: the end of a turn.
 
 use ostler_core::dialect::{FromConversation, Outbox, TurnResult};
-use ostler_core::event::{Level, NoticeCode};
+use ostler_core::event::NoticeCode;
 use ostler_core::outcome::Cause;
 use ostler_core::raw_json::RawJson;
 
@@ -46,7 +46,7 @@ pub(super) fn on_line(
         Some(prompt) => {
             usage.into_iter().for_each(|part| out.event(part));
             if !outcome.is_success() {
-                out.notice(Level::Warning, NoticeCode::SteerFailed, outcome.message);
+                out.warn(NoticeCode::SteerFailed, outcome.message);
             }
             conversation.prompt(prompt, out);
         }

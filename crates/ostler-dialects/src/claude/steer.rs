@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use ostler_core::dialect::{Action, Outbox};
-use ostler_core::event::{Level, NoticeCode};
+use ostler_core::event::NoticeCode;
 use ostler_core::raw_json::RawJson;
 
 use super::wire::ClaudeLine;
@@ -77,7 +77,7 @@ impl Steers {
         }
         if state != "completed" {
             let message = format!("A steering message did not reach the model ({state}).");
-            out.notice(Level::Warning, NoticeCode::SteerDropped, message);
+            out.warn(NoticeCode::SteerDropped, message);
         }
         self.queued.is_empty()
     }
@@ -85,15 +85,13 @@ impl Steers {
     /// Reports messages that have not reached the model when the agent exits.
     pub(super) fn on_exit(&mut self, out: &mut Outbox) {
         for message in std::mem::take(&mut self.held) {
-            out.notice(
-                Level::Warning,
+            out.warn(
                 NoticeCode::SteerDropped,
                 format!("The agent exited before it received this message: {message}"),
             );
         }
         for _ in std::mem::take(&mut self.queued) {
-            out.notice(
-                Level::Warning,
+            out.warn(
                 NoticeCode::SteerDropped,
                 "The agent exited before a steering message reached the model.",
             );

@@ -49,15 +49,10 @@ pub(super) fn on_line(
             out.notice(level, NoticeCode::Informational, line.content.or_empty());
         }
         "model_fallback" | "model_refusal_fallback" => {
-            out.notice(
-                Level::Warning,
-                NoticeCode::ModelFallback,
-                line.content.or_empty(),
-            );
+            out.warn(NoticeCode::ModelFallback, line.content.or_empty());
         }
         "model_refusal_no_fallback" => {
-            out.notice(
-                Level::Warning,
+            out.warn(
                 NoticeCode::Refusal,
                 "The model's safeguards blocked the answer.",
             );
@@ -145,7 +140,7 @@ fn api_retry(line: &ClaudeLine<'_>, out: &mut Outbox) {
         count(&line.max_retries),
         line.retry_delay_ms.amount().unwrap_or(0.0).round(),
     );
-    out.notice(Level::Warning, NoticeCode::ApiRetry, message);
+    out.warn(NoticeCode::ApiRetry, message);
 }
 
 /// Handles a `rate_limit_event`: stores the reset time for the outcome and emits a notice.

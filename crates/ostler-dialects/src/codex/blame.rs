@@ -8,7 +8,7 @@ use ostler_core::event::NoticeCode;
 use ostler_core::outcome::{Cause, Outcome, Reason};
 
 use super::wire::{ErrorTable, TurnError};
-use crate::blame::{Blame, Known};
+use crate::blame::{Blame, Known, status_after};
 use crate::http_status;
 use crate::jsonrpc::RpcError;
 use crate::lenient::Scalar;
@@ -148,7 +148,7 @@ const CONTEXT: &str = "Shorten the prompt, or start a new session.";
 pub(super) fn of_error(error: &TurnError<'_>) -> Outcome {
     let (code, status) = error_code(error);
     let message = error.message.or_empty();
-    let status = status.or_else(|| http_status::status_after(message, STATUS_MARKS));
+    let status = status.or_else(|| status_after(message, STATUS_MARKS));
     let known = BLAME.by_text(message);
     let by_code = ERROR_CODES
         .iter()
@@ -190,7 +190,7 @@ pub(super) fn of_text(message: &str) -> Outcome {
 }
 
 /// Returns the code of an error, and the HTTP status of the model API.
-pub(super) fn error_code(error: &TurnError<'_>) -> (String, Option<u16>) {
+fn error_code(error: &TurnError<'_>) -> (String, Option<u16>) {
     let text = error.codex_error_info.map_or("null", |raw| raw.get());
     if let Ok(Scalar::Text(code)) = serde_json::from_str::<Scalar<'_>>(text) {
         return (code.into_owned(), None);
@@ -260,6 +260,12 @@ pub(super) fn code_of_warning(text: &str) -> NoticeCode {
     } else {
         NoticeCode::AgentWarning
     }
+}
+
+/// Returns true if an error of `codex exec` announces another attempt. The app-server has a field
+/// for this; `codex exec` has only the message.
+pub(super) fn is_retry(message: &str) -> bool {
+    message.starts_with("Reconnecting")
 }
 
 /// Describes a retried error in one sentence.
@@ -375,6 +381,24 @@ mod tests {
             "last status: é",
         ] {
             assert_eq!(status(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_an_announced_attempt_is_a_retry() {
+        for (message, retry) in [
+            (
+                "Reconnecting... 2/5 (unexpected status 502 Bad Gateway: x)",
+                true,
+            ),
+            (
+                "unexpected status 401 Unauthorized: Reconnecting is useless",
+                false,
+            ),
+            ("stream disconnected before completion", false),
+            ("", false),
+        ] {
+            assert_eq!(is_retry(message), retry, "{message}");
         }
     }
 

@@ -6,7 +6,7 @@
 use ostler_core::dialect::{
     Change, Conversation, Exit, FromConversation, Outbox, ToAgent, TurnResult, Version,
 };
-use ostler_core::event::{Level, NoticeCode, Started, TextKind};
+use ostler_core::event::{NoticeCode, Started, TextKind};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::spec::{Denials, Spec};
 
@@ -230,7 +230,7 @@ impl AppServerConversation {
                     .map(|error| error.message.or_empty())
                     .unwrap_or_default();
                 let message = format!("A steering message did not reach the model ({why}).");
-                out.notice(Level::Warning, NoticeCode::SteerDropped, message);
+                out.warn(NoticeCode::SteerDropped, message);
             }
             // The turn has not started yet, or has ended already. In the first case the interrupt
             // is retried.
@@ -290,7 +290,7 @@ impl AppServerConversation {
                     params.to_model.or_empty(),
                     params.from_model.or_empty()
                 );
-                out.notice(Level::Warning, NoticeCode::ModelFallback, message);
+                out.warn(NoticeCode::ModelFallback, message);
                 self.model = params.to_model.owned().or(self.model.take());
             }
             _ if self.on_item(notification, out) => {}
@@ -387,7 +387,7 @@ impl AppServerConversation {
         let empty = TurnError::default();
         let error = params.error.map().unwrap_or(&empty);
         if params.will_retry.is_true() {
-            return out.notice(Level::Warning, NoticeCode::ApiRetry, blame::retry(error));
+            return out.warn(NoticeCode::ApiRetry, blame::retry(error));
         }
         self.turn.error = Some(blame::of_error(error));
     }
@@ -455,11 +455,11 @@ impl AppServerConversation {
     fn drop_steers(&mut self, out: &mut Outbox) {
         for message in std::mem::take(&mut self.turn.steers) {
             let message = format!("The turn ended before it received this message: {message}");
-            out.notice(Level::Warning, NoticeCode::SteerDropped, message);
+            out.warn(NoticeCode::SteerDropped, message);
         }
         for _ in self.turn.accepted.max(1)..=std::mem::take(&mut self.turn.steered) {
             let message = "The turn ended before a steering message reached the model.";
-            out.notice(Level::Warning, NoticeCode::SteerDropped, message);
+            out.warn(NoticeCode::SteerDropped, message);
         }
     }
 

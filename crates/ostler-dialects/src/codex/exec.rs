@@ -1,7 +1,7 @@
 //! Translation of `codex exec --json`, which runs one process per turn.
 
 use ostler_core::dialect::{Exit, FromConversation, Outbox, TurnResult};
-use ostler_core::event::{Level, NoticeCode, Started};
+use ostler_core::event::{NoticeCode, Started};
 use ostler_core::outcome::Outcome;
 use ostler_core::spec::{Denials, Spec};
 use ostler_core::usage::{Scope, Usage};
@@ -107,9 +107,8 @@ impl LineReader for ExecOutput {
             }
             ("error", _) => {
                 let message = line.message.or_empty();
-                if message.starts_with("Reconnecting") {
-                    out.notice(
-                        Level::Warning,
+                if blame::is_retry(message) {
+                    out.warn(
                         NoticeCode::ApiRetry,
                         format!("The model API failed: {message}."),
                     );
@@ -144,12 +143,6 @@ impl TurnOutput for ExecOutput {
 
 /// Returns true if a recording that begins with this text is of `codex exec`.
 pub(super) fn recognizes(opening: &str) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Head<'a> {
-        #[serde(rename = "type")]
-        kind: &'a str,
-        #[serde(rename = "thread_id")]
-        _thread: serde::de::IgnoredAny,
-    }
-    crate::recording::lines::<Head<'_>>(opening).any(|head| head.kind == "thread.started")
+    crate::recording::lines::<ExecLine<'_>>(opening)
+        .any(|line| line.kind.text() == Some("thread.started") && line.thread_id.text().is_some())
 }

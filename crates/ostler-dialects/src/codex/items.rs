@@ -149,11 +149,7 @@ impl Items {
             }
             ItemKind::Call => self.result(item, out),
             ItemKind::Warning => {
-                out.notice(
-                    Level::Warning,
-                    NoticeCode::AgentWarning,
-                    item.message.or_empty(),
-                );
+                out.warn(NoticeCode::AgentWarning, item.message.or_empty());
             }
             ItemKind::Compaction => {
                 out.notice(

@@ -46,7 +46,7 @@ pub(super) fn on_other(notification: &Notification<'_>, out: &mut Outbox) {
         .find_map(|it| it.text())
         .unwrap_or_default();
     match method {
-        "warning" | "guardianWarning" => out.notice(Level::Warning, NoticeCode::AgentWarning, text),
+        "warning" | "guardianWarning" => out.warn(NoticeCode::AgentWarning, text),
         "configWarning" | "deprecationNotice" => {
             out.notice(Level::Debug, blame::code_of_warning(text), text);
         }
@@ -60,7 +60,7 @@ pub(super) fn on_other(notification: &Notification<'_>, out: &mut Outbox) {
         "mcpServer/startupStatus/updated" if params.status.text() == Some("failed") => {
             let why = params.error.text().unwrap_or("no reason given");
             let message = format!("MCP server {} did not start: {why}", params.name.or_empty());
-            out.notice(Level::Warning, NoticeCode::McpServer, message);
+            out.warn(NoticeCode::McpServer, message);
         }
         _ if method.starts_with("mcpServer/") => {}
         _ if SILENT

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ostler_core::dialect::{Action, FromConversation, Outbox, ToolJob};
-use ostler_core::event::{DecidedBy, Level, NoticeCode, Permission};
+use ostler_core::event::{DecidedBy, NoticeCode, Permission};
 use ostler_core::permission::{
     Fallback, PermissionRequest, ToolKind, ToolUse, UNATTENDED_DENIAL, Verdict,
 };
@@ -187,14 +187,13 @@ impl AskContext<'_> {
                         "An elicitation of MCP server {} was declined.",
                         request.params.server_name.or_empty()
                     );
-                    out.notice(Level::Warning, NoticeCode::QuestionDeclined, message);
+                    out.warn(NoticeCode::QuestionDeclined, message);
                 }
             },
             "item/tool/call" => self.tool(request, out),
             "item/tool/requestUserInput" => {
                 RPC.reply(id, json!({"answers": {}}), out);
-                out.notice(
-                    Level::Warning,
+                out.warn(
                     NoticeCode::QuestionDeclined,
                     "A question of the model was declined.",
                 );

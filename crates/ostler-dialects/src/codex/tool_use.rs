@@ -131,7 +131,7 @@ const SHELLS: &[&str] = &["bash", "sh", "zsh"];
 const FLAGS: &[&str] = &["-c", "-lc"];
 
 /// Returns the command inside `/bin/bash -lc '…'`, or the whole if it is not wrapped.
-pub(super) fn unwrap_shell(command: &str) -> String {
+fn unwrap_shell(command: &str) -> String {
     let words = words(command);
     match words.as_deref() {
         Some([shell, flag, line]) if is_shell(shell) && FLAGS.contains(&flag.as_str()) => {

@@ -4,15 +4,15 @@
 
 use serde_json::value::RawValue;
 
+use crate::json_lines::camel_case_wire;
 use crate::jsonrpc::Incoming;
 use crate::lenient::{List, Node, Object, Objects, Scalar, Table, wire};
 
 /// A message of the app-server: a request, a response or a notification.
 pub(super) type Message<'a> = Incoming<'a, Params<'a>, Node<'a, Response<'a>>>;
 
-wire! {
+camel_case_wire! {
     /// Result of a request.
-    #[serde(rename_all = "camelCase")]
     struct Response {
         user_agent,
         thread: Object<Thread<'a>>,
@@ -27,7 +27,6 @@ wire! {
     }
 
     /// Parameters of all requests and notifications.
-    #[serde(rename_all = "camelCase")]
     struct Params {
         thread_id,
         item_id,
@@ -70,12 +69,6 @@ wire! {
         host,
     }
 
-    /// Metadata of an approval request in the form of an MCP elicitation.
-    struct ElicitationMeta {
-        codex_approval_kind,
-        tool_params: Option<&'a RawValue>,
-    }
-
     /// A turn.
     struct Turn {
         id,
@@ -85,7 +78,6 @@ wire! {
     }
 
     /// Error of a turn.
-    #[serde(rename_all = "camelCase")]
     struct TurnError {
         message,
         codex_error_info: Option<&'a RawValue>,
@@ -93,7 +85,6 @@ wire! {
     }
 
     /// Details of an error.
-    #[serde(rename_all = "camelCase")]
     struct ErrorDetails {
         http_status_code,
     }
@@ -105,7 +96,6 @@ wire! {
     }
 
     /// Token counters. The input includes tokens read from and written to the cache.
-    #[serde(rename_all = "camelCase")]
     struct TokenCounts {
         #[serde(alias = "input_tokens")]
         input_tokens,
@@ -120,7 +110,6 @@ wire! {
     }
 
     /// An item: something the agent said or did.
-    #[serde(rename_all = "camelCase")]
     struct Item {
         #[serde(rename = "type")]
         kind,
@@ -171,10 +160,17 @@ wire! {
     }
 
     /// Kind of a file change.
-    #[serde(rename_all = "camelCase")]
     struct ChangeKind {
         #[serde(alias = "move_path")]
         move_path,
+    }
+}
+
+wire! {
+    /// Metadata of an approval request in the form of an MCP elicitation.
+    struct ElicitationMeta {
+        codex_approval_kind,
+        tool_params: Option<&'a RawValue>,
     }
 
     /// A line of `codex exec --json`.

@@ -277,8 +277,7 @@ impl CopilotOutput {
                     .unwrap_or_default();
                 let why = data.error_message.or_empty();
                 let message = format!("A model call failed{status}: {why}");
-                out.notice(
-                    Level::Warning,
+                out.warn(
                     NoticeCode::ModelCallFailed,
                     message.trim_end_matches([':', ' ']),
                 );

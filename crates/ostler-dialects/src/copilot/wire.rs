@@ -2,11 +2,11 @@
 
 use serde_json::value::RawValue;
 
-use crate::lenient::{List, Node, Object, Objects, Scalar, wire};
+use crate::json_lines::camel_case_wire;
+use crate::lenient::{List, Node, Object, Objects, Scalar};
 
-wire! {
+camel_case_wire! {
     /// One line.
-    #[serde(rename_all = "camelCase")]
     struct CopilotLine {
         #[serde(rename = "type")]
         kind,
@@ -19,7 +19,6 @@ wire! {
     }
 
     /// Payload of a line.
-    #[serde(rename_all = "camelCase")]
     struct Data {
         model,
         message,
@@ -55,7 +54,6 @@ wire! {
     }
 
     /// A tool call as requested by the model.
-    #[serde(rename_all = "camelCase")]
     struct ToolRequest {
         tool_call_id,
         name,
@@ -68,7 +66,6 @@ wire! {
     }
 
     /// Exit status of a command.
-    #[serde(rename_all = "camelCase")]
     struct ShellExecution {
         exit_code,
     }

@@ -4,7 +4,7 @@ use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
 
 use super::document::Document;
-use crate::blame::{Blame, Phrases, cause_by_phrase, with_exit};
+use crate::blame::{Blame, Phrases, cause_by_phrase, status_after, with_exit};
 use crate::http_status;
 
 /// Hints for OpenClaw's failures. Its messages are matched by [`PHRASES`].
@@ -57,7 +57,7 @@ pub(super) fn of_document(document: &Document<'_>, exit: Option<&Exit>) -> Outco
         return Outcome::completed();
     }
     // The kind of an error says little: except for a timeout, it is always `exception`.
-    let status = http_status::status_after(message, &["HTTP "]);
+    let status = status_after(message, &["HTTP "]);
     let cause = status
         .and_then(http_status::cause)
         .or_else(|| by_text(message))

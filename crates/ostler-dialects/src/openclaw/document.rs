@@ -1,11 +1,11 @@
 //! The JSON document that OpenClaw prints at the end, collected line by line. Every field is
 //! optional.
 
-use crate::lenient::{List, Node, Object, Objects, Scalar, wire};
+use crate::json_lines::camel_case_wire;
+use crate::lenient::{List, Node, Object, Objects, Scalar};
 
-wire! {
+camel_case_wire! {
     /// The document.
-    #[serde(rename_all = "camelCase")]
     struct Document {
         ok,
         status,
@@ -22,7 +22,6 @@ wire! {
     }
 
     /// A part of the answer.
-    #[serde(rename_all = "camelCase")]
     struct Payload {
         text,
         media_url,
@@ -30,7 +29,6 @@ wire! {
     }
 
     /// Token counters.
-    #[serde(rename_all = "camelCase")]
     struct Tokens {
         input,
         output,

@@ -128,8 +128,7 @@ impl TurnOutput for OpenClawOutput {
             _ if self.turn.interrupted => interrupted(),
             Some(outcome) => outcome,
             None if exit.code == Some(0) && text.is_some() => {
-                out.notice(
-                    Level::Warning,
+                out.warn(
                     NoticeCode::NotJson,
                     "OpenClaw printed no JSON document; its output is used as the answer.",
                 );

@@ -4,7 +4,7 @@ use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
 
 use super::wire::Message;
-use crate::blame::{self, Blame};
+use crate::blame::{self, Blame, status_after};
 use crate::http_status;
 
 const TOO_LONG: &str = "Shorten the prompt, start a new session, or use a model with a larger \
@@ -133,7 +133,7 @@ pub(super) fn of_error(error: &str) -> Outcome {
 fn status(error: &str) -> Option<u16> {
     let first = error.split([' ', ':']).next().unwrap_or_default();
     let leading = first.parse().ok().filter(|it| (400..600).contains(it));
-    leading.or_else(|| http_status::status_after(error, &["\"code\":", "\"status\":", "HTTP "]))
+    leading.or_else(|| status_after(error, &["\"code\":", "\"status\":", "HTTP "]))
 }
 
 /// Returns the outcome of a process that exited before it produced output, or `None` if stderr

@@ -99,7 +99,7 @@ impl PiConversation {
             "prompt" if self.turn.on_accepted() => requests::get_state(out),
             "steer" if failed => {
                 let message = format!("pi rejected a message for this turn: {error}");
-                out.notice(Level::Warning, NoticeCode::SteerFailed, message);
+                out.warn(NoticeCode::SteerFailed, message);
             }
             _ if failed => {
                 let message = format!("pi rejected a request: {error}");
@@ -135,7 +135,7 @@ impl PiConversation {
         if self.turn.keeps_message(state) {
             let message = "A message came too late for this turn; pi passes it to the model with \
                            the next one.";
-            out.notice(Level::Warning, NoticeCode::SteerKept, message);
+            out.warn(NoticeCode::SteerKept, message);
         }
         let outcome = blame::of_turn(self.turn.stop.as_ref(), self.turn.interrupted);
         self.end_turn(outcome, out);
@@ -163,7 +163,7 @@ impl PiConversation {
         self.calls.clear();
         for message in std::mem::take(&mut self.steers) {
             let message = format!("The turn ended before pi received this message: {message}");
-            out.notice(Level::Warning, NoticeCode::SteerDropped, message);
+            out.warn(NoticeCode::SteerDropped, message);
         }
         out.push(FromConversation::TurnEnded(TurnResult {
             text: turn.answer,
@@ -309,7 +309,7 @@ impl LineReader for PiConversation {
             "extension_error" => {
                 let (path, error) = (line.extension_path.or_empty(), line.error.or_empty());
                 let message = format!("An extension failed ({path}): {error}");
-                out.notice(Level::Warning, NoticeCode::AgentWarning, message);
+                out.warn(NoticeCode::AgentWarning, message);
             }
             kind if HEARTBEATS.contains(&kind) => {}
             _ => json_lines::report_unknown_type("pi", line.kind.text(), raw, out),
@@ -401,7 +401,7 @@ fn on_retry(line: &PiLine<'_>, out: &mut Outbox) {
         count(&line.max_attempts),
         line.error_message.or_empty()
     );
-    out.notice(Level::Warning, NoticeCode::ApiRetry, message);
+    out.warn(NoticeCode::ApiRetry, message);
 }
 
 fn on_compaction_end(line: &PiLine<'_>, out: &mut Outbox) {
@@ -416,7 +416,7 @@ fn on_compaction_end(line: &PiLine<'_>, out: &mut Outbox) {
             why
         };
         let message = format!("pi did not compact the conversation: {why}");
-        out.notice(Level::Warning, NoticeCode::NotCompacted, message);
+        out.warn(NoticeCode::NotCompacted, message);
     }
 }
 
@@ -430,7 +430,7 @@ fn on_extension_request(line: &PiLine<'_>, out: &mut Outbox) {
                 "Declined a question from an extension: {}",
                 line.title.or_empty()
             );
-            out.notice(Level::Warning, NoticeCode::QuestionDeclined, message);
+            out.warn(NoticeCode::QuestionDeclined, message);
         }
         "notify" => {
             let is_info = matches!(line.notify_type.text(), None | Some("info"));

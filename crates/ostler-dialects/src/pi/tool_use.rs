@@ -3,9 +3,7 @@
 use ostler_core::permission::{ToolKind, ToolUse};
 use ostler_core::raw_json::RawJson;
 
-use crate::lenient::{Scalar, Table};
-use crate::surrogates;
-use crate::tools::{self, ToolTable};
+use crate::tools::{self, ArgumentKeys, ToolTable};
 
 /// Tools by name. Any other tool is an extension's, and may do anything.
 const TOOLS: ToolTable = &[
@@ -14,18 +12,15 @@ const TOOLS: ToolTable = &[
     (ToolKind::Edit, &["edit", "write"]),
 ];
 
+const KEYS: &ArgumentKeys = &ArgumentKeys {
+    commands: &["command"],
+    paths: &["path", "file_path"],
+};
+
 /// Describes what a tool call would do.
 pub(super) fn tool_use(tool: &str, input: &RawJson) -> ToolUse {
     let kind = tools::find(TOOLS, tool).unwrap_or(ToolKind::Other);
-    let mut wants = ToolUse::new(tool, kind);
-    let mut buffer = String::new();
-    let given: Table<'_, Scalar<'_>> = surrogates::read(input.get(), &mut buffer);
-    match kind {
-        ToolKind::Execute => wants.command = tools::shell(&given, &["command"]),
-        ToolKind::Read | ToolKind::Edit => wants.paths = given.all(&["path", "file_path"]),
-        _ => {}
-    }
-    wants
+    tools::by_arguments(ToolUse::new(tool, kind), input, KEYS)
 }
 
 #[cfg(test)]

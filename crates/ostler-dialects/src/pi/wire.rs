@@ -2,11 +2,11 @@
 
 use serde_json::value::RawValue;
 
-use crate::lenient::{Node, Object, Objects, Scalar, wire};
+use crate::json_lines::camel_case_wire;
+use crate::lenient::{Node, Object, Objects, Scalar};
 
-wire! {
+camel_case_wire! {
     /// One line, except `message_update`.
-    #[serde(rename_all = "camelCase")]
     struct PiLine {
         #[serde(rename = "type")]
         kind,
@@ -40,13 +40,11 @@ wire! {
     }
 
     /// `message_update`. It also has the whole message so far, twice, which is not read.
-    #[serde(rename_all = "camelCase")]
     struct UpdateLine {
         assistant_message_event: Object<Update<'a>>,
     }
 
     /// A streamed update of a message.
-    #[serde(rename_all = "camelCase")]
     struct Update {
         #[serde(rename = "type")]
         kind,
@@ -55,7 +53,6 @@ wire! {
     }
 
     /// State of the session, in the response to `get_state`.
-    #[serde(rename_all = "camelCase")]
     struct State {
         session_id,
         model: Object<Model<'a>>,
@@ -71,7 +68,6 @@ wire! {
     }
 
     /// A message of the conversation.
-    #[serde(rename_all = "camelCase")]
     struct Message {
         role,
         content: Objects<Block<'a>>,
@@ -94,7 +90,6 @@ wire! {
     }
 
     /// Tokens of a message.
-    #[serde(rename_all = "camelCase")]
     struct MessageUsage {
         input,
         output,
@@ -144,17 +139,12 @@ pub(super) fn texts(content: &[Block<'_>]) -> String {
 
 /// Returns true if the text looks like the beginning of a recording of pi.
 pub(super) fn is_recorded(opening: &str) -> bool {
-    #[derive(serde::Deserialize)]
-    struct Head<'a> {
-        #[serde(rename = "type")]
-        kind: &'a str,
-        command: Option<&'a str>,
-        #[serde(default)]
-        success: Option<bool>,
-    }
-    crate::recording::lines::<Head<'_>>(opening).any(|head| {
-        let is_response = head.kind == "response" && head.success.is_some();
-        (is_response && matches!(head.command, Some("get_state" | "prompt")))
-            || head.kind == "agent_start"
+    crate::recording::lines::<PiLine<'_>>(opening).any(|line| match line.kind.or_empty() {
+        "agent_start" => true,
+        "response" => {
+            (line.success.is_true() || line.success.is_false())
+                && matches!(line.command.or_empty(), "get_state" | "prompt")
+        }
+        _ => false,
     })
 }

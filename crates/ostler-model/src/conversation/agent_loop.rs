@@ -48,6 +48,13 @@ impl ModelConversation {
 
     /// Returns the outcome if a limit forbids another model call.
     pub(super) fn stop_condition(&self) -> Option<Outcome> {
+        let exceeded = |reason: Reason, message: String, hint: String| {
+            Some(
+                Outcome::new(Cause::Budget, message)
+                    .because(reason)
+                    .hint(hint),
+            )
+        };
         let config = &self.config;
         if self.turn.steps >= config.max_turns {
             return Some(self.too_many_steps());
@@ -60,10 +67,10 @@ impl ModelConversation {
             && cost >= max
         {
             let message = format!("The loop has cost ${cost:.4}; the limit is ${max}.");
-            return Some(
-                Outcome::new(Cause::Budget, message)
-                    .because(Reason::Cost)
-                    .hint("Raise the budget (--max-budget-usd)."),
+            return exceeded(
+                Reason::Cost,
+                message,
+                "Raise the budget (--max-budget-usd).".to_owned(),
             );
         }
         let CountedTokens { input, output } = self.turn.usage.tokens();
@@ -90,19 +97,11 @@ impl ModelConversation {
                      them."
                 );
                 let hint = format!("Remove the limit ({flag}), or use another model.");
-                return Some(
-                    Outcome::new(Cause::Budget, message)
-                        .because(reason)
-                        .hint(hint),
-                );
+                return exceeded(reason, message, hint);
             }
             if used >= max {
                 let message = format!("The loop has used {used} {tokens}; the limit is {max}.");
-                return Some(
-                    Outcome::new(Cause::Budget, message)
-                        .because(reason)
-                        .hint(format!("Allow more tokens ({flag}).")),
-                );
+                return exceeded(reason, message, format!("Allow more tokens ({flag})."));
             }
         }
         None
@@ -172,7 +171,7 @@ impl ModelConversation {
                 "The context is nearly full, and summarizing it failed: {}",
                 outcome.message
             );
-            out.notice(Level::Warning, NoticeCode::ContextNotSummarised, message);
+            out.warn(NoticeCode::ContextNotSummarised, message);
             self.request_answer(out);
         }
         continues
@@ -260,13 +259,7 @@ impl ModelConversation {
     fn proceed(&mut self, next: Next, out: &mut Outbox) {
         match next {
             Next::Ask => self.call_model(out),
-            Next::Round => match self.stop_condition() {
-                Some(outcome) => self.end(outcome, None, out),
-                None => {
-                    self.emit_usage(out);
-                    self.request_answer(out);
-                }
-            },
+            Next::Round => self.next_round(None, out),
             Next::Finish(text, structured)
                 if self.agent_loop().is_some_and(|features| features.verifies) =>
             {
@@ -313,8 +306,13 @@ impl ModelConversation {
             Some(message_to_model),
             out,
         );
+        self.next_round(Some(text), out);
+    }
+
+    /// Requests another answer, or ends the turn with this text if a limit is reached.
+    pub(super) fn next_round(&mut self, text: Option<String>, out: &mut Outbox) {
         match self.stop_condition() {
-            Some(outcome) => self.end(outcome, Some(text), out),
+            Some(outcome) => self.end(outcome, text, out),
             None => {
                 self.emit_usage(out);
                 self.request_answer(out);
@@ -427,7 +425,12 @@ pub(super) fn tool_call_event(call: &Call) -> ToolCall {
 }
 
 /// Builds the event for a decision made without the session.
-fn decision_event(call: &Call, decision: Decision, by: DecidedBy, why: Option<&str>) -> Permission {
+pub(super) fn decision_event(
+    call: &Call,
+    decision: Decision,
+    by: DecidedBy,
+    why: Option<&str>,
+) -> Permission {
     Permission {
         id: call.id.clone(),
         tool: call.name.clone(),

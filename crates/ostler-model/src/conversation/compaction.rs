@@ -82,7 +82,7 @@ impl ModelConversation {
             // without its task.
             let message = "The context is nearly full, but the model returned no summary; the \
                 conversation is unchanged.";
-            out.notice(Level::Warning, NoticeCode::ContextNotSummarised, message);
+            out.warn(NoticeCode::ContextNotSummarised, message);
         } else {
             context::replace(&mut self.history, cut, &summary);
             self.meter.reset();
@@ -99,13 +99,7 @@ impl ModelConversation {
                 ..Notice::new(Level::Info, NoticeCode::ContextSummarised, message)
             });
         }
-        match self.stop_condition() {
-            Some(outcome) => self.end(outcome, None, out),
-            None => {
-                self.emit_usage(out);
-                self.request_answer(out);
-            }
-        }
+        self.next_round(None, out);
     }
 
     /// Handles a conversation that the server rejects as too long: shortens old tool results first,

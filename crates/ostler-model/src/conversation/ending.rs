@@ -1,7 +1,7 @@
 //! The end of a turn: with an answer, a failure or an interrupt.
 
 use ostler_core::dialect::{FromConversation, Outbox, TurnResult};
-use ostler_core::event::{Level, NoticeCode};
+use ostler_core::event::NoticeCode;
 use ostler_core::outcome::{Cause, Outcome, Reason};
 use ostler_core::raw_json::RawJson;
 use ostler_core::spec::Denials;
@@ -40,8 +40,7 @@ impl ModelConversation {
             .with(|detail| detail.denied_tools = denied)
         };
         if text.is_empty() {
-            out.notice(
-                Level::Warning,
+            out.warn(
                 NoticeCode::EmptyAnswer,
                 "The model ended its turn without an answer.",
             );

@@ -33,7 +33,7 @@ impl ModelConversation {
         if self.move_steered() {
             let message =
                 "A message came too late for this turn; the model receives it with the next one.";
-            out.notice(Level::Warning, NoticeCode::SteerKept, message);
+            out.warn(NoticeCode::SteerKept, message);
         }
     }
 

@@ -1,16 +1,17 @@
 //! Tool calls of the model: permissions, execution and results.
 
 use ostler_core::dialect::{FromConversation, Outbox};
-use ostler_core::event::{DecidedBy, Decision, Permission, ToolResult};
+use ostler_core::event::{DecidedBy, Decision, ToolResult};
 use ostler_core::outcome::{Cause, Outcome};
 use ostler_core::permission::{Fallback, PermissionRequest, UNATTENDED_DENIAL, Verdict};
+use ostler_core::raw_json::RawJson;
 
-use super::agent_loop::{Next, tool_call_event};
+use super::agent_loop::{Next, decision_event, tool_call_event};
 use super::{ModelConversation, Phase, send_command};
 use crate::calls::Call;
 use crate::history::Entry;
 use crate::rebuild::AWAITING_APPROVAL;
-use crate::runner_protocol::{self, RunnerCommand, ToolJob, When};
+use crate::runner_protocol::{RunnerCommand, ToolJob, ToolOutcome, When};
 use crate::tool_use;
 
 /// Tool calls that wait for a decision.
@@ -130,16 +131,21 @@ impl ModelConversation {
         }
     }
 
+    /// Returns a running call and its arguments.
+    fn running_call(&self, id: &str) -> Option<(&Call, RawJson)> {
+        let Phase::Working(calls) = &self.phase else {
+            return None;
+        };
+        let call = calls.iter().find(|call| call.id == id)?;
+        Some((call, call.input().ok()?))
+    }
+
     /// Handles a tool that would change files which other programs act on: a person must approve
     /// it, whatever the policy allows.
     pub(super) fn on_approval_needed(&mut self, approval: Approval, out: &mut Outbox) {
-        let Phase::Working(calls) = &self.phase else {
+        let Some((call, input)) = self.running_call(&approval.id) else {
             return;
         };
-        let Some(call) = calls.iter().find(|call| call.id == approval.id) else {
-            return;
-        };
-        let Ok(input) = call.input() else { return };
         let mut wants = tool_use(&call.name, &input);
         // The files that would actually change, with symlinks resolved.
         wants.paths.clone_from(&approval.paths);
@@ -158,14 +164,10 @@ impl ModelConversation {
     /// Handles the decision of a person, or of a rule that denies the change. The call is repeated
     /// or ends.
     fn on_approval_decided(&mut self, approval: Approval, verdict: &Verdict, out: &mut Outbox) {
-        let Phase::Working(calls) = &self.phase else {
-            return;
-        };
-        let Some(call) = calls.iter().find(|call| call.id == approval.id) else {
+        let Some((call, input)) = self.running_call(&approval.id) else {
             return;
         };
         let (id, name) = (call.id.clone(), call.name.clone());
-        let Ok(input) = call.input() else { return };
         let (refused, approved) = match verdict {
             Verdict::Allow => (None, approval.paths),
             Verdict::Deny(why) if why != UNATTENDED_DENIAL && !why.is_empty() => {
@@ -190,19 +192,19 @@ impl ModelConversation {
 
     /// Runs the permitted tools.
     fn run(&mut self, calls: Vec<Call>, out: &mut Outbox) {
-        let mut jobs = Vec::new();
-        let mut results = Vec::new();
+        let (mut jobs, mut results) = (Vec::new(), Vec::new());
+        let failed = |id: String, output: String| ToolOutcome {
+            id,
+            ok: false,
+            denied: false,
+            output,
+        };
         for call in &calls {
             let (id, name) = (call.id.clone(), call.name.clone());
             match call.input() {
                 // A placeholder result: the call runs once it is approved.
                 Ok(_) if self.pending.iter().any(|pending| pending.id == id) => {
-                    results.push(runner_protocol::ToolOutcome {
-                        id,
-                        ok: false,
-                        denied: false,
-                        output: AWAITING_APPROVAL.to_owned(),
-                    });
+                    results.push(failed(id, AWAITING_APPROVAL.to_owned()));
                 }
                 Ok(input) => {
                     let refused = self.turn.refused.get(&id).cloned();
@@ -214,15 +216,13 @@ impl ModelConversation {
                         approved: Vec::new(),
                     });
                 }
-                Err(why) => results.push(runner_protocol::ToolOutcome {
-                    id: call.id.clone(),
-                    ok: false,
-                    denied: false,
-                    output: format!(
+                Err(why) => {
+                    let output = format!(
                         "bad_arguments: the arguments are not a JSON object ({why}). \
-                        Call the tool again."
-                    ),
-                }),
+                         Call the tool again."
+                    );
+                    results.push(failed(id, output));
+                }
             }
         }
         self.phase = Phase::Working(calls);
@@ -234,7 +234,7 @@ impl ModelConversation {
         }
     }
 
-    pub(super) fn on_result(&mut self, outcome: runner_protocol::ToolOutcome, out: &mut Outbox) {
+    pub(super) fn on_result(&mut self, outcome: ToolOutcome, out: &mut Outbox) {
         let (Phase::Working(calls) | Phase::Cancelling(calls)) = &mut self.phase else {
             return;
         };
@@ -242,7 +242,7 @@ impl ModelConversation {
             return;
         };
         let call = calls.remove(at);
-        let runner_protocol::ToolOutcome {
+        let ToolOutcome {
             id,
             ok,
             denied,
@@ -253,15 +253,12 @@ impl ModelConversation {
         }
         // The session has already emitted its own decisions.
         if denied && !self.turn.refused.contains_key(&id) {
-            out.event(Permission {
-                id: id.clone(),
-                tool: call.name.clone(),
-                kind: None,
-                input: call.input().ok(),
-                decision: Decision::Denied,
-                by: DecidedBy::Rule,
-                message: Some(output.clone()),
-            });
+            out.event(decision_event(
+                &call,
+                Decision::Denied,
+                DecidedBy::Rule,
+                Some(&output),
+            ));
         }
         let waits = self.pending.iter().any(|pending| pending.id == id);
         self.record_result(ok, denied || waits);

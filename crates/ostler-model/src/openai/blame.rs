@@ -168,8 +168,33 @@ fn api_error(body: &str) -> ApiError {
         })
 }
 
+/// Parts of servers' messages about a prompt that is too long for the model, in lower case.
+const TOO_LONG: &[&str] = &[
+    "context length",
+    "context window",
+    "context_length_exceeded",
+    "maximum context",
+    "too many tokens",
+    "prompt is too long",
+    "prompt budget",
+    "exceeds the available context",
+];
+
+/// Adds the reason to a bad request whose message says that the prompt is too long for the model.
+#[must_use]
+pub fn with_reason(outcome: Outcome) -> Outcome {
+    let message = outcome.message.to_lowercase();
+    let is_too_long =
+        outcome.cause == Cause::BadRequest && TOO_LONG.iter().any(|words| message.contains(words));
+    if is_too_long {
+        outcome.with(|detail| detail.reason = Some(Reason::ContextTooLong))
+    } else {
+        outcome
+    }
+}
+
 fn with_hint(outcome: Outcome, kind: FailedKind) -> Outcome {
-    let outcome = http_status::with_reason(outcome);
+    let outcome = with_reason(outcome);
     let hint = match (outcome.cause, kind) {
         (Cause::Auth, _) => {
             "Set OPENAI_API_KEY (or another variable with --set api_key_env=NAME), and check that \
@@ -208,6 +233,24 @@ mod tests {
             status: Some(status),
             body: body.into(),
             ..Failed::default()
+        }
+    }
+
+    #[test]
+    fn only_a_bad_request_can_be_a_prompt_that_is_too_long() {
+        for (cause, message, want) in [
+            (Cause::BadRequest, "Prompt is too long", true),
+            (
+                Cause::BadRequest,
+                "maximum context length is 8 tokens",
+                true,
+            ),
+            (Cause::BadRequest, "bad temperature", false),
+            (Cause::RateLimit, "too many tokens per minute", false),
+        ] {
+            let outcome = with_reason(Outcome::new(cause, message));
+            let reason = want.then_some(Reason::ContextTooLong);
+            assert_eq!(outcome.reason(), reason.as_ref(), "{message}");
         }
     }
 

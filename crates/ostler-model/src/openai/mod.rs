@@ -9,6 +9,7 @@ mod decode;
 mod encode;
 mod sse;
 
+pub use blame::with_reason;
 pub use decode::decode;
 pub use encode::RequestOptions;
 pub use sse::{SseItem, SseParser};

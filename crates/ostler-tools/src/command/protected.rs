@@ -308,17 +308,19 @@ impl Snapshot {
         }
     }
 
+    /// Returns true for a directory, but not for a link to one.
+    fn is_directory(&self, path: &Path) -> bool {
+        self.root
+            .symlink_metadata(path)
+            .is_ok_and(|meta| meta.is_dir())
+    }
+
     /// Returns true if a path still exists and is reached without links.
     fn is_reachable(&self, path: &Path) -> bool {
-        let is_directory = |above: &Path| {
-            self.root
-                .symlink_metadata(above)
-                .is_ok_and(|meta| meta.is_dir())
-        };
         path.ancestors()
             .skip(1)
             .filter(|above| !above.as_os_str().is_empty())
-            .all(is_directory)
+            .all(|above| self.is_directory(above))
             && self.root.symlink_metadata(path).is_ok()
     }
 
@@ -429,11 +431,8 @@ impl Snapshot {
             ..
         } = known;
         let was_directory = matches!(before.get(path), Some(SavedEntry::Directory { .. }));
-        let is_directory = self
-            .root
-            .symlink_metadata(path)
-            .is_ok_and(|meta| meta.is_dir());
-        let discarded = match *extent == Extent::Itself && was_directory && is_directory {
+        let is_retained = *extent == Extent::Itself && was_directory && self.is_directory(path);
+        let discarded = match is_retained {
             true => None,
             false => discard::move_away(&self.root, path)?,
         };

@@ -117,17 +117,22 @@ impl CommandLimits {
         }
     }
 
-    /// Checks that every limit is at least 1.
-    pub(crate) fn check_counts(&self) -> Result<(), RuleError> {
-        let counts = [
+    /// Returns the limits that always apply, by name.
+    fn counts(&self) -> [(&'static str, u64); 5] {
+        [
             ("timeout_seconds", self.timeout_seconds),
             ("cpu_seconds", self.cpu_seconds),
             ("file_size_mb", self.file_size_mb),
             ("processes", self.processes),
             ("open_files", self.open_files),
-            ("memory_mb", self.memory_mb.unwrap_or(1)),
-        ];
-        match counts.iter().find(|(_, count)| *count == 0) {
+        ]
+    }
+
+    /// Checks that every limit is at least 1.
+    pub(crate) fn check_counts(&self) -> Result<(), RuleError> {
+        let memory = self.memory_mb.map(|count| ("memory_mb", count));
+        let mut counts = self.counts().into_iter().chain(memory);
+        match counts.find(|(_, count)| *count == 0) {
             Some((name, _)) => Err(RuleError::new(format!(
                 "sandbox: {name} = 0: expected a whole number of at least 1"
             ))),
@@ -168,7 +173,6 @@ impl CommandLimits {
     /// Returns everything the section allows beyond the defaults, one sentence each.
     #[must_use]
     pub fn beyond_defaults(&self) -> Vec<String> {
-        let defaults = Self::default();
         let list = |paths: &[PathBuf]| {
             paths
                 .iter()
@@ -192,19 +196,9 @@ impl CommandLimits {
                 self.env.join(", ")
             ));
         }
-        let raised = [
-            (
-                "timeout_seconds",
-                self.timeout_seconds,
-                defaults.timeout_seconds,
-            ),
-            ("cpu_seconds", self.cpu_seconds, defaults.cpu_seconds),
-            ("file_size_mb", self.file_size_mb, defaults.file_size_mb),
-            ("processes", self.processes, defaults.processes),
-            ("open_files", self.open_files, defaults.open_files),
-        ];
-        let raised = raised.iter().filter(|(_, now, defaults)| now > defaults);
-        all.extend(raised.map(|(name, now, default)| {
+        let limits = self.counts().into_iter().zip(Self::default().counts());
+        let raised = limits.filter(|((_, now), (_, default))| now > default);
+        all.extend(raised.map(|((name, now), (_, default))| {
             format!("{name} is {now}, more than the default {default}")
         }));
         all

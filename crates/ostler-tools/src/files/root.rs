@@ -17,6 +17,7 @@ use super::rules::{Access, Rules, TargetKind, check_root};
 use super::write_checks::FoldedReferences;
 use crate::names::unquoted;
 use crate::repository::UserGitConfig;
+use crate::tree::or_dot;
 use crate::{Code, ToolError};
 
 /// A directory, its real path, and the rules for everything below it.
@@ -130,11 +131,7 @@ impl Root {
     /// Opens a directory and determines its real path. Only the system follows links here, and
     /// never out of the workspace.
     pub(super) fn open_dir(&self, path: &Path) -> io::Result<Directory> {
-        let path = if path.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            path
-        };
+        let path = or_dot(path);
         let dir = self.dir.open_dir(path)?;
         let real = self.real_path(&dir, path)?;
         Ok(Directory { dir, real })
@@ -177,11 +174,7 @@ fn git_directory(dir: &Dir, real: &Path) -> Result<Option<PathBuf>, ToolError> {
     let Some(path) = written.and_then(|path| git_link::below(real, &path)) else {
         return Ok(None);
     };
-    let path = if path.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        &path
-    };
+    let path = or_dot(&path);
     // A directory that cannot be opened below the workspace is outside it, or does not exist.
     let Ok(opened) = dir.open_dir(path) else {
         return Ok(None);

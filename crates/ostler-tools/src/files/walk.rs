@@ -2,7 +2,6 @@
 //! links.
 
 use std::ffi::OsString;
-use std::io::Read;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -15,6 +14,7 @@ use super::regular_file::open_regular;
 use super::resolve::FileKind;
 use super::root::{Directory, Root};
 use super::rules::TargetKind;
+use crate::repository::directory::read_start;
 
 /// Entries that a walk visits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,9 +237,7 @@ fn level(directory: &Directory, above: Option<Rc<IgnoreLevel>>) -> Option<Rc<Ign
 
 fn gitignore(dir: &Dir) -> Option<String> {
     let (file, _) = open_regular(dir, ".gitignore".as_ref()).ok()??;
-    let mut bytes = Vec::new();
-    file.take(GITIGNORE_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    read_start(file, GITIGNORE_BYTES)
 }
 
 fn is_ignored(mut level: Option<&Rc<IgnoreLevel>>, entry: &WalkEntry) -> bool {

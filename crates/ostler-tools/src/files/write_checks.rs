@@ -14,6 +14,7 @@ use super::root::Root;
 use super::rules::{Access, TargetKind, names};
 use crate::repository::directory::{exists, is_git_directory};
 use crate::repository::references::{ReferenceReason, ReferenceScan, References};
+use crate::tree::or_dot;
 use crate::{Code, ToolError};
 
 /// Maximum number of files named in one approval; a call that changes more is refused.
@@ -239,12 +240,12 @@ impl Root {
     }
 
     fn names_in(&self, directory: &Path) -> impl Iterator<Item = OsString> {
-        let directory = if directory.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            directory
-        };
-        let entries = self.dir.read_dir(directory).into_iter().flatten().flatten();
+        let entries = self
+            .dir
+            .read_dir(or_dot(directory))
+            .into_iter()
+            .flatten()
+            .flatten();
         entries.map(|entry| entry.file_name()).take(WALK_ENTRIES)
     }
 }

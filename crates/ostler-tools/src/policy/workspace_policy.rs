@@ -36,8 +36,8 @@ pub enum Request {
         name: &'static str,
         /// Requested value.
         requested: u64,
-        /// Value without the file; `None` for no limit.
-        current: Option<u64>,
+        /// Value without the file.
+        current: u64,
     },
     /// Commands run even if layers of the sandbox are missing.
     Unconfined,
@@ -149,16 +149,7 @@ impl SandboxPolicy {
             .files
             .read_only
             .extend(requested.files.read_only.iter().cloned());
-        let allowed = |glob: &&String| !self.files.allow.contains(*glob);
-        left_out.extend(
-            requested
-                .files
-                .allow
-                .iter()
-                .filter(allowed)
-                .cloned()
-                .map(Request::Files),
-        );
+        left_out.extend(missing(&requested.files.allow, &self.files.allow).map(Request::Files));
         if !requested.commands.is_empty() {
             let below = Commands::new(&self.commands).ok();
             left_out.extend(
@@ -219,11 +210,8 @@ impl SandboxPolicy {
                 name, requested, ..
             } => counts(limits)
                 .into_iter()
-                .for_each(|(known, count)| match count {
-                    Count::Always(count) if known == name => *count = requested,
-                    Count::Optional(count) if known == name => *count = Some(requested),
-                    Count::Always(_) | Count::Optional(_) => {}
-                }),
+                .filter(|(known, _)| *known == name)
+                .for_each(|(_, count)| count.set(requested)),
             Request::Unconfined => limits.required = Required::Nothing,
             Request::Files(glob) => self.files.workspace_allow.push(glob),
             Request::Preset(preset) => self.preset = Some(preset),
@@ -257,6 +245,22 @@ enum Count<'a> {
 }
 
 /// Returns the numeric limits by their names in the file.
+impl Count<'_> {
+    fn get(&self) -> Option<u64> {
+        match self {
+            Self::Always(count) => Some(**count),
+            Self::Optional(count) => **count,
+        }
+    }
+
+    fn set(self, value: u64) {
+        match self {
+            Self::Always(count) => *count = value,
+            Self::Optional(count) => *count = Some(value),
+        }
+    }
+}
+
 fn counts(limits: &mut CommandLimits) -> [(&'static str, Count<'_>); 6] {
     // Destructured by name, so that a new field cannot be forgotten here.
     let CommandLimits {
@@ -282,33 +286,24 @@ fn counts(limits: &mut CommandLimits) -> [(&'static str, Count<'_>); 6] {
     ]
 }
 
+/// Returns the requested items that are not granted yet.
+fn missing<'a, T: Clone + PartialEq>(
+    requested: &'a [T],
+    current: &'a [T],
+) -> impl Iterator<Item = T> + 'a {
+    requested
+        .iter()
+        .filter(|item| !current.contains(item))
+        .cloned()
+}
+
 fn narrow_limits(current: &mut CommandLimits, workspace: &WorkspacePolicy) -> Vec<Request> {
     let mut requested = workspace.policy.sandbox.clone();
-    let mut left_out = Vec::new();
-    left_out.extend(
-        requested
-            .write
-            .iter()
-            .filter(|path| !current.write.contains(path))
-            .cloned()
-            .map(Request::Write),
-    );
-    left_out.extend(
-        requested
-            .read
-            .iter()
-            .filter(|path| !current.read.contains(path))
-            .cloned()
-            .map(Request::Read),
-    );
-    left_out.extend(
-        requested
-            .env
-            .iter()
-            .filter(|name| !current.env.contains(name))
-            .cloned()
-            .map(Request::Env),
-    );
+    let mut left_out: Vec<Request> = missing(&requested.write, &current.write)
+        .map(Request::Write)
+        .chain(missing(&requested.read, &current.read).map(Request::Read))
+        .chain(missing(&requested.env, &current.env).map(Request::Env))
+        .collect();
     if workspace.sets("network") {
         match (requested.network, current.network) {
             (Network::None, _) => current.network = Network::None,
@@ -326,30 +321,18 @@ fn narrow_limits(current: &mut CommandLimits, workspace: &WorkspacePolicy) -> Ve
     }
     for ((name, current), (_, requested)) in counts(current).into_iter().zip(counts(&mut requested))
     {
-        let requested = match requested {
-            Count::Always(count) => Some(*count),
-            Count::Optional(count) => *count,
-        };
-        let Some(requested) = requested.filter(|_| workspace.sets(name)) else {
+        let Some(requested) = requested.get().filter(|_| workspace.sets(name)) else {
             continue;
         };
-        match current {
-            Count::Always(current) if requested <= *current => *current = requested,
-            Count::Optional(current) if requested <= current.unwrap_or_else(default_memory_mb) => {
-                *current = Some(requested);
-            }
-            Count::Always(current) => left_out.push(Request::Limit {
+        let limit = current.get().unwrap_or_else(default_memory_mb);
+        if requested <= limit {
+            current.set(requested);
+        } else {
+            left_out.push(Request::Limit {
                 name,
                 requested,
-                current: Some(*current),
-            }),
-            Count::Optional(current) => {
-                left_out.push(Request::Limit {
-                    name,
-                    requested,
-                    current: Some(current.unwrap_or_else(default_memory_mb)),
-                });
-            }
+                current: limit,
+            });
         }
     }
     left_out
@@ -357,7 +340,9 @@ fn narrow_limits(current: &mut CommandLimits, workspace: &WorkspacePolicy) -> Ve
 
 /// Returns true if `requested` could allow a call that `current` refuses.
 fn allows_more(current: &CommandRule, requested: &CommandRule) -> bool {
-    let within = |some: &[String], all: &[String]| some.iter().all(|one| all.contains(one));
+    fn within<T: PartialEq>(some: &[T], all: &[T]) -> bool {
+        some.iter().all(|one| all.contains(one))
+    }
     let sub_commands = match (&current.allow, &requested.allow) {
         (None, _) => false,
         (Some(_), None) => true,
@@ -369,21 +354,10 @@ fn allows_more(current: &CommandRule, requested: &CommandRule) -> bool {
     // any argument.
     let read_differently =
         current.allow.is_some() != requested.allow.is_some() && !current.block.is_empty();
-    let unblocked = current
-        .block
-        .iter()
-        .any(|words| !requested.block.contains(words));
-    let unblocked = unblocked || !within(&current.block_args, &requested.block_args);
-    let unblocked = unblocked
-        || current
-            .needs
-            .iter()
-            .any(|words| !requested.needs.contains(words));
-    let text = requested
-        .text
-        .iter()
-        .any(|words| !current.text.contains(words));
-    sub_commands || read_differently || unblocked || text
+    let unblocked = !within(&current.block, &requested.block)
+        || !within(&current.block_args, &requested.block_args)
+        || !within(&current.needs, &requested.needs);
+    sub_commands || read_differently || unblocked || !within(&requested.text, &current.text)
 }
 
 impl fmt::Display for Request {
@@ -397,13 +371,8 @@ impl fmt::Display for Request {
             Self::Limit {
                 name,
                 requested,
-                current: Some(current),
+                current,
             } => write!(f, "{name} is raised from {current} to {requested}"),
-            Self::Limit {
-                name,
-                requested,
-                current: None,
-            } => write!(f, "{name} is {requested}"),
             Self::Unconfined => {
                 f.write_str("commands run even if layers of the sandbox are missing")
             }

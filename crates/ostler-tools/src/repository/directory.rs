@@ -28,7 +28,7 @@ pub(crate) fn exists(dir: &Dir, path: &Path) -> bool {
 
 /// Parses a `.git` file: `gitdir: PATH`.
 pub(crate) fn parse_git_file(file: &mut dyn Read) -> Option<PathBuf> {
-    let text = read_start(file)?;
+    let text = read_start(file, MAX_BYTES)?;
     Some(PathBuf::from(
         text.strip_prefix("gitdir:")?
             .trim_start()
@@ -38,13 +38,14 @@ pub(crate) fn parse_git_file(file: &mut dyn Read) -> Option<PathBuf> {
 
 /// Parses a `commondir` or `gitdir` file: a single path.
 pub(crate) fn parse_path_file(file: &mut dyn Read) -> Option<PathBuf> {
-    let text = read_start(file)?;
+    let text = read_start(file, MAX_BYTES)?;
     let path = text.trim_end_matches(['\n', '\r']);
     (!path.is_empty()).then(|| PathBuf::from(path))
 }
 
-fn read_start(file: &mut dyn Read) -> Option<String> {
+/// Returns the beginning of a file as text.
+pub(crate) fn read_start(file: impl Read, max_bytes: u64) -> Option<String> {
     let mut bytes = Vec::new();
-    file.take(MAX_BYTES).read_to_end(&mut bytes).ok()?;
+    file.take(max_bytes).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use super::config::{self, Setting};
-use super::directory::{parse_git_file, parse_path_file};
+use super::directory::{parse_git_file, parse_path_file, read_start};
 
 /// Maximum size of a configuration file that is read, in bytes. Git itself would read more, so a
 /// larger file ends the scan.
@@ -378,12 +378,7 @@ fn children(dir: &Path) -> Vec<PathBuf> {
 }
 
 fn text_of(file: &Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    open(file)?
-        .take(MAX_CONFIG_BYTES)
-        .read_to_end(&mut bytes)
-        .ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    read_start(open(file)?, MAX_CONFIG_BYTES)
 }
 
 /// Opens a regular file without blocking on a pipe.

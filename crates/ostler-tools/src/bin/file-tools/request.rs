@@ -41,13 +41,8 @@ pub(crate) fn read(args: &[OsString], stdin: &mut dyn Read) -> Result<Invocation
         )));
     };
     let workspace = workspace.clone();
-    let mut words = Vec::new();
-    for word in rest {
-        words.push(
-            word.to_str()
-                .ok_or_else(|| bad("an argument is not UTF-8".to_owned()))?,
-        );
-    }
+    let words: Option<Vec<&str>> = rest.iter().map(|word| word.to_str()).collect();
+    let words = words.ok_or_else(|| bad("an argument is not UTF-8"))?;
     let [first, words @ ..] = words.as_slice() else {
         return Err(bad(format!(
             "a verb is missing: one of {}; see file-tools --help",
@@ -87,11 +82,7 @@ fn help_or_version(texts: &[&str]) -> Option<String> {
     match texts {
         ["--version" | "-V"] => Some(help::version()),
         [help] if is_help(help) => Some(help::of_program()),
-        ["help", verb] => Some(verbs::find(verb).map_or_else(help::of_program, help::of_verb)),
-        [_, "--help" | "-h"] => {
-            Some(verbs::find(texts[0]).map_or_else(help::of_program, help::of_verb))
-        }
-        [_, verb, "--help" | "-h"] => {
+        ["help", verb] | [verb, "--help" | "-h"] | [_, verb, "--help" | "-h"] => {
             Some(verbs::find(verb).map_or_else(help::of_program, help::of_verb))
         }
         _ => None,
@@ -104,8 +95,7 @@ fn parse_json(json: &str) -> Result<(String, String), ToolError> {
         .map_err(|error| bad(format!("the request is not JSON: {error}")))?;
     let Value::Object(mut object) = value else {
         return Err(bad(
-            "the request must be a JSON object such as {\"tool\":\"read\",\"path\":\"a.txt\"}"
-                .to_owned(),
+            "the request must be a JSON object such as {\"tool\":\"read\",\"path\":\"a.txt\"}",
         ));
     };
     let tool = match (object.remove("tool"), object.remove("verb")) {
@@ -213,9 +203,8 @@ fn value(
 ) -> Result<Value, ToolError> {
     match kind {
         FlagValue::Nothing => Ok(Value::Bool(true)),
-        FlagValue::Text => Ok(Value::String(text.to_owned())),
         FlagValue::TextOrStdin if text == "-" => Ok(Value::String(from_stdin(stdin)?)),
-        FlagValue::TextOrStdin => Ok(Value::String(text.to_owned())),
+        FlagValue::Text | FlagValue::TextOrStdin => Ok(Value::String(text.to_owned())),
         FlagValue::Number => {
             let number: Result<u64, _> = text.parse();
             number
@@ -247,7 +236,7 @@ fn from_stdin(stdin: &mut dyn Read) -> Result<String, ToolError> {
             format!("stdin has more than {STDIN_BYTES} bytes"),
         ));
     }
-    String::from_utf8(bytes).map_err(|_| bad("stdin is not UTF-8 text".to_owned()))
+    String::from_utf8(bytes).map_err(|_| bad("stdin is not UTF-8 text"))
 }
 
 fn usage(verb: &Verb) -> String {
@@ -262,7 +251,7 @@ fn verb_names() -> String {
         .join(", ")
 }
 
-fn bad(message: String) -> ToolError {
+fn bad(message: impl Into<String>) -> ToolError {
     ToolError::new(Code::BadArguments, message)
 }
 

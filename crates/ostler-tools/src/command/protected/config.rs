@@ -66,23 +66,11 @@ pub(super) fn is_allowed_change(old: &[u8], new: &[u8]) -> bool {
 
 /// Settings that make git run nothing and fetch from nowhere unusual, whoever wrote them.
 const HARMLESS: &[(&str, &[&str])] = &[
-    (
-        "core",
-        &[
-            "repositoryformatversion",
-            "filemode",
-            "bare",
-            "logallrefupdates",
-            "ignorecase",
-            "precomposeunicode",
-            "symlinks",
-            "autocrlf",
-            "eol",
-        ],
-    ),
+    ("core", &NEW_REPOSITORY_KEYS),
+    ("core", &["symlinks", "autocrlf", "eol"]),
     ("extensions", &["objectformat", "refstorage"]),
     ("remote", &["url", "fetch", "tagopt"]),
-    ("branch", &["remote", "merge", "rebase"]),
+    ("branch", &BRANCH_KEYS),
     ("submodule", &["url", "active"]),
     ("user", &["name", "email"]),
     ("init", &["defaultbranch"]),

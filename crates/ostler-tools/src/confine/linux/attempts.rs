@@ -47,6 +47,9 @@ pub const REFUSED: u8 = 11;
 
 type Attempt = fn(&str) -> io::Result<String>;
 
+/// Result of a system call: the returned number.
+type SystemCall = io::Result<libc::c_long>;
+
 /// All attempts. Each takes one argument: a path, a number, a name, or nothing.
 const ALL: &[(&str, Attempt)] = &[
     ("write", |path| {
@@ -88,8 +91,8 @@ const ALL: &[(&str, Attempt)] = &[
                 .open(format!("/proc/{pid}/mem")),
         )
     }),
-    ("signal", |pid| call(|| signal(pid))),
-    ("trace", |pid| call(|| trace(pid))),
+    ("signal", |pid| signal(pid)),
+    ("trace", |pid| done(trace(pid))),
     ("connect_tcp", |port| {
         let to = (Ipv4Addr::LOCALHOST, number(port)?).into();
         done(TcpStream::connect_timeout(&to, Duration::from_secs(2)))
@@ -102,29 +105,27 @@ const ALL: &[(&str, Attempt)] = &[
         done(SocketAddr::from_abstract_name(name).and_then(|to| UnixStream::connect_addr(&to)))
     }),
     ("raw_socket", |_| {
-        call(|| socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP))
+        done(socket(libc::AF_INET, libc::SOCK_RAW, libc::IPPROTO_ICMP))
     }),
     ("packet_socket", |_| {
-        call(|| socket(libc::AF_PACKET, libc::SOCK_RAW, 0))
+        done(socket(libc::AF_PACKET, libc::SOCK_RAW, 0))
     }),
     ("mount", |_| {
         use rustix::mount::{MountFlags, mount};
-        done(mount("none", ".", "tmpfs", MountFlags::empty(), None).map_err(io::Error::from))
+        done(mount("none", ".", "tmpfs", MountFlags::empty(), None))
     }),
-    ("new_namespace", |_| call(unshare)),
-    ("other_user", |_| call(other_user)),
-    ("set_clock", |_| call(set_clock)),
-    ("io_uring", |_| call(io_uring)),
-    ("kernel_log", |_| call(kernel_log)),
+    ("new_namespace", |_| done(unshare())),
+    ("other_user", |_| done(other_user())),
+    ("set_clock", |_| done(set_clock())),
+    ("io_uring", |_| done(io_uring())),
+    ("kernel_log", |_| done(kernel_log())),
     ("read_variable", |name| {
         let environment = fs::read("/proc/self/environ")?;
         let start = format!("{name}=");
         let found = environment
             .split(|byte| *byte == 0)
             .find(|entry| entry.starts_with(start.as_bytes()));
-        found
-            .map(|_| String::new())
-            .ok_or_else(|| io::Error::other("the variable is not set"))
+        done(found.ok_or_else(|| io::Error::other("the variable is not set")))
     }),
     ("long_file", |length| long_file(number(length)?)),
     ("open_files", |count| {
@@ -140,20 +141,16 @@ const ALL: &[(&str, Attempt)] = &[
     ("stay", |_| stay()),
     ("idle", |_| idle()),
     ("unnamed_set_user_id", |path| {
-        call(|| unnamed_set_user_id(path))
+        done(unnamed_set_user_id(path))
     }),
     ("datagram_pair", |path| {
-        call(|| through_pair(libc::SOCK_DGRAM, path))
+        done(through_pair(libc::SOCK_DGRAM, path))
     }),
-    ("raw_pair", |path| {
-        call(|| through_pair(libc::SOCK_RAW, path))
-    }),
-    ("set_priority", |pid| call(|| set_priority(number(pid)?))),
-    ("set_scheduler", |pid| call(|| set_scheduler(number(pid)?))),
-    ("set_affinity", |pid| call(|| set_affinity(number(pid)?))),
-    ("set_io_priority", |pid| {
-        call(|| set_io_priority(number(pid)?))
-    }),
+    ("raw_pair", |path| done(through_pair(libc::SOCK_RAW, path))),
+    ("set_priority", |pid| done(set_priority(number(pid)?))),
+    ("set_scheduler", |pid| done(set_scheduler(number(pid)?))),
+    ("set_affinity", |pid| done(set_affinity(number(pid)?))),
+    ("set_io_priority", |pid| done(set_io_priority(number(pid)?))),
     ("plant_repository", |dir| plant_repository(Path::new(dir))),
     ("storm", |hook| storm(hook)),
     ("memory", |mega| memory(number(mega)?)),
@@ -176,23 +173,17 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> AttemptOutcome {
     }
 }
 
-fn done<T>(result: io::Result<T>) -> io::Result<String> {
-    result.map(|_| String::new())
-}
-
-fn call(attempt: impl FnOnce() -> io::Result<libc::c_long>) -> io::Result<String> {
-    done(attempt())
+fn done<T, E: Into<io::Error>>(result: Result<T, E>) -> io::Result<String> {
+    result.map(|_| String::new()).map_err(Into::into)
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> io::Result<T> {
     text.parse().map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
-fn signal(pid: &str) -> io::Result<libc::c_long> {
+fn signal(pid: &str) -> io::Result<String> {
     let pid = rustix::process::Pid::from_raw(number(pid)?).ok_or(io::ErrorKind::InvalidInput)?;
-    rustix::process::test_kill_process(pid)
-        .map(|()| 0)
-        .map_err(io::Error::from)
+    done(rustix::process::test_kill_process(pid))
 }
 
 fn long_file(length: u64) -> io::Result<String> {
@@ -202,29 +193,25 @@ fn long_file(length: u64) -> io::Result<String> {
     done(grown)
 }
 
-fn trace(pid: &str) -> io::Result<libc::c_long> {
+fn trace(pid: &str) -> SystemCall {
     let pid: libc::pid_t = number(pid)?;
     // SAFETY: attaching takes only numbers. If it succeeds, the process is detached when this one
     // ends.
     unsafe { checked(libc::ptrace(libc::PTRACE_ATTACH, pid, 0, 0)) }
 }
 
-fn socket(
-    family: libc::c_int,
-    kind: libc::c_int,
-    protocol: libc::c_int,
-) -> io::Result<libc::c_long> {
+fn socket(family: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> SystemCall {
     // SAFETY: the call takes only numbers.
     checked(unsafe { libc::socket(family, kind, protocol) })
 }
 
-fn unshare() -> io::Result<libc::c_long> {
+fn unshare() -> SystemCall {
     // SAFETY: the call takes only a number.
     checked(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) })
 }
 
 /// Root tries to become another user, and every other user to become root.
-fn other_user() -> io::Result<libc::c_long> {
+fn other_user() -> SystemCall {
     let target = if rustix::process::geteuid().is_root() {
         65534
     } else {
@@ -234,7 +221,7 @@ fn other_user() -> io::Result<libc::c_long> {
     checked(unsafe { libc::syscall(libc::SYS_setuid, target) })
 }
 
-fn set_clock() -> io::Result<libc::c_long> {
+fn set_clock() -> SystemCall {
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
@@ -247,13 +234,13 @@ fn set_clock() -> io::Result<libc::c_long> {
     }
 }
 
-fn io_uring() -> io::Result<libc::c_long> {
+fn io_uring() -> SystemCall {
     let mut parameters = [0_u8; 256];
     // SAFETY: the kernel reads and writes a structure of 120 bytes at the pointer.
     checked(unsafe { libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr()) })
 }
 
-fn kernel_log() -> io::Result<libc::c_long> {
+fn kernel_log() -> SystemCall {
     let mut buffer = [0_u8; 64];
     // SAFETY: the kernel writes at most the given length.
     checked(unsafe { libc::syscall(libc::SYS_syslog, 3, buffer.as_mut_ptr(), buffer.len()) })
@@ -311,7 +298,7 @@ fn memory(mega: usize) -> io::Result<String> {
 }
 
 /// Creates a set-user-ID file of root that has its mode before it has a name.
-fn unnamed_set_user_id(path: &str) -> io::Result<libc::c_long> {
+fn unnamed_set_user_id(path: &str) -> SystemCall {
     let named = std::ffi::CString::new(path)?;
     // SAFETY: the calls take numbers, and strings that live until they return.
     unsafe {
@@ -333,7 +320,7 @@ fn unnamed_set_user_id(path: &str) -> io::Result<libc::c_long> {
 }
 
 /// Sends to a server through one end of a local socket pair.
-fn through_pair(kind: libc::c_int, path: &str) -> io::Result<libc::c_long> {
+fn through_pair(kind: libc::c_int, path: &str) -> SystemCall {
     let mut pair = [0; 2];
     let mut address = libc::sockaddr_un {
         sun_family: 1,
@@ -359,12 +346,12 @@ fn through_pair(kind: libc::c_int, path: &str) -> io::Result<libc::c_long> {
     }
 }
 
-fn set_priority(pid: libc::id_t) -> io::Result<libc::c_long> {
+fn set_priority(pid: libc::id_t) -> SystemCall {
     // SAFETY: the call takes only numbers.
     checked(unsafe { libc::syscall(libc::SYS_setpriority, libc::PRIO_PROCESS, pid, 19) })
 }
 
-fn set_scheduler(pid: libc::pid_t) -> io::Result<libc::c_long> {
+fn set_scheduler(pid: libc::pid_t) -> SystemCall {
     let lowest = libc::sched_param { sched_priority: 0 };
     // SAFETY: the kernel reads one structure, which lives until the call returns.
     checked(unsafe {
@@ -377,7 +364,7 @@ fn set_scheduler(pid: libc::pid_t) -> io::Result<libc::c_long> {
     })
 }
 
-fn set_affinity(pid: libc::pid_t) -> io::Result<libc::c_long> {
+fn set_affinity(pid: libc::pid_t) -> SystemCall {
     let first = 1_u64;
     // SAFETY: the kernel reads the given number of bytes, which live until the call returns.
     checked(unsafe {
@@ -390,7 +377,7 @@ fn set_affinity(pid: libc::pid_t) -> io::Result<libc::c_long> {
     })
 }
 
-fn set_io_priority(pid: libc::pid_t) -> io::Result<libc::c_long> {
+fn set_io_priority(pid: libc::pid_t) -> SystemCall {
     const PROCESS: libc::c_int = 1;
     const IDLE: libc::c_int = 3 << 13;
     // SAFETY: the call takes only numbers.
@@ -414,7 +401,7 @@ fn storm(hook: &str) -> io::Result<String> {
 const STORM: u32 = 100;
 
 /// Forks a process that sleeps for `time`; with zero, it returns in the child too.
-fn fork(time: Duration) -> io::Result<libc::c_long> {
+fn fork(time: Duration) -> SystemCall {
     // SAFETY: this process has one thread, and the child only makes system calls.
     unsafe {
         let pid = checked(libc::fork())?;

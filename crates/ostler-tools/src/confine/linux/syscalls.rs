@@ -121,13 +121,13 @@ const FCHMODAT2: libc::c_long = 452;
 /// arguments are in memory, where a filter cannot look.
 const EMULATED_MISSING: [libc::c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
 
-/// Calls that change how other processes are scheduled, each with the argument that selects the
-/// process: 0 is the caller itself.
-const SCHEDULING: [(libc::c_long, u8); 4] = [
-    (libc::SYS_sched_setscheduler, 0),
-    (libc::SYS_sched_setparam, 0),
-    (libc::SYS_sched_setattr, 0),
-    (libc::SYS_sched_setaffinity, 0),
+/// Calls that change how other processes are scheduled. The first argument selects the process:
+/// 0 is the caller itself.
+const SCHEDULING: [libc::c_long; 4] = [
+    libc::SYS_sched_setscheduler,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setaffinity,
 ];
 
 /// As `SCHEDULING`, for calls whose first argument gives the kind of the second: a process, a
@@ -219,69 +219,51 @@ fn architecture() -> Option<TargetArch> {
     TargetArch::try_from(std::env::consts::ARCH).ok()
 }
 
+/// Returns a rule for calls with an argument that compares like this.
+fn when(
+    argument: u8,
+    length: SeccompCmpArgLen,
+    comparison: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompRule, Error> {
+    let condition = SeccompCondition::new(argument, length, comparison, value)?;
+    SeccompRule::new(vec![condition])
+}
+
+fn number(value: libc::c_int) -> u64 {
+    u64::from(value.unsigned_abs())
+}
+
 fn refused(network: Network) -> Result<Rules, Error> {
     use SeccompCmpArgLen::{Dword, Qword};
     use SeccompCmpOp::{Eq, MaskedEq, Ne};
-    let rule = |conditions: Vec<Result<SeccompCondition, Error>>| {
-        conditions
-            .into_iter()
-            .collect::<Result<Vec<_>, _>>()
-            .and_then(SeccompRule::new)
-    };
-    let number = |value: libc::c_int| u64::from(value.unsigned_abs());
     let mut rules: Rules = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    let clone = |flag: libc::c_int| {
+    let clones = NAMESPACES.into_iter().map(|flag| {
         let flag = number(flag);
-        rule(vec![SeccompCondition::new(0, Qword, MaskedEq(flag), flag)])
-    };
-    rules.insert(
-        libc::SYS_clone,
-        NAMESPACES
-            .into_iter()
-            .map(clone)
-            .collect::<Result<_, _>>()?,
-    );
-    let ioctl = |request: u64| rule(vec![SeccompCondition::new(1, Dword, Eq, request)]);
-    rules.insert(
-        libc::SYS_ioctl,
-        TERMINAL_INPUT
-            .into_iter()
-            .map(ioctl)
-            .collect::<Result<_, _>>()?,
-    );
+        when(0, Qword, MaskedEq(flag), flag)
+    });
+    rules.insert(libc::SYS_clone, clones.collect::<Result<_, _>>()?);
+    let requests = TERMINAL_INPUT
+        .into_iter()
+        .map(|request| when(1, Dword, Eq, request));
+    rules.insert(libc::SYS_ioctl, requests.collect::<Result<_, _>>()?);
     // Limits of other processes, such as ours.
-    rules.insert(
-        libc::SYS_prlimit64,
-        vec![rule(vec![SeccompCondition::new(0, Dword, Ne, 0)])?],
-    );
+    rules.insert(libc::SYS_prlimit64, vec![when(0, Dword, Ne, 0)?]);
     for (call, mode) in MODES {
-        let with = |bit: libc::mode_t| {
-            rule(vec![SeccompCondition::new(
-                *mode,
-                Dword,
-                MaskedEq(bit.into()),
-                bit.into(),
-            )])
-        };
+        let with = |bit: libc::mode_t| when(*mode, Dword, MaskedEq(bit.into()), bit.into());
         rules.insert(*call, vec![with(libc::S_ISUID)?, with(libc::S_ISGID)?]);
     }
     let others =
         (0..=SOCKET_TYPE).filter(|kind| !ALLOWED_PAIRS.iter().any(|pair| number(*pair) == *kind));
-    let pairs = others.map(|kind| {
-        rule(vec![SeccompCondition::new(
-            1,
-            Dword,
-            MaskedEq(SOCKET_TYPE),
-            kind,
-        )])
-    });
+    let pairs = others.map(|kind| when(1, Dword, MaskedEq(SOCKET_TYPE), kind));
     rules.insert(libc::SYS_socketpair, pairs.collect::<Result<_, _>>()?);
     let sockets = match network {
         Network::None => Vec::new(),
         Network::All => {
             let others =
                 IP_FAMILIES.map(|family| SeccompCondition::new(0, Dword, Ne, number(family)));
-            vec![rule(others.into())?]
+            let others = others.into_iter().collect::<Result<_, _>>()?;
+            vec![SeccompRule::new(others)?]
         }
     };
     rules.insert(libc::SYS_socket, sockets);
@@ -292,24 +274,12 @@ fn scheduling() -> Result<Rules, Error> {
     use SeccompCmpArgLen::Dword;
     use SeccompCmpOp::Ne;
     let mut rules = Rules::new();
-    for (call, argument) in SCHEDULING {
-        rules.insert(
-            call,
-            vec![SeccompRule::new(vec![SeccompCondition::new(
-                argument, Dword, Ne, 0,
-            )?])?],
-        );
+    for call in SCHEDULING {
+        rules.insert(call, vec![when(0, Dword, Ne, 0)?]);
     }
     for (call, process) in SCHEDULING_BY_KIND {
-        let another_kind = SeccompCondition::new(0, Dword, Ne, u64::from(process.unsigned_abs()))?;
-        let another = SeccompCondition::new(1, Dword, Ne, 0)?;
-        rules.insert(
-            call,
-            vec![
-                SeccompRule::new(vec![another_kind])?,
-                SeccompRule::new(vec![another])?,
-            ],
-        );
+        let another_kind = when(0, Dword, Ne, number(process))?;
+        rules.insert(call, vec![another_kind, when(1, Dword, Ne, 0)?]);
     }
     Ok(rules)
 }
