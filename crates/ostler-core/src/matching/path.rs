@@ -332,7 +332,8 @@ mod tests {
     #[test]
     fn letters_of_one_kind_fold_to_one() {
         let mut full: HashMap<String, String> = HashMap::new();
-        for c in '\0'..=char::MAX {
+        // Letters with a case are in the first two planes.
+        for c in '\0'..='\u{1ffff}' {
             let folded = fold(c.encode_utf8(&mut [0; 4]));
             assert_eq!(folded.chars().count(), 1, "{c:?}");
             assert_eq!(fold(&folded), folded, "{c:?} is folded at once");
