@@ -277,6 +277,8 @@ mod tests {
                 cause == Cause::Completed,
                 "{cause}"
             );
+            let outcome = Outcome::new(cause, "x");
+            assert_eq!(outcome.is_success(), cause == Cause::Completed, "{cause}");
         }
     }
 }

@@ -332,6 +332,18 @@ mod tests {
     }
 
     #[test]
+    fn only_a_chosen_sandbox_confines_the_agent() {
+        for (sandbox, confines) in [
+            (Sandbox::Usual, false),
+            (Sandbox::Off, false),
+            (Sandbox::WorkspaceWrite, true),
+            (Sandbox::ReadOnly, true),
+        ] {
+            assert_eq!(sandbox.confines_agent(), confines, "{}", sandbox.as_str());
+        }
+    }
+
+    #[test]
     fn a_policy_or_a_person_supervises_a_session() {
         let ruled = Spec::default().policy(Policy::default());
         let watched = Spec::default().attendance(Attendance::Attended);

@@ -35,7 +35,9 @@ pub(super) fn check() -> Result<Outcome> {
         .args(["--workspace", "--jobs", "1", "--output"])
         .arg(&target);
     if let Some(shard) = std::env::var_os("MUTANTS_SHARD") {
-        command.args(["--sharding", "round-robin", "--shard"]).arg(shard);
+        command
+            .args(["--sharding", "round-robin", "--shard"])
+            .arg(shard);
     }
     command.env("PATH", path_with(&program)?);
     command.env("PROPTEST_CASES", CASES);

@@ -355,6 +355,20 @@ mod tests {
     }
 
     #[test]
+    fn nesting_is_that_of_the_deepest_braces() {
+        for (glob, depth) in [
+            ("", 0),
+            ("a", 0),
+            ("{a}{b}", 1),
+            ("{a,{b}}{c}", 2),
+            ("}}{{", 2),
+            ("{{{", 3),
+        ] {
+            assert_eq!(nesting(glob), depth, "{glob}");
+        }
+    }
+
+    #[test]
     fn a_name_is_compared_in_three_forms() {
         let names = PathNames::new(["A.", "ẞ:x", "b\u{200d}"]);
         let whole = names.whole();

@@ -873,6 +873,22 @@ fn the_size_of_a_file_is_limited() {
     }
 }
 
+#[test]
+fn every_pattern_of_a_file_counts_towards_its_size() {
+    // 4,992 tools, 1 kind, 2 words, 2 path components and 3 of a trusted project.
+    let file = |tools: usize| {
+        format!(
+            "trusted_projects = [\"/a/b\"]\n[[rule]]\ntool = [{}]\nkind = \"execute\"\n\
+             command = \"a b\"\npath = \"a/b\"\ndo = \"ask\"\n",
+            "\"a\",".repeat(tools)
+        )
+    };
+    let read = |tools| Policy::parse(&file(tools), "p", Trust::Full);
+    assert!(read(4_992).is_ok());
+    let error = read(4_993).unwrap_err().to_string();
+    assert!(error.contains("5001 command words"), "{error}");
+}
+
 fn any_use() -> impl Strategy<Value = ToolUse> {
     let command = prop_oneof![
         Just(None),

@@ -83,7 +83,10 @@ fn any_limits() -> impl Strategy<Value = Limits> {
 /// Eight times the usual number of cases, which `PROPTEST_CASES` sets.
 fn many_cases() -> ProptestConfig {
     let usual = ProptestConfig::default();
-    ProptestConfig { cases: usual.cases * 8, ..usual }
+    ProptestConfig {
+        cases: usual.cases * 8,
+        ..usual
+    }
 }
 
 proptest! {
