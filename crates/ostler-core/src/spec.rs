@@ -333,13 +333,14 @@ mod tests {
 
     #[test]
     fn only_a_chosen_sandbox_confines_the_agent() {
-        for (sandbox, confines) in [
-            (Sandbox::Usual, false),
-            (Sandbox::Off, false),
-            (Sandbox::WorkspaceWrite, true),
-            (Sandbox::ReadOnly, true),
+        for (sandbox, name, confines) in [
+            (Sandbox::Usual, "usual", false),
+            (Sandbox::Off, "off", false),
+            (Sandbox::WorkspaceWrite, "workspace-write", true),
+            (Sandbox::ReadOnly, "read-only", true),
         ] {
-            assert_eq!(sandbox.confines_agent(), confines, "{}", sandbox.as_str());
+            assert_eq!(sandbox.as_str(), name);
+            assert_eq!(sandbox.confines_agent(), confines, "{name}");
         }
     }
 

@@ -568,6 +568,9 @@ fn all_conditions_hold_and_the_first_rule_decides() {
         message,
         "Not allowed by rule 1 of policy.toml (execute \"git push\")."
     );
+    assert_eq!(silent.rules().next().unwrap().message(), None);
+    let loud = policy("[[rule]]\ntool = \"*\"\ndo = \"deny\"\nmessage = \"Ask first.\"");
+    assert_eq!(loud.rules().next().unwrap().message(), Some("Ask first."));
     // Text for people is on one line.
     let odd = policy("[[rule]]\ntool = \"a\\nb\\u001b[2K\"\ndo = \"ask\"");
     assert_eq!(
