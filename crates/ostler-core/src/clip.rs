@@ -276,6 +276,39 @@ mod tests {
         assert_eq!(c.into_text(), "0123456789");
     }
 
+    #[test]
+    fn a_text_up_to_both_halves_is_whole() {
+        for (length, half, is_whole) in [
+            (0, 0, true),
+            (1, 0, false),
+            (6, 3, true),
+            (7, 3, false),
+            (5, 4, true),
+        ] {
+            let text = "x".repeat(length);
+            let short = head_and_tail(text.clone(), half);
+            assert_eq!(short == text, is_whole, "{length} {half}");
+        }
+    }
+
+    // A buffer that doubles would take twice the cap.
+    #[test]
+    fn a_large_buffer_grows_in_small_steps() {
+        let (cap, piece) = (5 * DOUBLING, "x".repeat(DOUBLING / 16));
+        let mut capped = Capped::new(cap);
+        assert_eq!(capped.cap(), cap);
+        let mut growths = 0;
+        while !capped.truncated() {
+            let before = capped.text.capacity();
+            capped.push(&piece);
+            let (length, capacity) = (capped.text.len(), capped.text.capacity());
+            growths += usize::from(capacity > before);
+            assert!(capacity <= cap, "{capacity}");
+            assert!(length <= 2 * DOUBLING || capacity <= length / 4 * 5 + piece.len());
+        }
+        assert!(growths < 20, "{growths}");
+    }
+
     // S4-14
     #[test]
     fn truncated_text_is_marked() {

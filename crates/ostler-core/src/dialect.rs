@@ -524,3 +524,85 @@ pub fn deliver_line(conversation: &mut dyn Conversation, line: Line<'_>, out: &m
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reports every line as unreadable, and nothing else.
+    struct Echo;
+
+    impl Conversation for Echo {
+        fn on_start(&mut self, _: &mut Outbox) {}
+        fn send(&mut self, _: ToAgent, _: &mut Outbox) {}
+        fn on_line(&mut self, line: &str, out: &mut Outbox) {
+            out.unreadable(line, "echo");
+        }
+        fn on_exit(&mut self, _: &Exit, _: &mut Outbox) {}
+    }
+
+    /// Renders outputs: a notice as its code, a line with its reason and length, `~` if lossy.
+    fn rendered(out: &mut Outbox) -> Vec<String> {
+        let render = |output| match output {
+            FromConversation::Event(EventKind::Notice(notice)) => format!("{:?}", notice.code),
+            FromConversation::Event(EventKind::Unreadable(it)) => {
+                let mark = if it.lossy { "~" } else { "" };
+                format!("{mark}{}: {} ({})", it.raw, it.why, it.length)
+            }
+            other => format!("{other:?}"),
+        };
+        out.drain().map(render).collect()
+    }
+
+    #[test]
+    fn blank_damaged_and_oversize_lines_are_the_same_for_every_agent() {
+        let text = |text: &'static str, lossy| Line::Text {
+            text: text.into(),
+            lossy,
+        };
+        let oversize = Line::Oversize {
+            head: "ab".into(),
+            length: 99,
+        };
+        let long = "ab: the line is longer than the cap (99 bytes) (99)";
+        for (line, expected) in [
+            (text("", false), &[][..]),
+            (text(" \t", true), &[]),
+            (text("ab", false), &["ab: echo (2)"]),
+            (text("ab", true), &["InvalidUtf8", "~ab: echo (2)"]),
+            (oversize, &[long]),
+        ] {
+            let mut out = Outbox::default();
+            deliver_line(&mut Echo, line, &mut out);
+            assert_eq!(out.is_empty(), expected.is_empty());
+            assert_eq!(rendered(&mut out), expected);
+            assert!(out.is_empty(), "drained");
+        }
+    }
+
+    // An earlier line in the queue was not damaged.
+    #[test]
+    fn only_the_damaged_line_is_marked() {
+        let mut out = Outbox::default();
+        for lossy in [false, true] {
+            let text = "x".into();
+            deliver_line(&mut Echo, Line::Text { text, lossy }, &mut out);
+        }
+        let expected = ["x: echo (1)", "InvalidUtf8", "~x: echo (1)"];
+        assert_eq!(rendered(&mut out), expected);
+    }
+
+    #[test]
+    fn a_change_has_a_kind_and_a_value() {
+        for (change, kind, value) in [
+            (Change::Model("m".into()), RequestKind::SetModel, "m"),
+            (
+                Change::PermissionMode("p".into()),
+                RequestKind::SetPermissionMode,
+                "p",
+            ),
+        ] {
+            assert_eq!((change.request(), change.value()), (kind, value));
+        }
+    }
+}

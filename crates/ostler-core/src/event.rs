@@ -506,3 +506,32 @@ impl Event {
 pub fn schema() -> schemars::Schema {
     schemars::schema_for!(Event)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_needs_two_known_times() {
+        let (early, late) = (Timestamp(1_000), Timestamp(3_500));
+        assert_eq!(late.since(early), Some(2_500));
+        assert_eq!(early.since(late), Some(-2_500));
+        let unknown = Timestamp::UNKNOWN;
+        for (to, from) in [(late, unknown), (unknown, early), (unknown, unknown)] {
+            assert_eq!(to.since(from), None, "{to} {from}");
+        }
+    }
+
+    #[test]
+    fn times_are_read_in_two_forms_and_written_in_one() {
+        let time = Timestamp::from_http_date("Fri, 31 Dec 2100 23:59:59 GMT").unwrap();
+        assert_eq!(time.to_string(), "2100-12-31T23:59:59.000Z");
+        for text in ["2100-12-31T23:59:59Z", "2101-01-01T01:59:59.000+02:00"] {
+            assert_eq!(text.parse(), Ok(time), "{text}");
+        }
+        for text in ["", "2100-12-31", "31.12.2100"] {
+            assert_eq!(Timestamp::from_http_date(text), None, "{text}");
+            assert!(text.parse::<Timestamp>().is_err(), "{text}");
+        }
+    }
+}

@@ -269,6 +269,21 @@ mod tests {
         assert!(lines.carry.capacity() <= KEEP);
     }
 
+    // A buffer that doubles would take twice the size of a long line.
+    #[test]
+    fn a_long_line_grows_in_small_steps() {
+        let mut lines = Lines::with_cap(32 * KEEP);
+        let (piece, mut growths) = (vec![b'z'; KEEP / 16], 0);
+        for _ in 0..16 * 8 {
+            let before = lines.carry.capacity();
+            lines.push(&piece, |_| panic!("no newline yet"));
+            let (length, capacity) = (lines.carry.len(), lines.carry.capacity());
+            growths += usize::from(capacity > before);
+            assert!(length <= 2 * KEEP || capacity <= length / 4 * 5 + piece.len());
+        }
+        assert!(growths < 20, "{growths}");
+    }
+
     #[test]
     fn memory_stays_under_the_cap_and_is_released() {
         let mut lines = Lines::with_cap(1024 * 1024);

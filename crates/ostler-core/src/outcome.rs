@@ -270,6 +270,21 @@ mod tests {
     }
 
     #[test]
+    fn only_an_ending_that_nobody_asked_for_is_a_failure() {
+        for (cause, status) in [
+            (Cause::WallLimit, Status::Timeout),
+            (Cause::IdleLimit, Status::Timeout),
+            (Cause::StartupLimit, Status::Timeout),
+            (Cause::Interrupted, Status::Stopped),
+            (Cause::NeedsInput, Status::Stopped),
+            (Cause::Stopped, Status::Stopped),
+            (Cause::Auth, Status::Failed),
+        ] {
+            assert_eq!(cause.status(), status, "{cause}");
+        }
+    }
+
+    #[test]
     fn only_completed_is_a_success() {
         for cause in Cause::ALL {
             assert_eq!(
@@ -277,6 +292,8 @@ mod tests {
                 cause == Cause::Completed,
                 "{cause}"
             );
+            let outcome = Outcome::new(cause, "x");
+            assert_eq!(outcome.is_success(), cause == Cause::Completed, "{cause}");
         }
     }
 }

@@ -106,6 +106,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn values_are_equal_if_they_are_written_alike() {
+        let parse = |text| RawJson::parse(text).unwrap();
+        assert_eq!(parse("[1]"), parse("[1]"));
+        assert_ne!(parse("[1]"), parse("[2]"));
+        assert_ne!(parse("[1]"), parse("[ 1]"));
+        assert_eq!(format!("{:?}", parse("[1]")), "[1]");
+    }
+
+    #[test]
     fn a_value_is_always_on_one_line() {
         let pretty = "{\n  \"a\": \"b\\nc\",\r\n  \"d\": [1,\n2]\n}";
         let same = |raw: &RawJson| {

@@ -332,6 +332,19 @@ mod tests {
     }
 
     #[test]
+    fn only_a_chosen_sandbox_confines_the_agent() {
+        for (sandbox, name, confines) in [
+            (Sandbox::Usual, "usual", false),
+            (Sandbox::Off, "off", false),
+            (Sandbox::WorkspaceWrite, "workspace-write", true),
+            (Sandbox::ReadOnly, "read-only", true),
+        ] {
+            assert_eq!(sandbox.as_str(), name);
+            assert_eq!(sandbox.confines_agent(), confines, "{name}");
+        }
+    }
+
+    #[test]
     fn a_policy_or_a_person_supervises_a_session() {
         let ruled = Spec::default().policy(Policy::default());
         let watched = Spec::default().attendance(Attendance::Attended);

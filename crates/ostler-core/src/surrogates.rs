@@ -62,6 +62,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn json_is_read_as_it_is_then_repaired_then_given_up() {
+        for (json, expected) in [
+            (r#""a""#, "a"),
+            (r#""a\ud83d""#, "a\u{fffd}"),
+            (r#""a"#, ""),
+            ("1", ""),
+        ] {
+            let text: String = read(json, &mut String::new());
+            assert_eq!(text, expected, "{json}");
+        }
+    }
+
+    #[test]
     fn unpaired_surrogates_are_replaced_and_pairs_preserved() {
         for (json, repaired) in [
             (r#""a\ud83d""#, r#""a\ufffd""#),

@@ -7,6 +7,7 @@ mod bypass;
 mod live;
 mod pairs;
 mod properties;
+mod queries;
 mod heartbeat;
 mod volume;
 

@@ -155,6 +155,24 @@ mod tests {
     }
 
     #[test]
+    fn a_program_is_known_by_its_base_name_in_any_case() {
+        for (program, expected) in [
+            ("sh", true),
+            ("/bin/sh", true),
+            ("./SH", true),
+            ("ash", false),
+            ("sh/", false),
+            ("sh bash", false),
+        ] {
+            assert_eq!(
+                Word::literal(program).is_one_of("bash sh"),
+                expected,
+                "{program}"
+            );
+        }
+    }
+
+    #[test]
     fn a_command_begins_with_words_as_written() {
         for (pattern, line, expected) in [
             ("git status", "git status -s", true),

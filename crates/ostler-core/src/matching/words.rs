@@ -365,15 +365,9 @@ pub fn is_long_option(word: &str, arg: &str) -> bool {
 /// Returns the letters of combined short options: `fd` of `-fd`, `o` of `-o=x`.
 #[must_use]
 pub fn short_options(arg: &str) -> &str {
-    match arg.strip_prefix('-') {
-        Some(letters) if !letters.starts_with('-') => {
-            let end = letters
-                .find(|c: char| !c.is_ascii_alphanumeric())
-                .unwrap_or(letters.len());
-            &letters[..end]
-        }
-        _ => "",
-    }
+    let letters = arg.strip_prefix('-').unwrap_or_default();
+    let end = letters.find(|c: char| !c.is_ascii_alphanumeric());
+    &letters[..end.unwrap_or(letters.len())]
 }
 
 /// Returns true if a long option could be the long form of a short one. Not every program is known,

@@ -568,6 +568,9 @@ fn all_conditions_hold_and_the_first_rule_decides() {
         message,
         "Not allowed by rule 1 of policy.toml (execute \"git push\")."
     );
+    assert_eq!(silent.rules().next().unwrap().message(), None);
+    let loud = policy("[[rule]]\ntool = \"*\"\ndo = \"deny\"\nmessage = \"Ask first.\"");
+    assert_eq!(loud.rules().next().unwrap().message(), Some("Ask first."));
     // Text for people is on one line.
     let odd = policy("[[rule]]\ntool = \"a\\nb\\u001b[2K\"\ndo = \"ask\"");
     assert_eq!(
@@ -871,6 +874,22 @@ fn the_size_of_a_file_is_limited() {
             .to_string();
         assert!(error.contains(wanted), "{error}\n  {wanted}");
     }
+}
+
+#[test]
+fn every_pattern_of_a_file_counts_towards_its_size() {
+    // 4,992 tools, 1 kind, 2 words, 2 path components and 3 of a trusted project.
+    let file = |tools: usize| {
+        format!(
+            "trusted_projects = [\"/a/b\"]\n[[rule]]\ntool = [{}]\nkind = \"execute\"\n\
+             command = \"a b\"\npath = \"a/b\"\ndo = \"ask\"\n",
+            "\"a\",".repeat(tools)
+        )
+    };
+    let read = |tools| Policy::parse(&file(tools), "p", Trust::Full);
+    assert!(read(4_992).is_ok());
+    let error = read(4_993).unwrap_err().to_string();
+    assert!(error.contains("5001 command words"), "{error}");
 }
 
 fn any_use() -> impl Strategy<Value = ToolUse> {

@@ -389,6 +389,39 @@ mod tests {
     }
 
     #[test]
+    fn a_value_is_added_to_those_of_its_key() {
+        let mut spec = Spec::default();
+        for key in [keys::ADD_DIR, "effort"] {
+            spec.push(key, "/a").unwrap();
+            spec.push(key, "/b").unwrap();
+            assert_eq!(spec.values(key).unwrap(), ["/a", "/b"], "{key}");
+            assert_eq!(spec.value(key).as_deref(), Some("/b"), "{key}");
+        }
+        spec.push(keys::MODEL, "m").unwrap();
+        assert!(spec.push(keys::MODEL, "n").is_err(), "it has one value");
+        assert_eq!(spec.value(keys::MODEL).as_deref(), Some("m"));
+        assert_eq!(spec.value(keys::TOOLS), None);
+    }
+
+    #[test]
+    fn a_switch_is_on_if_its_last_value_is_true() {
+        for (values, expected) in [
+            (&[][..], false),
+            (&["true"], true),
+            (&["false"], false),
+            (&["yes"], false),
+            (&["false", "true"], true),
+            (&["true", "false"], false),
+        ] {
+            let settings: Settings = values.iter().map(|value| ("x", *value)).collect();
+            assert_eq!(settings.is_on("x"), expected, "{values:?}");
+            let mut spec = Spec::default();
+            spec.apply(&settings).unwrap();
+            assert_eq!(spec.is_on("x"), expected, "{values:?}");
+        }
+    }
+
+    #[test]
     fn every_field_is_found_by_its_key() {
         let spec = Spec::default();
         for key in FIELDS {

@@ -80,8 +80,17 @@ fn any_limits() -> impl Strategy<Value = Limits> {
     )
 }
 
+/// Eight times the usual number of cases, which `PROPTEST_CASES` sets.
+fn many_cases() -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig {
+        cases: usual.cases * 8,
+        ..usual
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(many_cases())]
 
     #[test]
     fn every_turn_ends_once_and_the_session_ends_once_and_last(

@@ -582,3 +582,62 @@ fn a_comment_ends_with_its_line() {
         assert_eq!(shell(&policy, line), "undecided", "{line:?}");
     }
 }
+
+// A program that reads commands from its input may run what another one prints.
+#[test]
+fn output_that_a_shell_reads_is_a_command() {
+    let rule = policy("deny", &["git push"]);
+    for line in [
+        "echo git push | nix-shell",
+        "{ echo a; echo git push; } | expect",
+        "echo git push | tee x | screen",
+        "nix-shell <(echo git push)",
+        "nix-shell <(echo a; echo git push)",
+    ] {
+        assert_eq!(shell(&rule, line), "deny", "{line}");
+    }
+    for line in [
+        "echo git push",
+        "echo git push | cat",
+        "echo git push; nix-shell x",
+        "nix-shell x; echo git push",
+        "ls | nix-shell; echo git push",
+        "echo git push; nix-shell <(ls)",
+    ] {
+        assert_eq!(shell(&rule, line), "undecided", "{line}");
+    }
+}
+
+#[test]
+fn a_shell_may_join_its_own_arguments_only() {
+    let rule = policy("deny", &["git push"]);
+    for line in [
+        "eval 'git' \"push;\"",
+        "watch 'a; git' push",
+        "sh -c 'git push'",
+    ] {
+        assert_eq!(shell(&rule, line), "deny", "{line}");
+    }
+    for line in ["eval ls; echo 'a; git' push", "watch git 'pu sh'"] {
+        assert_eq!(shell(&rule, line), "undecided", "{line}");
+    }
+}
+
+// Beyond a limit, a command could be any; up to it, it is analyzed exactly.
+#[test]
+fn nested_and_late_commands_are_limited() {
+    let rule = policy("deny", &["git push"]);
+    for depth in 0..8 {
+        let line = format!("{}ls", "PAGER=".repeat(depth));
+        let expected = if depth < 4 { "undecided" } else { "deny" };
+        assert_eq!(shell(&rule, &line), expected, "{depth}");
+    }
+    // After so many words, a program that could run anything is taken to do so.
+    for (count, late) in [(10, "undecided"), (1_100, "deny")] {
+        let arguments = "a ".repeat(count);
+        for (end, expected) in [("x", "undecided"), ("git push", "deny"), ("sh x", late)] {
+            let line = format!("sudo {arguments}{end}");
+            assert_eq!(shell(&rule, &line), expected, "{count} {end}");
+        }
+    }
+}
