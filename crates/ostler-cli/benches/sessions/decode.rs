@@ -19,8 +19,10 @@ pub(crate) fn speeds(dir: &Path, runs: usize) {
     for _ in 0..runs {
         let speeds = inputs.each_ref().map(|input| {
             let begin = Instant::now();
-            black_box(decode(input));
-            input.len() as f64 / 1e6 / begin.elapsed().as_secs_f64()
+            let decoded = black_box(decode(input));
+            let took = begin.elapsed().as_secs_f64();
+            decoded.check(input);
+            input.len() as f64 / 1e6 / took
         });
         println!("{:.1} {:.1} {:.1}", speeds[0], speeds[1], speeds[2]);
     }
@@ -28,24 +30,23 @@ pub(crate) fn speeds(dir: &Path, runs: usize) {
 
 /// Decodes a small input once, for a count of instructions. Prints the number of events.
 pub(crate) fn counted(dir: &Path) {
-    println!("{}", decode(&read(dir, "counted")));
+    let input = read(dir, "counted");
+    println!("{}", decode(&input).events);
 }
 
 fn read(dir: &Path, name: &str) -> Vec<u8> {
     std::fs::read(dir.join(format!("decode-{name}.jsonl"))).unwrap()
 }
 
-/// Decodes an input and returns the number of events.
-fn decode(input: &[u8]) -> usize {
+/// Decodes an input.
+fn decode(input: &[u8]) -> Decoder {
     let mut decoder = Decoder::new();
     let mut lines = Lines::new();
     for chunk in input.chunks(CHUNK) {
         lines.push(chunk, |line| decoder.on_line(line));
     }
     lines.finish(|line| decoder.on_line(line));
-    let expected = input.iter().filter(|byte| **byte == b'\n').count();
-    assert!(decoder.contents >= expected, "every line is an event");
-    decoder.events
+    decoder
 }
 
 struct Decoder {
@@ -112,6 +113,12 @@ impl Decoder {
         for output in self.outbox.drain() {
             self.machine.handle(now, output.into(), &mut self.effects);
         }
+    }
+
+    /// Checks that every line of the input was an event.
+    fn check(&self, input: &[u8]) {
+        let lines = input.iter().filter(|byte| **byte == b'\n').count();
+        assert!(self.contents >= lines, "every line is an event");
     }
 
     fn count(&mut self, kind: EventKind) {

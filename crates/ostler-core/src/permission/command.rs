@@ -284,11 +284,7 @@ fn add_derived(segments: &mut Vec<Segment>) {
             }
         }
         if segment.find_starts().len() > MAX_DERIVED && !segment.anywhere {
-            let late = segment
-                .find_starts()
-                .skip(MAX_DERIVED)
-                .any(|start| takes(&segment.words[start..start + 1], true) != Takes::Nothing);
-            derived.extend(any_command().into_iter().filter(|_| late));
+            derived.extend(any_command());
         }
         segments[at].last = last;
         segments.extend(derived);
