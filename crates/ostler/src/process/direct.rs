@@ -93,7 +93,7 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
             child,
             mark,
             #[cfg(target_os = "linux")]
-            since,
+            since: since.and_then(|moment| super::recent::Since::new(moment, pid?)),
             group: pid,
             ended: None,
             was_signalled: false,
@@ -190,9 +190,9 @@ struct Direct {
         expect(dead_code, reason = "processes are found by their mark on Linux only")
     )]
     mark: String,
-    /// The moment before the child was spawned.
+    /// The moment before the child was spawned, and the child.
     #[cfg(target_os = "linux")]
-    since: Option<super::recent::Moment>,
+    since: Option<super::recent::Since>,
     /// Id of the process group. It cannot be queried once the group leader has exited.
     group: Option<u32>,
     /// Set once everything has ended. From then on the process ids may be reused.

@@ -9,7 +9,7 @@ use std::sync::{OnceLock, mpsc};
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
-use super::recent::{self, Moment};
+use super::recent::{self, Since};
 use super::sweep::{ProcessRef, live, signal, stat};
 use crate::host::SESSION_VARIABLE;
 
@@ -25,7 +25,7 @@ pub(super) struct Query {
     pub(super) session: Option<u32>,
     /// A moment before the first of them was started, if it is known. They are found without it,
     /// but every process is looked at.
-    pub(super) since: Option<Moment>,
+    pub(super) since: Option<Since>,
 }
 
 /// What a pass found.

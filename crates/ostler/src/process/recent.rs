@@ -42,15 +42,35 @@ fn last_field(text: &str) -> Option<i32> {
     text.split_ascii_whitespace().next_back()?.parse().ok()
 }
 
+/// Returns the number of process ids that the system can hand out.
+fn space() -> Option<i32> {
+    last_field(&read("/proc/sys/kernel/pid_max")?)
+}
+
 fn read(path: &str) -> Option<String> {
     let mut text = String::with_capacity(4096);
     File::open(path).ok()?.read_to_string(&mut text).ok()?;
     Some(text)
 }
 
+/// A moment, and a process that was started after it, which shows that the system's account of
+/// process ids can be relied on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Since {
+    moment: Moment,
+    child: i32,
+}
+
+impl Since {
+    pub(super) fn new(moment: Moment, child: u32) -> Option<Self> {
+        let child = i32::try_from(child).ok()?;
+        Some(Self { moment, child })
+    }
+}
+
 /// Visits every process that exists and was started since the earliest of the given moments: all
 /// of them if one is unknown. It may also visit ids without a process.
-pub(super) fn visit(since: impl IntoIterator<Item = Option<Moment>>, mut visit: impl FnMut(i32)) {
+pub(super) fn visit(since: impl IntoIterator<Item = Option<Since>>, mut visit: impl FnMut(i32)) {
     let Some(mut range) = Range::since(since) else {
         return pids().for_each(visit);
     };
@@ -76,16 +96,28 @@ struct Range {
 }
 
 impl Range {
-    fn since(moments: impl IntoIterator<Item = Option<Moment>>) -> Option<Self> {
-        let now = Moment::now()?;
-        let space = last_field(&read("/proc/sys/kernel/pid_max")?)?;
-        let counts = moments
-            .into_iter()
-            .map(|moment| count(moment?, now, space))
-            .collect::<Option<Vec<i32>>>()?;
+    /// Returns the ids since the earliest of the given moments, or `None` if that is not known.
+    fn since(all: impl IntoIterator<Item = Option<Since>>) -> Option<Self> {
+        let (now, space) = (Moment::now()?, space()?);
+        let mut widest: Option<Self> = None;
+        for since in all {
+            let Since { moment, child } = since?;
+            let range = Self::between(moment, now, space)?;
+            if !range.contains(child) {
+                return None;
+            }
+            widest = widest
+                .filter(|widest| widest.count >= range.count)
+                .or(Some(range));
+        }
+        widest
+    }
+
+    /// Returns the ids handed out between two moments, or `None` if they are not known.
+    fn between(since: Moment, now: Moment, space: i32) -> Option<Self> {
         Some(Self {
             last: now.last,
-            count: counts.into_iter().max().unwrap_or(0),
+            count: count(since, now, space)?,
             space,
             forks: now.forks,
         })
@@ -94,7 +126,7 @@ impl Range {
     /// Returns the ids handed out after these.
     fn next(&self) -> Option<Self> {
         let Self { last, forks, .. } = *self;
-        Self::since([Some(Moment { last, forks })])
+        Self::between(Moment { last, forks }, Moment::now()?, self.space)
     }
 
     fn contains(&self, pid: i32) -> bool {
@@ -170,12 +202,27 @@ mod tests {
             .spawn()
             .unwrap();
         let pid = i32::try_from(child.id()).unwrap();
-        let mut seen = Vec::new();
-        visit([Some(before)], |pid| seen.push(pid));
-        assert!(seen.contains(&pid) && !seen.contains(&own), "{seen:?}");
-        let mut all = Vec::new();
-        visit([Some(before), None], |pid| all.push(pid));
-        assert!(all.contains(&pid) && all.contains(&own));
+        let visited = |since: &[Option<Since>]| {
+            let mut visited = Vec::new();
+            visit(since.iter().copied(), |pid| visited.push(pid));
+            visited
+        };
+        let since = |child| {
+            Some(Since {
+                moment: before,
+                child,
+            })
+        };
+        let recent = visited(&[since(pid)]);
+        assert!(
+            recent.contains(&pid) && !recent.contains(&own),
+            "{recent:?}"
+        );
+        // Without a moment, or if the child is not where it should be, all are visited.
+        for since in [&[since(pid), None][..], &[since(own)]] {
+            let all = visited(since);
+            assert!(all.contains(&pid) && all.contains(&own), "{all:?}");
+        }
         child.kill().unwrap();
         child.wait().unwrap();
     }
