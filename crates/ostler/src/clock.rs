@@ -30,6 +30,12 @@ impl SessionClock {
     }
 }
 
+/// Returns the time of a clock that only advances, and that tests do not control.
+#[cfg(target_os = "linux")]
+pub(crate) fn monotonic() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
 /// Returns the wall-clock time.
 pub(crate) fn wall() -> Timestamp {
     let since = SystemTime::now()

@@ -77,8 +77,8 @@ impl std::fmt::Debug for Host {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// At once; they are stored right after. If this process is killed, readers may have seen a few
-    /// events that were not stored. The end of a turn, and of the session, is published once
+    /// At once; they are stored right after. If this process is killed, readers may have seen
+    /// events that were not stored, at most 2 MiB of them. The end of a turn, and of the session, is published once
     /// everything up to it is stored.
     #[default]
     Immediate,

@@ -19,12 +19,13 @@ impl Event {
                 EventKind::Notice(it) => it.message.len() + text(&it.unknown_kind) + raw(&it.raw),
                 EventKind::Unreadable(it) => it.raw.len(),
                 EventKind::TurnStarted(it) => text(&it.prompt),
-                EventKind::TurnEnded(it) => it.text.len() + raw(&it.structured),
-                EventKind::Started(_)
-                | EventKind::State(_)
-                | EventKind::Usage(_)
-                | EventKind::Refused(_)
-                | EventKind::Ended(_) => 0,
+                EventKind::TurnEnded(it) => {
+                    size_of_val(&**it) + it.text.len() + raw(&it.structured)
+                }
+                EventKind::Started(it) => size_of_val(&**it),
+                EventKind::Usage(it) => size_of_val(&**it),
+                EventKind::Ended(it) => size_of_val(&**it),
+                EventKind::State(_) | EventKind::Refused(_) => 0,
             }
     }
 }

@@ -238,7 +238,7 @@ impl Direct {
         if self.ended.is_none() {
             self.signal_group(signal);
             #[cfg(target_os = "linux")]
-            super::sweep::signal(&super::marked::marked_of(&self.query()), signal);
+            super::sweep::signal(&super::marked::marked(&self.mark), signal);
         }
     }
 
@@ -272,13 +272,11 @@ impl Direct {
     /// Waits for the process to exit, and kills everything if the process limit is exceeded.
     async fn wait_within_limit(&mut self) -> std::io::Result<std::process::ExitStatus> {
         #[cfg(target_os = "linux")]
-        let query = self.query();
-        #[cfg(target_os = "linux")]
         while let Some(limit) = &mut self.limit {
             if let Ok(status) = tokio::time::timeout(COUNT_INTERVAL, self.child.wait()).await {
                 return status;
             }
-            if limit.is_exceeded(|| super::marked::marked_of(&query).len()) {
+            if limit.is_exceeded(|| super::marked::marked(&self.mark).len()) {
                 self.exceeded_processes = true;
                 self.kill();
             }
@@ -364,7 +362,7 @@ impl Control for Direct {
         if self.kill_group() {
             #[cfg(target_os = "linux")]
             super::sweep::signal(
-                &super::marked::marked_of(&self.query()),
+                &super::marked::marked(&self.mark),
                 rustix::process::Signal::KILL,
             );
         }
@@ -391,7 +389,7 @@ impl Control for Direct {
             let left = match &self.tree {
                 Some(tree) if tree.is_gone() => return Teardown::Confirmed,
                 Some(_) => Vec::new(),
-                None => super::marked::marked_of(&self.query()),
+                None => super::marked::marked(&self.mark),
             };
             quiet = if left.is_empty() && self.tree.is_none() {
                 quiet + 1

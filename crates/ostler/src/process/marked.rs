@@ -41,16 +41,12 @@ pub(super) struct Found {
 
 /// Returns the live processes whose environment contains `mark`, except this one.
 pub(super) fn marked(mark: &str) -> Vec<ProcessRef> {
-    marked_of(&Query {
+    let query = Query {
         mark: mark.to_owned(),
         session: None,
         since: None,
-    })
-}
-
-/// Returns the live processes of a session, except this one.
-pub(super) fn marked_of(query: &Query) -> Vec<ProcessRef> {
-    let found = pass(&[query]).remove(&query.mark);
+    };
+    let found = pass(&[&query]).remove(mark);
     found.unwrap_or_default().marked
 }
 

@@ -1,22 +1,32 @@
 //! Process ids that the kernel has handed out since a moment (Linux).
 //!
-//! It hands them out in ascending order and starts again at the end. What a child started is
-//! therefore found among a few ids, however many other processes there are.
+//! It hands them out in ascending order and starts again at the end. What a child of a short life
+//! started is therefore found among a few ids, however many other processes there are.
+//!
+//! A privileged process can choose the id of a child (`clone3` with `set_tid`), and is not found
+//! this way; but neither is one that removes the session's mark from its environment.
 
 use std::fs::File;
 use std::io::Read;
+use std::time::{Duration, Instant};
 
 use super::sweep::pids;
+use crate::clock;
+
+/// How old a moment may be. Ids are also taken by forks that fail, which nothing counts; in this
+/// time they cannot have come round.
+const MAX_AGE: Duration = Duration::from_millis(250);
 
 /// Up to this many ids, it is cheaper to try each than to list all processes.
 const FEW: i32 = 256;
 
-/// How often ids that were handed out during a pass are looked at, before every process is.
+/// How often ids that were handed out during a visit are visited, before every process is.
 const ROUNDS: usize = 16;
 
 /// A moment in the sequence of process ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moment {
+    at: Instant,
     /// The id that was handed out last.
     last: i32,
     /// Number of processes and threads started since the system was booted.
@@ -24,27 +34,35 @@ pub(super) struct Moment {
 }
 
 impl Moment {
-    /// Returns the current moment, or `None` if `/proc` does not tell.
+    /// Returns the current moment, or `None` if `/proc` does not tell or is not that of this
+    /// process.
     pub(super) fn now() -> Option<Self> {
-        let last = last_field(&read("/proc/loadavg")?)?;
-        let stat = read("/proc/stat")?;
+        let own = rustix::process::getpid().as_raw_nonzero().get();
+        let shown = std::fs::read_link("/proc/self").ok()?;
+        if shown.to_str()?.parse() != Ok(own) {
+            return None;
+        }
+        Self::parse(&read(LAST)?, &read("/proc/stat")?)
+    }
+
+    fn parse(last: &str, stat: &str) -> Option<Self> {
         let forks = stat
             .lines()
             .find_map(|line| line.strip_prefix("processes "))?;
         Some(Self {
-            last,
+            at: clock::monotonic(),
+            last: number(last)?,
             forks: forks.trim().parse().ok()?,
         })
     }
 }
 
-fn last_field(text: &str) -> Option<i32> {
-    text.split_ascii_whitespace().next_back()?.parse().ok()
-}
+/// The file with the id that was handed out last in this process's namespace. `/proc/loadavg` has
+/// it too, but containers replace that file by the host's.
+const LAST: &str = "/proc/sys/kernel/ns_last_pid";
 
-/// Returns the number of process ids that the system can hand out.
-fn space() -> Option<i32> {
-    last_field(&read("/proc/sys/kernel/pid_max")?)
+fn number(text: &str) -> Option<i32> {
+    text.trim().parse().ok()
 }
 
 fn read(path: &str) -> Option<String> {
@@ -68,8 +86,9 @@ impl Since {
     }
 }
 
-/// Visits every process that exists and was started since the earliest of the given moments: all
-/// of them if one is unknown. It may also visit ids without a process.
+/// Visits every process that was started since the earliest of the given moments: all processes if
+/// one is unknown or too old. Ids of threads and ids that are not in use may be visited too, and
+/// some twice.
 pub(super) fn visit(since: impl IntoIterator<Item = Option<Since>>, mut visit: impl FnMut(i32)) {
     let Some(mut range) = Range::since(since) else {
         return pids().for_each(visit);
@@ -77,28 +96,29 @@ pub(super) fn visit(since: impl IntoIterator<Item = Option<Since>>, mut visit: i
     for _ in 0..ROUNDS {
         range.visit(&mut visit);
         // A process may have started another one and exited, both during the visit.
-        match range.next() {
-            Some(next) if next.count > 0 => range = next,
-            Some(_) => return,
-            None => break,
+        let Some(last) = read(LAST).and_then(|text| number(&text)) else {
+            break;
+        };
+        if last == range.last {
+            return;
         }
+        range = range.next(last);
     }
     pids().for_each(visit);
 }
 
-/// The ids from the end of `count` ids up to `last`, modulo `space`.
+/// The last `count` ids up to `last`, modulo `space`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Range {
     last: i32,
     count: i32,
     space: i32,
-    forks: u64,
 }
 
 impl Range {
-    /// Returns the ids since the earliest of the given moments, or `None` if that is not known.
+    /// Returns the ids since the earliest of the given moments, or `None` if they are not known.
     fn since(all: impl IntoIterator<Item = Option<Since>>) -> Option<Self> {
-        let (now, space) = (Moment::now()?, space()?);
+        let (now, space) = (Moment::now()?, number(&read("/proc/sys/kernel/pid_max")?)?);
         let mut widest: Option<Self> = None;
         for since in all {
             let Since { moment, child } = since?;
@@ -113,20 +133,26 @@ impl Range {
         widest
     }
 
-    /// Returns the ids handed out between two moments, or `None` if they are not known.
+    /// Returns the ids handed out between two moments, or `None` if any id is possible.
     fn between(since: Moment, now: Moment, space: i32) -> Option<Self> {
-        Some(Self {
+        let age = now.at.checked_duration_since(since.at)?;
+        let forks = now.forks.checked_sub(since.forks)?;
+        // Ids in use are skipped, so they come round after fewer forks than there are ids.
+        let is_certain = space > 1 && age < MAX_AGE && forks < u64::from(space.unsigned_abs() / 4);
+        is_certain.then(|| Self {
             last: now.last,
-            count: count(since, now, space)?,
+            count: (now.last - since.last).rem_euclid(space),
             space,
-            forks: now.forks,
         })
     }
 
-    /// Returns the ids handed out after these.
-    fn next(&self) -> Option<Self> {
-        let Self { last, forks, .. } = *self;
-        Self::between(Moment { last, forks }, Moment::now()?, self.space)
+    /// Returns the ids handed out after these, up to `last`.
+    fn next(&self, last: i32) -> Self {
+        Self {
+            last,
+            count: (last - self.last).rem_euclid(self.space),
+            space: self.space,
+        }
     }
 
     fn contains(&self, pid: i32) -> bool {
@@ -144,21 +170,16 @@ impl Range {
     }
 }
 
-/// Returns the number of ids from `since` to `now`, or `None` if they may have started again at
-/// `since` or passed it: every id is possible then.
-fn count(since: Moment, now: Moment, space: i32) -> Option<i32> {
-    let forks = now.forks.checked_sub(since.forks)?;
-    // Ids in use and the lowest ones are skipped, so fewer forks than there are ids can come round.
-    let is_certain = space > 1 && forks < u64::from(space.unsigned_abs() / 4);
-    is_certain.then(|| (now.last - since.last).rem_euclid(space))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn moment(last: i32, forks: u64) -> Moment {
-        Moment { last, forks }
+        Moment {
+            at: clock::monotonic(),
+            last,
+            forks,
+        }
     }
 
     #[test]
@@ -167,13 +188,21 @@ mod tests {
             (moment(100, 5), moment(100, 5), Some(0)),
             (moment(100, 5), moment(103, 8), Some(3)),
             (moment(998, 5), moment(302, 10), Some(304)),
-            // So many forks can come round to the first id, or beyond it.
+            // After so many forks, ids can have come round.
             (moment(100, 5), moment(103, 255), None),
             // The system was restored from an older state.
             (moment(100, 5), moment(103, 4), None),
         ] {
-            assert_eq!(count(since, now, 1000), wanted, "{since:?} {now:?}");
+            let now = Moment {
+                at: since.at,
+                ..now
+            };
+            let range = Range::between(since, now, 1000);
+            assert_eq!(range.map(|it| it.count), wanted, "{since:?} {now:?}");
         }
+        let (since, mut now) = (moment(100, 5), moment(103, 8));
+        now.at = since.at + MAX_AGE;
+        assert_eq!(Range::between(since, now, 1000), None, "too old");
     }
 
     #[test]
@@ -183,45 +212,51 @@ mod tests {
                 last,
                 count: 4,
                 space: 1000,
-                forks: 0,
             };
             let mut seen = Vec::new();
             range.visit(&mut |pid| seen.push(pid));
             assert_eq!(seen, visited);
             let contained = (1..1000).filter(|pid| range.contains(*pid)).count();
             assert_eq!(contained, visited.len());
+            assert_eq!(range.next(last + 2).count, 2);
+        }
+    }
+
+    // Some systems have the files, but not what Linux writes to them.
+    #[test]
+    fn a_moment_is_unknown_unless_all_numbers_are_there() {
+        let stat = "cpu 1 2\nprocesses 27\nprocs_running 1\n";
+        let known = Moment::parse("31888\n", stat).unwrap();
+        assert_eq!((known.last, known.forks), (31888, 27));
+        for (last, stat) in [("", stat), ("x", stat), ("1", "cpu 1 2\n")] {
+            assert!(Moment::parse(last, stat).is_none(), "{last} {stat}");
         }
     }
 
     #[test]
-    fn children_are_visited_and_earlier_processes_are_not() {
-        let own = rustix::process::getpid().as_raw_nonzero().get();
+    fn children_are_visited() {
         let before = Moment::now().unwrap();
         let mut child = std::process::Command::new("sleep")
             .arg("30")
             .spawn()
             .unwrap();
+        let own = i32::try_from(std::process::id()).unwrap();
+        let is_visited = |since: &[Option<Since>], pid: i32| {
+            let mut is_visited = false;
+            visit(since.iter().copied(), |visited| {
+                is_visited |= visited == pid
+            });
+            is_visited
+        };
         let pid = i32::try_from(child.id()).unwrap();
-        let visited = |since: &[Option<Since>]| {
-            let mut visited = Vec::new();
-            visit(since.iter().copied(), |pid| visited.push(pid));
-            visited
-        };
-        let since = |child| {
-            Some(Since {
-                moment: before,
-                child,
-            })
-        };
-        let recent = visited(&[since(pid)]);
-        assert!(
-            recent.contains(&pid) && !recent.contains(&own),
-            "{recent:?}"
-        );
+        let since = Since::new(before, child.id());
+        assert!(is_visited(&[since], pid));
         // Without a moment, or if the child is not where it should be, all are visited.
-        for since in [&[since(pid), None][..], &[since(own)]] {
-            let all = visited(since);
-            assert!(all.contains(&pid) && all.contains(&own), "{all:?}");
+        for since in [
+            &[since, None][..],
+            &[Since::new(before, std::process::id())],
+        ] {
+            assert!(is_visited(since, pid) && is_visited(since, own));
         }
         child.kill().unwrap();
         child.wait().unwrap();

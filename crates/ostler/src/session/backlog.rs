@@ -348,6 +348,47 @@ mod tests {
         page.iter().map(|event| event.seq).collect()
     }
 
+    /// A log that is never read: what these tests need is in memory or in the spill file.
+    struct UnreadLog;
+
+    impl Log for UnreadLog {
+        fn open(&self, _: &ostler_core::log::NewSession) -> Result<(), LogError> {
+            Ok(())
+        }
+
+        fn append(&self, _: Batch) -> ostler_core::log::AppendFuture {
+            Box::pin(std::future::ready(Ok(())))
+        }
+
+        fn read(&self, _: &str, _: u64, _: usize) -> Result<Vec<Event>, LogError> {
+            Err(LogError("nothing is read from it".into()))
+        }
+
+        fn raw(&self, _: &str) -> Option<PathBuf> {
+            None
+        }
+
+        fn find(&self, _: &str) -> Result<Option<ostler_core::log::SessionRecord>, LogError> {
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn events_stay_in_memory_until_they_are_stored() {
+        let log = Some(Arc::new(UnreadLog) as Arc<dyn Log>);
+        let backlog = Backlog::new("s".into(), log, tempfile::env::temp_dir());
+        publish(&backlog, 1..=3000);
+        assert_eq!(fetched(&backlog, 1), [1, 2, 3]);
+        backlog.set_stored(100);
+        assert!(backlog.fetch(100, 3).is_err(), "it is in the log");
+        assert_eq!(fetched(&backlog, 101), [101, 102, 103]);
+        // What a log that fails has not stored is spilled, without a gap.
+        backlog.disable_log();
+        publish(&backlog, 3001..=5000);
+        assert_eq!(fetched(&backlog, 101), [101, 102, 103]);
+        assert_eq!(fetched(&backlog, 2999), [2999, 3000, 3001]);
+    }
+
     #[test]
     fn only_unread_events_are_spilled() {
         let backlog = backlog();

@@ -114,6 +114,12 @@ struct Driver {
     state: LaunchState,
 }
 
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.hand_over();
+    }
+}
+
 /// Number of bytes read from stdout.
 #[derive(Default, PartialEq, Eq)]
 struct RawBytes {
@@ -497,7 +503,9 @@ impl Driver {
             .min();
         // A process that has exited leaves at most a full pipe, so read it even without room.
         let backlog = self.caller.shared.backlog.clone();
-        let may_read = (events.has_room(appending_bytes) && backlog.has_room()) || exit.is_some();
+        let has_room =
+            events.has_room(appending_bytes) && self.appending.has_room() && backlog.has_room();
+        let may_read = has_room || exit.is_some();
         tokio::select! {
             result = self.appending.next(), if !self.appending.is_empty() => {
                 Wakeup::Persisted(result)

@@ -1,6 +1,5 @@
 //! Persistence: events are appended to the log, and published to readers before or after that.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,29 +15,43 @@ use crate::session::backlog::Batch;
 use crate::session::engine::Engine;
 use crate::session::status::Shared;
 
-/// How long the log may take to store the last events of a session.
+/// How long the log may take to store all of the last events of a session.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Batches that are not in the log yet, in order.
+/// Maximum number of events that are not in the log yet, before the agent's output is left in its
+/// pipe.
+const MAX_EVENTS: usize = 8 * 1024;
+
+/// Events that are not in the log yet. One append runs at a time; what comes meanwhile is appended
+/// together, so that nothing is stored after an append that failed.
 #[derive(Default)]
 pub(super) struct PendingAppends {
-    pending: VecDeque<PendingAppend>,
-    /// Size of all of them.
+    running: Option<RunningAppend>,
+    waiting: Vec<WaitingBatch>,
+    /// Number and size of all of them.
+    events: usize,
     bytes: usize,
 }
 
-struct PendingAppend {
-    /// The append, once it has been started.
-    future: Option<AppendFuture>,
+struct RunningAppend {
+    future: AppendFuture,
+    /// Number of the last event.
+    last: u64,
+    events: usize,
+    bytes: usize,
+    /// What is published once it is stored.
+    unpublished: Option<WaitingBatch>,
+}
+
+struct WaitingBatch {
     batch: Batch,
-    /// Size of the batch.
     bytes: usize,
     is_published: bool,
 }
 
 impl PendingAppends {
     pub(super) fn is_empty(&self) -> bool {
-        self.pending.is_empty()
+        self.running.is_none() && self.waiting.is_empty()
     }
 
     /// Returns the size of the events that are not in the log yet.
@@ -46,41 +59,63 @@ impl PendingAppends {
         self.bytes
     }
 
+    pub(super) fn has_room(&self) -> bool {
+        self.events < MAX_EVENTS
+    }
+
     /// Iterates over the events that are published only once they are stored.
     pub(super) fn unpublished(&self) -> impl Iterator<Item = &Event> {
-        let unpublished = self.pending.iter().filter(|append| !append.is_published);
-        unpublished.flat_map(|append| append.batch.iter().map(|entry| &entry.event))
+        let running = self.running.iter().flat_map(|it| &it.unpublished);
+        let waiting = self.waiting.iter().filter(|it| !it.is_published);
+        let batches = running.chain(waiting);
+        batches.flat_map(|it| it.batch.iter().map(|entry| &entry.event))
     }
 
-    /// Starts to append what was not started yet.
+    fn push(&mut self, waiting: WaitingBatch) {
+        self.events += waiting.batch.len();
+        self.bytes += waiting.bytes;
+        self.waiting.push(waiting);
+    }
+
+    /// Appends what is waiting, unless an append is running.
     fn start(&mut self, log: &Arc<dyn Log>) {
-        // The last ones: an append is never started before an earlier one.
-        let is_new = |append: &&mut PendingAppend| append.future.is_none();
-        let count = self.pending.iter_mut().rev().take_while(is_new).count();
-        let first = self.pending.len() - count;
-        for append in self.pending.range_mut(first..) {
-            append.future = Some(log.append(append.batch.clone()));
+        if self.running.is_some() || self.waiting.is_empty() {
+            return;
         }
+        let mut waiting = std::mem::take(&mut self.waiting);
+        let batch = match &waiting[..] {
+            [one] => one.batch.clone(),
+            all => Arc::new(all.iter().flat_map(|it| it.batch.iter().cloned()).collect()),
+        };
+        self.running = Some(RunningAppend {
+            future: log.append(batch.clone()),
+            last: batch.last().map_or(0, |entry| entry.event.seq),
+            events: batch.len(),
+            bytes: waiting.iter().map(|it| it.bytes).sum(),
+            unpublished: waiting.pop().filter(|it| !it.is_published),
+        });
     }
 
-    /// Waits until the first append has finished; forever if there is none.
+    /// Hands everything over to the log, without waiting for it.
+    fn hand_over(&mut self, log: &Arc<dyn Log>) {
+        self.running = None;
+        self.start(log);
+    }
+
+    /// Waits until the append has finished; forever if none is running.
     pub(super) async fn next(&mut self) -> Result<(), LogError> {
-        let first = self.pending.front_mut();
-        match first.and_then(|append| append.future.as_mut()) {
-            Some(future) => future.as_mut().await,
+        match &mut self.running {
+            Some(running) => running.future.as_mut().await,
             None => std::future::pending().await,
         }
     }
 
-    fn push(&mut self, append: PendingAppend) {
-        self.bytes += append.bytes;
-        self.pending.push_back(append);
-    }
-
-    fn pop(&mut self) -> Option<PendingAppend> {
-        let append = self.pending.pop_front()?;
-        self.bytes -= append.bytes;
-        Some(append)
+    /// Takes the append that has finished.
+    fn take_finished(&mut self) -> Option<RunningAppend> {
+        let finished = self.running.take()?;
+        self.events -= finished.events;
+        self.bytes -= finished.bytes;
+        Some(finished)
     }
 }
 
@@ -105,8 +140,7 @@ impl Driver {
             return self.publish_batch(batch, bytes);
         }
         let is_published = self.setup.host.delivery() == Delivery::Immediate && !ends_turn(&batch);
-        self.appending.push(PendingAppend {
-            future: None,
+        self.appending.push(WaitingBatch {
             batch: batch.clone(),
             bytes,
             is_published,
@@ -123,18 +157,21 @@ impl Driver {
         }
     }
 
-    /// Publishes the batch that was appended, unless it was published before. If the log failed,
-    /// the session continues without it.
+    /// Hands over to the log what was published, when the runtime drops the session's task.
+    pub(super) fn hand_over(&mut self) {
+        if let Some(log) = &self.log {
+            self.appending.hand_over(log);
+        }
+    }
+
+    /// Publishes what had to be stored first. If the log failed, the session continues without it.
     pub(super) fn on_persisted(&mut self, result: Result<(), LogError>) {
-        let Some(append) = self.appending.pop() else {
+        let Some(append) = self.appending.take_finished() else {
             return;
         };
-        let mut unpublished = vec![];
+        let mut unpublished = Vec::from_iter(append.unpublished);
         match result {
-            Ok(()) => {
-                let last = append.batch.last().map_or(0, |entry| entry.event.seq);
-                self.caller.shared.backlog.set_stored(last);
-            }
+            Ok(()) => self.caller.shared.backlog.set_stored(append.last),
             Err(error) => {
                 self.log = None;
                 self.caller.shared.backlog.disable_log();
@@ -143,13 +180,12 @@ impl Driver {
                     true => self.engine.emit_late(notice.into()),
                     false => self.engine.handle(Input::Notice(notice)),
                 }
-                unpublished = std::mem::take(&mut self.appending).pending.into();
+                let waiting = std::mem::take(&mut self.appending).waiting;
+                unpublished.extend(waiting.into_iter().filter(|it| !it.is_published));
             }
         }
-        for append in std::iter::once(append).chain(unpublished) {
-            if !append.is_published {
-                self.publish_batch(append.batch, append.bytes);
-            }
+        for WaitingBatch { batch, bytes, .. } in unpublished {
+            self.publish_batch(batch, bytes);
         }
     }
 
@@ -167,16 +203,18 @@ impl Driver {
     }
 
     async fn flush(&mut self) {
+        let deadline = tokio::time::sleep(FLUSH_TIMEOUT);
+        tokio::pin!(deadline);
         loop {
             self.publish();
             self.start_appends();
             if self.appending.is_empty() {
                 break;
             }
-            let timed_out = || Err(LogError("the log does not respond".into()));
-            let result = tokio::time::timeout(FLUSH_TIMEOUT, self.appending.next())
-                .await
-                .unwrap_or_else(|_| timed_out());
+            let result = tokio::select! {
+                result = self.appending.next() => result,
+                () = &mut deadline => Err(LogError("the log does not respond".into())),
+            };
             self.on_persisted(result);
         }
     }

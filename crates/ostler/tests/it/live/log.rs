@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ostler::host::Delivery;
 use ostler::log::{LogError, NewSession, SessionRecord};
+use ostler::session::ReadItem;
 use ostler::spec::AfterTurn;
 use ostler::{Event, Log};
 use ostler_core::log::{AppendFuture, LogEntry};
@@ -165,6 +166,35 @@ async fn a_log_that_fails_breaks_nothing() {
             notices.len() == 1 && notices[0].message.contains("the disk is full"),
             "{notices:?}"
         );
+    }
+}
+
+// Several batches wait for a slow log when it fails: every reader still gets every event, once.
+#[tokio::test]
+async fn a_slow_log_that_fails_loses_no_event() {
+    for delivery in [Delivery::Durable, Delivery::Immediate] {
+        let log = MemoryLog(Arc::new(Inner {
+            slow: Duration::from_millis(30),
+            breaks_after: Some(2),
+            ..Inner::default()
+        }));
+        let mut rig =
+            Rig::new("read\ninit\nloop 40\ntext hi\nsleep 5\nend\nresult hi\nread-until-eof");
+        rig.host = rig.host.with_log(Arc::new(log.clone()));
+        rig.host = rig.host.with_delivery(delivery);
+        let session = rig.start();
+        let (remote, id) = (session.remote(), session.id().to_owned());
+        let seen = finish(session).await;
+        check_stream(&seen.0);
+        assert_eq!(seen.notices("store_failed").len(), 1, "{delivery:?}");
+        let stored = log.events(&id);
+        assert!(!stored.is_empty() && stored.len() < seen.0.len());
+        assert_eq!(stored, seen.0[..stored.len()], "{delivery:?}");
+        let mut late = remote.events(stored.len() as u64 + 1);
+        for wanted in &seen.0[stored.len()..] {
+            let item = late.next().await;
+            assert_eq!(item, Some(ReadItem::Event(wanted.clone())), "{delivery:?}");
+        }
     }
 }
 
