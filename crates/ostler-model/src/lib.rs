@@ -1,4 +1,4 @@
-//! What makes a model an agent: messages and replies, the tool loop, the context window and the
+//! The parts that make a model an agent: messages and replies, the tool loop, the context window and the
 //! accounting. All of it is pure.
 //!
 //! The loop decides; a runner outside this crate calls the model and runs the tools. The two
