@@ -65,7 +65,7 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
         None => None,
     };
     #[cfg(target_os = "linux")]
-    let since = super::recent::Moment::now();
+    let since = super::recent_pids::PidSnapshot::take();
     let spawned = spawner::spawn(wrap);
     #[cfg(target_os = "linux")]
     let reported = held
@@ -192,7 +192,7 @@ struct Direct {
     mark: String,
     /// The moment before the child was spawned.
     #[cfg(target_os = "linux")]
-    since: Option<super::recent::Moment>,
+    since: Option<super::recent_pids::PidSnapshot>,
     /// Id of the process group. It cannot be queried once the group leader has exited.
     group: Option<u32>,
     /// Set once everything has ended. From then on the process ids may be reused.
@@ -238,7 +238,7 @@ impl Direct {
         if self.ended.is_none() {
             self.signal_group(signal);
             #[cfg(target_os = "linux")]
-            super::sweep::signal(&super::marked::marked_of(&self.query()), signal);
+            super::sweep::signal(&super::marked::find_blocking(&self.query()), signal);
         }
     }
 
@@ -278,7 +278,7 @@ impl Direct {
             if let Ok(status) = tokio::time::timeout(COUNT_INTERVAL, self.child.wait()).await {
                 return status;
             }
-            if limit.is_exceeded(|| super::marked::marked_of(&query).len()) {
+            if limit.is_exceeded(|| super::marked::find_blocking(&query).len()) {
                 self.exceeded_processes = true;
                 self.kill();
             }
@@ -364,7 +364,7 @@ impl Control for Direct {
         if self.kill_group() {
             #[cfg(target_os = "linux")]
             super::sweep::signal(
-                &super::marked::marked_of(&self.query()),
+                &super::marked::find_blocking(&self.query()),
                 rustix::process::Signal::KILL,
             );
         }
@@ -391,7 +391,7 @@ impl Control for Direct {
             let left = match &self.tree {
                 Some(tree) if tree.is_gone() => return Teardown::Confirmed,
                 Some(_) => Vec::new(),
-                None => super::marked::marked_of(&self.query()),
+                None => super::marked::find_blocking(&self.query()),
             };
             quiet = if left.is_empty() && self.tree.is_none() {
                 quiet + 1

@@ -1,4 +1,4 @@
-//! Persistence: events are appended to the log, and published to readers before or after that.
+//! Persistence: appends events to the log, and publishes them to readers before or after that.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::session::status::Shared;
 /// How long the log may take to store the last events of a session.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Batches that are not in the log yet, in order.
+/// Batches that are not stored in the log yet, in order.
 #[derive(Default)]
 pub(super) struct PendingAppends {
     pending: VecDeque<PendingAppend>,
@@ -52,9 +52,9 @@ impl PendingAppends {
         unpublished.flat_map(|append| append.batch.iter().map(|entry| &entry.event))
     }
 
-    /// Starts to append what was not started yet.
+    /// Starts the appends that have not been started.
     fn start(&mut self, log: &Arc<dyn Log>) {
-        // The last ones: an append is never started before an earlier one.
+        // These are the last ones, because appends are started in order.
         let is_new = |append: &&mut PendingAppend| append.future.is_none();
         let count = self.pending.iter_mut().rev().take_while(is_new).count();
         let first = self.pending.len() - count;
@@ -84,8 +84,8 @@ impl PendingAppends {
     }
 }
 
-/// Returns true if the batch is published only once it is stored, whatever the delivery: someone
-/// who reads that a turn or the session has ended finds all of it in the log.
+/// Returns true if the batch ends a turn or the session. It is then published only once it is
+/// stored, whatever the delivery, so that a reader that sees the end finds everything in the log.
 fn ends_turn(batch: &Batch) -> bool {
     let ends = |kind: &EventKind| matches!(kind, EventKind::TurnEnded(_) | EventKind::Ended(_));
     batch.iter().any(|entry| ends(&entry.event.kind))
@@ -116,15 +116,15 @@ impl Driver {
         }
     }
 
-    /// Starts to append to the log what was queued for it: after readers had a chance to run.
+    /// Starts to append the queued batches to the log, after readers have had a chance to run.
     pub(super) fn start_appends(&mut self) {
         if let Some(log) = &self.log {
             self.appending.start(log);
         }
     }
 
-    /// Publishes the batch that was appended, unless it was published before. If the log failed,
-    /// the session continues without it.
+    /// Publishes the batch that was appended, unless it has been published already. If the log
+    /// failed, the session continues without it.
     pub(super) fn on_persisted(&mut self, result: Result<(), LogError>) {
         let Some(append) = self.appending.pop() else {
             return;

@@ -1,31 +1,31 @@
-//! Process ids that the kernel has handed out since a moment (Linux).
+//! Recent process ids: the processes started since a snapshot was taken (Linux).
 //!
-//! It hands them out in ascending order and starts again at the end. What a child started is
-//! therefore found among a few ids, however many other processes there are.
+//! The kernel allocates process ids in ascending order and wraps around at the end. The descendants
+//! of a child are therefore found among a few ids, however many other processes are running.
 
 use std::fs::File;
 use std::io::Read;
 
 use super::sweep::pids;
 
-/// Up to this many ids, it is cheaper to try each than to list all processes.
-const FEW: i32 = 256;
+/// Maximum number of ids to try one by one. Beyond it, listing all processes is cheaper.
+const MAX_TRIED: i32 = 256;
 
-/// How often ids that were handed out during a pass are looked at, before every process is.
-const ROUNDS: usize = 16;
+/// Maximum number of rounds for ids allocated during the visit, before every process is visited.
+const MAX_ROUNDS: usize = 16;
 
-/// A moment in the sequence of process ids.
+/// A position in the sequence of process ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Moment {
-    /// The id that was handed out last.
+pub(super) struct PidSnapshot {
+    /// The last id that was allocated.
     last: i32,
-    /// Number of processes and threads started since the system was booted.
+    /// Number of processes and threads started since boot.
     forks: u64,
 }
 
-impl Moment {
-    /// Returns the current moment, or `None` if `/proc` does not tell.
-    pub(super) fn now() -> Option<Self> {
+impl PidSnapshot {
+    /// Returns the current position, or `None` if `/proc` does not report it.
+    pub(super) fn take() -> Option<Self> {
         let last = last_field(&read("/proc/loadavg")?)?;
         let stat = read("/proc/stat")?;
         let forks = stat
@@ -48,13 +48,16 @@ fn read(path: &str) -> Option<String> {
     Some(text)
 }
 
-/// Visits every process that exists and was started since the earliest of the given moments: all
-/// of them if one is unknown. It may also visit ids without a process.
-pub(super) fn visit(since: impl IntoIterator<Item = Option<Moment>>, mut visit: impl FnMut(i32)) {
-    let Some(mut range) = Range::since(since) else {
+/// Visits every existing process that was started since the earliest of the snapshots, or all
+/// processes if a snapshot is missing. May also visit ids without a process.
+pub(super) fn visit(
+    since: impl IntoIterator<Item = Option<PidSnapshot>>,
+    mut visit: impl FnMut(i32),
+) {
+    let Some(mut range) = PidRange::since(since) else {
         return pids().for_each(visit);
     };
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         range.visit(&mut visit);
         // A process may have started another one and exited, both during the visit.
         match range.next() {
@@ -66,91 +69,92 @@ pub(super) fn visit(since: impl IntoIterator<Item = Option<Moment>>, mut visit: 
     pids().for_each(visit);
 }
 
-/// The ids from the end of `count` ids up to `last`, modulo `space`.
+/// The `count` process ids up to and including `last`, modulo `pid_max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Range {
+struct PidRange {
     last: i32,
     count: i32,
-    space: i32,
+    pid_max: i32,
     forks: u64,
 }
 
-impl Range {
-    fn since(moments: impl IntoIterator<Item = Option<Moment>>) -> Option<Self> {
-        let now = Moment::now()?;
-        let space = last_field(&read("/proc/sys/kernel/pid_max")?)?;
-        let counts = moments
+impl PidRange {
+    fn since(snapshots: impl IntoIterator<Item = Option<PidSnapshot>>) -> Option<Self> {
+        let now = PidSnapshot::take()?;
+        let pid_max = last_field(&read("/proc/sys/kernel/pid_max")?)?;
+        let counts = snapshots
             .into_iter()
-            .map(|moment| count(moment?, now, space))
+            .map(|snapshot| count(snapshot?, now, pid_max))
             .collect::<Option<Vec<i32>>>()?;
         Some(Self {
             last: now.last,
             count: counts.into_iter().max().unwrap_or(0),
-            space,
+            pid_max,
             forks: now.forks,
         })
     }
 
-    /// Returns the ids handed out after these.
+    /// Returns the ids allocated after these.
     fn next(&self) -> Option<Self> {
         let Self { last, forks, .. } = *self;
-        Self::since([Some(Moment { last, forks })])
+        Self::since([Some(PidSnapshot { last, forks })])
     }
 
     fn contains(&self, pid: i32) -> bool {
-        (self.last - pid).rem_euclid(self.space) < self.count
+        (self.last - pid).rem_euclid(self.pid_max) < self.count
     }
 
     fn visit(&self, visit: &mut impl FnMut(i32)) {
-        if self.count > FEW {
+        if self.count > MAX_TRIED {
             return pids().filter(|pid| self.contains(*pid)).for_each(visit);
         }
         let ids = (0..self.count).rev().map(|back| self.last - back);
-        ids.map(|pid| pid.rem_euclid(self.space))
+        ids.map(|pid| pid.rem_euclid(self.pid_max))
             .filter(|pid| *pid != 0)
             .for_each(visit);
     }
 }
 
-/// Returns the number of ids from `since` to `now`, or `None` if they may have started again at
-/// `since` or passed it: every id is possible then.
-fn count(since: Moment, now: Moment, space: i32) -> Option<i32> {
+/// Returns the number of ids allocated from `since` to `now`, or `None` if they may have wrapped
+/// around past `since`, so that any id is possible.
+fn count(since: PidSnapshot, now: PidSnapshot, pid_max: i32) -> Option<i32> {
     let forks = now.forks.checked_sub(since.forks)?;
-    // Ids in use and the lowest ones are skipped, so fewer forks than there are ids can come round.
-    let is_certain = space > 1 && forks < u64::from(space.unsigned_abs() / 4);
-    is_certain.then(|| (now.last - since.last).rem_euclid(space))
+    // The kernel skips the lowest ids and ids in use, so fewer than `pid_max` forks may wrap
+    // around.
+    let is_certain = pid_max > 1 && forks < u64::from(pid_max.unsigned_abs() / 4);
+    is_certain.then(|| (now.last - since.last).rem_euclid(pid_max))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn moment(last: i32, forks: u64) -> Moment {
-        Moment { last, forks }
+    fn snapshot(last: i32, forks: u64) -> PidSnapshot {
+        PidSnapshot { last, forks }
     }
 
     #[test]
-    fn ids_are_counted_across_the_end_of_their_space() {
+    fn ids_are_counted_across_the_wraparound() {
         for (since, now, wanted) in [
-            (moment(100, 5), moment(100, 5), Some(0)),
-            (moment(100, 5), moment(103, 8), Some(3)),
-            (moment(998, 5), moment(302, 10), Some(304)),
-            // So many forks can come round to the first id, or beyond it.
-            (moment(100, 5), moment(103, 255), None),
+            (snapshot(100, 5), snapshot(100, 5), Some(0)),
+            (snapshot(100, 5), snapshot(103, 8), Some(3)),
+            (snapshot(998, 5), snapshot(302, 10), Some(304)),
+            // With that many forks, the ids may have wrapped around past the first one.
+            (snapshot(100, 5), snapshot(103, 255), None),
             // The system was restored from an older state.
-            (moment(100, 5), moment(103, 4), None),
+            (snapshot(100, 5), snapshot(103, 4), None),
         ] {
             assert_eq!(count(since, now, 1000), wanted, "{since:?} {now:?}");
         }
     }
 
     #[test]
-    fn range_visits_what_it_contains_even_across_the_end() {
+    fn a_range_visits_what_it_contains_even_across_the_wraparound() {
         for (last, visited) in [(103, vec![100, 101, 102, 103]), (1, vec![998, 999, 1])] {
-            let range = Range {
+            let range = PidRange {
                 last,
                 count: 4,
-                space: 1000,
+                pid_max: 1000,
                 forks: 0,
             };
             let mut seen = Vec::new();
@@ -164,7 +168,7 @@ mod tests {
     #[test]
     fn children_are_visited_and_earlier_processes_are_not() {
         let own = rustix::process::getpid().as_raw_nonzero().get();
-        let before = Moment::now().unwrap();
+        let before = PidSnapshot::take().unwrap();
         let mut child = std::process::Command::new("sleep")
             .arg("30")
             .spawn()
