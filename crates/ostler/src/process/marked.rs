@@ -32,9 +32,9 @@ pub(super) struct Query {
 pub(super) struct PassResult {
     /// Live processes with the mark, except this one.
     pub(super) marked: Vec<ProcessRef>,
-    /// Whether the agent's process session has a process that is alive but has no environment, because
-    /// it is exiting or in the middle of `exec`. Only suitable for waiting: session ids can be
-    /// reused.
+    /// Whether the agent's process session has a process that is alive but has no environment,
+    /// because it is exiting or in the middle of `exec`. Only suitable for waiting: session ids can
+    /// be reused.
     pub(super) has_exiting: bool,
 }
 
