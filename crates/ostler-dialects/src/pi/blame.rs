@@ -1,4 +1,4 @@
-//! Blame: maps each way a turn of pi can end to one cause, with an actionable hint.
+//! Blame: maps each way a pi turn can end to one cause, with an actionable hint.
 
 use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};

@@ -1,6 +1,6 @@
 //! State of a turn: when it is over, and how it ended.
 //!
-//! pi's own `turn` is one model call. A turn of Ostler begins with a prompt and is over when pi is
+//! pi's own `turn` is one model call. A turn in Ostler begins with a prompt and is over when pi is
 //! idle, which no line reports: after `agent_end` pi may retry a failed call, or compact the
 //! conversation and continue. It announces either one immediately, so Ostler requests its state
 //! after `agent_end`, and that state decides.
