@@ -187,8 +187,8 @@ pub(crate) fn parse(line: &str) -> Incoming {
             Failure::request("`id` is neither a number nor a string"),
         ),
         (None, id) if message.result.is_some() || message.error.is_some() => {
-            // Our ids are strings, so anything else answers no request of ours. Responses never get
-            // a response, not even invalid ones.
+            // Our ids are strings, so any other id answers no request that we sent. Responses never
+            // get a response, not even invalid ones.
             let id = id
                 .and_then(|id| serde_json::from_str(id.get()).ok())
                 .unwrap_or_default();
@@ -200,7 +200,8 @@ pub(crate) fn parse(line: &str) -> Incoming {
                     .map(ToOwned::to_owned),
             }
         }
-        // The id may be one of ours; echoing it would look like a response to an unknown request.
+        // The id may belong to a request that we sent; echoing it would look like a response to an
+        // unknown request.
         (None, _) => Incoming::Invalid(None, Failure::request("`method` is missing")),
     }
 }

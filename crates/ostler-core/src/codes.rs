@@ -219,7 +219,7 @@ codes! {
         Refusal = "refusal",
         /// The session was resumed in another directory.
         ResumedElsewhere = "resumed_elsewhere",
-        /// A call of the model is retried.
+        /// A model call is retried.
         Retrying = "retrying",
         /// The agent runs in a sandbox.
         Sandbox = "sandbox",

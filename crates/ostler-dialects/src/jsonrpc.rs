@@ -215,7 +215,7 @@ pub(crate) struct Incoming<'a, P, R> {
     method: Scalar<'a>,
     /// Parameters of a request or notification.
     pub(crate) params: Object<P>,
-    /// Result of a request of ours.
+    /// Result of one of our requests.
     pub(crate) result: R,
     error: Node<'a, RpcError<'a>>,
 }

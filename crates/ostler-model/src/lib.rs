@@ -1,5 +1,5 @@
-//! What makes a model an agent: messages and replies, the tool loop, the context window and the
-//! accounting. All of it is pure.
+//! The parts that make a model an agent: messages and replies, the tool loop, the context window
+//! and the accounting. All of it is pure.
 //!
 //! The loop decides; a runner outside this crate calls the model and runs the tools. The two
 //! communicate through [`runner_protocol`]. The wire types of OpenAI's API are our own rather than

@@ -48,13 +48,13 @@
 //!
 //! - **Events are never lost.** Each has a sequence number and a time. A slow reader does not slow
 //!   the agent down: it reads from the log, or from a temporary file that belongs to the session.
-//!   The agent waits only if the log cannot keep up, or if there is no log and that file is full
-//!   (1 GiB).
+//!   The agent waits only if the log cannot keep up, or if there is no log, that file is full
+//!   (1 GiB) and the session's own reader is behind.
 //! - **Every turn ends exactly once**, with an [`Outcome`] whose [`Cause`] a program can branch on.
 //!   The last event of a session is [`EventKind::Ended`].
 //! - **A failed run is not an `Err`.** Only an invalid spec is, and then nothing was started.
 //! - **Unknown output is not an error.** A line that cannot be parsed becomes an event that carries
-//!   the line (or the start of one that is over the size limit).
+//!   the line (or its beginning, if it exceeds the size limit).
 //! - **Nothing is implicit.** The library does not print, and it does not read the environment or
 //!   the home directory. The caller passes what agents may see in a [`Host`].
 //!
@@ -75,7 +75,7 @@
 //!
 //! On Linux, the agent also dies with *this* process.
 //!
-//! Two kinds of process escape: those that left the group *and* cleared their environment, and,
+//! Two kinds of processes escape: those that left the group *and* cleared their environment, and,
 //! if this process is killed with SIGKILL, commands that the agent had started. With a guard
 //! ([`Host::with_guard`] and the module `guard`, Linux only), nothing escapes: even after a
 //! SIGKILL, everything ends within three seconds. The `ostler` program always uses the guard.

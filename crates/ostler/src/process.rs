@@ -17,7 +17,7 @@ mod guarded;
 mod marked;
 mod once;
 #[cfg(target_os = "linux")]
-mod recent;
+mod recent_pids;
 mod restoring;
 mod sandboxed;
 mod spawn_error;
@@ -197,7 +197,7 @@ pub(crate) fn probe_layers(
 /// Returns true if any process of a session is running, apart from this one.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_anything_left(session: &str) -> bool {
-    !marked::marked(&format!("{}={session}", crate::host::SESSION_VARIABLE)).is_empty()
+    !marked::find_by_mark(&format!("{}={session}", crate::host::SESSION_VARIABLE)).is_empty()
 }
 
 /// A private temporary directory that is removed on drop, whatever its permissions are then.

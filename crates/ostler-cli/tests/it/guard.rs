@@ -174,7 +174,7 @@ fn sigterm_stops_cleanly() {
     assert!(pids.iter().all(|pid| !alive(*pid)));
 }
 
-// The agent has no terminal, no descriptors of ours except its three streams, and no other agent's
+// The agent has no terminal, none of our descriptors except its three streams, and no other agent's
 // keys.
 #[test]
 fn the_agent_gets_its_streams_and_nothing_else() {

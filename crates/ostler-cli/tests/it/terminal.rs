@@ -399,8 +399,8 @@ fn doctor_escapes_versions() {
     }
 }
 
-// An approval prompt shows exactly what would run: nothing is dropped, and no line of it can pass
-// for one of ours.
+// An approval prompt shows exactly what would run: nothing is dropped, and no line of it can be
+// mistaken for Ostler's own.
 #[test]
 fn approval_shows_exactly_what_would_run() {
     let rig = Rig::new();

@@ -107,7 +107,7 @@ pub(super) struct Request<'a> {
     pub(super) params: &'a Params<'a>,
 }
 
-/// The response to a request of ours: its result as JSON, and the error if it failed.
+/// The response to one of our requests: its result as JSON, and the error if it failed.
 pub(super) struct Response<'a> {
     pub(super) result: &'a str,
     pub(super) error: Option<RpcError<'a>>,

@@ -1,4 +1,4 @@
-//! Blame: maps each way a turn of pi can end to one cause, with an actionable hint.
+//! Blame: maps each way a pi turn can end to one cause, with an actionable hint.
 
 use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
@@ -10,7 +10,7 @@ use crate::http_status;
 const TOO_LONG: &str = "Shorten the prompt, start a new session, or use a model with a larger \
                         context window.";
 
-/// Messages of pi and of its providers' libraries, with causes and hints.
+/// Messages from pi and its providers' libraries, with causes and hints.
 const BLAME: Blame = Blame {
     program: "pi",
     messages: &[
@@ -74,14 +74,14 @@ const BLAME: Blame = Blame {
 /// How a model call ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Stop {
-    /// pi's reason.
+    /// The stop reason that pi reported.
     reason: String,
-    /// Its message, if the call failed.
+    /// pi's error message, if the call failed.
     error: String,
 }
 
 impl Stop {
-    pub(super) fn read(message: &Message<'_>) -> Self {
+    pub(super) fn from_message(message: &Message<'_>) -> Self {
         Self {
             reason: message.stop_reason.or_empty().to_owned(),
             error: message.error_message.or_empty().to_owned(),
@@ -94,12 +94,12 @@ impl Stop {
     }
 
     /// Returns true if the call failed or was interrupted.
-    pub(super) fn is_cut(&self) -> bool {
+    pub(super) fn is_incomplete(&self) -> bool {
         self.is_error() || self.reason == "aborted"
     }
 }
 
-/// Determines the outcome of a turn. Without a call of the model, an extension handled the prompt.
+/// Determines the outcome of a turn. A turn without a model call was handled by an extension.
 pub(super) fn of_turn(stop: Option<&Stop>, interrupted: bool) -> Outcome {
     let reason = stop.map_or("", |stop| stop.reason.as_str());
     match (reason, stop) {
@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    // The messages are those of 0.74.2.
+    // The messages are from pi 0.74.2.
     #[test]
     fn every_error_has_its_cause() {
         for (error, cause, status) in [

@@ -29,16 +29,16 @@ pub(super) struct PiConversation {
     /// Id of pi's session and its model, once known.
     identity: Option<Identity>,
     turn: Turn,
-    /// Number of model messages so far, from which their ids are made.
+    /// Number of model messages so far, from which message ids are derived.
     messages: u64,
-    /// Blocks of the current message that were streamed, by their index.
+    /// Indices of the blocks of the current message that were streamed.
     streamed: BTreeSet<u64>,
-    /// Ids of tool calls that were emitted in this turn.
-    calls: BTreeSet<String>,
-    /// The first prompt, held until pi has started: pi would ignore an interrupt before.
-    prompt: Option<String>,
+    /// Ids of the tool calls that were emitted in this turn.
+    emitted_calls: BTreeSet<String>,
+    /// The first prompt, held until pi has started, because pi ignores interrupts before that.
+    held_prompt: Option<String>,
     /// Messages for the turn that are held until pi is working.
-    steers: Vec<String>,
+    held_steers: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,7 +51,7 @@ struct Identity {
 /// Prefix of a `message_update` line. pi always writes the type first.
 const UPDATE_PREFIX: &str = "{\"type\":\"message_update\",";
 
-/// Lines that only signal liveness, or that other lines repeat.
+/// Types of lines that only signal liveness, or whose content other lines repeat.
 const HEARTBEATS: &[&str] = &[
     "message_start",
     "queue_update",
@@ -71,23 +71,23 @@ impl PiConversation {
             turn: Turn::default(),
             messages: 0,
             streamed: BTreeSet::new(),
-            calls: BTreeSet::new(),
-            prompt: None,
-            steers: Vec::new(),
+            emitted_calls: BTreeSet::new(),
+            held_prompt: None,
+            held_steers: Vec::new(),
         }
     }
 
     fn on_response(&mut self, line: &PiLine<'_>, raw: &str, out: &mut Outbox) {
         let failed = line.success.is_false();
         let error = line.error.or_empty();
-        if let Some(id) = line.id.text().and_then(requests::change_of) {
+        if let Some(id) = line.id.text().and_then(requests::parse_change_id) {
             let error = failed.then(|| error.to_owned());
             out.push(FromConversation::Changed { id, error });
             return;
         }
         match line.command.or_empty() {
             "get_state" => {
-                if let Some(prompt) = self.prompt.take() {
+                if let Some(prompt) = self.held_prompt.take() {
                     requests::prompt(&prompt, out);
                 }
                 if let Some(state) = line.data.map() {
@@ -95,7 +95,7 @@ impl PiConversation {
                 }
             }
             "prompt" if failed => self.end_turn(blame::of_error(error), out),
-            // An extension may have handled the prompt: then there is no `agent_start`.
+            // If an extension handled the prompt, there is no `agent_start`.
             "prompt" if self.turn.on_accepted() => requests::get_state(out),
             "steer" if failed => {
                 let message = format!("pi rejected a message for this turn: {error}");
@@ -111,7 +111,7 @@ impl PiConversation {
         }
     }
 
-    /// Handles the state of the session: its identity, and whether the turn is over.
+    /// Handles the state of the session: reports its identity, and ends the turn if pi is idle.
     fn on_state(&mut self, state: &State<'_>, out: &mut Outbox) {
         let identity = Identity {
             session: state.session_id.owned(),
@@ -132,7 +132,7 @@ impl PiConversation {
         if !self.turn.is_over(state) {
             return;
         }
-        if self.turn.keeps_message(state) {
+        if self.turn.has_leftover_message(state) {
             let message = "A message came too late for this turn; pi passes it to the model with \
                            the next one.";
             out.warn(NoticeCode::SteerKept, message);
@@ -147,7 +147,7 @@ impl PiConversation {
         }
         self.turn.on_agent_start();
         out.push(FromConversation::TurnStarted);
-        for message in std::mem::take(&mut self.steers) {
+        for message in std::mem::take(&mut self.held_steers) {
             requests::steer(&message, out);
         }
         if self.turn.interrupted {
@@ -160,8 +160,8 @@ impl PiConversation {
             return;
         }
         let turn = std::mem::take(&mut self.turn);
-        self.calls.clear();
-        for message in std::mem::take(&mut self.steers) {
+        self.emitted_calls.clear();
+        for message in std::mem::take(&mut self.held_steers) {
             let message = format!("The turn ended before pi received this message: {message}");
             out.warn(NoticeCode::SteerDropped, message);
         }
@@ -184,6 +184,7 @@ impl PiConversation {
         }
     }
 
+    /// Returns a text event of the current message.
     fn text(&self, kind: TextKind, text: String, delta: bool) -> Text {
         Text {
             kind,
@@ -202,7 +203,7 @@ impl PiConversation {
             "user" => return self.turn.on_user_message(),
             _ => return,
         }
-        let stop = Stop::read(message);
+        let stop = Stop::from_message(message);
         let mut answer = Vec::new();
         for (index, block) in (0..).zip(message.content.iter()) {
             let (kind, text) = match block.kind.or_empty() {
@@ -210,7 +211,7 @@ impl PiConversation {
                 "thinking" => (TextKind::Thinking, block.thinking.or_empty()),
                 "toolCall" => {
                     let (id, name) = (block.id.or_empty(), block.name.or_empty());
-                    self.call(id, name, block.arguments, out);
+                    self.emit_call(id, name, block.arguments, out);
                     continue;
                 }
                 _ => continue,
@@ -231,9 +232,9 @@ impl PiConversation {
         self.streamed.clear();
     }
 
-    /// Emits a tool call: the message has it first, and its start repeats it.
-    fn call(&mut self, id: &str, name: &str, input: Option<&RawValue>, out: &mut Outbox) {
-        if self.calls.insert(id.to_owned()) {
+    /// Emits a tool call once: pi reports it in the message, and again when the tool starts.
+    fn emit_call(&mut self, id: &str, name: &str, input: Option<&RawValue>, out: &mut Outbox) {
+        if self.emitted_calls.insert(id.to_owned()) {
             out.event(ToolCall {
                 id: id.to_owned(),
                 name: name.to_owned(),
@@ -243,7 +244,7 @@ impl PiConversation {
         }
     }
 
-    fn change(&mut self, id: u64, change: &Change, out: &mut Outbox) {
+    fn on_change(&mut self, id: u64, change: &Change, out: &mut Outbox) {
         let current = self.identity.as_ref().and_then(|it| it.provider.as_deref());
         let error = match change {
             Change::Model(name) => match ModelChoice::parse(name, current) {
@@ -274,7 +275,7 @@ impl LineReader for PiConversation {
             "response" => self.on_response(line, raw, out),
             "agent_start" => self.on_agent_start(out),
             "agent_end" => {
-                self.turn.on_rest();
+                self.turn.await_state();
                 requests::get_state(out);
             }
             "message_end" => {
@@ -284,7 +285,7 @@ impl LineReader for PiConversation {
             }
             "tool_execution_start" => {
                 if let (Some(id), Some(name)) = (line.tool_call_id.text(), line.tool_name.text()) {
-                    self.call(id, name, line.args, out);
+                    self.emit_call(id, name, line.args, out);
                 }
             }
             "tool_execution_end" => on_tool_end(line, out),
@@ -292,9 +293,9 @@ impl LineReader for PiConversation {
                 self.turn.on_retry();
                 on_retry(line, out);
             }
-            // The state after a retry that was interrupted or failed for the last time.
+            // The retry was interrupted, or failed for the last time.
             "auto_retry_end" if line.success.is_false() => {
-                self.turn.on_rest();
+                self.turn.await_state();
                 requests::get_state(out);
             }
             "auto_retry_end" => {}
@@ -329,12 +330,12 @@ impl Conversation for PiConversation {
                 if self.identity.is_some() {
                     requests::prompt(&prompt, out);
                 } else {
-                    self.prompt = Some(prompt);
+                    self.held_prompt = Some(prompt);
                 }
             }
             ToAgent::Steer(message) if self.turn.is_steerable() => requests::steer(&message, out),
-            ToAgent::Steer(message) => self.steers.push(message),
-            ToAgent::Interrupt if self.prompt.take().is_some() => {
+            ToAgent::Steer(message) => self.held_steers.push(message),
+            ToAgent::Interrupt if self.held_prompt.take().is_some() => {
                 self.end_turn(crate::blame::interrupted(), out);
             }
             ToAgent::Interrupt => {
@@ -343,8 +344,8 @@ impl Conversation for PiConversation {
                     requests::abort(out);
                 }
             }
-            ToAgent::Change { id, change } => self.change(id, &change, out),
-            // pi requests no permissions, and accepts no tools of the caller.
+            ToAgent::Change { id, change } => self.on_change(id, &change, out),
+            // pi requests no permissions, and does not accept the caller's tools.
             _ => {}
         }
     }
@@ -420,7 +421,7 @@ fn on_compaction_end(line: &PiLine<'_>, out: &mut Outbox) {
     }
 }
 
-/// Handles a UI request of an extension. Dialogs are dismissed: no user can answer them, and the
+/// Handles an extension's UI request. Dialogs are dismissed: no user can answer them, and the
 /// extension would wait forever.
 fn on_extension_request(line: &PiLine<'_>, out: &mut Outbox) {
     match line.method.or_empty() {
@@ -441,7 +442,7 @@ fn on_extension_request(line: &PiLine<'_>, out: &mut Outbox) {
             };
             out.notice(level, code, line.message.text().unwrap_or_default());
         }
-        // Widgets, titles and status lines of a screen that does not exist here.
+        // Widgets, titles and status lines, for which there is no screen here.
         _ => {}
     }
 }

@@ -1,5 +1,5 @@
-//! Launch: arguments from the settings, and environment variables of the child. The prompt goes to
-//! stdin.
+//! Launch: arguments derived from the settings, and environment variables for the child. The prompt
+//! goes to stdin.
 
 use ostler_core::dialect::{Arg, Inherits, Launch};
 use ostler_core::spec::{Spec, SpecError};
@@ -71,7 +71,7 @@ const RESERVED: &[&str] = &[
     "--",
 ];
 
-/// Checks the spec and returns what to start.
+/// Checks the spec and returns the launch.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     let given = spec.to_settings();
     settings::check(TABLE, &given)?;

@@ -1,7 +1,7 @@
 //! pi: one process for many turns, with its own RPC protocol of JSON lines (`pi --mode rpc`).
 //!
-//! Everything stated here about the program was measured with version 0.74.2. `docs/agents/pi.md`
-//! is the page for users.
+//! Everything stated here about the program was observed with version 0.74.2. `docs/agents/pi.md`
+//! is the user documentation.
 
 mod settings;
 mod launch;
@@ -28,7 +28,8 @@ use ostler_core::spec::{SpecError, keys};
 #[derive(Debug, Clone, Copy)]
 pub struct Pi;
 
-/// pi without its tools and without anything that a project or the user adds.
+/// Settings for pi as a plain model: without its tools, and without anything that a project or the
+/// user adds.
 const AS_MODEL: PlainModel = PlainModel {
     settings: &[
         (keys::TOOLS, ""),

@@ -1,4 +1,4 @@
-//! Probe: whether pi is installed, recent enough, on a supported Node.js, and has a model.
+//! Probe: checks whether pi is installed, recent enough, on a supported Node.js, and has a model.
 
 use ostler_core::dialect::{Login, LoginQuery, Probe, Runtime, Version};
 
@@ -24,7 +24,8 @@ pub(super) const PROBE: Probe = Probe {
     inherits: INHERITS,
 };
 
-/// pi has no command for its login state, but lists the models that it has credentials for.
+/// The login query. pi has no command for its login state, but lists the models that it has
+/// credentials for.
 const LOGIN: LoginQuery = LoginQuery {
     args: &["--list-models"],
     env: &[("PI_OFFLINE", "1")],
@@ -32,7 +33,7 @@ const LOGIN: LoginQuery = LoginQuery {
     read: read_login,
 };
 
-/// Parses the table of models, which begins with a heading, or the sentence in its place.
+/// Parses the table of models, which begins with a header row, or the message printed instead.
 fn read_login(code: Option<i32>, printed: &str) -> Login {
     match code {
         Some(0) if printed.starts_with("provider ") => Login::LoggedIn(None),

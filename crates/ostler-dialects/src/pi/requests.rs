@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use crate::json_lines;
 
-/// Prefix of the id of a change. The caller's number follows it.
-const CHANGE: &str = "ostler-change-";
+/// Prefix of a change request's id, followed by the caller's number for the change.
+const CHANGE_PREFIX: &str = "ostler-change-";
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -51,7 +51,7 @@ pub(super) fn steer(message: &str, out: &mut Outbox) {
     write("ostler-steer", Request::Steer { message }, out);
 }
 
-/// Ends the current turn.
+/// Interrupts the current turn.
 pub(super) fn abort(out: &mut Outbox) {
     write("ostler-abort", Request::Abort, out);
 }
@@ -62,10 +62,10 @@ pub(super) fn set_model(number: u64, model: &ModelChoice<'_>, out: &mut Outbox) 
         provider: model.provider,
         model_id: model.id,
     };
-    write(&format!("{CHANGE}{number}"), request, out);
+    write(&format!("{CHANGE_PREFIX}{number}"), request, out);
 }
 
-/// Dismisses a dialog of an extension, which would wait for an answer.
+/// Dismisses an extension's dialog, which would otherwise wait for an answer.
 pub(super) fn dismiss(dialog: &str, out: &mut Outbox) {
     let request = Request::ExtensionUiResponse { cancelled: true };
     write(dialog, request, out);
@@ -79,7 +79,7 @@ pub(super) struct ModelChoice<'a> {
 }
 
 impl<'a> ModelChoice<'a> {
-    /// Splits `provider/model`. A name without a provider is one of the current provider.
+    /// Splits `provider/model`. A name without a provider refers to the current provider.
     pub(super) fn parse(name: &'a str, current: Option<&'a str>) -> Option<Self> {
         match name.split_once('/') {
             Some((provider, id)) => Some(Self { provider, id }),
@@ -88,9 +88,9 @@ impl<'a> ModelChoice<'a> {
     }
 }
 
-/// Returns the number of the change that a response belongs to.
-pub(super) fn change_of(id: &str) -> Option<u64> {
-    id.strip_prefix(CHANGE)?.parse().ok()
+/// Returns the number of the change that a response answers, from the response's id.
+pub(super) fn parse_change_id(id: &str) -> Option<u64> {
+    id.strip_prefix(CHANGE_PREFIX)?.parse().ok()
 }
 
 fn write(id: &str, request: Request<'_>, out: &mut Outbox) {
@@ -129,7 +129,7 @@ mod tests {
             "{\"id\":\"ostler-change-7\",\"type\":\"set_model\",\"provider\":\"openrouter\",\
              \"modelId\":\"meta/llama\"}\n"
         );
-        assert_eq!(change_of("ostler-change-7"), Some(7));
+        assert_eq!(parse_change_id("ostler-change-7"), Some(7));
         assert_eq!(
             written(|out| dismiss("uuid", out)),
             "{\"id\":\"uuid\",\"type\":\"extension_ui_response\",\"cancelled\":true}\n"
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_without_a_provider_is_one_of_the_current_provider() {
+    fn a_model_without_a_provider_uses_the_current_one() {
         let of = |name, current| ModelChoice::parse(name, current).map(|it| (it.provider, it.id));
         assert_eq!(of("gpt", Some("openai")), Some(("openai", "gpt")));
         assert_eq!(of("gpt", None), None);

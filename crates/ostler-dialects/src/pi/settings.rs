@@ -1,4 +1,4 @@
-//! Settings of pi, as one flat table.
+//! pi's settings, as one flat table.
 
 use ostler_core::dialect::{Arg, Setting};
 use ostler_core::spec::{InvalidValue, Settings, keys};
@@ -6,18 +6,18 @@ use ostler_core::spec::{InvalidValue, Settings, keys};
 use crate::settings::rows;
 
 /// Maximum size of a system prompt, which is passed in a file.
-const PROMPT: usize = 1_000_000;
+const MAX_PROMPT: usize = 1_000_000;
 
-/// Levels of reasoning.
+/// Reasoning levels.
 const LEVELS: &[&str] = &["off", "minimal", "low", "medium", "high", "xhigh"];
 
-/// The table. Arguments are passed in this order. pi takes the argument after a flag as its value,
-/// whatever it begins with.
+/// The table. Arguments are passed in this order. pi takes the argument after a flag as the flag's
+/// value, whatever it begins with.
 pub(super) const TABLE: &[Setting] = &rows! {
     keys::MODEL, Word => Value("--model"), "Model to use, as provider/model or a pattern.";
     "thinking", OneOf(LEVELS) => Value("--thinking"), "Reasoning effort: off, minimal, low, medium, high or xhigh.";
-    keys::SYSTEM_PROMPT, Text(PROMPT) => File("--system-prompt"), "Replace the system prompt.";
-    keys::APPEND_SYSTEM_PROMPT, Text(PROMPT) => File("--append-system-prompt"), "Append text to the system prompt.";
+    keys::SYSTEM_PROMPT, Text(MAX_PROMPT) => File("--system-prompt"), "Replace the system prompt.";
+    keys::APPEND_SYSTEM_PROMPT, Text(MAX_PROMPT) => File("--append-system-prompt"), "Append text to the system prompt.";
     keys::TOOLS, ListOrNone if one_tool => Custom(tools), "Enable only these tools, one per value: read, bash, edit, write, grep, find, ls or an extension's. An empty value disables all tools.";
     keys::RESUME, Text(500) => Custom(resume), "Id of the session to resume, or the beginning of one.";
     keys::FORK, Switch, "Resume a copy of the session and leave the original unchanged.";

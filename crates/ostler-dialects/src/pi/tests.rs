@@ -1,4 +1,4 @@
-//! Tests of the conversation: when a turn is over, and what is held back until pi can take it.
+//! Tests of the conversation: when a turn is over, and what is held back until pi accepts it.
 
 use ostler_core::dialect::{Action, Change, Conversation, Exit, FromConversation, Outbox, ToAgent};
 use ostler_core::event::{EventKind, NoticeCode};

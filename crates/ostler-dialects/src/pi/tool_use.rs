@@ -1,4 +1,4 @@
-//! Classifies calls to pi's tools for the permission policy.
+//! Tool classification: describes calls to pi's tools for the permission policy.
 
 use ostler_core::permission::{ToolKind, ToolUse};
 use ostler_core::raw_json::RawJson;

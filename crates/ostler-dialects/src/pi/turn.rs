@@ -1,9 +1,9 @@
 //! State of a turn: when it is over, and how it ended.
 //!
-//! pi's own `turn` is one model call. A turn of Ostler begins with a prompt and is over when pi is
+//! pi's own `turn` is one model call. A turn in Ostler begins with a prompt and is over when pi is
 //! idle, which no line reports: after `agent_end` pi may retry a failed call, or compact the
-//! conversation and continue. It announces either one immediately, so the state that it reports on
-//! request after `agent_end` decides.
+//! conversation and continue. It announces either one immediately, so Ostler requests its state
+//! after `agent_end`, and that state decides.
 
 use super::blame::Stop;
 use super::usage::UsageTracker;
@@ -20,8 +20,8 @@ pub(super) struct Turn {
     /// How the last model call ended.
     pub(super) stop: Option<Stop>,
     pub(super) usage: UsageTracker,
-    /// Number of the caller's messages that pi passed to the model, including the prompt.
-    passed: u32,
+    /// Number of the caller's messages that pi has passed to the model, including the prompt.
+    delivered: u32,
     /// Whether a message after the prompt has no answer yet.
     unanswered: bool,
 }
@@ -36,16 +36,16 @@ enum Phase {
     Sent,
     /// pi is working: from `agent_start` to `agent_end`.
     Working,
-    /// It waits before it calls the model again.
+    /// pi is waiting before it calls the model again.
     Retrying,
-    /// It compacts the conversation.
+    /// pi is compacting the conversation.
     Compacting,
-    /// It has compacted the conversation, and continues by itself if messages are pending.
+    /// pi has compacted the conversation, and continues by itself if messages are pending.
     Compacted,
-    /// It will continue by itself.
+    /// pi will continue by itself.
     Continuing,
-    /// It is idle, unless its state says otherwise.
-    Resting,
+    /// pi may be idle; the state that was requested decides.
+    AwaitingState,
 }
 
 impl Turn {
@@ -74,18 +74,18 @@ impl Turn {
 
     /// Records that pi passed one of the caller's messages to the model.
     pub(super) fn on_user_message(&mut self) {
-        self.passed += 1;
-        self.unanswered = self.passed > 1;
+        self.delivered += 1;
+        self.unanswered = self.delivered > 1;
     }
 
     /// Records how a model call ended.
     pub(super) fn on_stop(&mut self, stop: Stop) {
-        self.unanswered &= stop.is_cut();
+        self.unanswered &= stop.is_incomplete();
         self.stop = Some(stop);
     }
 
-    /// Returns true if one of the caller's messages is left for the next turn.
-    pub(super) fn keeps_message(&self, state: &State<'_>) -> bool {
+    /// Returns true if one of the caller's messages is left over for the next turn.
+    pub(super) fn has_leftover_message(&self, state: &State<'_>) -> bool {
         self.unanswered
             || state
                 .pending_message_count
@@ -98,10 +98,10 @@ impl Turn {
         self.phase = Phase::Working;
     }
 
-    /// Handles `agent_end`, or an `auto_retry_end` without success.
-    pub(super) fn on_rest(&mut self) {
+    /// Handles `agent_end`, or an `auto_retry_end` without success. The caller requests pi's state.
+    pub(super) fn await_state(&mut self) {
         if self.is_open() {
-            self.phase = Phase::Resting;
+            self.phase = Phase::AwaitingState;
         }
     }
 
@@ -109,7 +109,7 @@ impl Turn {
     pub(super) fn on_accepted(&mut self) -> bool {
         let is_sent = self.phase == Phase::Sent;
         if is_sent {
-            self.phase = Phase::Resting;
+            self.phase = Phase::AwaitingState;
         }
         is_sent
     }
@@ -124,7 +124,7 @@ impl Turn {
     /// Handles `compaction_start`. pi may also compact before it accepts a prompt; the phase then
     /// stays `Sent`.
     pub(super) fn on_compaction(&mut self) {
-        if self.phase == Phase::Resting {
+        if self.phase == Phase::AwaitingState {
             self.phase = Phase::Compacting;
         }
     }
@@ -132,7 +132,7 @@ impl Turn {
     /// Handles `compaction_end`. Returns true if pi's state must be requested to decide whether the
     /// turn is over.
     pub(super) fn on_compacted(&mut self, will_retry: bool) -> bool {
-        if self.phase != Phase::Compacting && self.phase != Phase::Resting {
+        if self.phase != Phase::Compacting && self.phase != Phase::AwaitingState {
             return false;
         }
         self.phase = if will_retry {
@@ -147,7 +147,7 @@ impl Turn {
     pub(super) fn is_over(&self, state: &State<'_>) -> bool {
         let is_busy = state.is_streaming.is_true() || state.is_compacting.is_true();
         match self.phase {
-            Phase::Resting => !is_busy,
+            Phase::AwaitingState => !is_busy,
             Phase::Compacted => !is_busy && state.pending_message_count.count() == Some(0),
             _ => false,
         }

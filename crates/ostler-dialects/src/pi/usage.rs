@@ -14,7 +14,7 @@ pub(super) struct UsageTracker {
     models: BTreeMap<Option<String>, ModelUsage>,
 }
 
-/// Sum of the messages of one model.
+/// Totals of one model's messages.
 #[derive(Debug, Default)]
 struct ModelUsage {
     tokens: Tokens,
@@ -58,7 +58,7 @@ impl ModelUsage {
     }
 }
 
-/// Converts the counters. They are disjoint, and pi does not count reasoning separately.
+/// Converts pi's counters. They are disjoint, and pi does not count reasoning separately.
 fn tokens(usage: &MessageUsage<'_>) -> Tokens {
     let count = |counter: &Scalar<'_>| counter.count().unwrap_or(0);
     Tokens {

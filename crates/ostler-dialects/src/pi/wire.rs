@@ -1,4 +1,4 @@
-//! Types of the lines that pi prints. They borrow from the line, and ignore other fields.
+//! Types of the lines that pi prints. They borrow from the line, and ignore unknown fields.
 
 use serde_json::value::RawValue;
 
@@ -39,7 +39,7 @@ camel_case_wire! {
         extension_path,
     }
 
-    /// `message_update`. It also has the whole message so far, twice, which is not read.
+    /// A `message_update` line. It also contains the whole message so far, twice, which is ignored.
     struct UpdateLine {
         assistant_message_event: Object<Update<'a>>,
     }
@@ -89,7 +89,7 @@ camel_case_wire! {
         arguments: Option<&'a RawValue>,
     }
 
-    /// Tokens of a message.
+    /// Tokens and cost of a message.
     struct MessageUsage {
         input,
         output,
@@ -131,7 +131,7 @@ fn model_name(provider: &Scalar<'_>, id: &Scalar<'_>) -> Option<String> {
     }
 }
 
-/// Returns the text of a result: its text blocks, one per line.
+/// Joins the text blocks of a result with line breaks.
 pub(super) fn texts(content: &[Block<'_>]) -> String {
     let texts = content.iter().filter_map(|block| block.text.text());
     texts.collect::<Vec<_>>().join("\n")

@@ -1,4 +1,4 @@
-//! Tool calls of the model: permissions, execution and results.
+//! The model's tool calls: permissions, execution and results.
 
 use ostler_core::dialect::{FromConversation, Outbox};
 use ostler_core::event::{DecidedBy, Decision, ToolResult};

@@ -252,7 +252,7 @@ impl Harness {
         self.finish("stop");
     }
 
-    /// Feeds tool calls of the model.
+    /// Feeds the model's tool calls.
     pub(super) fn calls(&mut self, calls: &[(&str, &str, &str)]) {
         let calls: Vec<Value> = calls
             .iter()

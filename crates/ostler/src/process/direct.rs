@@ -65,7 +65,7 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
         None => None,
     };
     #[cfg(target_os = "linux")]
-    let since = super::recent::Moment::now();
+    let since = super::recent_pids::PidSnapshot::take();
     let spawned = spawner::spawn(wrap);
     #[cfg(target_os = "linux")]
     let reported = held
@@ -93,7 +93,7 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
             child,
             mark,
             #[cfg(target_os = "linux")]
-            since: since.and_then(|moment| super::recent::Since::new(moment, pid?)),
+            since: since.and_then(|snapshot| super::recent_pids::Since::new(snapshot, pid?)),
             group: pid,
             ended: None,
             was_signalled: false,
@@ -190,9 +190,9 @@ struct Direct {
         expect(dead_code, reason = "processes are found by their mark on Linux only")
     )]
     mark: String,
-    /// The moment before the child was spawned, and the child.
+    /// A snapshot from before the child was spawned, and the child.
     #[cfg(target_os = "linux")]
-    since: Option<super::recent::Since>,
+    since: Option<super::recent_pids::Since>,
     /// Id of the process group. It cannot be queried once the group leader has exited.
     group: Option<u32>,
     /// Set once everything has ended. From then on the process ids may be reused.
@@ -238,7 +238,7 @@ impl Direct {
         if self.ended.is_none() {
             self.signal_group(signal);
             #[cfg(target_os = "linux")]
-            super::sweep::signal(&super::marked::marked(&self.mark), signal);
+            super::sweep::signal(&super::marked::find_by_mark(&self.mark), signal);
         }
     }
 
@@ -276,7 +276,7 @@ impl Direct {
             if let Ok(status) = tokio::time::timeout(COUNT_INTERVAL, self.child.wait()).await {
                 return status;
             }
-            if limit.is_exceeded(|| super::marked::marked(&self.mark).len()) {
+            if limit.is_exceeded(|| super::marked::find_by_mark(&self.mark).len()) {
                 self.exceeded_processes = true;
                 self.kill();
             }
@@ -362,7 +362,7 @@ impl Control for Direct {
         if self.kill_group() {
             #[cfg(target_os = "linux")]
             super::sweep::signal(
-                &super::marked::marked(&self.mark),
+                &super::marked::find_by_mark(&self.mark),
                 rustix::process::Signal::KILL,
             );
         }
@@ -389,7 +389,7 @@ impl Control for Direct {
             let left = match &self.tree {
                 Some(tree) if tree.is_gone() => return Teardown::Confirmed,
                 Some(_) => Vec::new(),
-                None => super::marked::marked(&self.mark),
+                None => super::marked::find_by_mark(&self.mark),
             };
             quiet = if left.is_empty() && self.tree.is_none() {
                 quiet + 1

@@ -17,7 +17,7 @@ use tokio::process::Command;
 use tracing::{debug, warn};
 
 use super::guard::SOCKET;
-use super::marked::marked;
+use super::marked::find_by_mark;
 use super::{Child, Control, END_POLLS, ExitStatus, PreparedCommand, SpawnError, Teardown, sweep};
 use crate::host::GuardProgram;
 
@@ -163,7 +163,7 @@ impl Guarded {
     /// Signals everything but the guard, which must notice when this process exits.
     fn signal_all(&self, signal: Signal) {
         let guard = self.guard.id();
-        let others = marked(&self.mark)
+        let others = find_by_mark(&self.mark)
             .into_iter()
             .filter(|process| !process.is(guard));
         sweep::signal(&others.collect::<Vec<_>>(), signal);
@@ -173,7 +173,7 @@ impl Guarded {
     /// if nothing is left.
     async fn sweep(&mut self) -> bool {
         for _ in 0..100 {
-            let left = marked(&self.mark);
+            let left = find_by_mark(&self.mark);
             if left.is_empty() {
                 return true;
             }
@@ -241,7 +241,7 @@ impl Control for Guarded {
         // The guard is kept alive: only it knows all of the agent's processes.
         self.kill();
         let guard = self.guard.id();
-        let others = marked(&self.mark)
+        let others = find_by_mark(&self.mark)
             .into_iter()
             .filter(|process| !process.is(guard));
         sweep::signal(&others.collect::<Vec<_>>(), Signal::KILL);
@@ -257,7 +257,7 @@ impl Control for Guarded {
                 return Teardown::Confirmed; // it exits successfully once nothing is left
             }
             if !matches!(exited, Ok(None)) {
-                let left = marked(&self.mark);
+                let left = find_by_mark(&self.mark);
                 if left.is_empty() {
                     return Teardown::Confirmed;
                 }

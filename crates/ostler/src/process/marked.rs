@@ -1,5 +1,5 @@
-//! Discovery of a session's processes by the mark in their environment (Linux), wherever they moved
-//! to. Sessions that end at the same time share one pass over `/proc`.
+//! Discovery of a session's processes by the mark in their environment (Linux), whatever group or
+//! session they moved to. Sessions that end at the same time share one pass over `/proc`.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,38 +9,37 @@ use std::sync::{OnceLock, mpsc};
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
-use super::recent::{self, Since};
+use super::recent_pids::{self, Since};
 use super::sweep::{ProcessRef, live, signal, stat};
 use crate::host::SESSION_VARIABLE;
 
 /// Initial size of the buffer for an environment.
-const BUFFER: usize = 32 * 1024;
+const BUFFER_BYTES: usize = 32 * 1024;
 
-/// The processes of a session to look for.
+/// The session whose processes to look for.
 #[derive(Debug, Clone)]
 pub(super) struct Query {
     /// The environment entry that identifies every process of the session.
     pub(super) mark: String,
     /// Id of the agent's process session.
     pub(super) session: Option<u32>,
-    /// A moment before the first of them was started, if it is known. They are found without it,
-    /// but every process is looked at.
+    /// A snapshot from before the first of them was started. Without it, every process is visited.
     pub(super) since: Option<Since>,
 }
 
-/// What a pass found.
+/// The result of a pass for one session.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Found {
+pub(super) struct PassResult {
     /// Live processes with the mark, except this one.
     pub(super) marked: Vec<ProcessRef>,
-    /// Whether the agent's process session has a process that is alive but has no environment: one
-    /// that is exiting, or for a moment one that is in `exec`. Only suitable for waiting, because
-    /// session ids can be reused.
+    /// Whether the agent's process session has a process that is alive but has no environment,
+    /// because it is exiting or in the middle of `exec`. Only suitable for waiting: session ids can
+    /// be reused.
     pub(super) has_exiting: bool,
 }
 
 /// Returns the live processes whose environment contains `mark`, except this one.
-pub(super) fn marked(mark: &str) -> Vec<ProcessRef> {
+pub(super) fn find_by_mark(mark: &str) -> Vec<ProcessRef> {
     let query = Query {
         mark: mark.to_owned(),
         session: None,
@@ -50,29 +49,30 @@ pub(super) fn marked(mark: &str) -> Vec<ProcessRef> {
     found.unwrap_or_default().marked
 }
 
-/// Looks for the processes of a session, in a pass that all sessions share that ask until it
-/// begins. Returns `None` if that is not possible.
-pub(super) async fn find(query: Query) -> Option<Found> {
+/// Looks for the processes of a session, in a pass shared by all sessions that request one before
+/// it begins. Returns `None` if the sweeper thread is not running.
+pub(super) async fn find(query: Query) -> Option<PassResult> {
     let (reply, found) = oneshot::channel();
     request(query, Some(reply));
     found.await.ok()
 }
 
-/// Kills the processes of a session soon, in a pass that sessions share.
+/// Requests that the processes of a session are killed, in a shared pass. Does not wait for it.
 pub(super) fn kill(query: Query) {
     request(query, None);
 }
 
-/// A query, and who waits for the result; what is found is killed if nobody does.
-type Request = (Query, Option<oneshot::Sender<Found>>);
+/// A query and the channel for its result. Without a channel, the processes found are killed.
+type Request = (Query, Option<oneshot::Sender<PassResult>>);
 
-fn request(query: Query, reply: Option<oneshot::Sender<Found>>) {
+fn request(query: Query, reply: Option<oneshot::Sender<PassResult>>) {
     static THREAD: OnceLock<mpsc::Sender<Request>> = OnceLock::new();
-    // If the thread has ended, the reply is dropped, and who waits for it gets nothing.
-    let _ = THREAD.get_or_init(start).send((query, reply));
+    // If the thread has ended, the reply channel is dropped, and `find` returns `None`.
+    let _ = THREAD.get_or_init(start_sweeper).send((query, reply));
 }
 
-fn start() -> mpsc::Sender<Request> {
+/// Starts the sweeper thread, which makes the shared passes.
+fn start_sweeper() -> mpsc::Sender<Request> {
     let (requests, inbox) = mpsc::channel::<Request>();
     let work = move || {
         while let Ok(first) = inbox.recv() {
@@ -96,19 +96,19 @@ fn start() -> mpsc::Sender<Request> {
     requests
 }
 
-/// Looks once at every process that can belong to a session, and returns what was found for each
-/// mark.
-fn pass(queries: &[&Query]) -> HashMap<String, Found> {
+/// Visits every process that can belong to one of the sessions once, and returns the result for
+/// each mark.
+fn pass(queries: &[&Query]) -> HashMap<String, PassResult> {
     let (mut found, mut marks) = (HashMap::new(), HashMap::new());
     for Query { mark, session, .. } in queries {
-        found.insert(mark.clone(), Found::default());
+        found.insert(mark.clone(), PassResult::default());
         if let Some(session) = session.and_then(|id| i32::try_from(id).ok()) {
             marks.insert(session, mark.as_str());
         }
     }
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let mut environ = Environ(vec![0; BUFFER]);
-    recent::visit(queries.iter().map(|query| query.since), |pid| {
+    let mut environ = Environ(vec![0; BUFFER_BYTES]);
+    recent_pids::visit(queries.iter().map(|query| query.since), |pid| {
         if pid == own {
             return;
         }
@@ -121,7 +121,7 @@ fn pass(queries: &[&Query]) -> HashMap<String, Found> {
             }
             return;
         }
-        // Searching the whole is much faster than looking at each entry.
+        // Searching the whole environment is much faster than checking each entry.
         if std::str::from_utf8(entries).is_ok_and(|text| !text.contains(SESSION_VARIABLE)) {
             return;
         }
@@ -141,7 +141,7 @@ fn pass(queries: &[&Query]) -> HashMap<String, Found> {
 struct Environ(Vec<u8>);
 
 impl Environ {
-    /// Returns the environment of a process, empty if it has none or cannot be read.
+    /// Returns the environment of a process. It is empty if there is none or it cannot be read.
     fn read(&mut self, pid: i32) -> &[u8] {
         let mut filled = 0;
         if let Ok(mut file) = File::open(format!("/proc/{pid}/environ")) {

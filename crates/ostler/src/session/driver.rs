@@ -1,7 +1,7 @@
 //! Session driver: the task that owns the child process and runs the session loop.
 //!
 //! It waits for the next [`Wakeup`], passes it to the [`Engine`], and performs the [`Action`]s that
-//! the engine asks for.
+//! the engine requests.
 
 mod bridge;
 mod persist;
@@ -61,7 +61,7 @@ pub(super) struct Caller {
 /// Runs a session from its first state to its final event.
 pub(super) async fn run(setup: Box<SessionSetup>, caller: Caller) {
     let _close = CloseBacklog(caller.shared.clone());
-    // Boxed, so that the task does not have room for it more than once.
+    // Boxed, so that the task's future does not reserve space for it more than once.
     let mut driver = Box::new(Driver::new(setup, caller));
     let prompt = std::mem::take(&mut driver.setup.spec.prompt);
     let approved = std::mem::take(&mut driver.setup.spec.approved_calls);
@@ -94,9 +94,10 @@ struct Driver {
     stdin: StdinQueue,
     /// A failed write to the child's stdin, and the deadline for an exit that would explain it.
     stdin_error: Option<(std::io::Error, tokio::time::Instant)>,
-    /// Number of spawns so far.
+    /// Number of spawns so far with the current transport.
     spawns: u32,
-    /// `Some` while the fallback transport is tried: the prompt sent over the first one, if any.
+    /// `Some` while the fallback transport is being started: the prompt sent over the first one, if
+    /// any.
     fallback: Option<Option<String>>,
     raw_logs: Vec<RawLog>,
     raw_bytes: RawBytes,
@@ -110,7 +111,7 @@ struct Driver {
     appending: PendingAppends,
     /// Whether a batch was published and readers have not had a chance to run since.
     has_published: bool,
-    /// Changes made during the session, with which the next process is launched.
+    /// Changes made during the session that apply to the next launch.
     state: LaunchState,
 }
 
@@ -257,7 +258,7 @@ impl Driver {
     fn on_request(&mut self, request: Request) {
         let Request { input, pending } = request;
         if let Some(pending) = pending {
-            self.engine.expect(pending);
+            self.engine.register(pending);
         }
         if let ChildState::Starting(starting) = &mut self.child {
             // An interrupt waits until the agent can handle it; a stop cancels the start.
@@ -501,7 +502,7 @@ impl Driver {
             .chain(exit.map(|(_, until)| until))
             .chain(self.stdin_error.as_ref().map(|(_, until)| *until))
             .min();
-        // A process that has exited leaves at most a full pipe, so read it even without room.
+        // A process that has exited leaves at most a full pipe, so it is read even without room.
         let backlog = self.caller.shared.backlog.clone();
         let has_room =
             events.has_room(appending_bytes) && self.appending.has_room() && backlog.has_room();

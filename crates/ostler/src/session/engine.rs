@@ -35,7 +35,7 @@ pub(crate) struct Engine {
     pub(crate) events: EventQueue,
     /// Actions for the driver to perform, in order.
     pub(super) actions: VecDeque<Action>,
-    /// Requests whose callers wait for the result.
+    /// Requests whose callers are waiting for the result.
     pending: HashMap<CallerRequest, oneshot::Sender<Completion>>,
     /// The dialect that classifies tool calls for the policy; `None` without a policy.
     classifier: Option<&'static dyn Dialect>,
@@ -121,8 +121,8 @@ impl Engine {
         }
     }
 
-    /// Registers a caller that waits for the result of a request.
-    pub(super) fn expect(&mut self, pending: PendingRequest) {
+    /// Registers a request whose caller waits for the result.
+    pub(super) fn register(&mut self, pending: PendingRequest) {
         self.pending.insert(pending.request, pending.done);
     }
 

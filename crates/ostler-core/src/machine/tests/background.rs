@@ -1,4 +1,4 @@
-//! What an agent does after its turn: background tasks, turns it adds, and whose outcome counts.
+//! An agent's activity after its turn: background tasks, turns it adds, and whose outcome counts.
 
 use super::*;
 

@@ -78,7 +78,7 @@ pub struct Tools {
     pub others: [String; 2],
 }
 
-/// A tool call of the model.
+/// A tool call by the model.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Call {

@@ -15,7 +15,7 @@ const MAX_REPORTS: u64 = 3;
 /// Why the agent cannot reach the caller's tools.
 #[derive(Debug, thiserror::Error)]
 enum NoBridge {
-    /// Opening local sockets would also open whatever else listens on this machine.
+    /// Allowing local sockets would also expose everything else that listens on this machine.
     #[error("a sandboxed agent cannot use local sockets; run it without --sandbox")]
     Sandboxed,
     #[error("it needs a bridge program, and none is configured (`Host::with_bridge`)")]
@@ -90,7 +90,7 @@ impl Driver {
         self.close_if_finished(to);
     }
 
-    /// Closes a connection that sends nothing more once it has all its replies.
+    /// Closes a connection whose peer has stopped sending, once it has all its replies.
     fn close_if_finished(&mut self, connection: u32) {
         if self.bridge.is_read_closed(connection) && !self.engine.owes_bridge_reply(connection) {
             self.bridge.close_after_writes(connection);

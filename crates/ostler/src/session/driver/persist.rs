@@ -1,4 +1,4 @@
-//! Persistence: events are appended to the log, and published to readers before or after that.
+//! Persistence: appends events to the log, and publishes them to readers before or after that.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,8 +119,8 @@ impl PendingAppends {
     }
 }
 
-/// Returns true if the batch is published only once it is stored, whatever the delivery: someone
-/// who reads that a turn or the session has ended finds all of it in the log.
+/// Returns true if the batch ends a turn or the session. It is then published only once it is
+/// stored, whatever the delivery, so that a reader that sees the end finds everything in the log.
 fn ends_turn(batch: &Batch) -> bool {
     let ends = |kind: &EventKind| matches!(kind, EventKind::TurnEnded(_) | EventKind::Ended(_));
     batch.iter().any(|entry| ends(&entry.event.kind))
@@ -150,7 +150,7 @@ impl Driver {
         }
     }
 
-    /// Starts to append to the log what was queued for it: after readers had a chance to run.
+    /// Starts to append the queued batches to the log, after readers have had a chance to run.
     pub(super) fn start_appends(&mut self) {
         if let Some(log) = &self.log {
             self.appending.start(log);

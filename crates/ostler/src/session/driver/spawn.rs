@@ -1,4 +1,5 @@
-//! Spawning the agent: the first time, and again when its process exited before the session ended.
+//! Spawning the agent: at the start of the session, and again if its process exited before the
+//! session ended.
 
 use ostler_core::dialect::{Exit, ToAgent, TurnResult};
 use ostler_core::event::{Level, NoticeCode};
@@ -12,10 +13,10 @@ use crate::session::stdin::StdinQueue;
 use crate::session::{ChildSource, LaunchedChild};
 
 /// Maximum number of events per page when the history is loaded.
-const PAGE: usize = 1000;
+const HISTORY_PAGE: usize = 1000;
 
 impl Driver {
-    /// Spawns the agent: the first time as the spec says, later so that it resumes its session.
+    /// Spawns the agent: the first time as the spec says, later to resume its session.
     pub(super) fn spawn(&mut self) {
         if self.spawns > 0 {
             self.prepare_resume();
@@ -35,7 +36,7 @@ impl Driver {
         let admitted = self.setup.breaker.admit(&spec);
         let mut launched = admitted.and_then(|()| self.launch());
         if self.spawns > 1 && launched.as_ref().is_err_and(is_unknown_session) {
-            // It exited before it saved anything. A fresh start, reported, beats no agent at all.
+            // It exited before it saved anything. A fresh start with a warning is better than none.
             self.state.start_over();
             launched = self.launch();
             self.warn_fresh_start("it had not saved the conversation yet");
@@ -85,20 +86,20 @@ impl Driver {
         let native = self.engine.native_session.clone();
         match native.filter(|_| capabilities.resume) {
             Some(native) => self.state.resume(native),
-            // Cut off before its first line: it still has that session to resume.
+            // It exited before its first line, so the session to resume is the same.
             None if spec.resume.is_some() => {}
-            // The assigned id names what it may have saved already, or a new session.
+            // The assigned id names the session that it may have saved, or a new one.
             None if capabilities.assigned_session_id && spec.session_id.is_some() => {}
             None => self.warn_fresh_start("it had not reported its session id yet"),
         }
     }
 
-    /// Collects all events of the session so far, for an agent that keeps no sessions itself.
+    /// Collects all events of the session so far, for an agent that does not store sessions itself.
     fn load_history(&mut self) {
         let mut events = self.setup.past.to_vec();
         let mut next = 1;
         loop {
-            match self.caller.shared.backlog.fetch(next, PAGE) {
+            match self.caller.shared.backlog.fetch(next, HISTORY_PAGE) {
                 Ok(page) => {
                     let Some(last) = page.last() else { break };
                     next = last.seq + 1;
@@ -136,7 +137,7 @@ impl Driver {
     }
 
     /// Restarts the agent with its fallback transport if it exited before its first line because it
-    /// does not know the first one. Returns false if it does not apply.
+    /// does not support the first one. Returns false if no fallback applies.
     pub(super) fn try_fallback_transport(&mut self, exit: &Exit) -> bool {
         let has_output = self.raw_bytes != RawBytes::default();
         let too_late = self.spawns > 1 || has_output || self.fallback.is_some();
@@ -178,7 +179,7 @@ impl Driver {
         let conversation = self.setup.dialect.converse(&launching);
         self.engine.set_conversation(conversation);
         self.engine.on_spawned();
-        // Repeat the prompt that the first transport was sent, or that came during the restart.
+        // Repeat the prompt that was sent over the first transport, or arrived during the restart.
         if let Some(prompt) = self
             .fallback
             .take()

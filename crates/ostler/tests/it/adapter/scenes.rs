@@ -201,7 +201,7 @@ pub(crate) async fn native_calls(subject: &'static Subject) {
         ("It is 42.", Stop::End)
     );
     let calls = place.server.requests();
-    assert_eq!(calls.len(), 2, "one session: two calls of the model");
+    assert_eq!(calls.len(), 2, "one session: two model calls");
     let result = &calls[1].last_tool_results()[0].text;
     assert!(
         result == "42" || (subject.quirks.wraps_outputs && result.contains("\n42\n")),
@@ -411,7 +411,7 @@ pub(crate) async fn in_a_loop(subject: &'static Subject) {
     assert_eq!(
         place.server.requests().len(),
         2,
-        "one session: two calls of the model"
+        "one session: two model calls"
     );
     assert_eq!(
         result.usage.and_then(|usage| usage.output),

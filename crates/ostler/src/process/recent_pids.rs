@@ -1,10 +1,10 @@
-//! Process ids that the kernel has handed out since a moment (Linux).
+//! Process ids that the kernel has allocated since a snapshot (Linux).
 //!
-//! It hands them out in ascending order and starts again at the end. What a child of a short life
-//! started is therefore found among a few ids, however many other processes there are.
+//! It allocates them in ascending order and wraps around at the end. The descendants of a
+//! short-lived child are therefore among a few ids, however many other processes exist.
 //!
-//! A privileged process can choose the id of a child (`clone3` with `set_tid`), and is not found
-//! this way; but neither is one that removes the session's mark from its environment.
+//! A privileged process can choose the id of its child (`clone3` with `set_tid`), which is not found
+//! this way; but neither is a process that removes the session's mark from its environment.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,30 +13,30 @@ use std::time::{Duration, Instant};
 use super::sweep::pids;
 use crate::clock;
 
-/// How old a moment may be. Ids are also taken by forks that fail, which nothing counts; in this
-/// time they cannot have come round.
+/// Maximum age of a snapshot. Failed forks take ids too, and nothing counts them; in this time, ids
+/// cannot have wrapped around.
 const MAX_AGE: Duration = Duration::from_millis(250);
 
 /// Up to this many ids, it is cheaper to try each than to list all processes.
 const FEW: i32 = 256;
 
-/// How often ids that were handed out during a visit are visited, before every process is.
+/// How often ids allocated during a visit are visited, before falling back to every process.
 const ROUNDS: usize = 16;
 
-/// A moment in the sequence of process ids.
+/// The state of process id allocation at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Moment {
+pub(super) struct PidSnapshot {
     at: Instant,
-    /// The id that was handed out last.
+    /// The id that was allocated last.
     last: i32,
-    /// Number of processes and threads started since the system was booted.
+    /// Number of processes and threads started since the system booted.
     forks: u64,
 }
 
-impl Moment {
-    /// Returns the current moment, or `None` if `/proc` does not tell or is not that of this
-    /// process.
-    pub(super) fn now() -> Option<Self> {
+impl PidSnapshot {
+    /// Takes a snapshot. Returns `None` if `/proc` lacks the numbers, or belongs to another pid
+    /// namespace.
+    pub(super) fn take() -> Option<Self> {
         let own = rustix::process::getpid().as_raw_nonzero().get();
         let shown = std::fs::read_link("/proc/self").ok()?;
         if shown.to_str()?.parse() != Ok(own) {
@@ -57,8 +57,8 @@ impl Moment {
     }
 }
 
-/// The file with the id that was handed out last in this process's namespace. `/proc/loadavg` has
-/// it too, but containers replace that file by the host's.
+/// The file with the id allocated last in this process's pid namespace. `/proc/loadavg` contains it
+/// too, but some containers show the host's file there.
 const LAST: &str = "/proc/sys/kernel/ns_last_pid";
 
 fn number(text: &str) -> Option<i32> {
@@ -71,26 +71,25 @@ fn read(path: &str) -> Option<String> {
     Some(text)
 }
 
-/// A moment, and a process that was started after it, which shows that the system's account of
-/// process ids can be relied on.
+/// A snapshot, and a process started after it. The process must be among the ids since the snapshot;
+/// otherwise the system's numbers are not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Since {
-    moment: Moment,
+    snapshot: PidSnapshot,
     child: i32,
 }
 
 impl Since {
-    pub(super) fn new(moment: Moment, child: u32) -> Option<Self> {
+    pub(super) fn new(snapshot: PidSnapshot, child: u32) -> Option<Self> {
         let child = i32::try_from(child).ok()?;
-        Some(Self { moment, child })
+        Some(Self { snapshot, child })
     }
 }
 
-/// Visits every process that was started since the earliest of the given moments: all processes if
-/// one is unknown or too old. Ids of threads and ids that are not in use may be visited too, and
-/// some twice.
+/// Visits every process started since the earliest of the given snapshots, or every process if one
+/// is missing or too old. Thread ids and unused ids may be visited too, and some ids twice.
 pub(super) fn visit(since: impl IntoIterator<Item = Option<Since>>, mut visit: impl FnMut(i32)) {
-    let Some(mut range) = Range::since(since) else {
+    let Some(mut range) = PidRange::since(since) else {
         return pids().for_each(visit);
     };
     for _ in 0..ROUNDS {
@@ -109,20 +108,23 @@ pub(super) fn visit(since: impl IntoIterator<Item = Option<Since>>, mut visit: i
 
 /// The last `count` ids up to `last`, modulo `space`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Range {
+struct PidRange {
     last: i32,
     count: i32,
     space: i32,
 }
 
-impl Range {
-    /// Returns the ids since the earliest of the given moments, or `None` if they are not known.
+impl PidRange {
+    /// Returns the ids since the earliest of the given snapshots, or `None` if they are unknown.
     fn since(all: impl IntoIterator<Item = Option<Since>>) -> Option<Self> {
-        let (now, space) = (Moment::now()?, number(&read("/proc/sys/kernel/pid_max")?)?);
+        let (now, space) = (
+            PidSnapshot::take()?,
+            number(&read("/proc/sys/kernel/pid_max")?)?,
+        );
         let mut widest: Option<Self> = None;
         for since in all {
-            let Since { moment, child } = since?;
-            let range = Self::between(moment, now, space)?;
+            let Since { snapshot, child } = since?;
+            let range = Self::between(snapshot, now, space)?;
             if !range.contains(child) {
                 return None;
             }
@@ -133,11 +135,11 @@ impl Range {
         widest
     }
 
-    /// Returns the ids handed out between two moments, or `None` if any id is possible.
-    fn between(since: Moment, now: Moment, space: i32) -> Option<Self> {
+    /// Returns the ids allocated between two snapshots, or `None` if any id is possible.
+    fn between(since: PidSnapshot, now: PidSnapshot, space: i32) -> Option<Self> {
         let age = now.at.checked_duration_since(since.at)?;
         let forks = now.forks.checked_sub(since.forks)?;
-        // Ids in use are skipped, so they come round after fewer forks than there are ids.
+        // Ids in use are skipped, so ids can wrap around after fewer forks than there are ids.
         let is_certain = space > 1 && age < MAX_AGE && forks < u64::from(space.unsigned_abs() / 4);
         is_certain.then(|| Self {
             last: now.last,
@@ -146,7 +148,7 @@ impl Range {
         })
     }
 
-    /// Returns the ids handed out after these, up to `last`.
+    /// Returns the ids allocated after these, up to `last`.
     fn next(&self, last: i32) -> Self {
         Self {
             last,
@@ -174,8 +176,8 @@ impl Range {
 mod tests {
     use super::*;
 
-    fn moment(last: i32, forks: u64) -> Moment {
-        Moment {
+    fn snapshot(last: i32, forks: u64) -> PidSnapshot {
+        PidSnapshot {
             at: clock::monotonic(),
             last,
             forks,
@@ -183,32 +185,32 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_counted_across_the_end_of_their_space() {
+    fn ids_are_counted_across_the_wrap_around() {
         for (since, now, wanted) in [
-            (moment(100, 5), moment(100, 5), Some(0)),
-            (moment(100, 5), moment(103, 8), Some(3)),
-            (moment(998, 5), moment(302, 10), Some(304)),
-            // After so many forks, ids can have come round.
-            (moment(100, 5), moment(103, 255), None),
+            (snapshot(100, 5), snapshot(100, 5), Some(0)),
+            (snapshot(100, 5), snapshot(103, 8), Some(3)),
+            (snapshot(998, 5), snapshot(302, 10), Some(304)),
+            // After that many forks, ids can have wrapped around.
+            (snapshot(100, 5), snapshot(103, 255), None),
             // The system was restored from an older state.
-            (moment(100, 5), moment(103, 4), None),
+            (snapshot(100, 5), snapshot(103, 4), None),
         ] {
-            let now = Moment {
+            let now = PidSnapshot {
                 at: since.at,
                 ..now
             };
-            let range = Range::between(since, now, 1000);
+            let range = PidRange::between(since, now, 1000);
             assert_eq!(range.map(|it| it.count), wanted, "{since:?} {now:?}");
         }
-        let (since, mut now) = (moment(100, 5), moment(103, 8));
+        let (since, mut now) = (snapshot(100, 5), snapshot(103, 8));
         now.at = since.at + MAX_AGE;
-        assert_eq!(Range::between(since, now, 1000), None, "too old");
+        assert_eq!(PidRange::between(since, now, 1000), None, "too old");
     }
 
     #[test]
-    fn range_visits_what_it_contains_even_across_the_end() {
+    fn range_visits_what_it_contains_across_the_wrap_around() {
         for (last, visited) in [(103, vec![100, 101, 102, 103]), (1, vec![998, 999, 1])] {
-            let range = Range {
+            let range = PidRange {
                 last,
                 count: 4,
                 space: 1000,
@@ -224,18 +226,18 @@ mod tests {
 
     // Some systems have the files, but not what Linux writes to them.
     #[test]
-    fn a_moment_is_unknown_unless_all_numbers_are_there() {
+    fn a_snapshot_needs_all_numbers() {
         let stat = "cpu 1 2\nprocesses 27\nprocs_running 1\n";
-        let known = Moment::parse("31888\n", stat).unwrap();
+        let known = PidSnapshot::parse("31888\n", stat).unwrap();
         assert_eq!((known.last, known.forks), (31888, 27));
         for (last, stat) in [("", stat), ("x", stat), ("1", "cpu 1 2\n")] {
-            assert!(Moment::parse(last, stat).is_none(), "{last} {stat}");
+            assert!(PidSnapshot::parse(last, stat).is_none(), "{last} {stat}");
         }
     }
 
     #[test]
     fn children_are_visited() {
-        let before = Moment::now().unwrap();
+        let before = PidSnapshot::take().unwrap();
         let mut child = std::process::Command::new("sleep")
             .arg("30")
             .spawn()
@@ -251,7 +253,7 @@ mod tests {
         let pid = i32::try_from(child.id()).unwrap();
         let since = Since::new(before, child.id());
         assert!(is_visited(&[since], pid));
-        // Without a moment, or if the child is not where it should be, all are visited.
+        // Without a snapshot, or if the child is not among the ids since then, all are visited.
         for since in [
             &[since, None][..],
             &[Since::new(before, std::process::id())],
