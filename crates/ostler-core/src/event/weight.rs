@@ -115,6 +115,6 @@ mod tests {
             structured: Some(raw(7)),
             usage: None,
         };
-        assert_eq!(weight(ended), 10);
+        assert_eq!(weight(ended), size_of::<TurnEnded>() + 10);
     }
 }

@@ -246,7 +246,7 @@ mod tests {
         let is_visited = |since: &[Option<Since>], pid: i32| {
             let mut is_visited = false;
             visit(since.iter().copied(), |visited| {
-                is_visited |= visited == pid
+                is_visited |= visited == pid;
             });
             is_visited
         };
