@@ -77,9 +77,9 @@ impl std::fmt::Debug for Host {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Delivery {
-    /// At once; they are stored right after. If this process is killed, readers may have seen
-    /// events that were not stored, at most 2 MiB of them. The end of a turn, and of the session, is published once
-    /// everything up to it is stored.
+    /// At once; they are stored right after. If this process is killed, readers may have seen up to
+    /// 2 MiB of events that were not stored. The end of a turn, and of the session, is published
+    /// once everything up to it is stored.
     #[default]
     Immediate,
     /// Once they are stored: no reader sees an event that could be missing later.

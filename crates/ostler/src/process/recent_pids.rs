@@ -3,8 +3,8 @@
 //! It allocates them in ascending order and wraps around at the end. The descendants of a
 //! short-lived child are therefore among a few ids, however many other processes exist.
 //!
-//! A privileged process can choose the id of its child (`clone3` with `set_tid`), which is not found
-//! this way; but neither is a process that removes the session's mark from its environment.
+//! A privileged process can choose the id of its child (`clone3` with `set_tid`), which is not
+//! found this way; but neither is a process that removes the session's mark from its environment.
 
 use std::fs::File;
 use std::io::Read;
@@ -71,8 +71,8 @@ fn read(path: &str) -> Option<String> {
     Some(text)
 }
 
-/// A snapshot, and a process started after it. The process must be among the ids since the snapshot;
-/// otherwise the system's numbers are not used.
+/// A snapshot, and a process started after it. The process must be among the ids since the
+/// snapshot; otherwise the system's numbers are not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Since {
     snapshot: PidSnapshot,
