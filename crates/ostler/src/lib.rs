@@ -48,8 +48,8 @@
 //!
 //! - **Events are never lost.** Each has a sequence number and a time. A slow reader does not slow
 //!   the agent down: it reads from the log, or from a temporary file that belongs to the session.
-//!   The agent waits only if the log cannot keep up, or if there is no log, that file is full
-//!   (1 GiB) and the session's own reader is behind.
+//!   The agent waits in two cases only: the log cannot keep up; or there is no log, that file is
+//!   full (1 GiB) and the session's own reader is behind.
 //! - **Every turn ends exactly once**, with an [`Outcome`] whose [`Cause`] a program can branch on.
 //!   The last event of a session is [`EventKind::Ended`].
 //! - **A failed run is not an `Err`.** Only an invalid spec is, and then nothing was started.
@@ -77,8 +77,9 @@
 //!
 //! Two kinds of processes escape: those that left the group *and* cleared their environment, and,
 //! if this process is killed with SIGKILL, commands that the agent had started. With a guard
-//! ([`Host::with_guard`] and the module `guard`, Linux only), nothing escapes: even after a
-//! SIGKILL, everything ends within three seconds. The `ostler` program always uses the guard.
+//! ([`Host::with_guard`] and the module `guard`, Linux only), neither kind escapes: even if this
+//! process is killed with SIGKILL, everything ends within three seconds. The `ostler` program
+//! always uses the guard.
 //!
 //! # Features
 //!

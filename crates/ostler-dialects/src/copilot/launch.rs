@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_start_nothing() {
+    fn invalid_values_are_rejected_before_the_start() {
         let id = "4f4c56cd-7646-45bd-a1d5-b29f6dc87635";
         assert!(
             args(&[("session_id", id), ("resume", "x")])

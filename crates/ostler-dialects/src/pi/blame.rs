@@ -1,4 +1,4 @@
-//! Blame: maps each way a pi turn can end to one cause, with an actionable hint.
+//! Blame: maps each way a pi turn can end to one cause, with an actionable hint if it failed.
 
 use ostler_core::dialect::Exit;
 use ostler_core::outcome::{Cause, Outcome};
@@ -114,7 +114,7 @@ pub(super) fn of_turn(stop: Option<&Stop>, interrupted: bool) -> Outcome {
 /// Determines the outcome of a failed call, or of a prompt that pi rejected.
 pub(super) fn of_error(error: &str) -> Outcome {
     let (status, known) = (status(error), BLAME.by_text(error));
-    // A provider's message may contain anything, so its status comes first.
+    // A provider's message may contain anything, so its HTTP status takes precedence.
     let cause = status
         .and_then(http_status::cause)
         .or_else(|| known.map(|known| known.cause))
@@ -129,17 +129,18 @@ pub(super) fn of_error(error: &str) -> Outcome {
     outcome.with(|detail| detail.http_status = status)
 }
 
-/// Returns the HTTP status that a provider's error begins with, or names as its code.
+/// Returns the HTTP status that a provider's error begins with or contains as a code.
 fn status(error: &str) -> Option<u16> {
     let first = error.split([' ', ':']).next().unwrap_or_default();
     let leading = first.parse().ok().filter(|it| (400..600).contains(it));
     leading.or_else(|| status_after(error, &["\"code\":", "\"status\":", "HTTP "]))
 }
 
-/// Returns the outcome of a process that exited before it produced output, or `None` if stderr
-/// does not explain it.
+/// Returns the outcome of a process that exited before it reported its state, or `None` if stderr
+/// does not explain the exit.
 pub(super) fn of_exit(exit: &Exit) -> Option<Outcome> {
-    // pi asks on stderr whether to fork a session from another directory, and exits with 0.
+    // pi asks on stderr whether to fork a session from another directory, and without an answer
+    // exits with code 0.
     let code = exit.code.map(|code| if code == 0 { 1 } else { code });
     let failed = Exit {
         code,
@@ -160,7 +161,7 @@ mod tests {
         }
     }
 
-    // The messages are from pi 0.74.2.
+    // The formats are those of pi 0.74.2.
     #[test]
     fn every_error_has_its_cause() {
         for (error, cause, status) in [

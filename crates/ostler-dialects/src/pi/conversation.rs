@@ -26,12 +26,12 @@ pub(super) struct PiConversation {
     cwd: Option<String>,
     /// Tools named by the caller. pi does not report its tools.
     named_tools: Vec<String>,
-    /// Id of pi's session and its model, once known.
+    /// pi's session id and model, once known.
     identity: Option<Identity>,
     turn: Turn,
     /// Number of model messages so far, from which message ids are derived.
     messages: u64,
-    /// Indices of the blocks of the current message that were streamed.
+    /// Indices of the current message's blocks that were streamed.
     streamed: BTreeSet<u64>,
     /// Ids of the tool calls that were emitted in this turn.
     emitted_calls: BTreeSet<String>,
@@ -111,7 +111,8 @@ impl PiConversation {
         }
     }
 
-    /// Handles the state of the session: reports its identity, and ends the turn if pi is idle.
+    /// Handles the state of the session: emits `started` if its identity changed, and ends the turn
+    /// if pi is idle.
     fn on_state(&mut self, state: &State<'_>, out: &mut Outbox) {
         let identity = Identity {
             session: state.session_id.owned(),
@@ -184,7 +185,7 @@ impl PiConversation {
         }
     }
 
-    /// Returns a text event of the current message.
+    /// Returns a text event for the current message.
     fn text(&self, kind: TextKind, text: String, delta: bool) -> Text {
         Text {
             kind,
@@ -195,8 +196,8 @@ impl PiConversation {
         }
     }
 
-    /// Handles a complete message. A model message yields text that was not streamed, tool calls
-    /// and usage.
+    /// Handles a complete message. A model message yields tool calls, usage, and any text that was
+    /// not streamed.
     fn on_message_end(&mut self, message: &Message<'_>, out: &mut Outbox) {
         match message.role.or_empty() {
             "assistant" => {}
@@ -293,7 +294,7 @@ impl LineReader for PiConversation {
                 self.turn.on_retry();
                 on_retry(line, out);
             }
-            // The retry was interrupted, or failed for the last time.
+            // The retry was interrupted, or the last attempt failed.
             "auto_retry_end" if line.success.is_false() => {
                 self.turn.await_state();
                 requests::get_state(out);
@@ -442,7 +443,7 @@ fn on_extension_request(line: &PiLine<'_>, out: &mut Outbox) {
             };
             out.notice(level, code, line.message.text().unwrap_or_default());
         }
-        // Widgets, titles and status lines, for which there is no screen here.
+        // Widgets, titles and status lines, which need a screen.
         _ => {}
     }
 }

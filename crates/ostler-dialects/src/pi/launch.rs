@@ -42,7 +42,7 @@ pub(super) const INHERITS: Inherits = Inherits {
     never: &["PI_CODING_AGENT"],
 };
 
-/// Where pi stores sessions, settings and its login.
+/// Paths where pi stores sessions, settings and its login.
 const STATE: &[&str] = &[
     "~/.pi/",
     "$PI_CODING_AGENT_DIR/",
@@ -71,7 +71,7 @@ const RESERVED: &[&str] = &[
     "--",
 ];
 
-/// Checks the spec and returns the launch.
+/// Validates the spec and returns the launch.
 pub(super) fn launch(spec: &Spec) -> Result<Launch, SpecError> {
     let given = spec.to_settings();
     settings::check(TABLE, &given)?;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_values_start_nothing() {
+    fn invalid_values_are_rejected_before_the_start() {
         assert!(args(&[("tools", "read,bash")], &[]).is_err());
         assert!(args(&[("thinking", "much")], &[]).is_err());
         assert!(args(&[("model", &"x".repeat(ARG_CAP + 1))], &[]).is_err());

@@ -1,7 +1,7 @@
 //! pi: one process for many turns, with its own RPC protocol of JSON lines (`pi --mode rpc`).
 //!
-//! Everything stated here about the program was observed with version 0.74.2. `docs/agents/pi.md`
-//! is the user documentation.
+//! Everything that this module states about the program was observed with version 0.74.2. The user
+//! documentation is `docs/agents/pi.md`.
 
 mod settings;
 mod launch;
@@ -28,8 +28,8 @@ use ostler_core::spec::{SpecError, keys};
 #[derive(Debug, Clone, Copy)]
 pub struct Pi;
 
-/// Settings for pi as a plain model: without its tools, and without anything that a project or the
-/// user adds.
+/// Settings for pi as a plain model: no tools, extensions, skills, prompt templates, context files
+/// or saved session.
 const AS_MODEL: PlainModel = PlainModel {
     settings: &[
         (keys::TOOLS, ""),

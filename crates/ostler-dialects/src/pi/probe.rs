@@ -1,4 +1,5 @@
-//! Probe: checks whether pi is installed, recent enough, on a supported Node.js, and has a model.
+//! Probe: checks whether pi is installed and recent enough, whether the installed Node.js is
+//! supported, and whether pi has credentials for a model.
 
 use ostler_core::dialect::{Login, LoginQuery, Probe, Runtime, Version};
 

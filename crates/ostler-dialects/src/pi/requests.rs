@@ -36,7 +36,7 @@ struct Line<'a> {
     request: Request<'a>,
 }
 
-/// Asks for the state of the session.
+/// Requests the state of the session.
 pub(super) fn get_state(out: &mut Outbox) {
     write("ostler-state", Request::GetState, out);
 }
@@ -65,7 +65,7 @@ pub(super) fn set_model(number: u64, model: &ModelChoice<'_>, out: &mut Outbox) 
     write(&format!("{CHANGE_PREFIX}{number}"), request, out);
 }
 
-/// Dismisses an extension's dialog, which would otherwise wait for an answer.
+/// Dismisses an extension's dialog, which would otherwise wait forever for an answer.
 pub(super) fn dismiss(dialog: &str, out: &mut Outbox) {
     let request = Request::ExtensionUiResponse { cancelled: true };
     write(dialog, request, out);
@@ -79,7 +79,7 @@ pub(super) struct ModelChoice<'a> {
 }
 
 impl<'a> ModelChoice<'a> {
-    /// Splits `provider/model`. A name without a provider refers to the current provider.
+    /// Parses `provider/model`. A name without a provider is a model of the current one.
     pub(super) fn parse(name: &'a str, current: Option<&'a str>) -> Option<Self> {
         match name.split_once('/') {
             Some((provider, id)) => Some(Self { provider, id }),

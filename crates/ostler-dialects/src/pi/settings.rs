@@ -5,14 +5,14 @@ use ostler_core::spec::{InvalidValue, Settings, keys};
 
 use crate::settings::rows;
 
-/// Maximum size of a system prompt, which is passed in a file.
+/// Maximum number of characters in a system prompt, which is passed in a file.
 const MAX_PROMPT: usize = 1_000_000;
 
 /// Reasoning levels.
 const LEVELS: &[&str] = &["off", "minimal", "low", "medium", "high", "xhigh"];
 
-/// The table. Arguments are passed in this order. pi takes the argument after a flag as the flag's
-/// value, whatever it begins with.
+/// The settings, in the order in which their arguments are passed. pi takes the argument after a
+/// flag as the flag's value, even if it begins with a dash.
 pub(super) const TABLE: &[Setting] = &rows! {
     keys::MODEL, Word => Value("--model"), "Model to use, as provider/model or a pattern.";
     "thinking", OneOf(LEVELS) => Value("--thinking"), "Reasoning effort: off, minimal, low, medium, high or xhigh.";
@@ -44,7 +44,7 @@ fn resume(values: &[String], settings: &Settings) -> Vec<Arg> {
     values.iter().flat_map(pair).collect()
 }
 
-/// Checks that a value is a single tool. pi splits its list at commas.
+/// Checks that a value names a single tool. pi splits the list at commas.
 fn one_tool(value: &str) -> Result<(), InvalidValue> {
     InvalidValue::unless(
         !value.contains(|c: char| c == ',' || c.is_whitespace() || c.is_control()),

@@ -93,7 +93,7 @@ fn a_turn_is_over_when_pi_is_idle_after_it_worked() {
 }
 
 #[test]
-fn a_state_from_before_the_work_does_not_end_it() {
+fn earlier_state_does_not_end_the_turn() {
     let mut rig = Rig::new();
     let working = IDLE.replace("\"isStreaming\":false", "\"isStreaming\":true");
     assert_eq!(rig.lines(&[ACCEPTED, &working, START, IDLE]), []);
@@ -125,7 +125,7 @@ fn a_retry_continues_the_turn() {
         rig.lines(&[ACCEPTED, START, &failed, END, given_up, IDLE]),
         [Cause::RateLimit]
     );
-    // Interrupted while it waits.
+    // Interrupted while pi waits before the retry.
     let mut rig = Rig::new();
     rig.lines(&[ACCEPTED, START, &failed, END, retry, IDLE]);
     rig.pi.send(ToAgent::Interrupt, &mut rig.out);
@@ -145,7 +145,7 @@ fn a_compaction_belongs_to_the_turn() {
     rig.lines(&[ACCEPTED, START, &message("stop", ""), END]);
     assert_eq!(rig.lines(&[begun, IDLE]), []);
     assert_eq!(rig.lines(&[&over(false), IDLE]), [Cause::Completed]);
-    // It continues by itself: after an overflow, or because a message waits.
+    // pi continues by itself after an overflow, or if a message is pending.
     let waiting = IDLE.replace("\"pendingMessageCount\":0", "\"pendingMessageCount\":1");
     for lines in [[&over(true), IDLE], [&over(false), &waiting]] {
         let mut rig = Rig::new();
@@ -189,13 +189,13 @@ fn a_late_message_is_kept_and_a_rejected_one_reported() {
     let rejected =
         r#"{"id":"ostler-steer","type":"response","command":"steer","success":false,"error":"no"}"#;
     assert_eq!(rig.notices(&[rejected]), [NoticeCode::SteerFailed]);
-    // A request that pi does not know is answered without its id.
+    // The response to a request that pi does not know lacks the request's id.
     let unknown =
         r#"{"type":"response","command":"x","success":false,"error":"Unknown command: x"}"#;
     assert_eq!(rig.notices(&[unknown]), [NoticeCode::ControlError]);
 }
 
-// pi passes a message on after an interrupted tool, and then aborts the model call. P36
+// pi passes a message to the model after an interrupted tool, and then aborts the call. P36
 #[test]
 fn a_message_whose_answer_was_interrupted_is_kept() {
     let user = r#"{"type":"message_end","message":{"role":"user","content":[]}}"#;
@@ -214,7 +214,7 @@ fn a_message_whose_answer_was_interrupted_is_kept() {
 }
 
 #[test]
-fn a_dialog_of_an_extension_is_dismissed() {
+fn extension_dialog_is_dismissed() {
     let dialog = r#"{"type":"extension_ui_request","id":"u","method":"confirm","title":"Sure?"}"#;
     let mut rig = Rig::new();
     rig.pi.on_line(dialog, &mut rig.out);
@@ -239,7 +239,7 @@ fn a_rejected_prompt_and_an_early_exit_end_the_turn() {
 }
 
 #[test]
-fn a_change_of_the_model_is_answered() {
+fn model_change_is_acknowledged() {
     let mut rig = Rig::new();
     rig.lines(&[IDLE]);
     for (id, change) in [

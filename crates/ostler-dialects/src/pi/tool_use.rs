@@ -5,7 +5,7 @@ use ostler_core::raw_json::RawJson;
 
 use crate::tools::{self, ArgumentKeys, ToolTable};
 
-/// Tools by name. Any other tool is an extension's, and may do anything.
+/// Tools by name. Any other tool belongs to an extension, and may do anything.
 const TOOLS: ToolTable = &[
     (ToolKind::Execute, &["bash"]),
     (ToolKind::Read, &["read", "grep", "find", "ls"]),

@@ -1,9 +1,9 @@
 //! State of a turn: when it is over, and how it ended.
 //!
 //! pi's own `turn` is one model call. A turn in Ostler begins with a prompt and is over when pi is
-//! idle, which no line reports: after `agent_end` pi may retry a failed call, or compact the
-//! conversation and continue. It announces either one immediately, so Ostler requests its state
-//! after `agent_end`, and that state decides.
+//! idle, which no line reports. After `agent_end`, pi may retry a failed call, or compact the
+//! conversation and continue. It announces either one before it answers the next request. Ostler
+//! therefore requests pi's state after `agent_end`, and that state decides.
 
 use super::blame::Stop;
 use super::usage::UsageTracker;
@@ -32,7 +32,7 @@ enum Phase {
     /// There is no turn.
     #[default]
     None,
-    /// The prompt was sent, but not yet accepted.
+    /// The prompt was sent or is held, and pi has not accepted it yet.
     Sent,
     /// pi is working: from `agent_start` to `agent_end`.
     Working,
@@ -44,7 +44,7 @@ enum Phase {
     Compacted,
     /// pi will continue by itself.
     Continuing,
-    /// pi may be idle; the state that was requested decides.
+    /// pi may be idle; the requested state decides.
     AwaitingState,
 }
 
@@ -62,7 +62,7 @@ impl Turn {
         self.phase != Phase::None
     }
 
-    /// Returns true if pi accepts an interrupt. pi ignores one that arrives earlier.
+    /// Returns true if pi accepts an interrupt now. Before `agent_start`, it ignores interrupts.
     pub(super) fn is_interruptible(&self) -> bool {
         matches!(self.phase, Phase::Working | Phase::Retrying)
     }
@@ -98,7 +98,8 @@ impl Turn {
         self.phase = Phase::Working;
     }
 
-    /// Handles `agent_end`, or an `auto_retry_end` without success. The caller requests pi's state.
+    /// Handles `agent_end`, or an `auto_retry_end` without success. The caller must then request
+    /// pi's state.
     pub(super) fn await_state(&mut self) {
         if self.is_open() {
             self.phase = Phase::AwaitingState;

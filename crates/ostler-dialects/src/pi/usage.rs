@@ -22,7 +22,8 @@ struct ModelUsage {
 }
 
 impl UsageTracker {
-    /// Adds a model message and emits the new total. A failed message has no tokens.
+    /// Adds a model message and emits the model's new total. A message without tokens, such as a
+    /// failed one, is skipped.
     pub(super) fn on_message(&mut self, message: &Message<'_>, out: &mut Outbox) {
         let tokens = tokens(&message.usage);
         if tokens.is_zero() {

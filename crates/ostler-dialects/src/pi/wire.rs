@@ -6,7 +6,7 @@ use crate::json_lines::camel_case_wire;
 use crate::lenient::{Node, Object, Objects, Scalar};
 
 camel_case_wire! {
-    /// One line, except `message_update`.
+    /// Any line except `message_update`.
     struct PiLine {
         #[serde(rename = "type")]
         kind,
@@ -61,13 +61,13 @@ camel_case_wire! {
         pending_message_count,
     }
 
-    /// A model.
+    /// A model and its provider.
     struct Model {
         id,
         provider,
     }
 
-    /// A message of the conversation.
+    /// A message in the conversation.
     struct Message {
         role,
         content: Objects<Block<'a>>,
@@ -123,7 +123,7 @@ impl Model<'_> {
     }
 }
 
-/// Joins the names of a provider and its model. Without a model, pi names both `unknown`.
+/// Joins the names of a provider and its model. Without a model, pi reports both as `unknown`.
 fn model_name(provider: &Scalar<'_>, id: &Scalar<'_>) -> Option<String> {
     match (provider.text()?, id.text()?) {
         ("unknown", "unknown") => None,

@@ -260,7 +260,7 @@ fn long_values_go_into_files() {
 
 // P29, S3-17: every error names the key, the value and what is allowed.
 #[test]
-fn wrong_values_start_nothing() {
+fn invalid_values_are_rejected_before_the_start() {
     let table: &[&[(&str, &str)]] = &[
         &[("model", "--version")],
         &[("model", "two words")],

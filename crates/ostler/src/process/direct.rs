@@ -93,7 +93,8 @@ pub(super) fn spawn(prepared: PreparedCommand) -> Result<Child, SpawnError> {
             child,
             mark,
             #[cfg(target_os = "linux")]
-            since: since.and_then(|snapshot| super::recent_pids::Since::new(snapshot, pid?)),
+            since: since
+                .and_then(|snapshot| super::recent_pids::SpawnSnapshot::new(snapshot, pid?)),
             group: pid,
             ended: None,
             was_signalled: false,
@@ -192,7 +193,7 @@ struct Direct {
     mark: String,
     /// A snapshot from before the child was spawned, and the child.
     #[cfg(target_os = "linux")]
-    since: Option<super::recent_pids::Since>,
+    since: Option<super::recent_pids::SpawnSnapshot>,
     /// Id of the process group. It cannot be queried once the group leader has exited.
     group: Option<u32>,
     /// Set once everything has ended. From then on the process ids may be reused.

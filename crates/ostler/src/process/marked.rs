@@ -9,7 +9,7 @@ use std::sync::{OnceLock, mpsc};
 use rustix::process::Signal;
 use tokio::sync::oneshot;
 
-use super::recent_pids::{self, Since};
+use super::recent_pids::{self, SpawnSnapshot};
 use super::sweep::{ProcessRef, live, signal, stat};
 use crate::host::SESSION_VARIABLE;
 
@@ -24,7 +24,7 @@ pub(super) struct Query {
     /// Id of the agent's process session.
     pub(super) session: Option<u32>,
     /// A snapshot from before the first of them was started. Without it, every process is visited.
-    pub(super) since: Option<Since>,
+    pub(super) since: Option<SpawnSnapshot>,
 }
 
 /// The result of a pass for one session.

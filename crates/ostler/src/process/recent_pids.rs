@@ -1,10 +1,10 @@
 //! Process ids that the kernel has allocated since a snapshot (Linux).
 //!
-//! It allocates them in ascending order and wraps around at the end. The descendants of a
-//! short-lived child are therefore among a few ids, however many other processes exist.
+//! The kernel allocates ids in ascending order and wraps around at the maximum. The descendants of
+//! a short-lived child are therefore among a few ids, however many other processes exist.
 //!
-//! A privileged process can choose the id of its child (`clone3` with `set_tid`), which is not
-//! found this way; but neither is a process that removes the session's mark from its environment.
+//! A privileged process can choose the id of its child (`clone3` with `set_tid`). Such a child may
+//! be missed, like any process that removes the session's mark from its environment.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,17 +13,18 @@ use std::time::{Duration, Instant};
 use super::sweep::pids;
 use crate::clock;
 
-/// Maximum age of a snapshot. Failed forks take ids too, and nothing counts them; in this time, ids
-/// cannot have wrapped around.
+/// Maximum age of a snapshot. Failed forks consume ids too but are not counted, so with an older
+/// snapshot, a wrap-around could go unnoticed.
 const MAX_AGE: Duration = Duration::from_millis(250);
 
 /// Up to this many ids, it is cheaper to try each than to list all processes.
-const FEW: i32 = 256;
+const MAX_PROBED_IDS: i32 = 256;
 
-/// How often ids allocated during a visit are visited, before falling back to every process.
-const ROUNDS: usize = 16;
+/// Maximum number of rounds before falling back to visiting every process. Each round after the
+/// first visits the ids allocated during the previous one.
+const MAX_ROUNDS: usize = 16;
 
-/// The state of process id allocation at some time.
+/// The state of process id allocation at one point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PidSnapshot {
     at: Instant,
@@ -42,7 +43,7 @@ impl PidSnapshot {
         if shown.to_str()?.parse() != Ok(own) {
             return None;
         }
-        Self::parse(&read(LAST)?, &read("/proc/stat")?)
+        Self::parse(&read_file(LAST_PID_FILE)?, &read_file("/proc/stat")?)
     }
 
     fn parse(last: &str, stat: &str) -> Option<Self> {
@@ -51,51 +52,55 @@ impl PidSnapshot {
             .find_map(|line| line.strip_prefix("processes "))?;
         Some(Self {
             at: clock::monotonic(),
-            last: number(last)?,
+            last: parse_number(last)?,
             forks: forks.trim().parse().ok()?,
         })
     }
 }
 
 /// The file with the id allocated last in this process's pid namespace. `/proc/loadavg` contains it
-/// too, but some containers show the host's file there.
-const LAST: &str = "/proc/sys/kernel/ns_last_pid";
+/// too, but some containers expose the host's version of that file.
+const LAST_PID_FILE: &str = "/proc/sys/kernel/ns_last_pid";
 
-fn number(text: &str) -> Option<i32> {
+fn parse_number(text: &str) -> Option<i32> {
     text.trim().parse().ok()
 }
 
-fn read(path: &str) -> Option<String> {
+fn read_file(path: &str) -> Option<String> {
     let mut text = String::with_capacity(4096);
     File::open(path).ok()?.read_to_string(&mut text).ok()?;
     Some(text)
 }
 
-/// A snapshot, and a process started after it. The process must be among the ids since the
-/// snapshot; otherwise the system's numbers are not used.
+/// A snapshot, and a child started after it. If the child's id is not among those allocated since
+/// the snapshot, the numbers in `/proc` are unreliable and are not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Since {
+pub(super) struct SpawnSnapshot {
     snapshot: PidSnapshot,
     child: i32,
 }
 
-impl Since {
+impl SpawnSnapshot {
     pub(super) fn new(snapshot: PidSnapshot, child: u32) -> Option<Self> {
         let child = i32::try_from(child).ok()?;
         Some(Self { snapshot, child })
     }
 }
 
-/// Visits every process started since the earliest of the given snapshots, or every process if one
-/// is missing or too old. Thread ids and unused ids may be visited too, and some ids twice.
-pub(super) fn visit(since: impl IntoIterator<Item = Option<Since>>, mut visit: impl FnMut(i32)) {
+/// Visits every process started since the earliest of the given snapshots, or every process if a
+/// snapshot is missing, too old or unreliable. Thread ids and unused ids may be visited too, and
+/// some ids twice.
+pub(super) fn visit(
+    since: impl IntoIterator<Item = Option<SpawnSnapshot>>,
+    mut visit: impl FnMut(i32),
+) {
     let Some(mut range) = PidRange::since(since) else {
         return pids().for_each(visit);
     };
-    for _ in 0..ROUNDS {
+    for _ in 0..MAX_ROUNDS {
         range.visit(&mut visit);
         // A process may have started another one and exited, both during the visit.
-        let Some(last) = read(LAST).and_then(|text| number(&text)) else {
+        let Some(last) = read_file(LAST_PID_FILE).and_then(|text| parse_number(&text)) else {
             break;
         };
         if last == range.last {
@@ -106,7 +111,7 @@ pub(super) fn visit(since: impl IntoIterator<Item = Option<Since>>, mut visit: i
     pids().for_each(visit);
 }
 
-/// The last `count` ids up to `last`, modulo `space`.
+/// The `count` ids up to and including `last`, modulo `space`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct PidRange {
     last: i32,
@@ -115,15 +120,16 @@ struct PidRange {
 }
 
 impl PidRange {
-    /// Returns the ids since the earliest of the given snapshots, or `None` if they are unknown.
-    fn since(all: impl IntoIterator<Item = Option<Since>>) -> Option<Self> {
+    /// Returns the ids allocated since the earliest of the given snapshots, or `None` if any id is
+    /// possible.
+    fn since(all: impl IntoIterator<Item = Option<SpawnSnapshot>>) -> Option<Self> {
         let (now, space) = (
             PidSnapshot::take()?,
-            number(&read("/proc/sys/kernel/pid_max")?)?,
+            parse_number(&read_file("/proc/sys/kernel/pid_max")?)?,
         );
         let mut widest: Option<Self> = None;
         for since in all {
-            let Since { snapshot, child } = since?;
+            let SpawnSnapshot { snapshot, child } = since?;
             let range = Self::between(snapshot, now, space)?;
             if !range.contains(child) {
                 return None;
@@ -162,7 +168,7 @@ impl PidRange {
     }
 
     fn visit(&self, visit: &mut impl FnMut(i32)) {
-        if self.count > FEW {
+        if self.count > MAX_PROBED_IDS {
             return pids().filter(|pid| self.contains(*pid)).for_each(visit);
         }
         let ids = (0..self.count).rev().map(|back| self.last - back);
@@ -190,9 +196,9 @@ mod tests {
             (snapshot(100, 5), snapshot(100, 5), Some(0)),
             (snapshot(100, 5), snapshot(103, 8), Some(3)),
             (snapshot(998, 5), snapshot(302, 10), Some(304)),
-            // After that many forks, ids can have wrapped around.
+            // After that many forks, ids may have wrapped around.
             (snapshot(100, 5), snapshot(103, 255), None),
-            // The system was restored from an older state.
+            // The fork count decreased: the system was restored from a checkpoint.
             (snapshot(100, 5), snapshot(103, 4), None),
         ] {
             let now = PidSnapshot {
@@ -224,7 +230,7 @@ mod tests {
         }
     }
 
-    // Some systems have the files, but not what Linux writes to them.
+    // Some systems provide these files, but not with the same contents as Linux.
     #[test]
     fn a_snapshot_needs_all_numbers() {
         let stat = "cpu 1 2\nprocesses 27\nprocs_running 1\n";
@@ -243,7 +249,7 @@ mod tests {
             .spawn()
             .unwrap();
         let own = i32::try_from(std::process::id()).unwrap();
-        let is_visited = |since: &[Option<Since>], pid: i32| {
+        let is_visited = |since: &[Option<SpawnSnapshot>], pid: i32| {
             let mut is_visited = false;
             visit(since.iter().copied(), |visited| {
                 is_visited |= visited == pid;
@@ -251,12 +257,12 @@ mod tests {
             is_visited
         };
         let pid = i32::try_from(child.id()).unwrap();
-        let since = Since::new(before, child.id());
+        let since = SpawnSnapshot::new(before, child.id());
         assert!(is_visited(&[since], pid));
-        // Without a snapshot, or if the child is not among the ids since then, all are visited.
+        // Without a snapshot, or with an id from before it, all processes are visited.
         for since in [
             &[since, None][..],
-            &[Since::new(before, std::process::id())],
+            &[SpawnSnapshot::new(before, std::process::id())],
         ] {
             assert!(is_visited(since, pid) && is_visited(since, own));
         }

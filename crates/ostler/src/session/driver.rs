@@ -35,10 +35,11 @@ use crate::clock;
 use crate::process::{Interrupted, SpawnError};
 use persist::PendingAppends;
 
-/// Upper bound on catch-up reads before a deadline is applied. Together they exceed a full pipe.
+/// Maximum number of catch-up reads before a deadline is applied: enough to drain a full pipe.
 const CATCH_UP_READS: usize = 32;
 
-/// How long to wait for the remaining output of a process that has exited.
+/// How long to wait for the remaining output of a process that has exited, and for an exit that
+/// explains a failed write to stdin.
 const EXIT_GRACE: Duration = Duration::from_millis(500);
 
 /// Returns the outcome of a session whose driver ended without one, which is a bug in Ostler.
@@ -52,13 +53,13 @@ pub(super) fn lost_outcome() -> Outcome {
 /// The driver's ends of the channels to the session handle.
 pub(super) struct Caller {
     pub(super) inbox: mpsc::UnboundedReceiver<Box<Request>>,
-    /// Resolves when the session handle is dropped. The session ends with it.
+    /// Resolves when the session handle is dropped, which stops the session.
     pub(super) dropped: oneshot::Receiver<()>,
     pub(super) shared: Arc<Shared>,
     pub(super) submissions: Arc<Submissions>,
 }
 
-/// Runs a session from its first state to its final event.
+/// Runs a session from its start to its final event.
 pub(super) async fn run(setup: Box<SessionSetup>, caller: Caller) {
     let _close = CloseBacklog(caller.shared.clone());
     // Boxed, so that the task's future does not reserve space for it more than once.
@@ -83,7 +84,8 @@ impl Drop for CloseBacklog {
     }
 }
 
-/// Drives one session: owns the child, its streams, the timers and the caller's requests.
+/// The driver of one session, which owns the child, its streams, the timers and the caller's
+/// requests.
 struct Driver {
     engine: Engine,
     setup: Box<SessionSetup>,
@@ -96,8 +98,8 @@ struct Driver {
     stdin_error: Option<(std::io::Error, tokio::time::Instant)>,
     /// Number of spawns so far with the current transport.
     spawns: u32,
-    /// `Some` while the fallback transport is being started: the prompt sent over the first one, if
-    /// any.
+    /// `Some` while the fallback transport is being started. Contains the prompt already sent over
+    /// the first transport, if any.
     fallback: Option<Option<String>>,
     raw_logs: Vec<RawLog>,
     raw_bytes: RawBytes,
@@ -213,7 +215,7 @@ impl Driver {
         while !self.engine.has_ended() {
             self.publish();
             if std::mem::take(&mut self.has_published) {
-                // On a runtime with one thread, readers would otherwise fall behind.
+                // On a single-threaded runtime, readers would otherwise fall behind.
                 tokio::task::yield_now().await;
             }
             self.start_appends();
@@ -502,7 +504,7 @@ impl Driver {
             .chain(exit.map(|(_, until)| until))
             .chain(self.stdin_error.as_ref().map(|(_, until)| *until))
             .min();
-        // A process that has exited leaves at most a full pipe, so it is read even without room.
+        // A process that has exited leaves at most a full pipe, which is read even without room.
         let backlog = self.caller.shared.backlog.clone();
         let has_room =
             events.has_room(appending_bytes) && self.appending.has_room() && backlog.has_room();

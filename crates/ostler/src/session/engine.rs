@@ -177,15 +177,15 @@ impl Engine {
         self.events.push(self.machine.turn(), kind);
     }
 
-    /// Queues the final event. Everything else must have been published.
+    /// Queues the final event. Everything else must already have been published.
     pub(crate) fn emit_final(&mut self) {
         if let Some((turn, kind)) = self.final_event.take() {
             self.events.push(turn, kind);
         }
     }
 
-    /// Sends a message, such as a tool result, to the agent. It does not pass through the machine,
-    /// which only registers the activity.
+    /// Sends a message, such as a tool result, to the agent. The message bypasses the machine,
+    /// which only records the activity.
     pub(super) fn send(&mut self, message: ToAgent) {
         self.converse(Input::Activity, |conversation, out| {
             conversation.send(message, out);

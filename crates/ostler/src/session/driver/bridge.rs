@@ -9,10 +9,10 @@ use super::{CATCH_UP_READS, Driver};
 use crate::clock;
 use crate::session::bridge_server::BridgeEvent;
 
-/// How often the same kind of problem is reported before it is only counted.
+/// Maximum number of reports per kind of problem. Further occurrences are only counted.
 const MAX_REPORTS: u64 = 3;
 
-/// Why the agent cannot reach the caller's tools.
+/// A reason why the agent cannot reach the caller's tools.
 #[derive(Debug, thiserror::Error)]
 enum NoBridge {
     /// Allowing local sockets would also expose everything else that listens on this machine.
@@ -90,7 +90,7 @@ impl Driver {
         self.close_if_finished(to);
     }
 
-    /// Closes a connection whose peer has stopped sending, once it has all its replies.
+    /// Closes a connection whose peer has stopped sending, once all its replies are written.
     fn close_if_finished(&mut self, connection: u32) {
         if self.bridge.is_read_closed(connection) && !self.engine.owes_bridge_reply(connection) {
             self.bridge.close_after_writes(connection);
@@ -117,7 +117,7 @@ impl Driver {
     }
 
     /// Reports the first few problems of a kind and only counts the rest, so that a program that
-    /// keeps connecting cannot flood the events.
+    /// keeps connecting cannot flood the event stream.
     fn report_problem(&mut self, code: NoticeCode, message: &str) {
         let count = self.bridge_problems.entry(code.clone()).or_default();
         *count += 1;
@@ -129,7 +129,8 @@ impl Driver {
         self.notice(Level::Warning, code, message);
     }
 
-    /// Closes the bridge after the agent's exit and reports how many problems were only counted.
+    /// Closes the bridge after the agent's exit, and reports the total for each kind of problem
+    /// that was not reported every time.
     pub(super) fn close_bridge(&mut self) {
         self.bridge.close();
         for (code, count) in std::mem::take(&mut self.bridge_problems)

@@ -1,4 +1,5 @@
-//! Persistence: appends events to the log, and publishes them to readers before or after that.
+//! Persistence: appends events to the log, and publishes them to readers before or after they are
+//! stored.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,31 +16,32 @@ use crate::session::backlog::Batch;
 use crate::session::engine::Engine;
 use crate::session::status::Shared;
 
-/// How long the log may take to store all of the last events of a session.
+/// How long the log may take for each of the two flushes at the end of a session.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Maximum number of events that are not in the log yet, before the agent's output is left in its
-/// pipe.
+/// Maximum number of events that are not in the log yet. At the limit, the agent's output is left
+/// in its pipe.
 const MAX_EVENTS: usize = 8 * 1024;
 
-/// Events that are not in the log yet. One append runs at a time; what comes meanwhile is appended
-/// together, so that nothing is stored after an append that failed.
+/// Events that are not in the log yet. Only one append runs at a time, so that nothing is stored
+/// after a failed one. Batches that arrive in the meantime are appended together.
 #[derive(Default)]
 pub(super) struct PendingAppends {
     running: Option<RunningAppend>,
     waiting: Vec<WaitingBatch>,
-    /// Number and size of all of them.
+    /// Number of these events, in the running append and in the waiting batches.
     events: usize,
+    /// Total size of these events.
     bytes: usize,
 }
 
 struct RunningAppend {
     future: AppendFuture,
-    /// Number of the last event.
+    /// Sequence number of the last event.
     last: u64,
     events: usize,
     bytes: usize,
-    /// What is published once it is stored.
+    /// The batch to publish once it is stored.
     unpublished: Option<WaitingBatch>,
 }
 
@@ -63,7 +65,7 @@ impl PendingAppends {
         self.events < MAX_EVENTS
     }
 
-    /// Iterates over the events that are published only once they are stored.
+    /// Returns the events that must be stored before they are published.
     pub(super) fn unpublished(&self) -> impl Iterator<Item = &Event> {
         let running = self.running.iter().flat_map(|it| &it.unpublished);
         let waiting = self.waiting.iter().filter(|it| !it.is_published);
@@ -77,7 +79,7 @@ impl PendingAppends {
         self.waiting.push(waiting);
     }
 
-    /// Appends what is waiting, unless an append is running.
+    /// Starts to append the waiting batches, unless an append is running.
     fn start(&mut self, log: &Arc<dyn Log>) {
         if self.running.is_some() || self.waiting.is_empty() {
             return;
@@ -96,13 +98,13 @@ impl PendingAppends {
         });
     }
 
-    /// Hands everything over to the log, without waiting for it.
+    /// Hands the waiting batches to the log, without waiting until they are stored.
     fn hand_over(&mut self, log: &Arc<dyn Log>) {
         self.running = None;
         self.start(log);
     }
 
-    /// Waits until the append has finished; forever if none is running.
+    /// Waits for the running append to finish, or forever if there is none.
     pub(super) async fn next(&mut self) -> Result<(), LogError> {
         match &mut self.running {
             Some(running) => running.future.as_mut().await,
@@ -110,7 +112,7 @@ impl PendingAppends {
         }
     }
 
-    /// Takes the append that has finished.
+    /// Removes and returns the append that has finished.
     fn take_finished(&mut self) -> Option<RunningAppend> {
         let finished = self.running.take()?;
         self.events -= finished.events;
@@ -119,16 +121,17 @@ impl PendingAppends {
     }
 }
 
-/// Returns true if the batch ends a turn or the session. It is then published only once it is
-/// stored, whatever the delivery, so that a reader that sees the end finds everything in the log.
+/// Returns true if the batch ends a turn or the session. Such a batch is published only once it is
+/// stored, even with [`Delivery::Immediate`], so that a reader that sees the end finds everything
+/// in the log.
 fn ends_turn(batch: &Batch) -> bool {
     let ends = |kind: &EventKind| matches!(kind, EventKind::TurnEnded(_) | EventKind::Ended(_));
     batch.iter().any(|entry| ends(&entry.event.kind))
 }
 
 impl Driver {
-    /// Publishes the queued events, unless they must be stored first. [`Self::start_appends`] must
-    /// follow.
+    /// Publishes the queued events, unless they or earlier ones must be stored first.
+    /// [`Self::start_appends`] must follow.
     pub(super) fn publish(&mut self) {
         let must_wait = self.appending.unpublished().next().is_some();
         if must_wait || self.engine.events.is_empty() {
@@ -150,21 +153,22 @@ impl Driver {
         }
     }
 
-    /// Starts to append the queued batches to the log, after readers have had a chance to run.
+    /// Starts to append the waiting batches to the log. The session loop lets readers run first.
     pub(super) fn start_appends(&mut self) {
         if let Some(log) = &self.log {
             self.appending.start(log);
         }
     }
 
-    /// Hands over to the log what was published, when the runtime drops the session's task.
+    /// Hands the waiting batches to the log if the runtime drops the session's task before its end.
     pub(super) fn hand_over(&mut self) {
         if let Some(log) = &self.log {
             self.appending.hand_over(log);
         }
     }
 
-    /// Publishes what had to be stored first. If the log failed, the session continues without it.
+    /// Publishes the batches that had to be stored first. If the log failed, the session continues
+    /// without it.
     pub(super) fn on_persisted(&mut self, result: Result<(), LogError>) {
         let Some(append) = self.appending.take_finished() else {
             return;
@@ -220,7 +224,8 @@ impl Driver {
     }
 }
 
-/// Opens the session in the host's log. A log that fails is reported and not used.
+/// Opens the session in the host's log, if there is one. If that fails, the session continues
+/// without a log, and a notice says so.
 pub(super) fn open_log(
     setup: &SessionSetup,
     engine: &mut Engine,

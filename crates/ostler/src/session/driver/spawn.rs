@@ -36,7 +36,7 @@ impl Driver {
         let admitted = self.setup.breaker.admit(&spec);
         let mut launched = admitted.and_then(|()| self.launch());
         if self.spawns > 1 && launched.as_ref().is_err_and(is_unknown_session) {
-            // It exited before it saved anything. A fresh start with a warning is better than none.
+            // The agent exited before it saved anything. Starting over is better than failing.
             self.state.start_over();
             launched = self.launch();
             self.warn_fresh_start("it had not saved the conversation yet");
@@ -86,9 +86,9 @@ impl Driver {
         let native = self.engine.native_session.clone();
         match native.filter(|_| capabilities.resume) {
             Some(native) => self.state.resume(native),
-            // It exited before its first line, so the session to resume is the same.
+            // The agent exited before its first line, so the session to resume is the same.
             None if spec.resume.is_some() => {}
-            // The assigned id names the session that it may have saved, or a new one.
+            // With the assigned id, the agent resumes the session if it saved one, or creates it.
             None if capabilities.assigned_session_id && spec.session_id.is_some() => {}
             None => self.warn_fresh_start("it had not reported its session id yet"),
         }
@@ -121,7 +121,7 @@ impl Driver {
         self.bridge.close();
         let previous = std::mem::replace(&mut self.child, ChildState::NotRunning);
         let interruption = Interruption::of(&outcome);
-        // For the machine, a fallback transport belongs to the process that already started.
+        // To the machine, the fallback is still the process that started with the first transport.
         match self.fallback.take() {
             Some(_) => {
                 let result = TurnResult::new(outcome);
@@ -137,7 +137,7 @@ impl Driver {
     }
 
     /// Restarts the agent with its fallback transport if it exited before its first line because it
-    /// does not support the first one. Returns false if no fallback applies.
+    /// does not support the first transport. Returns false if no fallback applies.
     pub(super) fn try_fallback_transport(&mut self, exit: &Exit) -> bool {
         let has_output = self.raw_bytes != RawBytes::default();
         let too_late = self.spawns > 1 || has_output || self.fallback.is_some();
@@ -179,7 +179,7 @@ impl Driver {
         let conversation = self.setup.dialect.converse(&launching);
         self.engine.set_conversation(conversation);
         self.engine.on_spawned();
-        // Repeat the prompt that was sent over the first transport, or arrived during the restart.
+        // Resend the prompt from the first transport, or send one that arrived during the restart.
         if let Some(prompt) = self
             .fallback
             .take()
