@@ -25,6 +25,8 @@ struct Inner {
     opened: Mutex<Vec<NewSession>>,
     slow: Duration,
     breaks_after: Option<usize>,
+    /// Whether events are stored as soon as they are handed over.
+    is_eager: bool,
     appends: AtomicUsize,
     raw: Option<PathBuf>,
 }
@@ -59,6 +61,10 @@ impl Log for MemoryLog {
 
     fn append(&self, entries: Arc<Vec<LogEntry>>) -> AppendFuture {
         let log = self.0.clone();
+        if log.is_eager {
+            log.entries.lock().unwrap().extend(entries.iter().cloned());
+            return Box::pin(std::future::ready(Ok(())));
+        }
         Box::pin(async move {
             tokio::time::sleep(log.slow).await;
             if log
@@ -167,6 +173,33 @@ async fn a_log_that_fails_breaks_nothing() {
             "{notices:?}"
         );
     }
+}
+
+// The session's task is dropped after a reader saw an event and before the append was started.
+#[test]
+fn events_that_were_read_reach_the_log_if_the_runtime_is_dropped() {
+    let log = MemoryLog(Arc::new(Inner {
+        is_eager: true,
+        ..Inner::default()
+    }));
+    let mut rig = Rig::new("read\ninit\ntext hi\nread-until-eof");
+    rig.host = rig.host.with_log(Arc::new(log.clone()));
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let (id, seq) = runtime.block_on(async {
+        let mut session = rig.start();
+        loop {
+            let event = session.next().await.unwrap();
+            if matches!(event.kind, ostler::EventKind::Text(_)) {
+                return (session.id().to_owned(), event.seq);
+            }
+        }
+    });
+    drop(runtime);
+    let stored = log.events(&id);
+    assert!(stored.iter().any(|event| event.seq == seq), "{stored:?}");
 }
 
 // Several batches wait for a slow log when it fails: every reader still gets every event, once.
