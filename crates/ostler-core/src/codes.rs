@@ -329,6 +329,8 @@ codes! {
         ContextTooLong = "context_too_long",
         /// The loop reached its limit on cost.
         Cost = "cost",
+        /// The daemon that ran the session ended without ending it.
+        DaemonRestarted = "daemon_restarted",
         /// The directory of the session to resume does not exist.
         DirectoryGone = "directory_gone",
         /// The loop reached its limit on consecutive failed steps.

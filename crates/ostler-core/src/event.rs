@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use crate::codes::{NoticeCode, RefusalCode, RequestKind};
+use crate::names::named;
 use crate::outcome::Outcome;
 use crate::permission::ToolKind;
 use crate::raw_json::RawJson;
@@ -198,24 +199,26 @@ pub struct State {
     pub to: SessionState,
 }
 
-/// States of a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum SessionState {
-    /// The session exists, and nothing is started.
-    Created,
-    /// The agent was started and has printed nothing yet.
-    Starting,
-    /// The agent waits for the next message.
-    Idle,
-    /// A turn is in progress.
-    Working,
-    /// Messages are held back until the caller resumes the session.
-    Paused,
-    /// The agent is being stopped.
-    Stopping,
-    /// The session is over.
-    Ended,
+named! {
+    /// States of a session.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "snake_case")]
+    pub enum SessionState {
+        /// The session exists, and nothing is started.
+        Created = "created",
+        /// The agent was started and has printed nothing yet.
+        Starting = "starting",
+        /// The agent waits for the next message.
+        Idle = "idle",
+        /// A turn is in progress.
+        Working = "working",
+        /// Messages are held back until the caller resumes the session.
+        Paused = "paused",
+        /// The agent is being stopped.
+        Stopping = "stopping",
+        /// The session is over.
+        Ended = "ended",
+    }
 }
 
 /// A turn started.

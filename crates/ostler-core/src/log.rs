@@ -19,6 +19,7 @@
 //! }
 //! ```
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -39,6 +40,8 @@ pub struct NewSession {
     pub at: Timestamp,
     /// Ostler's id of the session it continues, if that is known.
     pub continues: Option<String>,
+    /// The caller's labels.
+    pub labels: BTreeMap<String, String>,
     /// Id of the process that drives the session: this one.
     pub pid: u32,
 }

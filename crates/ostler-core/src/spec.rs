@@ -26,6 +26,7 @@ macro_rules! setters {
     };
 }
 
+mod labels;
 mod limits;
 mod settings;
 mod value;
@@ -37,6 +38,7 @@ use std::path::PathBuf;
 use crate::permission::Policy;
 use crate::raw_json::RawJson;
 
+pub use labels::{check_labels, label_variable};
 pub use limits::Limits;
 pub use settings::{Settings, keys};
 pub use value::{InvalidValue, SpecError, ValueKind, is_uuid};
@@ -58,8 +60,13 @@ pub struct Spec {
     pub resume: Option<String>,
     /// Whether to resume a copy of the session and leave the original unchanged.
     pub fork: bool,
-    /// Id for a new session.
+    /// The agent's id for a new session.
     pub session_id: Option<String>,
+    /// Ostler's id of the session; a random one if none is given. It must be unique.
+    pub id: Option<String>,
+    /// The caller's labels. An agent's process gets each as `OSTLER_LABEL_<NAME>`
+    /// ([`label_variable`]).
+    pub labels: BTreeMap<String, String>,
     /// Replacement for the agent's system prompt.
     pub system_prompt: Option<String>,
     /// Text appended to the agent's system prompt.
@@ -124,8 +131,12 @@ setters! { Spec;
     model: impl Into<String> => Some(model.into());
     /// Sets the session to resume.
     resume: impl Into<String> => Some(resume.into());
-    /// Sets the id for a new session.
+    /// Sets the agent's id for a new session.
     session_id: impl Into<String> => Some(session_id.into());
+    /// Sets Ostler's id of the session.
+    id: impl Into<String> => Some(id.into());
+    /// Sets the labels.
+    labels: BTreeMap<String, String> => labels;
     /// Replaces the agent's system prompt.
     system_prompt: impl Into<String> => Some(system_prompt.into());
     /// Appends a text to the agent's system prompt.

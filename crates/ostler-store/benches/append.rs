@@ -122,6 +122,7 @@ fn store(dir: &Path, id: &str, batches: &[Vec<LogEntry>]) {
         dir: "/work".into(),
         at: Timestamp(1_767_225_600_000),
         continues: None,
+        labels: std::collections::BTreeMap::new(),
         pid: std::process::id(),
     };
     store.open(&new_session).unwrap();

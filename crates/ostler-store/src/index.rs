@@ -2,13 +2,15 @@
 //! queries read.
 
 use ostler_core::event::{
-    DecidedBy, Decision, Ended, Event, EventKind, Origin, Permission, SessionState, Started,
-    Timestamp, TurnEnded, TurnStarted,
+    DecidedBy, Decision, Ended, Event, EventKind, Origin, Permission, Started, Timestamp,
+    TurnEnded, TurnStarted,
 };
 use ostler_core::log::{LogEntry, NewSession};
 use ostler_core::usage::{CostSource, Scope, Usage};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension, Result, named_params, params};
+
+use crate::approvals;
 
 /// Maximum length of the first prompt in lists, in characters.
 const PROMPT_HEAD: usize = 200;
@@ -41,6 +43,13 @@ pub(crate) fn open(db: &Connection, new_session: &NewSession, started: Option<u6
         new_session.pid,
         started.map(signed)
     ])
+    .and_then(|key| {
+        for (name, value) in &new_session.labels {
+            db.prepare_cached("INSERT INTO labels VALUES (?1, ?2, ?3)")?
+                .execute(params![key, name, value])?;
+        }
+        Ok(key)
+    })
 }
 
 /// Finds a session that was opened before, possibly by another process.
@@ -75,11 +84,12 @@ pub(crate) fn append(db: &Connection, key: i64, entry: &LogEntry) -> Result<()> 
         EventKind::Started(started) => on_started(db, key, started),
         EventKind::State(state) => {
             let mut set = db.prepare_cached("UPDATE sessions SET state = ?2 WHERE key = ?1")?;
-            set.execute(params![key, state_name(state.to)]).map(drop)
+            set.execute(params![key, state.to.as_str()]).map(drop)
         }
         EventKind::TurnStarted(turn) => on_turn_started(db, key, event, turn),
         EventKind::TurnEnded(turn) => on_turn_ended(db, key, event, turn),
-        EventKind::Permission(permission) => on_permission(db, key, event.at, permission),
+        EventKind::Permission(permission) => on_permission(db, key, event.at, permission)
+            .and_then(|()| approvals::on_permission(db, key, event, permission)),
         EventKind::Usage(usage) if usage.scope == Scope::Turn => on_usage(db, key, event, usage),
         EventKind::Ended(end) => on_ended(db, key, event.at, end),
         EventKind::Notice(notice) => notice
@@ -269,18 +279,6 @@ fn on_ended(db: &Connection, key: i64, at: Timestamp, end: &Ended) -> Result<()>
         cost_source_name(usage.cost_source)
     ])
     .map(drop)
-}
-
-fn state_name(state: SessionState) -> &'static str {
-    match state {
-        SessionState::Created => "created",
-        SessionState::Starting => "starting",
-        SessionState::Idle => "idle",
-        SessionState::Working => "working",
-        SessionState::Paused => "paused",
-        SessionState::Stopping => "stopping",
-        SessionState::Ended => "ended",
-    }
 }
 
 fn cost_source_name(source: CostSource) -> &'static str {

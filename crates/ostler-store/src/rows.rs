@@ -1,8 +1,9 @@
 //! Queries of sessions and their events: lists, lookup by id, and pages of events.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use ostler_core::event::{Event, Timestamp, Unreadable};
+use ostler_core::event::{Event, SessionState, Timestamp, Unreadable};
 use ostler_core::log::{PAGE_BYTES, SessionRecord};
 use ostler_core::outcome::{Cause, Status};
 use ostler_core::usage::CostSource;
@@ -29,6 +30,12 @@ pub struct Filter {
     pub limit: Option<usize>,
     /// Only running sessions.
     pub live: bool,
+    /// Only sessions in this state.
+    pub state: Option<SessionState>,
+    /// Only sessions with all of these labels.
+    pub labels: Vec<(String, String)>,
+    /// Only sessions that are listed after this one.
+    pub after: Option<String>,
     /// Leaves out failed starts ([`SessionRow::is_failed_start`]).
     pub without_failed_starts: bool,
 }
@@ -68,6 +75,25 @@ pub struct SessionRow {
     pub continues: Option<String>,
     /// The start of the first prompt.
     pub prompt: Option<String>,
+    /// Its last known state.
+    pub state: SessionState,
+    /// The caller's labels.
+    pub labels: BTreeMap<String, String>,
+    /// The name that it has in a daemon.
+    pub name: Option<String>,
+}
+
+/// A stored event, as it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventRow {
+    /// Its position among the events of all sessions, in the order in which they were stored.
+    pub position: u64,
+    /// Ostler's id of the session.
+    pub session: String,
+    /// Its number within the session.
+    pub seq: u64,
+    /// The event, as JSON.
+    pub json: String,
 }
 
 impl SessionRow {
@@ -158,7 +184,9 @@ impl From<SessionRow> for SessionRecord {
 const COLUMNS: &str =
     "SELECT session, agent, agent_version, native_session, dir, model, began_at, ended_at, cause, turns,
     tokens, cost_usd, cost_source, continues, prompt, driver_pid, driver_started,
-    EXISTS (SELECT 1 FROM events WHERE events.session = key AND type = 'started') FROM sessions ";
+    EXISTS (SELECT 1 FROM events WHERE events.session = key AND type = 'started'), state,
+    (SELECT json_group_object(name, value) FROM labels WHERE labels.session = key),
+    (SELECT name FROM managed WHERE managed.session = key) FROM sessions ";
 
 fn row(row: &Row<'_>) -> Result<SessionRow> {
     let cause: Option<String> = row.get(8)?;
@@ -181,7 +209,22 @@ fn row(row: &Row<'_>) -> Result<SessionRow> {
         cost_source: cost_source(source.as_deref()),
         continues: row.get(13)?,
         prompt: row.get(14)?,
+        state: state(&row.get::<_, String>(18)?),
+        labels: labels(&row.get::<_, String>(19)?),
+        name: row.get(20)?,
     })
+}
+
+/// Parses the name of a state. One that only a later Ostler knows counts as created.
+fn state(name: &str) -> SessionState {
+    SessionState::ALL
+        .into_iter()
+        .find(|known| known.as_str() == name)
+        .unwrap_or(SessionState::Created)
+}
+
+fn labels(json: &str) -> BTreeMap<String, String> {
+    serde_json::from_str(json).unwrap_or_default()
 }
 
 /// Parses the name of a cost source.
@@ -235,7 +278,25 @@ fn list_statement(filter: &Filter) -> (String, Vec<Value>) {
         .dir
         .as_deref()
         .map(|dir| (" AND dir = ?", dir_value(dir)));
-    let (conditions, values): (String, Vec<Value>) = agent.into_iter().chain(dir).unzip();
+    let state = filter
+        .state
+        .map(|state| (" AND state = ?", state.as_str().to_owned().into()));
+    let labels = filter.labels.iter().flat_map(|(name, value)| {
+        [
+            (
+                " AND EXISTS (SELECT 1 FROM labels WHERE session = key AND name = ?",
+                name.clone().into(),
+            ),
+            (" AND value = ?)", value.clone().into()),
+        ]
+    });
+    let after = filter.after.clone().map(|session| {
+        let condition = " AND (began_at, key) <
+            (SELECT own.began_at, own.key FROM sessions AS own WHERE own.session = ?)";
+        (condition, session.into())
+    });
+    let all = agent.into_iter().chain(dir).chain(state);
+    let (conditions, values): (String, Vec<Value>) = all.chain(labels).chain(after).unzip();
     let live = if filter.live {
         " AND cause IS NULL"
     } else {
@@ -356,6 +417,56 @@ pub(crate) fn events(db: &Connection, session: &str, from: u64, most: usize) -> 
         });
     }
     Ok(events)
+}
+
+/// Returns stored events of one session from `from` on, within the limits of
+/// [`Log::read`](ostler_core::log::Log::read).
+pub(crate) fn event_rows(
+    db: &Connection,
+    session: &str,
+    from: u64,
+    most: usize,
+) -> Result<Vec<EventRow>> {
+    let sql = "SELECT events.rowid, ?1, seq, json FROM events
+        WHERE session = (SELECT key FROM sessions WHERE session = ?1) AND seq >= ?2 ORDER BY seq LIMIT ?3";
+    let mut query = db.prepare_cached(sql)?;
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    page(query.query(params![session, signed(from), most])?)
+}
+
+/// Returns stored events of all sessions after a position, in the order in which they were stored.
+pub(crate) fn events_after(db: &Connection, position: u64, most: usize) -> Result<Vec<EventRow>> {
+    let sql = "SELECT events.rowid, sessions.session, seq, json FROM events
+        JOIN sessions ON events.session = key WHERE events.rowid > ?1 ORDER BY events.rowid LIMIT ?2";
+    let mut query = db.prepare_cached(sql)?;
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    page(query.query(params![signed(position), most])?)
+}
+
+/// Returns the position of the newest event; 0 if there is none.
+pub(crate) fn last_position(db: &Connection) -> Result<u64> {
+    let sql = "SELECT coalesce(max(rowid), 0) FROM events";
+    db.prepare_cached(sql)?
+        .query_row([], |row| row.get(0))
+        .map(unsigned)
+}
+
+fn page(mut rows: rusqlite::Rows<'_>) -> Result<Vec<EventRow>> {
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.next()? {
+        let json: String = row.get(3)?;
+        bytes += json.len();
+        if bytes > PAGE_BYTES && !page.is_empty() {
+            break;
+        }
+        page.push(EventRow {
+            position: unsigned(row.get(0)?),
+            session: row.get(1)?,
+            seq: unsigned(row.get(2)?),
+            json,
+        });
+    }
+    Ok(page)
 }
 
 /// Returns the kinds of unknown messages in sessions since then, the most frequent first.

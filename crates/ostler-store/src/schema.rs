@@ -13,6 +13,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
     include_str!("schema/4.sql"),
+    include_str!("schema/5.sql"),
 ];
 
 /// The migrations for a read-only connection: temporary views and tables that shadow those of the
@@ -21,6 +22,7 @@ const OVERLAYS: [Overlay; MIGRATIONS.len()] = [
     // Without the first migration there is nothing to read.
     Overlay::Script("SELECT 1 FROM main.sessions LIMIT 1;"),
     Overlay::Script(include_str!("schema/2.read.sql")),
+    Overlay::NewTables,
     Overlay::NewTables,
     Overlay::NewTables,
 ];

@@ -5,13 +5,15 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use ostler_core::event::{Event, Timestamp};
 use ostler_core::log::{AppendFuture, Log, LogEntry, LogError, NewSession, SessionRecord};
-use rusqlite::Connection;
+use rusqlite::{Connection, TransactionBehavior};
 use tokio::sync::oneshot;
 
+use crate::approvals::{self, Approval, ApprovalDecision, ApprovalState, DecideResult};
 use crate::error::StoreError;
 use crate::files::StoreDir;
+use crate::managed::{self, IdempotentRequest, ManagedSession, NewManaged, Orphaned};
 use crate::prune::{self, PruneLimits, Pruned};
-use crate::rows::{self, Filter, LookupResult, SessionRow, UnknownMessages};
+use crate::rows::{self, EventRow, Filter, LookupResult, SessionRow, UnknownMessages};
 use crate::search::{self, SearchHit};
 use crate::usage::{self, UsageQuery, UsageReport};
 use crate::writer::{Job, Writer};
@@ -24,6 +26,8 @@ pub struct Store {
     writer: Writer,
     /// Opened on the first query: most runs only write.
     reader: Mutex<Option<Connection>>,
+    /// Opened for the first change that does not go through the writer: only a daemon makes some.
+    changer: Mutex<Option<Connection>>,
 }
 
 impl Store {
@@ -43,6 +47,7 @@ impl Store {
             store_dir,
             writer,
             reader: Mutex::new(None),
+            changer: Mutex::new(None),
         })
     }
 
@@ -59,6 +64,7 @@ impl Store {
             store_dir,
             writer: Writer::none(),
             reader,
+            changer: Mutex::new(None),
         })
     }
 
@@ -168,6 +174,174 @@ impl Store {
         if self.writer.send(Job::Flush(reply)).is_ok() {
             let _ = done.recv(); // an error means that the thread has ended
         }
+    }
+
+    /// Returns stored events of one session from `from` on, as they were written. Limits are those
+    /// of [`Log::read`].
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn event_rows(
+        &self,
+        session: &str,
+        from: u64,
+        most: usize,
+    ) -> Result<Vec<EventRow>, StoreError> {
+        self.query(|db| rows::event_rows(db, session, from, most))
+    }
+
+    /// Returns stored events of all sessions after a position, in the order in which they were
+    /// stored. Limits are those of [`Log::read`].
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn events_after(&self, position: u64, most: usize) -> Result<Vec<EventRow>, StoreError> {
+        self.query(|db| rows::events_after(db, position, most))
+    }
+
+    /// Returns the position of the newest event; 0 if there is none.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn last_position(&self) -> Result<u64, StoreError> {
+        self.query(rows::last_position)
+    }
+
+    /// Stores a session that a daemon is going to start, and labels and raw file for it.
+    ///
+    /// # Errors
+    /// If its id exists, or the database cannot be written.
+    pub fn create_managed(&self, new: &NewManaged) -> Result<(), StoreError> {
+        self.store_dir
+            .create_raw(&new.session.session)
+            .map_err(|error| StoreError::unusable(&self.store_dir.database(), &error))?;
+        let started = driver::started(new.session.pid);
+        self.change(|db| managed::create(db, new, started))
+    }
+
+    /// Marks a managed session as started by this process. Returns false if it was not waiting.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn dequeue(&self, session: &str) -> Result<bool, StoreError> {
+        let pid = std::process::id();
+        let started = driver::started(pid);
+        self.change(|db| managed::dequeue(db, session, pid, started))
+    }
+
+    /// Returns what a daemon stored about a session, given by its exact Ostler id.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn managed(&self, session: &str) -> Result<Option<ManagedSession>, StoreError> {
+        self.query(|db| managed::managed(db, session))
+    }
+
+    /// Returns the managed sessions that wait to be started, the oldest first.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn queued(&self) -> Result<Vec<ManagedSession>, StoreError> {
+        self.query(managed::queued)
+    }
+
+    /// Returns the managed sessions that have not ended although their daemon is gone.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn orphaned(&self) -> Result<Vec<Orphaned>, StoreError> {
+        self.query(managed::orphaned)
+    }
+
+    /// Lists approvals, the oldest first; with a state, only those in it.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn approvals(&self, state: Option<ApprovalState>) -> Result<Vec<Approval>, StoreError> {
+        self.query(|db| approvals::list(db, state))
+    }
+
+    /// Returns the approval with this id.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn approval(&self, id: &str) -> Result<Option<Approval>, StoreError> {
+        self.query(|db| approvals::get(db, id))
+    }
+
+    /// Returns the pending approval of a session's permission request.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn pending_approval(
+        &self,
+        session: &str,
+        request: &str,
+    ) -> Result<Option<Approval>, StoreError> {
+        self.query(|db| approvals::pending(db, session, request))
+    }
+
+    /// Decides an approval, unless it was decided before.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn decide_approval(
+        &self,
+        id: &str,
+        decision: ApprovalDecision<'_>,
+    ) -> Result<DecideResult, StoreError> {
+        self.change(|db| approvals::decide(db, id, decision))
+    }
+
+    /// Registers a request with an idempotency key. The fingerprint identifies its content.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn begin_idempotent(
+        &self,
+        key: &str,
+        fingerprint: &str,
+        at: Timestamp,
+    ) -> Result<IdempotentRequest, StoreError> {
+        self.change(|db| managed::begin_idempotent(db, key, fingerprint, at))
+    }
+
+    /// Stores the response to a request with an idempotency key; `None` forgets the request.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn end_idempotent(&self, key: &str, response: Option<&str>) -> Result<(), StoreError> {
+        self.change(|db| managed::end_idempotent(db, key, response))
+    }
+
+    /// Forgets requests with an idempotency key that have no response, and all before `limit`.
+    /// Called when a daemon starts.
+    ///
+    /// # Errors
+    /// If the database cannot be written.
+    pub fn forget_idempotent(&self, limit: Timestamp) -> Result<(), StoreError> {
+        self.change(|db| managed::forget_idempotent(db, limit))
+    }
+
+    /// Makes a change in one transaction.
+    fn change<T>(
+        &self,
+        run: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        // After a panic, dropping the transaction has undone the change.
+        let mut changer = self.changer.lock().unwrap_or_else(PoisonError::into_inner);
+        let db = match &mut *changer {
+            Some(db) => db,
+            none => none.insert(database::open(&self.store_dir)?),
+        };
+        let path = self.store_dir.database();
+        let attempt = || -> rusqlite::Result<T> {
+            let change = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let result = run(&change)?;
+            change.commit()?;
+            Ok(result)
+        };
+        attempt().map_err(StoreError::database(&path))
     }
 
     fn query<T>(

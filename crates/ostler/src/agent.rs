@@ -27,7 +27,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ostler_core::dialect::{About, Dialect};
-use ostler_core::spec::{AfterTurn, Attendance, Sandbox, Spec, SpecError};
+use ostler_core::spec::{AfterTurn, Attendance, Sandbox, Spec, SpecError, check_labels, is_uuid};
 
 use crate::host::{Host, RESERVED_PREFIX};
 use crate::session::Session;
@@ -236,7 +236,12 @@ fn check(spec: &Spec, about: &About) -> Result<(), SpecError> {
         };
         return Err(SpecError::new("env", name, why)); // the value may be secret
     }
-    Ok(())
+    if let Some(id) = &spec.id
+        && !is_uuid(id)
+    {
+        return Err(SpecError::new("id", id, "expected a UUID"));
+    }
+    check_labels(&spec.labels)
 }
 
 /// Checks the spec of an agent without a process, which cannot be sandboxed as a whole.
@@ -270,6 +275,8 @@ fn directory(spec: &Spec) -> PathBuf {
     dir.canonicalize().unwrap_or(dir)
 }
 
-fn session_id() -> Arc<str> {
-    uuid::Uuid::new_v4().to_string().into()
+/// Returns the session id that the caller chose, or a random one.
+fn session_id(spec: &Spec) -> Arc<str> {
+    let random = || uuid::Uuid::new_v4().to_string();
+    spec.id.clone().unwrap_or_else(random).into()
 }

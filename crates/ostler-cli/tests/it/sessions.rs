@@ -102,6 +102,7 @@ fn store_session(store: &Store, session: &str, minutes: i64, story: Vec<EventKin
         dir: format!("/nowhere/{session}\u{1b}[2J").into(),
         at,
         continues: None,
+        labels: std::collections::BTreeMap::new(),
         pid: u32::MAX,
     };
     store.open(&opening).unwrap();
@@ -821,6 +822,7 @@ fn removal_needs_confirmation_and_a_session_that_is_not_running() {
         dir: "/nowhere".into(),
         at: Timestamp(now()),
         continues: None,
+        labels: std::collections::BTreeMap::new(),
         pid: std::process::id(),
     };
     store.open(&opening).unwrap();

@@ -183,6 +183,7 @@ fn filled_store() -> Rig {
             dir,
             at: Timestamp(1),
             continues: Some(HOSTILE.into()),
+            labels: std::collections::BTreeMap::new(),
             pid: u32::MAX,
         };
         store.open(&opening).unwrap();

@@ -122,6 +122,33 @@ struct LongExample {
     path: OneOrMany<String>,
 }
 
+/// A rule of a stored policy: as in a file, with where it came from.
+#[derive(Deserialize)]
+struct StoredRule {
+    source: Arc<str>,
+    number: usize,
+    #[serde(default)]
+    trust: Trust,
+    #[serde(flatten)]
+    entry: RuleEntry,
+}
+
+/// Reads what serialization wrote. The result decides every use as the original did.
+impl<'de> Deserialize<'de> for Policy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let stored = Vec::<StoredRule>::deserialize(deserializer)?;
+        let rules = stored.into_iter().map(|stored| {
+            Ok(Rule {
+                source: stored.source,
+                number: stored.number,
+                ..compile(stored.entry, stored.trust)?
+            })
+        });
+        let rules = rules.collect::<Result<Vec<_>, RuleError>>();
+        Ok(Self::new(rules.map_err(Error::custom)?, Vec::new()))
+    }
+}
+
 impl Policy {
     /// Parses a policy and tests its examples. `source` is the file's name in messages.
     ///
@@ -164,7 +191,8 @@ impl Policy {
                 decided: std::mem::take(&mut entry.examples).0,
                 others: std::mem::take(&mut entry.not).0,
             });
-            let rule = compile(entry, trust)
+            let rule = check_conditions(&entry)
+                .and_then(|()| compile(entry, trust))
                 .map_err(|why| fail(line, format!("rule {}: {why}", at + 1)))?;
             rules.push(Rule {
                 source: source.clone(),
@@ -223,6 +251,15 @@ fn trusted_project(pattern: &str) -> Result<Glob, PatternError> {
     }
 }
 
+/// Rejects a rule without conditions, which is more likely a mistake than meant for every tool.
+fn check_conditions(entry: &RuleEntry) -> Result<(), RuleError> {
+    let lists = [&entry.kind, &entry.tool, &entry.command, &entry.path];
+    if lists.iter().any(|list| !list.0.is_empty()) {
+        return Ok(());
+    }
+    Err("it has no condition: add kind, tool, command or path; tool = \"*\" matches all".into())
+}
+
 fn compile(entry: RuleEntry, trust: Trust) -> Result<Rule, RuleError> {
     let action = match entry.action.as_str() {
         "allow" => RuleAction::Allow,
@@ -251,11 +288,6 @@ fn compile(entry: RuleEntry, trust: Trust) -> Result<Rule, RuleError> {
         command: entry.command.0,
         path: entry.path.0,
     };
-    if when == Conditions::default() {
-        return Err(
-            "it has no condition: add kind, tool, command or path; tool = \"*\" matches all".into(),
-        );
-    }
     if when.tool.iter().any(String::is_empty) {
         return Err("tool = \"\" matches no tool: write \"*\" for all".into());
     }

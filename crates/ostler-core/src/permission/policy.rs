@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::command::{self, Segment};
 use super::path::{Glob, PathInfo};
@@ -63,9 +63,11 @@ impl PolicyAction {
 }
 
 /// How far a policy file is trusted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Trust {
     /// Fully: it expresses what the caller wants.
+    #[default]
     Full,
     /// It came with the workspace, and anyone may have written it, so it can only restrict. Its
     /// allowing rules are dropped, and where it asks, later rules may still deny.
@@ -114,6 +116,23 @@ pub struct Rule {
     pub(super) wide: Vec<CommandPattern>,
     #[serde(skip)]
     pub(super) globs: Vec<Glob>,
+}
+
+/// Serializes the rules, for a session that is resumed later. `trusted_projects` is left out: it is
+/// evaluated when a session is created.
+impl Serialize for Policy {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct StoredRule<'a> {
+            trust: Trust,
+            #[serde(flatten)]
+            rule: &'a Rule,
+        }
+        serializer.collect_seq(self.rules().map(|rule| StoredRule {
+            trust: rule.trust,
+            rule,
+        }))
+    }
 }
 
 impl Policy {

@@ -40,6 +40,7 @@ pub(crate) fn new_session(session: &str, at: i64) -> NewSession {
         dir: "/work".into(),
         at: Timestamp(at),
         continues: None,
+        labels: std::collections::BTreeMap::new(),
         pid: std::process::id(),
     }
 }

@@ -309,7 +309,7 @@ impl Agent for ApiAgent {
         prepare(host, &mut spec);
         let previous = previous_session::find(host, &spec, self.dialect.about().name)?;
         let past = previous_session::past(host, &spec, previous.as_ref())?;
-        let id = session_id();
+        let id = session_id(&spec);
         let (model, notice) = self.model(host, &spec)?;
         let root = directory(&spec);
         let submissions = Arc::<Submissions>::default();

@@ -66,7 +66,7 @@ impl Agent for MockAgent {
             dialect: &Mock,
             launch: Box::new(move |_, _| Ok(mock::start(events.clone()).into())),
             install_hint: None,
-            id: session_id(),
+            id: session_id(&spec),
             dir: directory(&spec),
             continues: spec.follows.clone(),
             breaker: SessionBreaker::off(),

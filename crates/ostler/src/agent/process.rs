@@ -108,7 +108,7 @@ impl Agent for ProcessAgent {
             return Err(SpecError::new("project settings", file, why));
         }
         let inherits = dialect.launch(&Launching::new(&spec))?.inherits;
-        let id = session_id();
+        let id = session_id(&spec);
         let install_hint = match &spec.program {
             Some(_) => Some(probe::NAMED_PROGRAM),
             None => self.0.about().probe.map(|p| p.install_hint),

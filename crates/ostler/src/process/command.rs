@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ostler_core::dialect::{Arg, Launch, Launching};
 use ostler_core::event::Notice;
+use ostler_core::spec::label_variable;
 use ostler_tools::confine::Confinement;
 
 use super::SpawnError;
@@ -72,6 +73,8 @@ impl PreparedCommand {
             add_helper_to_path(host, helper, &mut env)?;
         }
         env.insert(SESSION_VARIABLE.into(), session.into());
+        let labels = spec.labels.iter();
+        env.extend(labels.map(|(name, value)| (label_variable(name).into(), value.into())));
         let mut files = Vec::new();
         let temp = host.temp_dir();
         let args = launch

@@ -238,6 +238,7 @@ pub(super) fn open_log(
         dir: setup.dir.clone(),
         at: clock::wall(),
         continues: setup.continues.clone(),
+        labels: setup.spec.labels.clone(),
         pid: std::process::id(),
     };
     match log.open(&opening) {

@@ -1,0 +1,219 @@
+//! Sessions that a daemon manages: what was requested and granted, and which of them wait.
+
+use ostler_core::event::Timestamp;
+use ostler_core::log::NewSession;
+use rusqlite::{Connection, OptionalExtension, Result, named_params, params};
+
+use crate::index::{self, signed};
+use crate::rows::{self, SessionRow};
+
+/// A session that a daemon creates. It is in the store before its agent is started.
+#[derive(Debug, Clone)]
+pub struct NewManaged {
+    /// The session.
+    pub session: NewSession,
+    /// Its name for people.
+    pub name: String,
+    /// The request that created it, as JSON.
+    pub request: String,
+    /// The permissions granted to it, as JSON.
+    pub granted: String,
+    /// How long a permission request waits for an answer, in milliseconds.
+    pub approval_ms: u64,
+    /// Whether it waits to be started.
+    pub queued: bool,
+}
+
+/// What the store knows about a managed session besides its row.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ManagedSession {
+    /// Ostler's id of the session.
+    pub session: String,
+    /// The request that created it, as JSON.
+    pub request: String,
+    /// The permissions granted to it, as JSON.
+    pub granted: String,
+    /// Whether it waits to be started.
+    pub queued: bool,
+}
+
+/// A managed session whose daemon is gone, and what is open in it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Orphaned {
+    /// The session.
+    pub row: SessionRow,
+    /// Sequence number of its last event.
+    pub last: u64,
+    /// Number of the turn that has not ended.
+    pub open_turn: Option<u32>,
+    /// The events of its permission requests that have no answer, as JSON.
+    pub open_permissions: Vec<String>,
+}
+
+pub(crate) fn create(db: &Connection, new: &NewManaged, started: Option<u64>) -> Result<()> {
+    let key = index::open(db, &new.session, started)?;
+    db.prepare_cached(
+        "INSERT INTO managed (session, name, request, granted, approval_ms, queued)
+         VALUES (:session, :name, :request, :granted, :approval_ms, :queued)",
+    )?
+    .execute(named_params! {
+        ":session": key,
+        ":name": new.name,
+        ":request": new.request,
+        ":granted": new.granted,
+        ":approval_ms": signed(new.approval_ms),
+        ":queued": new.queued,
+    })
+    .map(drop)
+}
+
+/// Marks a session as started by this process. Returns false if it was not waiting.
+pub(crate) fn dequeue(
+    db: &Connection,
+    session: &str,
+    pid: u32,
+    started: Option<u64>,
+) -> Result<bool> {
+    let changed = db.execute(
+        "UPDATE managed SET queued = 0 WHERE queued
+         AND session = (SELECT key FROM sessions WHERE session = ?1)",
+        [session],
+    )?;
+    db.execute(
+        "UPDATE sessions SET driver_pid = ?2, driver_started = ?3 WHERE session = ?1 AND ?4",
+        params![session, pid, started.map(signed), changed > 0],
+    )?;
+    Ok(changed > 0)
+}
+
+pub(crate) fn managed(db: &Connection, session: &str) -> Result<Option<ManagedSession>> {
+    let sql = "SELECT sessions.session, request, granted, queued
+        FROM managed JOIN sessions ON managed.session = key WHERE sessions.session = ?1";
+    db.prepare_cached(sql)?
+        .query_row([session], managed_row)
+        .optional()
+}
+
+/// Returns the sessions that wait to be started, the oldest first.
+pub(crate) fn queued(db: &Connection) -> Result<Vec<ManagedSession>> {
+    let sql = "SELECT sessions.session, request, granted, queued
+        FROM managed JOIN sessions ON managed.session = key
+        WHERE queued AND cause IS NULL ORDER BY key";
+    db.prepare_cached(sql)?
+        .query_map([], managed_row)?
+        .collect()
+}
+
+fn managed_row(row: &rusqlite::Row<'_>) -> Result<ManagedSession> {
+    Ok(ManagedSession {
+        session: row.get(0)?,
+        request: row.get(1)?,
+        granted: row.get(2)?,
+        queued: row.get(3)?,
+    })
+}
+
+/// Returns the managed sessions that were started, have not ended, and whose process is gone.
+pub(crate) fn orphaned(db: &Connection) -> Result<Vec<Orphaned>> {
+    let mut ids = db.prepare_cached(
+        "SELECT sessions.session, key FROM managed JOIN sessions ON managed.session = key
+         WHERE NOT queued AND cause IS NULL ORDER BY key",
+    )?;
+    let ids = ids.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let ids: Vec<(String, i64)> = ids.collect::<Result<_>>()?;
+    let mut found = Vec::new();
+    for (session, key) in ids {
+        let Some(row) = rows::session(db, &session)? else {
+            continue;
+        };
+        if row.status != crate::rows::SessionStatus::Abandoned {
+            continue;
+        }
+        let last = index::find(db, &session)?.map_or(0, |cursor| cursor.last);
+        let open_turn = db
+            .query_row(
+                "SELECT max(turn) FROM turns WHERE session = ?1 AND ended_at IS NULL",
+                [key],
+                |row| row.get(0),
+            )
+            .optional()?
+            .flatten();
+        let mut open = db.prepare_cached(
+            "SELECT event FROM approvals WHERE session = ?1 AND request IN (
+                 SELECT id FROM permissions WHERE session = ?1 AND answered_at IS NULL)
+             ORDER BY asked_at",
+        )?;
+        let open_permissions = open
+            .query_map([key], |row| row.get(0))?
+            .collect::<Result<_>>()?;
+        found.push(Orphaned {
+            row,
+            last,
+            open_turn,
+            open_permissions,
+        });
+    }
+    Ok(found)
+}
+
+/// State of a request with an idempotency key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdempotentRequest {
+    /// It is the first with this key. The caller must finish or forget it.
+    New,
+    /// An identical request was answered with this.
+    Done(String),
+    /// An identical request is being processed.
+    Running,
+    /// The key was used for another request.
+    Different,
+}
+
+/// Registers a request with an idempotency key.
+pub(crate) fn begin_idempotent(
+    db: &Connection,
+    key: &str,
+    fingerprint: &str,
+    at: Timestamp,
+) -> Result<IdempotentRequest> {
+    let found: Option<(String, Option<String>)> = db
+        .query_row(
+            "SELECT fingerprint, response FROM idempotency WHERE key = ?1",
+            [key],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )
+        .optional()?;
+    Ok(match found {
+        None => {
+            db.execute(
+                "INSERT INTO idempotency (key, fingerprint, at) VALUES (?1, ?2, ?3)",
+                params![key, fingerprint, at.0],
+            )?;
+            IdempotentRequest::New
+        }
+        Some((other, _)) if other != fingerprint => IdempotentRequest::Different,
+        Some((_, Some(response))) => IdempotentRequest::Done(response),
+        Some((_, None)) => IdempotentRequest::Running,
+    })
+}
+
+/// Stores the response to a request with an idempotency key; `None` forgets the request.
+pub(crate) fn end_idempotent(db: &Connection, key: &str, response: Option<&str>) -> Result<()> {
+    match response {
+        Some(response) => db.execute(
+            "UPDATE idempotency SET response = ?2 WHERE key = ?1",
+            [key, response],
+        )?,
+        None => db.execute("DELETE FROM idempotency WHERE key = ?1", [key])?,
+    };
+    Ok(())
+}
+
+/// Forgets requests without a response, whose daemon is gone, and all that are older than `limit`.
+pub(crate) fn forget_idempotent(db: &Connection, limit: Timestamp) -> Result<()> {
+    db.execute(
+        "DELETE FROM idempotency WHERE response IS NULL OR at < ?1",
+        [limit.0],
+    )
+    .map(drop)
+}
