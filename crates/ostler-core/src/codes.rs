@@ -115,6 +115,8 @@ codes! {
         ApiError = "api_error",
         /// The agent retries a call of its model API.
         ApiRetry = "api_retry",
+        /// A process of the session tried to use the daemon that runs it, and was refused.
+        ControlDenied = "control_denied",
         /// Background tasks did not end in time, or the agent exited before them.
         BackgroundCut = "background_cut",
         /// A program that leads to the caller's tools was disconnected.

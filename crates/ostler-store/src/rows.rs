@@ -92,6 +92,8 @@ pub struct EventRow {
     pub session: String,
     /// Its number within the session.
     pub seq: u64,
+    /// Its kind: the `type` of the event.
+    pub kind: String,
     /// The event, as JSON.
     pub json: String,
 }
@@ -427,7 +429,7 @@ pub(crate) fn event_rows(
     from: u64,
     most: usize,
 ) -> Result<Vec<EventRow>> {
-    let sql = "SELECT events.rowid, ?1, seq, json FROM events
+    let sql = "SELECT events.rowid, ?1, seq, json, type FROM events
         WHERE session = (SELECT key FROM sessions WHERE session = ?1) AND seq >= ?2 ORDER BY seq LIMIT ?3";
     let mut query = db.prepare_cached(sql)?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
@@ -436,11 +438,21 @@ pub(crate) fn event_rows(
 
 /// Returns stored events of all sessions after a position, in the order in which they were stored.
 pub(crate) fn events_after(db: &Connection, position: u64, most: usize) -> Result<Vec<EventRow>> {
-    let sql = "SELECT events.rowid, sessions.session, seq, json FROM events
+    let sql = "SELECT events.rowid, sessions.session, seq, json, type FROM events
         JOIN sessions ON events.session = key WHERE events.rowid > ?1 ORDER BY events.rowid LIMIT ?2";
     let mut query = db.prepare_cached(sql)?;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     page(query.query(params![signed(position), most])?)
+}
+
+/// Returns the last event of a kind in a session, as JSON.
+pub(crate) fn last_event(db: &Connection, session: &str, kind: &str) -> Result<Option<String>> {
+    let sql = "SELECT json FROM events
+        WHERE session = (SELECT key FROM sessions WHERE session = ?1) AND type = ?2
+        ORDER BY seq DESC LIMIT 1";
+    db.prepare_cached(sql)?
+        .query_row([session, kind], |row| row.get(0))
+        .optional()
 }
 
 /// Returns the position of the newest event; 0 if there is none.
@@ -463,6 +475,7 @@ fn page(mut rows: rusqlite::Rows<'_>) -> Result<Vec<EventRow>> {
             position: unsigned(row.get(0)?),
             session: row.get(1)?,
             seq: unsigned(row.get(2)?),
+            kind: row.get(4)?,
             json,
         });
     }

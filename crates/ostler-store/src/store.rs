@@ -17,7 +17,7 @@ use crate::rows::{self, EventRow, Filter, LookupResult, SessionRow, UnknownMessa
 use crate::search::{self, SearchHit};
 use crate::usage::{self, UsageQuery, UsageReport};
 use crate::writer::{Job, Writer};
-use crate::{database, driver};
+use crate::{database, driver, index};
 
 /// Durable storage of sessions. Dropping it waits until all appended events are written.
 #[derive(Debug)]
@@ -205,6 +205,25 @@ impl Store {
     /// If the database cannot be read.
     pub fn last_position(&self) -> Result<u64, StoreError> {
         self.query(rows::last_position)
+    }
+
+    /// Returns the number of a session's last event; 0 if it has none.
+    ///
+    /// # Errors
+    /// If there is no such session, or the database cannot be read.
+    pub fn last_seq(&self, session: &str) -> Result<u64, StoreError> {
+        let found = self.query(|db| index::find(db, session))?;
+        found
+            .map(|cursor| cursor.last)
+            .ok_or_else(|| StoreError::session(session, &"there is no such session"))
+    }
+
+    /// Returns the last event of a kind in a session, as JSON.
+    ///
+    /// # Errors
+    /// If the database cannot be read.
+    pub fn last_event(&self, session: &str, kind: &str) -> Result<Option<String>, StoreError> {
+        self.query(|db| rows::last_event(db, session, kind))
     }
 
     /// Stores a session that a daemon is going to start, and labels and raw file for it.

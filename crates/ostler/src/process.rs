@@ -194,6 +194,30 @@ pub(crate) fn probe_layers(
     ostler_tools::confine::Layers::default()
 }
 
+/// Kills the processes that a session of another, dead process left behind, and returns how many
+/// there were. They are identified by the session's mark and their start time.
+#[cfg(target_os = "linux")]
+pub(crate) fn kill_leftovers(session: &str) -> usize {
+    let mark = format!("{}={session}", crate::host::SESSION_VARIABLE);
+    let mut killed = 0;
+    // A process may fork between the search and its end.
+    for _ in 0..10 {
+        let found = marked::find_by_mark(&mark);
+        if found.is_empty() {
+            break;
+        }
+        killed += found.len();
+        sweep::signal(&found, rustix::process::Signal::KILL);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    killed
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn kill_leftovers(_: &str) -> usize {
+    0
+}
+
 /// Returns true if any process of a session is running, apart from this one.
 #[cfg(target_os = "linux")]
 pub(crate) fn is_anything_left(session: &str) -> bool {

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use ostler_core::dialect::Change;
-use ostler_core::event::Refused;
+use ostler_core::event::{Notice, Refused};
 use ostler_core::machine::{CallerRequest, Completion, Input, Interruption, PermissionAnswer};
 use tokio::sync::{mpsc, oneshot};
 
@@ -236,6 +236,11 @@ impl Remote {
     pub fn events(&self, from: u64) -> Reader {
         self.shared.backlog.add_reader();
         Reader::new(self.shared.backlog.clone(), from)
+    }
+
+    /// Adds a notice to the session's events.
+    pub fn notice(&self, notice: Notice) {
+        let _ = self.request(Input::Notice(notice));
     }
 
     fn request(&self, input: Input) -> Result<(), SessionEnded> {

@@ -1,0 +1,300 @@
+//! Event streams (SSE): history, then live, each event exactly once. Everything is read from the
+//! store, so a slow reader is never dropped and never blocks a session.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, RawQuery, State};
+use axum::http::{HeaderMap, HeaderValue, Response, header};
+use futures_util::stream;
+use ostler_store::{EventRow, SessionStatus};
+use tokio::sync::watch;
+
+use super::Reply;
+use super::body::{Query, invalid, text_response};
+use crate::manager::Manager;
+use crate::problem::Problem;
+
+/// Maximum number of events that are read at once.
+const PAGE: usize = 256;
+
+/// How often a comment shows that the connection is alive.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How often to look for events of sessions that another process runs.
+const POLL: Duration = Duration::from_millis(500);
+
+/// First frame: how long a client should wait before it connects again.
+const RETRY: &str = "retry: 1000\n\n";
+
+/// Streams the events of one session.
+pub(super) async fn session(
+    State(manager): State<Arc<Manager>>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Reply {
+    let mut query = Query::parse(query.as_deref())?;
+    let since = start(&mut query, &headers)?.unwrap_or(0);
+    query.finish()?;
+    let row = manager.row(&id).await?;
+    let reader = SessionReader {
+        stored: manager.feed.subscribe(&row.session),
+        manager,
+        session: row.session,
+        next: since.saturating_add(1),
+        phase: Phase::Opening,
+    };
+    Ok(response(stream::unfold(reader, SessionReader::advance)))
+}
+
+/// Returns the last event that the client has: `Last-Event-ID`, or else `since`.
+fn start(query: &mut Query, headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let since = query.take_as("since", "the number of an event")?;
+    let last = headers.get("last-event-id").map(|value| {
+        let number = value.to_str().ok().and_then(|text| text.parse().ok());
+        number.ok_or_else(|| invalid("Last-Event-ID", "", "the number of an event"))
+    });
+    Ok(last.transpose()?.or(since))
+}
+
+fn response(
+    frames: impl futures_core::Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + 'static,
+) -> Response<Body> {
+    let mut response = text_response(
+        axum::http::StatusCode::OK,
+        "text/event-stream",
+        Body::from_stream(frames),
+    );
+    let no_buffering = HeaderValue::from_static("no");
+    response
+        .headers_mut()
+        .insert("x-accel-buffering", no_buffering);
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing was sent.
+    Opening,
+    /// Events of the past are being sent.
+    History,
+    /// Everything that was stored has been sent.
+    Live,
+    /// The last frame was sent.
+    Done,
+}
+
+type Frame<T> = Option<(Result<Bytes, std::convert::Infallible>, T)>;
+
+struct SessionReader {
+    manager: Arc<Manager>,
+    session: String,
+    next: u64,
+    phase: Phase,
+    stored: Option<watch::Receiver<u64>>,
+}
+
+impl SessionReader {
+    async fn advance(mut self) -> Frame<Self> {
+        loop {
+            match self.phase {
+                Phase::Opening => {
+                    self.phase = Phase::History;
+                    return Some((Ok(Bytes::from_static(RETRY.as_bytes())), self));
+                }
+                Phase::Done => return None,
+                Phase::History | Phase::Live => {}
+            }
+            if let Some(stored) = &mut self.stored {
+                stored.mark_unchanged(); // what is stored from here on wakes this reader
+            }
+            // Before the query: if the session had ended by now, the query returns its last event.
+            let is_over = self.is_over().await;
+            match self.page().await {
+                Err(problem) => {
+                    self.phase = Phase::Done;
+                    return Some((Ok(error_frame(&problem)), self));
+                }
+                Ok(page) if !page.is_empty() => {
+                    let (frames, last) = frames(&page, |row| row.seq);
+                    self.next = last.map_or(self.next, |row| row.seq + 1);
+                    if last.is_some_and(|row| row.kind == "ended") {
+                        self.phase = Phase::Done;
+                    }
+                    return Some((Ok(frames), self));
+                }
+                Ok(_) if self.phase == Phase::History => {
+                    self.phase = if is_over { Phase::Done } else { Phase::Live };
+                    let last = self.next - 1;
+                    let frame = format!("event: caught_up\ndata: {{\"seq\":{last}}}\n\n");
+                    return Some((Ok(frame.into()), self));
+                }
+                Ok(_) if is_over => return None,
+                Ok(_) => {}
+            }
+            if self.wait().await == Wakeup::Heartbeat {
+                return Some((Ok(Bytes::from_static(b": heartbeat\n\n")), self));
+            }
+        }
+    }
+
+    async fn page(&self) -> Result<Vec<EventRow>, Problem> {
+        let (session, next) = (self.session.clone(), self.next);
+        self.manager
+            .with_store(move |store| store.event_rows(&session, next, PAGE))
+            .await
+    }
+
+    /// Returns true if no process runs the session.
+    async fn is_over(&self) -> bool {
+        if self.stored.is_some() {
+            return false;
+        }
+        let row = self.manager.row(&self.session).await;
+        !row.is_ok_and(|row| matches!(row.status, SessionStatus::Live(_)))
+    }
+
+    async fn wait(&mut self) -> Wakeup {
+        match wait(self.stored.as_mut()).await {
+            Wakeup::Closed => {
+                self.stored = None; // the rest is in the store
+                Wakeup::Stored
+            }
+            other => other,
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wakeup {
+    Stored,
+    Closed,
+    Heartbeat,
+}
+
+/// Waits for events, or until a heartbeat is due.
+async fn wait(stored: Option<&mut watch::Receiver<u64>>) -> Wakeup {
+    let Some(stored) = stored else {
+        tokio::time::sleep(POLL).await;
+        return Wakeup::Stored;
+    };
+    match tokio::time::timeout(HEARTBEAT, stored.changed()).await {
+        Ok(Ok(())) => Wakeup::Stored,
+        Ok(Err(_)) => Wakeup::Closed,
+        Err(_) => Wakeup::Heartbeat,
+    }
+}
+
+/// Returns the frames of a page, and its last row.
+fn frames(page: &[EventRow], id: impl Fn(&EventRow) -> u64) -> (Bytes, Option<&EventRow>) {
+    let size = page.iter().map(|row| row.json.len() + 48).sum();
+    let mut frames = String::with_capacity(size);
+    for row in page {
+        // JSON has no raw line breaks, so one `data` line is enough.
+        frames.push_str("id: ");
+        frames.push_str(&id(row).to_string());
+        frames.push_str("\ndata: ");
+        frames.push_str(&row.json);
+        frames.push_str("\n\n");
+    }
+    (frames.into(), page.last())
+}
+
+fn error_frame(problem: &Problem) -> Bytes {
+    let body = serde_json::to_string(&problem.body()).unwrap_or_default();
+    format!("event: problem\ndata: {body}\n\n").into()
+}
+
+/// Streams the events of all sessions, or of those that are named, over one connection.
+pub(super) async fn all(
+    State(manager): State<Arc<Manager>>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Reply {
+    let mut query = Query::parse(query.as_deref())?;
+    let since = start(&mut query, &headers)?;
+    let sessions: HashSet<String> = query.take_all("session").into_iter().collect();
+    query.finish()?;
+    // Without a position, only what comes from now on.
+    let position = match since {
+        Some(position) => position,
+        None => {
+            manager
+                .with_store(ostler_store::Store::last_position)
+                .await?
+        }
+    };
+    let reader = AllReader {
+        stored: manager.feed.subscribe_all(),
+        manager,
+        sessions,
+        position,
+        phase: Phase::Opening,
+    };
+    Ok(response(stream::unfold(reader, AllReader::advance)))
+}
+
+struct AllReader {
+    manager: Arc<Manager>,
+    /// Sessions to show; all if it is empty.
+    sessions: HashSet<String>,
+    position: u64,
+    phase: Phase,
+    stored: watch::Receiver<u64>,
+}
+
+impl AllReader {
+    async fn advance(mut self) -> Frame<Self> {
+        loop {
+            match self.phase {
+                Phase::Opening => {
+                    self.phase = Phase::History;
+                    return Some((Ok(Bytes::from_static(RETRY.as_bytes())), self));
+                }
+                Phase::Done => return None,
+                Phase::History | Phase::Live => {}
+            }
+            self.stored.mark_unchanged();
+            let position = self.position;
+            let page = self
+                .manager
+                .with_store(move |store| store.events_after(position, PAGE))
+                .await;
+            match page {
+                Err(problem) => {
+                    self.phase = Phase::Done;
+                    return Some((Ok(error_frame(&problem)), self));
+                }
+                Ok(mut page) if !page.is_empty() => {
+                    self.position = page.last().map_or(position, |row| row.position);
+                    if !self.sessions.is_empty() {
+                        page.retain(|row| self.sessions.contains(&row.session));
+                    }
+                    if !page.is_empty() {
+                        return Some((Ok(frames(&page, |row| row.position).0), self));
+                    }
+                    continue;
+                }
+                Ok(_) if self.phase == Phase::History => {
+                    self.phase = Phase::Live;
+                    let frame = format!("event: caught_up\ndata: {{\"position\":{position}}}\n\n");
+                    return Some((Ok(frame.into()), self));
+                }
+                Ok(_) => {}
+            }
+            match wait(Some(&mut self.stored)).await {
+                Wakeup::Stored => {}
+                Wakeup::Closed => return None,
+                Wakeup::Heartbeat => {
+                    return Some((Ok(Bytes::from_static(b": heartbeat\n\n")), self));
+                }
+            }
+        }
+    }
+}

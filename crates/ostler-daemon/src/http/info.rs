@@ -1,0 +1,102 @@
+//! Information that belongs to no session: agents, search, usage, health, metrics.
+
+use std::sync::Arc;
+
+use axum::extract::{RawQuery, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use ostler_store::{Filter, UsageGroup, UsageKey, UsageQuery};
+use serde_json::{Value, json};
+
+use super::Reply;
+use super::body::{Query, invalid, json as json_response, text_response};
+use crate::api::{AgentList, SearchMatch, SearchMatches};
+use crate::manager::Manager;
+use crate::openapi;
+
+type Shared = State<Arc<Manager>>;
+
+/// Maximum number of matches.
+const MAX_MATCHES: usize = 200;
+
+pub(super) async fn agents(State(manager): Shared) -> Reply {
+    let agents = manager.embedder.agents().await;
+    json_response(StatusCode::OK, &AgentList { agents })
+}
+
+pub(super) async fn search(State(manager): Shared, RawQuery(query): RawQuery) -> Reply {
+    let mut query = Query::parse(query.as_deref())?;
+    let text = query.take("q").filter(|text| !text.trim().is_empty());
+    let text = text.ok_or_else(|| invalid("q", "", "the text to search for"))?;
+    let limit: Option<usize> = query.take_as("limit", "a number")?;
+    let filter = Filter {
+        agent: query.take("agent"),
+        dir: query.take("dir").map(Into::into),
+        limit: Some(limit.unwrap_or(50).clamp(1, MAX_MATCHES)),
+        ..Filter::default()
+    };
+    query.finish()?;
+    let hits = manager
+        .with_store(move |store| store.search(&text, &filter))
+        .await?;
+    let matches = hits.into_iter().map(|hit| SearchMatch {
+        session: hit.session.into(),
+        turn: hit.turn,
+        at: hit.at.to_string(),
+        speaker: hit.speaker.as_str().to_owned(),
+        excerpt: hit.excerpt,
+    });
+    let matches = matches.collect();
+    json_response(StatusCode::OK, &SearchMatches { matches })
+}
+
+pub(super) async fn usage(State(manager): Shared, RawQuery(query): RawQuery) -> Reply {
+    let mut query = Query::parse(query.as_deref())?;
+    let by = query.take("by").unwrap_or_else(|| "agent".to_owned());
+    let key = match by.as_str() {
+        "agent" => UsageKey::Agent,
+        "model" => UsageKey::Model,
+        "day" => UsageKey::Day,
+        "dir" => UsageKey::Dir,
+        other => return Err(invalid("by", other, "agent, model, day or dir")),
+    };
+    let since = query.take_as("since", "a time in RFC 3339")?;
+    query.finish()?;
+    let report = manager
+        .with_store(move |store| store.usage(&UsageQuery { since, by: key }))
+        .await?;
+    let groups: Vec<Value> = report.groups.iter().map(group).collect();
+    let body = json!({"by": by, "groups": groups, "total": group(&report.total)});
+    json_response(StatusCode::OK, &body)
+}
+
+fn group(group: &UsageGroup) -> Value {
+    json!({
+        "key": group.key,
+        "sessions": group.sessions,
+        "turns": group.turns,
+        "usage": group.usage,
+    })
+}
+
+pub(super) async fn health() -> Response {
+    text_response(StatusCode::OK, "text/plain", "ok\n")
+}
+
+/// Ready if the store can be read.
+pub(super) async fn ready(State(manager): Shared) -> Reply {
+    manager
+        .with_store(ostler_store::Store::last_position)
+        .await?;
+    Ok(text_response(StatusCode::OK, "text/plain", "ready\n"))
+}
+
+pub(super) async fn metrics(State(manager): Shared) -> Response {
+    let (running, waiting) = manager.counts();
+    let text = manager.metrics.text(running, waiting);
+    text_response(StatusCode::OK, "text/plain; version=0.0.4", text)
+}
+
+pub(super) async fn openapi() -> Reply {
+    json_response(StatusCode::OK, &openapi::document())
+}

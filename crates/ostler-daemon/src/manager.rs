@@ -1,0 +1,428 @@
+//! Session manager: creates, starts, controls and ends the sessions of the daemon.
+
+mod control;
+mod follow;
+mod recovery;
+mod shutdown;
+
+pub use self::recovery::Recovered;
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ostler::agent::Breakers;
+use ostler::host::Delivery;
+use ostler::spec::{AfterTurn, Attendance, check_labels};
+use ostler::{Agent, Cause, Host, Outcome, Remote, Spec};
+use ostler_core::event::{Ended, Event, EventKind};
+use ostler_core::log::{Log, LogEntry, NewSession};
+use ostler_store::{Filter, NewManaged, SessionRow, Store, StoreError};
+
+use crate::api::{CreateSession, SessionPage, SessionView};
+use crate::embedder::{Embedder, Prepared};
+use crate::feed::{Feed, FeedLog};
+use crate::granted::Granted;
+use crate::metrics::Metrics;
+use crate::problem::{Problem, ProblemKind};
+use crate::queue::{FairQueue, ParallelLimits};
+
+/// Maximum length of a name, in characters.
+const MAX_NAME: usize = 100;
+
+/// Maximum number of sessions per page.
+const MAX_PAGE: usize = 500;
+
+/// Options of the manager.
+#[derive(Debug, Clone, Copy)]
+pub struct ManagerOptions {
+    /// Limits on parallel sessions.
+    pub parallel: ParallelLimits,
+    /// How long a permission request waits for an answer before it is denied.
+    pub approval_timeout: Duration,
+    /// How long running turns may continue when the daemon is asked to stop.
+    pub drain: Duration,
+}
+
+impl Default for ManagerOptions {
+    fn default() -> Self {
+        Self {
+            parallel: ParallelLimits::default(),
+            approval_timeout: Duration::from_secs(60 * 60),
+            drain: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Creates, starts, controls and ends sessions.
+pub(crate) struct Manager {
+    pub(crate) store: Arc<Store>,
+    pub(crate) feed: Arc<Feed>,
+    pub(crate) embedder: Arc<dyn Embedder>,
+    pub(crate) metrics: Metrics,
+    options: ManagerOptions,
+    breakers: Breakers,
+    state: Mutex<State>,
+}
+
+struct State {
+    live: HashMap<String, Live>,
+    queue: FairQueue<Waiting>,
+    /// Agents with a session that may be refreshing its login.
+    logins: HashSet<String>,
+    is_shutting_down: bool,
+}
+
+/// A running session.
+#[derive(Clone)]
+struct Live {
+    remote: Remote,
+    agent: String,
+}
+
+/// A session that waits to be started.
+struct Waiting {
+    id: String,
+    agent: Arc<dyn Agent>,
+    host: Host,
+    spec: Spec,
+}
+
+/// Filters of a list.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ListQuery {
+    pub(crate) filter: Filter,
+    /// Whether sessions that have ended are listed too.
+    pub(crate) all: bool,
+}
+
+impl Manager {
+    pub(crate) fn new(
+        store: Arc<Store>,
+        embedder: Arc<dyn Embedder>,
+        options: ManagerOptions,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            feed: Feed::new(store.clone()),
+            store,
+            embedder,
+            metrics: Metrics::default(),
+            breakers: Breakers::default(),
+            state: Mutex::new(State {
+                live: HashMap::new(),
+                queue: FairQueue::new(options.parallel),
+                logins: HashSet::new(),
+                is_shutting_down: false,
+            }),
+            options,
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a query or change of the store, which may block.
+    pub(crate) async fn with_store<T: Send + 'static>(
+        &self,
+        run: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, Problem> {
+        let store = self.store.clone();
+        match tokio::task::spawn_blocking(move || run(&store)).await {
+            Ok(result) => Ok(result?),
+            Err(error) => Err(Problem::new(ProblemKind::Internal, error.to_string())),
+        }
+    }
+
+    /// Creates a session. It is stored before this returns, and started if the limits allow it.
+    pub(crate) async fn create(
+        self: &Arc<Self>,
+        request: CreateSession,
+    ) -> Result<SessionView, Problem> {
+        let request = normalized(request)?;
+        let prepared = self.embedder.prepare(&request).await?;
+        self.admit(request, prepared, None).await
+    }
+
+    /// Creates a session with permissions that were granted before.
+    async fn create_granted(
+        self: &Arc<Self>,
+        request: CreateSession,
+        granted: Granted,
+    ) -> Result<SessionView, Problem> {
+        let prepared = self.embedder.prepare(&request).await?;
+        self.admit(request, prepared, Some(granted)).await
+    }
+
+    async fn admit(
+        self: &Arc<Self>,
+        request: CreateSession,
+        prepared: Prepared,
+        granted: Option<Granted>,
+    ) -> Result<SessionView, Problem> {
+        if self.state().is_shutting_down {
+            return Err(shutting_down());
+        }
+        let id = uuid::Uuid::new_v4().to_string();
+        let waiting = self.waiting(id.clone(), &request, prepared, granted.as_ref())?;
+        let granted = granted.unwrap_or_else(|| Granted::of(&waiting.spec));
+        let agent = waiting.agent.about().name;
+        let new = NewManaged {
+            session: NewSession {
+                session: id.clone(),
+                agent: agent.to_owned(),
+                dir: request.dir.clone(),
+                at: self.embedder.now(),
+                continues: request.resume.clone(),
+                labels: request.labels.clone(),
+                pid: std::process::id(),
+            },
+            name: request
+                .name
+                .clone()
+                .unwrap_or_else(|| format!("{agent}-{}", &id[..8])),
+            request: json(&request)?,
+            granted: json(&granted)?,
+            approval_ms: u64::try_from(self.options.approval_timeout.as_millis())
+                .unwrap_or(u64::MAX),
+            queued: true,
+        };
+        self.with_store(move |store| store.create_managed(&new))
+            .await?;
+        self.feed.add(&id);
+        self.state().queue.push(agent, waiting);
+        for (failed, error) in self.pump().await {
+            if failed == id {
+                self.with_store(move |store| store.remove(&failed)).await?;
+                return Err(error);
+            }
+        }
+        self.get(&id).await
+    }
+
+    /// Returns a session that can be started.
+    fn waiting(
+        &self,
+        id: String,
+        request: &CreateSession,
+        prepared: Prepared,
+        granted: Option<&Granted>,
+    ) -> Result<Waiting, Problem> {
+        let Prepared { agent, host, spec } = prepared;
+        let mut spec = spec
+            .id(&id)
+            .dir(&request.dir)
+            .labels(request.labels.clone())
+            .after_turn(if request.once {
+                AfterTurn::End
+            } else {
+                AfterTurn::Wait
+            })
+            .attendance(if request.attended.unwrap_or(true) {
+                Attendance::Attended
+            } else {
+                Attendance::Unattended
+            });
+        spec.prompt = request.prompt.clone().unwrap_or_default();
+        spec.resume.clone_from(&request.resume);
+        spec.fork = request.fork;
+        if let Some(granted) = granted {
+            granted.apply(&mut spec)?;
+        }
+        let host = host
+            .with_log(Arc::new(FeedLog(self.feed.clone())))
+            .with_delivery(Delivery::Durable)
+            .with_breakers(self.breakers.clone());
+        Ok(Waiting {
+            id,
+            agent,
+            host,
+            spec,
+        })
+    }
+
+    /// Starts waiting sessions while the limits allow it. Returns those that could not be started.
+    async fn pump(self: &Arc<Self>) -> Vec<(String, Problem)> {
+        let mut failed = Vec::new();
+        loop {
+            let next = {
+                let State { queue, logins, .. } = &mut *self.state();
+                queue.pop(|agent| !logins.contains(agent))
+            };
+            let Some(waiting) = next else { return failed };
+            let (id, agent) = (waiting.id.clone(), waiting.agent.about().name);
+            if let Err(problem) = self.start(waiting).await {
+                self.state().queue.on_ended(agent);
+                let outcome = Outcome::new(Cause::BadRequest, problem.detail.clone());
+                self.close(&id, outcome).await;
+                failed.push((id, problem));
+            }
+        }
+    }
+
+    async fn start(self: &Arc<Self>, waiting: Waiting) -> Result<(), Problem> {
+        let Waiting {
+            id,
+            agent,
+            host,
+            spec,
+        } = waiting;
+        let own = id.clone();
+        self.with_store(move |store| store.dequeue(&own)).await?;
+        let has_login = agent.about().probe.is_some();
+        let session = agent.start(&host, spec)?;
+        let name = agent.about().name.to_owned();
+        let live = Live {
+            remote: session.remote(),
+            agent: name.clone(),
+        };
+        {
+            let mut state = self.state();
+            state.live.insert(id.clone(), live);
+            if has_login {
+                state.logins.insert(name);
+            }
+        }
+        follow::spawn(self.clone(), session, has_login);
+        Ok(())
+    }
+
+    /// Ends a session that no agent runs, with one event.
+    async fn close(&self, id: &str, outcome: Outcome) {
+        let last = match self
+            .with_store({
+                let id = id.to_owned();
+                move |store| store.last_seq(&id)
+            })
+            .await
+        {
+            Ok(last) => last,
+            Err(problem) => return tracing::warn!(session = id, %problem, "session not closed"),
+        };
+        let ended = Ended {
+            outcome,
+            exit_code: None,
+            signal: None,
+            usage: None,
+        };
+        let event = Event {
+            seq: last + 1,
+            at: self.embedder.now(),
+            session: id.into(),
+            turn: 0,
+            kind: EventKind::Ended(Box::new(ended)),
+        };
+        let entry = LogEntry {
+            event,
+            raw_offset: 0,
+        };
+        if let Err(error) = FeedLog(self.feed.clone())
+            .append(Arc::new(vec![entry]))
+            .await
+        {
+            tracing::warn!(session = id, %error, "session not closed");
+        }
+        self.feed.remove(id);
+    }
+
+    /// Returns a session, given by its id or an unambiguous prefix.
+    pub(crate) async fn row(&self, id: &str) -> Result<SessionRow, Problem> {
+        let own = id.to_owned();
+        let found = self.with_store(move |store| store.look_up(&own)).await?;
+        found.ok_or_else(|| unknown_session(id))
+    }
+
+    /// Returns a session as it is shown.
+    pub(crate) async fn get(&self, id: &str) -> Result<SessionView, Problem> {
+        Ok(self.row(id).await?.into())
+    }
+
+    /// Lists sessions, newest first; only those that have not ended, unless all are requested.
+    pub(crate) async fn list(&self, query: ListQuery) -> Result<SessionPage, Problem> {
+        let ListQuery { mut filter, all } = query;
+        let limit = filter.limit.unwrap_or(100).clamp(1, MAX_PAGE);
+        filter.limit = Some(limit + 1);
+        filter.live = !all;
+        let mut rows = self
+            .with_store(move |store| store.sessions(&filter))
+            .await?;
+        let has_more = rows.len() > limit;
+        rows.truncate(limit);
+        let next = rows.last().filter(|_| has_more);
+        Ok(SessionPage {
+            next: next.map(|row| row.session.clone()),
+            sessions: rows.into_iter().map(SessionView::from).collect(),
+        })
+    }
+
+    /// Returns the numbers of running and of waiting sessions.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.live.len(), state.queue.len())
+    }
+
+    /// Adds a notice to the events of a running session.
+    pub(crate) fn notify(&self, id: &str, notice: ostler_core::event::Notice) {
+        if let Some(live) = self.live(id) {
+            live.remote.notice(notice);
+        }
+    }
+
+    fn live(&self, id: &str) -> Option<Live> {
+        self.state().live.get(id).cloned()
+    }
+}
+
+/// Checks and completes a request.
+fn normalized(mut request: CreateSession) -> Result<CreateSession, Problem> {
+    request.dir = directory(&request.dir)?;
+    check_labels(&request.labels)?;
+    if let Some(name) = &request.name
+        && (name.trim().is_empty()
+            || name.chars().count() > MAX_NAME
+            || name.contains(char::is_control))
+    {
+        let why = format!("name: expected 1 to {MAX_NAME} printable characters");
+        return Err(Problem::new(ProblemKind::BadRequest, why));
+    }
+    if request.once && request.prompt.is_none() {
+        let why = "once: a session that ends after its first turn needs a prompt";
+        return Err(Problem::new(ProblemKind::BadRequest, why));
+    }
+    Ok(request)
+}
+
+/// Returns the canonical path of a session's root.
+fn directory(dir: &Path) -> Result<std::path::PathBuf, Problem> {
+    let fail = |why: &str| {
+        let detail = format!("dir = {}: {why}", dir.display());
+        Err(Problem::new(ProblemKind::BadRequest, detail))
+    };
+    if !dir.is_absolute() {
+        return fail("expected an absolute path");
+    }
+    match dir.canonicalize() {
+        Ok(real) if real.is_dir() => Ok(real),
+        Ok(_) => fail("it is not a directory"),
+        Err(error) => fail(&error.to_string()),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, Problem> {
+    serde_json::to_string(value)
+        .map_err(|error| Problem::new(ProblemKind::Internal, error.to_string()))
+}
+
+/// The problem if there is no such session.
+pub(crate) fn unknown_session(id: &str) -> Problem {
+    Problem::new(ProblemKind::UnknownSession, format!("no session {id:?}"))
+        .hint("list all sessions with `GET /v1/sessions?all=true`")
+}
+
+fn shutting_down() -> Problem {
+    Problem::new(
+        ProblemKind::ShuttingDown,
+        "the daemon is shutting down and starts no sessions",
+    )
+}

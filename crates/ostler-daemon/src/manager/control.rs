@@ -1,0 +1,295 @@
+//! Requests for one session: messages, interrupts, answers, pause, stop, restart, fork, delete.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler::permission::PermissionAnswer;
+use ostler::session::{Interruption, RequestError};
+use ostler::{Cause, Outcome};
+use ostler_core::event::SessionState;
+use ostler_store::{ApprovalDecision, ApprovalState, DecideResult, SessionRow, SessionStatus};
+
+use super::{Live, Manager, shutting_down};
+use crate::api::{
+    Answer, AnswerDecision, ApprovalView, CreateSession, SendMessage, SessionView, WhenBusy,
+};
+use crate::granted::Granted;
+use crate::problem::{Problem, ProblemKind};
+use crate::scope::Caller;
+
+/// How long to wait for the end of a session that was stopped, beyond its own grace periods.
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Maximum length of a name or message in a record.
+const MAX_MESSAGE: usize = 10_000;
+
+impl Manager {
+    /// Returns a session that this daemon runs.
+    async fn running(&self, id: &str) -> Result<(SessionRow, Live), Problem> {
+        let row = self.row(id).await?;
+        match self.live(&row.session) {
+            Some(live) => Ok((row, live)),
+            None => Err(not_running(&row)),
+        }
+    }
+
+    /// Sends a message.
+    pub(crate) async fn send(&self, id: &str, message: SendMessage) -> Result<(), Problem> {
+        if message.text.trim().is_empty() {
+            let why = "text: expected a non-empty message";
+            return Err(Problem::new(ProblemKind::BadRequest, why));
+        }
+        let (row, live) = self.running(id).await?;
+        let busy = match message.when_busy {
+            WhenBusy::Queue => ostler::session::WhenBusy::Queue,
+            WhenBusy::Steer => ostler::session::WhenBusy::Steer,
+            WhenBusy::Refuse => ostler::session::WhenBusy::Refuse,
+        };
+        if message.when_busy == WhenBusy::Refuse
+            && live.remote.status().state == SessionState::Working
+        {
+            return Err(Problem::new(ProblemKind::Refused, "a turn is in progress"));
+        }
+        live.remote
+            .send_when(message.text, busy)
+            .map_err(|_| ended(&row))
+    }
+
+    /// Interrupts the current turn. Returns false if there is none.
+    pub(crate) async fn interrupt(&self, id: &str) -> Result<bool, Problem> {
+        let (_, live) = self.running(id).await?;
+        Ok(live.remote.interrupt().await != Interruption::NoTurn)
+    }
+
+    /// Holds back messages until the session is resumed.
+    pub(crate) async fn pause(&self, id: &str) -> Result<SessionView, Problem> {
+        let (row, live) = self.running(id).await?;
+        live.remote.pause();
+        self.after_change(&row, |state| state == SessionState::Paused)
+            .await
+    }
+
+    /// Resumes a session: delivers what was held back, or continues one that has ended.
+    pub(crate) async fn resume(self: &Arc<Self>, id: &str) -> Result<SessionView, Problem> {
+        let row = self.row(id).await?;
+        match self.live(&row.session) {
+            Some(live) => {
+                live.remote.resume();
+                self.after_change(&row, |state| state != SessionState::Paused)
+                    .await
+            }
+            None => self.again(&row, false).await,
+        }
+    }
+
+    /// Stops a session and starts it again.
+    pub(crate) async fn restart(self: &Arc<Self>, id: &str) -> Result<SessionView, Problem> {
+        let row = self.row(id).await?;
+        self.stop_and_wait(&row.session).await?;
+        let row = self.row(&row.session).await?;
+        self.again(&row, false).await
+    }
+
+    /// Starts a copy of a session.
+    pub(crate) async fn fork(self: &Arc<Self>, id: &str) -> Result<SessionView, Problem> {
+        let row = self.row(id).await?;
+        self.again(&row, true).await
+    }
+
+    /// Starts a session that continues another, with the permissions of that one.
+    async fn again(self: &Arc<Self>, row: &SessionRow, fork: bool) -> Result<SessionView, Problem> {
+        let id = row.session.clone();
+        let managed = self.with_store(move |store| store.managed(&id)).await?;
+        let Some(managed) = managed else {
+            let why = "this session was not created by the daemon, so its permissions are unknown";
+            return Err(Problem::new(ProblemKind::Refused, why)
+                .hint("create a session with `resume` instead"));
+        };
+        let read = |error: serde_json::Error| {
+            Problem::new(ProblemKind::Internal, format!("stored session: {error}"))
+        };
+        let granted: Granted = serde_json::from_str(&managed.granted).map_err(read)?;
+        let request: CreateSession = serde_json::from_str(&managed.request).map_err(read)?;
+        if row.native_session.is_none() {
+            let why = "the agent did not report an id for this session, so it cannot be resumed";
+            return Err(Problem::new(ProblemKind::Refused, why));
+        }
+        let request = CreateSession {
+            agent: Some(row.agent.clone()),
+            prompt: None,
+            once: false,
+            resume: Some(row.session.clone()),
+            fork,
+            name: None,
+            ..request
+        };
+        self.create_granted(request, granted).await
+    }
+
+    /// Stops a session gracefully, and returns without waiting for its end.
+    pub(crate) async fn stop(&self, id: &str) -> Result<SessionView, Problem> {
+        let row = self.row(id).await?;
+        match self.live(&row.session) {
+            Some(live) => live.remote.stop(),
+            None => drop(self.withdraw(&row.session).await),
+        }
+        self.get(&row.session).await
+    }
+
+    /// Ends a session that waits to be started. Returns false if it does not.
+    async fn withdraw(&self, id: &str) -> bool {
+        let removed = self.state().queue.remove(|waiting| waiting.id == id);
+        if removed.is_some() {
+            let why = "The session was stopped before it started.";
+            self.close(id, Outcome::new(Cause::Stopped, why)).await;
+        }
+        removed.is_some()
+    }
+
+    async fn stop_and_wait(&self, id: &str) -> Result<(), Problem> {
+        if let Some(live) = self.live(id) {
+            live.remote.stop();
+            self.wait_for_end(id).await?;
+        }
+        self.withdraw(id).await;
+        Ok(())
+    }
+
+    async fn wait_for_end(&self, id: &str) -> Result<(), Problem> {
+        let Some(mut stored) = self.feed.subscribe(id) else {
+            return Ok(());
+        };
+        // The sender is dropped once the session is removed.
+        let ended = async { while stored.changed().await.is_ok() {} };
+        tokio::time::timeout(STOP_TIMEOUT, ended)
+            .await
+            .map_err(|_| Problem::new(ProblemKind::Internal, "the session did not end in time"))
+    }
+
+    /// Waits briefly until a request has changed the state, and returns the session.
+    async fn after_change(
+        &self,
+        row: &SessionRow,
+        is_changed: impl Fn(SessionState) -> bool,
+    ) -> Result<SessionView, Problem> {
+        if let (Some(live), Some(mut stored)) =
+            (self.live(&row.session), self.feed.subscribe(&row.session))
+        {
+            let changed = async {
+                while !is_changed(live.remote.status().state) && stored.changed().await.is_ok() {}
+            };
+            // A pause during a turn takes effect after it.
+            let _ = tokio::time::timeout(Duration::from_millis(500), changed).await;
+        }
+        self.get(&row.session).await
+    }
+
+    /// Deletes a session: its processes, events and raw output.
+    pub(crate) async fn delete(&self, id: &str) -> Result<(), Problem> {
+        let row = self.row(id).await?;
+        if let Some(live) = self.live(&row.session) {
+            live.remote.kill();
+            self.wait_for_end(&row.session).await?;
+        }
+        self.withdraw(&row.session).await;
+        self.with_store(move |store| store.remove(&row.session))
+            .await
+            .map(drop)
+    }
+
+    /// Answers a permission request. Only the first answer counts.
+    pub(crate) async fn answer(
+        &self,
+        id: &str,
+        answer: Answer,
+        caller: &Caller,
+    ) -> Result<ApprovalView, Problem> {
+        if answer
+            .message
+            .as_ref()
+            .is_some_and(|text| text.len() > MAX_MESSAGE)
+        {
+            let why = format!("message: expected at most {MAX_MESSAGE} bytes");
+            return Err(Problem::new(ProblemKind::BadRequest, why));
+        }
+        if self.state().is_shutting_down {
+            return Err(shutting_down());
+        }
+        let (own, by, at) = (id.to_owned(), caller.to_string(), self.embedder.now());
+        let message = answer.message.clone();
+        let state = match answer.decision {
+            AnswerDecision::Allow => ApprovalState::Allowed,
+            AnswerDecision::Deny => ApprovalState::Denied,
+        };
+        let decided = self.with_store(move |store| {
+            let decision = ApprovalDecision {
+                state,
+                by: &by,
+                message: message.as_deref(),
+                at,
+            };
+            store.decide_approval(&own, decision)
+        });
+        let approval = match decided.await? {
+            DecideResult::Decided(approval) => approval,
+            DecideResult::Unknown => {
+                let why = format!("no approval {id:?}");
+                return Err(Problem::new(ProblemKind::UnknownApproval, why));
+            }
+            DecideResult::Earlier(approval) => return Err(decided_earlier(approval.state)),
+        };
+        let Some(live) = self.live(&approval.session) else {
+            return Err(decided_earlier(ApprovalState::Withdrawn));
+        };
+        let reply = match answer.decision {
+            AnswerDecision::Allow => PermissionAnswer::Allow,
+            AnswerDecision::Deny => PermissionAnswer::Deny(
+                answer
+                    .message
+                    .unwrap_or_else(|| "Denied by the user.".to_owned()),
+            ),
+        };
+        match live.remote.answer(&approval.request, reply).await {
+            Ok(()) => Ok((*approval).into()),
+            Err(RequestError::Ended | RequestError::Refused(_)) => {
+                Err(decided_earlier(ApprovalState::Withdrawn))
+            }
+        }
+    }
+}
+
+fn decided_earlier(state: ApprovalState) -> Problem {
+    match state {
+        ApprovalState::Expired | ApprovalState::Withdrawn => Problem::new(
+            ProblemKind::ApprovalExpired,
+            "the request has expired, or the agent withdrew it",
+        ),
+        _ => Problem::new(
+            ProblemKind::AlreadyDecided,
+            format!("the request was answered before: {state}"),
+        ),
+    }
+}
+
+fn ended(row: &SessionRow) -> Problem {
+    let why = format!("session {} has ended", row.session);
+    Problem::new(ProblemKind::SessionEnded, why)
+        .hint("continue it with `POST /v1/sessions/{id}/resume`")
+}
+
+fn not_running(row: &SessionRow) -> Problem {
+    match row.status {
+        SessionStatus::Live(pid) if pid != std::process::id() => {
+            let why = format!(
+                "session {} runs in process {pid}, not in the daemon",
+                row.session
+            );
+            Problem::new(ProblemKind::Refused, why)
+        }
+        SessionStatus::Live(_) => {
+            let why = format!("session {} waits to be started", row.session);
+            Problem::new(ProblemKind::Refused, why)
+        }
+        SessionStatus::Ended(_) | SessionStatus::Abandoned => ended(row),
+    }
+}

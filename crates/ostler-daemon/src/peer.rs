@@ -1,0 +1,175 @@
+//! Identity of a caller on the Unix socket, by what the kernel says and not by what it claims.
+//!
+//! A process of a session descends from the daemon: agents are started by it, and whatever they
+//! leave behind is adopted by their guard or, if that is gone, by the daemon itself, which is a
+//! subreaper. So a descendant of the daemon is an agent, even if it left its process group and
+//! cleared its environment.
+
+use std::io;
+
+use tokio::net::UnixStream;
+
+use crate::scope::Caller;
+
+/// Maximum depth of the process tree that is examined.
+const MAX_DEPTH: usize = 256;
+
+/// Makes the daemon adopt the orphans of its sessions.
+pub(crate) fn become_subreaper() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
+        tracing::warn!(%error, "orphaned processes of agents are not adopted");
+    }
+}
+
+/// Returns who connected, or an error if that is another user or cannot be determined.
+#[cfg(target_os = "linux")]
+pub(crate) fn identify(stream: &UnixStream) -> io::Result<Caller> {
+    let peer = stream.peer_cred()?;
+    let own = rustix::process::getuid().as_raw();
+    if peer.uid() != own && peer.uid() != 0 {
+        return Err(io::Error::other("the caller is another user"));
+    }
+    let pid = peer
+        .pid()
+        .ok_or_else(|| io::Error::other("the caller's process is unknown"))?;
+    let alive = Liveness::of(pid)?;
+    let lineage = lineage(pid);
+    // The id may have been reused while the lineage was read.
+    alive.check()?;
+    let daemon = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+    let Some(lineage) = lineage else {
+        return Err(io::Error::other("the caller's ancestors cannot be read"));
+    };
+    let at = lineage.iter().position(|pid| *pid == daemon);
+    let marked = lineage[..at.unwrap_or(1).max(1)]
+        .iter()
+        .find_map(|pid| mark(*pid));
+    Ok(match (at, marked) {
+        // The daemon itself, in tests that call it from within.
+        (Some(0), _) => Caller::User {
+            pid: u32::try_from(pid).ok(),
+        },
+        (Some(_), session) | (None, session @ Some(_)) => Caller::Agent { session },
+        (None, None) => Caller::User {
+            pid: u32::try_from(pid).ok(),
+        },
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn identify(stream: &UnixStream) -> io::Result<Caller> {
+    let peer = stream.peer_cred()?;
+    if peer.uid() != rustix::process::getuid().as_raw() && peer.uid() != 0 {
+        return Err(io::Error::other("the caller is another user"));
+    }
+    let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok());
+    Ok(Caller::User { pid })
+}
+
+/// A process that must still exist after its properties were read.
+#[cfg(target_os = "linux")]
+struct Liveness {
+    pid: i32,
+    start: u64,
+}
+
+#[cfg(target_os = "linux")]
+impl Liveness {
+    fn of(pid: i32) -> io::Result<Self> {
+        let (_, start) = stat(pid).ok_or_else(|| io::Error::other("the caller has exited"))?;
+        Ok(Self { pid, start })
+    }
+
+    fn check(&self) -> io::Result<()> {
+        match stat(self.pid) {
+            Some((_, start)) if start == self.start => Ok(()),
+            _ => Err(io::Error::other("the caller has exited")),
+        }
+    }
+}
+
+/// Returns the process and its ancestors, nearest first; `None` if one of them cannot be read.
+#[cfg(target_os = "linux")]
+fn lineage(pid: i32) -> Option<Vec<i32>> {
+    let mut lineage = vec![pid];
+    let mut at = pid;
+    while at > 1 {
+        let (parent, _) = stat(at)?;
+        if parent == 0 {
+            break; // the process outside of this namespace
+        }
+        lineage.push(parent);
+        if lineage.len() > MAX_DEPTH {
+            return None;
+        }
+        at = parent;
+    }
+    Some(lineage)
+}
+
+/// Returns the parent and the start time of a process.
+#[cfg(target_os = "linux")]
+fn stat(pid: i32) -> Option<(i32, u64)> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the program's name in parentheses, which may contain anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let parent = fields.nth(1)?.parse().ok()?;
+    Some((parent, fields.nth(17)?.parse().ok()?))
+}
+
+/// Returns the session whose mark is in the environment of a process.
+#[cfg(target_os = "linux")]
+fn mark(pid: i32) -> Option<String> {
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let prefix = format!("{}=", ostler::host::SESSION_VARIABLE);
+    let mark = environ
+        .split(|byte| *byte == 0)
+        .find_map(|entry| entry.strip_prefix(prefix.as_bytes()))?;
+    String::from_utf8(mark.to_vec()).ok()
+}
+
+/// How often orphans that have exited are reaped.
+const REAP_INTERVAL: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// Reaps adopted processes that have exited (P11). A child that the daemon itself waits for is
+/// reaped within moments, so only those that are left at the next look are taken.
+pub(crate) async fn reap_orphans() {
+    #[cfg(target_os = "linux")]
+    {
+        let mut before = Vec::new();
+        loop {
+            tokio::time::sleep(REAP_INTERVAL).await;
+            let zombies = zombie_children();
+            for pid in zombies.iter().filter(|pid| before.contains(*pid)) {
+                let pid = rustix::process::Pid::from_raw(*pid);
+                let _ = rustix::process::waitpid(pid, rustix::process::WaitOptions::NOHANG);
+            }
+            before = zombies;
+        }
+    }
+}
+
+/// Returns the children of this process that have exited.
+#[cfg(target_os = "linux")]
+fn zombie_children() -> Vec<i32> {
+    let tasks = std::fs::read_dir("/proc/self/task")
+        .into_iter()
+        .flatten()
+        .flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<i32> = lists
+        .flat_map(|list| {
+            let pids = list
+                .split_ascii_whitespace()
+                .filter_map(|pid| pid.parse().ok());
+            pids.collect::<Vec<i32>>()
+        })
+        .collect();
+    let is_zombie = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('Z'))
+    };
+    children.into_iter().filter(is_zombie).collect()
+}
