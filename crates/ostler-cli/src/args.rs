@@ -8,6 +8,7 @@ mod logging;
 mod r#loop;
 mod policy;
 mod sandbox;
+mod serve;
 mod sessions;
 mod trust;
 mod usage;
@@ -33,6 +34,7 @@ pub(crate) use self::policy::{
 };
 use self::sandbox::SANDBOX_HELP;
 pub(crate) use self::sandbox::{SandboxCheckArgs, SandboxVerb};
+pub(crate) use self::serve::{ServeArgs, UnitKind};
 pub(crate) use self::sessions::{
     SessionsArgs, SessionsExportArgs, SessionsFilterArgs, SessionsListArgs, SessionsPruneArgs,
     SessionsRmArgs, SessionsSearchArgs, SessionsShowArgs, SessionsVerb, Transcript,
@@ -70,6 +72,8 @@ pub(crate) enum Verb {
     Chat(Box<ChatArgs>),
     /// Serve an agent to an editor over the Agent Client Protocol (ACP)
     Acp(Box<AcpArgs>),
+    /// Run the daemon: sessions that outlive their client
+    Serve(Box<ServeArgs>),
     /// Show which agents are installed and ready to use
     #[command(visible_alias = "agents")]
     Doctor(DoctorArgs),

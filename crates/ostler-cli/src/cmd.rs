@@ -12,6 +12,7 @@ pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod sandbox;
 pub(crate) mod schema;
+pub(crate) mod serve;
 pub(crate) mod sessions;
 pub(crate) mod trust;
 pub(crate) mod usage;

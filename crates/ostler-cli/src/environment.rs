@@ -162,6 +162,32 @@ pub(crate) fn state_dir() -> Option<PathBuf> {
     Some(std::path::absolute(&dir).unwrap_or(dir))
 }
 
+/// Returns the path of the daemon's socket. Each state directory has its own.
+pub(crate) fn daemon_socket() -> Option<PathBuf> {
+    let state = state_dir()?;
+    let runtime = absolute("XDG_RUNTIME_DIR").filter(|dir| dir.is_dir());
+    let own = std::env::var_os("OSTLER_STATE_DIR").filter(|dir| !dir.is_empty());
+    let dir = match (runtime, own) {
+        (None, _) => state.join("run"),
+        (Some(runtime), None) => runtime.join("ostler"),
+        (Some(runtime), Some(_)) => runtime.join(format!("ostler-{:016x}", fnv(&state))),
+    };
+    Some(dir.join("daemon.sock"))
+}
+
+/// Returns a hash (FNV-1a) of a path that is the same in every version.
+fn fnv(path: &std::path::Path) -> u64 {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Returns the path of this program.
+pub(crate) fn own_program() -> std::io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
 /// Returns a directory variable. Relative paths are ignored, as the XDG specification requires.
 fn absolute(name: &str) -> Option<PathBuf> {
     std::env::var_os(name)

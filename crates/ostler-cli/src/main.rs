@@ -83,6 +83,7 @@ fn dispatch(cli: Cli) -> Result<exit::Code> {
         Verb::Loop(args) => runtime.block_on(cmd::r#loop::run(*args)),
         Verb::Chat(args) => runtime.block_on(cmd::chat::run(*args)),
         Verb::Acp(args) => runtime.block_on(cmd::acp::run(*args)),
+        Verb::Serve(args) => runtime.block_on(cmd::serve::run(*args)),
         Verb::Doctor(args) => runtime.block_on(cmd::doctor::run(args)),
         Verb::Replay(args) => cmd::replay::run(&args),
         Verb::Sessions(args) => cmd::sessions::run(args),

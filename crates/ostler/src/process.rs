@@ -194,6 +194,22 @@ pub(crate) fn probe_layers(
     ostler_tools::confine::Layers::default()
 }
 
+/// Starts a program that outlives this process.
+#[cfg(unix)]
+pub(crate) fn spawn_detached(
+    program: &std::path::Path,
+    args: &[std::ffi::OsString],
+    output: std::fs::File,
+) -> std::io::Result<()> {
+    use std::process::Stdio;
+    let mut command = tokio::process::Command::new(program);
+    command.args(args).stdin(Stdio::null());
+    command.stdout(output.try_clone()?).stderr(output);
+    let mut wrap = process_wrap::tokio::CommandWrap::from(command);
+    wrap.wrap(process_wrap::tokio::ProcessSession);
+    wrap.spawn().map(drop)
+}
+
 /// Kills the processes that a session of another, dead process left behind, and returns how many
 /// there were. They are identified by the session's mark and their start time.
 #[cfg(target_os = "linux")]

@@ -13,6 +13,7 @@ use ostler::agent::{ChoiceReason, Probed};
 use ostler::config::Config;
 use ostler::spec::keys;
 use ostler::{Agent, Host, Spec};
+use ostler_daemon::api::AgentView;
 use serde::Serialize;
 use tokio::task::JoinSet;
 
@@ -100,6 +101,36 @@ pub(crate) async fn run(args: DoctorArgs) -> Result<Code> {
         lines.iter().for_each(|line| print_line(line));
     }
     Ok(if ready { exit::OK } else { exit::UNAVAILABLE })
+}
+
+/// Probes all agents without showing progress, for the daemon.
+pub(crate) async fn agent_views(config: &Config, host: Host) -> Vec<AgentView> {
+    let host = Arc::new(host);
+    let agents = config.agents().iter().cloned();
+    let subjects: Vec<ChosenAgent> = agents.map(ChosenAgent::unaliased).collect();
+    let mut views = Vec::new();
+    // A few at a time: each probe starts programs.
+    for few in subjects.chunks(MAX_PROBES) {
+        let probes: Vec<_> = few
+            .iter()
+            .map(|subject| tokio::spawn(probe(config, subject, host.clone(), None)))
+            .collect();
+        for (subject, probe) in few.iter().zip(probes) {
+            if let Ok(probed) = probe.await {
+                let finding = Finding::new(subject, probed, &[]);
+                let capabilities = subject.agent.about().capabilities;
+                views.push(AgentView {
+                    ready: finding.state.is_usable(),
+                    reason: finding.hint.filter(|_| !finding.state.is_usable()),
+                    name: finding.agent,
+                    version: finding.version,
+                    models: finding.models.iter().map(|&model| model.into()).collect(),
+                    capabilities: serde_json::to_value(capabilities).unwrap_or_default(),
+                });
+            }
+        }
+    }
+    views
 }
 
 /// Probes agents, several at a time, and reports progress.

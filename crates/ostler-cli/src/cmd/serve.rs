@@ -1,0 +1,183 @@
+//! `ostler serve`: runs the daemon.
+
+mod embedder;
+mod unit;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ostler_daemon::client::Client;
+use ostler_daemon::{
+    Daemon, InstanceError, ManagerOptions, Options, ParallelLimits, Secret, ServeError, token_path,
+};
+
+use crate::args::ServeArgs;
+use crate::exit::{self, Code};
+use crate::fault::{Fault, Result};
+use crate::output::print_line;
+use crate::signals::{SignalAction, Signals};
+use crate::{environment, store};
+
+/// How long to wait for a daemon in the background.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Longest time that stands for "never": a hundred years.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+/// Runs the daemon, or prints what a client needs.
+pub(crate) async fn run(args: ServeArgs) -> Result<Code> {
+    let socket = socket()?;
+    if args.print_socket {
+        print_line(&socket.display().to_string());
+        return Ok(exit::OK);
+    }
+    if args.print_token {
+        let path = token_path(&socket);
+        let text = std::fs::read_to_string(&path).map_err(|_| {
+            Fault::unavailable("there is no token")
+                .hint("start the daemon with `ostler serve --listen 127.0.0.1:PORT`")
+        })?;
+        print_line(text.trim());
+        return Ok(exit::OK);
+    }
+    if let Some(kind) = args.print_unit {
+        let program = environment::own_program().map_err(Fault::internal)?;
+        print_line(&unit::text(kind, &program));
+        return Ok(exit::OK);
+    }
+    if args.detach {
+        return detach(&socket).await;
+    }
+    serve(args, socket).await
+}
+
+/// Returns the path of the daemon's socket.
+pub(crate) fn socket() -> Result<PathBuf> {
+    environment::daemon_socket().ok_or_else(|| {
+        Fault::usage("no directory for the daemon: HOME is not set")
+            .hint("set OSTLER_STATE_DIR to a directory")
+    })
+}
+
+async fn serve(args: ServeArgs, socket: PathBuf) -> Result<Code> {
+    let store = store::open_store()?;
+    let state_dir = environment::state_dir().unwrap_or_default();
+    let time = |time: crate::args::Time| time.0.unwrap_or(NEVER);
+    let manager = ManagerOptions {
+        parallel: ParallelLimits {
+            total: usize::try_from(args.max_sessions).unwrap_or(usize::MAX),
+            per_agent: usize::try_from(args.max_sessions_per_agent).unwrap_or(usize::MAX),
+        },
+        approval_timeout: time(args.approval_timeout),
+        drain: time(args.drain),
+    };
+    let options = Options {
+        state_dir,
+        socket: socket.clone(),
+        listen: args.listen,
+        store,
+        embedder: Arc::new(embedder::Program::new(args.policy, args.config)),
+        manager,
+    };
+    let mut signals = Signals::listen()?;
+    let daemon = Daemon::start(options).await.map_err(fault)?;
+    print_line(&socket.display().to_string());
+    report(&daemon);
+    let mut interrupted = 0;
+    let stop = async || {
+        stop_signal(&mut signals).await;
+        interrupted += 1;
+        if interrupted == 1 {
+            errln!("stopping: running turns may finish; signal again to end them now");
+        }
+    };
+    daemon.serve(stop).await;
+    Ok(exit::OK)
+}
+
+/// Reports what was recovered, and how to reach the daemon over TCP.
+fn report(daemon: &Daemon) {
+    let recovered = daemon.recovered;
+    if recovered.closed > 0 {
+        errln!(
+            "{} sessions of an earlier daemon were closed, and {} processes were killed",
+            recovered.closed,
+            recovered.killed
+        );
+    }
+    if recovered.queued > 0 {
+        errln!(
+            "{} sessions that were waiting are started",
+            recovered.queued
+        );
+    }
+    if let (Some(address), Some(code)) = (daemon.address, &daemon.approval_code) {
+        errln!("listening on http://{address}; print the token with `ostler serve --print-token`");
+        errln!(
+            "approval code: {} (needed to approve over TCP; not stored)",
+            Secret::reveal(code)
+        );
+    }
+}
+
+/// Waits for a signal that stops the program. Cancel safe.
+async fn stop_signal(signals: &mut Signals) {
+    while signals.next().await == SignalAction::Continue {}
+}
+
+fn fault(error: ServeError) -> Fault {
+    match error {
+        ServeError::Instance(InstanceError::Running(_)) => Fault::unavailable(error.to_string())
+            .hint("use it, or stop it first; `ostler sessions --watch` shows its sessions"),
+        ServeError::NotLoopback(_) => Fault::usage(error.to_string())
+            .hint("use 127.0.0.1, and a tunnel such as `ssh -L` from other machines"),
+        ServeError::Instance(InstanceError::PathTooLong(_)) => Fault::usage(error.to_string())
+            .hint("set XDG_RUNTIME_DIR to a directory with a shorter path"),
+        error => Fault::internal(error),
+    }
+}
+
+/// Starts the daemon in the background and waits until it answers.
+async fn detach(socket: &Path) -> Result<Code> {
+    let client = Client::new(socket);
+    if client.is_running().await {
+        return Err(Fault::unavailable("a daemon is already running")
+            .hint("`ostler sessions --watch` shows its sessions"));
+    }
+    let log = start_in_background()?;
+    wait_until_ready(&client, &log).await?;
+    print_line(&socket.display().to_string());
+    Ok(exit::OK)
+}
+
+/// Starts this program again, with the same arguments except `--detach`. Returns its log file.
+fn start_in_background() -> Result<PathBuf> {
+    let args = environment::args().skip(1);
+    let args: Vec<OsString> = args.filter(|arg| arg != "--detach").collect();
+    let dir = environment::state_dir().unwrap_or_default();
+    let path = dir.join("daemon.log");
+    store::open_store()?; // creates the directory
+    let log = std::fs::File::create(&path).map_err(Fault::internal)?;
+    let program = environment::own_program().map_err(Fault::internal)?;
+    ostler::host::spawn_detached(&program, &args, log).map_err(Fault::internal)?;
+    Ok(path)
+}
+
+async fn wait_until_ready(client: &Client, log: &Path) -> Result<()> {
+    let ready = async {
+        while !client.is_running().await {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    if tokio::time::timeout(START_TIMEOUT, ready).await.is_ok() {
+        return Ok(());
+    }
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let why = ostler::render::clip::sanitize(text.trim());
+    Err(
+        Fault::unavailable(format!("the daemon did not start: {why}"))
+            .hint(format!("its output is in {}", log.display())),
+    )
+}
