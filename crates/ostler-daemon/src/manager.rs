@@ -145,16 +145,6 @@ impl Manager {
         self.admit(request, prepared, None).await
     }
 
-    /// Creates a session with permissions that were granted before.
-    async fn create_granted(
-        self: &Arc<Self>,
-        request: CreateSession,
-        granted: Granted,
-    ) -> Result<SessionView, Problem> {
-        let prepared = self.embedder.prepare(&request).await?;
-        self.admit(request, prepared, Some(granted)).await
-    }
-
     async fn admit(
         self: &Arc<Self>,
         request: CreateSession,

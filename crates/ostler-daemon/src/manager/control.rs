@@ -110,10 +110,6 @@ impl Manager {
         };
         let granted: Granted = serde_json::from_str(&managed.granted).map_err(read)?;
         let request: CreateSession = serde_json::from_str(&managed.request).map_err(read)?;
-        if row.native_session.is_none() {
-            let why = "the agent did not report an id for this session, so it cannot be resumed";
-            return Err(Problem::new(ProblemKind::Refused, why));
-        }
         let request = CreateSession {
             agent: Some(row.agent.clone()),
             prompt: None,
@@ -123,7 +119,13 @@ impl Manager {
             name: None,
             ..request
         };
-        self.create_granted(request, granted).await
+        let prepared = self.embedder.prepare(&request).await?;
+        let from_events = prepared.agent.about().capabilities.resumes_from_events;
+        if row.native_session.is_none() && !from_events {
+            let why = "the agent did not report an id for this session, so it cannot be resumed";
+            return Err(Problem::new(ProblemKind::Refused, why));
+        }
+        self.admit(request, prepared, Some(granted)).await
     }
 
     /// Stops a session gracefully, and returns without waiting for its end.

@@ -17,6 +17,7 @@ mod lines;
 mod offspring;
 mod play;
 mod record;
+mod request;
 mod stand_in;
 mod verb;
 
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         [offspring::SLEEPER, pid_file @ ..] => offspring::sleep_apart(pid_file),
         ["record", file, "--", command @ ..] => stand_in::record_by_hand(file, command),
         ["bridge", socket] => bridge::run(socket),
+        ["request", socket, method, path, file] => request::send(socket, method, path, file),
         ["play", file] => stand_in::play_by_hand(file),
         _ => play_script(&args),
     }

@@ -1,0 +1,136 @@
+//! The API as a whole: its description, idempotency, conditional requests, metrics.
+
+use serde_json::Value;
+
+use crate::rig::{ECHO, Rig};
+
+/// The description of the API, as it is published.
+const PUBLISHED: &str = "../../docs/openapi.json";
+
+#[test]
+fn the_published_description_is_current() {
+    let current = format!("{:#}\n", ostler_daemon::openapi::document());
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(PUBLISHED);
+    if std::env::var_os("OSTLER_UPDATE").is_some() {
+        std::fs::write(&path, &current).unwrap();
+    }
+    let published = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        published, current,
+        "run `OSTLER_UPDATE=1 cargo test -p ostler-daemon` to update {PUBLISHED}"
+    );
+}
+
+#[tokio::test]
+async fn every_described_route_is_served() {
+    let rig = Rig::new().await;
+    let document = rig.tcp("GET /openapi.json", &[], "").await.body();
+    assert_eq!(document["openapi"], "3.1.0");
+    let paths = document["paths"].as_object().unwrap();
+    assert!(paths.len() > 15);
+    for (path, operations) in paths {
+        if path == "/v1/events" {
+            continue; // an endless stream
+        }
+        let path = path.replace("{id}", "00000000-0000-4000-8000-000000000000");
+        for method in operations.as_object().unwrap().keys() {
+            let start = format!("{} {path}", method.to_uppercase());
+            let response = rig.tcp(&start, &[], "").await;
+            let cause = &response.body()["cause"];
+            assert!(
+                cause != "not_found" && cause != "method_not_allowed",
+                "{start}"
+            );
+            assert!(response.status() < 500, "{start}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_repeated_request_takes_effect_once() {
+    let rig = Rig::new().await;
+    rig.agent("echo", ECHO);
+    let (json, key) = ("Content-Type: application/json", "Idempotency-Key: k1");
+    let body = serde_json::to_string(&rig.request("echo")).unwrap();
+    let create = async || rig.tcp("POST /v1/sessions", &[json, key], &body).await;
+    let (first, second) = (create().await, create().await);
+    assert_eq!((first.status(), second.status()), (201, 201));
+    assert_eq!(first.body(), second.body());
+    assert_eq!(second.header("idempotent-replayed"), Some("true"));
+    assert_eq!(
+        rig.client
+            .sessions("all=true")
+            .await
+            .unwrap()
+            .sessions
+            .len(),
+        1
+    );
+    let other = body.replace("\"go\"", "\"stay\"");
+    let reused = rig.tcp("POST /v1/sessions", &[json, key], &other).await;
+    assert_eq!(reused.status(), 422);
+
+    let id = first.body()["id"].as_str().unwrap().to_owned();
+    rig.events_until(&id, |event| event["type"] == "turn_ended")
+        .await;
+    let path = format!("POST /v1/sessions/{id}/messages");
+    for _ in 0..3 {
+        let sent = rig
+            .tcp(&path, &[json, "Idempotency-Key: k2"], r#"{"text":"once"}"#)
+            .await;
+        assert_eq!(sent.status(), 202);
+    }
+    let sent = rig
+        .tcp(&path, &[json, "Idempotency-Key: k3"], r#"{"text":"twice"}"#)
+        .await;
+    assert_eq!(sent.status(), 202);
+    let is_last = |event: &Value| event["type"] == "turn_ended" && event["turn"] == 3;
+    rig.events_until(&id, is_last).await;
+    assert_eq!(rig.client.session(&id).await.unwrap().turns, 3);
+    // A request that failed can be repeated.
+    for _ in 0..2 {
+        let headers = [json, "Idempotency-Key: k4"];
+        let bad = rig
+            .tcp("POST /v1/sessions", &headers, r#"{"dir":"x"}"#)
+            .await;
+        assert_eq!(bad.status(), 400);
+    }
+}
+
+#[tokio::test]
+async fn an_unchanged_session_is_not_sent_again() {
+    let rig = Rig::new().await;
+    rig.agent("echo", ECHO);
+    let session = rig.create("echo").await;
+    rig.events_until(&session.id, |event| event["to"] == "idle")
+        .await;
+    let path = format!("GET /v1/sessions/{}", session.id);
+    let first = rig.tcp(&path, &[], "").await;
+    let tag = first.header("etag").unwrap().to_owned();
+    let header = format!("If-None-Match: {tag}");
+    assert_eq!(rig.tcp(&path, &[&header], "").await.status(), 304);
+    rig.client.stop(&session.id).await.unwrap();
+    rig.wait_for_end(&session.id).await;
+    assert_eq!(rig.tcp(&path, &[&header], "").await.status(), 200);
+}
+
+#[tokio::test]
+async fn metrics_count_sessions_and_turns() {
+    let rig = Rig::new().await;
+    rig.agent("echo", ECHO);
+    let session = rig.create("echo").await;
+    rig.events_until(&session.id, |event| event["to"] == "idle")
+        .await;
+    let text = rig.tcp("GET /metrics", &[], "").await.0;
+    for line in [
+        "ostler_sessions_running 1",
+        "ostler_turns_ended_total{cause=\"completed\"} 1",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    assert_eq!(rig.tcp("GET /readyz", &[], "").await.status(), 200);
+    let usage = rig.tcp("GET /v1/usage?by=agent", &[], "").await.body();
+    assert_eq!(usage["total"]["turns"], 1);
+    let found = rig.tcp("GET /v1/search?q=GO", &[], "").await.body();
+    assert_eq!(found["matches"][0]["session"]["id"], session.id.as_str());
+}

@@ -1,0 +1,180 @@
+//! Approvals: permission requests that any client answers, once.
+
+use std::time::Duration;
+
+use ostler_daemon::ManagerOptions;
+use ostler_daemon::api::{Answer, AnswerDecision, ApprovalView};
+
+use crate::rig::{PATIENCE, Rig, cause, of_type};
+
+const ALLOW: Answer = Answer {
+    decision: AnswerDecision::Allow,
+    message: None,
+};
+
+/// A script that asks about these commands at once.
+fn asking(commands: usize) -> String {
+    let mut verbs = "read\ninit\n".to_owned();
+    for n in 0..commands {
+        verbs += &format!("control-request q{n} Bash {{\"command\":\"rm {n}\"}}\n");
+    }
+    verbs += &"wait-control\n".repeat(commands);
+    verbs + "dump-stdin $DIR/stdin\ntext hi\nresult hi\nread-until-eof"
+}
+
+async fn pending(rig: &Rig, count: usize) -> Vec<ApprovalView> {
+    let found = async {
+        loop {
+            let pending = rig.client.pending_approvals().await.unwrap().approvals;
+            if pending.len() == count {
+                return pending;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, found)
+        .await
+        .expect("approvals")
+}
+
+// P44: five requests, each answered once by some client; a late answer is a typed error.
+#[tokio::test]
+async fn each_request_is_answered_once() {
+    let rig = Rig::new().await;
+    rig.agent("asks", &asking(5));
+    let session = rig.create("asks").await;
+    let pending = pending(&rig, 5).await;
+    for approval in &pending {
+        assert_eq!(approval.session, session.id);
+        let command = &approval.event["input"]["command"];
+        assert!(command.as_str().unwrap().starts_with("rm "), "{approval:?}");
+        assert!(approval.expires_at > approval.asked_at);
+        // Two clients answer at the same time: one of them decides.
+        let (first, second) = tokio::join!(
+            rig.client.answer(&approval.id, &ALLOW),
+            rig.client.answer(&approval.id, &ALLOW)
+        );
+        let failed = [first, second].into_iter().filter(Result::is_err);
+        let causes: Vec<String> = failed.map(cause).collect();
+        assert_eq!(causes, ["already_decided"]);
+    }
+    let events = rig
+        .events_until(&session.id, |event| event["type"] == "turn_ended")
+        .await;
+    let allowed = of_type(&events, "permission");
+    let allowed = allowed
+        .iter()
+        .filter(|event| event["decision"] == "allowed");
+    assert_eq!(allowed.count(), 5);
+    assert_eq!(
+        cause(rig.client.answer(&pending[0].id, &ALLOW).await),
+        "already_decided"
+    );
+    assert_eq!(
+        cause(rig.client.answer("0123", &ALLOW).await),
+        "unknown_approval"
+    );
+    let all = rig
+        .tcp("GET /v1/approvals?state=allowed", &[], "")
+        .await
+        .body();
+    assert_eq!(all["approvals"].as_array().unwrap().len(), 5);
+    let by = all["approvals"][0]["decided_by"].as_str().unwrap();
+    assert!(by.starts_with("process "), "{by}");
+}
+
+#[tokio::test]
+async fn a_denial_reaches_the_agent_with_its_message() {
+    let rig = Rig::new().await;
+    rig.agent("asks", &asking(1));
+    rig.create("asks").await;
+    let approval = pending(&rig, 1).await.remove(0);
+    let deny = Answer {
+        decision: AnswerDecision::Deny,
+        message: Some("not on my machine".to_owned()),
+    };
+    let answered = rig.client.answer(&approval.id, &deny).await.unwrap();
+    assert_eq!(answered.state, "denied");
+    let stdin = rig.file("stdin").await;
+    assert!(stdin.contains("not on my machine"), "{stdin}");
+}
+
+#[tokio::test]
+async fn an_unanswered_request_expires_and_is_denied() {
+    let rig = Rig::with(ManagerOptions {
+        approval_timeout: Duration::from_millis(50),
+        ..ManagerOptions::default()
+    })
+    .await;
+    rig.agent("asks", &asking(1));
+    let session = rig.create("asks").await;
+    let events = rig
+        .events_until(&session.id, |event| event["type"] == "turn_ended")
+        .await;
+    let permissions = of_type(&events, "permission");
+    assert_eq!(permissions.last().unwrap()["decision"], "denied");
+    let all = rig.tcp("GET /v1/approvals", &[], "").await.body();
+    let approval = &all["approvals"][0];
+    assert_eq!(approval["state"], "expired");
+    let id = approval["id"].as_str().unwrap();
+    assert_eq!(
+        cause(rig.client.answer(id, &ALLOW).await),
+        "approval_expired"
+    );
+}
+
+#[tokio::test]
+async fn a_request_of_a_session_that_ends_is_withdrawn() {
+    let rig = Rig::new().await;
+    rig.agent("asks", &asking(1));
+    let session = rig.create("asks").await;
+    let approval = pending(&rig, 1).await.remove(0);
+    rig.client.stop(&session.id).await.unwrap();
+    rig.wait_for_end(&session.id).await;
+    assert_eq!(
+        cause(rig.client.answer(&approval.id, &ALLOW).await),
+        "approval_expired"
+    );
+}
+
+// P51: a request that waits for an hour neither blocks the daemon nor its heartbeats.
+#[tokio::test(start_paused = true)]
+async fn a_request_can_wait_for_an_hour() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let rig = Rig::new().await;
+    let script = rig.path("script.toml");
+    let text = "[[reply]]\ncalls = [{ tool = \"write_file\", input = { path = \"a\", content = \"b\" } }]\n\
+        [[reply]]\ntext = \"done\"\n";
+    std::fs::write(&script, text).unwrap();
+    *rig.embedder.preset.lock().unwrap() = Some(ostler::permission::Preset::Ask);
+    let request = ostler_daemon::api::CreateSession {
+        agent: Some("scripted".to_owned()),
+        model: None,
+        settings: [("script".to_owned(), script.to_str().unwrap().into())].into(),
+        limits: [("none".to_owned(), true.into())].into(),
+        ..rig.request("")
+    };
+    let session = rig.client.create(&request).await.unwrap();
+    let mut socket = tokio::net::UnixStream::connect(rig.client.socket())
+        .await
+        .unwrap();
+    let head = format!(
+        "GET /v1/sessions/{}/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        session.id
+    );
+    socket.write_all(head.as_bytes()).await.unwrap();
+    // Time passes whenever nothing else happens.
+    let (mut text, mut buffer) = (String::new(), [0_u8; 4096]);
+    while !text.contains("\"turn_ended\"") {
+        let length = socket.read(&mut buffer).await.unwrap();
+        assert!(length > 0, "{text}");
+        text += &String::from_utf8_lossy(&buffer[..length]);
+    }
+    let beats = text.matches(": heartbeat").count();
+    assert!(
+        (230..=250).contains(&beats),
+        "{beats} heartbeats in an hour"
+    );
+    assert!(text.contains("\"denied\"") && !rig.path("work/a").exists());
+}

@@ -1,0 +1,21 @@
+//! The daemon in this process, with fake agents as its children.
+
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "tests write programs and read the clock by themselves"
+)]
+
+mod agents;
+mod api;
+mod approvals;
+mod attacks;
+mod logins;
+mod queue;
+mod recovery;
+mod rig;
+mod security;
+mod sessions;
+mod streams;

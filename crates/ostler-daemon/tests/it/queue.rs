@@ -1,0 +1,53 @@
+//! Limits on parallel sessions, and the queue behind them.
+
+use ostler_daemon::{ManagerOptions, ParallelLimits};
+
+use crate::rig::{ECHO, Rig};
+
+fn at_most(total: usize) -> ManagerOptions {
+    ManagerOptions {
+        parallel: ParallelLimits {
+            total,
+            per_agent: total,
+        },
+        ..ManagerOptions::default()
+    }
+}
+
+#[tokio::test]
+async fn a_session_beyond_the_limit_waits_for_its_turn() {
+    let rig = Rig::with(at_most(1)).await;
+    rig.agent("echo", ECHO);
+    let first = rig.create("echo").await;
+    let second = rig.create("echo").await;
+    let third = rig.create("echo").await;
+    rig.events_until(&first.id, |event| event["type"] == "turn_ended")
+        .await;
+    for waiting in [&second, &third] {
+        let session = rig.client.session(&waiting.id).await.unwrap();
+        assert_eq!((session.status.as_str(), session.turns), ("CREATED", 0));
+    }
+    // One that is stopped while it waits never starts.
+    rig.client.stop(&second.id).await.unwrap();
+    let stopped = rig.wait_for_end(&second.id).await;
+    assert_eq!((stopped.status.as_str(), stopped.turns), ("STOPPED", 0));
+    rig.client.stop(&first.id).await.unwrap();
+    rig.events_until(&third.id, |event| event["type"] == "turn_ended")
+        .await;
+}
+
+#[tokio::test]
+async fn waiting_sessions_survive_a_restart() {
+    let rig = Rig::with(at_most(1)).await;
+    rig.agent("echo", ECHO);
+    let first = rig.create("echo").await;
+    let second = rig.create("echo").await;
+    rig.events_until(&first.id, |event| event["type"] == "turn_ended")
+        .await;
+    // The daemon stops its sessions, but what it accepted and never started is still to be done.
+    let dir = rig.stop().await;
+    let rig = Rig::in_dir(dir, at_most(1)).await;
+    assert_eq!((rig.recovered.closed, rig.recovered.queued), (0, 1));
+    rig.events_until(&second.id, |event| event["type"] == "turn_ended")
+        .await;
+}

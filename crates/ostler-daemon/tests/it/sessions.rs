@@ -1,0 +1,341 @@
+//! Sessions: create, list, control, delete.
+
+use std::time::Duration;
+
+use ostler_daemon::api::{CreateSession, SendMessage, WhenBusy};
+
+use crate::rig::{ECHO, PATIENCE, Rig, assert_complete, cause, is_gone, labels, of_type};
+
+fn message(text: &str) -> SendMessage {
+    SendMessage {
+        text: text.to_owned(),
+        when_busy: WhenBusy::Queue,
+    }
+}
+
+// S2-34, S2-36, S2-37, S3-18, S3-34: the first message starts work at once, and the stream ends
+// with the session.
+#[tokio::test]
+async fn a_session_runs_from_its_first_message_to_its_end() {
+    let rig = Rig::new().await;
+    rig.agent("echo", ECHO);
+    let session = rig.create("echo").await;
+    assert_eq!(session.name, format!("claude-{}", &session.id[..8]));
+    assert_eq!(session.dir, rig.path("work").canonicalize().unwrap());
+
+    let result = rig.client.result(&session.id, PATIENCE).await.unwrap();
+    assert!(result.done);
+    assert_eq!((result.turn, result.text.as_str()), (1, "hi"));
+    assert_eq!(result.outcome.unwrap()["cause"], "completed");
+    assert_eq!(result.session.status, "RUNNING");
+
+    rig.client
+        .send(&session.id, &message("more"))
+        .await
+        .unwrap();
+    rig.events_until(&session.id, |event| {
+        event["type"] == "turn_ended" && event["turn"] == 2
+    })
+    .await;
+    rig.client.stop(&session.id).await.unwrap();
+    let events = rig.all_events(&session.id).await;
+    assert_complete(&events);
+    assert_eq!(events.last().unwrap()["type"], "ended");
+    assert_eq!(of_type(&events, "turn_ended").len(), 2);
+    let ended = rig.client.session(&session.id).await.unwrap();
+    assert_eq!((ended.status.as_str(), ended.turns), ("STOPPED", 2));
+    assert_eq!(
+        cause(rig.client.send(&session.id, &message("late")).await),
+        "session_ended"
+    );
+}
+
+// S2-35
+#[tokio::test]
+async fn lists_show_active_sessions_and_are_paged_and_filtered() {
+    let rig = Rig::new().await;
+    rig.agent("echo", ECHO);
+    let mut ids = Vec::new();
+    for n in 0..3 {
+        let request = CreateSession {
+            labels: labels(&[("n", &n.to_string()), ("all", "yes")]),
+            ..rig.request("echo")
+        };
+        ids.insert(0, rig.client.create(&request).await.unwrap().id);
+    }
+    rig.client.stop(&ids[1]).await.unwrap();
+    rig.wait_for_end(&ids[1]).await;
+
+    let list = async |query: &str| {
+        let page = rig.client.sessions(query).await.unwrap();
+        let ids: Vec<String> = page
+            .sessions
+            .into_iter()
+            .map(|session| session.id)
+            .collect();
+        (ids, page.next)
+    };
+    assert_eq!(list("").await.0, [ids[0].clone(), ids[2].clone()]);
+    assert_eq!(list("all=true").await.0, ids);
+    assert_eq!(list("state=ended").await.0, [ids[1].clone()]);
+    assert_eq!(list("all=true&label=n%3D1").await.0, [ids[1].clone()]);
+    assert_eq!(list("label=n%3D1&label=all%3Dyes").await.0, [""; 0]);
+    assert_eq!(list("agent=codex").await.0, [""; 0]);
+    let (first, next) = list("all=true&limit=2").await;
+    assert_eq!(first, ids[..2]);
+    let (second, end) = list(&format!("all=true&limit=2&cursor={}", next.unwrap())).await;
+    assert_eq!((second, end), (ids[2..].to_vec(), None));
+    for bad in ["state=x", "limit=x", "label=x", "nonsense=1", "all=maybe"] {
+        assert_eq!(
+            cause(rig.client.sessions(bad).await),
+            "bad_request",
+            "{bad}"
+        );
+    }
+}
+
+// S2-24: labels are part of the agent's environment and never change.
+#[tokio::test]
+async fn labels_reach_the_agents_environment() {
+    let rig = Rig::new().await;
+    rig.agent(
+        "dump",
+        "dump-env $DIR/env\nread\ninit\ntext hi\nresult hi\nread-until-eof",
+    );
+    let request = CreateSession {
+        labels: labels(&[("campaign-id", "c 7")]),
+        name: Some("my session".to_owned()),
+        ..rig.request("dump")
+    };
+    let session = rig.client.create(&request).await.unwrap();
+    assert_eq!(
+        (session.name.as_str(), &session.labels),
+        ("my session", &request.labels)
+    );
+    let env = rig.file("env").await;
+    assert!(env.contains("OSTLER_LABEL_CAMPAIGN_ID=c 7"), "{env}");
+    assert!(env.contains(&format!("OSTLER_SESSION={}", session.id)));
+    for bad in ["", "a b"] {
+        let request = CreateSession {
+            labels: labels(&[(bad, "x")]),
+            ..rig.request("dump")
+        };
+        assert_eq!(cause(rig.client.create(&request).await), "bad_spec");
+    }
+}
+
+#[tokio::test]
+async fn an_invalid_session_is_refused_and_leaves_nothing_behind() {
+    let rig = Rig::new().await;
+    rig.agent("echo", ECHO);
+    let valid = rig.request("echo");
+    let cases = [
+        (
+            CreateSession {
+                dir: "work".into(),
+                ..valid.clone()
+            },
+            "bad_request",
+        ),
+        (
+            CreateSession {
+                dir: rig.path("none"),
+                ..valid.clone()
+            },
+            "bad_request",
+        ),
+        (
+            CreateSession {
+                dir: rig.path("echo"),
+                ..valid.clone()
+            },
+            "bad_request",
+        ),
+        (
+            CreateSession {
+                agent: Some("nobody".into()),
+                ..valid.clone()
+            },
+            "unknown_agent",
+        ),
+        (
+            CreateSession {
+                name: Some("\n".into()),
+                ..valid.clone()
+            },
+            "bad_request",
+        ),
+        (
+            CreateSession {
+                once: true,
+                prompt: None,
+                ..valid.clone()
+            },
+            "bad_request",
+        ),
+        (
+            CreateSession {
+                prompt: Some("  ".into()),
+                ..valid.clone()
+            },
+            "bad_spec",
+        ),
+        (
+            CreateSession {
+                resume: Some("unknown".into()),
+                ..valid
+            },
+            "bad_spec",
+        ),
+    ];
+    for (request, expected) in cases {
+        assert_eq!(
+            cause(rig.client.create(&request).await),
+            expected,
+            "{request:?}"
+        );
+    }
+    assert!(
+        rig.client
+            .sessions("all=true")
+            .await
+            .unwrap()
+            .sessions
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_deleted_session_is_gone() {
+    let rig = Rig::new().await;
+    rig.agent("hang", "pid-file $DIR/pid\nread\ninit\nhang");
+    let session = rig.create("hang").await;
+    rig.file("pid").await;
+    rig.events_until(&session.id, |event| event["type"] == "started")
+        .await;
+    let raw = rig.path("state/raw");
+    let files = || {
+        let names = std::fs::read_dir(&raw).into_iter().flatten().flatten();
+        let names = names.filter(|it| it.file_name().to_string_lossy().contains(&session.id));
+        names.count()
+    };
+    assert!(files() > 0);
+    let path = format!("DELETE /v1/sessions/{}", session.id);
+    let code = format!("Ostler-Approval-Code: {}", rig.code);
+    let deleted = rig.tcp(&path, &[&code], "").await;
+    assert_eq!(deleted.status(), 204);
+    assert!(is_gone(&rig.path("pid")));
+    assert_eq!(
+        cause(rig.client.session(&session.id).await),
+        "unknown_session"
+    );
+    assert!(rig.store.event_rows(&session.id, 1, 10).unwrap().is_empty());
+    assert_eq!(files(), 0);
+}
+
+#[tokio::test]
+async fn a_turn_is_interrupted_and_a_paused_session_holds_messages() {
+    let rig = Rig::new().await;
+    rig.agent(
+        "slow",
+        "read\ninit\nwait-interrupt\nanswer-interrupt\nresult-error error_during_execution x\n\
+         loop 10\nread-user\ntext hi\nresult hi\nend",
+    );
+    let session = rig.create("slow").await;
+    rig.events_until(&session.id, |event| event["type"] == "started")
+        .await;
+    assert!(rig.client.interrupt(&session.id).await.unwrap().interrupted);
+    rig.events_until(&session.id, |event| event["type"] == "turn_ended")
+        .await;
+    assert!(!rig.client.interrupt(&session.id).await.unwrap().interrupted);
+
+    let paused = rig.client.control(&session.id, "pause").await.unwrap();
+    assert_eq!(paused.status, "PAUSED");
+    rig.client
+        .send(&session.id, &message("held"))
+        .await
+        .unwrap();
+    let result = rig
+        .client
+        .result(&session.id, Duration::from_secs(0))
+        .await
+        .unwrap();
+    assert_eq!(result.session.turns, 1);
+    rig.client.control(&session.id, "resume").await.unwrap();
+    rig.events_until(&session.id, |event| {
+        event["type"] == "turn_ended" && event["turn"] == 2
+    })
+    .await;
+}
+
+// P49: whatever the configuration says by then, the permissions are those of the first session.
+#[tokio::test]
+async fn a_restarted_session_continues_with_the_same_permissions() {
+    use ostler::permission::Preset;
+    let rig = Rig::new().await;
+    let script = "read\ninit\ntool-use t1 Edit {\"file_path\":\"a\"}\n\
+        control-request q1 Edit {\"file_path\":\"a\"}\nwait-control\ntext hi\nresult hi\n\
+        read-until-eof";
+    rig.agent("edits", script);
+    *rig.embedder.preset.lock().unwrap() = Some(Preset::ReadOnly);
+    let request = CreateSession {
+        attended: Some(false),
+        ..rig.request("edits")
+    };
+    let session = rig.client.create(&request).await.unwrap();
+    let denied = |event: &serde_json::Value| event["type"] == "permission";
+    let events = rig.events_until(&session.id, denied).await;
+    assert_eq!(events.last().unwrap()["decision"], "denied");
+
+    *rig.embedder.preset.lock().unwrap() = Some(Preset::All);
+    let again = rig.client.control(&session.id, "restart").await.unwrap();
+    assert_eq!(again.continues.as_deref(), Some(session.id.as_str()));
+    assert_ne!(again.id, session.id);
+    let first = rig.client.session(&session.id).await.unwrap();
+    assert_eq!(first.status, "STOPPED");
+    rig.client
+        .send(&again.id, &message("edit again"))
+        .await
+        .unwrap();
+    let events = rig.events_until(&again.id, denied).await;
+    assert_eq!(events.last().unwrap()["decision"], "denied", "{events:#?}");
+}
+
+#[tokio::test]
+async fn stopping_the_daemon_lets_a_turn_finish() {
+    let rig = Rig::new().await;
+    rig.agent(
+        "work",
+        "read\ninit\nwait-file $DIR/go\ntext done\nresult done\nread-until-eof",
+    );
+    let session = rig.create("work").await;
+    rig.events_until(&session.id, |event| event["type"] == "started")
+        .await;
+    rig.signal();
+    // New sessions are refused while the turn runs.
+    let refused = async {
+        while cause_or_ok(rig.client.create(&rig.request("work")).await) != "shutting_down" {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, refused).await.unwrap();
+    std::fs::write(rig.path("go"), "").unwrap();
+    let store = rig.store.clone();
+    rig.stop().await;
+    let turn = store
+        .last_event(&session.id, "turn_ended")
+        .unwrap()
+        .unwrap();
+    assert!(turn.contains("\"completed\""), "{turn}");
+    let ended = store.last_event(&session.id, "ended").unwrap();
+    assert!(ended.is_some());
+}
+
+fn cause_or_ok<T: std::fmt::Debug>(
+    result: Result<T, ostler_daemon::client::ClientError>,
+) -> String {
+    match result {
+        Ok(_) => "created".to_owned(),
+        result => cause(result),
+    }
+}
