@@ -195,7 +195,7 @@ async fn accept_socket(app: App, listener: tokio::net::UnixListener) {
             tokio::time::sleep(ACCEPT_DELAY).await;
             continue;
         };
-        match peer::identify(&stream) {
+        match peer::identify(&stream, |pids| app.manager.session_of(pids)) {
             Ok(caller) => {
                 let channel = Channel::Socket(caller);
                 tokio::spawn(http::serve_connection(app.clone(), channel, stream));

@@ -236,19 +236,42 @@ impl Manager {
     async fn pump(self: &Arc<Self>) -> Vec<(String, Problem)> {
         let mut failed = Vec::new();
         loop {
-            let next = {
-                let State { queue, logins, .. } = &mut *self.state();
-                queue.pop(|agent| !logins.contains(agent))
+            let Some(waiting) = self.next_to_start() else {
+                return failed;
             };
-            let Some(waiting) = next else { return failed };
             let (id, agent) = (waiting.id.clone(), waiting.agent.about().name);
             if let Err(problem) = self.start(waiting).await {
-                self.state().queue.on_ended(agent);
+                {
+                    let mut state = self.state();
+                    state.queue.on_ended(agent);
+                    state.logins.remove(agent);
+                }
                 let outcome = Outcome::new(Cause::BadRequest, problem.detail.clone());
                 self.close(&id, outcome).await;
                 failed.push((id, problem));
             }
         }
+    }
+
+    /// Takes the next session that may be started now. If its agent has a login, the next one of
+    /// that agent waits until it was used.
+    fn next_to_start(&self) -> Option<Waiting> {
+        let mut state = self.state();
+        let State {
+            queue,
+            logins,
+            is_shutting_down,
+            ..
+        } = &mut *state;
+        if *is_shutting_down {
+            return None;
+        }
+        let waiting = queue.pop(|agent| !logins.contains(agent))?;
+        let about = waiting.agent.about();
+        if about.probe.is_some() {
+            logins.insert(about.name.to_owned());
+        }
+        Some(waiting)
     }
 
     async fn start(self: &Arc<Self>, waiting: Waiting) -> Result<(), Problem> {
@@ -262,18 +285,11 @@ impl Manager {
         self.with_store(move |store| store.dequeue(&own)).await?;
         let has_login = agent.about().probe.is_some();
         let session = agent.start(&host, spec)?;
-        let name = agent.about().name.to_owned();
         let live = Live {
             remote: session.remote(),
-            agent: name.clone(),
+            agent: agent.about().name.to_owned(),
         };
-        {
-            let mut state = self.state();
-            state.live.insert(id.clone(), live);
-            if has_login {
-                state.logins.insert(name);
-            }
-        }
+        self.state().live.insert(id, live);
         follow::spawn(self.clone(), session, has_login);
         Ok(())
     }
@@ -350,6 +366,17 @@ impl Manager {
     pub(crate) fn counts(&self) -> (usize, usize) {
         let state = self.state();
         (state.live.len(), state.queue.len())
+    }
+
+    /// Returns the running session whose agent is one of these processes.
+    pub(crate) fn session_of(&self, pids: &[i32]) -> Option<String> {
+        let state = self.state();
+        let is_one = |live: &Live| {
+            let agent = live.remote.pid().and_then(|pid| i32::try_from(pid).ok());
+            agent.is_some_and(|agent| pids.contains(&agent))
+        };
+        let found = state.live.iter().find(|(_, live)| is_one(live));
+        found.map(|(id, _)| id.clone())
     }
 
     /// Adds a notice to the events of a running session.

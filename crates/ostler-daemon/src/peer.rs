@@ -23,8 +23,14 @@ pub(crate) fn become_subreaper() {
 }
 
 /// Returns who connected, or an error if that is another user or cannot be determined.
+///
+/// `session_of` returns the session whose agent is among these processes. The mark in a caller's
+/// environment does not decide which session it belongs to: the caller could have changed it.
 #[cfg(target_os = "linux")]
-pub(crate) fn identify(stream: &UnixStream) -> io::Result<Caller> {
+pub(crate) fn identify(
+    stream: &UnixStream,
+    session_of: impl Fn(&[i32]) -> Option<String>,
+) -> io::Result<Caller> {
     let peer = stream.peer_cred()?;
     let own = rustix::process::getuid().as_raw();
     if peer.uid() != own && peer.uid() != 0 {
@@ -35,30 +41,30 @@ pub(crate) fn identify(stream: &UnixStream) -> io::Result<Caller> {
         .ok_or_else(|| io::Error::other("the caller's process is unknown"))?;
     let alive = Liveness::of(pid)?;
     let lineage = lineage(pid);
+    let is_marked = has_mark(pid);
     // The id may have been reused while the lineage was read.
     alive.check()?;
+    let lineage =
+        lineage.ok_or_else(|| io::Error::other("the caller's ancestors cannot be read"))?;
     let daemon = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
-    let Some(lineage) = lineage else {
-        return Err(io::Error::other("the caller's ancestors cannot be read"));
-    };
-    let at = lineage.iter().position(|pid| *pid == daemon);
-    let marked = lineage[..at.unwrap_or(1).max(1)]
-        .iter()
-        .find_map(|pid| mark(*pid));
-    Ok(match (at, marked) {
-        // The daemon itself, in tests that call it from within.
-        (Some(0), _) => Caller::User {
-            pid: u32::try_from(pid).ok(),
+    Ok(match lineage.iter().position(|pid| *pid == daemon) {
+        Some(at) if at > 0 => Caller::Agent {
+            session: session_of(&lineage[..at]),
         },
-        (Some(_), session) | (None, session @ Some(_)) => Caller::Agent { session },
-        (None, None) => Caller::User {
+        // An agent of another daemon, or one that escaped.
+        None if is_marked => Caller::Agent { session: None },
+        // Also the daemon itself, in tests that call it from within.
+        _ => Caller::User {
             pid: u32::try_from(pid).ok(),
         },
     })
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn identify(stream: &UnixStream) -> io::Result<Caller> {
+pub(crate) fn identify(
+    stream: &UnixStream,
+    _: impl Fn(&[i32]) -> Option<String>,
+) -> io::Result<Caller> {
     let peer = stream.peer_cred()?;
     if peer.uid() != rustix::process::getuid().as_raw() && peer.uid() != 0 {
         return Err(io::Error::other("the caller is another user"));
@@ -118,15 +124,13 @@ fn stat(pid: i32) -> Option<(i32, u64)> {
     Some((parent, fields.nth(17)?.parse().ok()?))
 }
 
-/// Returns the session whose mark is in the environment of a process.
+/// Returns true if the environment of a process has the mark of a session.
 #[cfg(target_os = "linux")]
-fn mark(pid: i32) -> Option<String> {
-    let environ = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+fn has_mark(pid: i32) -> bool {
+    let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     let prefix = format!("{}=", ostler::host::SESSION_VARIABLE);
-    let mark = environ
-        .split(|byte| *byte == 0)
-        .find_map(|entry| entry.strip_prefix(prefix.as_bytes()))?;
-    String::from_utf8(mark.to_vec()).ok()
+    let mut entries = environ.split(|byte| *byte == 0);
+    entries.any(|entry| entry.starts_with(prefix.as_bytes()))
 }
 
 /// How often orphans that have exited are reaped.

@@ -4,9 +4,9 @@ use crate::rig::{ECHO, Rig};
 
 /// Refreshes a token that can be used once: two at the same time log each other out.
 const REFRESH: &str = r#"
-mkdir $DIR/refreshing || touch $DIR/conflict
+mkdir $DIR/lock || touch $DIR/conflict
 sleep 0.2
-rmdir $DIR/refreshing
+rmdir $DIR/lock
 "#;
 
 // P27

@@ -142,6 +142,11 @@ impl Rig {
     /// Stops the daemon and waits for its end. Returns its directory.
     pub(crate) async fn stop(self) -> Arc<tempfile::TempDir> {
         self.signal();
+        self.ended().await
+    }
+
+    /// Waits for the end of a daemon that was asked to stop.
+    pub(crate) async fn ended(self) -> Arc<tempfile::TempDir> {
         let stopped = tokio::time::timeout(PATIENCE, self.task).await;
         stopped.expect("the daemon ends").unwrap();
         self.dir

@@ -175,8 +175,9 @@ async fn large_malformed_and_unknown_requests_are_refused() {
     );
     assert_eq!(rig.tcp("PUT /v1/sessions", &[], "").await.status(), 405);
     // The head of a request is limited too.
-    let long = format!("X-Long: {}", "x".repeat(100_000));
-    assert!([431, 400, 0].contains(&rig.tcp(LIST, &[&long], "").await.status()));
+    let long = format!("X-Long: {}", "x".repeat(500_000));
+    let status = rig.tcp(LIST, &[&long], "").await.status();
+    assert!([431, 400, 0].contains(&status), "{status}");
     for bytes in [
         &b"\0\0\0\0\r\n\r\n"[..],
         b"GET\r\n\r\n",
@@ -205,7 +206,6 @@ async fn ids_and_queries_are_only_data() {
         "%25",
         "{id}",
         "%F0%9F%98%80",
-        "0",
         "-1",
         &"9".repeat(300),
         &format!("{}%20", session.id),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use ostler_daemon::ManagerOptions;
 use ostler_daemon::api::{CreateSession, SendMessage, WhenBusy};
 
 use crate::rig::{ECHO, PATIENCE, Rig, assert_complete, cause, is_gone, labels, of_type};
@@ -180,13 +181,6 @@ async fn an_invalid_session_is_refused_and_leaves_nothing_behind() {
             },
             "bad_spec",
         ),
-        (
-            CreateSession {
-                resume: Some("unknown".into()),
-                ..valid
-            },
-            "bad_spec",
-        ),
     ];
     for (request, expected) in cases {
         assert_eq!(
@@ -238,8 +232,8 @@ async fn a_turn_is_interrupted_and_a_paused_session_holds_messages() {
     let rig = Rig::new().await;
     rig.agent(
         "slow",
-        "read\ninit\nwait-interrupt\nanswer-interrupt\nresult-error error_during_execution x\n\
-         loop 10\nread-user\ntext hi\nresult hi\nend",
+        "read-user\ninit\ndelta Working\nanswer-interrupt\n\
+         loop 10\nread-user\ninit\ntext hi\nresult hi\nend",
     );
     let session = rig.create("slow").await;
     rig.events_until(&session.id, |event| event["type"] == "started")
@@ -268,60 +262,84 @@ async fn a_turn_is_interrupted_and_a_paused_session_holds_messages() {
     .await;
 }
 
+/// A script of the scripted agent, which writes a file in every turn.
+const WRITES: &str = r#"
+[[reply]]
+repeat = true
+when = { result_of = "write_file" }
+text = "done"
+
+[[reply]]
+repeat = true
+calls = [{ tool = "write_file", input = { path = "a", content = "b" } }]
+"#;
+
 // P49: whatever the configuration says by then, the permissions are those of the first session.
 #[tokio::test]
 async fn a_restarted_session_continues_with_the_same_permissions() {
     use ostler::permission::Preset;
     let rig = Rig::new().await;
-    let script = "read\ninit\ntool-use t1 Edit {\"file_path\":\"a\"}\n\
-        control-request q1 Edit {\"file_path\":\"a\"}\nwait-control\ntext hi\nresult hi\n\
-        read-until-eof";
-    rig.agent("edits", script);
+    std::fs::write(rig.path("script.toml"), WRITES).unwrap();
     *rig.embedder.preset.lock().unwrap() = Some(Preset::ReadOnly);
+    let script = rig.path("script.toml").display().to_string();
     let request = CreateSession {
-        attended: Some(false),
-        ..rig.request("edits")
+        agent: Some("scripted".to_owned()),
+        model: None,
+        settings: [("script".to_owned(), script.into())].into(),
+        ..rig.request("")
     };
     let session = rig.client.create(&request).await.unwrap();
-    let denied = |event: &serde_json::Value| event["type"] == "permission";
-    let events = rig.events_until(&session.id, denied).await;
-    assert_eq!(events.last().unwrap()["decision"], "denied");
+    let is_turn_end = |event: &serde_json::Value| event["type"] == "turn_ended";
+    let denials = |events: &[serde_json::Value]| {
+        let permissions = of_type(events, "permission").into_iter();
+        permissions
+            .map(|event| event["decision"].to_string())
+            .collect::<Vec<_>>()
+    };
+    let events = rig.events_until(&session.id, is_turn_end).await;
+    assert_eq!(denials(&events), ["\"denied\""]);
 
     *rig.embedder.preset.lock().unwrap() = Some(Preset::All);
-    let again = rig.client.control(&session.id, "restart").await.unwrap();
-    assert_eq!(again.continues.as_deref(), Some(session.id.as_str()));
-    assert_ne!(again.id, session.id);
-    let first = rig.client.session(&session.id).await.unwrap();
-    assert_eq!(first.status, "STOPPED");
-    rig.client
-        .send(&again.id, &message("edit again"))
-        .await
-        .unwrap();
-    let events = rig.events_until(&again.id, denied).await;
-    assert_eq!(events.last().unwrap()["decision"], "denied", "{events:#?}");
+    for action in ["restart", "fork"] {
+        let again = rig.client.control(&session.id, action).await.unwrap();
+        assert_eq!(again.continues.as_deref(), Some(session.id.as_str()));
+        assert_ne!(again.id, session.id);
+        rig.client.send(&again.id, &message("again")).await.unwrap();
+        let events = rig.events_until(&again.id, is_turn_end).await;
+        assert_eq!(denials(&events), ["\"denied\""], "{action}: {events:#?}");
+    }
+    assert!(!rig.path("work/a").exists());
+    // A new session has the permissions of the new configuration.
+    let session = rig.client.create(&request).await.unwrap();
+    rig.events_until(&session.id, is_turn_end).await;
+    assert!(rig.path("work/a").exists());
 }
 
 #[tokio::test]
 async fn stopping_the_daemon_lets_a_turn_finish() {
-    let rig = Rig::new().await;
+    let options = ManagerOptions {
+        drain: PATIENCE,
+        ..ManagerOptions::default()
+    };
+    let rig = Rig::with(options).await;
     rig.agent(
-        "work",
+        "worker",
         "read\ninit\nwait-file $DIR/go\ntext done\nresult done\nread-until-eof",
     );
-    let session = rig.create("work").await;
+    let session = rig.create("worker").await;
     rig.events_until(&session.id, |event| event["type"] == "started")
         .await;
     rig.signal();
     // New sessions are refused while the turn runs.
     let refused = async {
-        while cause_or_ok(rig.client.create(&rig.request("work")).await) != "shutting_down" {
+        while cause_or_ok(rig.client.create(&rig.request("worker")).await) != "shutting_down" {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(PATIENCE, refused).await.unwrap();
     std::fs::write(rig.path("go"), "").unwrap();
     let store = rig.store.clone();
-    rig.stop().await;
+    rig.ended().await;
     let turn = store
         .last_event(&session.id, "turn_ended")
         .unwrap()

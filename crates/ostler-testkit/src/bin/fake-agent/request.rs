@@ -19,12 +19,12 @@ pub(crate) fn send(socket: &str, method: &str, path: &str, file: &str) -> ExitCo
 fn request(socket: &str, method: &str, path: &str) -> std::io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
     let body = r#"{"decision":"allow"}"#;
-    write!(
-        stream,
+    let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
-    )?;
+    );
+    stream.write_all(request.as_bytes())?;
     let mut response = Vec::new();
     stream.read_to_end(&mut response)?;
     let response = String::from_utf8_lossy(&response);
