@@ -2,15 +2,15 @@
 //!
 //! [`serve`] runs sessions for any number of clients. Their events are stored before a client sees
 //! them, permission requests wait in the store until a client answers, and after a crash the next
-//! daemon closes what was open. An agent cannot control the daemon that runs it, although it runs as
-//! the same user: see [`scope`].
+//! daemon closes what was open. An agent cannot control the daemon that runs it, although it runs
+//! as the same user: see [`scope`].
 //!
 //! The program around the daemon is an [`Embedder`]: configuration, policy and trust stay with it.
 //! [`client`] is the other side of the API.
 //!
-//! Reading order: `api` are the types on the wire and `problem` the errors; `manager` runs sessions,
-//! `feed` wakes their readers, `http` serves clients; `scope`, `peer` and `token` decide who may do
-//! what.
+//! Reading order: `api` are the types on the wire and `problem` the errors; `manager` runs
+//! sessions, `feed` wakes their readers, `http` serves clients; `scope`, `peer` and `token` decide
+//! who may do what.
 
 pub mod api;
 pub mod client;

@@ -10,12 +10,10 @@ use crate::scope::Scope;
 
 /// What a successful response contains.
 enum Content {
-    /// JSON of this type.
-    Json(fn(&mut SchemaGenerator) -> Value),
-    /// An event stream.
-    Events,
-    /// Text.
-    Text,
+    /// JSON with this schema.
+    Json(Value),
+    /// Text of this type.
+    Text(&'static str),
     /// Nothing.
     Empty,
 }
@@ -28,51 +26,198 @@ struct Route {
     summary: &'static str,
     scope: Option<Scope>,
     query: &'static [(&'static str, &'static str)],
-    body: Option<fn(&mut SchemaGenerator) -> Value>,
+    body: Option<Value>,
     status: u16,
     content: Content,
+}
+
+impl Route {
+    fn new(method: &'static str, path: &'static str, id: &'static str) -> Self {
+        Self {
+            method,
+            path,
+            id,
+            summary: "",
+            scope: Some(Scope::Read),
+            query: &[],
+            body: None,
+            status: 200,
+            content: Content::Empty,
+        }
+    }
+
+    /// Says what it does.
+    fn does(self, summary: &'static str) -> Self {
+        Self { summary, ..self }
+    }
+
+    fn needs(self, scope: impl Into<Option<Scope>>) -> Self {
+        Self {
+            scope: scope.into(),
+            ..self
+        }
+    }
+
+    fn query(self, query: &'static [(&'static str, &'static str)]) -> Self {
+        Self { query, ..self }
+    }
+
+    fn body(self, schema: Value) -> Self {
+        Self {
+            body: Some(schema),
+            ..self
+        }
+    }
+
+    fn returns(self, status: u16, content: Content) -> Self {
+        Self {
+            status,
+            content,
+            ..self
+        }
+    }
 }
 
 fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Value {
     generator.subschema_for::<T>().to_value()
 }
 
-fn anything(_: &mut SchemaGenerator) -> Value {
-    json!({"type": "object"})
+/// Returns all routes, in the order of the documentation.
+fn routes(generator: &mut SchemaGenerator) -> Vec<Route> {
+    let object = || Content::Json(json!({"type": "object"}));
+    let session = Content::Json(schema::<api::SessionView>(generator));
+    let session = || match &session {
+        Content::Json(schema) => Content::Json(schema.clone()),
+        _ => Content::Empty,
+    };
+    let [create, send, answer] = [
+        schema::<api::CreateSession>(generator),
+        schema::<api::SendMessage>(generator),
+        schema::<api::Answer>(generator),
+    ];
+    let mut json = |of: fn(&mut SchemaGenerator) -> Value| Content::Json(of(generator));
+    vec![
+        Route::new("post", "/v1/sessions", "createSession")
+            .does("Create a session")
+            .needs(Scope::Prompt)
+            .body(create)
+            .returns(201, session()),
+        Route::new("get", "/v1/sessions", "listSessions")
+            .does("List sessions, newest first")
+            .query(&[
+                ("state", "Only sessions in this state"),
+                ("agent", "Only sessions of this agent"),
+                ("dir", "Only sessions in this directory"),
+                (
+                    "label",
+                    "Only sessions with this label: `NAME=VALUE`, repeatable",
+                ),
+                ("all", "Whether sessions that have ended are listed too"),
+                ("limit", "Maximum number of sessions"),
+                ("cursor", "`next` of the previous page"),
+            ])
+            .returns(200, json(schema::<api::SessionPage>)),
+        Route::new("get", "/v1/sessions/{id}", "getSession")
+            .does("Get a session")
+            .returns(200, session()),
+        Route::new("delete", "/v1/sessions/{id}", "deleteSession")
+            .does("End a session, and delete its events and raw output")
+            .needs(Scope::Admin)
+            .returns(204, Content::Empty),
+        Route::new("post", "/v1/sessions/{id}/messages", "sendMessage")
+            .does("Send a message")
+            .needs(Scope::Prompt)
+            .body(send)
+            .returns(202, session()),
+        Route::new("post", "/v1/sessions/{id}/interrupt", "interruptSession")
+            .does("Interrupt the current turn")
+            .needs(Scope::Prompt)
+            .returns(200, json(schema::<api::Interrupted>)),
+        Route::new("post", "/v1/sessions/{id}/pause", "pauseSession")
+            .does("Hold back messages")
+            .needs(Scope::Prompt)
+            .returns(200, session()),
+        Route::new("post", "/v1/sessions/{id}/resume", "resumeSession")
+            .does("Resume a paused session (200), or continue one that has ended in a new session (201)")
+            .needs(Scope::Prompt)
+            .returns(200, session()),
+        Route::new("post", "/v1/sessions/{id}/stop", "stopSession")
+            .does("Stop a session gracefully")
+            .needs(Scope::Prompt)
+            .returns(202, session()),
+        Route::new("post", "/v1/sessions/{id}/restart", "restartSession")
+            .does("Stop a session, and continue it in a new one")
+            .needs(Scope::Prompt)
+            .returns(201, session()),
+        Route::new("post", "/v1/sessions/{id}/fork", "forkSession")
+            .does("Continue a copy of a session")
+            .needs(Scope::Prompt)
+            .returns(201, session()),
+        Route::new("get", "/v1/sessions/{id}/events", "sessionEvents")
+            .does("Stream the events of a session: history, then live")
+            .query(&[("since", "The last event that the client has; 0 for all")])
+            .returns(200, Content::Text("text/event-stream")),
+        Route::new("get", "/v1/sessions/{id}/result", "sessionResult")
+            .does("Get the conclusion of the last turn; 202 if it has not ended in time")
+            .query(&[("wait", "How long to wait for it: `60s`, at most 10 minutes")])
+            .returns(200, json(schema::<api::SessionResult>)),
+        Route::new("get", "/v1/events", "allEvents")
+            .does("Stream the events of many sessions over one connection")
+            .query(&[
+                (
+                    "since",
+                    "The `id` of the last frame that the client has; from now on if none is given",
+                ),
+                ("session", "Only this session; repeatable"),
+            ])
+            .returns(200, Content::Text("text/event-stream")),
+        Route::new("get", "/v1/approvals", "listApprovals")
+            .does("List permission requests, oldest first")
+            .query(&[("state", "Only requests in this state")])
+            .returns(200, json(schema::<api::ApprovalList>)),
+        Route::new("get", "/v1/approvals/{id}", "getApproval")
+            .does("Get a permission request")
+            .returns(200, json(schema::<api::ApprovalView>)),
+        Route::new("post", "/v1/approvals/{id}", "answerApproval")
+            .does("Answer a permission request, once")
+            .needs(Scope::Approve)
+            .body(answer)
+            .returns(200, json(schema::<api::ApprovalView>)),
+        Route::new("get", "/v1/agents", "listAgents")
+            .does("List agents, and whether they are ready")
+            .returns(200, json(schema::<api::AgentList>)),
+        Route::new("get", "/v1/search", "search")
+            .does("Search prompts, replies and tool calls")
+            .query(&[
+                ("q", "The text"),
+                ("agent", "Only sessions of this agent"),
+                ("dir", "Only sessions in this directory"),
+                ("limit", "Maximum number of matches"),
+            ])
+            .returns(200, json(schema::<api::SearchMatches>)),
+        Route::new("get", "/v1/usage", "usage")
+            .does("Sum up tokens and cost")
+            .query(&[
+                ("by", "`agent`, `model`, `day` or `dir`"),
+                ("since", "Only turns since this time (RFC 3339)"),
+            ])
+            .returns(200, object()),
+        Route::new("get", "/metrics", "metrics")
+            .does("Metrics in the text format of Prometheus")
+            .returns(200, Content::Text("text/plain")),
+        Route::new("get", "/openapi.json", "openapi")
+            .does("This description")
+            .returns(200, object()),
+        Route::new("get", "/healthz", "health")
+            .does("Whether the daemon is running")
+            .needs(None)
+            .returns(200, Content::Text("text/plain")),
+        Route::new("get", "/readyz", "ready")
+            .does("Whether the store can be used")
+            .needs(None)
+            .returns(200, Content::Text("text/plain")),
+    ]
 }
-
-const NO_QUERY: &[(&str, &str)] = &[];
-
-const SINCE: (&str, &str) = ("since", "The last event that the client has; 0 for all");
-
-/// All routes, in the order of the documentation.
-#[rustfmt::skip]
-const ROUTES: &[Route] = &[
-    Route { method: "post", path: "/v1/sessions", id: "createSession", summary: "Create a session", scope: Some(Scope::Prompt), query: NO_QUERY, body: Some(schema::<api::CreateSession>), status: 201, content: Content::Json(schema::<api::SessionView>) },
-    Route { method: "get", path: "/v1/sessions", id: "listSessions", summary: "List sessions, newest first", scope: Some(Scope::Read), query: &[("state", "Only sessions in this state"), ("agent", "Only sessions of this agent"), ("dir", "Only sessions in this directory"), ("label", "Only sessions with this label: `NAME=VALUE`, repeatable"), ("all", "Whether sessions that have ended are listed too"), ("limit", "Maximum number of sessions"), ("cursor", "`next` of the previous page")], body: None, status: 200, content: Content::Json(schema::<api::SessionPage>) },
-    Route { method: "get", path: "/v1/sessions/{id}", id: "getSession", summary: "Get a session", scope: Some(Scope::Read), query: NO_QUERY, body: None, status: 200, content: Content::Json(schema::<api::SessionView>) },
-    Route { method: "delete", path: "/v1/sessions/{id}", id: "deleteSession", summary: "End a session, and delete its events and raw output", scope: Some(Scope::Admin), query: NO_QUERY, body: None, status: 204, content: Content::Empty },
-    Route { method: "post", path: "/v1/sessions/{id}/messages", id: "sendMessage", summary: "Send a message", scope: Some(Scope::Prompt), query: NO_QUERY, body: Some(schema::<api::SendMessage>), status: 202, content: Content::Json(schema::<api::SessionView>) },
-    Route { method: "post", path: "/v1/sessions/{id}/interrupt", id: "interruptSession", summary: "Interrupt the current turn", scope: Some(Scope::Prompt), query: NO_QUERY, body: None, status: 200, content: Content::Json(schema::<api::Interrupted>) },
-    Route { method: "post", path: "/v1/sessions/{id}/pause", id: "pauseSession", summary: "Hold back messages", scope: Some(Scope::Prompt), query: NO_QUERY, body: None, status: 200, content: Content::Json(schema::<api::SessionView>) },
-    Route { method: "post", path: "/v1/sessions/{id}/resume", id: "resumeSession", summary: "Resume a paused session (200), or continue one that has ended in a new session (201)", scope: Some(Scope::Prompt), query: NO_QUERY, body: None, status: 200, content: Content::Json(schema::<api::SessionView>) },
-    Route { method: "post", path: "/v1/sessions/{id}/stop", id: "stopSession", summary: "Stop a session gracefully", scope: Some(Scope::Prompt), query: NO_QUERY, body: None, status: 202, content: Content::Json(schema::<api::SessionView>) },
-    Route { method: "post", path: "/v1/sessions/{id}/restart", id: "restartSession", summary: "Stop a session, and continue it in a new one", scope: Some(Scope::Prompt), query: NO_QUERY, body: None, status: 201, content: Content::Json(schema::<api::SessionView>) },
-    Route { method: "post", path: "/v1/sessions/{id}/fork", id: "forkSession", summary: "Continue a copy of a session", scope: Some(Scope::Prompt), query: NO_QUERY, body: None, status: 201, content: Content::Json(schema::<api::SessionView>) },
-    Route { method: "get", path: "/v1/sessions/{id}/events", id: "sessionEvents", summary: "Stream the events of a session: history, then live", scope: Some(Scope::Read), query: &[SINCE], body: None, status: 200, content: Content::Events },
-    Route { method: "get", path: "/v1/sessions/{id}/result", id: "sessionResult", summary: "Get the conclusion of the last turn; 202 if it has not ended in time", scope: Some(Scope::Read), query: &[("wait", "How long to wait for it: `60s`, at most 10 minutes")], body: None, status: 200, content: Content::Json(schema::<api::SessionResult>) },
-    Route { method: "get", path: "/v1/events", id: "allEvents", summary: "Stream the events of many sessions over one connection", scope: Some(Scope::Read), query: &[("since", "The `id` of the last frame that the client has; from now on if none is given"), ("session", "Only this session; repeatable")], body: None, status: 200, content: Content::Events },
-    Route { method: "get", path: "/v1/approvals", id: "listApprovals", summary: "List permission requests, oldest first", scope: Some(Scope::Read), query: &[("state", "Only requests in this state")], body: None, status: 200, content: Content::Json(schema::<api::ApprovalList>) },
-    Route { method: "get", path: "/v1/approvals/{id}", id: "getApproval", summary: "Get a permission request", scope: Some(Scope::Read), query: NO_QUERY, body: None, status: 200, content: Content::Json(schema::<api::ApprovalView>) },
-    Route { method: "post", path: "/v1/approvals/{id}", id: "answerApproval", summary: "Answer a permission request, once", scope: Some(Scope::Approve), query: NO_QUERY, body: Some(schema::<api::Answer>), status: 200, content: Content::Json(schema::<api::ApprovalView>) },
-    Route { method: "get", path: "/v1/agents", id: "listAgents", summary: "List agents, and whether they are ready", scope: Some(Scope::Read), query: NO_QUERY, body: None, status: 200, content: Content::Json(schema::<api::AgentList>) },
-    Route { method: "get", path: "/v1/search", id: "search", summary: "Search prompts, replies and tool calls", scope: Some(Scope::Read), query: &[("q", "The text"), ("agent", "Only sessions of this agent"), ("dir", "Only sessions in this directory"), ("limit", "Maximum number of matches")], body: None, status: 200, content: Content::Json(schema::<api::SearchMatches>) },
-    Route { method: "get", path: "/v1/usage", id: "usage", summary: "Sum up tokens and cost", scope: Some(Scope::Read), query: &[("by", "`agent`, `model`, `day` or `dir`"), ("since", "Only turns since this time (RFC 3339)")], body: None, status: 200, content: Content::Json(anything) },
-    Route { method: "get", path: "/metrics", id: "metrics", summary: "Metrics in the text format of Prometheus", scope: Some(Scope::Read), query: NO_QUERY, body: None, status: 200, content: Content::Text },
-    Route { method: "get", path: "/openapi.json", id: "openapi", summary: "This description", scope: Some(Scope::Read), query: NO_QUERY, body: None, status: 200, content: Content::Json(anything) },
-    Route { method: "get", path: "/healthz", id: "health", summary: "Whether the daemon is running", scope: None, query: NO_QUERY, body: None, status: 200, content: Content::Text },
-    Route { method: "get", path: "/readyz", id: "ready", summary: "Whether the store can be used", scope: None, query: NO_QUERY, body: None, status: 200, content: Content::Text },
-];
 
 /// Returns the description.
 #[must_use]
@@ -83,8 +228,8 @@ pub fn document() -> Value {
     let mut generator = settings.into_generator();
     let problem = schema::<ProblemBody>(&mut generator);
     let mut paths = Map::new();
-    for route in ROUTES {
-        let operation = operation(route, &mut generator, &problem);
+    for route in routes(&mut generator) {
+        let operation = operation(&route, &problem);
         let entry = paths.entry(route.path).or_insert_with(|| json!({}));
         entry[route.method] = operation;
     }
@@ -111,7 +256,7 @@ pub fn document() -> Value {
     })
 }
 
-fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Value) -> Value {
+fn operation(route: &Route, problem: &Value) -> Value {
     let path = route.path.contains("{id}").then(
         || json!({"name": "id", "in": "path", "required": true, "schema": {"type": "string"}}),
     );
@@ -122,10 +267,9 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Value) ->
         })
     });
     let parameters: Vec<Value> = path.into_iter().chain(query).collect();
-    let content = match route.content {
-        Content::Json(schema) => json!({"application/json": {"schema": schema(generator)}}),
-        Content::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
-        Content::Text => json!({"text/plain": {"schema": {"type": "string"}}}),
+    let content = match &route.content {
+        Content::Json(schema) => json!({"application/json": {"schema": schema}}),
+        Content::Text(kind) => json!({(*kind): {"schema": {"type": "string"}}}),
         Content::Empty => Value::Null,
     };
     let mut success = json!({"description": "Success"});
@@ -145,10 +289,10 @@ fn operation(route: &Route, generator: &mut SchemaGenerator, problem: &Value) ->
     if let Some(scope) = route.scope {
         operation["x-scope"] = scope.as_str().into();
     }
-    if let Some(body) = route.body {
+    if let Some(body) = &route.body {
         operation["requestBody"] = json!({
             "required": true,
-            "content": {"application/json": {"schema": body(generator)}},
+            "content": {"application/json": {"schema": body}},
         });
     }
     operation

@@ -155,30 +155,6 @@ pub const RESERVED_PREFIX: &str = "OSTLER_";
 /// The variable that marks every process of a session with the session id.
 pub const SESSION_VARIABLE: &str = "OSTLER_SESSION";
 
-/// Starts a program that outlives this process: in its own process session, with this environment,
-/// and with its output in a file. Must be called within a tokio runtime.
-///
-/// # Errors
-/// If it cannot be started.
-#[cfg(unix)]
-pub fn spawn_detached(
-    program: &Path,
-    args: &[OsString],
-    output: std::fs::File,
-) -> std::io::Result<()> {
-    crate::process::spawn_detached(program, args, output)
-}
-
-/// Kills the processes that a session left behind when the process that ran it was killed, and
-/// returns how many there were. Blocks briefly. Linux only; elsewhere, it finds none.
-///
-/// Every process is identified by the session's mark in its environment and by its start time, so
-/// no other process is ever killed.
-#[must_use]
-pub fn kill_leftovers(session: &str) -> usize {
-    crate::process::kill_leftovers(session)
-}
-
 impl Host {
     /// Creates a host with these environment variables, usually `std::env::vars_os()`.
     pub fn new(env: impl IntoIterator<Item = (OsString, OsString)>) -> Self {

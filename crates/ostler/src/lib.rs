@@ -98,6 +98,7 @@ mod breaker;
 mod clock;
 mod command;
 pub mod config;
+pub mod detached;
 pub mod event;
 pub mod hooks;
 pub mod host;

@@ -161,7 +161,7 @@ fn start_in_background() -> Result<PathBuf> {
     store::open_store()?; // creates the directory
     let log = std::fs::File::create(&path).map_err(Fault::internal)?;
     let program = environment::own_program().map_err(Fault::internal)?;
-    ostler::host::spawn_detached(&program, &args, log).map_err(Fault::internal)?;
+    ostler::detached::spawn(&program, &args, log).map_err(Fault::internal)?;
     Ok(path)
 }
 

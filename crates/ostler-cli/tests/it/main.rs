@@ -34,6 +34,7 @@ mod real;
 mod replay;
 mod rig;
 mod sandbox;
+mod serve;
 mod sessions;
 mod slow;
 mod stalled_readers;

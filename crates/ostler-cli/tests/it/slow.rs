@@ -78,3 +78,9 @@ fn flood_keeps_memory_flat() {
 fn unread_flood_keeps_memory_flat() {
     check_flood(64 * MIB, 4 * MIB, ReadTiming::AfterAllIsPrinted);
 }
+
+// The daemon is killed at 50 moments; no log has a gap, an open turn or two ends.
+#[test]
+fn logs_survive_a_daemon_that_is_killed_again_and_again() {
+    crate::serve::chaos();
+}

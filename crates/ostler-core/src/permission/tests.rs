@@ -1009,3 +1009,51 @@ fn a_path_pattern_that_cannot_be_compiled_is_an_error() {
         }
     }
 }
+
+// P49: a stored policy decides as the original did, with the same reasons.
+#[test]
+fn a_policy_survives_serialization() {
+    let file = "[[rule]]\nkind = \"execute\"\ncommand = [\"git status\", \"cargo\"]\ndo = \"allow\"\n\
+                [[rule]]\npath = \"/etc/**\"\ndo = \"deny\"\nmessage = \"not there\"\n";
+    let own = Policy::parse(file, "own.toml", Trust::Full).unwrap();
+    let project = "[[rule]]\ntool = \"Web*\"\ndo = \"ask\"\n";
+    let project = Policy::parse(project, "project.toml", Trust::Project).unwrap();
+    let mut policies = vec![
+        own.clone()
+            .then(project)
+            .then(Policy::preset(Preset::Workspace)),
+        Policy::only(["a"], "nothing else"),
+        Policy::only([], "nothing"),
+        Policy::default(),
+    ];
+    policies.extend(Preset::ALL.map(Policy::preset));
+    let command = |text: &str| ToolUse {
+        command: Some(Command::Shell(text.to_owned())),
+        ..ToolUse::new("Bash", ToolKind::Execute)
+    };
+    let path = |kind, path: &str| ToolUse {
+        paths: vec![path.to_owned()],
+        ..ToolUse::new("Edit", kind)
+    };
+    let uses = [
+        command("git status"),
+        command("git push; cargo test"),
+        path(ToolKind::Edit, "/etc/passwd"),
+        path(ToolKind::Edit, "src/main.rs"),
+        path(ToolKind::Read, ".env"),
+        ToolUse::new("WebFetch", ToolKind::Network),
+        ToolUse::new("a", ToolKind::Other),
+        ToolUse::new("mcp__x", ToolKind::Mcp),
+    ];
+    for policy in policies {
+        let stored = serde_json::to_string(&policy).unwrap();
+        let read: Policy = serde_json::from_str(&stored).unwrap();
+        for wants in &uses {
+            let (before, after) = (policy.decide(wants, "/w"), read.decide(wants, "/w"));
+            assert_eq!(before, after, "{wants:?} in {stored}");
+        }
+        assert_eq!(serde_json::to_string(&read).unwrap(), stored);
+    }
+    let invalid = r#"[{"source":"x","number":1,"trust":"full","do":"perhaps"}]"#;
+    assert!(serde_json::from_str::<Policy>(invalid).is_err());
+}

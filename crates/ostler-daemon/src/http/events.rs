@@ -2,12 +2,14 @@
 //! store, so a slow reader is never dropped and never blocks a session.
 
 use std::collections::HashSet;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, RawQuery, State};
 use axum::http::{HeaderMap, HeaderValue, Response, header};
+use futures_core::Stream;
 use futures_util::stream;
 use ostler_store::{EventRow, SessionStatus};
 use tokio::sync::watch;
@@ -61,7 +63,7 @@ fn start(query: &mut Query, headers: &HeaderMap) -> Result<Option<u64>, Problem>
 }
 
 fn response(
-    frames: impl futures_core::Stream<Item = Result<Bytes, std::convert::Infallible>> + Send + 'static,
+    frames: impl Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
 ) -> Response<Body> {
     let mut response = text_response(
         axum::http::StatusCode::OK,
@@ -90,7 +92,7 @@ enum Phase {
     Done,
 }
 
-type Frame<T> = Option<(Result<Bytes, std::convert::Infallible>, T)>;
+type Frame<T> = Option<(Result<Bytes, Infallible>, T)>;
 
 struct SessionReader {
     manager: Arc<Manager>,

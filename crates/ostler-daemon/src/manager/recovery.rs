@@ -40,7 +40,7 @@ impl Manager {
         let mut recovered = Recovered::default();
         for orphan in &orphaned {
             let id = orphan.row.session.clone();
-            let killed = tokio::task::spawn_blocking(move || ostler::host::kill_leftovers(&id));
+            let killed = tokio::task::spawn_blocking(move || ostler::detached::kill_leftovers(&id));
             recovered.killed += killed.await.unwrap_or_default();
             let entries = closing_events(orphan, now)
                 .into_iter()

@@ -1,0 +1,234 @@
+//! `ostler serve`: one instance, and recovery after it was killed.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::Duration;
+
+use ostler_daemon::api::{CreateSession, SessionView};
+use ostler_daemon::client::Client;
+use ostler_testkit::fake;
+use ostler_testkit::processes::{alive, wait_until};
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::rig::{PATIENCE, Rig, collect, finish, signal};
+
+/// A daemon in its own process.
+pub(crate) struct Served {
+    child: Option<Child>,
+    pub(crate) client: Client,
+}
+
+impl Served {
+    /// Starts a daemon in the rig's directory and waits until it listens.
+    pub(crate) fn start(rig: &Rig) -> Self {
+        let mut child = command(rig, &["serve"]).spawn().unwrap();
+        let mut line = String::new();
+        let stdout = child.stdout.as_mut().unwrap();
+        BufReader::new(stdout).read_line(&mut line).unwrap();
+        assert!(!line.is_empty(), "{}", collect(child).stderr);
+        Self {
+            client: Client::new(PathBuf::from(line.trim())),
+            child: Some(child),
+        }
+    }
+
+    /// Kills the daemon.
+    pub(crate) fn kill(mut self) {
+        let child = self.child.take().unwrap();
+        signal(&child, Signal::KILL);
+        let _ = collect(child);
+    }
+
+    /// Stops the daemon and returns what it printed to stderr.
+    pub(crate) fn stop(mut self) -> String {
+        let child = self.child.take().unwrap();
+        signal(&child, Signal::TERM);
+        let done = collect(child);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        done.stderr
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Builds a command with fake agents of the rig's directory on PATH.
+pub(crate) fn command(rig: &Rig, args: &[&str]) -> std::process::Command {
+    let mut command = rig.ostler(args);
+    let path = format!("{}:/usr/bin:/bin", rig.dir().display());
+    command.env("PATH", path).env("XDG_RUNTIME_DIR", rig.dir());
+    command
+}
+
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let done = tokio::time::timeout(PATIENCE, future).await;
+        done.expect("an answer of the daemon")
+    })
+}
+
+fn create(rig: &Rig, served: &Served) -> SessionView {
+    let request = CreateSession {
+        agent: Some("claude".to_owned()),
+        dir: rig.dir().to_owned(),
+        prompt: Some("go".to_owned()),
+        ..CreateSession::default()
+    };
+    block_on(served.client.create(&request)).unwrap()
+}
+
+/// Reads the events of a session until one has this type, or to its end.
+async fn events_until(client: &Client, id: &str, kind: &str) -> Vec<Value> {
+    let mut stream = client.events(id, 0).await.unwrap();
+    let mut events = Vec::new();
+    while let Ok(Some(frame)) = stream.next().await {
+        if frame.event == "message" {
+            events.push(serde_json::from_str::<Value>(&frame.data).unwrap());
+            if events.last().unwrap()["type"] == kind {
+                break;
+            }
+        }
+    }
+    events
+}
+
+#[test]
+fn one_daemon_serves_a_state_directory() {
+    let rig = Rig::new();
+    let served = Served::start(&rig);
+    let printed = finish(&mut command(&rig, &["serve", "--print-socket"]));
+    assert_eq!(
+        printed.stdout.trim(),
+        served.client.socket().to_str().unwrap()
+    );
+    let second = finish(&mut command(&rig, &["serve"]));
+    assert_eq!(second.code, Some(3), "{}", second.stderr);
+    assert!(
+        second.stderr.contains("a daemon is running"),
+        "{}",
+        second.stderr
+    );
+    let stderr = served.stop();
+    assert!(stderr.contains("stopping"), "{stderr}");
+    // A lock file without its process is no obstacle.
+    Served::start(&rig).kill();
+    Served::start(&rig).stop();
+}
+
+#[test]
+fn a_daemon_starts_in_the_background() {
+    let rig = Rig::new();
+    let started = finish(&mut command(&rig, &["serve", "--detach"]));
+    assert_eq!(started.code, Some(0), "{}", started.stderr);
+    let client = Client::new(started.stdout.trim());
+    assert!(block_on(client.is_running()));
+    let again = finish(&mut command(&rig, &["serve", "--detach"]));
+    assert_eq!(again.code, Some(3), "{}", again.stderr);
+    let lock = rig.path(".local/state/ostler/daemon.lock");
+    let pid: u32 = std::fs::read_to_string(lock)
+        .unwrap()
+        .trim()
+        .parse()
+        .unwrap();
+    let id = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(id, Signal::TERM).unwrap();
+    assert!(wait_until(PATIENCE, || !alive(pid)));
+}
+
+#[test]
+fn units_start_this_program() {
+    let rig = Rig::new();
+    for (kind, line) in [
+        ("systemd", "WantedBy=default.target"),
+        ("launchd", "RunAtLoad"),
+    ] {
+        let unit = finish(&mut command(&rig, &["serve", "--print-unit", kind])).stdout;
+        assert!(
+            unit.contains(line) && unit.contains(env!("CARGO_BIN_EXE_ostler")),
+            "{unit}"
+        );
+    }
+}
+
+// P5: a killed daemon leaves no process, and the next one closes what was open.
+#[test]
+fn a_killed_daemon_is_recovered() {
+    let rig = Rig::new();
+    let script = format!(
+        "pid-file {dir}/agent\nspawn-setsid {dir}/setsid\nread\ninit\nhang",
+        dir = rig.dir().display()
+    );
+    let _ = fake::install_as(rig.dir(), "claude", &script);
+    let served = Served::start(&rig);
+    let session = create(&rig, &served);
+    let pids = [rig.number("agent"), rig.number("setsid")];
+    block_on(events_until(&served.client, &session.id, "started"));
+    served.kill();
+    assert!(wait_until(PATIENCE, || pids.iter().all(|pid| !alive(*pid))));
+
+    let served = Served::start(&rig);
+    let events = block_on(events_until(&served.client, &session.id, "ended"));
+    let ended = events.last().unwrap();
+    assert_eq!(ended["outcome"]["detail"]["reason"], "daemon_restarted");
+    check_log(&events);
+    let view = block_on(served.client.session(&session.id)).unwrap();
+    assert_eq!(view.status, "FAILED");
+    let stderr = served.stop();
+    assert!(
+        stderr.contains("1 sessions of an earlier daemon were closed"),
+        "{stderr}"
+    );
+}
+
+/// Checks the invariants of a session that has ended: numbers without a gap, one end, and one end
+/// of every turn.
+pub(crate) fn check_log(events: &[Value]) {
+    for (seq, event) in (1_u64..).zip(events) {
+        assert_eq!(event["seq"], seq, "{event}");
+    }
+    let count = |kind: &str| events.iter().filter(|event| event["type"] == kind).count();
+    assert_eq!(count("ended"), 1);
+    assert_eq!(events.last().unwrap()["type"], "ended");
+    assert_eq!(count("turn_started"), count("turn_ended"));
+}
+
+/// Kills the daemon at 50 moments of a session's life, some during its start, and checks every log.
+pub(crate) fn chaos() {
+    let rig = Rig::new();
+    let script = "loop 100\nread-user\ninit\nloop 40\ndelta x\nend\ntext hi\nresult hi\nend";
+    let _ = fake::install_as(rig.dir(), "claude", script);
+    let mut ids = Vec::new();
+    for round in 0..50_u64 {
+        let served = Served::start(&rig);
+        for _ in 0..2 {
+            ids.push(create(&rig, &served).id);
+        }
+        // From before the first event to after the turn, in steps that differ from round to round.
+        std::thread::sleep(Duration::from_millis((round * 7) % 60));
+        served.kill();
+    }
+    let served = Served::start(&rig);
+    for id in &ids {
+        let events = block_on(events_until(&served.client, id, "ended"));
+        if events.last().is_some_and(|event| event["type"] == "ended") {
+            check_log(&events);
+        } else {
+            // The last ones may have been accepted without being started.
+            let view = block_on(served.client.session(id)).unwrap();
+            assert_ne!(view.status, "FAILED", "{events:#?}");
+        }
+    }
+    served.stop();
+}
